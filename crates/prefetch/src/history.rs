@@ -206,7 +206,7 @@ fn append(mut file: &File, line: &str) -> io::Result<()> {
 /// All records of a text, each once, oldest first: what came into a file while it was shortened stands behind later ones.
 fn parse(text: &[u8]) -> Vec<Record> {
     let mut all: Vec<Record> = Vec::new();
-    for record in text.split(|byte| *byte == b'\n').filter_map(record) {
+    for record in text.split(|byte| *byte == b'\n').filter_map(parse_line) {
         if !all.contains(&record) {
             all.push(record);
         }

@@ -207,15 +207,15 @@ impl RawIdSpace {
         match (&self.inner, unknown) {
             (Inner::Grown(grown), Unknown::Add) => {
                 let mut numbers = Vec::with_capacity(ids.len());
-                grown.write().insert_into(ids, &mut numbers).map_err(full)?;
+                grown.write().insert_all_into(ids, &mut numbers).map_err(full)?;
                 set.extend(numbers);
                 Ok(())
             }
             (Inner::Grown(grown), _) => {
-                let numbers = grown.read().indexes(ids);
+                let numbers = grown.read().indexes_of(ids);
                 known(&mut numbers.into_iter())
             }
-            (Inner::Laid(laid), _) => known(&mut ids.iter().map(|id| laid.view.index(*id))),
+            (Inner::Laid(laid), _) => known(&mut ids.iter().map(|id| laid.view.index_of(*id))),
         }
     }
 
@@ -275,8 +275,8 @@ impl RawIdSpace {
             }
         }
         match &self.inner {
-            Inner::Grown(grown) => all(&mut grown.read().ids_of(set), &mut take),
-            Inner::Laid(laid) => all(&mut laid.view.ids_of(set), &mut take),
+            Inner::Grown(grown) => all(&mut grown.read().ids_in_set(set), &mut take),
+            Inner::Laid(laid) => all(&mut laid.view.ids_in_set(set), &mut take),
         }
     }
 
@@ -291,8 +291,8 @@ impl RawIdSpace {
     /// The number of an id, if it is there.
     fn find(&self, bits: u64) -> Option<u32> {
         match &self.inner {
-            Inner::Grown(grown) => grown.read().index(bits),
-            Inner::Laid(laid) => laid.view.index(bits),
+            Inner::Grown(grown) => grown.read().index_of(bits),
+            Inner::Laid(laid) => laid.view.index_of(bits),
         }
     }
 
@@ -626,7 +626,7 @@ impl RawIdSet {
                 '|' => ours.union_with(&theirs),
                 '&' => ours.intersect_with(&theirs),
                 '-' => ours.subtract(&theirs),
-                _ => ours.toggle(&theirs),
+                _ => ours.symmetric_difference_with(&theirs),
             }
         });
     }

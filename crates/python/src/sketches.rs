@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tidemill_engine::hashing::{hashes, is_hashable};
 use tidemill_engine::sketch::{
-    Comparison, Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, SketchError,
+    CardinalityEstimator, ExplicitThreshold, Hll, HllComparison, HllParams, HllStorageDialect,
+    SketchError, SketchEstimate,
 };
 use tidemill_engine::{Error, Result};
 
@@ -30,12 +31,12 @@ pub(crate) fn told(py: Python<'_>, error: SketchError) -> PyErr {
 /// A number as Python has it: the value, its standard error, and the interval at 95 %.
 type Told = (f64, f64, (f64, f64));
 
-fn estimate(estimate: Estimate) -> Told {
-    (estimate.value, estimate.standard_error, estimate.interval())
+fn estimate(estimate: SketchEstimate) -> Told {
+    (estimate.value, estimate.standard_error, estimate.confidence_interval())
 }
 
-fn estimator(is_improved: bool) -> Estimator {
-    if is_improved { Estimator::Improved } else { Estimator::Published }
+fn estimator(is_improved: bool) -> CardinalityEstimator {
+    if is_improved { CardinalityEstimator::Improved } else { CardinalityEstimator::Published }
 }
 
 /// A HyperLogLog sketch.
@@ -104,7 +105,7 @@ impl RawHll {
     ) -> PyResult<Self> {
         let expthresh = match explicit {
             None => Ok(ExplicitThreshold::Automatic),
-            Some(count) => ExplicitThreshold::of_count(count),
+            Some(count) => ExplicitThreshold::from_count(count),
         };
         let hll = expthresh
             .and_then(|expthresh| Hll::new(HllParams { log2m, regwidth, expthresh, sparse }));
@@ -114,7 +115,7 @@ impl RawHll {
     /// One of bytes, which may have so large a `log2m`.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8], max_log2m: u8) -> PyResult<Self> {
-        let read = py.detach(|| Hll::from_bytes_within(bytes, max_log2m));
+        let read = py.detach(|| Hll::from_bytes_with_log2m_max(bytes, max_log2m));
         read.map(RawHll::of).map_err(|error| told(py, error))
     }
 
@@ -128,8 +129,8 @@ impl RawHll {
         is_java: bool,
     ) -> Bound<'py, PyBytes> {
         let dialect = match is_java {
-            true => Dialect::Java,
-            false => Dialect::Postgres { sparse_registers_max: sparse_max },
+            true => HllStorageDialect::Java,
+            false => HllStorageDialect::Postgres { sparse_registers_max: sparse_max },
         };
         PyBytes::new(py, &self.with(py, |hll| hll.to_bytes(dialect)))
     }
@@ -203,7 +204,7 @@ impl RawHll {
 
     /// Adds values by their hashes.
     fn add_hash_list(&self, py: Python<'_>, hashes: Vec<i64>) {
-        self.with(py, |hll| hll.add_each(hashes.into_iter().map(i64::cast_unsigned)));
+        self.with(py, |hll| hll.add_hash_iter(hashes.into_iter().map(i64::cast_unsigned)));
     }
 
     /// Adds values by their hashes, in what exports Arrow's data.
@@ -225,12 +226,12 @@ impl RawHll {
     }
 
     fn folded(&self, py: Python<'_>, log2m: u8, regwidth: u8) -> PyResult<Self> {
-        let folded = self.with(py, |hll| hll.folded(log2m, regwidth));
+        let folded = self.with(py, |hll| hll.fold_to_params(log2m, regwidth));
         folded.map(RawHll::of).map_err(|error| told(py, error))
     }
 
     fn cardinality(&self, py: Python<'_>, is_improved: bool) -> f64 {
-        self.with(py, |hll| hll.cardinality_by(estimator(is_improved)))
+        self.with(py, |hll| hll.cardinality_with(estimator(is_improved)))
     }
 
     fn estimate(&self, py: Python<'_>, is_improved: bool) -> Told {
@@ -240,10 +241,10 @@ impl RawHll {
     /// What both have in common, and what not: the intersection, the difference and the Jaccard index,
     /// each with whether its error leaves something of it.
     fn compare(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> [(Told, bool); 3] {
-        let Comparison { intersection, left_only, jaccard, .. } =
+        let HllComparison { intersection, left_only, jaccard, .. } =
             self.beside(other.get(), py, |ours, theirs| ours.compare(theirs));
         [intersection, left_only, jaccard]
-            .map(|found| (estimate(found), found.error() <= found.value))
+            .map(|found| (estimate(found), found.margin_of_error() <= found.value))
     }
 }
 
@@ -290,7 +291,7 @@ pub(crate) fn words(array: &ArrayRef) -> Option<&[u64]> {
 fn add_words(hll: &mut Hll, array: &ArrayRef, hashes: &[u64]) {
     match array.nulls().filter(|nulls| nulls.null_count() > 0) {
         None => hll.add_hashes(hashes),
-        Some(nulls) => hll.add_each(nulls.valid_indices().map(|at| hashes[at])),
+        Some(nulls) => hll.add_hash_iter(nulls.valid_indices().map(|at| hashes[at])),
     }
 }
 
@@ -302,7 +303,7 @@ fn add(hll: &mut Hll, piece: &ArrayRef) -> Result<()> {
     let (hashes, nulls) = hashes(piece)?;
     match nulls.filter(|nulls| nulls.null_count() > 0) {
         None => hll.add_hashes(&hashes),
-        Some(nulls) => hll.add_each(nulls.valid_indices().map(|at| hashes[at])),
+        Some(nulls) => hll.add_hash_iter(nulls.valid_indices().map(|at| hashes[at])),
     }
     Ok(())
 }

@@ -158,7 +158,7 @@ fn with_dot(column: &str) -> Error {
 pub(crate) fn column_with_dot(error: Error, sql: &str, columns: &[&str]) -> Error {
     let is_asked = |name: &&&str| {
         let path: Vec<&str> = name.split('.').collect();
-        let quoted: Vec<String> = path.iter().copied().map(quoted).collect();
+        let quoted: Vec<String> = path.iter().copied().map(quote_identifier).collect();
         path.len() > 1 && !columns.contains(&path[0]) && sql.contains(&quoted.join("."))
     };
     if let Some(name) = columns.iter().find(is_asked) {

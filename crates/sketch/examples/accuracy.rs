@@ -4,14 +4,14 @@
 //! mean error and the root of the mean squared error, both in units of n/√m (the standard error of
 //! filled registers is 1.04 of them), and what `Hll::estimate` states.
 
-use tidemill_sketch::{Estimator, ExplicitThreshold, Hll, HllParams};
+use tidemill_sketch::{CardinalityEstimator, ExplicitThreshold, Hll, HllParams};
 
 const RUNS: i64 = 1000;
 
 fn main() {
     let params =
         |log2m| HllParams { log2m, expthresh: ExplicitThreshold::Never, ..HllParams::default() };
-    let estimators = [Estimator::Published, Estimator::Improved];
+    let estimators = [CardinalityEstimator::Published, CardinalityEstimator::Improved];
     println!(
         "{:>5} {:>6} {:>33} {:>27}",
         "log2m", "n/m", "published: mean, rms, stated", "improved"

@@ -28,14 +28,15 @@ use std::io::{BufRead, Write};
 use std::str::FromStr;
 
 use tidemill_sketch::{
-    Dialect, Estimator, ExplicitThreshold, Hll, HllParams, hash_bytes, hash_f64, hash_i64,
+    CardinalityEstimator, ExplicitThreshold, Hll, HllParams, HllStorageDialect, hash_bytes,
+    hash_f64, hash_i64,
 };
 
 type Answer = Result<String, Box<dyn Error>>;
 
 #[derive(Default)]
 struct Sketches {
-    by_name: HashMap<String, (Hll, Dialect)>,
+    by_name: HashMap<String, (Hll, HllStorageDialect)>,
 }
 
 impl Sketches {
@@ -46,17 +47,17 @@ impl Sketches {
         };
         match (*command, rest) {
             ("new", [log2m, regwidth, explicit, sparse, dialect]) => {
-                let (sparse, dialect) = writing(sparse, dialect)?;
+                let (sparse, dialect) = parse_writing_options(sparse, dialect)?;
                 let expthresh = match *explicit {
                     "auto" => ExplicitThreshold::Automatic,
-                    count => ExplicitThreshold::of_count(count.parse()?)?,
+                    count => ExplicitThreshold::from_count(count.parse()?)?,
                 };
                 let [log2m, regwidth] = [log2m.parse()?, regwidth.parse()?];
                 let hll = Hll::new(HllParams { log2m, regwidth, expthresh, sparse })?;
                 self.by_name.insert((*name).to_owned(), (hll, dialect));
             }
             ("read", [hex, sparse, dialect]) => {
-                let (sparse, dialect) = writing(sparse, dialect)?;
+                let (sparse, dialect) = parse_writing_options(sparse, dialect)?;
                 let mut hll = Hll::from_bytes(&bytes(hex)?)?;
                 if !sparse {
                     let mut without = Hll::new(HllParams { sparse, ..hll.params() })?;
@@ -66,47 +67,51 @@ impl Sketches {
                 self.by_name.insert((*name).to_owned(), (hll, dialect));
             }
             ("ints", values) => {
-                let values = all::<i64>(values)?;
-                self.named(name)?.0.add_each(values.into_iter().map(hash_i64));
+                let values = parse_all::<i64>(values)?;
+                self.find_sketch(name)?.0.add_hash_iter(values.into_iter().map(hash_i64));
             }
             ("floats", values) => {
-                let values = all::<f64>(values)?;
-                self.named(name)?.0.add_each(values.into_iter().map(hash_f64));
+                let values = parse_all::<f64>(values)?;
+                self.find_sketch(name)?.0.add_hash_iter(values.into_iter().map(hash_f64));
             }
             ("texts", values) => {
                 for value in values {
                     let hash = hash_bytes(&bytes(value)?, 0);
-                    self.named(name)?.0.add_hash(hash);
+                    self.find_sketch(name)?.0.add_hash(hash);
                 }
             }
             ("hashes", values) => {
-                let values = all::<i64>(values)?;
-                self.named(name)?.0.add_each(values.into_iter().map(i64::cast_unsigned));
+                let values = parse_all::<i64>(values)?;
+                self.find_sketch(name)?.0.add_hash_iter(values.into_iter().map(i64::cast_unsigned));
             }
             ("range", [from, to]) => {
                 let range = from.parse::<i64>()?..to.parse()?;
-                self.named(name)?.0.add_i64s(&range.collect::<Vec<_>>());
+                self.find_sketch(name)?.0.add_i64s(&range.collect::<Vec<_>>());
             }
             ("update", [other]) => {
-                let other = self.named(other)?.0.clone();
-                self.named(name)?.0.merge(&other);
+                let other = self.find_sketch(other)?.0.clone();
+                self.find_sketch(name)?.0.merge(&other);
             }
             ("fold", [log2m, regwidth]) => {
-                let hll = &mut self.named(name)?.0;
-                *hll = hll.folded(log2m.parse()?, regwidth.parse()?)?;
+                let hll = &mut self.find_sketch(name)?.0;
+                *hll = hll.fold_to_params(log2m.parse()?, regwidth.parse()?)?;
             }
             ("bytes", []) => {
-                let (hll, dialect) = self.named(name)?;
+                let (hll, dialect) = self.find_sketch(name)?;
                 let digits = hll.to_bytes(*dialect).into_iter().map(|byte| format!("{byte:02x}"));
                 return Ok(format!("\\x{}", digits.collect::<String>()));
             }
-            ("cardinality", []) => return Ok(self.named(name)?.0.cardinality().to_string()),
+            ("cardinality", []) => return Ok(self.find_sketch(name)?.0.cardinality().to_string()),
             ("ertl", []) => {
-                return Ok(self.named(name)?.0.cardinality_by(Estimator::Improved).to_string());
+                return Ok(self
+                    .find_sketch(name)?
+                    .0
+                    .cardinality_with(CardinalityEstimator::Improved)
+                    .to_string());
             }
             ("intersection", [other]) => {
-                let other = self.named(other)?.0.clone();
-                let found = self.named(name)?.0.compare(&other).intersection;
+                let other = self.find_sketch(other)?.0.clone();
+                let found = self.find_sketch(name)?.0.compare(&other).intersection;
                 return Ok(format!("{} {}", found.value, found.standard_error));
             }
             _ => return Err(format!("there is no such command: `{line}`").into()),
@@ -114,25 +119,28 @@ impl Sketches {
         Ok("ok".to_owned())
     }
 
-    fn named(&mut self, name: &str) -> Result<&mut (Hll, Dialect), String> {
+    fn find_sketch(&mut self, name: &str) -> Result<&mut (Hll, HllStorageDialect), String> {
         self.by_name.get_mut(name).ok_or_else(|| format!("there is no sketch `{name}`"))
     }
 }
 
-fn writing(sparse: &str, dialect: &str) -> Result<(bool, Dialect), Box<dyn Error>> {
+fn parse_writing_options(
+    sparse: &str,
+    dialect: &str,
+) -> Result<(bool, HllStorageDialect), Box<dyn Error>> {
     let sparse_registers_max = match sparse {
         "true" | "false" => None,
         number => Some(number.parse()?),
     };
     let dialect = match dialect {
-        "postgresql" => Dialect::Postgres { sparse_registers_max },
-        "java" => Dialect::Java,
+        "postgresql" => HllStorageDialect::Postgres { sparse_registers_max },
+        "java" => HllStorageDialect::Java,
         _ => return Err(format!("there is no dialect `{dialect}`").into()),
     };
     Ok((sparse != "false", dialect))
 }
 
-fn all<T: FromStr>(words: &[&str]) -> Result<Vec<T>, T::Err> {
+fn parse_all<T: FromStr>(words: &[&str]) -> Result<Vec<T>, T::Err> {
     words.iter().map(|word| word.parse()).collect()
 }
 

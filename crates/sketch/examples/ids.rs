@@ -8,8 +8,8 @@ use std::time::Instant;
 use tidemill_sketch::{IdSet, IdSpace, IdSpaceView, hash_bytes};
 
 /// Ids that are inserted together.
-const SMALL: usize = 1 << 14;
-const LARGE: usize = 1 << 20;
+const SMALL_BATCH_IDS: usize = 1 << 14;
+const LARGE_BATCH_IDS: usize = 1 << 20;
 
 fn seconds(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
@@ -17,7 +17,7 @@ fn seconds(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-fn best(times: usize, mut work: impl FnMut()) -> f64 {
+fn best_of(times: usize, mut work: impl FnMut()) -> f64 {
     (0..times).map(|_| seconds(&mut work)).fold(f64::INFINITY, f64::min)
 }
 
@@ -31,7 +31,7 @@ fn main() {
     let count = millions * 1_000_000;
     let per_second = |seconds: f64| count as f64 / seconds / 1e6;
 
-    let (mut ids, mut indexes) = (vec![0; LARGE], Vec::new());
+    let (mut ids, mut indexes) = (vec![0; LARGE_BATCH_IDS], Vec::new());
     let mut insert = |space: &mut IdSpace, batch: usize| {
         let (mut total, mut longest) = (0.0, 0f64);
         for start in (0..count).step_by(batch) {
@@ -39,14 +39,14 @@ fn main() {
             ids[..length].iter_mut().zip(start..).for_each(|(to, n)| *to = id(n));
             indexes.clear();
             let took = seconds(|| {
-                space.insert_into(&ids[..length], &mut indexes).expect("there is room");
+                space.insert_all_into(&ids[..length], &mut indexes).expect("there is room");
             });
             total += took;
             longest = longest.max(took);
         }
         (total, longest)
     };
-    for (batch, name) in [(SMALL, "thousands"), (LARGE, "a million")] {
+    for (batch, name) in [(SMALL_BATCH_IDS, "thousands"), (LARGE_BATCH_IDS, "a million")] {
         let mut space = IdSpace::default();
         let (total, longest) = insert(&mut space, batch);
         let row = |what: &str, took: f64| {
@@ -60,15 +60,16 @@ fn main() {
     }
 
     let mut space = IdSpace::default();
-    insert(&mut space, SMALL);
+    insert(&mut space, SMALL_BATCH_IDS);
     let mut bytes = Vec::new();
     let took = seconds(|| space.encode(&mut bytes));
     println!("{:<44}{:>10.2} s", "serialized", took);
     drop(space);
-    let took = best(5, || drop(black_box(IdSpaceView::open(&bytes))));
+    let took = best_of(5, || drop(black_box(IdSpaceView::open(&bytes))));
     println!("{:<44}{:>10.3} ms", "opened where it lies", took * 1e3);
     let view = IdSpaceView::open(&bytes).expect("just written");
-    let found = (0..count).step_by(997).filter(|n| view.index(id(*n)) == Some(*n as u32)).count();
+    let found =
+        (0..count).step_by(997).filter(|n| view.index_of(id(*n)) == Some(*n as u32)).count();
     assert_eq!(found as u64, count.div_ceil(997));
     drop(bytes);
 
@@ -83,23 +84,23 @@ fn main() {
     let row = |name: &str, moved: f64, took: f64| {
         println!("{name:<44}{:>10.2} ms {:>8.1} GB/s", took * 1e3, moved * gigabytes / took);
     };
-    let took = best(30, || {
+    let took = best_of(30, || {
         copy.copy_from_slice(black_box(&words));
         black_box(&mut copy);
     });
     row("a copy of as many words", 2.0, took);
-    row("the same into new memory", 2.0, best(30, || drop(black_box(words.clone()))));
+    row("the same into new memory", 2.0, best_of(30, || drop(black_box(words.clone()))));
     let mut changed = left.clone();
-    row("union, in place", 3.0, best(30, || changed.union_with(black_box(&right))));
+    row("union, in place", 3.0, best_of(30, || changed.union_with(black_box(&right))));
     changed = left.clone();
-    row("intersection, in place", 3.0, best(30, || changed.intersect_with(black_box(&right))));
-    row("union into new memory", 3.0, best(30, || drop(black_box(&left | &right))));
-    row("intersection into new memory", 3.0, best(30, || drop(black_box(&left & &right))));
-    let took = best(30, || {
+    row("intersection, in place", 3.0, best_of(30, || changed.intersect_with(black_box(&right))));
+    row("union into new memory", 3.0, best_of(30, || drop(black_box(&left | &right))));
+    row("intersection into new memory", 3.0, best_of(30, || drop(black_box(&left & &right))));
+    let took = best_of(30, || {
         black_box(left.intersection_len(&right));
     });
     row("how many both have", 2.0, took);
-    let took = best(3, || {
+    let took = best_of(3, || {
         black_box(left.iter().map(u64::from).sum::<u64>());
     });
     println!(

@@ -8,21 +8,21 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tidemill_sketch::{
-    Bootstrap, Dialect, DistinctSample, DistinctValues, Estimator, FloatSum, Hll, HllParams, Ids,
-    Quantiles, Share, TopK, hash_bytes, hash_i64,
+    BootstrapSum, CardinalityEstimator, DistinctSample, DistinctValues, FloatSum, Hll, HllParams,
+    HllStorageDialect, QuantileLevel, Quantiles, SortedIdSet, TopK, hash_bytes, hash_i64,
 };
 
 const ADDS: usize = 8_000_000;
 const ROUNDS: usize = 3;
 
 /// Whether a line is wanted.
-fn is_asked_for(name: &str) -> bool {
+fn is_selected(name: &str) -> bool {
     std::env::args().nth(1).is_none_or(|part| name.contains(&part))
 }
 
 /// The best of a few rounds, which other programs disturb least.
 fn measure<S: Clone>(name: &str, new: S, add: impl Fn(&mut S, usize), heap: impl Fn(&S) -> usize) {
-    if !is_asked_for(name) {
+    if !is_selected(name) {
         return;
     }
     print!("{name:<44}");
@@ -50,10 +50,10 @@ const GROUPS: usize = 100_000;
 const VALUES: usize = 100;
 
 /// How many values of a group are added at once.
-const TOGETHER: usize = 10;
+const BATCH_VALUES: usize = 10;
 
 /// What is done with the states of many groups.
-struct Of<'a, S, T> {
+struct GroupBenchmark<'a, S, T> {
     add: &'a dyn Fn(&mut S, &[T]),
     merge: &'a dyn Fn(&mut S, S),
     answer: &'a dyn Fn(&S) -> f64,
@@ -62,8 +62,13 @@ struct Of<'a, S, T> {
 
 /// Two states a group, each of half of its values, added singly in random order or some of a group at
 /// once; their merge; and the answer. `values` has the next power of two and some more.
-fn many<S: Clone, T: Copy>(name: &str, new: &S, values: &[T], of: &Of<'_, S, T>) {
-    if !is_asked_for(name) {
+fn measure_many_groups<S: Clone, T: Copy>(
+    name: &str,
+    new: &S,
+    values: &[T],
+    of: &GroupBenchmark<'_, S, T>,
+) {
+    if !is_selected(name) {
         return;
     }
     let rows = GROUPS * VALUES;
@@ -88,10 +93,10 @@ fn many<S: Clone, T: Copy>(name: &str, new: &S, values: &[T], of: &Of<'_, S, T>)
         let mut halves = [vec![new.clone(); GROUPS], vec![new.clone(); GROUPS]];
         let start = Instant::now();
         for (half, states) in halves.iter_mut().enumerate() {
-            for time in 0..VALUES / 2 / TOGETHER {
+            for time in 0..VALUES / 2 / BATCH_VALUES {
                 for (group, state) in states.iter_mut().enumerate() {
-                    let at = ((half * VALUES + time) * GROUPS + group) * TOGETHER;
-                    (of.add)(state, &values[at & mask..][..TOGETHER]);
+                    let at = ((half * VALUES + time) * GROUPS + group) * BATCH_VALUES;
+                    (of.add)(state, &values[at & mask..][..BATCH_VALUES]);
                 }
             }
         }
@@ -113,7 +118,13 @@ fn many<S: Clone, T: Copy>(name: &str, new: &S, values: &[T], of: &Of<'_, S, T>)
 
 /// The best of all rounds of `run` within half a second, in ns for each of `count`. `run` gets a fresh copy
 /// of `state`, and what takes no time to speak of is done `times` to one copy.
-fn batch<S: Clone>(name: &str, state: &S, count: usize, times: usize, mut run: impl FnMut(&mut S)) {
+fn measure_batch<S: Clone>(
+    name: &str,
+    state: &S,
+    count: usize,
+    times: usize,
+    mut run: impl FnMut(&mut S),
+) {
     let mut best = f64::INFINITY;
     let begin = Instant::now();
     while begin.elapsed().as_secs_f64() < 0.5 {
@@ -130,7 +141,12 @@ fn batch<S: Clone>(name: &str, state: &S, count: usize, times: usize, mut run: i
 
 /// As [`batch`] of all `values` in parts, each of them at its best: a round of all would hardly ever
 /// run without another program in between.
-fn parts<S: Clone, T>(name: &str, state: &S, values: &[T], mut add: impl FnMut(&mut S, &[T])) {
+fn measure_parts<S: Clone, T>(
+    name: &str,
+    state: &S,
+    values: &[T],
+    mut add: impl FnMut(&mut S, &[T]),
+) {
     let parts = values.chunks(values.len() / 100);
     let mut best = vec![f64::INFINITY; parts.len()];
     let begin = Instant::now();
@@ -153,36 +169,36 @@ fn hll_batches() {
     for (log2m, regwidth) in [(11, 5), (14, 6), (14, 8)] {
         let name = |what: &str| format!("log2m {log2m}, regwidth {regwidth}: {what}");
         let empty = Hll::new(HllParams { log2m, regwidth, ..HllParams::default() }).unwrap();
-        parts(&name("a value of a million integers"), &empty, &values, Hll::add_i64s);
-        parts(&name("a value of a million hashes"), &empty, &hashes, Hll::add_hashes);
+        measure_parts(&name("a value of a million integers"), &empty, &values, Hll::add_i64s);
+        measure_parts(&name("a value of a million hashes"), &empty, &hashes, Hll::add_hashes);
         let mut full = empty.clone();
         full.add_i64s(&values);
-        parts(&name("the same again"), &full, &values, Hll::add_i64s);
+        measure_parts(&name("the same again"), &full, &values, Hll::add_i64s);
         let mut other = empty.clone();
-        other.add_each((1_000_000..3_000_000).map(hash_i64));
-        batch(&name("a merge"), &full, 1, 20, |hll| hll.merge(black_box(&other)));
-        let bytes = full.to_bytes(Dialect::default());
+        other.add_hash_iter((1_000_000..3_000_000).map(hash_i64));
+        measure_batch(&name("a merge"), &full, 1, 20, |hll| hll.merge(black_box(&other)));
+        let bytes = full.to_bytes(HllStorageDialect::default());
         let words = vec![1u64; bytes.len() / 8];
         let mut copy = words.clone();
-        batch(&name("a copy of as many bytes"), &(), 1, 20, |()| {
+        measure_batch(&name("a copy of as many bytes"), &(), 1, 20, |()| {
             copy.copy_from_slice(black_box(&words));
             black_box(&mut copy);
         });
-        batch(&name("an estimate"), &full, 1, 20, |hll| {
+        measure_batch(&name("an estimate"), &full, 1, 20, |hll| {
             black_box(hll.cardinality());
         });
-        batch(&name("an estimate by Ertl's"), &full, 1, 20, |hll| {
-            black_box(hll.cardinality_by(Estimator::Improved));
+        measure_batch(&name("an estimate by Ertl's"), &full, 1, 20, |hll| {
+            black_box(hll.cardinality_with(CardinalityEstimator::Improved));
         });
         let mut merged = full.clone();
         merged.merge(&other);
-        batch(&name("the first estimate after a merge"), &merged, 1, 1, |hll| {
+        measure_batch(&name("the first estimate after a merge"), &merged, 1, 1, |hll| {
             black_box(hll.cardinality());
         });
-        batch(&name("to bytes"), &full, 1, 20, |hll| {
-            black_box(hll.to_bytes(Dialect::default()));
+        measure_batch(&name("to bytes"), &full, 1, 20, |hll| {
+            black_box(hll.to_bytes(HllStorageDialect::default()));
         });
-        batch(&name("from bytes"), &(), 1, 20, |()| {
+        measure_batch(&name("from bytes"), &(), 1, 20, |()| {
             black_box(Hll::from_bytes(black_box(&bytes)).unwrap());
         });
     }
@@ -204,15 +220,17 @@ fn sorted_ids() {
         [("random", &random), ("one in three, shuffled", &shuffled), ("one in three", &third)]
     {
         let name = |what: &str| format!("ids, {name}: {what}");
-        let add = |set: &mut Ids| {
+        let add = |set: &mut SortedIdSet| {
             ids.iter().for_each(|id| set.add(*id));
-            set.settle();
+            set.merge_buffer();
         };
-        batch(&name("an add"), &Ids::new(), ids.len(), 1, add);
-        batch(&name("an add, all at once"), &Ids::new(), ids.len(), 1, |set| set.add_all(ids));
+        measure_batch(&name("an add"), &SortedIdSet::new(), ids.len(), 1, add);
+        measure_batch(&name("an add, all at once"), &SortedIdSet::new(), ids.len(), 1, |set| {
+            set.add_all(ids)
+        });
     }
     let sorted = |ids: &[u64]| {
-        let mut set = Ids::new();
+        let mut set = SortedIdSet::new();
         set.add_all(ids);
         set
     };
@@ -224,12 +242,12 @@ fn sorted_ids() {
     ] {
         let name = |what: &str| format!("ids, {name}: {what}");
         let both = left.len() + right.len();
-        batch(&name("a union"), &left, both, 1, |set| set.union_with(&right));
-        batch(&name("an intersection"), &left, both, 1, |set| set.intersect_with(&right));
-        batch(&name("its length"), &left, both, 1, |set| {
+        measure_batch(&name("a union"), &left, both, 1, |set| set.union_with(&right));
+        measure_batch(&name("an intersection"), &left, both, 1, |set| set.intersect_with(&right));
+        measure_batch(&name("its length"), &left, both, 1, |set| {
             black_box(set.intersection_len(&right));
         });
-        batch(&name("a difference"), &left, both, 1, |set| set.subtract(&right));
+        measure_batch(&name("a difference"), &left, both, 1, |set| set.subtract(&right));
     }
     let run: Vec<u64> = (0..COUNT as u64).collect();
     for (name, ids) in [
@@ -245,12 +263,12 @@ fn sorted_ids() {
             format!("ids, {name}, {:.2} bytes each: {what}", bytes.len() as f64 / ids.len() as f64)
         };
         let mut out = Vec::new();
-        batch(&name("to bytes"), &(), ids.len(), 1, |()| {
+        measure_batch(&name("to bytes"), &(), ids.len(), 1, |()| {
             out.clear();
             set.encode(&mut out);
         });
-        batch(&name("from bytes"), &(), ids.len(), 10, |()| {
-            black_box(Ids::decode(black_box(&bytes)).unwrap());
+        measure_batch(&name("from bytes"), &(), ids.len(), 10, |()| {
+            black_box(SortedIdSet::decode(black_box(&bytes)).unwrap());
         });
     }
 }
@@ -268,17 +286,19 @@ fn bootstrap() {
     for replicates in [50, 200, 1000] {
         for (name, rows) in [("prices", &prices), ("whole", &whole), ("200 octaves", &exponents)] {
             let name = format!("bootstrap, {replicates} replicates, {name}: a row");
-            let add = |state: &mut Bootstrap, rows: &[(u64, f64)]| {
+            let add = |state: &mut BootstrapSum, rows: &[(u64, f64)]| {
                 rows.iter().for_each(|(unit, value)| state.add(*unit, 1, *value));
             };
-            parts(&name, &Bootstrap::new(replicates).unwrap(), rows, add);
+            measure_parts(&name, &BootstrapSum::new(replicates).unwrap(), rows, add);
         }
     }
-    let mut state = Bootstrap::default();
+    let mut state = BootstrapSum::default();
     prices.iter().for_each(|(unit, value)| state.add(*unit, 1, *value));
-    batch("bootstrap, 200 replicates: a merge", &state, 1, 1, |into| into.merge(black_box(&state)));
-    batch("bootstrap, 200 replicates: an interval", &state, 1, 1, |state| {
-        black_box(state.interval(0.95));
+    measure_batch("bootstrap, 200 replicates: a merge", &state, 1, 1, |into| {
+        into.merge(black_box(&state))
+    });
+    measure_batch("bootstrap, 200 replicates: an interval", &state, 1, 1, |state| {
+        black_box(state.confidence_interval(0.95));
     });
     println!("{} B", state.heap_bytes());
 }
@@ -379,37 +399,47 @@ fn main() {
         "singly", "ten", "merge", "answer", "a group"
     );
     fn longer<T: Copy>(values: &[T]) -> Vec<T> {
-        [values, &values[..TOGETHER]].concat()
+        [values, &values[..BATCH_VALUES]].concat()
     }
     let fifteen: Vec<f64> = hashes.iter().map(|hash| (hash % 15) as f64).collect();
-    let median = [Share::new(0.5)];
-    let of = Of {
+    let median = [QuantileLevel::new(0.5)];
+    let of = GroupBenchmark {
         add: &Quantiles::add_all,
         merge: &Quantiles::merge_owned,
         answer: &|state: &Quantiles| {
             let mut of = 0.0;
-            state.quantiles_at(&median, |answer| of = answer.unwrap_or(0.0));
+            state.for_each_quantile(&median, |answer| of = answer.unwrap_or(0.0));
             of
         },
         heap: &Quantiles::heap_bytes,
     };
-    many("quantiles, evenly from 0 to 1", &Quantiles::default(), &longer(&unit), &of);
-    many("quantiles, 15 different integers", &Quantiles::default(), &longer(&fifteen), &of);
-    let of = Of {
+    measure_many_groups(
+        "quantiles, evenly from 0 to 1",
+        &Quantiles::default(),
+        &longer(&unit),
+        &of,
+    );
+    measure_many_groups(
+        "quantiles, 15 different integers",
+        &Quantiles::default(),
+        &longer(&fifteen),
+        &of,
+    );
+    let of = GroupBenchmark {
         add: &Hll::add_hashes,
         merge: &Hll::merge_owned,
         answer: &Hll::cardinality,
         heap: &Hll::heap_bytes,
     };
-    many("hll, all different", &Hll::default(), &longer(&hashes), &of);
+    measure_many_groups("hll, all different", &Hll::default(), &longer(&hashes), &of);
     let few: Vec<u64> = fifteen.iter().map(|value| hash_i64(*value as i64)).collect();
-    many("hll, 15 different", &Hll::default(), &longer(&few), &of);
-    let of = Of {
-        add: &TopK::add_words,
+    measure_many_groups("hll, 15 different", &Hll::default(), &longer(&few), &of);
+    let of = GroupBenchmark {
+        add: &TopK::add_word_items,
         merge: &TopK::merge_owned,
-        answer: &|state: &TopK| state.top(3).iter().map(|top| top.lower as f64).sum(),
+        answer: &|state: &TopK| state.top_items(3).iter().map(|top| top.lower_bound as f64).sum(),
         heap: &TopK::heap_bytes,
     };
     let words: Vec<[u8; 8]> = fifteen.iter().map(|value| (*value as u64).to_be_bytes()).collect();
-    many("top-k, 15 different integers", &TopK::default(), &longer(&words), &of);
+    measure_many_groups("top-k, 15 different integers", &TopK::default(), &longer(&words), &of);
 }

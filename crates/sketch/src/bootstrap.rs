@@ -36,10 +36,10 @@
 use std::borrow::Cow;
 
 use crate::SketchError;
-use crate::float_sum::{FloatSum, split};
-use crate::murmur3::mix_final;
-use crate::simd::vectorized;
-use crate::wire::{Reader, put_varint};
+use crate::float_sum::{FloatSum, split_mantissa};
+use crate::murmur3::finalize_mix;
+use crate::simd::run_vectorized;
+use crate::state_encoding::{StateReader, put_varint};
 
 const STATE: &str = "bootstrap";
 const HEADER: u8 = 0xa1;
@@ -48,49 +48,50 @@ const REPLICATES_DEFAULT: u16 = 200;
 const REPLICATES_MIN: u16 = 2;
 
 /// Up to so many rows are kept as they are.
-const LISTED_MAX: usize = 64;
+const LISTED_ROWS_MAX: usize = 64;
 
 /// Replicates that are drawn together.
-const BLOCK: usize = 32;
+const BLOCK_REPLICATES: usize = 32;
 
 /// 2^16 times the probabilities of a count of at least 1, 2, ….
-const AT_LEAST: [i32; 8] = [41427, 17317, 5263, 1244, 240, 39, 5, 1];
+const POISSON_THRESHOLDS: [i32; 8] = [41427, 17317, 5263, 1244, 240, 39, 5, 1];
 
 /// Exponents between two lines.
-const SPACING: i32 = 5;
+const LINE_SPACING_EXPONENTS: i32 = 5;
 
 /// The lowest bit of any float, and so the first line.
 const EXPONENT_MIN: i32 = -1074;
 
 /// How many bits the lower piece of a mantissa has.
-const LOW_BITS: i32 = 26;
+const LOW_MANTISSA_BITS: i32 = 26;
 
 /// Lines from the lowest exponent to that of the largest float's upper piece.
-const LINES: usize = ((971 + LOW_BITS - EXPONENT_MIN) / SPACING + 1) as usize;
+const LINE_COUNT: usize =
+    ((971 + LOW_MANTISSA_BITS - EXPONENT_MIN) / LINE_SPACING_EXPONENTS + 1) as usize;
 
 /// How many lines are in use at once.
-const LINES_MAX: u8 = 24;
+const LINES_IN_USE_MAX: u8 = 24;
 
 /// After so many rows lines are poured out: below 2^63 / 2^31 / 8.
-const ROWS_MAX: u32 = 1 << 28;
+const ROWS_BEFORE_FLUSH_MAX: u32 = 1 << 28;
 
 /// A row as it was drawn for: its key and its value's bits.
-type Row = (u64, u64);
+type KeyedRow = (u64, u64);
 
 #[inline]
-fn key_of(unit_hash: u64, seed: u64) -> u64 {
-    mix_final(unit_hash ^ mix_final(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)))
+fn derive_row_key(unit_hash: u64, seed: u64) -> u64 {
+    finalize_mix(unit_hash ^ finalize_mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)))
 }
 
 /// The counts of a row in the replicates of a block.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "halves, and the number of a pair")]
-fn draw(key: u64, block: usize) -> [u32; BLOCK] {
+fn draw_counts(key: u64, block: usize) -> [u32; BLOCK_REPLICATES] {
     let (low, high) = (key as u32, (key >> 32) as u32);
-    let mut counts = [0; BLOCK];
-    let (first, second) = counts.split_at_mut(BLOCK / 2);
+    let mut counts = [0; BLOCK_REPLICATES];
+    let (first, second) = counts.split_at_mut(BLOCK_REPLICATES / 2);
     for (pair, (first, second)) in first.iter_mut().zip(second).enumerate() {
-        let number = (block * (BLOCK / 2) + pair) as u32 + 1;
+        let number = (block * (BLOCK_REPLICATES / 2) + pair) as u32 + 1;
         let mut bits = low.wrapping_add(number.wrapping_mul(0x9e37_79b9));
         bits ^= bits >> 16;
         bits = bits.wrapping_mul(0x85eb_ca6b);
@@ -98,7 +99,7 @@ fn draw(key: u64, block: usize) -> [u32; BLOCK] {
         bits ^= bits >> 13;
         bits = bits.wrapping_mul(0xc2b2_ae35);
         bits ^= bits >> 16;
-        for at_least in AT_LEAST {
+        for at_least in POISSON_THRESHOLDS {
             // Signed, as vectors are compared.
             *first += u32::from((bits & 0xffff).cast_signed() < at_least);
             *second += u32::from((bits >> 16).cast_signed() < at_least);
@@ -109,7 +110,7 @@ fn draw(key: u64, block: usize) -> [u32; BLOCK] {
 
 /// Adds a piece times the counts to a line's accumulators.
 #[inline(always)]
-fn add_times(line: &mut [i64; BLOCK], counts: &[u32; BLOCK], piece: i32) {
+fn add_weighted(line: &mut [i64; BLOCK_REPLICATES], counts: &[u32; BLOCK_REPLICATES], piece: i32) {
     for (sum, count) in line.iter_mut().zip(counts) {
         *sum += i64::from(*count) * i64::from(piece);
     }
@@ -117,57 +118,60 @@ fn add_times(line: &mut [i64; BLOCK], counts: &[u32; BLOCK], piece: i32) {
 
 /// Adds a piece times the counts of a row to a line.
 #[inline(always)]
-fn add_one(line: &mut [[i64; BLOCK]], key: u64, piece: i32) {
+fn add_to_one_line(line: &mut [[i64; BLOCK_REPLICATES]], key: u64, piece: i32) {
     for (block, sums) in line.iter_mut().enumerate() {
-        add_times(sums, &draw(key, block), piece);
+        add_weighted(sums, &draw_counts(key, block), piece);
     }
 }
 
 /// The same with two lines.
 #[inline(always)]
-fn add_two(
-    first_line: &mut [[i64; BLOCK]],
-    second_line: &mut [[i64; BLOCK]],
+fn add_to_two_lines(
+    first_line: &mut [[i64; BLOCK_REPLICATES]],
+    second_line: &mut [[i64; BLOCK_REPLICATES]],
     key: u64,
     first: i32,
     second: i32,
 ) {
     for (block, (first_sums, second_sums)) in first_line.iter_mut().zip(second_line).enumerate() {
-        let counts = draw(key, block);
-        add_times(first_sums, &counts, first);
-        add_times(second_sums, &counts, second);
+        let counts = draw_counts(key, block);
+        add_weighted(first_sums, &counts, first);
+        add_weighted(second_sums, &counts, second);
     }
 }
 
 /// Sums that are not in the replicates' own yet.
 #[derive(Clone, Debug)]
-struct Lines {
+struct AccumulatorLines {
     /// Lines of as many accumulators as there are replicates, rounded up to blocks.
     sums: Vec<i64>,
     /// One more than the place of the line of an exponent; 0 where there is none.
-    places: [u8; LINES],
+    line_numbers: [u8; LINE_COUNT],
     count: u8,
     rows: u32,
 }
 
 /// The line of an exponent, and how far a piece has to be shifted for it.
 #[inline]
-fn line_of(exponent: i32) -> (usize, u32) {
+fn locate_line(exponent: i32) -> (usize, u32) {
     let above = (exponent - EXPONENT_MIN).max(0).cast_unsigned();
-    ((above / SPACING.cast_unsigned()) as usize, above % SPACING.cast_unsigned())
+    (
+        (above / LINE_SPACING_EXPONENTS.cast_unsigned()) as usize,
+        above % LINE_SPACING_EXPONENTS.cast_unsigned(),
+    )
 }
 
-impl Lines {
+impl AccumulatorLines {
     fn new() -> Self {
-        Lines { sums: Vec::new(), places: [0; LINES], count: 0, rows: 0 }
+        AccumulatorLines { sums: Vec::new(), line_numbers: [0; LINE_COUNT], count: 0, rows: 0 }
     }
 
     /// The place of a line, a new one if need be; none if there are too many.
     #[inline]
-    fn place(&mut self, line: usize, length: usize) -> Option<usize> {
-        let place = self.places.get_mut(line)?;
+    fn find_or_add_line(&mut self, line: usize, length: usize) -> Option<usize> {
+        let place = self.line_numbers.get_mut(line)?;
         if *place == 0 {
-            if self.count >= LINES_MAX {
+            if self.count >= LINES_IN_USE_MAX {
                 return None;
             }
             self.count += 1;
@@ -181,40 +185,42 @@ impl Lines {
 
     /// Adds a finite value; false, and nothing is added, if what is there has to be poured out before.
     #[inline]
-    fn add(&mut self, key: u64, value: f64, replicates: usize) -> bool {
-        if self.rows >= ROWS_MAX {
+    fn try_add(&mut self, key: u64, value: f64, replicates: usize) -> bool {
+        if self.rows >= ROWS_BEFORE_FLUSH_MAX {
             return false;
         }
-        let length = replicates.next_multiple_of(BLOCK);
-        let (mantissa, exponent) = split(value);
-        let low = mantissa & ((1 << LOW_BITS) - 1);
+        let length = replicates.next_multiple_of(BLOCK_REPLICATES);
+        let (mantissa, exponent) = split_mantissa(value);
+        let low = mantissa & ((1 << LOW_MANTISSA_BITS) - 1);
         let ((high_line, high_shift), (low_line, low_shift)) =
-            (line_of(exponent + LOW_BITS), line_of(exponent));
-        let Some(high_place) = self.place(high_line, length) else { return false };
+            (locate_line(exponent + LOW_MANTISSA_BITS), locate_line(exponent));
+        let Some(high_place) = self.find_or_add_line(high_line, length) else { return false };
         #[expect(
             clippy::cast_possible_truncation,
             reason = "27 bits and the sign, shifted by at most 4"
         )]
         let (high, low) =
-            (((mantissa >> LOW_BITS) << high_shift) as i32, (low << low_shift) as i32);
+            (((mantissa >> LOW_MANTISSA_BITS) << high_shift) as i32, (low << low_shift) as i32);
         if low == 0 {
             // As that of a whole number that is not large.
-            let (line, _) = self.sums[high_place * length..][..length].as_chunks_mut::<BLOCK>();
-            vectorized(
+            let (line, _) =
+                self.sums[high_place * length..][..length].as_chunks_mut::<BLOCK_REPLICATES>();
+            run_vectorized(
                 #[inline(always)]
-                || add_one(line, key, high),
+                || add_to_one_line(line, key, high),
             );
         } else {
-            let Some(low_place) = self.place(low_line, length) else { return false };
+            let Some(low_place) = self.find_or_add_line(low_line, length) else { return false };
             // The lines are never the same: their exponents are 26 apart.
             let (first, second) = (high_place.min(low_place), high_place.max(low_place));
             let (before, from) = self.sums.split_at_mut(second * length);
-            let (first_line, _) = before[first * length..][..length].as_chunks_mut::<BLOCK>();
-            let (second_line, _) = from[..length].as_chunks_mut::<BLOCK>();
+            let (first_line, _) =
+                before[first * length..][..length].as_chunks_mut::<BLOCK_REPLICATES>();
+            let (second_line, _) = from[..length].as_chunks_mut::<BLOCK_REPLICATES>();
             let (first, second) = if high_place < low_place { (high, low) } else { (low, high) };
-            vectorized(
+            run_vectorized(
                 #[inline(always)]
-                || add_two(first_line, second_line, key, first, second),
+                || add_to_two_lines(first_line, second_line, key, first, second),
             );
         }
         self.rows += 1;
@@ -222,10 +228,11 @@ impl Lines {
     }
 
     /// Adds what is there to the replicates' sums, of which there may be fewer.
-    fn pour(&self, replicates: usize, sums: &mut [FloatSum]) {
-        let length = replicates.next_multiple_of(BLOCK);
-        for (exponent, place) in
-            (EXPONENT_MIN..).step_by(SPACING.cast_unsigned() as usize).zip(&self.places)
+    fn flush_into(&self, replicates: usize, sums: &mut [FloatSum]) {
+        let length = replicates.next_multiple_of(BLOCK_REPLICATES);
+        for (exponent, place) in (EXPONENT_MIN..)
+            .step_by(LINE_SPACING_EXPONENTS.cast_unsigned() as usize)
+            .zip(&self.line_numbers)
         {
             let Some(place) = place.checked_sub(1) else { continue };
             let line = &self.sums[usize::from(place) * length..][..length];
@@ -237,7 +244,7 @@ impl Lines {
 
     fn clear(&mut self) {
         self.sums.clear();
-        self.places = [0; LINES];
+        self.line_numbers = [0; LINE_COUNT];
         self.count = 0;
         self.rows = 0;
     }
@@ -245,61 +252,61 @@ impl Lines {
 
 /// The sums of more than [`LISTED_MAX`] rows.
 #[derive(Clone, Debug)]
-struct Sums {
+struct ReplicateSums {
     total: FloatSum,
     /// As many as there are replicates; what is in the lines has to be added.
     replicates: Vec<FloatSum>,
-    lines: Lines,
+    lines: AccumulatorLines,
     /// The heap memory of the sums that are wide.
     wide_bytes: usize,
 }
 
-impl Sums {
+impl ReplicateSums {
     fn new(replicates: u16) -> Self {
-        Sums {
+        ReplicateSums {
             total: FloatSum::new(),
             replicates: vec![FloatSum::new(); replicates.into()],
-            lines: Lines::new(),
+            lines: AccumulatorLines::new(),
             wide_bytes: 0,
         }
     }
 
     #[inline]
     fn add(&mut self, key: u64, value: f64) {
-        if !self.total.add_in_place(value) {
+        if !self.total.try_add_in_place(value) {
             self.wide_bytes -= self.total.heap_bytes();
             self.total.add(value);
             self.wide_bytes += self.total.heap_bytes();
         }
-        if !value.is_finite() || !self.lines.add(key, value, self.replicates.len()) {
-            self.add_rare(key, value);
+        if !value.is_finite() || !self.lines.try_add(key, value, self.replicates.len()) {
+            self.add_slow(key, value);
         }
     }
 
     #[cold]
-    fn add_rare(&mut self, key: u64, value: f64) {
+    fn add_slow(&mut self, key: u64, value: f64) {
         if value.is_finite() {
-            self.pour();
+            self.flush_lines();
             // Into lines that are empty now.
-            self.lines.add(key, value, self.replicates.len());
+            self.lines.try_add(key, value, self.replicates.len());
             return;
         }
-        for (block, sums) in self.replicates.chunks_mut(BLOCK).enumerate() {
-            for (sum, count) in sums.iter_mut().zip(draw(key, block)) {
+        for (block, sums) in self.replicates.chunks_mut(BLOCK_REPLICATES).enumerate() {
+            for (sum, count) in sums.iter_mut().zip(draw_counts(key, block)) {
                 (0..count).for_each(|_| sum.add(value));
             }
         }
-        self.weigh();
+        self.update_wide_bytes();
     }
 
     /// Empties the lines.
-    fn pour(&mut self) {
-        self.lines.pour(self.replicates.len(), &mut self.replicates);
+    fn flush_lines(&mut self) {
+        self.lines.flush_into(self.replicates.len(), &mut self.replicates);
         self.lines.clear();
-        self.weigh();
+        self.update_wide_bytes();
     }
 
-    fn weigh(&mut self) {
+    fn update_wide_bytes(&mut self) {
         let wide = self.replicates.iter().map(FloatSum::heap_bytes).sum::<usize>();
         self.wide_bytes = wide + self.total.heap_bytes();
     }
@@ -307,37 +314,37 @@ impl Sums {
     /// Drops all replicates after so many.
     fn truncate(&mut self, replicates: u16) {
         if self.replicates.len() > replicates.into() {
-            self.pour();
+            self.flush_lines();
             self.replicates.truncate(replicates.into());
             self.replicates.shrink_to_fit();
-            self.weigh();
+            self.update_wide_bytes();
         }
     }
 
-    fn merge(&mut self, other: &Sums) {
+    fn merge(&mut self, other: &ReplicateSums) {
         self.total.merge(&other.total);
         for (sum, more) in self.replicates.iter_mut().zip(&other.replicates) {
             sum.merge(more);
         }
-        other.lines.pour(other.replicates.len(), &mut self.replicates);
-        self.weigh();
+        other.lines.flush_into(other.replicates.len(), &mut self.replicates);
+        self.update_wide_bytes();
     }
 
     /// The replicates' sums with what is in the lines.
-    fn settled(&self) -> Cow<'_, [FloatSum]> {
+    fn flushed_sums(&self) -> Cow<'_, [FloatSum]> {
         if self.lines.count == 0 {
             return Cow::Borrowed(&self.replicates);
         }
         let mut sums = self.replicates.clone();
-        self.lines.pour(sums.len(), &mut sums);
+        self.lines.flush_into(sums.len(), &mut sums);
         Cow::Owned(sums)
     }
 }
 
 #[derive(Clone, Debug)]
-enum Rows {
-    Listed(Vec<Row>),
-    Summed(Box<Sums>),
+enum BootstrapRows {
+    List(Vec<KeyedRow>),
+    Sums(Box<ReplicateSums>),
 }
 
 /// The sum of a column, and by a Poisson bootstrap over units how far it may be off by chance.
@@ -366,40 +373,46 @@ enum Rows {
 /// assert!((87_000.0..91_500.0).contains(&low) && (98_500.0..103_000.0).contains(&high));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Bootstrap {
-    rows: Rows,
+pub struct BootstrapSum {
+    rows: BootstrapRows,
     /// How many rows were added.
     count: u64,
     replicates: u16,
 }
 
-impl Default for Bootstrap {
+impl Default for BootstrapSum {
     fn default() -> Self {
-        Bootstrap { rows: Rows::Listed(Vec::new()), count: 0, replicates: REPLICATES_DEFAULT }
+        BootstrapSum {
+            rows: BootstrapRows::List(Vec::new()),
+            count: 0,
+            replicates: REPLICATES_DEFAULT,
+        }
     }
 }
 
 /// Two states are equal if they have as many replicates and rows, and the same sums.
-impl PartialEq for Bootstrap {
+impl PartialEq for BootstrapSum {
     fn eq(&self, other: &Self) -> bool {
         (self.replicates, self.count) == (other.replicates, other.count)
             && match (&self.rows, &other.rows) {
-                (Rows::Listed(a), Rows::Listed(b)) => sorted(a) == sorted(b),
-                (Rows::Summed(a), Rows::Summed(b)) => {
-                    a.total == b.total && a.settled() == b.settled()
+                (BootstrapRows::List(a), BootstrapRows::List(b)) => {
+                    sorted_rows(a) == sorted_rows(b)
+                }
+                (BootstrapRows::Sums(a), BootstrapRows::Sums(b)) => {
+                    a.total == b.total && a.flushed_sums() == b.flushed_sums()
                 }
                 _ => false,
             }
     }
 }
 
-fn sorted(rows: &[Row]) -> Vec<Row> {
+fn sorted_rows(rows: &[KeyedRow]) -> Vec<KeyedRow> {
     let mut rows = rows.to_vec();
     rows.sort_unstable();
     rows
 }
 
-impl Bootstrap {
+impl BootstrapSum {
     /// An empty state of so many replicates, from 2 to 65,535. [`Bootstrap::default`] has 200.
     ///
     /// The standard error needs some 50, an interval of 95 % 200, one of 99 % 1,000.
@@ -416,7 +429,7 @@ impl Bootstrap {
                 hint: "\nhint: 200 is the default",
             });
         }
-        Ok(Bootstrap { replicates, ..Bootstrap::default() })
+        Ok(BootstrapSum { replicates, ..BootstrapSum::default() })
     }
 
     /// How many replicates there are, which a merge may have reduced.
@@ -430,33 +443,33 @@ impl Bootstrap {
     #[inline]
     pub fn add(&mut self, unit_hash: u64, seed: u64, value: f64) {
         let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
-        self.add_row((key_of(unit_hash, seed), value.to_bits()));
+        self.add_row((derive_row_key(unit_hash, seed), value.to_bits()));
     }
 
     #[inline]
-    fn add_row(&mut self, (key, value): Row) {
+    fn add_row(&mut self, (key, value): KeyedRow) {
         self.count = self.count.saturating_add(1);
         match &mut self.rows {
-            Rows::Summed(sums) => sums.add(key, f64::from_bits(value)),
-            Rows::Listed(rows) if rows.len() < LISTED_MAX => {
+            BootstrapRows::Sums(sums) => sums.add(key, f64::from_bits(value)),
+            BootstrapRows::List(rows) if rows.len() < LISTED_ROWS_MAX => {
                 if rows.len() == rows.capacity() {
                     rows.reserve_exact(rows.len().max(1));
                 }
                 rows.push((key, value));
             }
-            Rows::Listed(_) => {
-                let mut sums = self.summed();
+            BootstrapRows::List(_) => {
+                let mut sums = self.sum_listed_rows();
                 sums.add(key, f64::from_bits(value));
-                self.rows = Rows::Summed(sums);
+                self.rows = BootstrapRows::Sums(sums);
             }
         }
     }
 
     /// The sums of the rows that are listed.
     #[cold]
-    fn summed(&self) -> Box<Sums> {
-        let mut sums = Box::new(Sums::new(self.replicates));
-        if let Rows::Listed(rows) = &self.rows {
+    fn sum_listed_rows(&self) -> Box<ReplicateSums> {
+        let mut sums = Box::new(ReplicateSums::new(self.replicates));
+        if let BootstrapRows::List(rows) = &self.rows {
             rows.iter().for_each(|(key, value)| sums.add(*key, f64::from_bits(*value)));
         }
         sums
@@ -465,18 +478,18 @@ impl Bootstrap {
     /// Adds all rows that `other` has. Of different numbers of replicates, the smaller one holds: the first ones.
     ///
     /// Cost: some 10 ns a replicate; of up to 64 rows, an add for each.
-    pub fn merge(&mut self, other: &Bootstrap) {
+    pub fn merge(&mut self, other: &BootstrapSum) {
         self.replicates = self.replicates.min(other.replicates);
-        if let Rows::Summed(sums) = &mut self.rows {
+        if let BootstrapRows::Sums(sums) = &mut self.rows {
             sums.truncate(self.replicates);
         }
         match &other.rows {
-            Rows::Listed(rows) => rows.iter().for_each(|row| self.add_row(*row)),
-            Rows::Summed(more) => {
-                if let Rows::Listed(_) = &self.rows {
-                    self.rows = Rows::Summed(self.summed());
+            BootstrapRows::List(rows) => rows.iter().for_each(|row| self.add_row(*row)),
+            BootstrapRows::Sums(more) => {
+                if let BootstrapRows::List(_) = &self.rows {
+                    self.rows = BootstrapRows::Sums(self.sum_listed_rows());
                 }
-                if let Rows::Summed(sums) = &mut self.rows {
+                if let BootstrapRows::Sums(sums) = &mut self.rows {
                     sums.merge(more);
                 }
                 self.count = self.count.saturating_add(other.count);
@@ -485,7 +498,7 @@ impl Bootstrap {
     }
 
     /// As [`Bootstrap::merge`], in the memory of the one that has more.
-    pub fn merge_owned(&mut self, mut other: Bootstrap) {
+    pub fn merge_owned(&mut self, mut other: BootstrapSum) {
         if other.count > self.count {
             std::mem::swap(self, &mut other);
         }
@@ -501,13 +514,13 @@ impl Bootstrap {
     /// The sum of the rows, exact and rounded once.
     #[must_use]
     pub fn sum(&self) -> f64 {
-        self.total().value()
+        self.exact_total().value()
     }
 
-    fn total(&self) -> Cow<'_, FloatSum> {
+    fn exact_total(&self) -> Cow<'_, FloatSum> {
         match &self.rows {
-            Rows::Summed(sums) => Cow::Borrowed(&sums.total),
-            Rows::Listed(rows) => {
+            BootstrapRows::Sums(sums) => Cow::Borrowed(&sums.total),
+            BootstrapRows::List(rows) => {
                 let mut total = FloatSum::new();
                 rows.iter().for_each(|(_, value)| total.add(f64::from_bits(*value)));
                 Cow::Owned(total)
@@ -520,13 +533,13 @@ impl Bootstrap {
     pub fn replicate_sums(&self) -> Vec<f64> {
         let summed;
         let sums = match &self.rows {
-            Rows::Summed(sums) => sums,
-            Rows::Listed(_) => {
-                summed = self.summed();
+            BootstrapRows::Sums(sums) => sums,
+            BootstrapRows::List(_) => {
+                summed = self.sum_listed_rows();
                 &summed
             }
         };
-        sums.settled().iter().map(FloatSum::value).collect()
+        sums.flushed_sums().iter().map(FloatSum::value).collect()
     }
 
     /// The standard error of the sum: the standard deviation of the replicates' sums, with replicates − 1 below.
@@ -547,7 +560,7 @@ impl Bootstrap {
     /// With the sums in order, a percentile p is the one at position p · (replicates − 1), counted from 0, interpolated
     /// linearly where that is not whole. None unless `confidence` is above 0 and below 1; NaN if a sum is.
     #[must_use]
-    pub fn interval(&self, confidence: f64) -> Option<(f64, f64)> {
+    pub fn confidence_interval(&self, confidence: f64) -> Option<(f64, f64)> {
         if !(confidence > 0.0 && confidence < 1.0) {
             return None;
         }
@@ -574,9 +587,9 @@ impl Bootstrap {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.rows {
-            Rows::Listed(rows) => rows.capacity() * size_of::<Row>(),
-            Rows::Summed(sums) => {
-                size_of::<Sums>()
+            BootstrapRows::List(rows) => rows.capacity() * size_of::<KeyedRow>(),
+            BootstrapRows::Sums(sums) => {
+                size_of::<ReplicateSums>()
                     + sums.replicates.capacity() * size_of::<FloatSum>()
                     + sums.lines.sums.capacity() * size_of::<i64>()
                     + sums.wide_bytes
@@ -592,15 +605,15 @@ impl Bootstrap {
         put_varint(out, self.replicates.into());
         put_varint(out, self.count);
         match &self.rows {
-            Rows::Listed(rows) => {
-                for (key, value) in sorted(rows) {
+            BootstrapRows::List(rows) => {
+                for (key, value) in sorted_rows(rows) {
                     out.extend_from_slice(&key.to_le_bytes());
                     out.extend_from_slice(&value.to_le_bytes());
                 }
             }
-            Rows::Summed(sums) => {
+            BootstrapRows::Sums(sums) => {
                 let mut bytes = Vec::new();
-                for sum in [&sums.total].into_iter().chain(sums.settled().iter()) {
+                for sum in [&sums.total].into_iter().chain(sums.flushed_sums().iter()) {
                     bytes.clear();
                     sum.encode(&mut bytes);
                     put_varint(out, bytes.len() as u64);
@@ -617,50 +630,55 @@ impl Bootstrap {
     /// # Errors
     /// Any [`SketchError`] but the parameter's; memory is bounded by some sixty times the input and two kilobytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0xa1 (version 1)")?;
-        let replicates = u16::try_from(reader.varint()?).unwrap_or(0);
-        let Ok(mut state) = Bootstrap::new(replicates) else {
-            return Err(reader.corrupt("the number of replicates is not 2 to 65535"));
+        let replicates = u16::try_from(reader.read_varint()?).unwrap_or(0);
+        let Ok(mut state) = BootstrapSum::new(replicates) else {
+            return Err(reader.corrupt_error("the number of replicates is not 2 to 65535"));
         };
-        state.count = reader.varint()?;
-        if state.count <= LISTED_MAX as u64 {
-            state.rows = Rows::Listed(decode_rows(&mut reader, state.count)?);
+        state.count = reader.read_varint()?;
+        if state.count <= LISTED_ROWS_MAX as u64 {
+            state.rows = BootstrapRows::List(decode_rows(&mut reader, state.count)?);
         } else {
             // A length, a header and a byte each.
             if reader.remaining() < 3 * (usize::from(replicates) + 1) {
-                return Err(reader.short_of(3 * (usize::from(replicates) + 1)));
+                return Err(reader.truncated_error(3 * (usize::from(replicates) + 1)));
             }
             let mut decode_sum = || {
-                let length = reader.length(1)?;
-                FloatSum::decode(reader.take(length)?)
+                let length = reader.read_length(1)?;
+                FloatSum::decode(reader.take_bytes(length)?)
             };
             let total = decode_sum()?;
             let sums: Result<Vec<_>, _> = (0..replicates).map(|_| decode_sum()).collect();
-            let mut sums = Sums { total, replicates: sums?, lines: Lines::new(), wide_bytes: 0 };
-            sums.weigh();
-            state.rows = Rows::Summed(Box::new(sums));
+            let mut sums = ReplicateSums {
+                total,
+                replicates: sums?,
+                lines: AccumulatorLines::new(),
+                wide_bytes: 0,
+            };
+            sums.update_wide_bytes();
+            state.rows = BootstrapRows::Sums(Box::new(sums));
         }
-        reader.finish()?;
+        reader.expect_end()?;
         Ok(state)
     }
 }
 
-fn decode_rows(reader: &mut Reader<'_>, count: u64) -> Result<Vec<Row>, SketchError> {
-    let mut rows: Vec<Row> = Vec::new();
+fn decode_rows(reader: &mut StateReader<'_>, count: u64) -> Result<Vec<KeyedRow>, SketchError> {
+    let mut rows: Vec<KeyedRow> = Vec::new();
     for _ in 0..count {
         let mut word = || {
-            let bytes = reader.take(8)?;
+            let bytes = reader.take_bytes(8)?;
             Ok(bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
         };
         let row = (word()?, word()?);
         if rows.last().is_some_and(|before| *before > row) {
-            return Err(reader.corrupt("rows do not ascend"));
+            return Err(reader.corrupt_error("rows do not ascend"));
         }
         let value = f64::from_bits(row.1);
         let is_another_nan = value.is_nan() && row.1 != f64::NAN.to_bits();
         if is_another_nan || row.1 == (-0.0f64).to_bits() {
-            return Err(reader.corrupt("a value that would have been written as another"));
+            return Err(reader.corrupt_error("a value that would have been written as another"));
         }
         rows.push(row);
     }

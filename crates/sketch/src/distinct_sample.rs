@@ -26,10 +26,10 @@ use std::fmt::Debug;
 
 use hashbrown::HashTable;
 
-use crate::hll::Estimate;
-use crate::item::{Item, Probe};
-use crate::moments::{Number, Whole};
-use crate::wire::{Reader, put_varint};
+use crate::byte_item::{ByteItem, ItemProbe};
+use crate::hll::SketchEstimate;
+use crate::moments::{Int192, MomentValue};
+use crate::state_encoding::{StateReader, put_varint};
 use crate::{FloatSum, SketchError, hash_bytes};
 
 const STATE: &str = "distinct-sample";
@@ -38,19 +38,19 @@ const ITEMS_DEFAULT: u32 = 1024;
 const ITEMS_MAX: u32 = 1 << 24;
 
 /// Up to this many items are looked up one by one.
-const LIST_MAX: usize = 8;
+const LIST_ITEMS_MAX: usize = 8;
 
 /// 2^64.
-const HASHES: f64 = 18_446_744_073_709_551_616.0;
+const HASH_COUNT: f64 = 18_446_744_073_709_551_616.0;
 
 /// What items weigh: `i128` or `f64`.
-pub trait Weight: Copy + Debug + PartialEq + Send + Sync + 'static + sealed::Sealed {
+pub trait SampleWeight: Copy + Debug + PartialEq + Send + Sync + 'static + sealed::Sealed {
     /// An exact sum of weights.
     type Sum: Clone + Debug + Default + PartialEq + Send + Sync;
     /// The first byte of the encoding.
     const HEADER: u8;
     /// The same in words.
-    const EXPECTED: &'static str;
+    const HEADER_DESCRIPTION: &'static str;
 
     /// Adds a weight.
     fn add(sum: &mut Self::Sum, weight: Self);
@@ -75,41 +75,41 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
-impl Weight for i128 {
-    type Sum = Whole;
+impl SampleWeight for i128 {
+    type Sum = Int192;
     const HEADER: u8 = 0x81;
-    const EXPECTED: &'static str = "0x81 (whole numbers, version 1)";
+    const HEADER_DESCRIPTION: &'static str = "0x81 (whole numbers, version 1)";
 
     #[inline]
-    fn add(sum: &mut Whole, weight: i128) {
+    fn add(sum: &mut Int192, weight: i128) {
         sum.add(weight);
     }
 
-    fn merge(sum: &mut Whole, other: &Whole) {
-        <i64 as Number>::merge(sum, other);
+    fn merge(sum: &mut Int192, other: &Int192) {
+        <i64 as MomentValue>::merge_sums(sum, other);
     }
 
-    fn value(sum: &Whole) -> i128 {
-        sum.nearest()
+    fn value(sum: &Int192) -> i128 {
+        sum.saturating_i128()
     }
 
-    fn heap_bytes(_: &Whole) -> usize {
+    fn heap_bytes(_: &Int192) -> usize {
         0
     }
 
-    fn encode(sum: &Whole, out: &mut Vec<u8>) {
-        <i64 as Number>::encode(sum, out);
+    fn encode(sum: &Int192, out: &mut Vec<u8>) {
+        <i64 as MomentValue>::encode(sum, out);
     }
 
-    fn decode(bytes: &[u8]) -> Result<Whole, SketchError> {
-        <i64 as Number>::decode(bytes)
+    fn decode(bytes: &[u8]) -> Result<Int192, SketchError> {
+        <i64 as MomentValue>::decode(bytes)
     }
 }
 
-impl Weight for f64 {
+impl SampleWeight for f64 {
     type Sum = FloatSum;
     const HEADER: u8 = 0x82;
-    const EXPECTED: &'static str = "0x82 (floats, version 1)";
+    const HEADER_DESCRIPTION: &'static str = "0x82 (floats, version 1)";
 
     #[inline]
     fn add(sum: &mut FloatSum, weight: f64) {
@@ -138,88 +138,88 @@ impl Weight for f64 {
 }
 
 #[derive(Clone, Debug)]
-struct Entry<S> {
+struct SampleEntry<S> {
     hash: u64,
-    item: Item,
+    item: ByteItem,
     sum: S,
 }
 
-impl<S> Entry<S> {
+impl<S> SampleEntry<S> {
     /// What the order of the sample is by.
-    fn rank(&self) -> (u64, &[u8]) {
+    fn sample_order(&self) -> (u64, &[u8]) {
         (self.hash, self.item.as_bytes())
     }
 }
 
 #[derive(Clone, Debug)]
-enum Entries<S> {
-    List(Vec<Entry<S>>),
-    Table(HashTable<Entry<S>>),
+enum SampleEntries<S> {
+    List(Vec<SampleEntry<S>>),
+    Table(HashTable<SampleEntry<S>>),
 }
 
 /// The table's hash of an item's: of the smallest hashes the high bits are all 0, and a table looks at those.
 #[inline]
-fn spread(hash: u64) -> u64 {
+fn table_hash(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl<S> Entries<S> {
+impl<S> SampleEntries<S> {
     fn len(&self) -> usize {
         match self {
-            Entries::List(list) => list.len(),
-            Entries::Table(table) => table.len(),
+            SampleEntries::List(list) => list.len(),
+            SampleEntries::Table(table) => table.len(),
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Entry<S>> {
+    fn iter(&self) -> impl Iterator<Item = &SampleEntry<S>> {
         let (list, table) = match self {
-            Entries::List(list) => (&list[..], None),
-            Entries::Table(table) => (&[][..], Some(table.iter())),
+            SampleEntries::List(list) => (&list[..], None),
+            SampleEntries::Table(table) => (&[][..], Some(table.iter())),
         };
         list.iter().chain(table.into_iter().flatten())
     }
 
-    fn into_iter(self) -> impl Iterator<Item = Entry<S>> {
+    fn into_iter(self) -> impl Iterator<Item = SampleEntry<S>> {
         let (list, table) = match self {
-            Entries::List(list) => (list, HashTable::new()),
-            Entries::Table(table) => (Vec::new(), table),
+            SampleEntries::List(list) => (list, HashTable::new()),
+            SampleEntries::Table(table) => (Vec::new(), table),
         };
         list.into_iter().chain(table)
     }
 
     #[inline]
-    fn find_mut(&mut self, hash: u64, item: &[u8]) -> Option<&mut Entry<S>> {
-        let probe = Probe::new(item);
-        let is_it = |entry: &Entry<S>| entry.hash == hash && probe.matches(&entry.item);
+    fn find_mut(&mut self, hash: u64, item: &[u8]) -> Option<&mut SampleEntry<S>> {
+        let probe = ItemProbe::new(item);
+        let is_it = |entry: &SampleEntry<S>| entry.hash == hash && probe.matches(&entry.item);
         match self {
-            Entries::List(list) => list.iter_mut().find(|entry| is_it(entry)),
-            Entries::Table(table) => table.find_mut(spread(hash), is_it),
+            SampleEntries::List(list) => list.iter_mut().find(|entry| is_it(entry)),
+            SampleEntries::Table(table) => table.find_mut(table_hash(hash), is_it),
         }
     }
 
     /// Inserts what is not there yet.
-    fn insert(&mut self, entry: Entry<S>) {
+    fn insert(&mut self, entry: SampleEntry<S>) {
         match self {
-            Entries::List(list) if list.len() < LIST_MAX => {
+            SampleEntries::List(list) if list.len() < LIST_ITEMS_MAX => {
                 if list.len() == list.capacity() {
                     list.reserve_exact(list.len().max(1));
                 }
                 list.push(entry);
             }
-            Entries::List(list) => {
+            SampleEntries::List(list) => {
                 let mut table = HashTable::with_capacity(list.len() + 1);
                 for entry in std::mem::take(list).into_iter().chain([entry]) {
-                    insert_into(&mut table, entry);
+                    insert_into_table(&mut table, entry);
                 }
-                *self = Entries::Table(table);
+                *self = SampleEntries::Table(table);
             }
-            Entries::Table(table) => insert_into(table, entry),
+            SampleEntries::Table(table) => insert_into_table(table, entry),
         }
     }
 }
 
-fn insert_into<S>(table: &mut HashTable<Entry<S>>, entry: Entry<S>) {
-    table.insert_unique(spread(entry.hash), entry, |entry| spread(entry.hash));
+fn insert_into_table<S>(table: &mut HashTable<SampleEntry<S>>, entry: SampleEntry<S>) {
+    table.insert_unique(table_hash(entry.hash), entry, |entry| table_hash(entry.hash));
 }
 
 /// An item of [`DistinctSample::entries`].
@@ -257,42 +257,42 @@ pub struct SampledItem<'a, W> {
 /// # Ok::<(), tidemill_sketch::SketchError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct DistinctSample<W: Weight> {
-    entries: Entries<W::Sum>,
+pub struct DistinctSample<W: SampleWeight> {
+    entries: SampleEntries<W::Sum>,
     /// Larger hashes are dropped unseen: at least n entries are not larger.
-    hash_max: u64,
+    threshold_hash: u64,
     /// The heap memory of long items, and of sums.
     entry_bytes: usize,
-    items: u32,
+    items_max: u32,
     /// Whether an item was dropped.
     is_partial: bool,
 }
 
-impl<W: Weight> Default for DistinctSample<W> {
+impl<W: SampleWeight> Default for DistinctSample<W> {
     fn default() -> Self {
         DistinctSample {
-            entries: Entries::List(Vec::new()),
-            hash_max: u64::MAX,
+            entries: SampleEntries::List(Vec::new()),
+            threshold_hash: u64::MAX,
             entry_bytes: 0,
-            items: ITEMS_DEFAULT,
+            items_max: ITEMS_DEFAULT,
             is_partial: false,
         }
     }
 }
 
 /// Two states are equal if they have the same n, items and weights, and both or neither have dropped any.
-impl<W: Weight> PartialEq for DistinctSample<W> {
+impl<W: SampleWeight> PartialEq for DistinctSample<W> {
     fn eq(&self, other: &Self) -> bool {
-        (self.items, self.is_exact()) == (other.items, other.is_exact()) && {
-            let (a, b) = (self.sorted(), other.sorted());
+        (self.items_max, self.is_exact()) == (other.items_max, other.is_exact()) && {
+            let (a, b) = (self.sorted_entries(), other.sorted_entries());
             let content =
-                |entry: &&Entry<W::Sum>| (entry.item.as_bytes().to_vec(), entry.sum.clone());
+                |entry: &&SampleEntry<W::Sum>| (entry.item.as_bytes().to_vec(), entry.sum.clone());
             a.len() == b.len() && a.iter().map(content).eq(b.iter().map(content))
         }
     }
 }
 
-impl<W: Weight> DistinctSample<W> {
+impl<W: SampleWeight> DistinctSample<W> {
     /// An empty state that keeps `items` items, from 1 to 16,777,216. [`DistinctSample::default`] keeps 1,024.
     ///
     /// The error of estimates is 1/√(n − 2) of the value: 3 % with 1,024.
@@ -309,20 +309,20 @@ impl<W: Weight> DistinctSample<W> {
                 hint: "\nhint: 1024 estimate to 3 %, 10000 to 1 %",
             });
         }
-        Ok(DistinctSample { items, ..DistinctSample::default() })
+        Ok(DistinctSample { items_max: items, ..DistinctSample::default() })
     }
 
     /// How many items it keeps, n, which a merge may have reduced.
     #[must_use]
     pub fn items_max(&self) -> u32 {
-        self.items
+        self.items_max
     }
 
     /// Adds an occurrence of an item, with its weight. `hash` has to be [`hash_bytes`]`(item, 0)`: with
     /// another the sample is another after it was written and read.
     #[inline]
     pub fn add(&mut self, hash: u64, item: &[u8], weight: W) {
-        if hash > self.hash_max {
+        if hash > self.threshold_hash {
             // Nothing is above the largest hash: something was dropped before.
             return;
         }
@@ -335,60 +335,62 @@ impl<W: Weight> DistinctSample<W> {
             None => {
                 let mut sum = W::Sum::default();
                 W::add(&mut sum, weight);
-                self.insert(Entry { hash, item: Item::new(item), sum });
+                self.insert(SampleEntry { hash, item: ByteItem::new(item), sum });
             }
         }
     }
 
     /// Inserts an entry that is not there, and drops the surplus where there is too much of it.
     #[cold]
-    fn insert(&mut self, entry: Entry<W::Sum>) {
+    fn insert(&mut self, entry: SampleEntry<W::Sum>) {
         self.entry_bytes += entry.item.heap_bytes() + W::heap_bytes(&entry.sum);
         self.entries.insert(entry);
-        if self.entries.len() > 2 * self.items as usize {
+        if self.entries.len() > 2 * self.items_max as usize {
             self.prune();
         }
     }
 
     /// Drops all but the n smallest.
     fn prune(&mut self) {
-        let items = self.items as usize;
+        let items = self.items_max as usize;
         if self.entries.len() <= items {
             return;
         }
-        let before = std::mem::replace(&mut self.entries, Entries::List(Vec::new()));
+        let before = std::mem::replace(&mut self.entries, SampleEntries::List(Vec::new()));
         let mut entries: Vec<_> = before.into_iter().collect();
-        let (_, last, _) =
-            entries.select_nth_unstable_by(items - 1, |a, b| a.rank().cmp(&b.rank()));
-        self.hash_max = last.hash;
+        let (_, last, _) = entries
+            .select_nth_unstable_by(items - 1, |a, b| a.sample_order().cmp(&b.sample_order()));
+        self.threshold_hash = last.hash;
         entries.truncate(items);
         self.entry_bytes =
             entries.iter().map(|entry| entry.item.heap_bytes() + W::heap_bytes(&entry.sum)).sum();
         self.is_partial = true;
-        if items > LIST_MAX {
+        if items > LIST_ITEMS_MAX {
             // With room for what comes before the next time.
             let mut table = HashTable::with_capacity(2 * items + 1);
-            entries.into_iter().for_each(|entry| insert_into(&mut table, entry));
-            self.entries = Entries::Table(table);
+            entries.into_iter().for_each(|entry| insert_into_table(&mut table, entry));
+            self.entries = SampleEntries::Table(table);
         } else {
-            self.entries = Entries::List(entries);
+            self.entries = SampleEntries::List(entries);
         }
     }
 
     /// Takes over what both have in common: the smaller n, what was dropped, and which hashes no longer count.
-    fn join(&mut self, other: &DistinctSample<W>) {
-        self.items = self.items.min(other.items);
+    fn adopt_limits(&mut self, other: &DistinctSample<W>) {
+        self.items_max = self.items_max.min(other.items_max);
         self.is_partial |= other.is_partial;
-        self.hash_max = self.hash_max.min(other.hash_max);
-        if let (Entries::Table(table), Entries::Table(more)) = (&mut self.entries, &other.entries) {
+        self.threshold_hash = self.threshold_hash.min(other.threshold_hash);
+        if let (SampleEntries::Table(table), SampleEntries::Table(more)) =
+            (&mut self.entries, &other.entries)
+        {
             // Both may walk in the same order; growing meanwhile would make that quadratic.
-            let room = (2 * self.items as usize + 1).saturating_sub(table.len());
-            table.reserve(more.len().min(room), |entry| spread(entry.hash));
+            let room = (2 * self.items_max as usize + 1).saturating_sub(table.len());
+            table.reserve(more.len().min(room), |entry| table_hash(entry.hash));
         }
     }
 
-    fn add_entry(&mut self, entry: Entry<W::Sum>) {
-        if entry.hash > self.hash_max {
+    fn add_entry(&mut self, entry: SampleEntry<W::Sum>) {
+        if entry.hash > self.threshold_hash {
             return;
         }
         match self.entries.find_mut(entry.hash, entry.item.as_bytes()) {
@@ -405,13 +407,13 @@ impl<W: Weight> DistinctSample<W> {
     ///
     /// Cost: an add for each item of `other`.
     pub fn merge(&mut self, other: &DistinctSample<W>) {
-        self.join(other);
+        self.adopt_limits(other);
         for entry in other.entries.iter() {
-            if entry.hash <= self.hash_max {
+            if entry.hash <= self.threshold_hash {
                 self.add_entry(entry.clone());
             }
         }
-        self.fit();
+        self.prune_surplus();
     }
 
     /// As [`DistinctSample::merge`], into the one that holds more; items are moved.
@@ -419,33 +421,34 @@ impl<W: Weight> DistinctSample<W> {
         if other.entries.len() > self.entries.len() {
             std::mem::swap(self, &mut other);
         }
-        self.join(&other);
+        self.adopt_limits(&other);
         for entry in other.entries.into_iter() {
             self.add_entry(entry);
         }
-        self.fit();
+        self.prune_surplus();
     }
 
     /// Prunes where n has become smaller.
-    fn fit(&mut self) {
-        if self.entries.len() > 2 * self.items as usize {
+    fn prune_surplus(&mut self) {
+        if self.entries.len() > 2 * self.items_max as usize {
             self.prune();
         }
     }
 
     /// The entries of the sample in any order, without the surplus.
-    fn sample(&self) -> Vec<&Entry<W::Sum>> {
+    fn sampled_entries(&self) -> Vec<&SampleEntry<W::Sum>> {
         let mut entries: Vec<_> = self.entries.iter().collect();
-        let items = self.items as usize;
+        let items = self.items_max as usize;
         if entries.len() > items {
-            entries.select_nth_unstable_by(items - 1, |a, b| a.rank().cmp(&b.rank()));
+            entries
+                .select_nth_unstable_by(items - 1, |a, b| a.sample_order().cmp(&b.sample_order()));
             entries.truncate(items);
         }
         entries
     }
 
-    fn sorted(&self) -> Vec<&Entry<W::Sum>> {
-        let mut entries = self.sample();
+    fn sorted_entries(&self) -> Vec<&SampleEntry<W::Sum>> {
+        let mut entries = self.sampled_entries();
         entries.sort_unstable_by(|a, b| a.item.as_bytes().cmp(b.item.as_bytes()));
         entries
     }
@@ -455,7 +458,7 @@ impl<W: Weight> DistinctSample<W> {
     /// Cost: that of sorting them.
     #[must_use]
     pub fn entries(&self) -> Vec<SampledItem<'_, W>> {
-        let entries = self.sorted();
+        let entries = self.sorted_entries();
         let sampled = entries.into_iter();
         sampled
             .map(|entry| SampledItem { item: entry.item.as_bytes(), weight: W::value(&entry.sum) })
@@ -465,30 +468,31 @@ impl<W: Weight> DistinctSample<W> {
     /// Whether it has all items: there were at most n. Cost: constant.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        !self.is_partial && self.entries.len() <= self.items as usize
+        !self.is_partial && self.entries.len() <= self.items_max as usize
     }
 
     /// How many distinct items there are: exactly while [`is_exact`](DistinctSample::is_exact), else (n − 1)/U, U being
     /// the share of hashes up to the largest of the sample, with a standard error of 1/√(n − 2) of it (infinite up to
     /// n = 2). At least n + 1, which is certain.
     #[must_use]
-    pub fn distinct_estimate(&self) -> Estimate {
+    pub fn distinct_estimate(&self) -> SketchEstimate {
         if self.is_exact() {
-            return Estimate::exact(self.entries.len() as f64);
+            return SketchEstimate::from_exact(self.entries.len() as f64);
         }
-        let n = f64::from(self.items);
-        let last = self.sample().into_iter().map(|entry| entry.hash).max().unwrap_or(u64::MAX);
-        let value = ((n - 1.0) / share(last)).max(n + 1.0);
+        let n = f64::from(self.items_max);
+        let last =
+            self.sampled_entries().into_iter().map(|entry| entry.hash).max().unwrap_or(u64::MAX);
+        let value = ((n - 1.0) / hash_share(last)).max(n + 1.0);
         let relative = if n > 2.0 { 1.0 / (n - 2.0).sqrt() } else { f64::INFINITY };
-        Estimate::uncertain(value, value * relative)
+        SketchEstimate::with_standard_error(value, value * relative)
     }
 
     /// The heap memory the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let entries = match &self.entries {
-            Entries::List(list) => list.capacity() * size_of::<Entry<W::Sum>>(),
-            Entries::Table(table) => table.allocation_size(),
+            SampleEntries::List(list) => list.capacity() * size_of::<SampleEntry<W::Sum>>(),
+            SampleEntries::Table(table) => table.allocation_size(),
         };
         entries + self.entry_bytes
     }
@@ -496,9 +500,9 @@ impl<W: Weight> DistinctSample<W> {
     /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(W::HEADER);
-        put_varint(out, self.items.into());
+        put_varint(out, self.items_max.into());
         out.push(u8::from(!self.is_exact()));
-        let entries = self.sorted();
+        let entries = self.sorted_entries();
         put_varint(out, entries.len() as u64);
         let mut sum = Vec::new();
         for entry in entries {
@@ -520,59 +524,59 @@ impl<W: Weight> DistinctSample<W> {
     /// Any [`SketchError`] but the parameter's; memory is bounded by some sixty times the input, which the
     /// shortest items take.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
-        reader.expect_header(W::HEADER, W::EXPECTED)?;
-        let items = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
+        let mut reader = StateReader::new(STATE, bytes);
+        reader.expect_header(W::HEADER, W::HEADER_DESCRIPTION)?;
+        let items = u32::try_from(reader.read_varint()?).unwrap_or(u32::MAX);
         let Ok(mut state) = DistinctSample::<W>::new(items) else {
-            return Err(reader.corrupt("the number of items to keep is not 1 to 2^24"));
+            return Err(reader.corrupt_error("the number of items to keep is not 1 to 2^24"));
         };
-        state.is_partial = match reader.u8()? {
+        state.is_partial = match reader.read_u8()? {
             0 => false,
             1 => true,
             _ => {
-                return Err(
-                    reader.corrupt("the byte that tells whether items were dropped is not 0 or 1")
-                );
+                return Err(reader.corrupt_error(
+                    "the byte that tells whether items were dropped is not 0 or 1",
+                ));
             }
         };
-        let count = reader.length(2)?;
+        let count = reader.read_length(2)?;
         if count > items as usize {
-            return Err(reader.corrupt("more items than it keeps"));
+            return Err(reader.corrupt_error("more items than it keeps"));
         }
         if state.is_partial && count < items as usize {
-            return Err(reader.corrupt("items were dropped while there was room"));
+            return Err(reader.corrupt_error("items were dropped while there was room"));
         }
-        if count > LIST_MAX {
-            state.entries = Entries::Table(HashTable::with_capacity(count));
+        if count > LIST_ITEMS_MAX {
+            state.entries = SampleEntries::Table(HashTable::with_capacity(count));
         }
         let mut before: Option<&[u8]> = None;
         let mut hash_max = 0;
         for _ in 0..count {
-            let length = reader.length(1)?;
-            let item = reader.take(length)?;
+            let length = reader.read_length(1)?;
+            let item = reader.take_bytes(length)?;
             if before.is_some_and(|before| before >= item) {
-                return Err(reader.corrupt("items do not ascend"));
+                return Err(reader.corrupt_error("items do not ascend"));
             }
             before = Some(item);
-            let length = reader.length(1)?;
-            let Ok(sum) = W::decode(reader.take(length)?) else {
-                return Err(reader.corrupt("a weight is not an exact sum"));
+            let length = reader.read_length(1)?;
+            let Ok(sum) = W::decode(reader.take_bytes(length)?) else {
+                return Err(reader.corrupt_error("a weight is not an exact sum"));
             };
             let hash = hash_bytes(item, 0);
             hash_max = hash_max.max(hash);
-            state.insert(Entry { hash, item: Item::new(item), sum });
+            state.insert(SampleEntry { hash, item: ByteItem::new(item), sum });
         }
-        reader.finish()?;
+        reader.expect_end()?;
         if state.is_partial {
-            state.hash_max = hash_max;
+            state.threshold_hash = hash_max;
         }
         Ok(state)
     }
 }
 
 /// The share of hashes that are not above this one.
-fn share(hash: u64) -> f64 {
-    (hash as f64 + 1.0) / HASHES
+fn hash_share(hash: u64) -> f64 {
+    (hash as f64 + 1.0) / HASH_COUNT
 }
 
 impl DistinctSample<i128> {
@@ -585,16 +589,18 @@ impl DistinctSample<i128> {
     /// that few items have may be missing.
     #[must_use]
     pub fn inverse_histogram(&self) -> Vec<(i128, f64)> {
-        let mut sample = self.sample();
+        let mut sample = self.sampled_entries();
         let mut each = 1.0;
         if !self.is_exact() {
-            let last = (0..sample.len()).max_by(|&a, &b| sample[a].rank().cmp(&sample[b].rank()));
+            let last = (0..sample.len())
+                .max_by(|&a, &b| sample[a].sample_order().cmp(&sample[b].sample_order()));
             if let Some(last) = last {
                 sample.swap_remove(last);
             }
             each = self.distinct_estimate().value / sample.len() as f64;
         }
-        let mut counts: Vec<i128> = sample.iter().map(|entry| entry.sum.nearest()).collect();
+        let mut counts: Vec<i128> =
+            sample.iter().map(|entry| entry.sum.saturating_i128()).collect();
         counts.sort_unstable();
         counts.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as f64 * each)).collect()
     }
@@ -606,8 +612,8 @@ mod tests {
 
     #[test]
     fn entries_are_as_large_as_documented() {
-        assert_eq!(size_of::<Entry<Whole>>(), 56);
-        assert_eq!(size_of::<Entry<FloatSum>>(), 72);
+        assert_eq!(size_of::<SampleEntry<Int192>>(), 56);
+        assert_eq!(size_of::<SampleEntry<FloatSum>>(), 72);
         let mut state = DistinctSample::<i128>::default();
         assert_eq!(state.heap_bytes(), 0);
         state.add(hash_bytes(b"a", 0), b"a", 1);

@@ -21,40 +21,40 @@
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::SketchError;
-use crate::item::{Item, Probe, hash};
-use crate::murmur3::mix_final;
-use crate::wire::{Reader, put_varint};
+use crate::byte_item::{ByteItem, ItemProbe, hash_item};
+use crate::murmur3::finalize_mix;
+use crate::state_encoding::{StateReader, put_varint};
 
 const STATE: &str = "distinct-values";
 const HEADER: u8 = 0x71;
 
-const MOST_DEFAULT: u32 = 1024;
-const MOST_MAX: u32 = u32::MAX;
+const ITEMS_DEFAULT: u32 = 1024;
+const ITEMS_MAX: u32 = u32::MAX;
 
 /// Up to this many items are looked up one by one.
-const LIST_MAX: usize = 8;
+const LIST_ITEMS_MAX: usize = 8;
 
 /// Up to this many words are compared one by one.
-const WORDS_MAX: usize = 4;
+const SCANNED_WORDS_MAX: usize = 4;
 
 /// Up to this many have slots of their own.
-const INDEXED_MAX: usize = 16;
-const SLOTS: usize = 128;
+const HASHED_WORDS_MAX: usize = 16;
+const SLOT_COUNT: usize = 128;
 
 /// How many multipliers are tried: of 16 words, one in three sends them apart.
-const TRIES: u64 = 64;
+const MULTIPLIER_TRIES: u64 = 64;
 
 /// The longest item that is a word.
-const WORD_BYTES: usize = 15;
+const WORD_ITEM_BYTES_MAX: usize = 15;
 
 /// An item of at most 15 bytes, zeros, and its length in the last byte.
-type Word = [u8; 16];
+type ItemWord = [u8; 16];
 
 /// The word of an item, where it is one. Without a call to copy memory.
 #[inline]
-fn word_of(item: &[u8]) -> Option<u128> {
+fn pack_word(item: &[u8]) -> Option<u128> {
     let length = item.len();
-    if length > WORD_BYTES {
+    if length > WORD_ITEM_BYTES_MAX {
         return None;
     }
     // Two pieces that may overlap, where there are bytes for them.
@@ -67,103 +67,105 @@ fn word_of(item: &[u8]) -> Option<u128> {
     } else {
         item.iter().rev().fold(0, |bytes, &byte| bytes << 8 | u128::from(byte))
     };
-    Some(bytes | (length as u128) << (8 * WORD_BYTES))
+    Some(bytes | (length as u128) << (8 * WORD_ITEM_BYTES_MAX))
 }
 
 #[inline]
-fn item_of(word: &Word) -> &[u8] {
-    &word[..usize::from(word[WORD_BYTES]).min(WORD_BYTES)]
+fn unpack_word(word: &ItemWord) -> &[u8] {
+    &word[..usize::from(word[WORD_ITEM_BYTES_MAX]).min(WORD_ITEM_BYTES_MAX)]
 }
 
 /// Whether a word is among a few. All are compared: where it is found cannot be foreseen.
 #[inline]
-fn is_among(words: &[Word], word: u128) -> bool {
+fn contains_word(words: &[ItemWord], word: u128) -> bool {
     words.iter().fold(false, |found, other| found | (u128::from_le_bytes(*other) == word))
 }
 
 /// Words, each found by a multiplication.
 #[derive(Clone, Debug)]
-struct Indexed {
+struct WordPerfectHash {
     /// The first `count` are in use; no item is like the others.
-    words: [Word; INDEXED_MAX],
+    words: [ItemWord; HASHED_WORDS_MAX],
     count: usize,
     multiplier: u64,
     /// The place of the word that belongs to a slot; 0 where none does.
-    places: [u8; SLOTS],
+    word_indexes: [u8; SLOT_COUNT],
 }
 
-impl Indexed {
+impl WordPerfectHash {
     /// None if there are too many, or no multiplier sends them apart.
-    fn new(words: &[Word]) -> Option<Self> {
-        let mut indexed = Indexed {
-            words: [[0xff; 16]; INDEXED_MAX],
+    fn new(words: &[ItemWord]) -> Option<Self> {
+        let mut indexed = WordPerfectHash {
+            words: [[0xff; 16]; HASHED_WORDS_MAX],
             count: words.len(),
             multiplier: 0,
-            places: [0; SLOTS],
+            word_indexes: [0; SLOT_COUNT],
         };
         indexed.words.get_mut(..words.len())?.copy_from_slice(words);
-        (0..TRIES).any(|try_count| indexed.index(mix_final(try_count + 1) | 1)).then_some(indexed)
+        (0..MULTIPLIER_TRIES)
+            .any(|try_count| indexed.try_multiplier(finalize_mix(try_count + 1) | 1))
+            .then_some(indexed)
     }
 
     /// Gives each word the slot that the multiplier sends it to; whether all of them differ.
-    fn index(&mut self, multiplier: u64) -> bool {
+    fn try_multiplier(&mut self, multiplier: u64) -> bool {
         self.multiplier = multiplier;
-        self.places = [0; SLOTS];
+        self.word_indexes = [0; SLOT_COUNT];
         let mut taken = 0u128;
         for (place, word) in (0u8..).zip(&self.words[..self.count]) {
-            let slot = self.slot(u128::from_le_bytes(*word));
+            let slot = self.slot_of(u128::from_le_bytes(*word));
             if taken >> slot & 1 == 1 {
                 return false;
             }
             taken |= 1 << slot;
-            self.places[slot] = place;
+            self.word_indexes[slot] = place;
         }
         true
     }
 
     #[inline]
-    fn slot(&self, word: u128) -> usize {
+    fn slot_of(&self, word: u128) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "the halves")]
         let (low, high) = (word as u64, (word >> 64) as u64);
         let mixed = low
             .wrapping_mul(self.multiplier)
             .wrapping_add(high.wrapping_mul(self.multiplier.rotate_left(32) | 1));
-        usize::from((mixed >> 56) as u8) % SLOTS
+        usize::from((mixed >> 56) as u8) % SLOT_COUNT
     }
 
     #[inline]
-    fn holds(&self, word: u128) -> bool {
-        let place = usize::from(self.places[self.slot(word)]);
-        u128::from_le_bytes(self.words[place % INDEXED_MAX]) == word
+    fn contains(&self, word: u128) -> bool {
+        let place = usize::from(self.word_indexes[self.slot_of(word)]);
+        u128::from_le_bytes(self.words[place % HASHED_WORDS_MAX]) == word
     }
 
-    fn words(&self) -> &[Word] {
+    fn words(&self) -> &[ItemWord] {
         &self.words[..self.count]
     }
 }
 
 #[derive(Clone, Debug)]
-enum Items {
+enum DistinctItems {
     /// All of them are words.
-    Words(Vec<Word>),
-    Indexed(Box<Indexed>),
-    List(Vec<Item>),
-    Table(Box<Table>),
-    GivenUp,
+    Words(Vec<ItemWord>),
+    PerfectHash(Box<WordPerfectHash>),
+    List(Vec<ByteItem>),
+    Table(Box<DistinctItemTable>),
+    Overflowed,
 }
 
 /// The hash has random seeds: the order it gives is not to be seen.
 #[derive(Clone, Debug)]
-struct Table {
-    items: HashTable<Item>,
+struct DistinctItemTable {
+    items: HashTable<ByteItem>,
     hasher: DefaultHashBuilder,
     /// The heap memory of the long items.
     item_bytes: usize,
 }
 
-impl Table {
+impl DistinctItemTable {
     fn with_capacity(capacity: usize) -> Self {
-        Table {
+        DistinctItemTable {
             items: HashTable::with_capacity(capacity),
             hasher: DefaultHashBuilder::default(),
             item_bytes: 0,
@@ -171,35 +173,35 @@ impl Table {
     }
 
     fn reserve(&mut self, additional: usize) {
-        let Table { items, hasher, .. } = self;
-        items.reserve(additional, |item| hash(hasher, item.as_bytes()));
+        let DistinctItemTable { items, hasher, .. } = self;
+        items.reserve(additional, |item| hash_item(hasher, item.as_bytes()));
     }
 
     #[inline]
     fn add(&mut self, item: &[u8]) {
-        let hashed = hash(&self.hasher, item);
-        if !self.holds(hashed, item) {
-            self.insert(hashed, Item::new(item));
+        let hashed = hash_item(&self.hasher, item);
+        if !self.contains(hashed, item) {
+            self.insert(hashed, ByteItem::new(item));
         }
     }
 
-    fn add_owned(&mut self, item: Item) {
-        let hashed = hash(&self.hasher, item.as_bytes());
-        if !self.holds(hashed, item.as_bytes()) {
+    fn add_owned(&mut self, item: ByteItem) {
+        let hashed = hash_item(&self.hasher, item.as_bytes());
+        if !self.contains(hashed, item.as_bytes()) {
             self.insert(hashed, item);
         }
     }
 
     #[inline]
-    fn holds(&self, hashed: u64, item: &[u8]) -> bool {
-        let probe = Probe::new(item);
+    fn contains(&self, hashed: u64, item: &[u8]) -> bool {
+        let probe = ItemProbe::new(item);
         self.items.find(hashed, |other| probe.matches(other)).is_some()
     }
 
-    fn insert(&mut self, hashed: u64, item: Item) {
-        let Table { items, hasher, item_bytes } = self;
+    fn insert(&mut self, hashed: u64, item: ByteItem) {
+        let DistinctItemTable { items, hasher, item_bytes } = self;
         *item_bytes += item.heap_bytes();
-        items.insert_unique(hashed, item, |item| hash(hasher, item.as_bytes()));
+        items.insert_unique(hashed, item, |item| hash_item(hasher, item.as_bytes()));
     }
 }
 
@@ -226,20 +228,21 @@ impl Table {
 /// ```
 #[derive(Clone, Debug)]
 pub struct DistinctValues {
-    items: Items,
-    most: u32,
+    items: DistinctItems,
+    items_max: u32,
 }
 
 impl Default for DistinctValues {
     fn default() -> Self {
-        DistinctValues { items: Items::Words(Vec::new()), most: MOST_DEFAULT }
+        DistinctValues { items: DistinctItems::Words(Vec::new()), items_max: ITEMS_DEFAULT }
     }
 }
 
 /// Two states are equal if they have the same limit and the same items, or are both given up.
 impl PartialEq for DistinctValues {
     fn eq(&self, other: &Self) -> bool {
-        (self.most, self.len()) == (other.most, other.len()) && self.items() == other.items()
+        (self.items_max, self.len()) == (other.items_max, other.len())
+            && self.items() == other.items()
     }
 }
 
@@ -251,62 +254,62 @@ impl DistinctValues {
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
     pub fn new(most: u32) -> Result<Self, SketchError> {
-        if !(1..=MOST_MAX).contains(&most) {
+        if !(1..=ITEMS_MAX).contains(&most) {
             return Err(SketchError::ParameterOutOfRange {
                 name: "most",
                 found: most.into(),
                 min: 1,
-                max: MOST_MAX.into(),
+                max: ITEMS_MAX.into(),
                 hint: "",
             });
         }
-        Ok(DistinctValues { most, ..DistinctValues::default() })
+        Ok(DistinctValues { items_max: most, ..DistinctValues::default() })
     }
 
     /// How many items it may hold, which a merge may have reduced.
     #[must_use]
-    pub fn most(&self) -> u32 {
-        self.most
+    pub fn items_max(&self) -> u32 {
+        self.items_max
     }
 
     /// Adds an item.
     #[inline]
     pub fn add(&mut self, item: &[u8]) {
         match &mut self.items {
-            Items::Words(words) => {
-                if !word_of(item).is_some_and(|word| is_among(words, word)) {
-                    self.insert(Item::new(item));
+            DistinctItems::Words(words) => {
+                if !pack_word(item).is_some_and(|word| contains_word(words, word)) {
+                    self.insert(ByteItem::new(item));
                 }
             }
-            Items::Indexed(indexed) => {
-                if !word_of(item).is_some_and(|word| indexed.holds(word)) {
-                    self.insert(Item::new(item));
+            DistinctItems::PerfectHash(indexed) => {
+                if !pack_word(item).is_some_and(|word| indexed.contains(word)) {
+                    self.insert(ByteItem::new(item));
                 }
             }
-            Items::List(list) => {
-                let probe = Probe::new(item);
+            DistinctItems::List(list) => {
+                let probe = ItemProbe::new(item);
                 if !list.iter().any(|other| probe.matches(other)) {
-                    self.insert(Item::new(item));
+                    self.insert(ByteItem::new(item));
                 }
             }
-            Items::Table(table) => {
+            DistinctItems::Table(table) => {
                 table.add(item);
-                if table.items.len() > self.most as usize {
-                    self.items = Items::GivenUp;
+                if table.items.len() > self.items_max as usize {
+                    self.items = DistinctItems::Overflowed;
                 }
             }
-            Items::GivenUp => {}
+            DistinctItems::Overflowed => {}
         }
     }
 
     /// Inserts an item that is not among the words or in the list, and gives up if it is one too many.
     #[cold]
-    fn insert(&mut self, item: Item) {
+    fn insert(&mut self, item: ByteItem) {
         let count = self.len().unwrap_or(0);
         match &mut self.items {
-            _ if count >= self.most as usize => self.items = Items::GivenUp,
-            Items::Words(words) => match word_of(item.as_bytes()) {
-                Some(word) if words.len() < WORDS_MAX => {
+            _ if count >= self.items_max as usize => self.items = DistinctItems::Overflowed,
+            DistinctItems::Words(words) => match pack_word(item.as_bytes()) {
+                Some(word) if words.len() < SCANNED_WORDS_MAX => {
                     if words.len() == words.capacity() {
                         words.reserve_exact(words.len().max(1));
                     }
@@ -314,65 +317,69 @@ impl DistinctValues {
                 }
                 Some(word) => {
                     let words = [words, &[word.to_le_bytes()][..]].concat();
-                    match Indexed::new(&words) {
-                        Some(indexed) => self.items = Items::Indexed(Box::new(indexed)),
-                        None => self.tabulate(item),
+                    match WordPerfectHash::new(&words) {
+                        Some(indexed) => self.items = DistinctItems::PerfectHash(Box::new(indexed)),
+                        None => self.convert_to_table(item),
                     }
                 }
                 None => {
                     let mut list = Vec::with_capacity((words.len() + 1).next_power_of_two());
-                    list.extend(words.iter().map(|word| Item::new(item_of(word))));
+                    list.extend(words.iter().map(|word| ByteItem::new(unpack_word(word))));
                     list.push(item);
-                    self.items = Items::List(list);
+                    self.items = DistinctItems::List(list);
                 }
             },
-            Items::Indexed(indexed) => {
-                let word = word_of(item.as_bytes());
+            DistinctItems::PerfectHash(indexed) => {
+                let word = pack_word(item.as_bytes());
                 let words = word.map(|word| [indexed.words(), &[word.to_le_bytes()]].concat());
-                match words.and_then(|words| Indexed::new(&words)) {
+                match words.and_then(|words| WordPerfectHash::new(&words)) {
                     Some(more) => **indexed = more,
-                    None => self.tabulate(item),
+                    None => self.convert_to_table(item),
                 }
             }
-            Items::List(list) if list.len() < LIST_MAX => {
+            DistinctItems::List(list) if list.len() < LIST_ITEMS_MAX => {
                 if list.len() == list.capacity() {
                     list.reserve_exact(list.len().max(1));
                 }
                 list.push(item);
             }
-            Items::List(_) => self.tabulate(item),
-            Items::Table(table) => table.add_owned(item),
-            Items::GivenUp => {}
+            DistinctItems::List(_) => self.convert_to_table(item),
+            DistinctItems::Table(table) => table.add_owned(item),
+            DistinctItems::Overflowed => {}
         }
     }
 
     /// Goes over to the table with one more item.
-    fn tabulate(&mut self, item: Item) {
-        let mut table = Table::with_capacity(self.len().unwrap_or(0) + 1);
-        match std::mem::replace(&mut self.items, Items::GivenUp) {
-            Items::Words(words) => words.iter().for_each(|word| table.add(item_of(word))),
-            Items::Indexed(indexed) => {
-                indexed.words().iter().for_each(|word| table.add(item_of(word)));
+    fn convert_to_table(&mut self, item: ByteItem) {
+        let mut table = DistinctItemTable::with_capacity(self.len().unwrap_or(0) + 1);
+        match std::mem::replace(&mut self.items, DistinctItems::Overflowed) {
+            DistinctItems::Words(words) => {
+                words.iter().for_each(|word| table.add(unpack_word(word)))
             }
-            Items::List(list) => list.into_iter().for_each(|item| table.add_owned(item)),
-            Items::Table(_) | Items::GivenUp => {}
+            DistinctItems::PerfectHash(indexed) => {
+                indexed.words().iter().for_each(|word| table.add(unpack_word(word)));
+            }
+            DistinctItems::List(list) => list.into_iter().for_each(|item| table.add_owned(item)),
+            DistinctItems::Table(_) | DistinctItems::Overflowed => {}
         }
         table.add_owned(item);
-        self.items = Items::Table(Box::new(table));
+        self.items = DistinctItems::Table(Box::new(table));
     }
 
     /// Takes over the smaller limit; whether both still have their items.
-    fn limit(&mut self, other: &DistinctValues) -> bool {
-        self.most = self.most.min(other.most);
+    fn adopt_limit(&mut self, other: &DistinctValues) -> bool {
+        self.items_max = self.items_max.min(other.items_max);
         let is_too_long = |state: &DistinctValues| match state.len() {
-            Some(count) => count > self.most as usize,
+            Some(count) => count > self.items_max as usize,
             None => true,
         };
         if is_too_long(self) || is_too_long(other) {
-            self.items = Items::GivenUp;
+            self.items = DistinctItems::Overflowed;
             return false;
         }
-        if let (Items::Table(table), Items::Table(more)) = (&mut self.items, &other.items) {
+        if let (DistinctItems::Table(table), DistinctItems::Table(more)) =
+            (&mut self.items, &other.items)
+        {
             // Both may walk in the same order; growing meanwhile would make that quadratic.
             table.reserve(more.items.len());
         }
@@ -384,12 +391,12 @@ impl DistinctValues {
     ///
     /// Cost: an add for each item of `other`.
     pub fn merge(&mut self, other: &DistinctValues) {
-        if !self.limit(other) {
+        if !self.adopt_limit(other) {
             return;
         }
-        for item in other.each() {
+        for item in other.iter_unsorted() {
             self.add(item);
-            if self.is_given_up() {
+            if self.has_overflowed() {
                 return;
             }
         }
@@ -397,77 +404,85 @@ impl DistinctValues {
 
     /// As [`DistinctValues::merge`], into the one that holds more; long items are moved.
     pub fn merge_owned(&mut self, mut other: DistinctValues) {
-        if !self.limit(&other) {
+        if !self.adopt_limit(&other) {
             return;
         }
         if other.len() > self.len() {
             std::mem::swap(&mut self.items, &mut other.items);
-            if let Items::Table(table) = &mut self.items {
+            if let DistinctItems::Table(table) = &mut self.items {
                 table.reserve(other.len().unwrap_or(0));
             }
         }
-        let items: Box<dyn Iterator<Item = Item>> = match other.items {
-            Items::List(list) => Box::new(list.into_iter()),
-            Items::Table(table) => Box::new(table.items.into_iter()),
-            Items::Words(_) | Items::Indexed(_) | Items::GivenUp => return self.merge(&other),
+        let items: Box<dyn Iterator<Item = ByteItem>> = match other.items {
+            DistinctItems::List(list) => Box::new(list.into_iter()),
+            DistinctItems::Table(table) => Box::new(table.items.into_iter()),
+            DistinctItems::Words(_) | DistinctItems::PerfectHash(_) | DistinctItems::Overflowed => {
+                return self.merge(&other);
+            }
         };
         for item in items {
-            if !self.holds(item.as_bytes()) {
+            if !self.contains(item.as_bytes()) {
                 self.insert(item);
             }
         }
     }
 
-    fn holds(&self, item: &[u8]) -> bool {
+    fn contains(&self, item: &[u8]) -> bool {
         match &self.items {
-            Items::Words(words) => word_of(item).is_some_and(|word| is_among(words, word)),
-            Items::Indexed(indexed) => word_of(item).is_some_and(|word| indexed.holds(word)),
-            Items::List(list) => list.iter().any(|other| Probe::new(item).matches(other)),
-            Items::Table(table) => table.holds(hash(&table.hasher, item), item),
-            Items::GivenUp => true,
+            DistinctItems::Words(words) => {
+                pack_word(item).is_some_and(|word| contains_word(words, word))
+            }
+            DistinctItems::PerfectHash(indexed) => {
+                pack_word(item).is_some_and(|word| indexed.contains(word))
+            }
+            DistinctItems::List(list) => {
+                list.iter().any(|other| ItemProbe::new(item).matches(other))
+            }
+            DistinctItems::Table(table) => table.contains(hash_item(&table.hasher, item), item),
+            DistinctItems::Overflowed => true,
         }
     }
 
     /// The items in any order; none once given up.
-    fn each(&self) -> impl Iterator<Item = &[u8]> {
+    fn iter_unsorted(&self) -> impl Iterator<Item = &[u8]> {
         let (words, list, table) = match &self.items {
-            Items::Words(words) => (&words[..], &[][..], None),
-            Items::Indexed(indexed) => (indexed.words(), &[][..], None),
-            Items::List(list) => (&[][..], &list[..], None),
-            Items::Table(table) => (&[][..], &[][..], Some(table.items.iter())),
-            Items::GivenUp => (&[][..], &[][..], None),
+            DistinctItems::Words(words) => (&words[..], &[][..], None),
+            DistinctItems::PerfectHash(indexed) => (indexed.words(), &[][..], None),
+            DistinctItems::List(list) => (&[][..], &list[..], None),
+            DistinctItems::Table(table) => (&[][..], &[][..], Some(table.items.iter())),
+            DistinctItems::Overflowed => (&[][..], &[][..], None),
         };
-        let items = list.iter().chain(table.into_iter().flatten()).map(Item::as_bytes);
-        words.iter().map(item_of).chain(items)
+        let items = list.iter().chain(table.into_iter().flatten()).map(ByteItem::as_bytes);
+        words.iter().map(unpack_word).chain(items)
     }
 
     /// The items in ascending order of their bytes; none once there were more than
     /// [`most`](DistinctValues::most). Cost: that of sorting them.
     #[must_use]
     pub fn items(&self) -> Option<Vec<&[u8]>> {
-        if self.is_given_up() {
+        if self.has_overflowed() {
             return None;
         }
-        let mut items: Vec<_> = self.each().collect();
+        let mut items: Vec<_> = self.iter_unsorted().collect();
         items.sort_unstable();
         Some(items)
     }
 
     /// Whether there were more items than it may hold.
     #[must_use]
-    pub fn is_given_up(&self) -> bool {
-        matches!(self.items, Items::GivenUp)
+    pub fn has_overflowed(&self) -> bool {
+        matches!(self.items, DistinctItems::Overflowed)
     }
 
     /// How many items there are; none once given up. Cost: constant.
     #[must_use]
     pub fn len(&self) -> Option<usize> {
         match &self.items {
-            Items::Words(words) => Some(words.len()),
-            Items::Indexed(indexed) => Some(indexed.count),
-            Items::List(list) => Some(list.len()),
-            Items::Table(table) => Some(table.items.len()),
-            Items::GivenUp => None,
+            DistinctItems::Words(words) => Some(words.len()),
+            DistinctItems::PerfectHash(indexed) => Some(indexed.count),
+            DistinctItems::List(list) => Some(list.len()),
+            DistinctItems::Table(table) => Some(table.items.len()),
+            DistinctItems::Overflowed => None,
         }
     }
 
@@ -481,25 +496,25 @@ impl DistinctValues {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.items {
-            Items::Words(words) => words.capacity() * size_of::<Word>(),
-            Items::Indexed(_) => size_of::<Indexed>(),
-            Items::List(list) => {
-                let items = list.iter().map(Item::heap_bytes);
-                list.capacity() * size_of::<Item>() + items.sum::<usize>()
+            DistinctItems::Words(words) => words.capacity() * size_of::<ItemWord>(),
+            DistinctItems::PerfectHash(_) => size_of::<WordPerfectHash>(),
+            DistinctItems::List(list) => {
+                let items = list.iter().map(ByteItem::heap_bytes);
+                list.capacity() * size_of::<ByteItem>() + items.sum::<usize>()
             }
-            Items::Table(table) => {
-                size_of::<Table>() + table.items.allocation_size() + table.item_bytes
+            DistinctItems::Table(table) => {
+                size_of::<DistinctItemTable>() + table.items.allocation_size() + table.item_bytes
             }
-            Items::GivenUp => 0,
+            DistinctItems::Overflowed => 0,
         }
     }
 
     /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(HEADER);
-        put_varint(out, self.most.into());
+        put_varint(out, self.items_max.into());
         let Some(items) = self.items() else {
-            return put_varint(out, u64::from(self.most) + 1);
+            return put_varint(out, u64::from(self.items_max) + 1);
         };
         put_varint(out, items.len() as u64);
         for item in items {
@@ -516,34 +531,34 @@ impl DistinctValues {
     /// Any [`SketchError`] but the parameter's; memory is bounded by some thirty times the input, which the
     /// shortest items take.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x71 (version 1)")?;
-        let most = u32::try_from(reader.varint()?).unwrap_or(0);
+        let most = u32::try_from(reader.read_varint()?).unwrap_or(0);
         // None of 0 either.
         let Ok(mut state) = DistinctValues::new(most) else {
-            return Err(reader.corrupt("the limit is not 1 to 2^32 - 1"));
+            return Err(reader.corrupt_error("the limit is not 1 to 2^32 - 1"));
         };
-        let count = reader.varint()?;
+        let count = reader.read_varint()?;
         if count > u64::from(most) {
             if count > u64::from(most) + 1 {
-                return Err(reader.corrupt("more items than the limit"));
+                return Err(reader.corrupt_error("more items than the limit"));
             }
-            state.items = Items::GivenUp;
-            reader.finish()?;
+            state.items = DistinctItems::Overflowed;
+            reader.expect_end()?;
             return Ok(state);
         }
         let mut before: Option<&[u8]> = None;
         for _ in 0..count {
-            let length = reader.length(1)?;
-            let item = reader.take(length)?;
+            let length = reader.read_length(1)?;
+            let item = reader.take_bytes(length)?;
             if before.is_some_and(|before| before >= item) {
-                return Err(reader.corrupt("items do not ascend"));
+                return Err(reader.corrupt_error("items do not ascend"));
             }
             before = Some(item);
             // Certainly not there yet.
-            state.insert(Item::new(item));
+            state.insert(ByteItem::new(item));
         }
-        reader.finish()?;
+        reader.expect_end()?;
         Ok(state)
     }
 }
@@ -553,24 +568,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_its_item_and_no_other() {
+    fn packed_words_are_equal_only_for_equal_items() {
         let text = b"abcdefgh\0\0abcdefghijklmnop\0\0\0";
         let items: Vec<&[u8]> = (0..text.len())
             .flat_map(|start| (start..=text.len()).map(move |end| &text[start..end]))
             .collect();
         for a in &items {
-            let word = word_of(a);
+            let word = pack_word(a);
             assert_eq!(word.is_some(), a.len() <= 15);
             let Some(word) = word else { continue };
-            assert_eq!(item_of(&word.to_le_bytes()), *a);
+            assert_eq!(unpack_word(&word.to_le_bytes()), *a);
             for b in &items {
-                assert_eq!(word_of(b) == Some(word), a == b, "{a:?} {b:?}");
+                assert_eq!(pack_word(b) == Some(word), a == b, "{a:?} {b:?}");
             }
         }
     }
 
     #[test]
-    fn a_small_state_is_small() {
+    fn small_state_uses_little_heap_memory() {
         assert!(size_of::<DistinctValues>() <= 40);
         let mut state = DistinctValues::default();
         state.add(b"GET");
@@ -580,7 +595,7 @@ mod tests {
         for item in 0..2000u32 {
             state.add(&item.to_be_bytes());
         }
-        assert!(state.is_given_up());
+        assert!(state.has_overflowed());
         assert_eq!(state.heap_bytes(), 0);
     }
 }

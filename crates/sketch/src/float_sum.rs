@@ -25,7 +25,7 @@
 //! about as much and keeps the value canonical.
 
 use crate::SketchError;
-use crate::wire::{Reader, put_varint};
+use crate::state_encoding::{StateReader, put_varint};
 
 const STATE: &str = "float-sum";
 const HEADER: u8 = 0x41;
@@ -37,7 +37,7 @@ const WIDE_LIMBS: usize = 35;
 /// The exponent of the wide form's lowest bit: a whole number of limbs below the narrow one's.
 const WIDE_EXPONENT: i32 = -1088;
 /// Which wide limb is the lowest narrow one.
-const NARROW_IN_WIDE: usize = 15;
+const NARROW_LIMB_OFFSET: usize = 15;
 
 /// The exponent of the smallest float above 0.
 const FLOAT_EXPONENT_MIN: i32 = -1074;
@@ -46,7 +46,7 @@ const FLOAT_EXPONENT_MIN: i32 = -1074;
 const PRODUCT_EXPONENT_MAX: i32 = 1087 - 107;
 
 /// How many bytes a decoded sum may have: 2^1088, a sum of 2^64 of the largest floats, and sign.
-const DECODED_BYTES_MAX: usize = (1088 + 1088) / 8;
+const DECODED_SUM_BYTES_MAX: usize = (1088 + 1088) / 8;
 
 /// An exact sum of floats, rounded once when asked for.
 ///
@@ -67,25 +67,25 @@ const DECODED_BYTES_MAX: usize = (1088 + 1088) / 8;
 /// assert_eq!(1e16 + 1.0 - 1e16 + 0.1, 0.1);
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct FloatSum(Form);
+pub struct FloatSum(Accumulator);
 
 #[derive(Debug, Clone)]
-enum Form {
+enum Accumulator {
     Narrow([u64; NARROW_LIMBS]),
-    Wide(Box<Wide>),
+    Wide(Box<WideFloatAccumulator>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wide {
+struct WideFloatAccumulator {
     limbs: [u64; WIDE_LIMBS],
-    infinite: u64,
-    negative_infinite: u64,
-    nan: u64,
+    infinity_count: u64,
+    negative_infinity_count: u64,
+    nan_count: u64,
 }
 
-impl Default for Form {
+impl Default for Accumulator {
     fn default() -> Self {
-        Form::Narrow([0; NARROW_LIMBS])
+        Accumulator::Narrow([0; NARROW_LIMBS])
     }
 }
 
@@ -93,10 +93,11 @@ impl Default for Form {
 impl PartialEq for FloatSum {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Form::Narrow(a), Form::Narrow(b)) => a == b,
-            (Form::Wide(a), Form::Wide(b)) => a == b,
-            (Form::Narrow(narrow), Form::Wide(wide)) | (Form::Wide(wide), Form::Narrow(narrow)) => {
-                Wide::from_narrow(narrow) == **wide
+            (Accumulator::Narrow(a), Accumulator::Narrow(b)) => a == b,
+            (Accumulator::Wide(a), Accumulator::Wide(b)) => a == b,
+            (Accumulator::Narrow(narrow), Accumulator::Wide(wide))
+            | (Accumulator::Wide(wide), Accumulator::Narrow(narrow)) => {
+                WideFloatAccumulator::from_narrow(narrow) == **wide
             }
         }
     }
@@ -106,7 +107,7 @@ impl Eq for FloatSum {}
 
 /// A finite float as `mantissa × 2^exponent`, the mantissa signed.
 #[inline]
-pub(crate) fn split(value: f64) -> (i64, i32) {
+pub(crate) fn split_mantissa(value: f64) -> (i64, i32) {
     let bits = value.to_bits();
     let biased = (bits >> 52 & 0x7ff) as u16;
     let fraction = (bits & ((1 << 52) - 1)).cast_signed();
@@ -119,7 +120,7 @@ pub(crate) fn split(value: f64) -> (i64, i32) {
 /// `mantissa << shift` within the limb that the shift ends in: the two limbs it takes, and
 /// the one to fill all higher limbs with.
 #[inline]
-fn shifted(mantissa: i64, shift: u32) -> (u64, u64, u64) {
+fn shift_to_limbs(mantissa: i64, shift: u32) -> (u64, u64, u64) {
     let parts = (i128::from(mantissa) << (shift % 64)).cast_unsigned();
     let extension = (mantissa >> 63).cast_unsigned();
     #[expect(clippy::cast_possible_truncation, reason = "the low half")]
@@ -131,7 +132,7 @@ fn shifted(mantissa: i64, shift: u32) -> (u64, u64, u64) {
 /// shift is at most [`NARROW_SHIFT_MAX`].
 #[inline]
 fn add_narrow(limbs: &mut [u64; NARROW_LIMBS], mantissa: i64, shift: u32) -> bool {
-    let (low, high, extension) = shifted(mantissa, shift);
+    let (low, high, extension) = shift_to_limbs(mantissa, shift);
     // All four limbs are chosen without a branch and added without a memory access in
     // between: 4 ns, against 12 for two stores at a computed place and a carry from there.
     let addend = match shift / 64 {
@@ -154,8 +155,9 @@ fn add_narrow(limbs: &mut [u64; NARROW_LIMBS], mantissa: i64, shift: u32) -> boo
 
 /// A product of floats as `mantissa × 2^exponent`; that of one that is not finite has a large exponent.
 #[inline]
-fn product(left: f64, right: f64, exponent: i32) -> (i128, i32) {
-    let ((left, left_exponent), (right, right_exponent)) = (split(left), split(right));
+fn exact_product(left: f64, right: f64, exponent: i32) -> (i128, i32) {
+    let ((left, left_exponent), (right, right_exponent)) =
+        (split_mantissa(left), split_mantissa(right));
     (i128::from(left) * i128::from(right), left_exponent + right_exponent + exponent)
 }
 
@@ -188,7 +190,7 @@ fn add_narrow_product(limbs: &mut [u64; NARROW_LIMBS], mantissa: i128, shift: u3
 /// Adds `mantissa << shift` to the wide form.
 #[inline]
 fn add_wide(limbs: &mut [u64; WIDE_LIMBS], mantissa: i64, shift: u32) {
-    let (low, high, extension) = shifted(mantissa, shift);
+    let (low, high, extension) = shift_to_limbs(mantissa, shift);
     let at = (shift / 64) as usize;
     let mut carry = false;
     (limbs[at], carry) = limbs[at].carrying_add(low, carry);
@@ -214,45 +216,51 @@ fn add_limbs(limbs: &mut [u64], more: &[u64]) -> bool {
     sign_before == sign_more && sign_before != limbs[top] >> 63
 }
 
-impl Wide {
-    const ZERO: Wide = Wide { limbs: [0; WIDE_LIMBS], infinite: 0, negative_infinite: 0, nan: 0 };
+impl WideFloatAccumulator {
+    const ZERO: WideFloatAccumulator = WideFloatAccumulator {
+        limbs: [0; WIDE_LIMBS],
+        infinity_count: 0,
+        negative_infinity_count: 0,
+        nan_count: 0,
+    };
 
     fn from_narrow(narrow: &[u64; NARROW_LIMBS]) -> Self {
-        let mut wide = Wide::ZERO;
+        let mut wide = WideFloatAccumulator::ZERO;
         let extension = (narrow[NARROW_LIMBS - 1].cast_signed() >> 63).cast_unsigned();
-        wide.limbs[NARROW_IN_WIDE..][..NARROW_LIMBS].copy_from_slice(narrow);
-        wide.limbs[NARROW_IN_WIDE + NARROW_LIMBS..].fill(extension);
+        wide.limbs[NARROW_LIMB_OFFSET..][..NARROW_LIMBS].copy_from_slice(narrow);
+        wide.limbs[NARROW_LIMB_OFFSET + NARROW_LIMBS..].fill(extension);
         wide
     }
 
     /// The narrow form, if all of the state fits it.
     fn to_narrow(&self) -> Option<[u64; NARROW_LIMBS]> {
         let mut narrow = [0; NARROW_LIMBS];
-        narrow.copy_from_slice(&self.limbs[NARROW_IN_WIDE..][..NARROW_LIMBS]);
-        (*self == Wide::from_narrow(&narrow)).then_some(narrow)
+        narrow.copy_from_slice(&self.limbs[NARROW_LIMB_OFFSET..][..NARROW_LIMBS]);
+        (*self == WideFloatAccumulator::from_narrow(&narrow)).then_some(narrow)
     }
 
     #[inline]
     fn add(&mut self, value: f64) {
         if value.is_finite() {
-            let (mantissa, exponent) = split(value);
+            let (mantissa, exponent) = split_mantissa(value);
             add_wide(&mut self.limbs, mantissa, (exponent - WIDE_EXPONENT).cast_unsigned());
         } else if value.is_nan() {
-            self.nan = self.nan.saturating_add(1);
+            self.nan_count = self.nan_count.saturating_add(1);
         } else if value > 0.0 {
-            self.infinite = self.infinite.saturating_add(1);
+            self.infinity_count = self.infinity_count.saturating_add(1);
         } else {
-            self.negative_infinite = self.negative_infinite.saturating_add(1);
+            self.negative_infinity_count = self.negative_infinity_count.saturating_add(1);
         }
     }
 }
 
-impl Wide {
-    fn merge(&mut self, other: &Wide) {
+impl WideFloatAccumulator {
+    fn merge(&mut self, other: &WideFloatAccumulator) {
         add_limbs(&mut self.limbs, &other.limbs);
-        self.infinite = self.infinite.saturating_add(other.infinite);
-        self.negative_infinite = self.negative_infinite.saturating_add(other.negative_infinite);
-        self.nan = self.nan.saturating_add(other.nan);
+        self.infinity_count = self.infinity_count.saturating_add(other.infinity_count);
+        self.negative_infinity_count =
+            self.negative_infinity_count.saturating_add(other.negative_infinity_count);
+        self.nan_count = self.nan_count.saturating_add(other.nan_count);
     }
 }
 
@@ -266,17 +274,17 @@ impl FloatSum {
     /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: f64) {
-        if !self.add_in_place(value) {
-            self.add_rare(value);
+        if !self.try_add_in_place(value) {
+            self.add_slow(value);
         }
     }
 
     /// Adds a value where that needs no memory beyond the state's own, which is nearly always; false,
     /// and nothing is added, where it may.
     #[inline]
-    pub fn add_in_place(&mut self, value: f64) -> bool {
-        let Form::Narrow(limbs) = &mut self.0 else { return false };
-        let (mantissa, exponent) = split(value);
+    pub fn try_add_in_place(&mut self, value: f64) -> bool {
+        let Accumulator::Narrow(limbs) = &mut self.0 else { return false };
+        let (mantissa, exponent) = split_mantissa(value);
         let shift = exponent - NARROW_EXPONENT;
         // An infinity or NaN has the largest exponent of all and does not pass.
         (0..=NARROW_SHIFT_MAX).contains(&shift)
@@ -286,10 +294,10 @@ impl FloatSum {
     /// Adds `left · right · 2^exponent` without rounding it. Of a product's bits those below 2^−1074 are
     /// dropped; one that reaches 2^1087 is infinite. The factors are finite.
     pub(crate) fn add_product(&mut self, left: f64, right: f64, exponent: i32) {
-        if self.add_product_in_place(left, right, exponent) {
+        if self.try_add_product_in_place(left, right, exponent) {
             return;
         }
-        let (mantissa, exponent) = product(left, right, exponent);
+        let (mantissa, exponent) = exact_product(left, right, exponent);
         let below = (FLOAT_EXPONENT_MIN - exponent).max(0).cast_unsigned();
         let magnitude = mantissa.unsigned_abs() >> below.min(127);
         if magnitude == 0 {
@@ -300,7 +308,7 @@ impl FloatSum {
             let infinite = if mantissa < 0 { f64::NEG_INFINITY } else { f64::INFINITY };
             return self.add(infinite);
         }
-        self.widened(|wide| {
+        self.with_wide(|wide| {
             for shift in [0, 32, 64, 96] {
                 #[expect(clippy::cast_possible_truncation, reason = "32 bits")]
                 let part = (magnitude >> shift) as u32;
@@ -314,9 +322,14 @@ impl FloatSum {
     /// As [`FloatSum::add_product`], where that needs no memory beyond the state's own; else false, and
     /// nothing is added.
     #[inline]
-    pub(crate) fn add_product_in_place(&mut self, left: f64, right: f64, exponent: i32) -> bool {
-        let Form::Narrow(limbs) = &mut self.0 else { return false };
-        let (mantissa, exponent) = product(left, right, exponent);
+    pub(crate) fn try_add_product_in_place(
+        &mut self,
+        left: f64,
+        right: f64,
+        exponent: i32,
+    ) -> bool {
+        let Accumulator::Narrow(limbs) = &mut self.0 else { return false };
+        let (mantissa, exponent) = exact_product(left, right, exponent);
         let shift = exponent - NARROW_EXPONENT;
         (0..=NARROW_PRODUCT_SHIFT_MAX).contains(&shift)
             && add_narrow_product(limbs, mantissa, shift.cast_unsigned())
@@ -327,7 +340,7 @@ impl FloatSum {
         if mantissa == 0 {
             return;
         }
-        if let Form::Narrow(limbs) = &mut self.0 {
+        if let Accumulator::Narrow(limbs) = &mut self.0 {
             let shift = exponent - NARROW_EXPONENT;
             // Its lowest bits lie below the narrow form's, but may all be zero.
             let below = (-shift).max(0).cast_unsigned();
@@ -339,16 +352,16 @@ impl FloatSum {
             }
         }
         let place = (exponent - WIDE_EXPONENT).cast_unsigned();
-        self.widened(|wide| add_wide(&mut wide.limbs, mantissa, place));
+        self.with_wide(|wide| add_wide(&mut wide.limbs, mantissa, place));
     }
 
     /// Adds a value that the short way in `add` did not take.
-    fn add_rare(&mut self, value: f64) {
-        if let Form::Wide(wide) = &mut self.0 {
+    fn add_slow(&mut self, value: f64) {
+        if let Accumulator::Wide(wide) = &mut self.0 {
             return wide.add(value);
         }
-        if let Form::Narrow(limbs) = &mut self.0 {
-            let (mantissa, exponent) = split(value);
+        if let Accumulator::Narrow(limbs) = &mut self.0 {
+            let (mantissa, exponent) = split_mantissa(value);
             if mantissa == 0 {
                 return;
             }
@@ -360,31 +373,31 @@ impl FloatSum {
                 return;
             }
         }
-        self.widened(|wide| wide.add(value));
+        self.with_wide(|wide| wide.add(value));
     }
 
     /// Works on the wide form, which the state is in afterwards.
-    fn widened(&mut self, work: impl FnOnce(&mut Wide)) {
+    fn with_wide(&mut self, work: impl FnOnce(&mut WideFloatAccumulator)) {
         let mut wide = match std::mem::take(&mut self.0) {
-            Form::Narrow(limbs) => Box::new(Wide::from_narrow(&limbs)),
-            Form::Wide(wide) => wide,
+            Accumulator::Narrow(limbs) => Box::new(WideFloatAccumulator::from_narrow(&limbs)),
+            Accumulator::Wide(wide) => wide,
         };
         work(&mut wide);
-        self.0 = Form::Wide(wide);
+        self.0 = Accumulator::Wide(wide);
     }
 
     /// Adds all that `other` has summed. Cost: four additions of 64 bits, wide 35.
     pub fn merge(&mut self, other: &FloatSum) {
-        if let (Form::Narrow(limbs), Form::Narrow(more)) = (&mut self.0, &other.0) {
+        if let (Accumulator::Narrow(limbs), Accumulator::Narrow(more)) = (&mut self.0, &other.0) {
             let mut sum = *limbs;
             if !add_limbs(&mut sum, more) {
                 *limbs = sum;
                 return;
             }
         }
-        self.widened(|wide| match &other.0 {
-            Form::Narrow(more) => wide.merge(&Wide::from_narrow(more)),
-            Form::Wide(more) => wide.merge(more),
+        self.with_wide(|wide| match &other.0 {
+            Accumulator::Narrow(more) => wide.merge(&WideFloatAccumulator::from_narrow(more)),
+            Accumulator::Wide(more) => wide.merge(more),
         });
     }
 
@@ -396,14 +409,16 @@ impl FloatSum {
     #[must_use]
     pub fn value(&self) -> f64 {
         match &self.0 {
-            Form::Narrow(limbs) => round(*limbs, NARROW_EXPONENT),
-            Form::Wide(wide) => match (wide.infinite > 0, wide.negative_infinite > 0) {
-                _ if wide.nan > 0 => f64::NAN,
-                (true, true) => f64::NAN,
-                (true, false) => f64::INFINITY,
-                (false, true) => f64::NEG_INFINITY,
-                (false, false) => round(wide.limbs, WIDE_EXPONENT),
-            },
+            Accumulator::Narrow(limbs) => round_to_f64(*limbs, NARROW_EXPONENT),
+            Accumulator::Wide(wide) => {
+                match (wide.infinity_count > 0, wide.negative_infinity_count > 0) {
+                    _ if wide.nan_count > 0 => f64::NAN,
+                    (true, true) => f64::NAN,
+                    (true, false) => f64::INFINITY,
+                    (false, true) => f64::NEG_INFINITY,
+                    (false, false) => round_to_f64(wide.limbs, WIDE_EXPONENT),
+                }
+            }
         }
     }
 
@@ -411,8 +426,8 @@ impl FloatSum {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
-            Form::Narrow(_) => 0,
-            Form::Wide(_) => size_of::<Wide>(),
+            Accumulator::Narrow(_) => 0,
+            Accumulator::Wide(_) => size_of::<WideFloatAccumulator>(),
         }
     }
 
@@ -421,17 +436,17 @@ impl FloatSum {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let widened;
         let wide = match &self.0 {
-            Form::Narrow(limbs) => {
-                widened = Wide::from_narrow(limbs);
+            Accumulator::Narrow(limbs) => {
+                widened = WideFloatAccumulator::from_narrow(limbs);
                 &widened
             }
-            Form::Wide(wide) => wide,
+            Accumulator::Wide(wide) => wide,
         };
-        let special = wide.infinite | wide.negative_infinite | wide.nan != 0;
+        let special = wide.infinity_count | wide.negative_infinity_count | wide.nan_count != 0;
         out.push(HEADER);
         out.push(special.into());
         if special {
-            for count in [wide.infinite, wide.negative_infinite, wide.nan] {
+            for count in [wide.infinity_count, wide.negative_infinity_count, wide.nan_count] {
                 put_varint(out, count);
             }
         }
@@ -444,7 +459,7 @@ impl FloatSum {
         };
         let mut digits = &bytes[start..];
         while let [.., before, last] = digits
-            && is_extension(*before, *last)
+            && is_sign_extension(*before, *last)
         {
             digits = &digits[..digits.len() - 1];
         }
@@ -459,31 +474,35 @@ impl FloatSum {
     /// # Errors
     /// Any [`SketchError`] but the parameter's; memory is constant.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x41 (version 1)")?;
-        let mut wide = Wide::ZERO;
-        match reader.u8()? {
+        let mut wide = WideFloatAccumulator::ZERO;
+        match reader.read_u8()? {
             0 => {}
             1 => {
-                wide.infinite = reader.varint()?;
-                wide.negative_infinite = reader.varint()?;
-                wide.nan = reader.varint()?;
-                if wide.infinite | wide.negative_infinite | wide.nan == 0 {
-                    return Err(reader.corrupt("counts of infinities and NaNs that are all 0"));
+                wide.infinity_count = reader.read_varint()?;
+                wide.negative_infinity_count = reader.read_varint()?;
+                wide.nan_count = reader.read_varint()?;
+                if wide.infinity_count | wide.negative_infinity_count | wide.nan_count == 0 {
+                    return Err(
+                        reader.corrupt_error("counts of infinities and NaNs that are all 0")
+                    );
                 }
             }
-            _ => return Err(reader.corrupt("the second byte is neither 0 nor 1")),
+            _ => return Err(reader.corrupt_error("the second byte is neither 0 nor 1")),
         }
         if reader.remaining() > 0 {
-            let start = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-            let digits = reader.take(reader.remaining())?;
-            if start.saturating_add(digits.len()) > DECODED_BYTES_MAX {
-                return Err(reader.corrupt("the sum is larger than 2^64 floats can have"));
+            let start = usize::try_from(reader.read_varint()?).unwrap_or(usize::MAX);
+            let digits = reader.take_bytes(reader.remaining())?;
+            if start.saturating_add(digits.len()) > DECODED_SUM_BYTES_MAX {
+                return Err(reader.corrupt_error("the sum is larger than 2^64 floats can have"));
             }
             match digits {
-                [] | [0, ..] => return Err(reader.corrupt("the sum's lowest byte is missing or 0")),
-                [.., before, last] if is_extension(*before, *last) => {
-                    return Err(reader.corrupt("the sum is longer than it needs to be"));
+                [] | [0, ..] => {
+                    return Err(reader.corrupt_error("the sum's lowest byte is missing or 0"));
+                }
+                [.., before, last] if is_sign_extension(*before, *last) => {
+                    return Err(reader.corrupt_error("the sum is longer than it needs to be"));
                 }
                 [.., last] => {
                     let extension = if last >> 7 == 1 { 0xff } else { 0 };
@@ -497,13 +516,13 @@ impl FloatSum {
             }
             let unused = (FLOAT_EXPONENT_MIN - WIDE_EXPONENT).cast_unsigned();
             if wide.limbs[0] & ((1 << unused) - 1) != 0 {
-                return Err(reader.corrupt("the sum has bits below any float's"));
+                return Err(reader.corrupt_error("the sum has bits below any float's"));
             }
         }
-        reader.finish()?;
+        reader.expect_end()?;
         Ok(FloatSum(match wide.to_narrow() {
-            Some(narrow) => Form::Narrow(narrow),
-            None => Form::Wide(Box::new(wide)),
+            Some(narrow) => Accumulator::Narrow(narrow),
+            None => Accumulator::Wide(Box::new(wide)),
         }))
     }
 }
@@ -518,12 +537,12 @@ const NARROW_SCALED_SHIFT_MAX: i32 = 255 - 64;
 const NARROW_PRODUCT_SHIFT_MAX: i32 = 255 - 106;
 
 /// Whether a two's complement number's last byte says nothing that the one before does not.
-fn is_extension(before: u8, last: u8) -> bool {
+fn is_sign_extension(before: u8, last: u8) -> bool {
     last == if before >> 7 == 1 { 0xff } else { 0 }
 }
 
 /// The float nearest to a two's complement integer times 2^exponent, ties to even.
-fn round<const LIMBS: usize>(mut limbs: [u64; LIMBS], exponent: i32) -> f64 {
+fn round_to_f64<const LIMBS: usize>(mut limbs: [u64; LIMBS], exponent: i32) -> f64 {
     let negative = limbs[LIMBS - 1] >> 63 == 1;
     if negative {
         let mut carry = true;
@@ -578,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn moderate_sums_own_nothing() {
+    fn moderate_sums_use_no_heap_memory() {
         assert_eq!(size_of::<FloatSum>(), 40);
         assert_eq!(sum(&[1e-22, 1e38, 0.1, -3.5, 0.0, -0.0]).heap_bytes(), 0);
         assert_eq!(sum(&[2f64.powi(-128)]).heap_bytes(), 0);
@@ -617,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn form_does_not_show() {
+    fn narrow_and_wide_forms_of_equal_sums_are_equal() {
         let wide = sum(&[1e300, 1.0, -1e300]);
         let narrow = sum(&[1.0]);
         assert_eq!((wide.heap_bytes(), narrow.heap_bytes()), (304, 0));
@@ -659,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn products_too_small_or_too_large_to_keep() {
+    fn products_out_of_range_become_zero_or_infinity() {
         let mut sum = FloatSum::new();
         sum.add_product(1e-300, 1e-300, 0);
         assert_eq!(sum.value(), 0.0);

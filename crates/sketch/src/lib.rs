@@ -55,32 +55,36 @@
 )]
 
 mod bootstrap;
+mod byte_item;
 mod distinct_sample;
 mod distinct_values;
 mod error;
 mod float_sum;
 mod hll;
 mod ids;
-mod item;
 mod moments;
 mod murmur3;
-mod quantile;
+mod quantiles;
 mod simd;
+mod state_encoding;
 mod top_k;
-mod wire;
 
-pub use bootstrap::Bootstrap;
-pub use distinct_sample::{DistinctSample, SampledItem, Weight};
+pub use bootstrap::BootstrapSum;
+pub use distinct_sample::{DistinctSample, SampleWeight, SampledItem};
 pub use distinct_values::DistinctValues;
 pub use error::SketchError;
 pub use float_sum::FloatSum;
 pub use hll::{
-    Comparison, Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, Uncertain,
+    CardinalityEstimator, ExplicitThreshold, Hll, HllComparison, HllParams, HllStorageDialect,
+    SketchEstimate, UncertainEstimate,
 };
-pub use ids::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, Ids, IdsIter, Indexes};
-pub use moments::{FOUR_POWERS, Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge, Whole};
+pub use ids::{IdSet, IdSetIter, IdSpace, IdSpaceFull, IdSpaceView, SortedIdSet, SortedIdSetIter};
+pub use moments::{
+    FOUR_POWER_SUMS, Int192, MomentValue, MomentValueTooLarge, Moments, ONE_COLUMN_SUMS,
+    TWO_COLUMN_SUMS,
+};
 pub use murmur3::{hash_bytes, hash_f64, hash_i64, hash_i64s};
-pub use quantile::{Bar, Quantiles, Share};
+pub use quantiles::{HistogramBar, QuantileLevel, Quantiles};
 pub use top_k::{TopItem, TopK};
 
 /// The README's example, compiled and run with the documentation tests.

@@ -23,52 +23,52 @@ use std::fmt::Debug;
 
 use crate::SketchError;
 use crate::float_sum::FloatSum;
-use crate::wire::{Reader, put_varint};
+use crate::state_encoding::{StateReader, put_varint};
 
 const STATE: &str = "moments";
 const HEADER: u8 = 0x51;
 
 /// Squares of larger floats are no floats, and no sums of so many of them.
-const FLOAT_MAX: f64 = 1e140;
+const SQUARED_VALUE_MAX: f64 = 1e140;
 
 /// Sums of products are kept this many binary places higher, so that more of them are within
 /// what a [`FloatSum`] keeps in place: squares of 10^−8 are small more often than squares of
 /// 10^14 are large.
-const PRODUCT_EXPONENT: i32 = 32;
+const PRODUCT_SCALE_EXPONENT: i32 = 32;
 
 /// How many sums a state of one column has: of values and of squares.
-pub const ONE_COLUMN: usize = 2;
+pub const ONE_COLUMN_SUMS: usize = 2;
 
 /// How many sums a state of two columns has: of x, y, x², y² and x·y.
-pub const TWO_COLUMNS: usize = 5;
+pub const TWO_COLUMN_SUMS: usize = 5;
 
 /// Number of the sums in a state of one column's powers: of x, x², x³ and x⁴.
-pub const FOUR_POWERS: usize = 4;
+pub const FOUR_POWER_SUMS: usize = 4;
 
 /// Fourth powers of larger floats are no floats, and no sums of so many of them.
-const FOURTH_POWER_MAX: f64 = 1e70;
+const FOURTH_POWER_VALUE_MAX: f64 = 1e70;
 
 /// Numbers that moments are taken of: `i64` or `f64`.
-pub trait Number: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
+pub trait MomentValue: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
     /// An exact sum of them.
     type Sum: Clone + Debug + Default + PartialEq + Send + Sync;
     /// Written before states of them.
-    const KIND: u8;
+    const KIND_CODE: u8;
     /// 0.
     const ZERO: Self;
 
     /// Whether it is neither a NaN nor an infinity.
     fn is_finite(self) -> bool;
     /// The nearest float.
-    fn float(self) -> f64;
+    fn to_f64(self) -> f64;
     /// What stands for a value in the sum of its column; none where its square is too large.
-    fn kept(self) -> Option<Self>;
+    fn summable_value(self) -> Option<Self>;
     /// Adds the number, or takes it back; the memory that takes, in bytes.
-    fn add(sum: &mut Self::Sum, value: Self, is_back: bool) -> usize;
+    fn add_to_sum(sum: &mut Self::Sum, value: Self, is_back: bool) -> usize;
     /// Adds a product, or takes it back; the memory that takes, in bytes.
-    fn add_product(sum: &mut Self::Sum, left: Self, right: Self, is_back: bool) -> usize;
+    fn add_product_to_sum(sum: &mut Self::Sum, left: Self, right: Self, is_back: bool) -> usize;
     /// Adds the third and the fourth power, or takes them back; the memory that takes, in bytes. Of integers there are none.
-    fn add_powers(
+    fn add_third_and_fourth_powers(
         third: &mut Self::Sum,
         fourth: &mut Self::Sum,
         value: Self,
@@ -76,15 +76,20 @@ pub trait Number: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
     ) -> usize;
     /// The sums of the second, third and fourth powers of distances from the mean, of the sums of [`FOUR_POWERS`]; the
     /// variation, which is the first of them, is known. NaN of integers.
-    fn central_sums(count: u64, sums: &[Self::Sum], variation: f64) -> [f64; 3];
+    fn central_power_sums(count: u64, sums: &[Self::Sum], variation: f64) -> [f64; 3];
     /// Adds what another sum has.
-    fn merge(sum: &mut Self::Sum, other: &Self::Sum);
+    fn merge_sums(sum: &mut Self::Sum, other: &Self::Sum);
     /// The memory on the heap, in bytes.
     fn heap_bytes(sum: &Self::Sum) -> usize;
     /// The sum of numbers, rounded.
-    fn value(sum: &Self::Sum) -> f64;
+    fn rounded_sum(sum: &Self::Sum) -> f64;
     /// `count · products − left · right`, rounded once.
-    fn centered(count: u64, products: &Self::Sum, left: &Self::Sum, right: &Self::Sum) -> f64;
+    fn centered_product_sum(
+        count: u64,
+        products: &Self::Sum,
+        left: &Self::Sum,
+        right: &Self::Sum,
+    ) -> f64;
     /// Appends a sum's bytes.
     fn encode(sum: &Self::Sum, out: &mut Vec<u8>);
     /// Reads them again.
@@ -102,7 +107,7 @@ mod sealed {
 
 /// A value whose square is too large to be added up: of magnitude beyond 10^140.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLarge;
+pub struct MomentValueTooLarge;
 
 /// The count of some rows and the exact sums of their values and products, of one column
 /// ([`ONE_COLUMN`]) or of two ([`TWO_COLUMNS`]), as `i64` or as `f64`, or of four powers of one column of `f64`
@@ -122,20 +127,20 @@ pub struct TooLarge;
 /// # Ok::<(), tidemill_sketch::TooLarge>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moments<N: Number, const SUMS: usize> {
+pub struct Moments<N: MomentValue, const SUMS: usize> {
     count: u64,
     sums: [N::Sum; SUMS],
 }
 
-impl<N: Number, const SUMS: usize> Default for Moments<N, SUMS> {
+impl<N: MomentValue, const SUMS: usize> Default for Moments<N, SUMS> {
     fn default() -> Self {
-        const { assert!(SUMS == ONE_COLUMN || SUMS == TWO_COLUMNS || SUMS == FOUR_POWERS) };
+        const { assert!(SUMS == ONE_COLUMN_SUMS || SUMS == TWO_COLUMN_SUMS || SUMS == FOUR_POWER_SUMS) };
         Moments { count: 0, sums: std::array::from_fn(|_| N::Sum::default()) }
     }
 }
 
-impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
-    const SQUARES_X: usize = if SUMS == TWO_COLUMNS { 2 } else { 1 };
+impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
+    const SQUARES_X_INDEX: usize = if SUMS == TWO_COLUMN_SUMS { 2 } else { 1 };
 
     /// Adds a row; `y` is looked at where there are two columns. Returns by how many bytes the
     /// heap memory has grown.
@@ -143,8 +148,8 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     /// # Errors
     /// [`TooLarge`], and the row is not added.
     #[inline]
-    pub fn add(&mut self, x: N, y: N) -> Result<usize, TooLarge> {
-        self.change(x, y, false, true)
+    pub fn add(&mut self, x: N, y: N) -> Result<usize, MomentValueTooLarge> {
+        self.add_or_remove(x, y, false, true)
     }
 
     /// Adds a row that can be taken back: of what is not finite nothing is added, and who calls
@@ -153,8 +158,8 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     /// # Errors
     /// As [`Moments::add`].
     #[inline]
-    pub fn add_finite(&mut self, x: N, y: N) -> Result<usize, TooLarge> {
-        self.change(x, y, false, false)
+    pub fn add_finite(&mut self, x: N, y: N) -> Result<usize, MomentValueTooLarge> {
+        self.add_or_remove(x, y, false, false)
     }
 
     /// Takes back a row that [`Moments::add_finite`] added.
@@ -162,40 +167,50 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     /// # Errors
     /// [`TooLarge`], as when it was to be added.
     #[inline]
-    pub fn remove_finite(&mut self, x: N, y: N) -> Result<usize, TooLarge> {
-        self.change(x, y, true, false)
+    pub fn remove_finite(&mut self, x: N, y: N) -> Result<usize, MomentValueTooLarge> {
+        self.add_or_remove(x, y, true, false)
     }
 
     #[inline]
-    fn change(&mut self, x: N, y: N, is_back: bool, is_noted: bool) -> Result<usize, TooLarge> {
-        let x = x.kept().ok_or(TooLarge)?;
-        if SUMS == FOUR_POWERS && x.is_finite() && x.float().abs() > FOURTH_POWER_MAX {
-            return Err(TooLarge);
+    fn add_or_remove(
+        &mut self,
+        x: N,
+        y: N,
+        is_back: bool,
+        is_noted: bool,
+    ) -> Result<usize, MomentValueTooLarge> {
+        let x = x.summable_value().ok_or(MomentValueTooLarge)?;
+        if SUMS == FOUR_POWER_SUMS && x.is_finite() && x.to_f64().abs() > FOURTH_POWER_VALUE_MAX {
+            return Err(MomentValueTooLarge);
         }
-        let y = if SUMS == TWO_COLUMNS { y.kept().ok_or(TooLarge)? } else { y };
+        let y = if SUMS == TWO_COLUMN_SUMS {
+            y.summable_value().ok_or(MomentValueTooLarge)?
+        } else {
+            y
+        };
         // A state may have been read that claims more rows than anybody has.
         self.count =
             if is_back { self.count.saturating_sub(1) } else { self.count.saturating_add(1) };
         let mut grown = 0;
         if x.is_finite() {
-            grown += N::add(&mut self.sums[0], x, is_back);
-            grown += N::add_product(&mut self.sums[Self::SQUARES_X], x, x, is_back);
-            if SUMS == FOUR_POWERS {
+            grown += N::add_to_sum(&mut self.sums[0], x, is_back);
+            grown += N::add_product_to_sum(&mut self.sums[Self::SQUARES_X_INDEX], x, x, is_back);
+            if SUMS == FOUR_POWER_SUMS {
                 let (lower, upper) = self.sums.split_at_mut(3);
-                grown += N::add_powers(&mut lower[2], &mut upper[0], x, is_back);
+                grown += N::add_third_and_fourth_powers(&mut lower[2], &mut upper[0], x, is_back);
             }
         } else if is_noted {
-            grown += N::add(&mut self.sums[0], x, is_back);
+            grown += N::add_to_sum(&mut self.sums[0], x, is_back);
         }
-        if SUMS == TWO_COLUMNS {
+        if SUMS == TWO_COLUMN_SUMS {
             if y.is_finite() {
-                grown += N::add(&mut self.sums[1], y, is_back);
-                grown += N::add_product(&mut self.sums[3], y, y, is_back);
+                grown += N::add_to_sum(&mut self.sums[1], y, is_back);
+                grown += N::add_product_to_sum(&mut self.sums[3], y, y, is_back);
                 if x.is_finite() {
-                    grown += N::add_product(&mut self.sums[4], x, y, is_back);
+                    grown += N::add_product_to_sum(&mut self.sums[4], x, y, is_back);
                 }
             } else if is_noted {
-                grown += N::add(&mut self.sums[1], y, is_back);
+                grown += N::add_to_sum(&mut self.sums[1], y, is_back);
             }
         }
         Ok(grown)
@@ -205,7 +220,7 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     pub fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         for (sum, other) in self.sums.iter_mut().zip(&other.sums) {
-            N::merge(sum, other);
+            N::merge_sums(sum, other);
         }
     }
 
@@ -216,57 +231,58 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
 
     /// The sum of x, rounded once.
     pub fn sum_x(&self) -> f64 {
-        N::value(&self.sums[0])
+        N::rounded_sum(&self.sums[0])
     }
 
     /// The sum of y, rounded once; NaN where there is one column.
     pub fn sum_y(&self) -> f64 {
-        if SUMS == TWO_COLUMNS { N::value(&self.sums[1]) } else { f64::NAN }
+        if SUMS == TWO_COLUMN_SUMS { N::rounded_sum(&self.sums[1]) } else { f64::NAN }
     }
 
     /// Σ(x − mean of x)²; 0 of no rows. Never negative.
-    pub fn squares_x(&self) -> f64 {
-        not_negative(self.centered(Self::SQUARES_X, 0, 0))
+    pub fn squared_deviations_x(&self) -> f64 {
+        clamp_to_zero(self.centered_sum(Self::SQUARES_X_INDEX, 0, 0))
     }
 
     /// Σ(x − mean)², Σ(x − mean)³ and Σ(x − mean)⁴ of [`FOUR_POWERS`]; zeros of no rows, NaN where an x is not finite.
     ///
     /// They are exact up to the rounding of sums of powers of distances from a double next to the mean, however large the
     /// mean is. Cost: some microseconds.
-    pub fn central_sums(&self) -> [f64; 3] {
+    pub fn central_power_sums(&self) -> [f64; 3] {
         match self.count {
-            _ if SUMS != FOUR_POWERS || self.is_special_x() => [f64::NAN; 3],
+            _ if SUMS != FOUR_POWER_SUMS || self.has_nonfinite_x() => [f64::NAN; 3],
             0 => [0.0; 3],
-            count => N::central_sums(count, &self.sums, self.squares_x()),
+            count => N::central_power_sums(count, &self.sums, self.squared_deviations_x()),
         }
     }
 
     /// Σ(y − mean of y)²; NaN where there is one column.
-    pub fn squares_y(&self) -> f64 {
-        if SUMS == TWO_COLUMNS { not_negative(self.centered(3, 1, 1)) } else { f64::NAN }
+    pub fn squared_deviations_y(&self) -> f64 {
+        if SUMS == TWO_COLUMN_SUMS { clamp_to_zero(self.centered_sum(3, 1, 1)) } else { f64::NAN }
     }
 
     /// Σ(x − mean of x)(y − mean of y); NaN where there is one column.
-    pub fn products(&self) -> f64 {
-        if SUMS == TWO_COLUMNS { self.centered(4, 0, 1) } else { f64::NAN }
+    pub fn deviation_products(&self) -> f64 {
+        if SUMS == TWO_COLUMN_SUMS { self.centered_sum(4, 0, 1) } else { f64::NAN }
     }
 
     /// Whether an x was NaN or infinite.
-    pub fn is_special_x(&self) -> bool {
+    pub fn has_nonfinite_x(&self) -> bool {
         !self.sum_x().is_finite()
     }
 
     /// Whether a y was NaN or infinite, where there are two columns.
-    pub fn is_special_y(&self) -> bool {
-        SUMS == TWO_COLUMNS && !self.sum_y().is_finite()
+    pub fn has_nonfinite_y(&self) -> bool {
+        SUMS == TWO_COLUMN_SUMS && !self.sum_y().is_finite()
     }
 
-    fn centered(&self, products: usize, left: usize, right: usize) -> f64 {
+    fn centered_sum(&self, products: usize, left: usize, right: usize) -> f64 {
         if self.count == 0 {
             return 0.0;
         }
         let sums = &self.sums;
-        N::centered(self.count, &sums[products], &sums[left], &sums[right]) / self.count as f64
+        N::centered_product_sum(self.count, &sums[products], &sums[left], &sums[right])
+            / self.count as f64
     }
 
     /// The heap memory the state owns, in bytes. Cost: constant.
@@ -277,7 +293,7 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(HEADER);
-        out.push(Self::kind());
+        out.push(Self::kind_code());
         put_varint(out, self.count);
         if self.count == 0 {
             return;
@@ -291,13 +307,13 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
         }
     }
 
-    const fn kind() -> u8 {
+    const fn kind_code() -> u8 {
         let columns = match SUMS {
-            TWO_COLUMNS => 2,
-            FOUR_POWERS => 4,
+            TWO_COLUMN_SUMS => 2,
+            FOUR_POWER_SUMS => 4,
             _ => 0,
         };
-        N::KIND | columns
+        N::KIND_CODE | columns
     }
 
     /// Reads a state that [`Moments::encode`] wrote.
@@ -307,92 +323,97 @@ impl<N: Number, const SUMS: usize> Moments<N, SUMS> {
     /// # Errors
     /// Any [`SketchError`] but the parameter's; memory is constant.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x51 (version 1)")?;
-        if reader.u8()? != Self::kind() {
-            return Err(reader.corrupt("it is of other columns than those asked for"));
+        if reader.read_u8()? != Self::kind_code() {
+            return Err(reader.corrupt_error("it is of other columns than those asked for"));
         }
-        let mut moments = Moments { count: reader.varint()?, ..Self::default() };
+        let mut moments = Moments { count: reader.read_varint()?, ..Self::default() };
         if moments.count > 0 {
             for sum in &mut moments.sums {
-                let length = reader.length(1)?;
-                *sum = N::decode(reader.take(length)?)?;
+                let length = reader.read_length(1)?;
+                *sum = N::decode(reader.take_bytes(length)?)?;
             }
         }
-        reader.finish()?;
+        reader.expect_end()?;
         Ok(moments)
     }
 }
 
 /// As sums of squares are, but those of a state that no rows have made.
-fn not_negative(squares: f64) -> f64 {
+fn clamp_to_zero(squares: f64) -> f64 {
     if squares < 0.0 { 0.0 } else { squares }
 }
 
 // ── floats ───────────────────────────────────────────────────────────────────────────────
 
-impl Number for f64 {
+impl MomentValue for f64 {
     type Sum = FloatSum;
-    const KIND: u8 = 1;
+    const KIND_CODE: u8 = 1;
     const ZERO: f64 = 0.0;
 
     fn is_finite(self) -> bool {
         f64::is_finite(self)
     }
 
-    fn float(self) -> f64 {
+    fn to_f64(self) -> f64 {
         self
     }
 
     #[inline]
-    fn kept(self) -> Option<f64> {
-        (self.abs() <= FLOAT_MAX || !self.is_finite()).then_some(self)
+    fn summable_value(self) -> Option<f64> {
+        (self.abs() <= SQUARED_VALUE_MAX || !self.is_finite()).then_some(self)
     }
 
     #[inline]
-    fn add(sum: &mut FloatSum, value: f64, is_back: bool) -> usize {
+    fn add_to_sum(sum: &mut FloatSum, value: f64, is_back: bool) -> usize {
         let value = if is_back { -value } else { value };
-        match sum.add_in_place(value) {
+        match sum.try_add_in_place(value) {
             true => 0,
-            false => grown(sum, |sum| sum.add(value)),
+            false => measure_heap_growth(sum, |sum| sum.add(value)),
         }
     }
 
     #[inline]
-    fn add_product(sum: &mut FloatSum, left: f64, right: f64, is_back: bool) -> usize {
+    fn add_product_to_sum(sum: &mut FloatSum, left: f64, right: f64, is_back: bool) -> usize {
         let left = if is_back { -left } else { left };
-        if sum.add_product_in_place(left, right, PRODUCT_EXPONENT) {
+        if sum.try_add_product_in_place(left, right, PRODUCT_SCALE_EXPONENT) {
             return 0;
         }
-        grown(sum, |sum| sum.add_product(left, right, PRODUCT_EXPONENT))
+        measure_heap_growth(sum, |sum| sum.add_product(left, right, PRODUCT_SCALE_EXPONENT))
     }
 
-    fn add_powers(third: &mut FloatSum, fourth: &mut FloatSum, value: f64, is_back: bool) -> usize {
+    fn add_third_and_fourth_powers(
+        third: &mut FloatSum,
+        fourth: &mut FloatSum,
+        value: f64,
+        is_back: bool,
+    ) -> usize {
         // The square is the sum of two doubles, and so are the products of these exactly.
         let square = two_product(value, value);
         let mut grown = 0;
         for (part, other) in [(square.0, value), (square.1, value)] {
-            grown += f64::add_product(third, part, other, is_back);
+            grown += f64::add_product_to_sum(third, part, other, is_back);
         }
         for (part, other) in
             [(square.0, square.0), (2.0 * square.0, square.1), (square.1, square.1)]
         {
-            grown += f64::add_product(fourth, part, other, is_back);
+            grown += f64::add_product_to_sum(fourth, part, other, is_back);
         }
         grown
     }
 
     /// Moves the origin to a double next to the mean, where sums of powers cancel no more: the binomial theorem over exact
     /// sums. What is left between that double and the mean is below its last digit.
-    fn central_sums(count: u64, sums: &[FloatSum], variation: f64) -> [f64; 3] {
+    fn central_power_sums(count: u64, sums: &[FloatSum], variation: f64) -> [f64; 3] {
         let [first, second, third, fourth] = sums else { return [f64::NAN; 3] };
         if variation == 0.0 {
             return [0.0; 3];
         }
         let rows = count as f64;
         let origin = first.value() / rows;
-        let parts = |sum: &FloatSum| Parts::of(sum).collect::<Vec<f64>>();
-        let counts: Vec<f64> = halves(count).collect();
+        let parts = |sum: &FloatSum| ExactParts::new(sum).collect::<Vec<f64>>();
+        let counts: Vec<f64> = exact_count_parts(count).collect();
         let sums = [counts, parts(first), parts(second), parts(third), parts(fourth)];
         // Powers of the origin's opposite, each as doubles that add up to it.
         let opposite = vec![-origin];
@@ -407,7 +428,7 @@ impl Number for f64 {
             let mut total = FloatSum::new();
             for (taken, binomial) in BINOMIALS[degree].iter().enumerate() {
                 // Of the count and the first sum there are no products with 2^PRODUCT_EXPONENT.
-                let exponent = if degree - taken > 1 { -PRODUCT_EXPONENT } else { 0 };
+                let exponent = if degree - taken > 1 { -PRODUCT_SCALE_EXPONENT } else { 0 };
                 for part in &sums[degree - taken] {
                     for power in &powers[taken] {
                         // Of 6 times a double, each of the two terms is a double.
@@ -428,7 +449,7 @@ impl Number for f64 {
         ]
     }
 
-    fn merge(sum: &mut FloatSum, other: &FloatSum) {
+    fn merge_sums(sum: &mut FloatSum, other: &FloatSum) {
         sum.merge(other);
     }
 
@@ -436,22 +457,27 @@ impl Number for f64 {
         sum.heap_bytes()
     }
 
-    fn value(sum: &FloatSum) -> f64 {
+    fn rounded_sum(sum: &FloatSum) -> f64 {
         sum.value()
     }
 
-    fn centered(count: u64, products: &FloatSum, left: &FloatSum, right: &FloatSum) -> f64 {
+    fn centered_product_sum(
+        count: u64,
+        products: &FloatSum,
+        left: &FloatSum,
+        right: &FloatSum,
+    ) -> f64 {
         if !left.value().is_finite() || !right.value().is_finite() {
             return f64::NAN;
         }
         let mut total = FloatSum::new();
-        for part in Parts::of(products) {
-            for half in halves(count) {
-                total.add_product(part, half, -PRODUCT_EXPONENT);
+        for part in ExactParts::new(products) {
+            for half in exact_count_parts(count) {
+                total.add_product(part, half, -PRODUCT_SCALE_EXPONENT);
             }
         }
-        let right: Vec<f64> = Parts::of(right).collect();
-        for left in Parts::of(left) {
+        let right: Vec<f64> = ExactParts::new(right).collect();
+        for left in ExactParts::new(left) {
             for right in &right {
                 total.add_product(-left, *right, 0);
             }
@@ -484,30 +510,30 @@ fn two_product(left: f64, right: f64) -> (f64, f64) {
 }
 
 /// Doubles that add up to a count exactly; one with more than 53 bits is no double.
-fn halves(count: u64) -> impl Iterator<Item = f64> {
+fn exact_count_parts(count: u64) -> impl Iterator<Item = f64> {
     let halves = [(count >> 32) as f64 * 2f64.powi(32), (count & 0xffff_ffff) as f64];
     halves.into_iter().filter(|half| *half != 0.0)
 }
 
 #[cold]
-fn grown(sum: &mut FloatSum, change: impl FnOnce(&mut FloatSum)) -> usize {
+fn measure_heap_growth(sum: &mut FloatSum, change: impl FnOnce(&mut FloatSum)) -> usize {
     let before = sum.heap_bytes();
     change(sum);
     sum.heap_bytes() - before
 }
 
 /// A sum as doubles that add up to it exactly, the largest first: two or three as a rule.
-struct Parts {
+struct ExactParts {
     rest: Option<FloatSum>,
 }
 
-impl Parts {
-    fn of(sum: &FloatSum) -> Self {
-        Parts { rest: Some(sum.clone()) }
+impl ExactParts {
+    fn new(sum: &FloatSum) -> Self {
+        ExactParts { rest: Some(sum.clone()) }
     }
 }
 
-impl Iterator for Parts {
+impl Iterator for ExactParts {
     type Item = f64;
 
     fn next(&mut self) -> Option<f64> {
@@ -527,12 +553,12 @@ impl Iterator for Parts {
 /// An integer of 192 bits in two's complement, lowest limb first: no 2^64 rows overflow a sum
 /// of products.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Whole([u64; 3]);
+pub struct Int192([u64; 3]);
 
-impl Whole {
+impl Int192 {
     #[inline]
     pub(crate) fn add(&mut self, value: i128) {
-        let [low, high] = limbs(value);
+        let [low, high] = split_limbs(value);
         let extension = (value >> 127) as u64;
         let (limb0, carry) = self.0[0].overflowing_add(low);
         let (limb1, carry) = self.0[1].carrying_add(high, carry);
@@ -540,19 +566,19 @@ impl Whole {
         self.0 = [limb0, limb1, limb2];
     }
 
-    fn narrow(&self) -> Option<i128> {
+    fn to_i128(&self) -> Option<i128> {
         let value = (u128::from(self.0[1]) << 64 | u128::from(self.0[0])).cast_signed();
         ((value >> 127) as u64 == self.0[2]).then_some(value)
     }
 
     /// The number, or the nearest of 128 bits.
-    pub(crate) fn nearest(&self) -> i128 {
+    pub(crate) fn saturating_i128(&self) -> i128 {
         let is_negative = self.0[2] >> 63 == 1;
-        self.narrow().unwrap_or(if is_negative { i128::MIN } else { i128::MAX })
+        self.to_i128().unwrap_or(if is_negative { i128::MIN } else { i128::MAX })
     }
 
     /// Doubles that add up to it exactly: its digits of 32 bits, the highest signed.
-    fn parts(&self) -> impl Iterator<Item = f64> + Clone {
+    fn exact_parts(&self) -> impl Iterator<Item = f64> + Clone {
         let [limb0, limb1, limb2] = self.0;
         let low = [limb0, limb0 >> 32, limb1, limb1 >> 32, limb2];
         let low = low.map(|limb| (limb & 0xffff_ffff) as f64);
@@ -570,110 +596,110 @@ impl Whole {
 
 /// The lower and the upper half.
 #[expect(clippy::cast_possible_truncation, reason = "the halves")]
-fn limbs(value: i128) -> [u64; 2] {
+fn split_limbs(value: i128) -> [u64; 2] {
     [value as u64, (value >> 64) as u64]
 }
 
-impl Number for i64 {
-    type Sum = Whole;
-    const KIND: u8 = 0;
+impl MomentValue for i64 {
+    type Sum = Int192;
+    const KIND_CODE: u8 = 0;
     const ZERO: i64 = 0;
 
     fn is_finite(self) -> bool {
         true
     }
 
-    fn float(self) -> f64 {
+    fn to_f64(self) -> f64 {
         self as f64
     }
 
     #[inline]
-    fn kept(self) -> Option<i64> {
+    fn summable_value(self) -> Option<i64> {
         Some(self)
     }
 
     #[inline]
-    fn add(sum: &mut Whole, value: i64, is_back: bool) -> usize {
+    fn add_to_sum(sum: &mut Int192, value: i64, is_back: bool) -> usize {
         let value = i128::from(value);
         sum.add(if is_back { -value } else { value });
         0
     }
 
     #[inline]
-    fn add_product(sum: &mut Whole, left: i64, right: i64, is_back: bool) -> usize {
+    fn add_product_to_sum(sum: &mut Int192, left: i64, right: i64, is_back: bool) -> usize {
         let product = i128::from(left) * i128::from(right);
         sum.add(if is_back { -product } else { product });
         0
     }
 
-    fn add_powers(_: &mut Whole, _: &mut Whole, _: i64, _: bool) -> usize {
+    fn add_third_and_fourth_powers(_: &mut Int192, _: &mut Int192, _: i64, _: bool) -> usize {
         0
     }
 
-    fn central_sums(_: u64, _: &[Whole], _: f64) -> [f64; 3] {
+    fn central_power_sums(_: u64, _: &[Int192], _: f64) -> [f64; 3] {
         [f64::NAN; 3]
     }
 
-    fn merge(sum: &mut Whole, other: &Whole) {
+    fn merge_sums(sum: &mut Int192, other: &Int192) {
         let (limb0, carry) = sum.0[0].overflowing_add(other.0[0]);
         let (limb1, carry) = sum.0[1].carrying_add(other.0[1], carry);
         let (limb2, _) = sum.0[2].carrying_add(other.0[2], carry);
         sum.0 = [limb0, limb1, limb2];
     }
 
-    fn heap_bytes(_: &Whole) -> usize {
+    fn heap_bytes(_: &Int192) -> usize {
         0
     }
 
-    fn value(sum: &Whole) -> f64 {
-        match sum.narrow() {
+    fn rounded_sum(sum: &Int192) -> f64 {
+        match sum.to_i128() {
             Some(sum) => sum as f64,
             None => {
                 let mut total = FloatSum::new();
-                sum.parts().for_each(|part| total.add(part));
+                sum.exact_parts().for_each(|part| total.add(part));
                 total.value()
             }
         }
     }
 
-    fn centered(count: u64, products: &Whole, left: &Whole, right: &Whole) -> f64 {
+    fn centered_product_sum(count: u64, products: &Int192, left: &Int192, right: &Int192) -> f64 {
         let narrow = || {
-            let products = i128::from(count).checked_mul(products.narrow()?)?;
-            products.checked_sub(left.narrow()?.checked_mul(right.narrow()?)?)
+            let products = i128::from(count).checked_mul(products.to_i128()?)?;
+            products.checked_sub(left.to_i128()?.checked_mul(right.to_i128()?)?)
         };
         if let Some(difference) = narrow() {
             return difference as f64;
         }
         let mut total = FloatSum::new();
-        for part in products.parts() {
-            halves(count).for_each(|half| total.add_product(part, half, 0));
+        for part in products.exact_parts() {
+            exact_count_parts(count).for_each(|half| total.add_product(part, half, 0));
         }
-        for left in left.parts() {
-            right.parts().for_each(|right| total.add_product(-left, right, 0));
+        for left in left.exact_parts() {
+            right.exact_parts().for_each(|right| total.add_product(-left, right, 0));
         }
         total.value()
     }
 
-    fn encode(sum: &Whole, out: &mut Vec<u8>) {
+    fn encode(sum: &Int192, out: &mut Vec<u8>) {
         let mut bytes = [0; 24];
         for (bytes, limb) in bytes.chunks_exact_mut(8).zip(sum.0) {
             bytes.copy_from_slice(&limb.to_le_bytes());
         }
-        out.extend_from_slice(significant(&bytes));
+        out.extend_from_slice(trim_sign_bytes(&bytes));
     }
 
-    fn decode(bytes: &[u8]) -> Result<Whole, SketchError> {
-        let reader = Reader::new(STATE, bytes);
+    fn decode(bytes: &[u8]) -> Result<Int192, SketchError> {
+        let reader = StateReader::new(STATE, bytes);
         if bytes.len() > 24 {
-            return Err(reader.corrupt("a sum has more than 192 bits"));
+            return Err(reader.corrupt_error("a sum has more than 192 bits"));
         }
         let is_negative = bytes.last().is_some_and(|last| last >> 7 == 1);
         let mut whole = [if is_negative { 0xff } else { 0 }; 24];
         whole[..bytes.len()].copy_from_slice(bytes);
-        if significant(&whole).len() != bytes.len() {
-            return Err(reader.corrupt("a sum is longer than it needs to be"));
+        if trim_sign_bytes(&whole).len() != bytes.len() {
+            return Err(reader.corrupt_error("a sum is longer than it needs to be"));
         }
-        let mut sum = Whole::default();
+        let mut sum = Int192::default();
         for (limb, bytes) in sum.0.iter_mut().zip(whole.as_chunks().0) {
             *limb = u64::from_le_bytes(*bytes);
         }
@@ -682,7 +708,7 @@ impl Number for i64 {
 }
 
 /// A two's complement number without the bytes at its end that only repeat its sign; none of 0.
-fn significant(mut bytes: &[u8]) -> &[u8] {
+fn trim_sign_bytes(mut bytes: &[u8]) -> &[u8] {
     while let [rest @ .., last] = bytes {
         let sign = rest.last().map_or(0, |before| before >> 7);
         if *last != if sign == 1 { 0xff } else { 0 } {
@@ -698,18 +724,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn central_sums_of_powers_keep_their_digits_beside_any_mean() {
+    fn central_power_sums_stay_precise_at_any_mean() {
         // Of 1, 2, 4 and 8, and of scales that are powers of two.
         let expected = [28.75, 50.625, 392.828_125];
         for mean in [0.0, 10.0, -1e4, 1e9, 1e15] {
             for scale in [1.0, 2f64.powi(-60), 2f64.powi(180)] {
-                let mut moments = Moments::<f64, FOUR_POWERS>::default();
+                let mut moments = Moments::<f64, FOUR_POWER_SUMS>::default();
                 let mut halves = [moments.clone(), moments.clone()];
                 for (place, x) in [1.0, 2.0, 4.0, 8.0].into_iter().enumerate() {
                     moments.add((mean + x) * scale, 0.0).unwrap();
                     halves[place % 2].add((mean + x) * scale, 0.0).unwrap();
                 }
-                let found = moments.central_sums();
+                let found = moments.central_power_sums();
                 let [mut one, other] = halves;
                 one.merge(&other);
                 assert_eq!(one, moments);
@@ -723,32 +749,32 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_have_no_moments_and_large_ones_are_refused() {
-        let mut moments = Moments::<f64, FOUR_POWERS>::default();
-        assert_eq!(moments.central_sums(), [0.0; 3]);
+    fn equal_values_have_zero_moments_and_large_values_are_refused() {
+        let mut moments = Moments::<f64, FOUR_POWER_SUMS>::default();
+        assert_eq!(moments.central_power_sums(), [0.0; 3]);
         for _ in 0..3 {
             moments.add(0.1, 0.0).unwrap();
         }
-        assert_eq!(moments.central_sums(), [0.0; 3]);
-        assert_eq!(moments.add(1.1e70, 0.0), Err(TooLarge));
+        assert_eq!(moments.central_power_sums(), [0.0; 3]);
+        assert_eq!(moments.add(1.1e70, 0.0), Err(MomentValueTooLarge));
         moments.add_finite(7.0, 0.0).unwrap();
         moments.remove_finite(7.0, 0.0).unwrap();
-        assert_eq!(moments.central_sums(), [0.0; 3]);
+        assert_eq!(moments.central_power_sums(), [0.0; 3]);
         moments.add(f64::INFINITY, 0.0).unwrap();
-        assert!(moments.central_sums()[1].is_nan());
+        assert!(moments.central_power_sums()[1].is_nan());
     }
 
     #[test]
-    fn states_have_the_sizes_that_are_promised() {
-        assert_eq!(size_of::<Moments<i64, ONE_COLUMN>>(), 56);
-        assert_eq!(size_of::<Moments<i64, TWO_COLUMNS>>(), 128);
-        assert_eq!(size_of::<Moments<f64, ONE_COLUMN>>(), 88);
-        assert_eq!(size_of::<Moments<f64, TWO_COLUMNS>>(), 208);
+    fn states_have_documented_sizes() {
+        assert_eq!(size_of::<Moments<i64, ONE_COLUMN_SUMS>>(), 56);
+        assert_eq!(size_of::<Moments<i64, TWO_COLUMN_SUMS>>(), 128);
+        assert_eq!(size_of::<Moments<f64, ONE_COLUMN_SUMS>>(), 88);
+        assert_eq!(size_of::<Moments<f64, TWO_COLUMN_SUMS>>(), 208);
     }
 
     #[test]
-    fn squares_of_small_and_of_large_numbers_stay_in_place() {
-        let mut moments = Moments::<f64, ONE_COLUMN>::default();
+    fn squares_of_small_and_large_numbers_use_no_heap_memory() {
+        let mut moments = Moments::<f64, ONE_COLUMN_SUMS>::default();
         for x in [1.1e-8, 0.3, 1e14 / 3.0] {
             assert_eq!(moments.add(x, 0.0), Ok(0), "{x}");
         }
@@ -757,26 +783,26 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_their_parts() {
+    fn exact_parts_add_up_to_the_integer() {
         for value in [0, 1, -1, i128::MAX, i128::MIN, 1 << 64, -(1 << 64), 0x1234_5678_9abc_def0] {
-            let mut whole = Whole::default();
+            let mut whole = Int192::default();
             whole.add(value);
-            assert_eq!(whole.narrow(), Some(value));
-            assert_eq!(<i64 as Number>::value(&whole), value as f64);
+            assert_eq!(whole.to_i128(), Some(value));
+            assert_eq!(<i64 as MomentValue>::rounded_sum(&whole), value as f64);
             let mut sum = FloatSum::new();
-            whole.parts().for_each(|part| sum.add(part));
+            whole.exact_parts().for_each(|part| sum.add(part));
             assert_eq!(sum.value(), value as f64, "{value}");
             whole.add(value);
             whole.add(value);
-            assert_eq!(<i64 as Number>::value(&whole), 3.0 * value as f64, "{value}");
+            assert_eq!(<i64 as MomentValue>::rounded_sum(&whole), 3.0 * value as f64, "{value}");
         }
     }
 
     #[test]
-    fn integers_past_128_bits_are_as_exact() {
+    fn integer_sums_beyond_128_bits_are_exact() {
         // Σx² and (Σx)² of 2^40 times as many rows as are added here.
         let of = |values: &[i64]| {
-            let mut moments = Moments::<i64, TWO_COLUMNS>::default();
+            let mut moments = Moments::<i64, TWO_COLUMN_SUMS>::default();
             for value in values {
                 moments.add(*value, value.wrapping_neg()).unwrap();
             }
@@ -785,24 +811,30 @@ mod tests {
         };
         let spread = of(&[i64::MAX, i64::MIN + 1]);
         let expected = 2f64.powi(40) * 2.0 * 2f64.powi(126);
-        assert_eq!((spread.squares_x(), spread.products()), (expected, -expected));
+        assert_eq!(
+            (spread.squared_deviations_x(), spread.deviation_products()),
+            (expected, -expected)
+        );
         // The mean is large, the spread 1: what is left of 2^170 is exact.
         let close = of(&[i64::MAX, i64::MAX - 2]);
-        assert_eq!((close.squares_x(), close.squares_y()), (2f64.powi(41), 2f64.powi(41)));
+        assert_eq!(
+            (close.squared_deviations_x(), close.squared_deviations_y()),
+            (2f64.powi(41), 2f64.powi(41))
+        );
     }
 
     #[test]
-    fn values_that_are_not_finite_make_answers_of_their_column_nan_and_large_ones_are_refused() {
+    fn nonfinite_values_make_answers_nan_and_large_values_are_refused() {
         for (x, y) in [(f64::NAN, 5.0), (4.0, f64::INFINITY), (f64::NEG_INFINITY, f64::NAN)] {
-            let mut moments = Moments::<f64, TWO_COLUMNS>::default();
+            let mut moments = Moments::<f64, TWO_COLUMN_SUMS>::default();
             moments.add(2.0, 3.0).unwrap();
             moments.add(x, y).unwrap();
-            let specials = (moments.is_special_x(), moments.is_special_y());
+            let specials = (moments.has_nonfinite_x(), moments.has_nonfinite_y());
             assert_eq!(specials, (!x.is_finite(), !y.is_finite()));
             assert_eq!(moments.count(), 2);
-            assert!(moments.products().is_nan(), "{x} {y}");
-            let of_x = (moments.sum_x(), moments.squares_x());
-            let of_y = (moments.sum_y(), moments.squares_y());
+            assert!(moments.deviation_products().is_nan(), "{x} {y}");
+            let of_x = (moments.sum_x(), moments.squared_deviations_x());
+            let of_y = (moments.sum_y(), moments.squared_deviations_y());
             match x.is_finite() {
                 true => assert_eq!(of_x, (6.0, 2.0)),
                 false => {
@@ -818,31 +850,35 @@ mod tests {
                 }
             }
             // Where rows are taken back, of such nothing is added.
-            let mut slides = Moments::<f64, TWO_COLUMNS>::default();
+            let mut slides = Moments::<f64, TWO_COLUMN_SUMS>::default();
             slides.add_finite(x, y).unwrap();
             slides.add_finite(2.0, 3.0).unwrap();
             slides.remove_finite(x, y).unwrap();
             assert_eq!((slides.count(), slides.sum_x(), slides.sum_y()), (1, 2.0, 3.0));
-            assert_eq!((slides.squares_x(), slides.products()), (0.0, 0.0));
+            assert_eq!((slides.squared_deviations_x(), slides.deviation_products()), (0.0, 0.0));
         }
-        let mut moments = Moments::<f64, TWO_COLUMNS>::default();
-        assert_eq!(moments.add(1.0, -1e141), Err(TooLarge));
+        let mut moments = Moments::<f64, TWO_COLUMN_SUMS>::default();
+        assert_eq!(moments.add(1.0, -1e141), Err(MomentValueTooLarge));
         assert_eq!(moments, Moments::default());
         moments.add(1e140, -1e140).unwrap();
         moments.add(-1e140, 1e140).unwrap();
-        assert_eq!(moments.squares_x(), 2e280);
-        assert_eq!(moments.products(), -2e280);
+        assert_eq!(moments.squared_deviations_x(), 2e280);
+        assert_eq!(moments.deviation_products(), -2e280);
     }
 
     #[test]
-    fn sums_that_no_rows_have_are_answered_too() {
-        let mut sums: [FloatSum; TWO_COLUMNS] = Default::default();
+    fn sums_that_no_rows_produce_are_answered_without_panic() {
+        let mut sums: [FloatSum; TWO_COLUMN_SUMS] = Default::default();
         for sum in &mut sums {
             sum.add(f64::MAX);
         }
-        let mut moments = Moments::<f64, TWO_COLUMNS> { count: u64::MAX, sums };
+        let mut moments = Moments::<f64, TWO_COLUMN_SUMS> { count: u64::MAX, sums };
         moments.merge(&moments.clone());
-        for answer in [moments.squares_x(), moments.squares_y(), moments.products()] {
+        for answer in [
+            moments.squared_deviations_x(),
+            moments.squared_deviations_y(),
+            moments.deviation_products(),
+        ] {
             assert!(!answer.is_finite() || answer == 0.0, "{answer}");
         }
     }

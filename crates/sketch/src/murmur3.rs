@@ -13,7 +13,7 @@
 //! Source: Austin Appleby, `MurmurHash3.cpp`, `MurmurHash3_x64_128` (public domain). The
 //! original takes a seed of 32 bits; a wider one is accepted here and used whole.
 
-use crate::simd::vectorized;
+use crate::simd::run_vectorized;
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -33,7 +33,7 @@ pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
     let (mut h1, mut h2) = (seed, seed);
     let (blocks, tail) = bytes.as_chunks::<16>();
     for block in blocks {
-        let (k1, k2) = halves(block);
+        let (k1, k2) = split_halves(block);
         h1 ^= mix_k1(k1);
         h1 = h1.rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
         h2 ^= mix_k2(k2);
@@ -41,11 +41,11 @@ pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
     }
     if !tail.is_empty() {
         // A missing byte counts as zero, and mixing zero leaves the state as it is.
-        let (k1, k2) = short_halves(tail);
+        let (k1, k2) = padded_halves(tail);
         h1 ^= mix_k1(k1);
         h2 ^= mix_k2(k2);
     }
-    finish(h1, h2, bytes.len() as u64)
+    finalize(h1, h2, bytes.len() as u64)
 }
 
 /// The hash of an integer: [`hash_bytes`] of its eight little-endian bytes, seed 0.
@@ -59,7 +59,7 @@ pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
 #[inline(always)]
 #[must_use]
 pub fn hash_i64(value: i64) -> u64 {
-    finish(mix_k1(value.cast_unsigned()), 0, 8)
+    finalize(mix_k1(value.cast_unsigned()), 0, 8)
 }
 
 /// The hash of a float: [`hash_bytes`] of its eight little-endian bytes, seed 0, with −0.0
@@ -74,7 +74,7 @@ pub fn hash_i64(value: i64) -> u64 {
 #[must_use]
 pub fn hash_f64(value: f64) -> u64 {
     let value = if value.is_nan() { CANONICAL_NAN } else { value + 0.0 };
-    finish(mix_k1(value.to_bits()), 0, 8)
+    finalize(mix_k1(value.to_bits()), 0, 8)
 }
 
 /// The hashes of integers, [`hash_i64`] of each in vectors of the processor. Cost: about 1.3 ns each with AVX2.
@@ -93,7 +93,7 @@ pub fn hash_i64s(values: &[i64]) -> Vec<u64> {
 /// Hashes as many integers as there are places.
 #[inline(always)]
 pub(crate) fn hash_i64s_into(values: &[i64], hashes: &mut [u64]) {
-    vectorized(
+    run_vectorized(
         #[inline(always)]
         || {
             for (hash, value) in hashes.iter_mut().zip(values) {
@@ -106,7 +106,7 @@ pub(crate) fn hash_i64s_into(values: &[i64], hashes: &mut [u64]) {
 /// The quiet NaN without sign or payload, whatever the platform's own is.
 const CANONICAL_NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
-fn halves(block: &[u8; 16]) -> (u64, u64) {
+fn split_halves(block: &[u8; 16]) -> (u64, u64) {
     let whole = u128::from_le_bytes(*block);
     #[expect(clippy::cast_possible_truncation, reason = "the low half")]
     let low = whole as u64;
@@ -115,7 +115,7 @@ fn halves(block: &[u8; 16]) -> (u64, u64) {
 
 /// The halves of a block of less than 16 bytes, zeros behind them.
 #[inline(always)]
-fn short_halves(bytes: &[u8]) -> (u64, u64) {
+fn padded_halves(bytes: &[u8]) -> (u64, u64) {
     // The first and the last bytes, which overlap, and no loop over how many there are.
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let missing = 8 * (16 - bytes.len());
@@ -141,16 +141,16 @@ fn mix_k2(k2: u64) -> u64 {
 }
 
 #[inline(always)]
-fn finish(mut h1: u64, mut h2: u64, length: u64) -> u64 {
+fn finalize(mut h1: u64, mut h2: u64, length: u64) -> u64 {
     h1 ^= length;
     h2 ^= length;
     h1 = h1.wrapping_add(h2);
     h2 = h2.wrapping_add(h1);
-    mix_final(h1).wrapping_add(mix_final(h2))
+    finalize_mix(h1).wrapping_add(finalize_mix(h2))
 }
 
 #[inline(always)]
-pub(crate) fn mix_final(mut k: u64) -> u64 {
+pub(crate) fn finalize_mix(mut k: u64) -> u64 {
     k ^= k >> 33;
     k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);
     k ^= k >> 33;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_specialised_hash_is_the_general_one() {
+    fn specialised_hashes_equal_general_hash() {
         for value in [0, 1, -1, 42, i64::MIN, i64::MAX] {
             assert_eq!(hash_i64(value), hash_bytes(&value.to_le_bytes(), 0));
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_hash_together_as_they_do_alone() {
+    fn batch_hashes_equal_single_hashes() {
         for count in [0, 1, 7, 8, 9, 1000] {
             let values: Vec<i64> = (0..count).map(|n| n * n * n - 41 * n).collect();
             let alone: Vec<u64> = values.iter().map(|value| hash_i64(*value)).collect();
@@ -182,18 +182,18 @@ mod tests {
     }
 
     #[test]
-    fn a_short_block_has_zeros_behind_it() {
+    fn short_block_is_padded_with_zeros() {
         let bytes: Vec<u8> = (1..=15).map(|byte| byte * 17).collect();
         for length in 0..=bytes.len() {
             let mut block = [0; 16];
             block[..length].copy_from_slice(&bytes[..length]);
-            assert_eq!(short_halves(&bytes[..length]), halves(&block), "{length}");
+            assert_eq!(padded_halves(&bytes[..length]), split_halves(&block), "{length}");
         }
     }
 
     /// The values Guava's and Appleby's programs give.
     #[test]
-    fn known_texts_hash_as_they_do_elsewhere() {
+    fn hashes_of_known_texts_match_other_implementations() {
         let check =
             |text: &str, expect: u64| assert_eq!(hash_bytes(text.as_bytes(), 0), expect, "{text}");
         check("hello", 0xcbd8_a7b3_41bd_9b02);

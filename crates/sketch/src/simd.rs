@@ -14,7 +14,7 @@ use fearless_simd::Simd;
 /// `work` has to be a loop worth the question, which costs about a nanosecond, and what it calls
 /// has to be `#[inline(always)]`: only what is inlined is compiled anew.
 #[inline(always)]
-pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn run_vectorized<R>(work: impl FnOnce() -> R) -> R {
     match Level::new() {
         #[cfg(target_arch = "x86_64")]
         Level::Avx512(simd) => simd.vectorize(work),

@@ -31,8 +31,8 @@
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::SketchError;
-use crate::item::{Item, Probe, hash};
-use crate::wire::{Reader, put_varint};
+use crate::byte_item::{ByteItem, ItemProbe, hash_item};
+use crate::state_encoding::{StateReader, put_varint};
 
 const STATE: &str = "top-k";
 const HEADER: u8 = 0x31;
@@ -41,23 +41,23 @@ const CAPACITY_DEFAULT: u32 = 1024;
 const CAPACITY_MAX: u32 = 1 << 24;
 
 /// Up to this many items are looked up one by one.
-const LIST_MAX: usize = 8;
+const LIST_ITEMS_MAX: usize = 8;
 
 /// As far as all of them are words, so many are.
-const WORDS_MAX: usize = 32;
+const WORD_ITEMS_MAX: usize = 32;
 
 /// Each time so many were added, it is looked whether the words would better be a table.
-const BUSY: u64 = 1024;
+const TABLE_CHECK_ADDS: u64 = 1024;
 
 #[derive(Clone, Debug)]
-struct Entry {
-    item: Item,
+struct CountEntry {
+    item: ByteItem,
     count: u64,
 }
 
 /// An entry whose item has eight bytes.
 #[derive(Clone, Copy, Debug)]
-struct Word {
+struct WordEntry {
     item: [u8; 8],
     count: u64,
 }
@@ -65,7 +65,7 @@ struct Word {
 /// Where a word's entry is among at most [`WORDS_MAX`]. All are compared: to stop where it is found
 /// cannot be foreseen, and costs more.
 #[inline]
-fn place_of(words: &[Word], item: [u8; 8]) -> Option<usize> {
+fn find_word(words: &[WordEntry], item: [u8; 8]) -> Option<usize> {
     let item = u64::from_ne_bytes(item);
     let found = words.iter().zip(0..).fold(0u32, |found, (word, place)| {
         found | u32::from(u64::from_ne_bytes(word.item) == item) << place
@@ -74,40 +74,41 @@ fn place_of(words: &[Word], item: [u8; 8]) -> Option<usize> {
 }
 
 #[derive(Clone, Debug)]
-enum Counts {
+enum ItemCounts {
     /// Items of eight bytes each.
-    Words(Vec<Word>),
-    List(Vec<Entry>),
-    Table(Box<Table>),
+    Words(Vec<WordEntry>),
+    List(Vec<CountEntry>),
+    Table(Box<CountTable>),
 }
 
 /// The hash is foldhash's with random seeds: nothing that is answered or written depends on
 /// the order it gives, and items chosen to collide are hard to come by.
 #[derive(Clone, Debug)]
-struct Table {
-    entries: HashTable<Entry>,
+struct CountTable {
+    entries: HashTable<CountEntry>,
     hasher: DefaultHashBuilder,
     /// The heap memory of the long items.
     item_bytes: usize,
 }
 
-impl Table {
+impl CountTable {
     fn reserve(&mut self, additional: usize) {
-        let Table { entries, hasher, .. } = self;
-        entries.reserve(additional, |entry| hash(hasher, entry.item.as_bytes()));
+        let CountTable { entries, hasher, .. } = self;
+        entries.reserve(additional, |entry| hash_item(hasher, entry.item.as_bytes()));
     }
 
     #[inline]
     fn add(&mut self, item: &[u8], n: u64) {
-        let Table { entries, hasher, item_bytes } = self;
-        let hashed = hash(hasher, item);
-        let probe = Probe::new(item);
+        let CountTable { entries, hasher, item_bytes } = self;
+        let hashed = hash_item(hasher, item);
+        let probe = ItemProbe::new(item);
         match entries.find_mut(hashed, |entry| probe.matches(&entry.item)) {
             Some(entry) => entry.count = entry.count.saturating_add(n),
             None => {
-                let entry = Entry { item: Item::new(item), count: n };
+                let entry = CountEntry { item: ByteItem::new(item), count: n };
                 *item_bytes += entry.item.heap_bytes();
-                entries.insert_unique(hashed, entry, |entry| hash(hasher, entry.item.as_bytes()));
+                entries
+                    .insert_unique(hashed, entry, |entry| hash_item(hasher, entry.item.as_bytes()));
             }
         }
     }
@@ -119,9 +120,9 @@ pub struct TopItem<'a> {
     /// The item, as it was added.
     pub item: &'a [u8],
     /// It was added at least so many times.
-    pub lower: u64,
+    pub lower_bound: u64,
     /// It was added at most so many times.
-    pub upper: u64,
+    pub upper_bound: u64,
 }
 
 /// The most frequent items: exact counts while they are few, then guaranteed bounds.
@@ -147,7 +148,7 @@ pub struct TopItem<'a> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct TopK {
-    counts: Counts,
+    counts: ItemCounts,
     /// The sum of all that was added.
     total: u64,
     /// What was subtracted from every count so far.
@@ -157,7 +158,12 @@ pub struct TopK {
 
 impl Default for TopK {
     fn default() -> Self {
-        TopK { counts: Counts::Words(Vec::new()), total: 0, offset: 0, capacity: CAPACITY_DEFAULT }
+        TopK {
+            counts: ItemCounts::Words(Vec::new()),
+            total: 0,
+            offset: 0,
+            capacity: CAPACITY_DEFAULT,
+        }
     }
 }
 
@@ -166,7 +172,7 @@ impl PartialEq for TopK {
     fn eq(&self, other: &Self) -> bool {
         let content = |state: &TopK| (state.capacity, state.total, state.offset, state.len());
         content(self) == content(other)
-            && self.sorted().iter().zip(other.sorted()).all(|(a, b)| *a == b)
+            && self.sorted_entries().iter().zip(other.sorted_entries()).all(|(a, b)| *a == b)
     }
 }
 
@@ -207,29 +213,29 @@ impl TopK {
             return;
         }
         self.total = self.total.saturating_add(n);
-        if self.is_busy() {
-            self.tabulate();
+        if self.needs_table() {
+            self.convert_to_table();
         }
-        self.count(item, n);
+        self.add_count(item, n);
         if self.len() > self.len_max() {
-            self.purge();
+            self.subtract_and_purge();
         }
     }
 
     /// Adds an occurrence of each of some items of eight bytes: the same as a call of [`TopK::add`] for
     /// each.
-    pub fn add_words(&mut self, items: &[[u8; 8]]) {
+    pub fn add_word_items(&mut self, items: &[[u8; 8]]) {
         for (at, item) in items.iter().enumerate() {
-            if let Counts::Words(words) = &mut self.counts {
-                if let Some(place) = place_of(words, *item) {
+            if let ItemCounts::Words(words) = &mut self.counts {
+                if let Some(place) = find_word(words, *item) {
                     words[place].count = words[place].count.saturating_add(1);
                     self.total = self.total.saturating_add(1);
                     continue;
                 }
-                if words.len() == words.capacity() && words.len() < WORDS_MAX {
+                if words.len() == words.capacity() && words.len() < WORD_ITEMS_MAX {
                     // Some of those that are left are there already, or twice.
                     let more = (items.len() - at).div_ceil(4) * 3;
-                    let room = (words.len() + more).next_multiple_of(4).min(WORDS_MAX);
+                    let room = (words.len() + more).next_multiple_of(4).min(WORD_ITEMS_MAX);
                     words.reserve_exact(room - words.len());
                 }
             }
@@ -239,18 +245,18 @@ impl TopK {
 
     /// Adds to an item's count without a look at the capacity.
     #[inline]
-    fn count(&mut self, item: &[u8], n: u64) {
+    fn add_count(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
-            Counts::Table(table) => table.add(item, n),
-            Counts::Words(words) => {
-                let place = item.try_into().ok().and_then(|item| place_of(words, item));
+            ItemCounts::Table(table) => table.add(item, n),
+            ItemCounts::Words(words) => {
+                let place = item.try_into().ok().and_then(|item| find_word(words, item));
                 match place {
                     Some(place) => words[place].count = words[place].count.saturating_add(n),
                     None => self.insert(item, n),
                 }
             }
-            Counts::List(list) => {
-                let probe = Probe::new(item);
+            ItemCounts::List(list) => {
+                let probe = ItemProbe::new(item);
                 match list.iter_mut().find(|entry| probe.matches(&entry.item)) {
                     Some(entry) => entry.count = entry.count.saturating_add(n),
                     None => self.insert(item, n),
@@ -263,43 +269,42 @@ impl TopK {
     #[cold]
     fn insert(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
-            Counts::Words(words) => {
-                if words.len() < WORDS_MAX
+            ItemCounts::Words(words) => {
+                if words.len() < WORD_ITEMS_MAX
                     && let Ok(item) = item.try_into()
                 {
                     if words.len() == words.capacity() {
                         words.reserve_exact(words.len().clamp(2, 8));
                     }
-                    return words.push(Word { item, count: n });
+                    return words.push(WordEntry { item, count: n });
                 }
-                if words.len() < LIST_MAX {
+                if words.len() < LIST_ITEMS_MAX {
                     let mut list = Vec::with_capacity((words.len() + 1).next_power_of_two());
-                    list.extend(
-                        words
-                            .iter()
-                            .map(|word| Entry { item: Item::new(&word.item), count: word.count }),
-                    );
-                    list.push(Entry { item: Item::new(item), count: n });
-                    self.counts = Counts::List(list);
+                    list.extend(words.iter().map(|word| CountEntry {
+                        item: ByteItem::new(&word.item),
+                        count: word.count,
+                    }));
+                    list.push(CountEntry { item: ByteItem::new(item), count: n });
+                    self.counts = ItemCounts::List(list);
                     return;
                 }
             }
-            Counts::List(list) if list.len() < LIST_MAX => {
+            ItemCounts::List(list) if list.len() < LIST_ITEMS_MAX => {
                 if list.len() == list.capacity() {
                     list.reserve_exact(list.len().max(1));
                 }
-                return list.push(Entry { item: Item::new(item), count: n });
+                return list.push(CountEntry { item: ByteItem::new(item), count: n });
             }
-            Counts::List(_) | Counts::Table(_) => {}
+            ItemCounts::List(_) | ItemCounts::Table(_) => {}
         }
-        self.tabulate();
-        self.count(item, n);
+        self.convert_to_table();
+        self.add_count(item, n);
     }
 
     /// Goes over to the table.
     #[cold]
-    fn tabulate(&mut self) {
-        let mut table = Table {
+    fn convert_to_table(&mut self) {
+        let mut table = CountTable {
             entries: HashTable::with_capacity(self.len() + 1),
             hasher: DefaultHashBuilder::default(),
             item_bytes: 0,
@@ -307,21 +312,21 @@ impl TopK {
         for (item, count) in self.entries() {
             table.add(item, count);
         }
-        self.counts = Counts::Table(Box::new(table));
+        self.counts = ItemCounts::Table(Box::new(table));
     }
 
     /// Whether the words are looked up so often that a table, which is larger, is worth it.
     #[inline]
-    fn is_busy(&self) -> bool {
-        self.total.is_multiple_of(BUSY)
-            && matches!(&self.counts, Counts::Words(words) if words.len() > LIST_MAX)
+    fn needs_table(&self) -> bool {
+        self.total.is_multiple_of(TABLE_CHECK_ADDS)
+            && matches!(&self.counts, ItemCounts::Words(words) if words.len() > LIST_ITEMS_MAX)
     }
 
     fn len(&self) -> usize {
         match &self.counts {
-            Counts::Words(words) => words.len(),
-            Counts::List(list) => list.len(),
-            Counts::Table(table) => table.entries.len(),
+            ItemCounts::Words(words) => words.len(),
+            ItemCounts::List(list) => list.len(),
+            ItemCounts::Table(table) => table.entries.len(),
         }
     }
 
@@ -331,7 +336,7 @@ impl TopK {
 
     /// Subtracts the count of rank capacity + 1 and keeps the first `capacity` items.
     #[cold]
-    fn purge(&mut self) {
+    fn subtract_and_purge(&mut self) {
         let mut counts: Vec<u64> = self.entries().map(|(_, count)| count).collect();
         let rank = self.capacity as usize;
         if rank >= counts.len() {
@@ -350,23 +355,24 @@ impl TopK {
             *count = count.saturating_sub(cut);
             stays
         };
-        let keep = |entry: &mut Entry| left(entry.item.as_bytes(), &mut entry.count);
+        let keep = |entry: &mut CountEntry| left(entry.item.as_bytes(), &mut entry.count);
         match &mut self.counts {
-            Counts::Words(words) => words.retain_mut(|word| left(&word.item, &mut word.count)),
-            Counts::List(list) => list.retain_mut(keep),
-            Counts::Table(table) => {
+            ItemCounts::Words(words) => words.retain_mut(|word| left(&word.item, &mut word.count)),
+            ItemCounts::List(list) => list.retain_mut(keep),
+            ItemCounts::Table(table) => {
                 // Into a new table: the old one would keep marks of what was removed, and
                 // double to be rid of them.
-                let Table { entries, hasher, item_bytes } = &mut **table;
+                let CountTable { entries, hasher, item_bytes } = &mut **table;
                 let mut before = std::mem::replace(entries, HashTable::with_capacity(len_max + 1));
                 *item_bytes = 0;
                 for entry in
                     before.drain().filter_map(|mut entry| keep(&mut entry).then_some(entry))
                 {
                     *item_bytes += entry.item.heap_bytes();
-                    let hashed = hash(hasher, entry.item.as_bytes());
-                    entries
-                        .insert_unique(hashed, entry, |entry| hash(hasher, entry.item.as_bytes()));
+                    let hashed = hash_item(hasher, entry.item.as_bytes());
+                    entries.insert_unique(hashed, entry, |entry| {
+                        hash_item(hasher, entry.item.as_bytes())
+                    });
                 }
             }
         }
@@ -381,19 +387,19 @@ impl TopK {
         self.total = self.total.saturating_add(other.total);
         self.offset = self.offset.saturating_add(other.offset);
         // Both tables may walk in the same order; growing meanwhile would make that quadratic.
-        if let Counts::Table(table) = &mut self.counts {
+        if let ItemCounts::Table(table) = &mut self.counts {
             table.reserve(other.len());
         }
         for (item, count) in other.entries() {
-            self.count(item, count);
+            self.add_count(item, count);
         }
         if self.len() > self.len_max() {
-            self.purge();
+            self.subtract_and_purge();
         }
     }
 
     /// Merges a state to which an occurrence of each of these items has been added, without making one.
-    pub fn merge_items<'a>(&mut self, items: impl ExactSizeIterator<Item = &'a [u8]>) {
+    pub fn merge_occurrences<'a>(&mut self, items: impl ExactSizeIterator<Item = &'a [u8]>) {
         if items.len() > self.len_max() {
             let mut other = TopK { capacity: self.capacity, ..TopK::default() };
             items.for_each(|item| other.add(item, 1));
@@ -401,9 +407,9 @@ impl TopK {
         }
         // None of so few would have been dropped.
         self.total = self.total.saturating_add(items.len() as u64);
-        items.for_each(|item| self.count(item, 1));
+        items.for_each(|item| self.add_count(item, 1));
         if self.len() > self.len_max() {
-            self.purge();
+            self.subtract_and_purge();
         }
     }
 
@@ -420,16 +426,16 @@ impl TopK {
     /// The items and their counts, in no particular order.
     fn entries(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let (words, list, table) = match &self.counts {
-            Counts::Words(words) => (&words[..], &[][..], None),
-            Counts::List(list) => (&[][..], &list[..], None),
-            Counts::Table(table) => (&[][..], &[][..], Some(table.entries.iter())),
+            ItemCounts::Words(words) => (&words[..], &[][..], None),
+            ItemCounts::List(list) => (&[][..], &list[..], None),
+            ItemCounts::Table(table) => (&[][..], &[][..], Some(table.entries.iter())),
         };
         let entries = list.iter().chain(table.into_iter().flatten());
         let entries = entries.map(|entry| (entry.item.as_bytes(), entry.count));
         words.iter().map(|word| (&word.item[..], word.count)).chain(entries)
     }
 
-    fn sorted(&self) -> Vec<(&[u8], u64)> {
+    fn sorted_entries(&self) -> Vec<(&[u8], u64)> {
         let mut sorted: Vec<_> = self.entries().collect();
         sorted.sort_unstable();
         sorted
@@ -440,16 +446,16 @@ impl TopK {
     ///
     /// Fewer than `k` if it holds fewer: of at least `k` different items it holds `k`, up to the capacity. Cost: O(held + k·log k).
     #[must_use]
-    pub fn top(&self, k: usize) -> Vec<TopItem<'_>> {
+    pub fn top_items(&self, k: usize) -> Vec<TopItem<'_>> {
         let order = |a: &TopItem<'_>, b: &TopItem<'_>| {
-            b.lower.cmp(&a.lower).then_with(|| a.item.cmp(b.item))
+            b.lower_bound.cmp(&a.lower_bound).then_with(|| a.item.cmp(b.item))
         };
         let mut top: Vec<_> = self
             .entries()
             .map(|(item, count)| TopItem {
                 item,
-                lower: count,
-                upper: count.saturating_add(self.offset),
+                lower_bound: count,
+                upper_bound: count.saturating_add(self.offset),
             })
             .collect();
         if k < top.len() {
@@ -462,18 +468,18 @@ impl TopK {
 
     /// The lowest and highest count that an item can have; both the same while exact.
     #[must_use]
-    pub fn bounds(&self, item: &[u8]) -> (u64, u64) {
-        let probe = Probe::new(item);
+    pub fn count_bounds(&self, item: &[u8]) -> (u64, u64) {
+        let probe = ItemProbe::new(item);
         let found = match &self.counts {
-            Counts::Words(words) => {
+            ItemCounts::Words(words) => {
                 words.iter().find(|word| word.item == *item).map(|word| word.count)
             }
-            Counts::List(list) => {
+            ItemCounts::List(list) => {
                 list.iter().find(|entry| probe.matches(&entry.item)).map(|entry| entry.count)
             }
-            Counts::Table(table) => table
+            ItemCounts::Table(table) => table
                 .entries
-                .find(hash(&table.hasher, item), |entry| probe.matches(&entry.item))
+                .find(hash_item(&table.hasher, item), |entry| probe.matches(&entry.item))
                 .map(|entry| entry.count),
         };
         let lower = found.unwrap_or(0);
@@ -493,7 +499,7 @@ impl TopK {
     ///
     /// No item outside of the state occurred more often than this.
     #[must_use]
-    pub fn max_error(&self) -> u64 {
+    pub fn count_error_max(&self) -> u64 {
         self.offset
     }
 
@@ -507,13 +513,13 @@ impl TopK {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.counts {
-            Counts::Words(words) => words.capacity() * size_of::<Word>(),
-            Counts::List(list) => {
+            ItemCounts::Words(words) => words.capacity() * size_of::<WordEntry>(),
+            ItemCounts::List(list) => {
                 let items = list.iter().map(|entry| entry.item.heap_bytes());
-                list.capacity() * size_of::<Entry>() + items.sum::<usize>()
+                list.capacity() * size_of::<CountEntry>() + items.sum::<usize>()
             }
-            Counts::Table(table) => {
-                size_of::<Table>() + table.entries.allocation_size() + table.item_bytes
+            ItemCounts::Table(table) => {
+                size_of::<CountTable>() + table.entries.allocation_size() + table.item_bytes
             }
         }
     }
@@ -525,7 +531,7 @@ impl TopK {
         put_varint(out, self.offset);
         put_varint(out, self.total);
         put_varint(out, self.len() as u64);
-        for (item, count) in self.sorted() {
+        for (item, count) in self.sorted_entries() {
             put_varint(out, item.len() as u64);
             out.extend_from_slice(item);
             put_varint(out, count);
@@ -540,42 +546,42 @@ impl TopK {
     /// Any [`SketchError`] but the parameter's; memory is bounded by some forty times the
     /// input, which the shortest items take.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x31 (version 1)")?;
-        let capacity = u32::try_from(reader.varint()?).unwrap_or(u32::MAX);
+        let capacity = u32::try_from(reader.read_varint()?).unwrap_or(u32::MAX);
         let Ok(mut state) = TopK::new(capacity) else {
-            return Err(reader.corrupt("the capacity is not 1 to 2^24"));
+            return Err(reader.corrupt_error("the capacity is not 1 to 2^24"));
         };
-        state.offset = reader.varint()?;
-        state.total = reader.varint()?;
-        let item_count = reader.length(2)?;
+        state.offset = reader.read_varint()?;
+        state.total = reader.read_varint()?;
+        let item_count = reader.read_length(2)?;
         if item_count > state.len_max() {
-            return Err(reader.corrupt("more items than twice the capacity"));
+            return Err(reader.corrupt_error("more items than twice the capacity"));
         }
         let mut counted = 0u128;
         let mut before: Option<&[u8]> = None;
         for _ in 0..item_count {
-            let length = reader.length(1)?;
-            let item = reader.take(length)?;
+            let length = reader.read_length(1)?;
+            let item = reader.take_bytes(length)?;
             if before.is_some_and(|before| before >= item) {
-                return Err(reader.corrupt("items do not ascend"));
+                return Err(reader.corrupt_error("items do not ascend"));
             }
             before = Some(item);
-            let count = reader.varint()?;
+            let count = reader.read_varint()?;
             if count == 0 && state.offset == 0 {
-                return Err(reader.corrupt("an item with count 0"));
+                return Err(reader.corrupt_error("an item with count 0"));
             }
             counted += u128::from(count);
             state.insert_new(item, count);
         }
-        reader.finish()?;
+        reader.expect_end()?;
         // What the purges took, which every one of them took from that many items at least.
         // A total that stopped at its limit says nothing about it.
         if state.total < u64::MAX {
             let purged = u128::from(state.offset) * (u128::from(capacity) + 1);
             let fits = counted + purged <= u128::from(state.total);
             if !fits || (state.offset == 0 && counted != u128::from(state.total)) {
-                return Err(reader.corrupt("counts, offset and total do not add up"));
+                return Err(reader.corrupt_error("counts, offset and total do not add up"));
             }
         }
         Ok(state)
@@ -584,8 +590,8 @@ impl TopK {
     /// Inserts an item that is certainly not there yet.
     fn insert_new(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
-            Counts::Words(_) | Counts::List(_) => self.insert(item, n),
-            Counts::Table(table) => table.add(item, n),
+            ItemCounts::Words(_) | ItemCounts::List(_) => self.insert(item, n),
+            ItemCounts::Table(table) => table.add(item, n),
         }
     }
 }
@@ -595,8 +601,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_state_is_small() {
-        assert_eq!(size_of::<Entry>(), 32);
+    fn small_state_uses_little_heap_memory() {
+        assert_eq!(size_of::<CountEntry>(), 32);
         assert!(size_of::<TopK>() <= 56);
         let mut state = TopK::default();
         assert_eq!(state.heap_bytes(), 0);
@@ -607,37 +613,38 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_subtracts_the_count_after_the_capacity() {
+    fn purge_subtracts_count_at_rank_capacity_plus_one() {
         let mut state = TopK::new(4).unwrap();
         let counts = [9, 8, 7, 4, 3, 2, 2, 1, 1];
         for (item, count) in (b'a'..).zip(counts) {
             state.add(&[item], count);
         }
-        let kept: Vec<_> = state.top(9).iter().map(|top| (top.item[0], top.lower)).collect();
+        let kept: Vec<_> =
+            state.top_items(9).iter().map(|top| (top.item[0], top.lower_bound)).collect();
         assert_eq!(kept, [(b'a', 6), (b'b', 5), (b'c', 4), (b'd', 1)]);
-        assert_eq!(state.max_error(), 3);
-        assert_eq!(state.bounds(b"e"), (0, 3));
+        assert_eq!(state.count_error_max(), 3);
+        assert_eq!(state.count_bounds(b"e"), (0, 3));
     }
 
     /// Where all counts tie, some items stay, and say how much they are short of.
     #[test]
-    fn a_purge_of_equal_counts_leaves_as_many_as_the_capacity() {
+    fn purge_of_equal_counts_keeps_capacity_items() {
         for items in [9u8, 10, 13, 40] {
             for times in [1, 3] {
                 let mut state = TopK::new(4).unwrap();
                 for item in 0..items {
                     state.add(&[item], times);
                 }
-                let top = state.top(4);
+                let top = state.top_items(4);
                 assert_eq!(top.len(), 4, "{items} items");
-                assert!(top.iter().all(|it| it.lower <= times && times <= it.upper));
+                assert!(top.iter().all(|it| it.lower_bound <= times && times <= it.upper_bound));
                 let mut bytes = Vec::new();
                 state.encode(&mut bytes);
                 assert_eq!(TopK::decode(&bytes).unwrap(), state);
                 let mut merged = TopK::new(4).unwrap();
                 merged.merge(&state);
                 merged.merge(&state);
-                assert_eq!(merged.top(4).len(), 4);
+                assert_eq!(merged.top_items(4).len(), 4);
             }
         }
     }

@@ -105,7 +105,7 @@ impl Amplifier {
     /// About how many bytes each row's result has: at most so many where the function decides by
     /// what it finds.
     pub(crate) fn row_bytes(self, args: &[ArrayRef], rows: usize) -> Vec<u64> {
-        let integers = |index: usize| args.get(index).and_then(integers);
+        let integers = |index: usize| args.get(index).and_then(to_int64_array);
         let lengths = |index: usize| args.get(index).map(byte_lengths).unwrap_or_default();
         let at = |values: &[u64], row: usize| values.get(row).copied().unwrap_or(0);
         let count = |values: &Option<ArrayRef>, row: usize| -> u64 {

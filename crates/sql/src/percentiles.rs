@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
     Signature, TypeSignature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
-use tidemill_sketch::Share;
+use tidemill_sketch::QuantileLevel;
 
 /// The function as a session has it.
 pub(crate) fn percentile_cont() -> AggregateUDF {
@@ -167,7 +167,7 @@ pub fn percentile(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
 /// The same of floats: [`Share::quantile_of`], as `quantile` and the quantiles of lists are. None for a share that is not
 /// from 0 to 1.
 pub fn percentile_of(mut values: Vec<f64>, q: f64) -> Option<f64> {
-    Share::new(q)?.quantile_of(&mut values)
+    QuantileLevel::new(q)?.select_quantile(&mut values)
 }
 
 /// The list of values in a state of DataFusion's.

@@ -30,7 +30,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use tidemill_sketch::{Dialect, Hll, Ids};
+use tidemill_sketch::{Hll, HllStorageDialect, SortedIdSet};
 use tidemill_sql::datafusion_names::aggregates;
 
 use crate::Function;
@@ -286,13 +286,15 @@ fn taken_apart(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
                     )) => empty_list(field.data_type()),
                     Ok((Function::IdSet, _)) => {
                         let mut bytes = Vec::new();
-                        Ids::new().encode(&mut bytes);
+                        SortedIdSet::new().encode(&mut bytes);
                         Some(ScalarValue::BinaryView(Some(bytes)))
                     }
                     Ok((Function::HllSketch(params), _)) => {
                         let empty = Hll::new(params).ok();
                         empty.map(|hll| {
-                            ScalarValue::BinaryView(Some(hll.to_bytes(Dialect::default())))
+                            ScalarValue::BinaryView(Some(
+                                hll.to_bytes(HllStorageDialect::default()),
+                            ))
                         })
                     }
                     Ok((Function::Statistic(statistic), _)) => statistic.of_no_rows(),

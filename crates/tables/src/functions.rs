@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Signature, Volatility,
 };
 use datafusion::physical_expr::expressions::Literal;
-use tidemill_sketch::{Dialect, Hll, Ids};
+use tidemill_sketch::{Hll, HllStorageDialect, SortedIdSet};
 
 use crate::Aggregate;
 use crate::accumulators::OneGroup;
@@ -122,13 +122,13 @@ impl AggregateUDFImpl for Declared {
             | Added::Collect => Ok(empty_list(of).unwrap_or(ScalarValue::try_from(of)?)),
             Added::IdSet => {
                 let mut bytes = Vec::new();
-                Ids::new().encode(&mut bytes);
+                SortedIdSet::new().encode(&mut bytes);
                 Ok(ScalarValue::BinaryView(Some(bytes)))
             }
             // Which parameters the call has is not known here. One of no value has any.
             Added::HllSketch => {
                 let empty = Hll::new(SKETCH).ok();
-                let bytes = empty.map(|empty| empty.to_bytes(Dialect::default()));
+                let bytes = empty.map(|empty| empty.to_bytes(HllStorageDialect::default()));
                 Ok(ScalarValue::BinaryView(bytes))
             }
             _ => ScalarValue::try_from(of),

@@ -452,7 +452,7 @@ fn key_column(of: &DataType) -> Option<Box<dyn KeyColumn>> {
     macro_rules! primitive {
         ($t:ty, $of:expr) => {
             Some(Box::new(FixedKeys::<$t> {
-                of: $of.clone(),
+                data_type: $of.clone(),
                 values: Vec::new(),
                 nulls: Nulls::default(),
             }) as Box<dyn KeyColumn>)

@@ -102,7 +102,7 @@ mod tests {
             let mut all: Vec<i64> = apart.iter().flat_map(values).collect();
             let hashes = |own: &RecordBatch| {
                 let hashes = groups::stored_hashes(own.columns(), own.num_rows()).unwrap();
-                let mixed: Vec<u64> = hashes.into_iter().map(mixed).collect();
+                let mixed: Vec<u64> = hashes.into_iter().map(mix_hash).collect();
                 (*mixed.iter().min().unwrap(), *mixed.iter().max().unwrap())
             };
             let ends: Vec<_> = apart.iter().map(|(_, own)| hashes(own)).collect();

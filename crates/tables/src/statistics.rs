@@ -23,7 +23,9 @@ use datafusion::logical_expr::{
     GroupsAccumulator, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
 use tidemill_base::error::Error;
-use tidemill_sketch::{FOUR_POWERS, Moments, Number, ONE_COLUMN, TWO_COLUMNS, TooLarge};
+use tidemill_sketch::{
+    FOUR_POWER_SUMS, MomentValue, MomentValueTooLarge, Moments, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS,
+};
 use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::messages::external;
 use tidemill_sql::names::call_of;
@@ -200,7 +202,7 @@ impl Statistic {
 
     /// The answer: null of too few rows, and where it would be 0 / 0. A regression's y is the first
     /// column. `specials` are the NaNs and infinities of each column that the moments do not have.
-    pub(crate) fn answer<N: Number, const SUMS: usize>(
+    pub(crate) fn answer<N: MomentValue, const SUMS: usize>(
         self,
         moments: &Moments<N, SUMS>,
         specials: [Specials; 2],
@@ -210,8 +212,8 @@ impl Statistic {
             return None;
         }
         let [of_x, of_y] = self.columns();
-        if of_x && (specials[0].is_some() || moments.is_special_x())
-            || of_y && (specials[1].is_some() || moments.is_special_y())
+        if of_x && (specials[0].is_some() || moments.has_nonfinite_x())
+            || of_y && (specials[1].is_some() || moments.has_nonfinite_y())
         {
             // What is alone differs from nothing, as DataFusion has it.
             let is_alone =
@@ -223,36 +225,36 @@ impl Statistic {
         let unless_zero = |divisor: f64, value: f64| (divisor != 0.0).then_some(value);
         let regression = match self {
             Statistic::Variance { is_sample, is_root } => {
-                let variance = moments.squares_x() / among(is_sample);
+                let variance = moments.squared_deviations_x() / among(is_sample);
                 return Some(if is_root { variance.sqrt() } else { variance });
             }
             Statistic::Covariance { is_sample } => {
-                return Some(moments.products() / among(is_sample));
+                return Some(moments.deviation_products() / among(is_sample));
             }
             Statistic::Skewness { is_sample } => {
-                let [second, third, _] = moments.central_sums().map(|sum| sum / count);
+                let [second, third, _] = moments.central_power_sums().map(|sum| sum / count);
                 let of_all = third / (second * second.sqrt());
                 let factor = (count * (count - 1.0)).sqrt() / (count - 2.0);
                 return unless_zero(second, if is_sample { of_all * factor } else { of_all });
             }
             Statistic::Kurtosis { is_sample } => {
-                let [second, _, fourth] = moments.central_sums().map(|sum| sum / count);
+                let [second, _, fourth] = moments.central_power_sums().map(|sum| sum / count);
                 let of_all = fourth / (second * second) - 3.0;
                 let factor = (count - 1.0) / ((count - 2.0) * (count - 3.0));
                 let of_sample = factor * ((count + 1.0) * of_all + 6.0);
                 return unless_zero(second, if is_sample { of_sample } else { of_all });
             }
             Statistic::Correlation => {
-                let root = root(moments.squares_x(), moments.squares_y());
-                return unless_zero(root, (moments.products() / root).clamp(-1.0, 1.0));
+                let root = root(moments.squared_deviations_x(), moments.squared_deviations_y());
+                return unless_zero(root, (moments.deviation_products() / root).clamp(-1.0, 1.0));
             }
             Statistic::Regression(regression) => regression,
         };
-        let (sxx, syy) = (|| moments.squares_y(), || moments.squares_x());
+        let (sxx, syy) = (|| moments.squared_deviations_y(), || moments.squared_deviations_x());
         match regression {
-            Regression::Slope => unless_zero(sxx(), moments.products() / sxx()),
+            Regression::Slope => unless_zero(sxx(), moments.deviation_products() / sxx()),
             Regression::Intercept => {
-                let slope = moments.products() / sxx();
+                let slope = moments.deviation_products() / sxx();
                 let intercept = moments.sum_x() / count - slope * (moments.sum_y() / count);
                 unless_zero(sxx(), intercept)
             }
@@ -262,14 +264,16 @@ impl Statistic {
                 // A line goes through equal y, as the SQL standard, PostgreSQL and DuckDB have it.
                 match syy == 0.0 {
                     true => unless_zero(sxx, 1.0),
-                    false => unless_zero(root, (moments.products() / root).powi(2).min(1.0)),
+                    false => {
+                        unless_zero(root, (moments.deviation_products() / root).powi(2).min(1.0))
+                    }
                 }
             }
             Regression::AvgX => Some((moments.sum_y() + specials[1].sum()) / count),
             Regression::AvgY => Some((moments.sum_x() + specials[0].sum()) / count),
             Regression::Sxx => Some(sxx()),
             Regression::Syy => Some(syy()),
-            Regression::Sxy => Some(moments.products()),
+            Regression::Sxy => Some(moments.deviation_products()),
             Regression::Count => None,
         }
     }
@@ -408,19 +412,19 @@ impl Declared {
         let name = aggregate.output.name();
         match (is_whole(aggregate), statistic.is_of_pairs()) {
             (true, false) => {
-                Box::new(GroupMoments::<i64, ONE_COLUMN>::new(statistic, name, slides))
+                Box::new(GroupMoments::<i64, ONE_COLUMN_SUMS>::new(statistic, name, slides))
             }
             (true, true) => {
-                Box::new(GroupMoments::<i64, TWO_COLUMNS>::new(statistic, name, slides))
+                Box::new(GroupMoments::<i64, TWO_COLUMN_SUMS>::new(statistic, name, slides))
             }
             _ if statistic.is_of_powers() => {
-                Box::new(GroupMoments::<f64, FOUR_POWERS>::new(statistic, name, slides))
+                Box::new(GroupMoments::<f64, FOUR_POWER_SUMS>::new(statistic, name, slides))
             }
             (false, false) => {
-                Box::new(GroupMoments::<f64, ONE_COLUMN>::new(statistic, name, slides))
+                Box::new(GroupMoments::<f64, ONE_COLUMN_SUMS>::new(statistic, name, slides))
             }
             (false, true) => {
-                Box::new(GroupMoments::<f64, TWO_COLUMNS>::new(statistic, name, slides))
+                Box::new(GroupMoments::<f64, TWO_COLUMN_SUMS>::new(statistic, name, slides))
             }
         }
     }
@@ -512,7 +516,7 @@ impl AggregateUDFImpl for Declared {
 }
 
 /// The moments of one group, from which rows can be taken back where a frame slides.
-struct GroupMoments<N: Number, const SUMS: usize> {
+struct GroupMoments<N: MomentValue, const SUMS: usize> {
     statistic: Statistic,
     /// What the plan calls it.
     name: String,
@@ -524,7 +528,7 @@ struct GroupMoments<N: Number, const SUMS: usize> {
     large: u64,
 }
 
-impl<N: Number, const SUMS: usize> fmt::Debug for GroupMoments<N, SUMS> {
+impl<N: MomentValue, const SUMS: usize> fmt::Debug for GroupMoments<N, SUMS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupMoments").field("statistic", &self.statistic).finish_non_exhaustive()
     }
@@ -551,10 +555,10 @@ impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
                 (true, true) => self.moments.remove_finite(x, y),
             };
             match changed {
-                Err(TooLarge) => step(&mut self.large),
+                Err(MomentValueTooLarge) => step(&mut self.large),
                 Ok(_) if self.slides => {
-                    self.specials[0].change(x.float(), is_back);
-                    self.specials[1].change(y.float(), is_back);
+                    self.specials[0].change(x.to_f64(), is_back);
+                    self.specials[1].change(y.to_f64(), is_back);
                 }
                 Ok(_) => {}
             }

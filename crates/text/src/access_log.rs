@@ -187,7 +187,7 @@ impl AccessLogDecoder {
         assert!(columns.iter().all(|(place, _)| *place < of_shape.len()), "no such column");
         let context = Context {
             nulls: Nulls::new(&["-".to_owned()], false),
-            unescape: Arc::new(unescape),
+            unescape: Arc::new(unescape_log_value),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
             has_hex_bytes: false,

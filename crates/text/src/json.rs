@@ -112,7 +112,7 @@ impl JsonDecoder {
         }
         let context = Context {
             nulls: Nulls::new(nulls, false),
-            unescape: Arc::new(unescape),
+            unescape: Arc::new(unescape_string),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
             has_hex_bytes: true,

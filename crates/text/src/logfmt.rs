@@ -78,7 +78,7 @@ impl LogfmtDecoder {
         }
         let context = Context {
             nulls: Nulls::default(),
-            unescape: Arc::new(unescape),
+            unescape: Arc::new(unescape_value),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
             has_hex_bytes: true,

@@ -195,7 +195,7 @@ impl SyslogDecoder {
         assert!(columns.iter().all(|(place, _)| *place < place::COUNT), "no such column");
         let context = Context {
             nulls: Nulls::default(),
-            unescape: Arc::new(unescape),
+            unescape: Arc::new(unescape_structured_data),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
             has_hex_bytes: false,

@@ -10,8 +10,8 @@ use tidemill_engine::coverage::grouped;
 use tidemill_engine::hex::{decode_hex, encode_hex};
 use tidemill_engine::sink::StagedFile;
 use tidemill_engine::sketch::{
-    Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, SketchError, hash_bytes,
-    hash_i64,
+    CardinalityEstimator, ExplicitThreshold, Hll, HllParams, HllStorageDialect, SketchError,
+    SketchEstimate, hash_bytes, hash_i64,
 };
 use tidemill_engine::{Cancel, Error, RunId};
 
@@ -47,8 +47,8 @@ struct Found {
 
 fn info(args: &HllInfoArgs) -> Result<Outcome> {
     let estimator = match args.estimator {
-        HllEstimator::Published => Estimator::Published,
-        HllEstimator::Ertl => Estimator::Improved,
+        HllEstimator::Published => CardinalityEstimator::Published,
+        HllEstimator::Ertl => CardinalityEstimator::Improved,
     };
     let mut all = Vec::new();
     for sketch in &args.sketches {
@@ -75,20 +75,21 @@ struct Info {
     kind: &'static str,
     params: HllParams,
     dialects: Vec<&'static str>,
-    estimate: Estimate,
+    estimate: SketchEstimate,
     bytes: usize,
 }
 
 impl Info {
-    fn of(found: &Found, estimator: Estimator) -> Self {
+    fn of(found: &Found, estimator: CardinalityEstimator) -> Self {
         let Found { place, bytes, hll } = found;
         let kinds = ["undefined", "empty", "explicit", "sparse", "full"];
         let kind = bytes.first().map_or(0, |byte| usize::from(byte & 0x0f));
-        let would_write = |dialect: Dialect| {
+        let would_write = |dialect: HllStorageDialect| {
             // The length first, which takes no memory.
             hll.encoded_len(dialect) == bytes.len() && hll.to_bytes(dialect) == *bytes
         };
-        let dialects = [("postgresql", Dialect::default()), ("java", Dialect::Java)];
+        let dialects =
+            [("postgresql", HllStorageDialect::default()), ("java", HllStorageDialect::Java)];
         let dialects = dialects.into_iter().filter(|(_, dialect)| would_write(*dialect));
         Info {
             place: place.clone(),
@@ -124,7 +125,7 @@ impl Info {
 
     /// The standard error, alone and as a share.
     fn error(&self) -> String {
-        let Estimate { value, standard_error, .. } = self.estimate;
+        let SketchEstimate { value, standard_error, .. } = self.estimate;
         match standard_error {
             error if error.is_nan() => "unknown".to_owned(),
             0.0 => "0 (exact)".to_owned(),
@@ -156,7 +157,7 @@ impl Info {
             _ => json!("auto"),
         };
         let finite = |value: f64| value.is_finite().then_some(value);
-        let (low, high) = self.estimate.interval();
+        let (low, high) = self.estimate.confidence_interval();
         json!({
             "sketch": self.place,
             "type": self.kind,
@@ -259,7 +260,7 @@ fn add(args: &HllAddArgs) -> Result<Outcome> {
             expthresh: match args.explicit {
                 None | Some(Explicit::Automatic) => ExplicitThreshold::Automatic,
                 Some(Explicit::AtMost(count)) => {
-                    ExplicitThreshold::of_count(count).map_err(|error| told("", error))?
+                    ExplicitThreshold::from_count(count).map_err(|error| told("", error))?
                 }
             },
             sparse: true,
@@ -333,17 +334,17 @@ fn intersect(args: &HllIntersectArgs) -> Result<Outcome> {
     let (a, b) = (united(&args.a)?, united(&args.b)?);
     let found = a.compare(&b).intersection;
     // Written so that NaN is refused.
-    let is_certain = found.error() <= found.value;
+    let is_certain = found.margin_of_error() <= found.value;
     if !is_certain && !args.uncertain {
         // No mistake, and nothing is damaged: the answer is that there is none.
         return Err(anyhow!(
             "the intersection cannot be told from nothing: {} ± {} (95 %)\n\
              hint: sketches of a larger log2m tell more; --uncertain prints it all the same",
             number(found.value),
-            number(found.error()),
+            number(found.margin_of_error()),
         ));
     }
-    let (low, high) = found.interval();
+    let (low, high) = found.confidence_interval();
     let text = match args.format {
         Plain::Json => {
             let finite = |value: f64| value.is_finite().then_some(value);
@@ -394,7 +395,8 @@ fn number(value: f64) -> String {
 /// Calls `take` with each sketch that a word stands for.
 fn sketches(word: &str, max_log2m: u8, mut take: impl FnMut(Found) -> Result<()>) -> Result<()> {
     let mut read = |place: String, bytes: Vec<u8>| {
-        let hll = Hll::from_bytes_within(&bytes, max_log2m).map_err(|error| told(&place, error))?;
+        let hll = Hll::from_bytes_with_log2m_max(&bytes, max_log2m)
+            .map_err(|error| told(&place, error))?;
         take(Found { place, bytes, hll })
     };
     if word.starts_with("\\x") {
@@ -530,9 +532,11 @@ fn write(mut hll: Hll, args: &HllWriteArgs) -> Result<Outcome> {
         hll = other;
     }
     let dialect = match (args.dialect, args.sparse) {
-        (HllDialect::Java, _) => Dialect::Java,
-        (_, Some(Sparse::AtMost(max))) => Dialect::Postgres { sparse_registers_max: Some(max) },
-        _ => Dialect::default(),
+        (HllDialect::Java, _) => HllStorageDialect::Java,
+        (_, Some(Sparse::AtMost(max))) => {
+            HllStorageDialect::Postgres { sparse_registers_max: Some(max) }
+        }
+        _ => HllStorageDialect::default(),
     };
     let bytes = hll.to_bytes(dialect);
     let bytes = match args.format {

@@ -409,7 +409,7 @@ fn stored_sets_are_unfolded_a_few_at_a_time() {
     let folder = Folder::new();
     // 1,500 sets of a kilobyte stand for numbers of 1.5 GB.
     let (sets, numbers) = (1_500, 128_000);
-    let ids: tidemill_sketch::Ids = (0..numbers).collect();
+    let ids: tidemill_sketch::SortedIdSet = (0..numbers).collect();
     let mut bytes = Vec::new();
     ids.encode(&mut bytes);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -438,7 +438,7 @@ fn stored_sets_are_unfolded_a_few_at_a_time() {
 fn two_sets_that_would_take_more_than_there_is_are_refused() {
     let folder = Folder::new();
     // Ten million numbers that follow one another.
-    let ids: tidemill_sketch::Ids = (0..10_000_000).collect();
+    let ids: tidemill_sketch::SortedIdSet = (0..10_000_000).collect();
     let mut bytes = Vec::new();
     ids.encode(&mut bytes);
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

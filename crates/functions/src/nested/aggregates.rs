@@ -26,7 +26,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 use datafusion_expr::{ColumnarValue, DocSection};
 use tidemill_base::types::{EXACTLY, sql_type};
-use tidemill_sketch::{FloatSum, Share};
+use tidemill_sketch::{FloatSum, QuantileLevel};
 
 use super::sums::{OfItems, item_of};
 use crate::callable::{
@@ -390,13 +390,13 @@ fn sort_numbers(numbers: &mut [f64]) {
 
 /// The median of numbers, which it reorders.
 fn median_of(numbers: &mut [f64]) -> Option<f64> {
-    Share::new(0.5)?.quantile_of(numbers)
+    QuantileLevel::new(0.5)?.select_quantile(numbers)
 }
 
 /// The fraction of a quantile: from the first item on, or from the last one back.
 #[derive(Debug, Clone, Copy)]
 struct Fraction {
-    share: Share,
+    share: QuantileLevel,
     is_from_end: bool,
 }
 
@@ -405,7 +405,7 @@ impl Fraction {
     /// The number is not from -1 to 1.
     fn from_number(number: f64) -> Result<Self> {
         let is_from_end = number < 0.0;
-        match Share::new(number.abs()) {
+        match QuantileLevel::new(number.abs()) {
             Some(share) => Ok(Fraction { share, is_from_end }),
             None => Err(usage(
                 format!("a quantile's fraction is {number}"),
@@ -421,7 +421,7 @@ impl Fraction {
     }
 
     fn quantile_of_sorted(self, sorted: &[f64]) -> Option<f64> {
-        let share = if self.is_from_end { self.share.from_the_end() } else { self.share };
+        let share = if self.is_from_end { self.share.complement() } else { self.share };
         share.quantile_of_sorted(sorted)
     }
 }

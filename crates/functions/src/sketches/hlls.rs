@@ -14,7 +14,7 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_common::{Result, ScalarValue};
-use tidemill_sketch::{Dialect, Estimate, Estimator, Hll};
+use tidemill_sketch::{CardinalityEstimator, Hll, HllStorageDialect, SketchEstimate};
 
 use super::{LOG2M_MAX, SECTION, Stored, as_sketch, hll_of};
 use crate::callable::{Function, Given, Told, called_as, external, usage};
@@ -63,10 +63,10 @@ impl OfHlls {
 ///
 /// # Errors
 /// Where it names none.
-fn estimator(name: Option<&ScalarValue>) -> Result<Estimator> {
+fn estimator(name: Option<&ScalarValue>) -> Result<CardinalityEstimator> {
     match name.and_then(ScalarValue::try_as_str).flatten() {
-        Some("published") => Ok(Estimator::Published),
-        Some("ertl") => Ok(Estimator::Improved),
+        Some("published") => Ok(CardinalityEstimator::Published),
+        Some("ertl") => Ok(CardinalityEstimator::Improved),
         found => Err(usage(
             match found {
                 Some(found) => format!("there is no estimator `{found}`"),
@@ -175,7 +175,7 @@ impl Function for OfHlls {
                 Some(name) => {
                     estimator(Some(&ScalarValue::try_from_array(&name.to_array(1)?, 0)?))?
                 }
-                None => Estimator::default(),
+                None => CardinalityEstimator::default(),
             };
             let answers = (0..given.rows).map(|row| -> Result<Option<f64>> {
                 let answer = sketches.at(row)?.map(|hll| match (self, hll.estimate(estimator)) {
@@ -195,7 +195,7 @@ impl Function for OfHlls {
             for row in 0..given.rows {
                 merged.append_option(both(row)?.map(|(mut left, right)| {
                     left.merge_owned(right);
-                    left.to_bytes(Dialect::default())
+                    left.to_bytes(HllStorageDialect::default())
                 }));
             }
             return Ok(Arc::new(merged.finish()));
@@ -218,11 +218,12 @@ impl Function for OfHlls {
             let found = found.filter(|found| !found.value.is_nan());
             present.push(found.is_some());
             let [value, error, low, high] = &mut columns;
-            let is_told = |found: &Estimate| is_forced || found.error() <= found.value;
+            let is_told =
+                |found: &SketchEstimate| is_forced || found.margin_of_error() <= found.value;
             value.append_option(found.filter(is_told).map(|found| found.value));
             error.append_option(found.map(|found| found.standard_error));
-            low.append_option(found.map(|found| found.interval().0));
-            high.append_option(found.map(|found| found.interval().1));
+            low.append_option(found.map(|found| found.confidence_interval().0));
+            high.append_option(found.map(|found| found.confidence_interval().1));
         }
         let columns = columns.map(|mut column| Arc::new(column.finish()) as ArrayRef).into();
         let nulls = NullBuffer::from(present);
@@ -231,7 +232,7 @@ impl Function for OfHlls {
 }
 
 impl OfHlls {
-    fn compared(self, left: &Hll, right: &Hll) -> Estimate {
+    fn compared(self, left: &Hll, right: &Hll) -> SketchEstimate {
         let compared = left.compare(right);
         match self {
             OfHlls::Jaccard => compared.jaccard,

@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
 use datafusion_common::{Result, ScalarValue};
-use tidemill_sketch::Ids;
+use tidemill_sketch::SortedIdSet;
 
 use super::{SECTION, Stored, as_sketch, id_set_of, look_into_id_set};
 use crate::callable::{Function, Given, Told, called_as, external};
@@ -200,7 +200,7 @@ impl Sets {
         Stored::of(given, at).map(Sets)
     }
 
-    fn at(&self, row: usize) -> Result<Option<Ids>> {
+    fn at(&self, row: usize) -> Result<Option<SortedIdSet>> {
         self.0.at(row)?.map(|bytes| id_set_of(&bytes)).transpose().map_err(external)
     }
 

@@ -18,7 +18,7 @@ use datafusion_common::Result;
 use datafusion_expr::{DocSection, ScalarUDF};
 use tidemill_base::error::Error;
 use tidemill_base::hex::{decode_hex, encode_hex};
-use tidemill_sketch::{Hll, Ids, SketchError};
+use tidemill_sketch::{Hll, SketchError, SortedIdSet};
 
 use crate::callable::{Function, Given, Rows, Texts, as_text, brief, external, is_text};
 
@@ -40,7 +40,8 @@ pub const LOG2M_MAX: u8 = 24;
 /// # Errors
 /// A message for the user where the bytes are none, or it has more than 2^`log2m_max` registers.
 pub fn hll_of(bytes: &[u8], log2m_max: u8) -> Result<Hll, Error> {
-    Hll::from_bytes_within(bytes, log2m_max).map_err(|error| refused("HyperLogLog", bytes, &error))
+    Hll::from_bytes_with_log2m_max(bytes, log2m_max)
+        .map_err(|error| refused("HyperLogLog", bytes, &error))
 }
 
 /// The most numbers that a stored set may have: a gigabyte in memory.
@@ -50,13 +51,14 @@ const IDS_MAX: usize = 1 << 27;
 ///
 /// # Errors
 /// A message for the user where the bytes are none, or it has more than 2^27 numbers.
-pub fn id_set_of(bytes: &[u8]) -> Result<Ids, Error> {
-    Ids::decode_within(bytes, IDS_MAX).map_err(|error| refused("set of ids", bytes, &error))
+pub fn id_set_of(bytes: &[u8]) -> Result<SortedIdSet, Error> {
+    SortedIdSet::decode_with_max(bytes, IDS_MAX)
+        .map_err(|error| refused("set of ids", bytes, &error))
 }
 
 /// How many numbers a stored set has, and whether it has one of them.
 fn look_into_id_set(bytes: &[u8], id: Option<u64>) -> Result<(usize, bool), Error> {
-    Ids::look_into(bytes, id).map_err(|error| refused("set of ids", bytes, &error))
+    SortedIdSet::scan_encoded(bytes, id).map_err(|error| refused("set of ids", bytes, &error))
 }
 
 /// At most how many numbers each row's stored set has, by its first bytes; 0 of what is none. Cost: some 10 ns a row.
@@ -66,7 +68,7 @@ pub fn id_set_lens(column: &ArrayRef) -> Vec<u64> {
     /// Numbers that follow one another.
     const OF_A_BYTE_MAX: u64 = 128;
     let len = |head: &[u8], bytes: usize| {
-        let claimed = Ids::claimed_len(head).unwrap_or(0);
+        let claimed = SortedIdSet::claimed_id_count(head).unwrap_or(0);
         claimed.min((bytes as u64).saturating_mul(OF_A_BYTE_MAX))
     };
     let of = |to: &DataType| cast(column, to).ok();

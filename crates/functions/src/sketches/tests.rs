@@ -3,7 +3,7 @@
 
 use arrow::array::{Array, AsArray, BinaryArray, LargeStringArray};
 use arrow::datatypes::{DataType, Float64Type};
-use tidemill_sketch::{Dialect, Hll, HllParams};
+use tidemill_sketch::{Hll, HllParams, HllStorageDialect};
 
 use super::*;
 use crate::trial::{check, check_refused};
@@ -58,7 +58,7 @@ fn stored_sketches_are_asked() {
 fn stored_sets_are_asked() {
     let set = |ids: &[i64]| {
         let mut bytes = Vec::new();
-        let ids: tidemill_sketch::Ids = ids.iter().map(|id| id.cast_unsigned()).collect();
+        let ids: tidemill_sketch::SortedIdSet = ids.iter().map(|id| id.cast_unsigned()).collect();
         ids.encode(&mut bytes);
         bytes.iter().fold(String::from("\\x"), |text, byte| text + &format!("{byte:02x}"))
     };
@@ -91,7 +91,7 @@ fn sketch(ids: std::ops::Range<i64>) -> Vec<u8> {
     let params = HllParams { log2m: 11, regwidth: 5, ..HllParams::default() };
     let mut hll = Hll::new(params).unwrap();
     hll.add_i64s(&ids.collect::<Vec<_>>());
-    hll.to_bytes(Dialect::default())
+    hll.to_bytes(HllStorageDialect::default())
 }
 
 #[test]

@@ -261,7 +261,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             let (of_four, of_six) =
                 (call.integers(1)?, call.integers(if call.count() > 2 { 2 } else { 1 })?);
             call.written(|row, made| {
-                let Some(address) = texts.get(row).and_then(address) else { return Ok(false) };
+                let Some(address) = texts.get(row).and_then(parse_address) else { return Ok(false) };
                 let bits = if address.is_ipv4() { of_four.get(row) } else { of_six.get(row) };
                 let Some(bits) = bits else { return Ok(false) };
                 let bits = checked_bits(bits)?.min(all_bits(address));
@@ -448,7 +448,7 @@ fn is_in(call: &Call, of: usize, first: usize) -> PlanResult<arrow::array::Array
     let columns = (first..call.count()).map(|index| Column::of(call, index));
     let columns: Vec<Column> = columns.collect::<PlanResult<_>>()?;
     call.flags(|row| {
-        let Some(address) = texts.get(row).and_then(address) else { return Ok(None) };
+        let Some(address) = texts.get(row).and_then(parse_address) else { return Ok(None) };
         let mut is_in = false;
         for column in &columns {
             match column.has(row, address)? {

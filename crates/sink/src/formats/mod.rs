@@ -42,7 +42,7 @@ macro_rules! formats {
         pub enum OutputFormat {
             $($(#[doc = $doc])+ $name,)+
             /// A format that the program around has added.
-            Registered(&'static Registered),
+            Registered(&'static RegisteredFormat),
         }
 
         impl OutputFormat {

@@ -19,13 +19,13 @@
 
 use std::f64::consts::LN_2;
 
-use super::{HllParams, Repr};
+use super::{HllParams, HllRepresentation};
 use crate::Hll;
 
 /// How an estimate is made from the registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Estimator {
+pub enum CardinalityEstimator {
     /// The published one: the results of postgresql-hll and java-hll. The default. From 2.5·m to 4·m
     /// values it is up to 2.4 % too high on the average, which its standard error there has in it.
     #[default]
@@ -45,40 +45,40 @@ pub enum Estimator {
 /// assert!(low < 100_000.0 && 100_000.0 < high);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub struct SketchEstimate {
     /// The estimate; NaN of a state that is undefined, infinite where registers are too narrow.
     pub value: f64,
     /// One standard error, in the unit of the value; 0 if it is exact.
     pub standard_error: f64,
     /// What the number cannot exceed, whatever its error: infinite where nothing is known.
-    pub most: f64,
+    pub value_max: f64,
 }
 
 /// Standard errors to either side that hold 95 of 100 estimates of a normal distribution.
-const DEVIATIONS: f64 = 1.96;
+const Z_SCORE_95: f64 = 1.96;
 
-impl Estimate {
-    pub(crate) fn exact(value: f64) -> Self {
-        Estimate { value, standard_error: 0.0, most: value }
+impl SketchEstimate {
+    pub(crate) fn from_exact(value: f64) -> Self {
+        SketchEstimate { value, standard_error: 0.0, value_max: value }
     }
 
-    pub(crate) fn uncertain(value: f64, standard_error: f64) -> Self {
-        Estimate { value, standard_error, most: f64::INFINITY }
+    pub(crate) fn with_standard_error(value: f64, standard_error: f64) -> Self {
+        SketchEstimate { value, standard_error, value_max: f64::INFINITY }
     }
 
     /// The error at 95 %: how far the value is off in 19 cases of 20, at most.
     #[must_use]
-    pub fn error(&self) -> f64 {
-        if self.standard_error == 0.0 { 0.0 } else { DEVIATIONS * self.standard_error }
+    pub fn margin_of_error(&self) -> f64 {
+        if self.standard_error == 0.0 { 0.0 } else { Z_SCORE_95 * self.standard_error }
     }
 
     /// The interval that holds the true number in 19 cases of 20. Never below 0, nor above [`most`](Estimate::most).
     #[must_use]
-    pub fn interval(&self) -> (f64, f64) {
-        let high = self.value + self.error();
+    pub fn confidence_interval(&self) -> (f64, f64) {
+        let high = self.value + self.margin_of_error();
         // `min` would make a number of NaN.
-        let high = if high > self.most { self.most } else { high };
-        ((self.value - self.error()).max(0.0), high)
+        let high = if high > self.value_max { self.value_max } else { high };
+        ((self.value - self.margin_of_error()).max(0.0), high)
     }
 
     /// Whether the value is exact.
@@ -93,19 +93,19 @@ impl Hll {
     /// kept. Cost: a handful of additions for each value that a register may have, after a merge
     /// or reading a pass over the registers once; the error takes about a microsecond.
     #[must_use]
-    pub fn estimate(&self, estimator: Estimator) -> Estimate {
-        let value = self.cardinality_by(estimator);
-        let standard_error = match self.repr {
-            Repr::Undefined => f64::NAN,
-            Repr::Empty | Repr::Explicit(_) => 0.0,
-            Repr::Sparse(_) | Repr::Dense(_) if value == 0.0 => 0.0,
-            Repr::Sparse(_) | Repr::Dense(_) => {
-                value * relative_error_at(self.params, value, estimator)
+    pub fn estimate(&self, estimator: CardinalityEstimator) -> SketchEstimate {
+        let value = self.cardinality_with(estimator);
+        let standard_error = match self.form {
+            HllRepresentation::Undefined => f64::NAN,
+            HllRepresentation::Empty | HllRepresentation::Explicit(_) => 0.0,
+            HllRepresentation::Sparse(_) | HllRepresentation::Dense(_) if value == 0.0 => 0.0,
+            HllRepresentation::Sparse(_) | HllRepresentation::Dense(_) => {
+                value * relative_standard_error_at(self.params, value, estimator)
             }
         };
         match standard_error == 0.0 {
-            true => Estimate::exact(value),
-            false => Estimate::uncertain(value, standard_error),
+            true => SketchEstimate::from_exact(value),
+            false => SketchEstimate::with_standard_error(value, standard_error),
         }
     }
 
@@ -113,13 +113,13 @@ impl Hll {
     /// hashes are kept. [`Hll::cardinality`] is this by the published one.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts lie far below 2^53")]
-    pub fn cardinality_by(&self, estimator: Estimator) -> f64 {
+    pub fn cardinality_with(&self, estimator: CardinalityEstimator) -> f64 {
         let few;
-        let counts = match &self.repr {
-            Repr::Undefined => return f64::NAN,
-            Repr::Empty => return 0.0,
-            Repr::Explicit(set) => return set.len() as f64,
-            Repr::Sparse(table) => {
+        let counts = match &self.form {
+            HllRepresentation::Undefined => return f64::NAN,
+            HllRepresentation::Empty => return 0.0,
+            HllRepresentation::Explicit(set) => return set.len() as f64,
+            HllRepresentation::Sparse(table) => {
                 let mut counts = [0u32; 256];
                 counts[0] = 1 << self.params.log2m;
                 for (_, value) in table.iter() {
@@ -129,17 +129,17 @@ impl Hll {
                 few = counts;
                 &few[..1 << self.params.regwidth]
             }
-            Repr::Dense(registers) => registers.counts(),
+            HllRepresentation::Dense(registers) => registers.value_counts(),
         };
         match estimator {
-            Estimator::Published => published(self.params, counts),
-            Estimator::Improved => improved(self.params, counts),
+            CardinalityEstimator::Published => published_cardinality(self.params, counts),
+            CardinalityEstimator::Improved => improved_cardinality(self.params, counts),
         }
     }
 }
 
-fn published(params: HllParams, counts: &[u32]) -> f64 {
-    let m = registers_of(params);
+fn published_cardinality(params: HllParams, counts: &[u32]) -> f64 {
+    let m = register_count_f64(params);
     let zeros = f64::from(counts[0]);
     // Σ count · 2^−value, from the largest value down: exact, as every partial sum fits a float.
     let sum = counts.iter().rev().fold(0.0, |sum, &count| sum / 2.0 + f64::from(count));
@@ -164,9 +164,9 @@ fn published(params: HllParams, counts: &[u32]) -> f64 {
     }
 }
 
-fn improved(params: HllParams, counts: &[u32]) -> f64 {
-    let m = registers_of(params);
-    let last = usize::from(last_value(params));
+fn improved_cardinality(params: HllParams, counts: &[u32]) -> f64 {
+    let m = register_count_f64(params);
+    let last = usize::from(effective_register_max(params));
     // Bytes from elsewhere may hold values that no hash leads to: they count as the last.
     let at_last: f64 = counts.iter().skip(last).copied().map(f64::from).sum();
     let mut sum = m * tau(1.0 - at_last / m);
@@ -211,19 +211,23 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-fn registers_of(params: HllParams) -> f64 {
+fn register_count_f64(params: HllParams) -> f64 {
     2f64.powi(params.log2m.into())
 }
 
 /// The value at which a register holds everything from there on: its maximum, or one more than
 /// the longest run in what a hash leaves above the index.
-fn last_value(params: HllParams) -> u8 {
+fn effective_register_max(params: HllParams) -> u8 {
     params.register_max().min(65 - params.log2m)
 }
 
 /// The standard error as a share of `count`, when that many values went by.
-pub(super) fn relative_error_at(params: HllParams, count: f64, estimator: Estimator) -> f64 {
-    let m = registers_of(params);
+pub(super) fn relative_standard_error_at(
+    params: HllParams,
+    count: f64,
+    estimator: CardinalityEstimator,
+) -> f64 {
+    let m = register_count_f64(params);
     let load = count / m;
     if load == 0.0 {
         return 0.0;
@@ -234,7 +238,7 @@ pub(super) fn relative_error_at(params: HllParams, count: f64, estimator: Estima
     // Of each value: its probability, and the derivative of that by ln λ.
     let (mut information, mut harmonic) = (0.0, 0.0);
     let (mut below, mut below_slope) = (0.0, 0.0);
-    let last = last_value(params);
+    let last = effective_register_max(params);
     for value in 0..=last {
         let exponent = load * 2f64.powi(-i32::from(value));
         let (at_most, slope) = if value == last {
@@ -255,13 +259,13 @@ pub(super) fn relative_error_at(params: HllParams, count: f64, estimator: Estima
     let bound = variance.sqrt();
     match estimator {
         // Whitney, *A linear-time probabilistic counting algorithm* (1990), below 2.5·m.
-        Estimator::Published if load < 2.5 => ((load.exp_m1() - load) / m).sqrt() / load,
+        CardinalityEstimator::Published if load < 2.5 => ((load.exp_m1() - load) / m).sqrt() / load,
         // The mean of the registers is right where they are filled; before, it is too high by what it is of such ones.
-        Estimator::Published => {
+        CardinalityEstimator::Published => {
             let bias = if load < 8.0 { 0.5 / (LN_2 * load * harmonic) - 1.0 } else { 0.0 };
             bound.max(1.04 / m.sqrt()).hypot(bias)
         }
         // What a simple mean loses to the bound: nowhere more than a hundredth.
-        Estimator::Improved => 1.01 * bound,
+        CardinalityEstimator::Improved => 1.01 * bound,
     }
 }

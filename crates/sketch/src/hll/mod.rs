@@ -39,21 +39,21 @@
 //! - postgresql-hll takes the padding of SPARSE words that are narrower than a byte for a register 0 of
 //!   value 0, and loses that register of its own sketches; here it is skipped.
 
-mod bits;
-mod compare;
-mod dense;
+mod bit_io;
+mod comparison;
+mod dense_registers;
 mod estimate;
-mod few;
+mod sparse_tables;
 
-pub use compare::{Comparison, Uncertain};
-pub use estimate::{Estimate, Estimator};
+pub use comparison::{HllComparison, UncertainEstimate};
+pub use estimate::{CardinalityEstimator, SketchEstimate};
 
 use crate::murmur3::hash_i64s_into;
-use crate::wire::Reader;
+use crate::state_encoding::StateReader;
 use crate::{SketchError, hash_bytes};
-use bits::{BitReader, BitWriter};
-use dense::Registers;
-use few::{ExplicitSet, RegisterTable};
+use bit_io::{BitReader, BitWriter};
+use dense_registers::DenseRegisters;
+use sparse_tables::{ExplicitHashSet, SparseRegisterTable};
 
 const STATE: &str = "hll";
 const SCHEMA_VERSION: u8 = 1;
@@ -65,9 +65,9 @@ const TYPE_SPARSE: u8 = 3;
 const TYPE_FULL: u8 = 4;
 
 /// The automatic threshold's cap: java-hll's, and the one this implementation keeps in memory.
-const AUTOMATIC_MAX_JAVA: u64 = 1 << 17;
+const AUTOMATIC_THRESHOLD_MAX_JAVA: u64 = 1 << 17;
 /// postgresql-hll's cap.
-const AUTOMATIC_MAX_POSTGRES: u64 = 16_383;
+const AUTOMATIC_THRESHOLD_MAX_POSTGRES: u64 = 16_383;
 
 const HEADER_BYTES: usize = 3;
 
@@ -109,7 +109,7 @@ impl ExplicitThreshold {
     ///
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`] for any other number: the header has no place for it.
-    pub fn of_count(count: u64) -> Result<Self, SketchError> {
+    pub fn from_count(count: u64) -> Result<Self, SketchError> {
         match count {
             0 => Ok(ExplicitThreshold::Never),
             // At most 30, which the cast keeps.
@@ -178,24 +178,26 @@ impl HllParams {
         u8::MAX >> (8 - self.regwidth)
     }
 
-    fn full_bytes(self) -> usize {
+    fn packed_register_bytes(self) -> usize {
         // Whole: there are at least 16 registers. In this order it fits 32 bits.
         self.register_count() / 8 * usize::from(self.regwidth)
     }
 
     /// How many values EXPLICIT may hold.
-    fn explicit_max(self, automatic_max: u64) -> u64 {
+    fn explicit_hashes_max(self, automatic_max: u64) -> u64 {
         match self.expthresh {
             ExplicitThreshold::Never => 0,
             ExplicitThreshold::PowerOfTwo(n) => 1 << n,
-            ExplicitThreshold::Automatic => (self.full_bytes() as u64 / 8).min(automatic_max),
+            ExplicitThreshold::Automatic => {
+                (self.packed_register_bytes() as u64 / 8).min(automatic_max)
+            }
         }
     }
 
     /// How many registers are kept sparsely: as many as fit a table of slots (a power of two, at
     /// most three quarters full, 8 bytes each) within the space of all registers.
-    fn sparse_max(self) -> usize {
-        match (self.full_bytes() / 8).checked_ilog2() {
+    fn sparse_registers_max(self) -> usize {
+        match (self.packed_register_bytes() / 8).checked_ilog2() {
             Some(exponent) if exponent >= 2 => (1 << exponent) / 4 * 3,
             _ => 0,
         }
@@ -205,11 +207,13 @@ impl HllParams {
     /// from there on it fills up, so that it stays within the space of all registers wherever
     /// the threshold does.
     fn explicit_slots_max(self) -> usize {
-        usize::try_from(self.explicit_max(AUTOMATIC_MAX_JAVA)).unwrap_or(usize::MAX - 8) + 8
+        usize::try_from(self.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA))
+            .unwrap_or(usize::MAX - 8)
+            + 8
     }
 
     /// The largest parameters that hold both states' values.
-    fn meet(self, other: Self) -> Self {
+    fn smaller_params(self, other: Self) -> Self {
         HllParams {
             log2m: self.log2m.min(other.log2m),
             regwidth: self.regwidth.min(other.regwidth),
@@ -221,14 +225,14 @@ impl HllParams {
     /// The register of a hash, and what the hash puts there (0: nothing).
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
-    fn locate(self, hash: u64) -> (usize, u8) {
+    fn locate_register(self, hash: u64) -> (usize, u8) {
         let rest = hash >> self.log2m;
-        ((hash & ((1 << self.log2m) - 1)) as usize, rank(rest, self.register_max()))
+        ((hash & ((1 << self.log2m) - 1)) as usize, zero_run_rank(rest, self.register_max()))
     }
 }
 
 #[inline]
-fn rank(rest: u64, register_max: u8) -> u8 {
+fn zero_run_rank(rest: u64, register_max: u8) -> u8 {
     if rest == 0 {
         return 0;
     }
@@ -240,7 +244,7 @@ fn rank(rest: u64, register_max: u8) -> u8 {
 /// Whose rules decide between SPARSE and FULL when writing. Reading needs none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Dialect {
+pub enum HllStorageDialect {
     /// postgresql-hll: SPARSE where it is smaller than FULL.
     Postgres {
         /// `hll_set_max_sparse`: SPARSE up to this many filled registers *instead*.
@@ -251,32 +255,34 @@ pub enum Dialect {
     Java,
 }
 
-impl Default for Dialect {
+impl Default for HllStorageDialect {
     fn default() -> Self {
-        Dialect::Postgres { sparse_registers_max: None }
+        HllStorageDialect::Postgres { sparse_registers_max: None }
     }
 }
 
-impl Dialect {
+impl HllStorageDialect {
     fn writes_sparse(self, params: HllParams, filled: usize) -> bool {
         let full_bits = params.register_count() as u64 * u64::from(params.regwidth);
         let word_bits = u64::from(params.log2m + params.regwidth);
         let filled = filled as u64;
         match self {
-            Dialect::Postgres { sparse_registers_max: None } => filled * word_bits < full_bits,
-            Dialect::Postgres { sparse_registers_max: Some(max) } => filled <= max.into(),
+            HllStorageDialect::Postgres { sparse_registers_max: None } => {
+                filled * word_bits < full_bits
+            }
+            HllStorageDialect::Postgres { sparse_registers_max: Some(max) } => filled <= max.into(),
             // Never zero: m·regwidth is at least twice the width of a word, except where a
             // register has one bit; then no register fits.
-            Dialect::Java => (full_bits / word_bits)
+            HllStorageDialect::Java => (full_bits / word_bits)
                 .checked_ilog2()
                 .is_some_and(|exponent| filled <= 1 << exponent),
         }
     }
 
-    fn automatic_max(self) -> u64 {
+    fn automatic_threshold_max(self) -> u64 {
         match self {
-            Dialect::Postgres { .. } => AUTOMATIC_MAX_POSTGRES,
-            Dialect::Java => AUTOMATIC_MAX_JAVA,
+            HllStorageDialect::Postgres { .. } => AUTOMATIC_THRESHOLD_MAX_POSTGRES,
+            HllStorageDialect::Java => AUTOMATIC_THRESHOLD_MAX_JAVA,
         }
     }
 }
@@ -304,25 +310,25 @@ impl Dialect {
 #[derive(Debug, Clone)]
 pub struct Hll {
     params: HllParams,
-    repr: Repr,
+    form: HllRepresentation,
 }
 
 #[derive(Debug, Clone)]
-enum Repr {
+enum HllRepresentation {
     /// The union with something of unknown content: absorbs everything.
     Undefined,
     Empty,
     /// The hashes themselves.
-    Explicit(ExplicitSet),
+    Explicit(ExplicitHashSet),
     /// The filled registers, at most `sparse_max` of them.
-    Sparse(RegisterTable),
+    Sparse(SparseRegisterTable),
     /// All registers, more than `sparse_max` of them filled.
-    Dense(Box<Registers>),
+    Dense(Box<DenseRegisters>),
 }
 
 impl Default for Hll {
     fn default() -> Self {
-        Hll { params: HllParams::default(), repr: Repr::Empty }
+        Hll { params: HllParams::default(), form: HllRepresentation::Empty }
     }
 }
 
@@ -330,11 +336,16 @@ impl Default for Hll {
 impl PartialEq for Hll {
     fn eq(&self, other: &Self) -> bool {
         self.params == other.params
-            && match (&self.repr, &other.repr) {
-                (Repr::Undefined, Repr::Undefined) | (Repr::Empty, Repr::Empty) => true,
-                (Repr::Explicit(a), Repr::Explicit(b)) => a.sorted() == b.sorted(),
-                (Repr::Sparse(a), Repr::Sparse(b)) => a.sorted() == b.sorted(),
-                (Repr::Dense(a), Repr::Dense(b)) => a == b,
+            && match (&self.form, &other.form) {
+                (HllRepresentation::Undefined, HllRepresentation::Undefined)
+                | (HllRepresentation::Empty, HllRepresentation::Empty) => true,
+                (HllRepresentation::Explicit(a), HllRepresentation::Explicit(b)) => {
+                    a.sorted_hashes() == b.sorted_hashes()
+                }
+                (HllRepresentation::Sparse(a), HllRepresentation::Sparse(b)) => {
+                    a.sorted_registers() == b.sorted_registers()
+                }
+                (HllRepresentation::Dense(a), HllRepresentation::Dense(b)) => a == b,
                 _ => false,
             }
     }
@@ -348,7 +359,7 @@ impl Hll {
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
     pub fn new(params: HllParams) -> Result<Self, SketchError> {
-        Ok(Hll { params: params.validate()?, repr: Repr::Empty })
+        Ok(Hll { params: params.validate()?, form: HllRepresentation::Empty })
     }
 
     /// The parameters, which a merge may have reduced.
@@ -360,11 +371,11 @@ impl Hll {
     /// Adds a value by its hash.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
-        if let Repr::Dense(registers) = &mut self.repr {
-            let (index, value) = self.params.locate(hash);
-            registers.raise(index, value);
+        if let HllRepresentation::Dense(registers) = &mut self.form {
+            let (index, value) = self.params.locate_register(hash);
+            registers.raise_register(index, value);
         } else {
-            self.add_hash_small(hash);
+            self.add_hash_before_dense(hash);
         }
     }
 
@@ -373,26 +384,26 @@ impl Hll {
     /// Cost: of a million values 0.9 ns each at log2m 11 and 2.9 ns at 14 (`--example speed -- hll`, on a machine
     /// that was busy otherwise).
     pub fn add_hashes(&mut self, mut hashes: &[u64]) {
-        if let Repr::Empty = self.repr
-            && self.params.explicit_max(AUTOMATIC_MAX_JAVA) > 0
+        if let HllRepresentation::Empty = self.form
+            && self.params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA) > 0
             && !hashes.is_empty()
         {
-            self.repr = Repr::Explicit(ExplicitSet::default());
+            self.form = HllRepresentation::Explicit(ExplicitHashSet::default());
         }
-        if let Repr::Explicit(set) = &mut self.repr {
-            hashes = set.list(hashes);
-            if set.len() as u64 > self.params.explicit_max(AUTOMATIC_MAX_JAVA) {
-                self.promote();
+        if let HllRepresentation::Explicit(set) = &mut self.form {
+            hashes = set.insert_while_list(hashes);
+            if set.len() as u64 > self.params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA) {
+                self.promote_to_registers();
             }
         }
         while let [hash, rest @ ..] = hashes {
-            if let Repr::Dense(registers) = &mut self.repr {
-                return registers.add_all(hashes);
+            if let HllRepresentation::Dense(registers) = &mut self.form {
+                return registers.add_hashes(hashes);
             }
-            if let Repr::Undefined = self.repr {
+            if let HllRepresentation::Undefined = self.form {
                 return;
             }
-            self.add_hash_small(*hash);
+            self.add_hash_before_dense(*hash);
             hashes = rest;
         }
     }
@@ -427,18 +438,18 @@ impl Hll {
     /// hll.add_all_bytes(["ana", "bo", "ana"]);
     /// assert_eq!(hll.count(), 2);
     /// ```
-    pub fn add_all_bytes<T: AsRef<[u8]>>(&mut self, values: impl IntoIterator<Item = T>) {
-        self.add_each(values.into_iter().map(|value| hash_bytes(value.as_ref(), 0)));
+    pub fn add_byte_strings<T: AsRef<[u8]>>(&mut self, values: impl IntoIterator<Item = T>) {
+        self.add_hash_iter(values.into_iter().map(|value| hash_bytes(value.as_ref(), 0)));
     }
 
     /// Adds values by their hashes, which come one by one: [`Hll::add_hash`] for each.
     #[inline]
-    pub fn add_each(&mut self, hashes: impl IntoIterator<Item = u64>) {
+    pub fn add_hash_iter(&mut self, hashes: impl IntoIterator<Item = u64>) {
         let mut hashes = hashes.into_iter();
         loop {
-            match &mut self.repr {
-                Repr::Undefined => return,
-                Repr::Dense(registers) => {
+            match &mut self.form {
+                HllRepresentation::Undefined => return,
+                HllRepresentation::Dense(registers) => {
                     let mut some = [0; 128];
                     loop {
                         let mut taken = 0;
@@ -449,67 +460,81 @@ impl Hll {
                         if taken == 0 {
                             return;
                         }
-                        registers.add_all(&some[..taken]);
+                        registers.add_hashes(&some[..taken]);
                     }
                 }
-                Repr::Empty | Repr::Explicit(_) | Repr::Sparse(_) => {
+                HllRepresentation::Empty
+                | HllRepresentation::Explicit(_)
+                | HllRepresentation::Sparse(_) => {
                     let Some(hash) = hashes.next() else { return };
-                    self.add_hash_small(hash);
+                    self.add_hash_before_dense(hash);
                 }
             }
         }
     }
 
-    fn add_hash_small(&mut self, hash: u64) {
-        match &mut self.repr {
-            Repr::Undefined => {}
-            Repr::Empty if self.params.explicit_max(AUTOMATIC_MAX_JAVA) > 0 => {
-                let mut set = ExplicitSet::default();
+    fn add_hash_before_dense(&mut self, hash: u64) {
+        match &mut self.form {
+            HllRepresentation::Undefined => {}
+            HllRepresentation::Empty
+                if self.params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA) > 0 =>
+            {
+                let mut set = ExplicitHashSet::default();
                 set.insert(hash, self.params.explicit_slots_max());
-                self.repr = Repr::Explicit(set);
+                self.form = HllRepresentation::Explicit(set);
             }
-            Repr::Explicit(set) => {
+            HllRepresentation::Explicit(set) => {
                 if set.insert(hash, self.params.explicit_slots_max())
-                    && set.len() as u64 > self.params.explicit_max(AUTOMATIC_MAX_JAVA)
+                    && set.len() as u64
+                        > self.params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA)
                 {
-                    self.promote();
+                    self.promote_to_registers();
                 }
             }
-            Repr::Empty | Repr::Sparse(_) | Repr::Dense(_) => {
-                let (index, value) = self.params.locate(hash);
-                self.promote();
-                self.add_register(index, value);
+            HllRepresentation::Empty
+            | HllRepresentation::Sparse(_)
+            | HllRepresentation::Dense(_) => {
+                let (index, value) = self.params.locate_register(hash);
+                self.promote_to_registers();
+                self.raise_register(index, value);
             }
         }
     }
 
     /// Goes over from the hashes to registers.
-    fn promote(&mut self) {
-        match &mut self.repr {
-            Repr::Undefined | Repr::Sparse(_) | Repr::Dense(_) => {}
-            Repr::Empty => self.repr = Repr::Sparse(RegisterTable::default()),
-            Repr::Explicit(set) => {
+    fn promote_to_registers(&mut self) {
+        match &mut self.form {
+            HllRepresentation::Undefined
+            | HllRepresentation::Sparse(_)
+            | HllRepresentation::Dense(_) => {}
+            HllRepresentation::Empty => {
+                self.form = HllRepresentation::Sparse(SparseRegisterTable::default())
+            }
+            HllRepresentation::Explicit(set) => {
                 let set = std::mem::take(set);
-                self.repr = Repr::Sparse(RegisterTable::default());
+                self.form = HllRepresentation::Sparse(SparseRegisterTable::default());
                 for hash in set.iter() {
-                    let (index, value) = self.params.locate(hash);
-                    self.add_register(index, value);
+                    let (index, value) = self.params.locate_register(hash);
+                    self.raise_register(index, value);
                 }
             }
         }
     }
 
     /// Raises one register; the state must hold registers already.
-    fn add_register(&mut self, index: usize, value: u8) {
-        match &mut self.repr {
-            Repr::Sparse(table) => {
-                let max = self.params.sparse_max();
-                if value > 0 && table.raise(index as u64, value, max) && table.len() > max {
-                    self.repr = Repr::Dense(Box::new(dense(self.params, table)));
+    fn raise_register(&mut self, index: usize, value: u8) {
+        match &mut self.form {
+            HllRepresentation::Sparse(table) => {
+                let max = self.params.sparse_registers_max();
+                if value > 0 && table.raise_register(index as u64, value, max) && table.len() > max
+                {
+                    self.form = HllRepresentation::Dense(Box::new(densify(self.params, table)));
                 }
             }
-            Repr::Dense(registers) => registers.raise(index, value),
-            Repr::Undefined | Repr::Empty | Repr::Explicit(_) => {
+            HllRepresentation::Dense(registers) => registers.raise_register(index, value),
+            HllRepresentation::Undefined
+            | HllRepresentation::Empty
+            | HllRepresentation::Explicit(_) => {
                 debug_assert!(false, "promoted before");
             }
         }
@@ -524,23 +549,25 @@ impl Hll {
     ///
     /// Cost: one pass over the registers if both are dense, else over what is filled.
     pub fn merge(&mut self, other: &Hll) {
-        self.reduce(self.params.meet(other.params));
-        match (&mut self.repr, &other.repr) {
-            (Repr::Undefined, _) | (_, Repr::Empty) => {}
-            (_, Repr::Undefined) => self.repr = Repr::Undefined,
-            (Repr::Empty, _) if self.params == other.params => self.repr = other.repr.clone(),
-            (Repr::Dense(registers), Repr::Dense(more))
+        self.reduce_params(self.params.smaller_params(other.params));
+        match (&mut self.form, &other.form) {
+            (HllRepresentation::Undefined, _) | (_, HllRepresentation::Empty) => {}
+            (_, HllRepresentation::Undefined) => self.form = HllRepresentation::Undefined,
+            (HllRepresentation::Empty, _) if self.params == other.params => {
+                self.form = other.form.clone()
+            }
+            (HllRepresentation::Dense(registers), HllRepresentation::Dense(more))
                 if self.params.log2m == other.params.log2m =>
             {
-                registers.raise_all(more);
+                registers.raise_to_max(more);
             }
-            (_, Repr::Explicit(set)) => {
-                self.add_hashes(set.listed());
-                self.add_each(set.unlisted());
+            (_, HllRepresentation::Explicit(set)) => {
+                self.add_hashes(set.listed_hashes());
+                self.add_hash_iter(set.unlisted_hashes());
             }
-            (_, Repr::Sparse(_) | Repr::Dense(_)) => {
-                self.promote();
-                self.add_registers_of(other);
+            (_, HllRepresentation::Sparse(_) | HllRepresentation::Dense(_)) => {
+                self.promote_to_registers();
+                self.merge_registers_from(other);
             }
         }
     }
@@ -554,31 +581,34 @@ impl Hll {
     }
 
     /// Goes over to smaller parameters.
-    fn reduce(&mut self, params: HllParams) {
+    fn reduce_params(&mut self, params: HllParams) {
         if params == self.params {
             return;
         }
-        let before = std::mem::replace(self, Hll { params, repr: Repr::Empty });
-        match before.repr {
-            Repr::Undefined | Repr::Empty => self.repr = before.repr,
-            Repr::Explicit(set) => {
-                let excess = set.len() as u64 > params.explicit_max(AUTOMATIC_MAX_JAVA);
+        let before = std::mem::replace(self, Hll { params, form: HllRepresentation::Empty });
+        match before.form {
+            HllRepresentation::Undefined | HllRepresentation::Empty => self.form = before.form,
+            HllRepresentation::Explicit(set) => {
+                let excess =
+                    set.len() as u64 > params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA);
                 if excess {
-                    self.repr = Repr::Explicit(set);
-                    self.promote();
+                    self.form = HllRepresentation::Explicit(set);
+                    self.promote_to_registers();
                 } else {
-                    self.repr = Repr::Explicit(set.within(params.explicit_slots_max()));
+                    self.form = HllRepresentation::Explicit(
+                        set.shrink_to_slots(params.explicit_slots_max()),
+                    );
                 }
             }
-            Repr::Sparse(_) | Repr::Dense(_) => {
-                self.promote();
-                self.add_registers_of(&before);
+            HllRepresentation::Sparse(_) | HllRepresentation::Dense(_) => {
+                self.promote_to_registers();
+                self.merge_registers_from(&before);
             }
         }
     }
 
     /// Raises our registers by those of a state with at least our parameters.
-    fn add_registers_of(&mut self, other: &Hll) {
+    fn merge_registers_from(&mut self, other: &Hll) {
         // Of the other's index, the low bits are our index. The bits above them are the low
         // bits of our `x`: if one is set, the run of zeros ends there; if not, it goes on for
         // as long as the other's run.
@@ -586,16 +616,20 @@ impl Hll {
         let folded_bits = other.params.log2m - low_bits;
         let max = self.params.register_max();
         let mut fold = |index: usize, value: u8| {
-            let value = match rank((index >> low_bits) as u64, max) {
+            let value = match zero_run_rank((index >> low_bits) as u64, max) {
                 0 => value.saturating_add(folded_bits).min(max),
                 ends_there => ends_there,
             };
-            self.add_register(index & ((1 << low_bits) - 1), value);
+            self.raise_register(index & ((1 << low_bits) - 1), value);
         };
-        match &other.repr {
-            Repr::Sparse(table) => table.iter().for_each(|(index, value)| fold(index, value)),
-            Repr::Dense(registers) => registers.for_each_filled(fold),
-            Repr::Undefined | Repr::Empty | Repr::Explicit(_) => {}
+        match &other.form {
+            HllRepresentation::Sparse(table) => {
+                table.iter().for_each(|(index, value)| fold(index, value))
+            }
+            HllRepresentation::Dense(registers) => registers.for_each_filled(fold),
+            HllRepresentation::Undefined
+            | HllRepresentation::Empty
+            | HllRepresentation::Explicit(_) => {}
         }
     }
 
@@ -622,12 +656,12 @@ impl Hll {
     /// assert_eq!(fine.folded(11, 5)?, coarse);
     /// # Ok::<(), tidemill_sketch::SketchError>(())
     /// ```
-    pub fn folded(&self, log2m: u8, regwidth: u8) -> Result<Hll, SketchError> {
+    pub fn fold_to_params(&self, log2m: u8, regwidth: u8) -> Result<Hll, SketchError> {
         let hint = "\nhint: folding makes a state coarser, never finer";
         check_range("log2m", log2m, LOG2M_MIN, self.params.log2m, hint)?;
         check_range("regwidth", regwidth, 1, self.params.regwidth, hint)?;
         let mut folded = self.clone();
-        folded.reduce(HllParams { log2m, regwidth, ..self.params });
+        folded.reduce_params(HllParams { log2m, regwidth, ..self.params });
         Ok(folded)
     }
 
@@ -639,7 +673,7 @@ impl Hll {
     /// each value that a register may have; after a merge or reading O(m) once.
     #[must_use]
     pub fn cardinality(&self) -> f64 {
-        self.cardinality_by(Estimator::Published)
+        self.cardinality_with(CardinalityEstimator::Published)
     }
 
     /// The estimated number of different values, rounded: [`Hll::cardinality`] as an integer.
@@ -660,40 +694,44 @@ impl Hll {
     ///
     /// About two estimates in three are within one standard error, 19 in 20 within two.
     #[must_use]
-    pub fn relative_error(&self) -> f64 {
-        match self.repr {
-            Repr::Empty | Repr::Explicit(_) => 0.0,
-            Repr::Sparse(_) | Repr::Dense(_) => 1.04 / 2f64.powi(self.params.log2m.into()).sqrt(),
-            Repr::Undefined => f64::NAN,
+    pub fn relative_standard_error(&self) -> f64 {
+        match self.form {
+            HllRepresentation::Empty | HllRepresentation::Explicit(_) => 0.0,
+            HllRepresentation::Sparse(_) | HllRepresentation::Dense(_) => {
+                1.04 / 2f64.powi(self.params.log2m.into()).sqrt()
+            }
+            HllRepresentation::Undefined => f64::NAN,
         }
     }
 
     /// Whether the count is exact: nothing but hashes has been kept so far.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        matches!(self.repr, Repr::Empty | Repr::Explicit(_))
+        matches!(self.form, HllRepresentation::Empty | HllRepresentation::Explicit(_))
     }
 
     /// Whether the state is UNDEFINED: read so, or merged with such a one. It has no count.
     #[must_use]
     pub fn is_undefined(&self) -> bool {
-        matches!(self.repr, Repr::Undefined)
+        matches!(self.form, HllRepresentation::Undefined)
     }
 
     /// The heap memory the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        match &self.repr {
-            Repr::Undefined | Repr::Empty => 0,
-            Repr::Explicit(set) => set.heap_bytes(),
-            Repr::Sparse(table) => table.heap_bytes(),
-            Repr::Dense(registers) => size_of::<Registers>() + registers.heap_bytes(),
+        match &self.form {
+            HllRepresentation::Undefined | HllRepresentation::Empty => 0,
+            HllRepresentation::Explicit(set) => set.heap_bytes(),
+            HllRepresentation::Sparse(table) => table.heap_bytes(),
+            HllRepresentation::Dense(registers) => {
+                size_of::<DenseRegisters>() + registers.heap_bytes()
+            }
         }
     }
 
     /// Appends the state's canonical bytes: [`Hll::to_bytes`] in the default dialect.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        self.write(Dialect::default(), out);
+        self.write_as(HllStorageDialect::default(), out);
     }
 
     /// Reads a state in any dialect: the same as [`Hll::from_bytes`].
@@ -719,40 +757,44 @@ impl Hll {
     /// );
     /// ```
     #[must_use]
-    pub fn to_bytes(&self, dialect: Dialect) -> Vec<u8> {
+    pub fn to_bytes(&self, dialect: HllStorageDialect) -> Vec<u8> {
         let mut out = Vec::new();
-        self.write(dialect, &mut out);
+        self.write_as(dialect, &mut out);
         out
     }
 
-    fn write(&self, dialect: Dialect, out: &mut Vec<u8>) {
+    fn write_as(&self, dialect: HllStorageDialect, out: &mut Vec<u8>) {
         let params = self.params;
-        match &self.repr {
-            Repr::Undefined => self.write_header(TYPE_UNDEFINED, out),
-            Repr::Empty => self.write_header(TYPE_EMPTY, out),
-            Repr::Explicit(set) => {
-                if set.len() as u64 > params.explicit_max(dialect.automatic_max()) {
+        match &self.form {
+            HllRepresentation::Undefined => self.write_header(TYPE_UNDEFINED, out),
+            HllRepresentation::Empty => self.write_header(TYPE_EMPTY, out),
+            HllRepresentation::Explicit(set) => {
+                if set.len() as u64 > params.explicit_hashes_max(dialect.automatic_threshold_max())
+                {
                     let mut registers = self.clone();
-                    registers.promote();
-                    return registers.write(dialect, out);
+                    registers.promote_to_registers();
+                    return registers.write_as(dialect, out);
                 }
                 self.write_header(TYPE_EXPLICIT, out);
                 out.reserve(set.len() * 8);
-                for value in set.sorted() {
+                for value in set.sorted_hashes() {
                     out.extend_from_slice(&value.to_be_bytes());
                 }
             }
-            Repr::Sparse(table) => {
+            HllRepresentation::Sparse(table) => {
                 if params.sparse && dialect.writes_sparse(params, table.len()) {
                     self.write_sparse(table.len(), out, |put| {
-                        table.sorted().into_iter().for_each(|(index, value)| put(index, value));
+                        table
+                            .sorted_registers()
+                            .into_iter()
+                            .for_each(|(index, value)| put(index, value));
                     });
                 } else {
-                    self.write_full(&dense(params, table), out);
+                    self.write_full(&densify(params, table), out);
                 }
             }
-            Repr::Dense(registers) => {
-                let filled = registers.filled();
+            HllRepresentation::Dense(registers) => {
+                let filled = registers.filled_count();
                 if params.sparse && dialect.writes_sparse(params, filled) {
                     self.write_sparse(filled, out, |put| registers.for_each_filled(put));
                 } else {
@@ -766,30 +808,31 @@ impl Hll {
     /// more than were read, as a dialect that has no SPARSE for it writes all registers, 2^31
     /// of them if the state says so. Cost: as [`Hll::cardinality`].
     #[must_use]
-    pub fn encoded_len(&self, dialect: Dialect) -> usize {
+    pub fn encoded_len(&self, dialect: HllStorageDialect) -> usize {
         let params = self.params;
         let registers = |filled: usize| {
             if params.sparse && dialect.writes_sparse(params, filled) {
                 (filled * usize::from(params.log2m + params.regwidth)).div_ceil(8)
             } else {
-                params.full_bytes()
+                params.packed_register_bytes()
             }
         };
         HEADER_BYTES
-            + match &self.repr {
-                Repr::Undefined | Repr::Empty => 0,
-                Repr::Explicit(set)
-                    if set.len() as u64 <= params.explicit_max(dialect.automatic_max()) =>
+            + match &self.form {
+                HllRepresentation::Undefined | HllRepresentation::Empty => 0,
+                HllRepresentation::Explicit(set)
+                    if set.len() as u64
+                        <= params.explicit_hashes_max(dialect.automatic_threshold_max()) =>
                 {
                     8 * set.len()
                 }
-                Repr::Explicit(_) => {
+                HllRepresentation::Explicit(_) => {
                     let mut promoted = self.clone();
-                    promoted.promote();
+                    promoted.promote_to_registers();
                     return promoted.encoded_len(dialect);
                 }
-                Repr::Sparse(table) => registers(table.len()),
-                Repr::Dense(dense) => registers(dense.filled()),
+                HllRepresentation::Sparse(table) => registers(table.len()),
+                HllRepresentation::Dense(dense) => registers(dense.filled_count()),
             }
     }
 
@@ -818,15 +861,15 @@ impl Hll {
         out.reserve((filled * word_bits as usize).div_ceil(8));
         let mut bits = BitWriter::new(out);
         words(&mut |index, value| {
-            bits.put((index as u64) << self.params.regwidth | u64::from(value), word_bits);
+            bits.put_bits((index as u64) << self.params.regwidth | u64::from(value), word_bits);
         });
         bits.finish();
     }
 
-    fn write_full(&self, registers: &Registers, out: &mut Vec<u8>) {
+    fn write_full(&self, registers: &DenseRegisters, out: &mut Vec<u8>) {
         self.write_header(TYPE_FULL, out);
-        out.reserve(self.params.full_bytes());
-        registers.write(out);
+        out.reserve(self.params.packed_register_bytes());
+        registers.write_full(out);
     }
 
     /// Reads a state written by this or another implementation of the storage specification,
@@ -842,7 +885,7 @@ impl Hll {
     /// where the data contradicts the header. EXPLICIT must ascend and stay within its
     /// threshold; SPARSE must ascend and be allowed by its header.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SketchError> {
-        Self::from_bytes_within(bytes, LOG2M_MAX)
+        Self::from_bytes_with_log2m_max(bytes, LOG2M_MAX)
     }
 
     /// As [`Hll::from_bytes`], for bytes that are not trusted and whose state goes on to grow: it
@@ -854,9 +897,9 @@ impl Hll {
     ///
     /// # Errors
     /// As [`Hll::from_bytes`], and [`SketchError::ParameterOutOfRange`] for a `log2m` above that.
-    pub fn from_bytes_within(bytes: &[u8], log2m_max: u8) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
-        let version_and_type = reader.u8()?;
+    pub fn from_bytes_with_log2m_max(bytes: &[u8], log2m_max: u8) -> Result<Self, SketchError> {
+        let mut reader = StateReader::new(STATE, bytes);
+        let version_and_type = reader.read_u8()?;
         let kind = version_and_type & 0x0f;
         if version_and_type >> 4 != SCHEMA_VERSION || kind > TYPE_FULL {
             return Err(SketchError::UnknownFormat {
@@ -865,8 +908,8 @@ impl Hll {
                 found: version_and_type,
             });
         }
-        let widths = reader.u8()?;
-        let cutoffs = reader.u8()?;
+        let widths = reader.read_u8()?;
+        let cutoffs = reader.read_u8()?;
         let params = HllParams {
             log2m: widths & 0x1f,
             regwidth: (widths >> 5) + 1,
@@ -876,45 +919,47 @@ impl Hll {
                 c @ 1..=31 => ExplicitThreshold::PowerOfTwo(c - 1),
                 _ => {
                     return Err(
-                        reader.corrupt("the explicit threshold is not one of 0 to 31 or 63")
+                        reader.corrupt_error("the explicit threshold is not one of 0 to 31 or 63")
                     );
                 }
             },
             sparse: cutoffs & 0x40 != 0,
         };
         if cutoffs & 0x80 != 0 {
-            return Err(reader.corrupt("the highest bit of the third byte is set"));
+            return Err(reader.corrupt_error("the highest bit of the third byte is set"));
         }
         let hint = "\nhint: allow a larger `max_log2m` if the state is from where you trust";
         check_range("log2m", params.log2m, LOG2M_MIN, log2m_max, hint)?;
         let mut hll = Hll::new(params)?;
         match kind {
-            TYPE_UNDEFINED => hll.repr = Repr::Undefined,
+            TYPE_UNDEFINED => hll.form = HllRepresentation::Undefined,
             TYPE_EXPLICIT => hll.read_explicit(&mut reader)?,
             TYPE_SPARSE => hll.read_sparse(&mut reader)?,
             TYPE_FULL => hll.read_full(&mut reader)?,
             _ => {}
         }
-        reader.finish()?;
+        reader.expect_end()?;
         Ok(hll)
     }
 
-    fn read_explicit(&mut self, reader: &mut Reader<'_>) -> Result<(), SketchError> {
+    fn read_explicit(&mut self, reader: &mut StateReader<'_>) -> Result<(), SketchError> {
         let count = reader.remaining() / 8;
-        if count as u64 > self.params.explicit_max(AUTOMATIC_MAX_JAVA) {
-            return Err(reader.corrupt("more explicit values than the header's threshold"));
+        if count as u64 > self.params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA) {
+            return Err(reader.corrupt_error("more explicit values than the header's threshold"));
         }
         if count > 0 {
-            self.repr =
-                Repr::Explicit(ExplicitSet::with_room(count, self.params.explicit_slots_max()));
+            self.form = HllRepresentation::Explicit(ExplicitHashSet::with_capacity(
+                count,
+                self.params.explicit_slots_max(),
+            ));
         }
         let mut before = None;
         while reader.remaining() > 0 {
             let mut value = [0; 8];
-            value.copy_from_slice(reader.take(8)?);
+            value.copy_from_slice(reader.take_bytes(8)?);
             let value = i64::from_be_bytes(value);
             if before.is_some_and(|before| before >= value) {
-                return Err(reader.corrupt("explicit values do not ascend"));
+                return Err(reader.corrupt_error("explicit values do not ascend"));
             }
             before = Some(value);
             self.add_hash(value.cast_unsigned());
@@ -922,16 +967,18 @@ impl Hll {
         Ok(())
     }
 
-    fn read_sparse(&mut self, reader: &mut Reader<'_>) -> Result<(), SketchError> {
+    fn read_sparse(&mut self, reader: &mut StateReader<'_>) -> Result<(), SketchError> {
         if !self.params.sparse {
-            return Err(reader.corrupt("sparse registers, although the header rules them out"));
+            return Err(
+                reader.corrupt_error("sparse registers, although the header rules them out")
+            );
         }
-        self.promote();
+        self.promote_to_registers();
         let word_bits = u32::from(self.params.log2m + self.params.regwidth);
-        let data = reader.take(reader.remaining())?;
+        let data = reader.take_bytes(reader.remaining())?;
         let mut bits = BitReader::new(data);
         let mut before = None;
-        while let Some(word) = bits.take(word_bits) {
+        while let Some(word) = bits.take_bits(word_bits) {
             #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
             let index = (word >> self.params.regwidth) as usize;
             let value = (word & 0xff) as u8 & self.params.register_max();
@@ -940,35 +987,35 @@ impl Hll {
                 continue;
             }
             if before.is_some_and(|before| before >= index) {
-                return Err(reader.corrupt("sparse registers do not ascend"));
+                return Err(reader.corrupt_error("sparse registers do not ascend"));
             }
             before = Some(index);
-            self.add_register(index, value);
+            self.raise_register(index, value);
         }
-        if bits.rest() != 0 {
-            return Err(reader.corrupt("padding bits are set"));
+        if bits.remaining_bits() != 0 {
+            return Err(reader.corrupt_error("padding bits are set"));
         }
         Ok(())
     }
 
-    fn read_full(&mut self, reader: &mut Reader<'_>) -> Result<(), SketchError> {
-        let data = reader.take(self.params.full_bytes())?;
-        let registers = Registers::read(self.params, data);
-        if registers.filled() > self.params.sparse_max() {
-            self.repr = Repr::Dense(Box::new(registers));
+    fn read_full(&mut self, reader: &mut StateReader<'_>) -> Result<(), SketchError> {
+        let data = reader.take_bytes(self.params.packed_register_bytes())?;
+        let registers = DenseRegisters::read_full(self.params, data);
+        if registers.filled_count() > self.params.sparse_registers_max() {
+            self.form = HllRepresentation::Dense(Box::new(registers));
         } else {
-            self.promote();
-            registers.for_each_filled(|index, value| self.add_register(index, value));
+            self.promote_to_registers();
+            registers.for_each_filled(|index, value| self.raise_register(index, value));
         }
         Ok(())
     }
 }
 
 /// All registers, from the filled ones.
-fn dense(params: HllParams, table: &RegisterTable) -> Registers {
-    let mut registers = Registers::new(params);
+fn densify(params: HllParams, table: &SparseRegisterTable) -> DenseRegisters {
+    let mut registers = DenseRegisters::new(params);
     for (index, value) in table.iter() {
-        registers.raise(index, value);
+        registers.raise_register(index, value);
     }
     registers
 }
@@ -984,11 +1031,14 @@ mod tests {
     }
 
     #[test]
-    fn the_automatic_threshold_is_what_would_fill_the_registers() {
+    fn automatic_threshold_fits_the_space_of_the_registers() {
         let check = |log2m, regwidth, expect_postgres, expect_java| {
             let params = HllParams { log2m, regwidth, ..HllParams::default() };
-            assert_eq!(params.explicit_max(AUTOMATIC_MAX_POSTGRES), expect_postgres);
-            assert_eq!(params.explicit_max(AUTOMATIC_MAX_JAVA), expect_java);
+            assert_eq!(
+                params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_POSTGRES),
+                expect_postgres
+            );
+            assert_eq!(params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA), expect_java);
         };
         check(11, 5, 160, 160);
         check(14, 6, 1536, 1536);
@@ -1000,16 +1050,17 @@ mod tests {
     #[test]
     fn javas_sparse_limit_is_a_power_of_two() {
         let params = HllParams { log2m: 11, regwidth: 5, ..HllParams::default() };
-        assert!(Dialect::Java.writes_sparse(params, 512));
-        assert!(!Dialect::Java.writes_sparse(params, 513));
-        let postgres = Dialect::default();
+        assert!(HllStorageDialect::Java.writes_sparse(params, 512));
+        assert!(!HllStorageDialect::Java.writes_sparse(params, 513));
+        let postgres = HllStorageDialect::default();
         assert!(postgres.writes_sparse(params, 639));
         assert!(!postgres.writes_sparse(params, 640));
     }
 
     #[test]
     fn a_rank_is_the_run_of_zeros_plus_one() {
-        let check = |rest, register_max, expect| assert_eq!(rank(rest, register_max), expect);
+        let check =
+            |rest, register_max, expect| assert_eq!(zero_run_rank(rest, register_max), expect);
         check(0, 31, 0);
         check(1, 31, 1);
         check(0b1000, 31, 4);

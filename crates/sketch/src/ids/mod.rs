@@ -10,12 +10,12 @@
 //!
 //! [`Ids`] is a set of ids themselves, a sorted list, for where there is no one space to number them in.
 
-mod set;
-mod sorted;
-mod space;
-mod stored;
-mod words;
+mod bit_words;
+mod id_set;
+mod id_space;
+mod roaring_format;
+mod sorted_id_set;
 
-pub use set::{IdSet, Indexes};
-pub use sorted::{Ids, IdsIter};
-pub use space::{IdSpace, IdSpaceFull, IdSpaceView};
+pub use id_set::{IdSet, IdSetIter};
+pub use id_space::{IdSpace, IdSpaceFull, IdSpaceView};
+pub use sorted_id_set::{SortedIdSet, SortedIdSetIter};

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::{Bootstrap, FloatSum, hash_i64};
+use tidemill_sketch::{BootstrapSum, FloatSum, hash_i64};
 
 use crate::{grouping, in_random_groups};
 
@@ -31,13 +31,13 @@ fn count(unit: u64, replicate: u64) -> u32 {
         as u32
 }
 
-fn of(replicates: u16, rows: &[(u64, f64)]) -> Bootstrap {
-    let mut state = Bootstrap::new(replicates).unwrap();
+fn of(replicates: u16, rows: &[(u64, f64)]) -> BootstrapSum {
+    let mut state = BootstrapSum::new(replicates).unwrap();
     rows.iter().for_each(|(unit, value)| state.add(*unit, SEED, *value));
     state
 }
 
-fn bytes(state: &Bootstrap) -> Vec<u8> {
+fn bytes(state: &BootstrapSum) -> Vec<u8> {
     let mut out = Vec::new();
     state.encode(&mut out);
     out
@@ -84,12 +84,12 @@ proptest! {
             &rows,
             &cuts,
             &picks,
-            || Bootstrap::new(replicates).unwrap(),
+            || BootstrapSum::new(replicates).unwrap(),
             |state, (unit, value)| state.add(*unit, SEED, *value),
             |state, other| if is_owned { state.merge_owned(other.clone()) } else { state.merge(other) },
         );
         let backwards = of(replicates, &rows.iter().copied().rev().collect::<Vec<_>>());
-        for other in [grouped, backwards, Bootstrap::decode(&bytes(&state))?] {
+        for other in [grouped, backwards, BootstrapSum::decode(&bytes(&state))?] {
             prop_assert_eq!(bytes(&other), bytes(&state));
             prop_assert_eq!(&other, &state);
         }
@@ -115,9 +115,9 @@ proptest! {
 /// Of a million draws the mean is 1 and so is the variance; each standard error is 0.001 and 0.0017 (the fourth central
 /// moment of Poisson(1) is 4). Two replicates, and two units, have nothing to do with one another.
 #[test]
-fn draws_are_those_of_poisson() {
+fn draws_follow_the_poisson_distribution() {
     let state = |unit: i64| -> Vec<f64> {
-        let mut state = Bootstrap::new(1000).unwrap();
+        let mut state = BootstrapSum::new(1000).unwrap();
         state.add(hash_i64(unit), SEED, 1.0);
         state.replicate_sums()
     };
@@ -144,7 +144,7 @@ fn draws_are_those_of_poisson() {
 /// percent), so 376 of 400 with a standard deviation of 4.8. Of fixed hashes the outcome is fixed; of others it
 /// would be below 355 or above 395 in fewer than one case of ten thousand.
 #[test]
-fn the_interval_covers_as_often_as_it_says() {
+fn confidence_interval_has_its_stated_coverage() {
     const UNITS: i64 = 15_000;
     let value = |unit: i64, row: i64| 1.0 + (hash_i64(unit << 3 | row) % 1000) as f64 / 100.0;
     let rows = |unit: i64| 1 + (hash_i64(!unit) % 3) as i64;
@@ -154,7 +154,7 @@ fn the_interval_covers_as_often_as_it_says() {
     let mut covered = 0;
     let (mut errors, mut squares) = (0.0, 0.0);
     for sample in 0..400i64 {
-        let mut state = Bootstrap::default();
+        let mut state = BootstrapSum::default();
         for unit in 0..UNITS {
             if hash_i64(sample << 32 | unit).is_multiple_of(50) {
                 (0..rows(unit)).for_each(|row| {
@@ -162,7 +162,7 @@ fn the_interval_covers_as_often_as_it_says() {
                 });
             }
         }
-        let (low, high) = state.interval(0.95).unwrap();
+        let (low, high) = state.confidence_interval(0.95).unwrap();
         assert!(low < state.sum() && state.sum() < high);
         covered += i32::from(low <= expect && expect <= high);
         errors += state.standard_error();
@@ -175,7 +175,7 @@ fn the_interval_covers_as_often_as_it_says() {
 }
 
 #[test]
-fn what_is_not_finite_is_in_the_replicates_that_drew_it() {
+fn nonfinite_values_affect_only_replicates_that_drew_them() {
     let rows: Vec<(u64, f64)> = (0..100).map(|i| (i, i as f64)).collect();
     let mut state = of(50, &rows);
     state.add(1, SEED, f64::INFINITY);
@@ -184,17 +184,17 @@ fn what_is_not_finite_is_in_the_replicates_that_drew_it() {
         assert_eq!(sum.is_infinite(), count(1, replicate as u64) > 0);
     }
     state.add(2, SEED, f64::NAN);
-    assert!(state.interval(0.9).unwrap().0.is_nan());
+    assert!(state.confidence_interval(0.9).unwrap().0.is_nan());
     assert!(state.standard_error().is_nan());
-    assert_eq!(Bootstrap::decode(&bytes(&state)), Ok(state));
+    assert_eq!(BootstrapSum::decode(&bytes(&state)), Ok(state));
 }
 
 #[test]
-fn nothing_is_known_about_nothing() {
-    let state = Bootstrap::default();
+fn empty_state_has_zero_sum_and_error() {
+    let state = BootstrapSum::default();
     assert_eq!((state.sum(), state.standard_error()), (0.0, 0.0));
-    assert_eq!(state.interval(0.95), Some((0.0, 0.0)));
+    assert_eq!(state.confidence_interval(0.95), Some((0.0, 0.0)));
     for confidence in [0.0, 1.0, -1.0, f64::NAN] {
-        assert_eq!(state.interval(confidence), None);
+        assert_eq!(state.confidence_interval(confidence), None);
     }
 }

@@ -5,12 +5,13 @@ use std::fmt::Debug;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidemill_sketch::{
-    Bootstrap, DistinctSample, DistinctValues, ExplicitThreshold, FOUR_POWERS, FloatSum, Hll,
-    HllParams, Ids, Moments, ONE_COLUMN, Quantiles, SketchError, TWO_COLUMNS, TopK,
+    BootstrapSum, DistinctSample, DistinctValues, ExplicitThreshold, FOUR_POWER_SUMS, FloatSum,
+    Hll, HllParams, Moments, ONE_COLUMN_SUMS, Quantiles, SketchError, SortedIdSet, TWO_COLUMN_SUMS,
+    TopK,
 };
 use tidemill_sketch::{hash_bytes, hash_i64};
 
-trait State: Clone + PartialEq + Debug + Default {
+trait MergeableState: Clone + PartialEq + Debug + Default {
     /// Whether `decode` takes canonical bytes only.
     const STRICT: bool = true;
     /// How many bytes of memory a byte may become, besides half a kilobyte.
@@ -33,7 +34,7 @@ trait State: Clone + PartialEq + Debug + Default {
 
 macro_rules! state {
     ($type:ty, $($rest:tt)*) => {
-        impl State for $type {
+        impl MergeableState for $type {
             fn merge(&mut self, other: &Self) { <$type>::merge(self, other) }
             fn heap_bytes(&self) -> usize { <$type>::heap_bytes(self) }
             fn encode(&self, out: &mut Vec<u8>) { <$type>::encode(self, out) }
@@ -125,7 +126,7 @@ state! {
 }
 
 state! {
-    Ids,
+    SortedIdSet,
     // A byte may be a block of ids that follow one another.
     const MEMORY_FACTOR: usize = 1024;
     fn add_any(&mut self, seed: u64) {
@@ -133,17 +134,17 @@ state! {
         self.add(seed >> (seed % 64));
     }
     fn small() -> Self {
-        Ids::new()
+        SortedIdSet::new()
     }
 }
 
 state! {
-    Bootstrap,
+    BootstrapSum,
     fn add_any(&mut self, seed: u64) {
         self.add(seed % 20, 1, any_float(seed));
     }
     fn small() -> Self {
-        Bootstrap::new(5).unwrap()
+        BootstrapSum::new(5).unwrap()
     }
 }
 
@@ -171,25 +172,25 @@ fn any_float(seed: u64) -> f64 {
 fn any_integer(seed: u64) -> i64 {
     hash_i64(seed.cast_signed()).cast_signed() >> (seed % 64)
 }
-moments!(f64, ONE_COLUMN, any_float);
-moments!(f64, TWO_COLUMNS, any_float);
-moments!(f64, FOUR_POWERS, any_float);
-moments!(i64, ONE_COLUMN, any_integer);
-moments!(i64, TWO_COLUMNS, any_integer);
+moments!(f64, ONE_COLUMN_SUMS, any_float);
+moments!(f64, TWO_COLUMN_SUMS, any_float);
+moments!(f64, FOUR_POWER_SUMS, any_float);
+moments!(i64, ONE_COLUMN_SUMS, any_integer);
+moments!(i64, TWO_COLUMN_SUMS, any_integer);
 
-fn filled<S: State>(mut state: S, seeds: &[u64]) -> S {
+fn filled<S: MergeableState>(mut state: S, seeds: &[u64]) -> S {
     seeds.iter().for_each(|&seed| state.add_any(seed));
     state
 }
 
-fn an_empty_state_owns_no_heap_memory<S: State>() {
+fn an_empty_state_owns_no_heap_memory<S: MergeableState>() {
     assert_eq!(S::default().heap_bytes(), 0);
     assert_eq!(S::small().heap_bytes(), 0);
     assert_eq!(S::decode(&S::default().bytes()).unwrap().heap_bytes(), 0);
     assert!(S::default().bytes().len() <= 6);
 }
 
-fn merging_an_empty_state_changes_nothing<S: State>() {
+fn merging_an_empty_state_changes_nothing<S: MergeableState>() {
     for count in [0, 1, 9, 1000] {
         let seeds: Vec<u64> = (0..count).collect();
         let full = filled(S::small(), &seeds);
@@ -203,7 +204,7 @@ fn merging_an_empty_state_changes_nothing<S: State>() {
     }
 }
 
-fn a_state_comes_back_from_its_bytes<S: State>(seeds: &[u64]) {
+fn a_state_comes_back_from_its_bytes<S: MergeableState>(seeds: &[u64]) {
     for state in [filled(S::default(), seeds), filled(S::small(), seeds)] {
         let bytes = state.bytes();
         let back = S::decode(&bytes).unwrap();
@@ -212,13 +213,13 @@ fn a_state_comes_back_from_its_bytes<S: State>(seeds: &[u64]) {
     }
 }
 
-fn a_state_goes_on_after_it_came_back<S: State>(seeds: &[u64], more: &[u64]) {
+fn a_state_goes_on_after_it_came_back<S: MergeableState>(seeds: &[u64], more: &[u64]) {
     let state = filled(S::small(), seeds);
     let back = S::decode(&state.bytes()).unwrap();
     assert_eq!(filled(back, more), filled(state, more));
 }
 
-fn bytes_are_refused_or_canonical<S: State>(bytes: &[u8]) {
+fn bytes_are_refused_or_canonical<S: MergeableState>(bytes: &[u8]) {
     let Ok(state) = S::decode(bytes) else { return };
     // A small header may ask for many registers, but must justify them.
     assert!(
@@ -243,7 +244,7 @@ fn bytes_are_refused_or_canonical<S: State>(bytes: &[u8]) {
     other.bytes();
 }
 
-fn every_prefix_and_extension_is_refused<S: State>(seeds: &[u64]) {
+fn every_prefix_and_extension_is_refused<S: MergeableState>(seeds: &[u64]) {
     if !S::STRICT {
         return;
     }
@@ -342,31 +343,31 @@ contract!(float_sum, FloatSum);
 contract!(distinct_values, DistinctValues);
 contract!(distinct_sample_of_whole_weights, DistinctSample<i128>);
 contract!(distinct_sample_of_float_weights, DistinctSample<f64>);
-contract!(ids, Ids);
-contract!(bootstrap, Bootstrap);
-contract!(moments_of_floats, Moments<f64, ONE_COLUMN>);
-contract!(moments_of_two_floats, Moments<f64, TWO_COLUMNS>);
-contract!(moments_of_four_powers, Moments<f64, FOUR_POWERS>);
-contract!(moments_of_integers, Moments<i64, ONE_COLUMN>);
-contract!(moments_of_two_integers, Moments<i64, TWO_COLUMNS>);
+contract!(ids, SortedIdSet);
+contract!(bootstrap, BootstrapSum);
+contract!(moments_of_floats, Moments<f64, ONE_COLUMN_SUMS>);
+contract!(moments_of_two_floats, Moments<f64, TWO_COLUMN_SUMS>);
+contract!(moments_of_four_powers, Moments<f64, FOUR_POWER_SUMS>);
+contract!(moments_of_integers, Moments<i64, ONE_COLUMN_SUMS>);
+contract!(moments_of_two_integers, Moments<i64, TWO_COLUMN_SUMS>);
 
 #[test]
-fn kinds_are_not_mistaken_for_one_another() {
+fn decoder_refuses_other_state_types() {
     let states = [
         Hll::default().bytes(),
         Quantiles::default().bytes(),
         TopK::default().bytes(),
         FloatSum::default().bytes(),
-        Moments::<f64, ONE_COLUMN>::default().bytes(),
-        Moments::<f64, TWO_COLUMNS>::default().bytes(),
-        Moments::<f64, FOUR_POWERS>::default().bytes(),
-        Moments::<i64, ONE_COLUMN>::default().bytes(),
-        Moments::<i64, TWO_COLUMNS>::default().bytes(),
+        Moments::<f64, ONE_COLUMN_SUMS>::default().bytes(),
+        Moments::<f64, TWO_COLUMN_SUMS>::default().bytes(),
+        Moments::<f64, FOUR_POWER_SUMS>::default().bytes(),
+        Moments::<i64, ONE_COLUMN_SUMS>::default().bytes(),
+        Moments::<i64, TWO_COLUMN_SUMS>::default().bytes(),
         DistinctValues::default().bytes(),
         DistinctSample::<i128>::default().bytes(),
         DistinctSample::<f64>::default().bytes(),
-        Ids::default().bytes(),
-        Bootstrap::default().bytes(),
+        SortedIdSet::default().bytes(),
+        BootstrapSum::default().bytes(),
     ];
     for (at, bytes) in states.iter().enumerate() {
         let read = [
@@ -374,16 +375,16 @@ fn kinds_are_not_mistaken_for_one_another() {
             Quantiles::decode(bytes).is_ok(),
             TopK::decode(bytes).is_ok(),
             FloatSum::decode(bytes).is_ok(),
-            Moments::<f64, ONE_COLUMN>::decode(bytes).is_ok(),
-            Moments::<f64, TWO_COLUMNS>::decode(bytes).is_ok(),
-            Moments::<f64, FOUR_POWERS>::decode(bytes).is_ok(),
-            Moments::<i64, ONE_COLUMN>::decode(bytes).is_ok(),
-            Moments::<i64, TWO_COLUMNS>::decode(bytes).is_ok(),
+            Moments::<f64, ONE_COLUMN_SUMS>::decode(bytes).is_ok(),
+            Moments::<f64, TWO_COLUMN_SUMS>::decode(bytes).is_ok(),
+            Moments::<f64, FOUR_POWER_SUMS>::decode(bytes).is_ok(),
+            Moments::<i64, ONE_COLUMN_SUMS>::decode(bytes).is_ok(),
+            Moments::<i64, TWO_COLUMN_SUMS>::decode(bytes).is_ok(),
             DistinctValues::decode(bytes).is_ok(),
             DistinctSample::<i128>::decode(bytes).is_ok(),
             DistinctSample::<f64>::decode(bytes).is_ok(),
-            Ids::decode(bytes).is_ok(),
-            Bootstrap::decode(bytes).is_ok(),
+            SortedIdSet::decode(bytes).is_ok(),
+            BootstrapSum::decode(bytes).is_ok(),
         ];
         let expect: Vec<bool> = (0..states.len()).map(|kind| kind == at).collect();
         assert_eq!(read, *expect);
@@ -391,7 +392,7 @@ fn kinds_are_not_mistaken_for_one_another() {
 }
 
 #[test]
-fn an_error_says_what_and_where() {
+fn error_names_problem_and_offset() {
     let check = |error: SketchError, expect: &str| assert_eq!(error.to_string(), expect);
     check(
         Quantiles::new(1000).unwrap_err(),
@@ -421,7 +422,7 @@ fn an_error_says_what_and_where() {
 
 /// The examples of `docs/formats/states.md`.
 #[test]
-fn the_documented_examples_are_what_is_written() {
+fn encoded_bytes_equal_documented_examples() {
     let mut hll = Hll::default();
     hll.add_hash(1);
     assert_eq!(hll.bytes(), [0x12, 0xae, 0x7f, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -443,7 +444,7 @@ fn the_documented_examples_are_what_is_written() {
     assert_eq!(sum(1.0), [0x41, 0, 0x88, 1, 1]);
     assert_eq!(sum(-1.5), [0x41, 0, 0x87, 1, 0x80, 0xfe]);
 
-    let mut moments = Moments::<i64, ONE_COLUMN>::default();
+    let mut moments = Moments::<i64, ONE_COLUMN_SUMS>::default();
     [3, -1].into_iter().for_each(|x| assert!(moments.add(x, 0).is_ok()));
     assert_eq!(moments.bytes(), [0x51, 0, 2, 1, 2, 1, 0x0a]);
 
@@ -462,24 +463,24 @@ fn the_documented_examples_are_what_is_written() {
     sample.add(hash_bytes(b"a", 0), b"a", 1.0);
     assert_eq!(sample.bytes(), [0x82, 3, 0, 1, 1, 0x61, 5, 0x41, 0, 0x88, 1, 1]);
 
-    let ids = |ids: &[u64]| ids.iter().copied().collect::<Ids>().bytes();
+    let ids = |ids: &[u64]| ids.iter().copied().collect::<SortedIdSet>().bytes();
     assert_eq!(ids(&[300, 7, 11, 7, 12]), [0x91, 4, 7, 9, 0x03, 0x00, 0x7c, 0x04]);
     assert_eq!(ids(&[5, 6, 7, 8]), [0x91, 4, 5, 0]);
 
-    let mut bootstrap = Bootstrap::default();
+    let mut bootstrap = BootstrapSum::default();
     bootstrap.add(1, 0, 1.5);
     let key = [0x54, 0x5d, 0xf5, 0x99, 0x13, 0x75, 0x82, 0x8d];
     let expect = [&[0xa1, 0xc8, 1, 1][..], &key, &1.5f64.to_le_bytes()].concat();
     assert_eq!(bootstrap.bytes(), expect);
-    let mut bootstrap = Bootstrap::new(2).unwrap();
+    let mut bootstrap = BootstrapSum::new(2).unwrap();
     (0..65).for_each(|_| bootstrap.add(1, 0, 1.0));
     assert_eq!(bootstrap.bytes()[..8], [0xa1, 2, 65, 5, 0x41, 0, 0x88, 1]);
 }
 
 /// Bytes that break one rule each, and the rule.
 #[test]
-fn a_broken_rule_is_named() {
-    fn check<S: State>(bytes: &[u8], expect: &str) {
+fn decode_error_names_the_violated_rule() {
+    fn check<S: MergeableState>(bytes: &[u8], expect: &str) {
         let message = S::decode(bytes).expect_err(expect).to_string();
         assert!(message.contains(expect), "{message}");
     }
@@ -546,18 +547,18 @@ fn a_broken_rule_is_named() {
     check::<D>(&[0x82, 3, 0, 0], "expected 0x81");
     assert!(D::decode(&[0x81, 2, 1, 2, 1, 8, 0, 1, 9, 0]).is_ok());
 
-    check::<Ids>(&[0x91, 2, 5, 65, 0, 0, 0, 0, 0, 0, 0, 0, 0], "more than 64 bits");
-    check::<Ids>(&[0x91, 2, 5, 1, 0], "wider than they need");
-    check::<Ids>(&[0x91, 2, 5, 1, 3], "wider than they need");
-    check::<Ids>(&[0x91, 2, 5, 2, 1], "wider than they need");
-    assert!(Ids::decode(&[0x91, 2, 5, 2, 2]).is_ok());
+    check::<SortedIdSet>(&[0x91, 2, 5, 65, 0, 0, 0, 0, 0, 0, 0, 0, 0], "more than 64 bits");
+    check::<SortedIdSet>(&[0x91, 2, 5, 1, 0], "wider than they need");
+    check::<SortedIdSet>(&[0x91, 2, 5, 1, 3], "wider than they need");
+    check::<SortedIdSet>(&[0x91, 2, 5, 2, 1], "wider than they need");
+    assert!(SortedIdSet::decode(&[0x91, 2, 5, 2, 2]).is_ok());
     let last = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
-    check::<Ids>(&[&[0x91, 2][..], &last, &[0]].concat(), "does not fit");
-    assert!(Ids::decode(&[&[0x91, 1][..], &last].concat()).is_ok());
-    check::<Ids>(&[0x91, 0xff, 1, 5, 0], "expected there");
-    check::<Ids>(&[0x91, 0, 5], "more follow");
+    check::<SortedIdSet>(&[&[0x91, 2][..], &last, &[0]].concat(), "does not fit");
+    assert!(SortedIdSet::decode(&[&[0x91, 1][..], &last].concat()).is_ok());
+    check::<SortedIdSet>(&[0x91, 0xff, 1, 5, 0], "expected there");
+    check::<SortedIdSet>(&[0x91, 0, 5], "more follow");
 
-    type B = Bootstrap;
+    type B = BootstrapSum;
     check::<B>(&[0xa1, 1, 0], "not 2 to 65535");
     let row =
         |key: u8, value: f64| [&[key, 0, 0, 0, 0, 0, 0, 0][..], &value.to_le_bytes()].concat();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::{DistinctSample, FloatSum, Weight, hash_bytes, hash_i64};
+use tidemill_sketch::{DistinctSample, FloatSum, SampleWeight, hash_bytes, hash_i64};
 
 use crate::{grouping, in_random_groups};
 
@@ -35,7 +35,7 @@ fn item_of_hash(hash: u64, salt: u64) -> Vec<u8> {
 }
 
 #[test]
-fn items_of_a_chosen_hash_have_it() {
+fn constructed_items_have_the_chosen_hash() {
     for (hash, salt) in [(0, 1), (7, 3), (u64::MAX, 0), (hash_i64(5), hash_i64(6))] {
         assert_eq!(hash_bytes(&item_of_hash(hash, salt), 0), hash);
     }
@@ -52,18 +52,18 @@ fn items(max: usize) -> impl Strategy<Value = Vec<(Vec<u8>, i64)>> {
     vec((item, prop_oneof![3 => Just(1i64), 1 => -9i64..9, 1 => any::<i64>()]), 0..max)
 }
 
-fn add<W: Weight>(state: &mut DistinctSample<W>, item: &[u8], weight: W) {
+fn add<W: SampleWeight>(state: &mut DistinctSample<W>, item: &[u8], weight: W) {
     state.add(hash_bytes(item, 0), item, weight);
 }
 
-fn bytes<W: Weight>(state: &DistinctSample<W>) -> Vec<u8> {
+fn bytes<W: SampleWeight>(state: &DistinctSample<W>) -> Vec<u8> {
     let mut out = Vec::new();
     state.encode(&mut out);
     out
 }
 
 /// The state of `items` in three orders and a grouping, all with the same bytes.
-fn of_all_ways<W: Weight>(
+fn of_all_ways<W: SampleWeight>(
     n: u32,
     items: &[(Vec<u8>, W)],
     cuts: &[prop::sample::Index],
@@ -193,7 +193,7 @@ proptest! {
 /// Of 120,000 items a third each comes once, twice and five times. With 4,096 kept the standard error is 1.6 % of
 /// the whole and 2.8 % of a third; the hash being fixed, so is the outcome.
 #[test]
-fn estimates_are_as_near_as_their_errors_say() {
+fn estimates_are_within_their_stated_errors() {
     let mut state = DistinctSample::<i128>::new(4096).unwrap();
     for number in 0..120_000u32 {
         let times = [1, 2, 5][number as usize % 3];

@@ -42,7 +42,7 @@ proptest! {
         let expect: BTreeSet<&[u8]> = items.iter().map(Vec::as_slice).collect();
         let state = of(most, &items);
         let is_given_up = expect.len() > most as usize;
-        prop_assert_eq!(state.is_given_up(), is_given_up);
+        prop_assert_eq!(state.has_overflowed(), is_given_up);
         prop_assert_eq!(state.len(), (!is_given_up).then_some(expect.len()));
         prop_assert_eq!(state.items(), (!is_given_up).then(|| expect.iter().copied().collect()));
         if is_given_up {
@@ -76,24 +76,24 @@ proptest! {
         if is_owned { merged.merge_owned(other) } else { merged.merge(&other) }
         let all = [items_left, items_right].concat();
         let expect = of(left.min(right), &all);
-        prop_assert_eq!(merged.most(), left.min(right));
+        prop_assert_eq!(merged.items_max(), left.min(right));
         prop_assert_eq!(bytes(&merged), bytes(&expect));
         prop_assert_eq!(merged, expect);
     }
 }
 
 #[test]
-fn what_was_given_up_stays_so() {
+fn overflowed_state_stays_overflowed() {
     let item = |number: u32| number.to_be_bytes().to_vec();
     let mut state = of(10, &(0..11).map(item).collect::<Vec<_>>());
-    assert!(state.is_given_up() && !state.is_empty());
+    assert!(state.has_overflowed() && !state.is_empty());
     state.add(b"one more");
     state.merge(&DistinctValues::default());
     state.merge_owned(of(20, &[item(1)]));
     let mut other = of(10, &[item(1)]);
     other.merge_owned(state.clone());
     assert_eq!(other, state);
-    assert!(state.is_given_up());
+    assert!(state.has_overflowed());
     assert_eq!(DistinctValues::decode(&bytes(&state)), Ok(state));
 }
 
@@ -107,7 +107,7 @@ fn a_limit_beyond_32_bits_is_refused() {
 }
 
 #[test]
-fn tables_are_merged_without_a_copy_of_what_is_long() {
+fn merge_owned_of_tables_keeps_long_items_once() {
     let long = |number: u32| format!("{number:0>60}").into_bytes();
     let (left, right): (Vec<_>, Vec<_>) =
         ((0..500).map(long).collect(), (300..900).map(long).collect());

@@ -208,7 +208,7 @@ proptest! {
 }
 
 #[test]
-fn the_extremes_do_not_wrap() {
+fn sums_of_extreme_floats_do_not_wrap() {
     let mut sum = FloatSum::default();
     sum.add(f64::MAX);
     // 2^63 of the largest float.

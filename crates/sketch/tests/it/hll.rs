@@ -5,12 +5,14 @@ use std::collections::HashSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tidemill_sketch::{
-    Dialect, Estimator, ExplicitThreshold, Hll, HllParams, SketchError, hash_bytes, hash_i64,
+    CardinalityEstimator, ExplicitThreshold, Hll, HllParams, HllStorageDialect, SketchError,
+    hash_bytes, hash_i64,
 };
 
 use crate::{grouping, in_random_groups};
 
-const DIALECTS: [Dialect; 2] = [Dialect::Postgres { sparse_registers_max: None }, Dialect::Java];
+const DIALECTS: [HllStorageDialect; 2] =
+    [HllStorageDialect::Postgres { sparse_registers_max: None }, HllStorageDialect::Java];
 
 fn thresholds() -> impl Strategy<Value = ExplicitThreshold> {
     prop_oneof![
@@ -105,7 +107,7 @@ proptest! {
             .chunks(8)
             .map(|byte| u8::from_str_radix(std::str::from_utf8(byte).unwrap(), 2).unwrap())
             .collect();
-        let bytes = of(params, &hashes).to_bytes(Dialect::default());
+        let bytes = of(params, &hashes).to_bytes(HllStorageDialect::default());
         if !hashes.is_empty() {
             prop_assert_eq!(&bytes[3..], expect);
         }
@@ -158,7 +160,7 @@ fn few_values_are_counted_exactly() {
         hll.add_hash(value);
         seen.insert(value);
         assert_eq!(hll.count(), seen.len() as u64);
-        assert_eq!(hll.relative_error(), 0.0);
+        assert_eq!(hll.relative_standard_error(), 0.0);
     }
     assert!(hll.is_exact());
 }
@@ -174,7 +176,7 @@ fn the_threshold_is_the_last_exact_count() {
         assert_eq!(hll.count(), exact);
         hll.add_hash(hash_i64(-1));
         assert!(!hll.is_exact());
-        assert_eq!(hll.relative_error(), 1.04 / 128.0);
+        assert_eq!(hll.relative_standard_error(), 1.04 / 128.0);
     };
     check(ExplicitThreshold::Never, 0);
     check(ExplicitThreshold::PowerOfTwo(0), 1);
@@ -183,7 +185,7 @@ fn the_threshold_is_the_last_exact_count() {
 }
 
 #[test]
-fn estimates_keep_their_error() {
+fn estimates_are_within_their_stated_error() {
     let check = |log2m: u8, regwidth: u8, count: i64| {
         let mut sum_of_squares = 0.0;
         let runs = 20;
@@ -192,7 +194,7 @@ fn estimates_keep_their_error() {
             let mut hll = Hll::new(params).unwrap();
             (0..count).for_each(|i| hll.add_hash(hash_i64(i * runs + run)));
             let error = hll.cardinality() / count as f64 - 1.0;
-            assert!(error.abs() < 4.5 * hll.relative_error(), "{log2m} {count}: {error}");
+            assert!(error.abs() < 4.5 * hll.relative_standard_error(), "{log2m} {count}: {error}");
             sum_of_squares += error * error;
         }
         let measured = (sum_of_squares / runs as f64).sqrt();
@@ -208,7 +210,7 @@ fn estimates_keep_their_error() {
 }
 
 #[test]
-fn memory_follows_content() {
+fn memory_grows_with_content() {
     let mut hll = Hll::default();
     hll.add_hash(1);
     assert_eq!(hll.heap_bytes(), 32);
@@ -222,7 +224,7 @@ fn memory_follows_content() {
     assert_eq!((hll.params().log2m, hll.params().regwidth), (31, 8));
     assert!(hll.heap_bytes() <= 64);
     assert_eq!(hll.count(), 1);
-    assert_eq!(hll.to_bytes(Dialect::Java), huge);
+    assert_eq!(hll.to_bytes(HllStorageDialect::Java), huge);
 }
 
 #[test]
@@ -235,11 +237,11 @@ fn undefined_absorbs_everything() {
     assert_eq!(hll.count(), 0);
     hll.add_hash(4);
     assert_eq!(hll, undefined);
-    assert_eq!(hll.to_bytes(Dialect::default()), [0x10, 0xae, 0x7f]);
+    assert_eq!(hll.to_bytes(HllStorageDialect::default()), [0x10, 0xae, 0x7f]);
 }
 
 #[test]
-fn what_contradicts_the_header_is_refused() {
+fn data_that_contradicts_the_header_is_refused() {
     let check = |bytes: &[u8]| assert!(Hll::from_bytes(bytes).is_err(), "{bytes:x?}");
     check(&[]);
     check(&[0x11]);
@@ -259,7 +261,7 @@ fn what_contradicts_the_header_is_refused() {
 }
 
 #[test]
-fn registers_too_narrow_to_tell_say_so() {
+fn too_narrow_registers_give_infinite_estimate() {
     let params =
         HllParams { log2m: 4, regwidth: 1, expthresh: ExplicitThreshold::Never, sparse: false };
     let hll = of(params, &(0..1000).map(hash_i64).collect::<Vec<_>>());
@@ -292,7 +294,7 @@ proptest! {
             prop_assert!(hll.heap_bytes() <= bound, "{} of {bound}", hll.heap_bytes());
             let _ = hll.cardinality();
         }
-        let back = Hll::from_bytes(&hll.to_bytes(Dialect::Java)).unwrap();
+        let back = Hll::from_bytes(&hll.to_bytes(HllStorageDialect::Java)).unwrap();
         prop_assert!(back.heap_bytes() <= bound);
     }
 
@@ -311,13 +313,13 @@ proptest! {
         integers.add_i64s(rest);
         prop_assert_eq!(&integers, &expect);
         // What is counted while adding is what is counted afterwards.
-        let counted_anew = Hll::from_bytes(&expect.to_bytes(Dialect::default())).unwrap();
-        for estimator in [Estimator::Published, Estimator::Improved] {
-            let estimate = integers.cardinality_by(estimator).to_bits();
-            prop_assert_eq!(estimate, counted_anew.cardinality_by(estimator).to_bits());
+        let counted_anew = Hll::from_bytes(&expect.to_bytes(HllStorageDialect::default())).unwrap();
+        for estimator in [CardinalityEstimator::Published, CardinalityEstimator::Improved] {
+            let estimate = integers.cardinality_with(estimator).to_bits();
+            prop_assert_eq!(estimate, counted_anew.cardinality_with(estimator).to_bits());
         }
         let mut bytes = Hll::new(params).unwrap();
-        bytes.add_all_bytes(values.iter().map(|value| value.to_le_bytes()));
+        bytes.add_byte_strings(values.iter().map(|value| value.to_le_bytes()));
         prop_assert_eq!(&bytes, &expect);
         let mut batch = Hll::new(params).unwrap();
         batch.add_hashes(&hashes);
@@ -339,7 +341,7 @@ proptest! {
             regwidth: regwidth.min(fine.regwidth),
             ..fine
         };
-        let folded = of(fine, &hashes).folded(coarse.log2m, coarse.regwidth).unwrap();
+        let folded = of(fine, &hashes).fold_to_params(coarse.log2m, coarse.regwidth).unwrap();
         prop_assert_eq!(folded, of(coarse, &hashes));
     }
 
@@ -347,9 +349,9 @@ proptest! {
     fn the_length_is_known_before_writing(params in params(), hashes in hashes(1500)) {
         let hll = of(params, &hashes);
         for dialect in [
-            Dialect::default(),
-            Dialect::Java,
-            Dialect::Postgres { sparse_registers_max: Some(100) },
+            HllStorageDialect::default(),
+            HllStorageDialect::Java,
+            HllStorageDialect::Postgres { sparse_registers_max: Some(100) },
         ] {
             prop_assert_eq!(hll.encoded_len(dialect), hll.to_bytes(dialect).len());
         }
@@ -367,7 +369,7 @@ proptest! {
         };
         let ((a, left), (b, right)) = (of(&left), of(&right));
         let found = a.compare(&b);
-        let check = |found: tidemill_sketch::Estimate, expect: usize| {
+        let check = |found: tidemill_sketch::SketchEstimate, expect: usize| {
             assert!(found.is_exact());
             assert_eq!(found.value, expect as f64);
         };
@@ -387,7 +389,7 @@ proptest! {
 
 /// All parameters of the specification, the largest of which no other implementation has.
 #[test]
-fn every_parameter_adds_merges_and_comes_back() {
+fn every_parameter_adds_merges_and_round_trips() {
     for log2m in 4..=31 {
         for regwidth in 1..=8 {
             let params = HllParams { log2m, regwidth, ..HllParams::default() };
@@ -396,13 +398,13 @@ fn every_parameter_adds_merges_and_comes_back() {
             let mut hll = of(params, &hashes[..150]);
             hll.merge(&of(params, &hashes[100..]));
             assert_eq!(hll, of(params, &hashes));
-            let bytes = hll.to_bytes(Dialect::default());
+            let bytes = hll.to_bytes(HllStorageDialect::default());
             assert_eq!(Hll::from_bytes(&bytes).unwrap(), hll);
             assert!(hll.heap_bytes() < 1 << 16);
             if log2m >= 12 {
                 let error = hll.cardinality() / 200.0 - 1.0;
                 assert!(error.abs() < 0.1, "{log2m} {regwidth}: {error}");
-                let improved = hll.cardinality_by(Estimator::Improved) / 200.0 - 1.0;
+                let improved = hll.cardinality_with(CardinalityEstimator::Improved) / 200.0 - 1.0;
                 assert!(improved.abs() < 0.1, "{log2m} {regwidth}: {improved}");
             }
         }
@@ -435,7 +437,7 @@ fn the_published_estimate_is_its_formula() {
 /// chi-squared test that fails by chance less than once in 10^6, if the seeds were drawn anew),
 /// and the improved one has no bias where the published one has.
 #[test]
-fn the_stated_error_is_the_observed_one() {
+fn stated_standard_error_matches_observed_error() {
     const RUNS: i64 = 200;
     for (log2m, regwidth) in [(4, 6), (8, 5), (10, 6), (10, 4), (8, 2), (9, 1)] {
         let params =
@@ -449,8 +451,8 @@ fn the_stated_error_is_the_observed_one() {
             let mut of_estimator = [(0.0, 0.0, 0.0); 2];
             for run in 0..RUNS {
                 let mut hll = Hll::new(params).unwrap();
-                hll.add_each((0..count).map(|i| hash_i64(i * RUNS + run)));
-                let estimators = [Estimator::Published, Estimator::Improved];
+                hll.add_hash_iter((0..count).map(|i| hash_i64(i * RUNS + run)));
+                let estimators = [CardinalityEstimator::Published, CardinalityEstimator::Improved];
                 for (sums, estimator) in of_estimator.iter_mut().zip(estimators) {
                     let estimate = hll.estimate(estimator);
                     let error = estimate.value / count as f64 - 1.0;
@@ -473,7 +475,7 @@ fn the_stated_error_is_the_observed_one() {
 /// Inclusion and exclusion: the stated error is that which is seen, or a little more, and the interval holds the
 /// number. With 400 runs an error is known to a 28th: of 28 comparisons one fails by chance in 10,000 times.
 #[test]
-fn set_operations_keep_their_error() {
+fn set_operations_are_within_their_stated_error() {
     const RUNS: i64 = 400;
     for (only_left, both, only_right) in [
         (5000, 5000, 5000),
@@ -489,7 +491,7 @@ fn set_operations_keep_their_error() {
         for run in 0..RUNS {
             let of = |range: std::ops::Range<i64>| {
                 let mut hll = Hll::new(HllParams { log2m: 10, ..HllParams::default() }).unwrap();
-                hll.add_each(range.map(|i| hash_i64(i * RUNS + run)));
+                hll.add_hash_iter(range.map(|i| hash_i64(i * RUNS + run)));
                 hll
             };
             let left = of(0..only_left + both);
@@ -505,11 +507,11 @@ fn set_operations_keep_their_error() {
             for ((sums, held), (found, expect)) in squares.iter_mut().zip(&mut held).zip(pairs) {
                 sums.0 += (found.value - expect).powi(2);
                 sums.1 += found.standard_error.powi(2);
-                let (low, high) = found.interval();
+                let (low, high) = found.confidence_interval();
                 *held += i64::from((low - 1e-9..=high + 1e-9).contains(&expect));
             }
             assert_eq!(left.intersection(&right).is_ok(), {
-                found.intersection.error() <= found.intersection.value
+                found.intersection.margin_of_error() <= found.intersection.value
             });
         }
         for (observed, stated) in squares {
@@ -520,15 +522,15 @@ fn set_operations_keep_their_error() {
 }
 
 #[test]
-fn a_number_that_is_all_error_is_refused() {
+fn estimate_below_its_error_is_refused() {
     let of = |range: std::ops::Range<i64>| {
         let mut hll = Hll::default();
-        hll.add_each(range.map(hash_i64));
+        hll.add_hash_iter(range.map(hash_i64));
         hll
     };
     let (left, right) = (of(0..100_000), of(99_990..200_000));
     let refused = left.intersection(&right).unwrap_err();
-    assert!(refused.estimate.error() > refused.estimate.value);
+    assert!(refused.estimate.margin_of_error() > refused.estimate.value);
     let text = refused.to_string();
     assert!(text.starts_with("the intersection cannot be told from nothing: "), "{text}");
     assert!(text.contains("\nhint: "), "{text}");
@@ -544,34 +546,34 @@ fn a_number_that_is_all_error_is_refused() {
 fn a_large_state_is_read_only_where_it_is_allowed() {
     let empty = [0x11, 0xbf, 0x7f];
     assert_eq!(Hll::from_bytes(&empty).unwrap().heap_bytes(), 0);
-    let refused = Hll::from_bytes_within(&empty, 24).unwrap_err();
+    let refused = Hll::from_bytes_with_log2m_max(&empty, 24).unwrap_err();
     assert!(matches!(
         refused,
         SketchError::ParameterOutOfRange { name: "log2m", found: 31, max: 24, .. }
     ));
-    assert!(Hll::from_bytes_within(&empty, 31).is_ok());
+    assert!(Hll::from_bytes_with_log2m_max(&empty, 31).is_ok());
     let mut huge = Hll::from_bytes(&[0x11, 0xff, 0]).unwrap();
     huge.add_hash(1 << 40);
     assert!(huge.heap_bytes() < 100);
-    assert_eq!(huge.encoded_len(Dialect::default()), 3 + (1 << 31));
+    assert_eq!(huge.encoded_len(HllStorageDialect::default()), 3 + (1 << 31));
 }
 
 #[test]
 fn folding_never_makes_finer() {
     let hll = of(HllParams::default(), &[1, 2, 3]);
-    assert!(hll.folded(15, 6).is_err());
-    assert!(hll.folded(14, 7).is_err());
-    assert!(hll.folded(3, 6).is_err());
-    assert!(hll.folded(14, 0).is_err());
-    assert_eq!(hll.folded(14, 6).unwrap(), hll);
+    assert!(hll.fold_to_params(15, 6).is_err());
+    assert!(hll.fold_to_params(14, 7).is_err());
+    assert!(hll.fold_to_params(3, 6).is_err());
+    assert!(hll.fold_to_params(14, 0).is_err());
+    assert_eq!(hll.fold_to_params(14, 6).unwrap(), hll);
 }
 
 #[test]
 fn an_explicit_threshold_is_none_or_a_power_of_two() {
-    assert_eq!(ExplicitThreshold::of_count(0), Ok(ExplicitThreshold::Never));
-    assert_eq!(ExplicitThreshold::of_count(1), Ok(ExplicitThreshold::PowerOfTwo(0)));
-    assert_eq!(ExplicitThreshold::of_count(1 << 30), Ok(ExplicitThreshold::PowerOfTwo(30)));
+    assert_eq!(ExplicitThreshold::from_count(0), Ok(ExplicitThreshold::Never));
+    assert_eq!(ExplicitThreshold::from_count(1), Ok(ExplicitThreshold::PowerOfTwo(0)));
+    assert_eq!(ExplicitThreshold::from_count(1 << 30), Ok(ExplicitThreshold::PowerOfTwo(30)));
     for refused in [3, 1000, 1 << 31, u64::MAX] {
-        assert!(ExplicitThreshold::of_count(refused).is_err());
+        assert!(ExplicitThreshold::from_count(refused).is_err());
     }
 }

@@ -38,12 +38,12 @@ proptest! {
         }
         prop_assert_eq!(space.len() as usize, order.len());
         for (index, id) in order.iter().enumerate() {
-            prop_assert_eq!(space.id(index as u32), Some(*id));
-            prop_assert_eq!(space.index(*id), Some(index as u32));
+            prop_assert_eq!(space.id_of(index as u32), Some(*id));
+            prop_assert_eq!(space.index_of(*id), Some(index as u32));
             let other = id ^ 1 << 63;
-            prop_assert_eq!(space.index(other), model.get(&other).copied());
+            prop_assert_eq!(space.index_of(other), model.get(&other).copied());
         }
-        prop_assert_eq!(space.id(space.len()), None);
+        prop_assert_eq!(space.id_of(space.len()), None);
 
         let bytes = encoded(&space);
         prop_assert_eq!(&bytes, &encoded(&singly));
@@ -55,11 +55,11 @@ proptest! {
         for ids in &batches {
             let some: Vec<_> = ids.iter().flat_map(|id| [*id, !id]).collect();
             let expect: Vec<_> = some.iter().map(|id| model.get(id).copied()).collect();
-            prop_assert_eq!(space.indexes(&some), expect.clone());
-            prop_assert_eq!(some.iter().map(|id| view.index(*id)).collect::<Vec<_>>(), expect);
+            prop_assert_eq!(space.indexes_of(&some), expect.clone());
+            prop_assert_eq!(some.iter().map(|id| view.index_of(*id)).collect::<Vec<_>>(), expect);
         }
         for (index, id) in order.iter().enumerate() {
-            prop_assert_eq!(view.id(index as u32), Some(*id));
+            prop_assert_eq!(view.id_of(index as u32), Some(*id));
         }
         // What was read goes on to grow.
         prop_assert_eq!(back.insert_all(&order).unwrap(), (0..space.len()).collect::<Vec<_>>());
@@ -81,8 +81,8 @@ proptest! {
         flipped[at] ^= 1u8 << bit;
         if let Ok(view) = IdSpaceView::open(&flipped) {
             for id in ids.iter().take(50) {
-                if let Some(index) = view.index(*id) {
-                    prop_assert_eq!(view.id(index), Some(*id));
+                if let Some(index) = view.index_of(*id) {
+                    prop_assert_eq!(view.id_of(index), Some(*id));
                 }
             }
         }
@@ -101,10 +101,10 @@ fn a_space_grows_through_many_doublings_and_pieces() {
         assert_eq!(space.insert_all(&ids).unwrap(), (start..start + 1000).collect::<Vec<_>>());
     }
     for n in (0..count).step_by(7) {
-        assert_eq!(space.index(id(n.into())), Some(n));
-        assert_eq!(space.id(n), Some(id(n.into())));
+        assert_eq!(space.index_of(id(n.into())), Some(n));
+        assert_eq!(space.id_of(n), Some(id(n.into())));
     }
-    assert_eq!(space.index(id(count.into())), None);
+    assert_eq!(space.index_of(id(count.into())), None);
     // Ids of 8 bytes, slots of at most 7.5, the segments and the last piece.
     let bound = count as usize * 31 / 2 + 4096 * 32 + (8 << 16) + 4096;
     assert!(space.heap_bytes() <= bound, "{} > {bound}", space.heap_bytes());
@@ -120,8 +120,8 @@ fn very_many_ids_together_are_numbered_once_each() {
     assert!((0..100).eq(indexes[..100].iter().copied()));
     let mut seen = vec![false; 90_000];
     for (id, index) in ids.iter().zip(indexes) {
-        assert_eq!(space.id(index), Some(*id));
-        assert_eq!(space.index(*id), Some(index));
+        assert_eq!(space.id_of(index), Some(*id));
+        assert_eq!(space.index_of(*id), Some(index));
         seen[index as usize] = true;
     }
     assert!(seen.iter().all(|&seen| seen));
@@ -129,11 +129,11 @@ fn very_many_ids_together_are_numbered_once_each() {
 }
 
 #[test]
-fn an_empty_space_owns_nothing() {
+fn empty_space_owns_no_heap_memory() {
     let space = IdSpace::default();
     assert!(space.is_empty());
-    assert_eq!((space.heap_bytes(), space.index(0), space.id(0)), (0, None, None));
-    assert_eq!(space.indexes(&[1, 2]), [None, None]);
+    assert_eq!((space.heap_bytes(), space.index_of(0), space.id_of(0)), (0, None, None));
+    assert_eq!(space.indexes_of(&[1, 2]), [None, None]);
     assert_eq!(encoded(&space).len(), 16);
     assert_eq!(IdSpace::decode(&encoded(&space)), Ok(space));
 }
@@ -183,7 +183,7 @@ proptest! {
             (|a, b| a | b, |a, b| a | b, IdSet::union_with),
             (|a, b| a & b, |a, b| a & b, IdSet::intersect_with),
             (|a, b| a - b, |a, b| a - b, IdSet::subtract),
-            (|a, b| a ^ b, |a, b| a ^ b, IdSet::toggle),
+            (|a, b| a ^ b, |a, b| a ^ b, IdSet::symmetric_difference_with),
         ];
         for (model, made, change) in operations {
             let expect = model(&a, &b);
@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn very_many_numbers_come_in_any_order() {
+fn many_numbers_can_be_added_in_any_order() {
     for (factor, stride) in [(1, 1), (7919, 1), (7919, 40), (1, 100_000)] {
         let numbers = (0..150_000u32).map(|n| (n * factor % 150_001).wrapping_mul(stride));
         let (mut set, model) = (IdSet::new(), numbers.clone().collect::<BTreeSet<_>>());
@@ -296,11 +296,11 @@ fn ids_of_a_set_come_back_by_their_space() {
     let mut space = IdSpace::default();
     let mut of = |ids: &[u64]| space.insert_all(ids).unwrap().into_iter().collect::<IdSet>();
     let (left, right) = (of(&[9, 1 << 60, 5]), of(&[5, 7, 9]));
-    let shared: Vec<u64> = space.ids_of(&(&left & &right)).collect();
+    let shared: Vec<u64> = space.ids_in_set(&(&left & &right)).collect();
     assert_eq!(shared, [9, 5]);
     let bytes = encoded(&space);
     let view = IdSpaceView::open(&bytes).unwrap();
-    assert_eq!(view.ids_of(&(&left - &right)).collect::<Vec<_>>(), [1 << 60]);
+    assert_eq!(view.ids_in_set(&(&left - &right)).collect::<Vec<_>>(), [1 << 60]);
 }
 
 /// One number far from the others must not become the words in between.
@@ -320,7 +320,7 @@ fn a_dense_set_with_a_number_far_away_stays_small() {
 }
 
 #[test]
-fn whether_ids_are_signed_is_kept_with_them() {
+fn sign_flag_is_encoded_with_ids() {
     let mut space = IdSpace::default();
     space.insert_all(&[3, u64::MAX]).unwrap();
     let unsigned = encoded(&space);

@@ -2,13 +2,13 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::{Moments, Number, ONE_COLUMN, TWO_COLUMNS};
+use tidemill_sketch::{MomentValue, Moments, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS};
 
 use crate::{grouping, in_random_groups};
 
 type Rows = Vec<(i64, i64)>;
 
-fn of<N: Number, const SUMS: usize>(rows: &[(N, N)]) -> Moments<N, SUMS> {
+fn of<N: MomentValue, const SUMS: usize>(rows: &[(N, N)]) -> Moments<N, SUMS> {
     let mut moments = Moments::default();
     for (x, y) in rows {
         moments.add(*x, *y).unwrap();
@@ -34,8 +34,8 @@ fn expected(rows: &Rows) -> [f64; 3] {
     ]
 }
 
-fn answers<N: Number>(moments: &Moments<N, TWO_COLUMNS>) -> [f64; 3] {
-    [moments.squares_x(), moments.squares_y(), moments.products()]
+fn answers<N: MomentValue>(moments: &Moments<N, TWO_COLUMN_SUMS>) -> [f64; 3] {
+    [moments.squared_deviations_x(), moments.squared_deviations_y(), moments.deviation_products()]
 }
 
 fn as_floats(rows: &Rows, scale: i32) -> Vec<(f64, f64)> {
@@ -57,15 +57,15 @@ proptest! {
     #[test]
     fn integers_and_floats_answer_as_exact_arithmetic_does(rows in rows()) {
         let expected = expected(&rows);
-        let integers = of::<i64, TWO_COLUMNS>(&rows);
+        let integers = of::<i64, TWO_COLUMN_SUMS>(&rows);
         prop_assert_eq!(answers(&integers), expected);
-        prop_assert_eq!(of::<i64, ONE_COLUMN>(&rows).squares_x(), expected[0]);
+        prop_assert_eq!(of::<i64, ONE_COLUMN_SUMS>(&rows).squared_deviations_x(), expected[0]);
         // A power of two is in nothing but the exponent, however far from 1.
         for scale in [0, -20, -400, 300] {
             let floats = as_floats(&rows, scale);
             let scaled = expected.map(|value| value * 2f64.powi(scale) * 2f64.powi(scale));
-            prop_assert_eq!(answers(&of::<f64, TWO_COLUMNS>(&floats)), scaled);
-            prop_assert_eq!(of::<f64, ONE_COLUMN>(&floats).squares_x(), scaled[0]);
+            prop_assert_eq!(answers(&of::<f64, TWO_COLUMN_SUMS>(&floats)), scaled);
+            prop_assert_eq!(of::<f64, ONE_COLUMN_SUMS>(&floats).squared_deviations_x(), scaled[0]);
         }
         let sums = (integers.sum_x(), integers.sum_y());
         let sum = |of: fn(&(i64, i64)) -> i64| rows.iter().map(|row| i128::from(of(row))).sum::<i128>() as f64;
@@ -79,11 +79,11 @@ proptest! {
             &rows,
             &cuts,
             &picks,
-            Moments::<f64, TWO_COLUMNS>::default,
+            Moments::<f64, TWO_COLUMN_SUMS>::default,
             |moments, (x, y)| assert!(moments.add(*x, *y).is_ok()),
             Moments::merge,
         );
-        let bytes = |moments: &Moments<f64, TWO_COLUMNS>| {
+        let bytes = |moments: &Moments<f64, TWO_COLUMN_SUMS>| {
             let mut out = Vec::new();
             moments.encode(&mut out);
             out
@@ -96,7 +96,7 @@ proptest! {
     #[test]
     fn what_is_removed_leaves_nothing(rows in rows(), scale in -500i32..300, kept in 0usize..10) {
         let rows = as_floats(&rows, scale);
-        let mut moments = of::<f64, TWO_COLUMNS>(&rows);
+        let mut moments = of::<f64, TWO_COLUMN_SUMS>(&rows);
         let kept = kept.min(rows.len());
         for (x, y) in &rows[kept..] {
             moments.remove_finite(*x, *y).unwrap();
@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn a_count_that_nothing_can_have_made_overflows_nowhere() {
+fn decoded_huge_count_does_not_overflow() {
     // More rows than 64 bits count, which a fuzzer found.
     let mut bytes = vec![0x51, 1];
     bytes.extend([0xff; 9]);
@@ -117,7 +117,7 @@ fn a_count_that_nothing_can_have_made_overflows_nowhere() {
         bytes.push(u8::try_from(sum.len()).unwrap());
         bytes.extend(sum);
     }
-    let mut state = Moments::<f64, ONE_COLUMN>::decode(&bytes).unwrap();
+    let mut state = Moments::<f64, ONE_COLUMN_SUMS>::decode(&bytes).unwrap();
     state.add(1.0, 1.0).unwrap();
     state.merge(&state.clone());
     assert_eq!(state.count(), u64::MAX);

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::{Bar, Quantiles};
+use tidemill_sketch::{HistogramBar, Quantiles};
 
 use crate::{grouping, in_random_groups};
 
@@ -100,7 +100,7 @@ proptest! {
         prop_assert_eq!(&all, &grouped);
         prop_assert_eq!(bytes(&all), bytes(&grouped));
         let mut descending = of(max_bins, &descending);
-        descending.add_n(f64::NAN, all.nan_count());
+        descending.add_repeated(f64::NAN, all.nan_count());
         prop_assert_eq!(bytes(&all), bytes(&descending));
     }
 
@@ -136,12 +136,12 @@ proptest! {
         prop_assert_eq!(state.max(), sorted.last().copied());
         if sorted.is_empty() {
             prop_assert_eq!(state.quantile(0.5), None);
-            prop_assert_eq!(state.interval(0.5), None);
+            prop_assert_eq!(state.quantile_interval(0.5), None);
             return Ok(());
         }
         for q in qs.into_iter().chain([0.0, 0.25, 0.5, 0.95, 1.0]) {
             let (a, b, value) = expected(&sorted, q);
-            let (low, high) = state.interval(q).unwrap();
+            let (low, high) = state.quantile_interval(q).unwrap();
             let estimate = state.quantile(q).unwrap();
             prop_assert!(low <= estimate && estimate <= high, "{low} {estimate} {high}");
             prop_assert_eq!(state.quantiles(&[q])[0], Some(estimate));
@@ -174,7 +174,7 @@ proptest! {
         let mut one_by_one = Quantiles::new(max_bins).unwrap();
         for (values, count) in &weighted {
             for &value in values {
-                at_once.add_n(value, *count);
+                at_once.add_repeated(value, *count);
                 (0..*count).for_each(|_| one_by_one.add(value));
             }
         }
@@ -204,7 +204,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_share_has_no_quantile() {
+fn fraction_outside_0_to_1_has_no_quantile() {
     let mut state = Quantiles::default();
     assert_eq!(state.quantile(0.5), None);
     state.add(f64::NAN);
@@ -212,21 +212,21 @@ fn what_is_no_share_has_no_quantile() {
     state.add(1.0);
     for q in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
         assert_eq!(state.quantile(q), None);
-        assert_eq!(state.interval(q), None);
+        assert_eq!(state.quantile_interval(q), None);
     }
     assert_eq!(state.quantile(0.3), Some(1.0));
 }
 
 /// The widths the documentation promises for common data.
 #[test]
-fn intervals_are_as_narrow_as_stated() {
+fn quantile_intervals_have_documented_widths() {
     let check =
         |name: &str, values: &mut dyn Iterator<Item = f64>, width_max: &dyn Fn(f64) -> f64| {
             let mut state = Quantiles::default();
             values.for_each(|value| state.add(value));
             assert!(!state.is_exact());
             for q in [0.01, 0.25, 0.5, 0.9, 0.99, 0.999] {
-                let (low, high) = state.interval(q).unwrap();
+                let (low, high) = state.quantile_interval(q).unwrap();
                 let width = high - low;
                 assert!(width <= width_max(high.abs()), "{name} {q}: {low} to {high}");
             }
@@ -256,7 +256,7 @@ fn integers_take_few_bytes() {
 }
 
 /// How many of the sorted values lie in a bar, which is one of some.
-fn in_bar(sorted: &[f64], bar: &Bar, is_last: bool) -> u64 {
+fn in_bar(sorted: &[f64], bar: &HistogramBar, is_last: bool) -> u64 {
     let from = sorted.partition_point(|value| *value < bar.low);
     let to = if bar.low == f64::NEG_INFINITY || is_last || bar.low == bar.high {
         sorted.partition_point(|value| *value <= bar.high)
@@ -276,8 +276,8 @@ proptest! {
         let state = of(max_bins, &values);
         let sorted = sorted(&values);
         let bars = state.histogram(bars_max);
-        let is_finite = |bar: &&Bar| bar.low.is_finite() && bar.high.is_finite();
-        let finite: Vec<&Bar> = bars.iter().filter(is_finite).collect();
+        let is_finite = |bar: &&HistogramBar| bar.low.is_finite() && bar.high.is_finite();
+        let finite: Vec<&HistogramBar> = bars.iter().filter(is_finite).collect();
         prop_assert!(finite.len() <= bars_max);
         prop_assert!(bars.len() <= finite.len() + 2);
         for (at, bar) in bars.iter().enumerate() {
@@ -348,7 +348,7 @@ fn bars_of_a_large_state_are_about_equally_wide() {
 
 #[test]
 fn infinities_have_bars_of_their_own() {
-    let bar = |low, high, count| Bar { low, high, count };
+    let bar = |low, high, count| HistogramBar { low, high, count };
     let state = of(16, &[f64::INFINITY, 1.0, 2.0, f64::NEG_INFINITY, f64::INFINITY, f64::NAN]);
     let (below, above) = (f64::NEG_INFINITY, f64::INFINITY);
     let expect = [bar(below, below, 1), bar(1.0, 1.5, 1), bar(1.5, 2.0, 1), bar(above, above, 2)];

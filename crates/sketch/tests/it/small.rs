@@ -5,13 +5,15 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::{ExplicitThreshold, Hll, HllParams, Quantiles, Share, TopK, hash_i64};
+use tidemill_sketch::{
+    ExplicitThreshold, Hll, HllParams, QuantileLevel, Quantiles, TopK, hash_i64,
+};
 
 /// Past every threshold of a small form.
 const SIZE_MAX: usize = 600;
 
 /// Ways to fill a state and to turn it into another of the same content.
-trait Small: Clone + PartialEq + std::fmt::Debug {
+trait SmallState: Clone + PartialEq + std::fmt::Debug {
     type Value: Copy;
     fn add(&mut self, value: Self::Value);
     fn add_all(&mut self, values: &[Self::Value]);
@@ -23,7 +25,7 @@ trait Small: Clone + PartialEq + std::fmt::Debug {
 
 macro_rules! small {
     ($type:ty, $value:ty, $add:ident, $add_all:ident) => {
-        impl Small for $type {
+        impl SmallState for $type {
             type Value = $value;
             fn add(&mut self, value: $value) {
                 self.$add(value);
@@ -52,18 +54,18 @@ small!(Hll, u64, add_hash, add_hashes);
 small!(Quantiles, f64, add, add_all);
 
 /// Frequent words, while they are counted exactly and the order leaves no trace.
-trait AddWord {
+trait AddWordItem {
     fn add_word(&mut self, word: [u8; 8]);
 }
-impl AddWord for TopK {
+impl AddWordItem for TopK {
     fn add_word(&mut self, word: [u8; 8]) {
         self.add(&word, 1);
     }
 }
-small!(TopK, [u8; 8], add_word, add_words);
+small!(TopK, [u8; 8], add_word, add_word_items);
 
 /// The states of `values`, filled and merged in many ways; all of them have the same bytes.
-fn of_all_ways<S: Small>(empty: &S, values: &[S::Value], cuts: &[usize]) -> S {
+fn of_all_ways<S: SmallState>(empty: &S, values: &[S::Value], cuts: &[usize]) -> S {
     let singly = |values: &[S::Value]| {
         let mut state = empty.clone();
         values.iter().for_each(|value| state.add(*value));
@@ -130,14 +132,14 @@ fn check_quantiles(max_bins: u32, values: &[f64], cuts: &[usize]) {
     };
     let qs = [0.0, 0.25, 0.5, 0.75, 1.0];
     let together = state.quantiles(&qs);
-    let shares = qs.map(Share::new);
+    let shares = qs.map(QuantileLevel::new);
     let mut at_shares = Vec::new();
-    state.quantiles_at(&shares, |answer| at_shares.push(answer));
+    state.for_each_quantile(&shares, |answer| at_shares.push(answer));
     assert_eq!(together, at_shares);
     for (quarters, q) in qs.into_iter().enumerate() {
         let answer = state.quantile(q).unwrap();
         assert_eq!(together[quarters], Some(answer));
-        assert_eq!(state.interval(q), Some((answer, answer)));
+        assert_eq!(state.quantile_interval(q), Some((answer, answer)));
         let expect = expect(quarters);
         if expect.is_finite() {
             assert!((answer - expect).abs() <= 1e-12 * expect.abs(), "{answer} {expect}");
@@ -158,15 +160,15 @@ fn check_counts<'a>(state: &TopK, items: impl Iterator<Item = &'a [u8]>) {
     assert!(state.is_exact());
     let mut expect: Vec<_> = counts.into_iter().collect();
     expect.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-    let top = state.top(usize::MAX);
-    let found: Vec<_> = top.iter().map(|top| (top.item, top.lower)).collect();
+    let top = state.top_items(usize::MAX);
+    let found: Vec<_> = top.iter().map(|top| (top.item, top.lower_bound)).collect();
     assert_eq!(found, expect);
-    assert!(top.iter().all(|top| top.lower == top.upper));
+    assert!(top.iter().all(|top| top.lower_bound == top.upper_bound));
 }
 
 /// The same values at every size: all different, a few over and over, and in between.
 #[test]
-fn at_every_size_small_states_are_what_was_added() {
+fn small_states_are_exact_at_every_size() {
     for size in 0..SIZE_MAX {
         for different in [1, 7, 16, 17, 100, 1000] {
             let numbers: Vec<i64> = (0..size as i64).map(|i| i * i % different).collect();
@@ -201,7 +203,7 @@ fn at_every_size_small_states_are_what_was_added() {
 
 /// So often that their list gives way to a table.
 #[test]
-fn few_words_are_counted_however_often_they_come() {
+fn repeated_words_are_counted_exactly_in_a_table() {
     for different in [1, 8, 9, 20, 32, 33] {
         let words: Vec<[u8; 8]> = (0..5000u64).map(|i| (i * i % different).to_be_bytes()).collect();
         check_words(1024, &words, &[0, 1000, 1024, 3000]);
@@ -267,11 +269,11 @@ proptest! {
             state
         };
         let mut state = of(&items);
-        state.add_words(&words);
+        state.add_word_items(&words);
         let all = || items.iter().map(Vec::as_slice).chain(words.iter().map(|word| &word[..]));
         check_counts(&state, all());
         let mut other = TopK::default();
-        other.add_words(&words);
+        other.add_word_items(&words);
         let (left, right) = items.split_at(cut.min(items.len()));
         let mut merged = of(right);
         merged.merge(&other);
@@ -295,8 +297,8 @@ proptest! {
     ) {
         let (left, right) = words.split_at(cut.min(words.len()));
         let mut at_once = TopK::new(capacity).unwrap();
-        at_once.add_words(left);
-        at_once.add_words(right);
+        at_once.add_word_items(left);
+        at_once.add_word_items(right);
         let mut singly = TopK::new(capacity).unwrap();
         words.iter().for_each(|word| singly.add(word, 1));
         prop_assert_eq!(at_once.bytes(), singly.bytes());
@@ -306,9 +308,9 @@ proptest! {
         let mut by_words = TopK::new(capacity).unwrap();
         let mut by_states = by_words.clone();
         for words in words.chunks(cut.max(5)) {
-            by_words.merge_items(words.iter().map(|word| &word[..]));
+            by_words.merge_occurrences(words.iter().map(|word| &word[..]));
             let mut state = TopK::new(capacity).unwrap();
-            state.add_words(words);
+            state.add_word_items(words);
             by_states.merge(&state);
         }
         prop_assert_eq!(by_words.bytes(), by_states.bytes());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tidemill_sketch::{Ids, SketchError, hash_i64};
+use tidemill_sketch::{SketchError, SortedIdSet, hash_i64};
 
 use crate::{grouping, in_random_groups};
 
@@ -22,17 +22,17 @@ fn ids(max: usize) -> impl Strategy<Value = Vec<u64>> {
     prop_oneof![3 => vec(id, 0..max), 1 => ascending]
 }
 
-fn of(ids: &[u64]) -> Ids {
+fn of(ids: &[u64]) -> SortedIdSet {
     ids.iter().copied().collect()
 }
 
-fn bytes(state: &Ids) -> Vec<u8> {
+fn bytes(state: &SortedIdSet) -> Vec<u8> {
     let mut out = Vec::new();
     state.encode(&mut out);
     out
 }
 
-fn listed(state: &Ids) -> Vec<u64> {
+fn listed(state: &SortedIdSet) -> Vec<u64> {
     state.iter().collect()
 }
 
@@ -51,28 +51,28 @@ proptest! {
             prop_assert_eq!(state.contains(id), expect.contains(&id));
         }
         let mut settled = state.clone();
-        settled.settle();
-        let mut at_once = Ids::new();
-        let mut in_parts = Ids::new();
+        settled.merge_buffer();
+        let mut at_once = SortedIdSet::new();
+        let mut in_parts = SortedIdSet::new();
         at_once.add_all(&ids);
         ids.chunks(37).for_each(|part| in_parts.add_all(part));
-        let backwards: Ids = ids.iter().rev().copied().collect();
+        let backwards: SortedIdSet = ids.iter().rev().copied().collect();
         let grouped = in_random_groups(
             &ids,
             &cuts,
             &picks,
-            Ids::new,
+            SortedIdSet::new,
             |state, id| state.add(*id),
             |state, other| if is_owned { state.merge_owned(other.clone()) } else { state.merge(other) },
         );
-        for other in [settled, at_once, in_parts, backwards, grouped, Ids::decode(&bytes(&state))?] {
+        for other in [settled, at_once, in_parts, backwards, grouped, SortedIdSet::decode(&bytes(&state))?] {
             prop_assert_eq!(bytes(&other), bytes(&state));
             prop_assert_eq!(&other, &state);
         }
         let most = expect.len();
-        prop_assert!(Ids::decode_within(&bytes(&state), most).is_ok());
+        prop_assert!(SortedIdSet::decode_with_max(&bytes(&state), most).is_ok());
         if let Some(fewer) = most.checked_sub(1) {
-            let error = Ids::decode_within(&bytes(&state), fewer).unwrap_err();
+            let error = SortedIdSet::decode_with_max(&bytes(&state), fewer).unwrap_err();
             prop_assert!(matches!(error, SketchError::TooMany { .. }), "{}", error);
         }
     }
@@ -85,16 +85,16 @@ proptest! {
         let (a, b): (BTreeSet<u64>, BTreeSet<u64>) =
             (left.iter().copied().collect(), right.iter().copied().collect());
         let (x, y) = (of(&left), of(&right));
-        let after = |work: fn(&mut Ids, &Ids)| {
+        let after = |work: fn(&mut SortedIdSet, &SortedIdSet)| {
             let mut set = x.clone();
             work(&mut set, &y);
             assert!(set.contains(5) == listed(&set).contains(&5));
             listed(&set)
         };
-        prop_assert_eq!(after(Ids::union_with), a.union(&b).copied().collect::<Vec<_>>());
-        prop_assert_eq!(after(Ids::intersect_with), a.intersection(&b).copied().collect::<Vec<_>>());
-        prop_assert_eq!(after(Ids::subtract), a.difference(&b).copied().collect::<Vec<_>>());
-        prop_assert_eq!(after(Ids::toggle), a.symmetric_difference(&b).copied().collect::<Vec<_>>());
+        prop_assert_eq!(after(SortedIdSet::union_with), a.union(&b).copied().collect::<Vec<_>>());
+        prop_assert_eq!(after(SortedIdSet::intersect_with), a.intersection(&b).copied().collect::<Vec<_>>());
+        prop_assert_eq!(after(SortedIdSet::subtract), a.difference(&b).copied().collect::<Vec<_>>());
+        prop_assert_eq!(after(SortedIdSet::symmetric_difference_with), a.symmetric_difference(&b).copied().collect::<Vec<_>>());
         prop_assert_eq!(x.intersection_len(&y), a.intersection(&b).count());
         prop_assert_eq!(y.intersection_len(&x), a.intersection(&b).count());
     }
@@ -112,7 +112,7 @@ proptest! {
         }
         bytes.push(left as u8);
         bytes.extend(&rest);
-        if let Ok(set) = Ids::decode(&bytes) {
+        if let Ok(set) = SortedIdSet::decode(&bytes) {
             prop_assert!(set.heap_bytes() <= 1024 * bytes.len());
         }
     }
@@ -133,9 +133,9 @@ fn many_ids_in_any_order_are_sorted_once_each() {
 }
 
 #[test]
-fn ids_that_follow_one_another_take_a_byte_for_a_block() {
-    let state: Ids = (1000..1_000_000).collect();
+fn consecutive_ids_take_one_byte_per_block() {
+    let state: SortedIdSet = (1000..1_000_000).collect();
     let bytes = bytes(&state);
     assert_eq!(bytes.len(), 1 + 3 + 2 + 999_000usize.div_ceil(128));
-    assert_eq!(Ids::decode(&bytes), Ok(state));
+    assert_eq!(SortedIdSet::decode(&bytes), Ok(state));
 }

@@ -44,29 +44,31 @@ fn check_bounds(state: &TopK, items: &[(Vec<u8>, u64)]) -> Result<(), TestCaseEr
     let counts = counted(items);
     let total: u64 = counts.values().sum();
     prop_assert_eq!(state.total(), total);
-    prop_assert!(state.max_error() <= total / (u64::from(state.capacity()) + 1));
+    prop_assert!(state.count_error_max() <= total / (u64::from(state.capacity()) + 1));
     for (item, &count) in &counts {
-        let (lower, upper) = state.bounds(item);
+        let (lower, upper) = state.count_bounds(item);
         prop_assert!(lower <= count && count <= upper, "{lower} {count} {upper}");
     }
-    let top = state.top(usize::MAX);
+    let top = state.top_items(usize::MAX);
     prop_assert!(top.len() <= 2 * state.capacity() as usize);
     for found in &top {
-        prop_assert!(found.lower <= counts[found.item] && counts[found.item] <= found.upper);
-        prop_assert_eq!(state.bounds(found.item), (found.lower, found.upper));
+        prop_assert!(
+            found.lower_bound <= counts[found.item] && counts[found.item] <= found.upper_bound
+        );
+        prop_assert_eq!(state.count_bounds(found.item), (found.lower_bound, found.upper_bound));
     }
     for pair in top.windows(2) {
         prop_assert!(
-            (pair[1].lower, pair[0].item) < (pair[0].lower, pair[1].item)
-                || pair[1].lower < pair[0].lower
+            (pair[1].lower_bound, pair[0].item) < (pair[0].lower_bound, pair[1].item)
+                || pair[1].lower_bound < pair[0].lower_bound
         );
     }
     for k in [0, 1, 3, 10] {
-        prop_assert_eq!(state.top(k), &top[..k.min(top.len())]);
+        prop_assert_eq!(state.top_items(k), &top[..k.min(top.len())]);
     }
     // A frequent item is never lost.
     for (item, &count) in &counts {
-        if count > state.max_error() {
+        if count > state.count_error_max() {
             prop_assert!(top.iter().any(|found| found.item == *item));
         }
     }
@@ -143,10 +145,10 @@ proptest! {
         prop_assert_eq!(bytes(&all), bytes(&grouped));
         let mut expect: Vec<TopItem<'_>> = counted(&items)
             .into_iter()
-            .map(|(item, count)| TopItem { item, lower: count, upper: count })
+            .map(|(item, count)| TopItem { item, lower_bound: count, upper_bound: count })
             .collect();
-        expect.sort_by(|a, b| b.lower.cmp(&a.lower).then(a.item.cmp(b.item)));
-        prop_assert_eq!(all.top(usize::MAX), expect);
+        expect.sort_by(|a, b| b.lower_bound.cmp(&a.lower_bound).then(a.item.cmp(b.item)));
+        prop_assert_eq!(all.top_items(usize::MAX), expect);
     }
 }
 
@@ -156,7 +158,7 @@ fn ties_are_listed_by_item() {
     for item in ["pear", "apple", "fig", "apple", "fig", "pear", "kiwi"] {
         state.add(item.as_bytes(), 1);
     }
-    let names: Vec<_> = state.top(3).iter().map(|found| found.item).collect();
+    let names: Vec<_> = state.top_items(3).iter().map(|found| found.item).collect();
     assert_eq!(names, [&b"apple"[..], b"fig", b"pear"]);
 }
 
@@ -176,9 +178,9 @@ fn a_skewed_stream_keeps_its_head() {
         state.add(&item.to_be_bytes(), 1);
     }
     assert!(!state.is_exact());
-    assert!(state.max_error() <= 1_000_000 / 257);
+    assert!(state.count_error_max() <= 1_000_000 / 257);
     let head: Vec<u32> = state
-        .top(10)
+        .top_items(10)
         .iter()
         .map(|found| u32::from_be_bytes(found.item.try_into().unwrap()))
         .collect();

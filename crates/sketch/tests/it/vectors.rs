@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use tidemill_sketch::{Dialect, Hll, hash_bytes, hash_i64};
+use tidemill_sketch::{Hll, HllStorageDialect, hash_bytes, hash_i64};
 
 /// As `hll_set_max_sparse(512)`, under which the vectors were written.
-const DIALECT: Dialect = Dialect::Postgres { sparse_registers_max: Some(512) };
+const DIALECT: HllStorageDialect = HllStorageDialect::Postgres { sparse_registers_max: Some(512) };
 
 /// The rows of a CSV file after its header.
 fn rows(name: &str) -> Option<Vec<Vec<String>>> {

@@ -64,7 +64,7 @@ macro_rules! formats {
         pub enum Format {
             $($(#[doc = $doc])+ $name,)+
             /// A format that the program around has added.
-            Registered(&'static Registered),
+            Registered(&'static RegisteredFormat),
         }
 
         impl Format {

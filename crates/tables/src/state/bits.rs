@@ -72,7 +72,7 @@ macro_rules! taken {
     ($self:ident, $from:ident, $array:expr) => {{
         let values = $array.as_primitive::<T>();
         let (nulls, numbers) = (values.nulls(), values.values());
-        let (held, seen) = (&mut $self.values, &mut $self.seen);
+        let (held, seen) = (&mut $self.values, &mut $self.presence);
         match $self.of {
             BitsOf::And => {
                 $from.each_state(nulls, held, seen, |held, row, _| *held = *held & numbers[row]);

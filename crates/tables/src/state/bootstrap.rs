@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Builder, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sketch::{Bootstrap, SketchError};
+use tidemill_sketch::{BootstrapSum, SketchError};
 
 use super::sketches::{Filled, SketchKind};
 use super::{Rows, mismatch};
@@ -17,13 +17,14 @@ use crate::value;
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
 pub(super) struct BootstrapOf {
-    empty: Bootstrap,
+    empty: BootstrapSum,
     seed: u64,
 }
 
 impl BootstrapOf {
     pub(super) fn new(replicates: u16, seed: u64) -> Result<Self> {
-        let empty = Bootstrap::new(replicates).map_err(|error| Error::usage(error.to_string()))?;
+        let empty =
+            BootstrapSum::new(replicates).map_err(|error| Error::usage(error.to_string()))?;
         Ok(BootstrapOf { empty, seed })
     }
 }
@@ -32,28 +33,28 @@ impl BootstrapOf {
 const NULL_UNIT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl SketchKind for BootstrapOf {
-    type State = Bootstrap;
+    type State = BootstrapSum;
     type Item = ();
     const NAME: &'static str = "bootstrap_sum";
 
-    fn empty(&self) -> Bootstrap {
+    fn empty(&self) -> BootstrapSum {
         self.empty.clone()
     }
 
-    fn heap(state: &Bootstrap) -> usize {
+    fn heap(state: &BootstrapSum) -> usize {
         state.heap_bytes()
     }
 
-    fn merge(into: &mut Bootstrap, from: &mut Bootstrap) {
+    fn merge(into: &mut BootstrapSum, from: &mut BootstrapSum) {
         into.merge_owned(std::mem::take(from));
     }
 
-    fn encode(state: &Bootstrap, out: &mut Vec<u8>) {
+    fn encode(state: &BootstrapSum, out: &mut Vec<u8>) {
         state.encode(out);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Bootstrap, SketchError> {
-        Bootstrap::decode(bytes)
+    fn decode(&self, bytes: &[u8]) -> Result<BootstrapSum, SketchError> {
+        BootstrapSum::decode(bytes)
     }
 
     fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
@@ -70,11 +71,11 @@ impl SketchKind for BootstrapOf {
         Ok(())
     }
 
-    fn precision(_: &Bootstrap, _: &Aggregate) -> Option<Precision> {
+    fn precision(_: &BootstrapSum, _: &Aggregate) -> Option<Precision> {
         None
     }
 
-    fn finish(&self, states: &[Bootstrap], of: &Aggregate) -> Result<ArrayRef> {
+    fn finish(&self, states: &[BootstrapSum], of: &Aggregate) -> Result<ArrayRef> {
         let DataType::Struct(fields) = of.output.data_type() else {
             return Err(mismatch(Self::NAME));
         };
@@ -82,7 +83,7 @@ impl SketchKind for BootstrapOf {
             std::array::from_fn(|_| Float64Builder::with_capacity(states.len()));
         for state in states {
             let is_some = state.count() > 0;
-            let interval = state.interval(CONFIDENCE).filter(|_| is_some);
+            let interval = state.confidence_interval(CONFIDENCE).filter(|_| is_some);
             let [sum, error, low, high] = &mut columns;
             sum.append_option(is_some.then(|| state.sum()));
             error.append_option(is_some.then(|| state.standard_error()));

@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, Fields, Float64Type, Int64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sketch::{DistinctSample, SketchError, Weight, hash_bytes};
+use tidemill_sketch::{DistinctSample, SampleWeight, SketchError, hash_bytes};
 
 use super::sketches::{Filled, SketchKind, booked};
 use super::{Rows, mismatch};
@@ -17,7 +17,7 @@ use crate::spec::{Aggregate, Function, Precision};
 use crate::value;
 
 /// Weights as columns have them.
-pub(super) trait Weighed: Weight {
+pub(super) trait Weighed: SampleWeight {
     type Arrow: ArrowPrimitiveType;
     fn of(value: <Self::Arrow as ArrowPrimitiveType>::Native) -> Self;
     /// The weight of one row where none is given.
@@ -61,14 +61,14 @@ impl Weighed for f64 {
     }
 }
 
-pub(super) struct DistinctSampleOf<W: Weight> {
+pub(super) struct DistinctSampleOf<W: SampleWeight> {
     empty: DistinctSample<W>,
     argument: DataType,
     /// What the plan calls it.
     name: String,
 }
 
-impl<W: Weight> DistinctSampleOf<W> {
+impl<W: SampleWeight> DistinctSampleOf<W> {
     pub(super) fn new(items: u32, aggregate: &Aggregate) -> Result<Self> {
         Ok(DistinctSampleOf {
             empty: DistinctSample::new(items).map_err(|e| Error::usage(e.to_string()))?,

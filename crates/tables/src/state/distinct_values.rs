@@ -67,7 +67,7 @@ impl SketchKind for DistinctValuesOf {
     }
 
     fn precision(state: &DistinctValues, _: &Aggregate) -> Option<Precision> {
-        Some(Precision::new(!state.is_given_up(), 0.0))
+        Some(Precision::new(!state.has_overflowed(), 0.0))
     }
 
     /// The values in their order; null where there were too many.

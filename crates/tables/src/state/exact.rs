@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryViewBuilder, Int64Array};
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use tidemill_base::error::{Error, Result};
 use tidemill_functions::sketches::id_set_of;
-use tidemill_sketch::{DistinctValues, Ids, SketchError};
+use tidemill_sketch::{DistinctValues, SketchError, SortedIdSet};
 
 use super::sketches::{Filled, SketchKind, booked};
 use super::stored::Stored;
@@ -38,49 +38,49 @@ fn words(values: &ArrayRef) -> Result<Vec<u64>> {
 pub(super) struct IdsOf;
 
 impl SketchKind for IdsOf {
-    type State = Ids;
+    type State = SortedIdSet;
     type Item = u64;
     const NAME: &'static str = "id_set";
 
-    fn empty(&self) -> Ids {
-        Ids::new()
+    fn empty(&self) -> SortedIdSet {
+        SortedIdSet::new()
     }
 
-    fn heap(state: &Ids) -> usize {
+    fn heap(state: &SortedIdSet) -> usize {
         state.heap_bytes()
     }
 
-    fn merge(into: &mut Ids, from: &mut Ids) {
+    fn merge(into: &mut SortedIdSet, from: &mut SortedIdSet) {
         into.merge_owned(std::mem::take(from));
     }
 
-    fn add_all(state: &mut Ids, ids: &[u64]) {
+    fn add_all(state: &mut SortedIdSet, ids: &[u64]) {
         state.add_all(ids);
     }
 
-    fn encode(state: &Ids, out: &mut Vec<u8>) {
+    fn encode(state: &SortedIdSet, out: &mut Vec<u8>) {
         state.encode(out);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Ids, SketchError> {
-        Ids::decode(bytes)
+    fn decode(&self, bytes: &[u8]) -> Result<SortedIdSet, SketchError> {
+        SortedIdSet::decode(bytes)
     }
 
     fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
         let values = rows.values()?;
         let ids = words(values)?;
-        states.take_in(rows, values.logical_nulls().as_ref(), &ids, Ids::add);
+        states.take_in(rows, values.logical_nulls().as_ref(), &ids, SortedIdSet::add);
         Ok(())
     }
 
-    fn precision(_: &Ids, _: &Aggregate) -> Option<Precision> {
+    fn precision(_: &SortedIdSet, _: &Aggregate) -> Option<Precision> {
         None
     }
 
-    fn finish(&self, states: &[Ids], of: &Aggregate) -> Result<ArrayRef> {
+    fn finish(&self, states: &[SortedIdSet], of: &Aggregate) -> Result<ArrayRef> {
         match of.function {
             Function::IdSet => Ok(written(states.iter().map(Some))),
-            _ => counts(states.iter().map(Ids::len), of),
+            _ => counts(states.iter().map(SortedIdSet::len), of),
         }
     }
 }
@@ -155,7 +155,7 @@ pub(super) struct SetsOf {
 }
 
 impl SetsOf {
-    fn join(&self, into: &mut Option<Ids>, from: Ids) {
+    fn join(&self, into: &mut Option<SortedIdSet>, from: SortedIdSet) {
         match into {
             None => *into = Some(from),
             Some(into) if self.intersects => into.intersect_with(&from),
@@ -165,35 +165,38 @@ impl SetsOf {
 }
 
 impl SketchKind for SetsOf {
-    type State = (bool, Option<Ids>);
+    type State = (bool, Option<SortedIdSet>);
     type Item = ();
     const NAME: &'static str = "id_set_union";
 
-    fn empty(&self) -> (bool, Option<Ids>) {
+    fn empty(&self) -> (bool, Option<SortedIdSet>) {
         (self.intersects, None)
     }
 
-    fn heap((_, state): &(bool, Option<Ids>)) -> usize {
-        state.as_ref().map_or(0, Ids::heap_bytes)
+    fn heap((_, state): &(bool, Option<SortedIdSet>)) -> usize {
+        state.as_ref().map_or(0, SortedIdSet::heap_bytes)
     }
 
-    fn merge((intersects, into): &mut (bool, Option<Ids>), (_, from): &mut (bool, Option<Ids>)) {
+    fn merge(
+        (intersects, into): &mut (bool, Option<SortedIdSet>),
+        (_, from): &mut (bool, Option<SortedIdSet>),
+    ) {
         if let Some(from) = from.take() {
             SetsOf { intersects: *intersects }.join(into, from);
         }
     }
 
     /// No bytes are no set.
-    fn encode((_, state): &(bool, Option<Ids>), out: &mut Vec<u8>) {
+    fn encode((_, state): &(bool, Option<SortedIdSet>), out: &mut Vec<u8>) {
         if let Some(ids) = state {
             ids.encode(out);
         }
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<(bool, Option<Ids>), SketchError> {
+    fn decode(&self, bytes: &[u8]) -> Result<(bool, Option<SortedIdSet>), SketchError> {
         let ids = match bytes {
             [] => None,
-            bytes => Some(Ids::decode(bytes)?),
+            bytes => Some(SortedIdSet::decode(bytes)?),
         };
         Ok((self.intersects, ids))
     }
@@ -211,11 +214,11 @@ impl SketchKind for SetsOf {
         found
     }
 
-    fn precision(_: &(bool, Option<Ids>), _: &Aggregate) -> Option<Precision> {
+    fn precision(_: &(bool, Option<SortedIdSet>), _: &Aggregate) -> Option<Precision> {
         None
     }
 
-    fn finish(&self, states: &[(bool, Option<Ids>)], _: &Aggregate) -> Result<ArrayRef> {
+    fn finish(&self, states: &[(bool, Option<SortedIdSet>)], _: &Aggregate) -> Result<ArrayRef> {
         Ok(written(states.iter().map(|(_, ids)| ids.as_ref())))
     }
 }
@@ -227,7 +230,7 @@ fn counts(counts: impl Iterator<Item = usize>, of: &Aggregate) -> Result<ArrayRe
 }
 
 /// Sets as they are stored.
-fn written<'a>(sets: impl ExactSizeIterator<Item = Option<&'a Ids>>) -> ArrayRef {
+fn written<'a>(sets: impl ExactSizeIterator<Item = Option<&'a SortedIdSet>>) -> ArrayRef {
     let mut stored = BinaryViewBuilder::with_capacity(sets.len());
     sets.for_each(|ids| {
         stored.append_option(ids.map(|ids| {

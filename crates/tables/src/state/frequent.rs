@@ -34,7 +34,7 @@ impl WaitingItem for [u8; 8] {
     }
 
     fn add_all(state: &mut TopK, words: &[Self]) {
-        state.add_words(words);
+        state.add_word_items(words);
     }
 }
 
@@ -83,7 +83,7 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
     }
 
     fn merge_all(into: &mut TopK, items: &[I]) {
-        into.merge_items(items.iter().map(I::as_bytes));
+        into.merge_occurrences(items.iter().map(I::as_bytes));
     }
 
     fn encode(state: &TopK, out: &mut Vec<u8>) {
@@ -137,7 +137,7 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
     }
 
     fn precision(state: &TopK, _: &Aggregate) -> Option<Precision> {
-        Some(Precision::new(state.is_exact(), state.max_error() as f64))
+        Some(Precision::new(state.is_exact(), state.count_error_max() as f64))
     }
 
     fn finish(&self, states: &[TopK], of: &Aggregate) -> Result<ArrayRef> {
@@ -149,11 +149,13 @@ impl<I: WaitingItem> SketchKind for TopKOf<I> {
         };
         let mut lengths = Vec::with_capacity(states.len());
         for state in states {
-            let top = state.top(self.k);
+            let top = state.top_items(self.k);
             lengths.push(top.len());
             for entry in top {
-                counts.push(i64::try_from(entry.upper).map_err(|_| beyond())?);
-                errors.push(i64::try_from(entry.upper - entry.lower).map_err(|_| beyond())?);
+                counts.push(i64::try_from(entry.upper_bound).map_err(|_| beyond())?);
+                errors.push(
+                    i64::try_from(entry.upper_bound - entry.lower_bound).map_err(|_| beyond())?,
+                );
                 items.push(entry.item);
             }
         }

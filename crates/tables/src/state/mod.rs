@@ -38,7 +38,9 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type, Field, Float32Type, Float64Type};
 use tidemill_base::error::{Error, Result};
 use tidemill_functions::sketches::is_stored;
-use tidemill_sketch::{DistinctValues, FOUR_POWERS, FloatSum, Hll, ONE_COLUMN, TWO_COLUMNS, TopK};
+use tidemill_sketch::{
+    DistinctValues, FOUR_POWER_SUMS, FloatSum, Hll, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS, TopK,
+};
 
 use crate::prefetch::{AHEAD, prefetch};
 use crate::spec::{Aggregate, Function, Precision};
@@ -400,11 +402,11 @@ pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
             }
         },
         Function::Statistic(statistic) => match (is_whole(aggregate), statistic.is_of_pairs()) {
-            (true, false) => moments::<i64, ONE_COLUMN>(aggregate),
-            (true, true) => moments::<i64, TWO_COLUMNS>(aggregate),
-            _ if statistic.is_of_powers() => moments::<f64, FOUR_POWERS>(aggregate),
-            (false, false) => moments::<f64, ONE_COLUMN>(aggregate),
-            (false, true) => moments::<f64, TWO_COLUMNS>(aggregate),
+            (true, false) => moments::<i64, ONE_COLUMN_SUMS>(aggregate),
+            (true, true) => moments::<i64, TWO_COLUMN_SUMS>(aggregate),
+            _ if statistic.is_of_powers() => moments::<f64, FOUR_POWER_SUMS>(aggregate),
+            (false, false) => moments::<f64, ONE_COLUMN_SUMS>(aggregate),
+            (false, true) => moments::<f64, TWO_COLUMN_SUMS>(aggregate),
         },
         Function::Unique(params) | Function::HllSketch(params) => {
             let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;

@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use tidemill_base::error::Result;
-use tidemill_sketch::{Moments, Number, SketchError, TooLarge};
+use tidemill_sketch::{MomentValue, MomentValueTooLarge, Moments, SketchError};
 
 use super::sketches::{Filled, SketchKind};
 use super::{Rows, mismatch};
@@ -18,7 +18,7 @@ use crate::statistics::{Regression, Statistic, too_large};
 use crate::value;
 
 /// Numbers as Arrow has them.
-pub(crate) trait Summed: Number {
+pub(crate) trait Summed: MomentValue {
     type Arrow: ArrowPrimitiveType<Native = Self>;
 }
 
@@ -112,7 +112,7 @@ impl<N: Summed, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
             let (x, y) = pairs.row(row);
             state.add(x, y)
         });
-        added.map_err(|TooLarge| too_large(&self.name))
+        added.map_err(|MomentValueTooLarge| too_large(&self.name))
     }
 
     fn precision(_: &Self::State, _: &Aggregate) -> Option<Precision> {

@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Float64Builder, Int64
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Float64Type};
 use tidemill_base::error::Result;
-use tidemill_sketch::{Quantiles, Share, SketchError};
+use tidemill_sketch::{QuantileLevel, Quantiles, SketchError};
 
 use super::distinct_sample::entries;
 use super::sketches::{Filled, SketchKind};
@@ -57,7 +57,7 @@ impl SketchKind for QuantilesOf {
         if state.is_exact() {
             return Some(Precision::EXACT);
         }
-        let widths = ranks.iter().filter_map(|rank| state.interval(*rank));
+        let widths = ranks.iter().filter_map(|rank| state.quantile_interval(*rank));
         let error = widths.map(|(low, high)| (high - low) / 2.0).fold(0.0, f64::max);
         let of_ranks = ranks.iter().filter_map(|rank| state.rank_error(*rank));
         Some(Precision { exact: false, error, rank: of_ranks.fold(0.0, f64::max) })
@@ -73,11 +73,11 @@ impl SketchKind for QuantilesOf {
         let mut numbers = Float64Builder::with_capacity(states.len() * ranks.len());
         let mut lengths = Vec::with_capacity(states.len());
         let mut present = Vec::with_capacity(states.len());
-        let shares: Vec<_> = ranks.iter().map(|rank| Share::new(*rank)).collect();
+        let shares: Vec<_> = ranks.iter().map(|rank| QuantileLevel::new(*rank)).collect();
         let mut answers = Vec::with_capacity(shares.len());
         for state in states {
             answers.clear();
-            state.quantiles_at(&shares, |answer| answers.push(answer));
+            state.for_each_quantile(&shares, |answer| answers.push(answer));
             let some = answers.iter().any(Option::is_some);
             present.push(some);
             if !list {

@@ -8,7 +8,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use tidemill_base::error::Result;
 use tidemill_functions::sketches::{bytes_of_text, hll_of};
-use tidemill_sketch::{Dialect, Hll, SketchError};
+use tidemill_sketch::{Hll, HllStorageDialect, SketchError};
 
 use super::Rows;
 use super::sketches::{Filled, SketchKind};
@@ -89,7 +89,7 @@ impl SketchKind for UnionOf {
     fn decode(&self, bytes: &[u8]) -> Result<Option<Hll>, SketchError> {
         match bytes {
             [] => Ok(None),
-            bytes => Hll::from_bytes_within(bytes, self.log2m_max).map(Some),
+            bytes => Hll::from_bytes_with_log2m_max(bytes, self.log2m_max).map(Some),
         }
     }
 
@@ -125,6 +125,8 @@ fn unite(into: &mut Option<Hll>, from: Hll) {
 /// Sketches as they are stored: in PostgreSQL's dialect.
 pub(super) fn written<'a>(sketches: impl ExactSizeIterator<Item = Option<&'a Hll>>) -> ArrayRef {
     let mut stored = BinaryViewBuilder::with_capacity(sketches.len());
-    sketches.for_each(|hll| stored.append_option(hll.map(|hll| hll.to_bytes(Dialect::default()))));
+    sketches.for_each(|hll| {
+        stored.append_option(hll.map(|hll| hll.to_bytes(HllStorageDialect::default())))
+    });
     Arc::new(stored.finish())
 }

@@ -321,7 +321,7 @@ impl StateColumn for FloatSums {
         let heap = &mut self.heap;
         rows.each(values.nulls(), &mut self.sums, |sum, row, _| {
             let sum = sum.get_or_insert_default();
-            if !sum.add_in_place(numbers[row]) {
+            if !sum.try_add_in_place(numbers[row]) {
                 booked(sum, heap, FloatSum::heap_bytes, |sum| sum.add(numbers[row]));
             }
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array};
 use tidemill_base::error::Result;
-use tidemill_sketch::{Estimator, Hll, SketchError};
+use tidemill_sketch::{CardinalityEstimator, Hll, SketchError};
 
 use super::Rows;
 use super::sketches::{Filled, SketchKind};
@@ -14,9 +14,9 @@ use crate::value;
 
 /// The relative standard error of what `hll_cardinality` makes of a sketch.
 pub(super) fn published_error(hll: &Hll) -> f64 {
-    match hll.estimate(Estimator::Published) {
+    match hll.estimate(CardinalityEstimator::Published) {
         estimate if estimate.value > 0.0 => estimate.standard_error / estimate.value,
-        _ => hll.relative_error(),
+        _ => hll.relative_standard_error(),
     }
 }
 
@@ -69,7 +69,7 @@ impl SketchKind for UniqueOf {
         let error = match of.function {
             // What `hll_cardinality` makes of it.
             Function::HllSketch(_) => published_error(state),
-            _ => state.relative_error(),
+            _ => state.relative_standard_error(),
         };
         Some(Precision::new(state.is_exact(), error))
     }
@@ -80,7 +80,7 @@ impl SketchKind for UniqueOf {
         }
         // Without the published estimator's bias, so that the error is the one that is stated.
         let counts = states.iter().map(|hll| {
-            let count = hll.cardinality_by(Estimator::Improved).round();
+            let count = hll.cardinality_with(CardinalityEstimator::Improved).round();
             #[expect(clippy::cast_possible_truncation, reason = "what is too much is the most")]
             let count = count as i64;
             count

@@ -14,8 +14,8 @@ use std::ops::{BitAnd, BitOr, BitXor, Sub};
 
 use roaring::RoaringBitmap;
 
-use super::stored::{STATE, Stored, corrupt};
-use super::words::{Operation, Words, ranges, word_of};
+use super::bit_words::{BitWords, BitmapOperation, roaring_ranges, word_index};
+use super::roaring_format::{RoaringView, STATE, corrupt_container};
 use crate::SketchError;
 
 /// A set of 32-bit numbers, those of an [`IdSpace`](crate::IdSpace)'s ids.
@@ -34,18 +34,18 @@ use crate::SketchError;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct IdSet {
-    repr: Repr,
+    form: IdSetForm,
 }
 
 #[derive(Debug, Clone)]
-enum Repr {
-    Words(Words),
-    Few(RoaringBitmap),
+enum IdSetForm {
+    Words(BitWords),
+    Roaring(RoaringBitmap),
 }
 
-impl Default for Repr {
+impl Default for IdSetForm {
     fn default() -> Self {
-        Repr::Few(RoaringBitmap::new())
+        IdSetForm::Roaring(RoaringBitmap::new())
     }
 }
 
@@ -59,9 +59,9 @@ impl IdSet {
     /// How many numbers are in it. Cost: constant for words, else a pass over the containers.
     #[must_use]
     pub fn len(&self) -> u64 {
-        match &self.repr {
-            Repr::Words(words) => words.len,
-            Repr::Few(few) => few.len(),
+        match &self.form {
+            IdSetForm::Words(words) => words.len,
+            IdSetForm::Roaring(few) => few.len(),
         }
     }
 
@@ -74,76 +74,77 @@ impl IdSet {
     /// Whether a number is in it.
     #[must_use]
     pub fn contains(&self, index: u32) -> bool {
-        match &self.repr {
-            Repr::Words(words) => words.contains(index),
-            Repr::Few(few) => few.contains(index),
+        match &self.form {
+            IdSetForm::Words(words) => words.contains(index),
+            IdSetForm::Roaring(few) => few.contains(index),
         }
     }
 
     /// Adds a number; returns whether it is new. Many at once are added by [`Extend`].
     pub fn insert(&mut self, index: u32) -> bool {
-        match &mut self.repr {
-            Repr::Words(words) => {
+        match &mut self.form {
+            IdSetForm::Words(words) => {
                 // A number far from all others would want all the words in between.
-                if word_of(index) > 2 * words.words.len() {
-                    self.repr = Repr::Few(words.to_few());
+                if word_index(index) > 2 * words.words.len() {
+                    self.form = IdSetForm::Roaring(words.to_roaring());
                     return self.insert(index);
                 }
                 words.insert(index)
             }
-            Repr::Few(few) => few.insert(index),
+            IdSetForm::Roaring(few) => few.insert(index),
         }
     }
 
     /// Removes a number; returns whether it was there.
     pub fn remove(&mut self, index: u32) -> bool {
-        match &mut self.repr {
-            Repr::Words(words) => words.remove(index),
-            Repr::Few(few) => few.remove(index),
+        match &mut self.form {
+            IdSetForm::Words(words) => words.remove(index),
+            IdSetForm::Roaring(few) => few.remove(index),
         }
     }
 
     /// The numbers, ascending.
-    pub fn iter(&self) -> Indexes<'_> {
-        Indexes(match &self.repr {
-            Repr::Words(words) => IndexesOf::Words {
+    pub fn iter(&self) -> IdSetIter<'_> {
+        IdSetIter(match &self.form {
+            IdSetForm::Words(words) => IdSetIterForm::Words {
                 left: words.words.iter(),
                 word: 0,
                 // One before the first: the next word is read before a bit of it is.
                 at: u32::MAX,
             },
-            Repr::Few(few) => IndexesOf::Few(few.iter()),
+            IdSetForm::Roaring(few) => IdSetIterForm::Roaring(few.iter()),
         })
     }
 
     /// Adds all numbers of `other`.
     pub fn union_with(&mut self, other: &IdSet) {
-        self.change(other, Operation::Union);
+        self.apply(other, BitmapOperation::Union);
     }
 
     /// Removes all numbers that `other` has not.
     pub fn intersect_with(&mut self, other: &IdSet) {
-        self.change(other, Operation::Intersection);
+        self.apply(other, BitmapOperation::Intersection);
     }
 
     /// Removes all numbers of `other`.
     pub fn subtract(&mut self, other: &IdSet) {
-        self.change(other, Operation::Difference);
+        self.apply(other, BitmapOperation::Difference);
     }
 
     /// Adds the numbers of `other` that are not there, and removes those that are.
-    pub fn toggle(&mut self, other: &IdSet) {
-        self.change(other, Operation::SymmetricDifference);
+    pub fn symmetric_difference_with(&mut self, other: &IdSet) {
+        self.apply(other, BitmapOperation::SymmetricDifference);
     }
 
     /// How many numbers both have. Nothing is written for it.
     #[must_use]
     pub fn intersection_len(&self, other: &IdSet) -> u64 {
-        match (&self.repr, &other.repr) {
-            (Repr::Words(a), Repr::Words(b)) => a.shared(b),
-            (Repr::Few(a), Repr::Few(b)) => a.intersection_len(b),
-            (Repr::Words(words), Repr::Few(few)) | (Repr::Few(few), Repr::Words(words)) => {
-                ranges(few).map(|range| words.count(range)).sum()
+        match (&self.form, &other.form) {
+            (IdSetForm::Words(a), IdSetForm::Words(b)) => a.intersection_len(b),
+            (IdSetForm::Roaring(a), IdSetForm::Roaring(b)) => a.intersection_len(b),
+            (IdSetForm::Words(words), IdSetForm::Roaring(few))
+            | (IdSetForm::Roaring(few), IdSetForm::Words(words)) => {
+                roaring_ranges(few).map(|range| words.count_range(range)).sum()
             }
         }
     }
@@ -154,89 +155,98 @@ impl IdSet {
         self.len() + other.len() - self.intersection_len(other)
     }
 
-    fn change(&mut self, other: &IdSet, operation: Operation) {
-        match (&mut self.repr, &other.repr) {
-            (Repr::Words(words), Repr::Words(others)) => words.change(others, operation),
-            (Repr::Few(few), Repr::Few(others)) => match operation {
-                Operation::Union => *few |= others,
-                Operation::Intersection => *few &= others,
-                Operation::Difference => *few -= others,
-                Operation::SymmetricDifference => *few ^= others,
+    fn apply(&mut self, other: &IdSet, operation: BitmapOperation) {
+        match (&mut self.form, &other.form) {
+            (IdSetForm::Words(words), IdSetForm::Words(others)) => words.apply(others, operation),
+            (IdSetForm::Roaring(few), IdSetForm::Roaring(others)) => match operation {
+                BitmapOperation::Union => *few |= others,
+                BitmapOperation::Intersection => *few &= others,
+                BitmapOperation::Difference => *few -= others,
+                BitmapOperation::SymmetricDifference => *few ^= others,
             },
-            (Repr::Words(words), Repr::Few(others)) => match operation {
-                Operation::Union | Operation::SymmetricDifference if words.would_waste(others) => {
-                    self.repr = Repr::Few(words.to_few());
-                    return self.change(other, operation);
+            (IdSetForm::Words(words), IdSetForm::Roaring(others)) => match operation {
+                BitmapOperation::Union | BitmapOperation::SymmetricDifference
+                    if words.would_waste_memory(others) =>
+                {
+                    self.form = IdSetForm::Roaring(words.to_roaring());
+                    return self.apply(other, operation);
                 }
-                Operation::Union => {
-                    words.reach(others.max());
-                    ranges(others).for_each(|range| words.set(range));
+                BitmapOperation::Union => {
+                    words.grow_to(others.max());
+                    roaring_ranges(others).for_each(|range| words.set_range(range));
                 }
-                Operation::Difference => ranges(others).for_each(|range| words.clear(range)),
-                Operation::SymmetricDifference => {
-                    words.reach(others.max());
-                    ranges(others).for_each(|range| words.flip(range));
+                BitmapOperation::Difference => {
+                    roaring_ranges(others).for_each(|range| words.clear_range(range))
                 }
-                Operation::Intersection => self.repr = Repr::Few(words.filter(others, true)),
+                BitmapOperation::SymmetricDifference => {
+                    words.grow_to(others.max());
+                    roaring_ranges(others).for_each(|range| words.flip_range(range));
+                }
+                BitmapOperation::Intersection => {
+                    self.form = IdSetForm::Roaring(words.filter_roaring(others, true))
+                }
             },
-            (Repr::Few(few), Repr::Words(others)) => match operation {
-                Operation::Intersection => *few = others.filter(few, true),
-                Operation::Difference => *few = others.filter(few, false),
-                Operation::Union | Operation::SymmetricDifference => {
+            (IdSetForm::Roaring(few), IdSetForm::Words(others)) => match operation {
+                BitmapOperation::Intersection => *few = others.filter_roaring(few, true),
+                BitmapOperation::Difference => *few = others.filter_roaring(few, false),
+                BitmapOperation::Union | BitmapOperation::SymmetricDifference => {
                     // Either way round they are the same.
-                    let few = IdSet { repr: Repr::Few(std::mem::take(few)) };
-                    self.repr = other.repr.clone();
-                    return self.change(&few, operation);
+                    let few = IdSet { form: IdSetForm::Roaring(std::mem::take(few)) };
+                    self.form = other.form.clone();
+                    return self.apply(&few, operation);
                 }
             },
         }
-        self.settle();
+        self.choose_form();
     }
 
-    fn combined(&self, other: &IdSet, operation: Operation) -> IdSet {
-        let repr = match (&self.repr, &other.repr) {
-            (Repr::Words(a), Repr::Words(b)) => Repr::Words(a.combined(b, operation)),
-            (Repr::Few(a), Repr::Few(b)) => Repr::Few(match operation {
-                Operation::Union => a | b,
-                Operation::Intersection => a & b,
-                Operation::Difference => a - b,
-                Operation::SymmetricDifference => a ^ b,
+    fn combine(&self, other: &IdSet, operation: BitmapOperation) -> IdSet {
+        let repr = match (&self.form, &other.form) {
+            (IdSetForm::Words(a), IdSetForm::Words(b)) => IdSetForm::Words(a.combine(b, operation)),
+            (IdSetForm::Roaring(a), IdSetForm::Roaring(b)) => IdSetForm::Roaring(match operation {
+                BitmapOperation::Union => a | b,
+                BitmapOperation::Intersection => a & b,
+                BitmapOperation::Difference => a - b,
+                BitmapOperation::SymmetricDifference => a ^ b,
             }),
-            (Repr::Words(words), Repr::Few(few)) | (Repr::Few(few), Repr::Words(words))
-                if operation == Operation::Intersection =>
+            (IdSetForm::Words(words), IdSetForm::Roaring(few))
+            | (IdSetForm::Roaring(few), IdSetForm::Words(words))
+                if operation == BitmapOperation::Intersection =>
             {
-                Repr::Few(words.filter(few, true))
+                IdSetForm::Roaring(words.filter_roaring(few, true))
             }
-            (Repr::Few(few), Repr::Words(words)) if operation == Operation::Difference => {
-                Repr::Few(words.filter(few, false))
+            (IdSetForm::Roaring(few), IdSetForm::Words(words))
+                if operation == BitmapOperation::Difference =>
+            {
+                IdSetForm::Roaring(words.filter_roaring(few, false))
             }
             _ => {
                 let mut changed = self.clone();
-                changed.change(other, operation);
+                changed.apply(other, operation);
                 return changed;
             }
         };
-        let mut combined = IdSet { repr };
-        combined.settle();
+        let mut combined = IdSet { form: repr };
+        combined.choose_form();
         combined
     }
 
     /// Goes over to the form that the numbers ask for.
-    fn settle(&mut self) {
-        match &mut self.repr {
-            Repr::Words(words) => {
+    fn choose_form(&mut self) {
+        match &mut self.form {
+            IdSetForm::Words(words) => {
                 while words.words.pop_if(|word| *word == 0).is_some() {}
                 // At most 2 bytes a number, where they are lists. Runs may be smaller yet; it takes a
                 // pass over all to see it, which `optimize` is for.
-                if words.words.len() * 8 > 4 * few_bytes_max(words.len) {
-                    self.repr = Repr::Few(words.to_few());
+                if words.words.len() * 8 > 4 * list_bytes_max(words.len) {
+                    self.form = IdSetForm::Roaring(words.to_roaring());
                 }
             }
-            Repr::Few(few) => {
-                let words = few.max().map_or(0, |max| word_of(max) + 1);
+            IdSetForm::Roaring(few) => {
+                let words = few.max().map_or(0, |max| word_index(max) + 1);
                 // Never more than the containers take, whatever the bytes were that they are from.
                 if words * 8 <= 2 * few.serialized_size() {
-                    self.repr = Repr::Words(Words::of(few));
+                    self.form = IdSetForm::Words(BitWords::from_roaring(few));
                 }
             }
         }
@@ -244,30 +254,30 @@ impl IdSet {
 
     /// Goes over to whichever form takes least memory, runs included. Cost: a pass over the set.
     pub fn optimize(&mut self) {
-        let mut few = match &self.repr {
-            Repr::Words(words) => words.to_few(),
-            Repr::Few(few) => few.clone(),
+        let mut few = match &self.form {
+            IdSetForm::Words(words) => words.to_roaring(),
+            IdSetForm::Roaring(few) => few.clone(),
         };
         few.optimize();
-        self.repr = Repr::Few(few);
-        self.settle();
+        self.form = IdSetForm::Roaring(few);
+        self.choose_form();
     }
 
     /// The heap memory the set owns, in bytes: of containers what they hold. Cost: a pass over these.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        match &self.repr {
-            Repr::Words(words) => words.words.capacity() * 8,
-            Repr::Few(few) if few.is_empty() => 0,
-            Repr::Few(few) => few.serialized_size(),
+        match &self.form {
+            IdSetForm::Words(words) => words.words.capacity() * 8,
+            IdSetForm::Roaring(few) if few.is_empty() => 0,
+            IdSetForm::Roaring(few) => few.serialized_size(),
         }
     }
 
     /// Appends the set in the Roaring portable format. Equal sets give equal bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut few = match &self.repr {
-            Repr::Words(words) => words.to_few(),
-            Repr::Few(few) => few.clone(),
+        let mut few = match &self.form {
+            IdSetForm::Words(words) => words.to_roaring(),
+            IdSetForm::Roaring(few) => few.clone(),
         };
         // From one form: what a container has become depends on what it was before.
         few.remove_run_compression();
@@ -284,10 +294,10 @@ impl IdSet {
     /// [`SketchError::UnknownFormat`], [`SketchError::Truncated`], [`SketchError::TrailingBytes`] or
     /// [`SketchError::Corrupt`].
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let stored = Stored::open(bytes)?;
+        let stored = RoaringView::open(bytes)?;
         if stored.words_max() * 8 <= 2 * bytes.len() {
-            let mut set = IdSet { repr: Repr::Words(stored.words()?) };
-            set.settle();
+            let mut set = IdSet { form: IdSetForm::Words(stored.read_words()?) };
+            set.choose_form();
             return Ok(set);
         }
         let mut left = bytes;
@@ -297,27 +307,27 @@ impl IdSet {
             std::io::ErrorKind::UnexpectedEof => {
                 SketchError::Truncated { state: STATE, offset: bytes.len(), needed: 1 }
             }
-            _ => corrupt(offset),
+            _ => corrupt_container(offset),
         })?;
         if !left.is_empty() {
             return Err(SketchError::TrailingBytes { state: STATE, offset, extra: left.len() });
         }
-        let mut set = IdSet { repr: Repr::Few(few) };
-        set.settle();
+        let mut set = IdSet { form: IdSetForm::Roaring(few) };
+        set.choose_form();
         Ok(set)
     }
 }
 
 /// What the containers of so many numbers take at most where they are lists.
-fn few_bytes_max(len: u64) -> usize {
+fn list_bytes_max(len: u64) -> usize {
     usize::try_from(2 * len).unwrap_or(usize::MAX / 4)
 }
 
 /// Two sets are equal if they have the same numbers, whatever their forms.
 impl PartialEq for IdSet {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.repr, &other.repr) {
-            (Repr::Words(a), Repr::Words(b)) => {
+        match (&self.form, &other.form) {
+            (IdSetForm::Words(a), IdSetForm::Words(b)) => {
                 let shared = a.words.len().min(b.words.len());
                 // Beyond the shorter one's words there may be zeros, or others could not be as many.
                 a.len == b.len && a.words[..shared] == b.words[..shared]
@@ -330,7 +340,7 @@ impl PartialEq for IdSet {
 impl Eq for IdSet {}
 
 /// Numbers that are added together.
-const TOGETHER: usize = 1 << 16;
+const EXTEND_BATCH_LEN: usize = 1 << 16;
 
 impl Extend<u32> for IdSet {
     fn extend<T: IntoIterator<Item = u32>>(&mut self, indexes: T) {
@@ -338,27 +348,27 @@ impl Extend<u32> for IdSet {
         let mut some = Vec::new();
         loop {
             some.clear();
-            some.extend(indexes.by_ref().take(TOGETHER));
-            match &mut self.repr {
+            some.extend(indexes.by_ref().take(EXTEND_BATCH_LEN));
+            match &mut self.form {
                 _ if some.is_empty() => break,
-                Repr::Few(few) => {
+                IdSetForm::Roaring(few) => {
                     let max = some.iter().copied().max().max(few.max());
-                    let words = max.map_or(0, |max| word_of(max) + 1);
+                    let words = max.map_or(0, |max| word_index(max) + 1);
                     if words as u64 <= few.len() + some.len() as u64 {
                         // What they take goes to them as they are, in whatever order; `settle` sees what comes of it.
-                        let mut words = Words::of(few);
-                        words.reach(max);
+                        let mut words = BitWords::from_roaring(few);
+                        words.grow_to(max);
                         some.iter().for_each(|index| _ = words.insert(*index));
-                        self.repr = Repr::Words(words);
+                        self.form = IdSetForm::Words(words);
                     } else {
                         some.sort_unstable();
                         few.extend(some.iter().copied());
                     }
                 }
-                Repr::Words(_) => some.iter().for_each(|index| _ = self.insert(*index)),
+                IdSetForm::Words(_) => some.iter().for_each(|index| _ = self.insert(*index)),
             }
         }
-        self.settle();
+        self.choose_form();
     }
 }
 
@@ -372,25 +382,25 @@ impl FromIterator<u32> for IdSet {
 
 impl<'a> IntoIterator for &'a IdSet {
     type Item = u32;
-    type IntoIter = Indexes<'a>;
+    type IntoIter = IdSetIter<'a>;
 
-    fn into_iter(self) -> Indexes<'a> {
+    fn into_iter(self) -> IdSetIter<'a> {
         self.iter()
     }
 }
 
 /// The numbers of an [`IdSet`], ascending.
 #[derive(Clone)]
-pub struct Indexes<'a>(IndexesOf<'a>);
+pub struct IdSetIter<'a>(IdSetIterForm<'a>);
 
-impl std::fmt::Debug for Indexes<'_> {
+impl std::fmt::Debug for IdSetIter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.clone()).finish()
     }
 }
 
 #[derive(Clone)]
-enum IndexesOf<'a> {
+enum IdSetIterForm<'a> {
     Words {
         left: std::slice::Iter<'a, u64>,
         /// What is left of the word at hand.
@@ -398,16 +408,16 @@ enum IndexesOf<'a> {
         /// Which word that is.
         at: u32,
     },
-    Few(roaring::bitmap::Iter<'a>),
+    Roaring(roaring::bitmap::Iter<'a>),
 }
 
-impl Iterator for Indexes<'_> {
+impl Iterator for IdSetIter<'_> {
     type Item = u32;
 
     #[inline]
     fn next(&mut self) -> Option<u32> {
         match &mut self.0 {
-            IndexesOf::Words { left, word, at } => {
+            IdSetIterForm::Words { left, word, at } => {
                 while *word == 0 {
                     *word = *left.next()?;
                     *at = at.wrapping_add(1);
@@ -416,7 +426,7 @@ impl Iterator for Indexes<'_> {
                 *word &= *word - 1;
                 Some(*at * 64 + bit)
             }
-            IndexesOf::Few(few) => few.next(),
+            IdSetIterForm::Roaring(few) => few.next(),
         }
     }
 }
@@ -428,13 +438,13 @@ macro_rules! operator {
             type Output = IdSet;
 
             fn $method(self, other: &IdSet) -> IdSet {
-                self.combined(other, $operation)
+                self.combine(other, $operation)
             }
         }
     };
 }
 
-operator!(BitOr, bitor, Operation::Union, "The union.");
-operator!(BitAnd, bitand, Operation::Intersection, "The intersection.");
-operator!(Sub, sub, Operation::Difference, "The difference.");
-operator!(BitXor, bitxor, Operation::SymmetricDifference, "The symmetric difference.");
+operator!(BitOr, bitor, BitmapOperation::Union, "The union.");
+operator!(BitAnd, bitand, BitmapOperation::Intersection, "The intersection.");
+operator!(Sub, sub, BitmapOperation::Difference, "The difference.");
+operator!(BitXor, bitxor, BitmapOperation::SymmetricDifference, "The symmetric difference.");

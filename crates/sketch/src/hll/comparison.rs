@@ -13,31 +13,39 @@
 //! the safe side. Estimates are Ertl's (see [`Estimator::Improved`]): a bias of the published one, small beside a
 //! count, is large beside the difference of two.
 
-use super::Repr;
-use super::estimate::{Estimate, Estimator};
+use super::HllRepresentation;
+use super::estimate::{CardinalityEstimator, SketchEstimate};
 use crate::Hll;
 
 /// The errors of two states' numbers and of their union's, and what these have to do with one another.
-struct Errors {
+struct ComparisonErrors {
     /// Standard errors of both and of the union.
-    errors: [f64; 3],
+    standard_errors: [f64; 3],
     /// Correlations of the first with the second, and of each with the union.
-    together: [f64; 3],
+    correlations: [f64; 3],
 }
 
-impl Errors {
-    fn of(a: Estimate, b: Estimate, u: Estimate, are_alike: bool) -> Self {
+impl ComparisonErrors {
+    fn from_estimates(
+        a: SketchEstimate,
+        b: SketchEstimate,
+        u: SketchEstimate,
+        are_alike: bool,
+    ) -> Self {
         let relative =
-            |of: Estimate| if of.value > 0.0 { of.standard_error / of.value } else { 0.0 };
+            |of: SketchEstimate| if of.value > 0.0 { of.standard_error / of.value } else { 0.0 };
         if !are_alike {
             let errors = [a, b, u].map(|of| of.standard_error);
-            return Errors { errors, together: [0.0; 3] };
+            return ComparisonErrors { standard_errors: errors, correlations: [0.0; 3] };
         }
         let at = |overlap: f64| {
             let union = (a.value + b.value - overlap).max(a.value).max(b.value);
             let share = |part: f64| if union > 0.0 { (part / union).clamp(0.0, 1.0) } else { 0.0 };
             let errors = [a.standard_error, b.standard_error, relative(u) * union];
-            Errors { errors, together: [share(overlap), share(a.value), share(b.value)] }
+            ComparisonErrors {
+                standard_errors: errors,
+                correlations: [share(overlap), share(a.value), share(b.value)],
+            }
         };
         let overlap = (a.value + b.value - u.value).clamp(0.0, a.value.min(b.value).max(0.0));
         let widest = at(0.0).variance([1.0, 1.0, -1.0]).max(0.0).sqrt();
@@ -46,8 +54,8 @@ impl Errors {
 
     /// The variance of a sum of both numbers and the union's, each times a factor.
     fn variance(&self, factors: [f64; 3]) -> f64 {
-        let [a, b, u] = [0, 1, 2].map(|of| factors[of] * self.errors[of]);
-        let [ab, au, bu] = self.together;
+        let [a, b, u] = [0, 1, 2].map(|of| factors[of] * self.standard_errors[of]);
+        let [ab, au, bu] = self.correlations;
         a * a + b * b + u * u + 2.0 * (ab * a * b + au * a * u + bu * b * u)
     }
 }
@@ -57,23 +65,23 @@ impl Errors {
 /// Exact where both states still keep their hashes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct HllComparison {
     /// Different values in the first.
-    pub left: Estimate,
+    pub left: SketchEstimate,
     /// Different values in the second.
-    pub right: Estimate,
+    pub right: SketchEstimate,
     /// In either.
-    pub union: Estimate,
+    pub union: SketchEstimate,
     /// In both.
-    pub intersection: Estimate,
+    pub intersection: SketchEstimate,
     /// In the first alone.
-    pub left_only: Estimate,
+    pub left_only: SketchEstimate,
     /// In the second alone.
-    pub right_only: Estimate,
+    pub right_only: SketchEstimate,
     /// In exactly one of them.
-    pub symmetric_difference: Estimate,
+    pub symmetric_difference: SketchEstimate,
     /// The intersection as a share of the union, from 0 to 1; 0 of two empty states.
-    pub jaccard: Estimate,
+    pub jaccard: SketchEstimate,
 }
 
 /// A number was refused, because its error at 95 % is larger than the number.
@@ -82,13 +90,13 @@ pub struct Comparison {
     "the {what} cannot be told from nothing: {} ± {} (95 %)\n\
      hint: a larger `log2m` narrows it; ask for uncertain numbers to have it all the same",
     rounded(estimate.value),
-    rounded(estimate.error())
+    rounded(estimate.margin_of_error())
 )]
-pub struct Uncertain {
+pub struct UncertainEstimate {
     /// What was asked for.
     pub what: &'static str,
     /// The number all the same.
-    pub estimate: Estimate,
+    pub estimate: SketchEstimate,
 }
 
 /// Whole from a hundred on, else three digits.
@@ -96,12 +104,15 @@ fn rounded(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 
-fn certain(what: &'static str, estimate: Estimate) -> Result<Estimate, Uncertain> {
+fn require_certain(
+    what: &'static str,
+    estimate: SketchEstimate,
+) -> Result<SketchEstimate, UncertainEstimate> {
     // Written so that NaN is refused.
-    if estimate.error() <= estimate.value {
+    if estimate.margin_of_error() <= estimate.value {
         Ok(estimate)
     } else {
-        Err(Uncertain { what, estimate })
+        Err(UncertainEstimate { what, estimate })
     }
 }
 
@@ -133,49 +144,49 @@ impl Hll {
     /// assert!(monday.intersection(&of(59_990..120_000)).is_err());
     /// # Ok::<(), tidemill_sketch::Uncertain>(())
     /// ```
-    pub fn intersection(&self, other: &Hll) -> Result<Estimate, Uncertain> {
-        certain("intersection", self.compare(other).intersection)
+    pub fn intersection(&self, other: &Hll) -> Result<SketchEstimate, UncertainEstimate> {
+        require_certain("intersection", self.compare(other).intersection)
     }
 
     /// How many values this state has seen and the other has not.
     ///
     /// # Errors
     /// As [`Hll::intersection`].
-    pub fn difference(&self, other: &Hll) -> Result<Estimate, Uncertain> {
-        certain("difference", self.compare(other).left_only)
+    pub fn difference(&self, other: &Hll) -> Result<SketchEstimate, UncertainEstimate> {
+        require_certain("difference", self.compare(other).left_only)
     }
 
     /// The share of all values that both states have seen.
     ///
     /// # Errors
     /// As [`Hll::intersection`].
-    pub fn jaccard(&self, other: &Hll) -> Result<Estimate, Uncertain> {
-        certain("Jaccard index", self.compare(other).jaccard)
+    pub fn jaccard(&self, other: &Hll) -> Result<SketchEstimate, UncertainEstimate> {
+        require_certain("Jaccard index", self.compare(other).jaccard)
     }
 
     /// All numbers of two states, however uncertain. Parameters may differ: the union is then of
     /// the smaller ones. Cost: a copy and a merge.
     #[must_use]
-    pub fn compare(&self, other: &Hll) -> Comparison {
+    pub fn compare(&self, other: &Hll) -> HllComparison {
         if let Some(comparison) = self.compare_exactly(other) {
             return comparison;
         }
         let [a, b, u] =
-            [self, other, &self.union(other)].map(|of| of.estimate(Estimator::Improved));
+            [self, other, &self.union(other)].map(|of| of.estimate(CardinalityEstimator::Improved));
         // `min` and `max` would make a number of NaN, which undefined states have.
         let within = |value: f64, max: f64| {
             if value.is_nan() || max.is_nan() { f64::NAN } else { value.max(0.0).min(max) }
         };
-        let high = |of: Estimate| of.interval().1;
-        let of = |value: f64, max: f64, most: f64, variance: f64| Estimate {
+        let high = |of: SketchEstimate| of.confidence_interval().1;
+        let of = |value: f64, max: f64, most: f64, variance: f64| SketchEstimate {
             value: within(value, max),
             // That of an undefined state stays no number.
             standard_error: if variance < 0.0 { 0.0 } else { variance.sqrt() },
-            most,
+            value_max: most,
         };
         let registers = |hll: &Hll| (hll.params.log2m, hll.params.regwidth);
-        let errors = Errors::of(a, b, u, registers(self) == registers(other));
-        Comparison {
+        let errors = ComparisonErrors::from_estimates(a, b, u, registers(self) == registers(other));
+        HllComparison {
             left: a,
             right: b,
             union: u,
@@ -202,17 +213,19 @@ impl Hll {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts lie far below 2^53")]
-    fn compare_exactly(&self, other: &Hll) -> Option<Comparison> {
-        let sorted = |hll: &Hll| match &hll.repr {
-            Repr::Empty => Some(Vec::new()),
-            Repr::Explicit(set) => Some(set.sorted()),
-            Repr::Undefined | Repr::Sparse(_) | Repr::Dense(_) => None,
+    fn compare_exactly(&self, other: &Hll) -> Option<HllComparison> {
+        let sorted = |hll: &Hll| match &hll.form {
+            HllRepresentation::Empty => Some(Vec::new()),
+            HllRepresentation::Explicit(set) => Some(set.sorted_hashes()),
+            HllRepresentation::Undefined
+            | HllRepresentation::Sparse(_)
+            | HllRepresentation::Dense(_) => None,
         };
         let (left, right) = (sorted(self)?, sorted(other)?);
         let shared = left.iter().filter(|hash| right.binary_search(hash).is_ok()).count();
         let union = left.len() + right.len() - shared;
-        let exact = |count: usize| Estimate::exact(count as f64);
-        Some(Comparison {
+        let exact = |count: usize| SketchEstimate::from_exact(count as f64);
+        Some(HllComparison {
             left: exact(left.len()),
             right: exact(right.len()),
             union: exact(union),
@@ -220,7 +233,7 @@ impl Hll {
             left_only: exact(left.len() - shared),
             right_only: exact(right.len() - shared),
             symmetric_difference: exact(union - shared),
-            jaccard: Estimate::exact(shared as f64 / union.max(1) as f64),
+            jaccard: SketchEstimate::from_exact(shared as f64 / union.max(1) as f64),
         })
     }
 }

@@ -46,7 +46,7 @@
 use std::borrow::Cow;
 
 use crate::SketchError;
-use crate::wire::{Reader, put_varint};
+use crate::state_encoding::{StateReader, put_varint};
 
 const STATE: &str = "quantiles";
 const HEADER: u8 = 0x21;
@@ -60,39 +60,39 @@ const LEVEL_MAX: u8 = 64 - MAX_BINS_LOG2_MIN;
 
 /// The buffer's room, in keys: from the first value on, while there are few bins, and while there
 /// are none.
-const BUFFER_MIN: usize = 4;
-const BUFFER_SMALL: usize = 64;
-const BUFFER_ALONE: usize = 256;
+const BUFFER_KEYS_MIN: usize = 4;
+const BUFFER_KEYS_FEW_BINS: usize = 64;
+const BUFFER_KEYS_NO_BINS: usize = 256;
 
-const KEY_NEGATIVE_INFINITY: u64 = key_of(f64::NEG_INFINITY);
-const KEY_INFINITY: u64 = key_of(f64::INFINITY);
-const KEY_ZERO: u64 = key_of(0.0);
+const KEY_NEGATIVE_INFINITY: u64 = key_from_float(f64::NEG_INFINITY);
+const KEY_INFINITY: u64 = key_from_float(f64::INFINITY);
+const KEY_ZERO: u64 = key_from_float(0.0);
 /// That of the least number above 0 that has all its digits.
-const KEY_NORMAL: u64 = key_of(f64::MIN_POSITIVE);
+const KEY_MIN_POSITIVE: u64 = key_from_float(f64::MIN_POSITIVE);
 /// −0.0 would have this key, were it not taken as 0.0.
-const KEY_NEGATIVE_ZERO: u64 = key_of(0.0) - 1;
+const KEY_NEGATIVE_ZERO: u64 = key_from_float(0.0) - 1;
 
 /// The next of 4, 6, 8, 12, 16, 24, …: states that grow then leave what others, growing, ask for.
-fn size_class(size: usize) -> usize {
+fn round_up_to_size_class(size: usize) -> usize {
     let power = size.next_power_of_two();
     if size <= power / 4 * 3 { power / 4 * 3 } else { power }
 }
 
 /// The integer that orders as the float does.
-const fn key_of(value: f64) -> u64 {
+const fn key_from_float(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
 /// The float of a key; −0.0 comes out as 0.0.
-const fn value_of(key: u64) -> f64 {
+const fn float_from_key(key: u64) -> f64 {
     let bits = if key >> 63 == 1 { key & !(1 << 63) } else { !key };
     f64::from_bits(bits) + 0.0
 }
 
 /// Values whose keys have the same leading 64 − level bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bin {
+struct QuantileBin {
     key: u64,
     count: u64,
 }
@@ -121,7 +121,7 @@ struct Bin {
 #[derive(Debug, Clone)]
 pub struct Quantiles {
     /// Ascending by key, no key twice; at most `1 << max_bins_log2`.
-    bins: Vec<Bin>,
+    bins: Vec<QuantileBin>,
     /// Keys at the current level that are not in the bins yet.
     buffer: Vec<u64>,
     /// How many values are in bins and buffer together.
@@ -153,7 +153,7 @@ impl Default for Quantiles {
 /// values.
 impl PartialEq for Quantiles {
     fn eq(&self, other: &Self) -> bool {
-        let (a, b) = (self.folded(), other.folded());
+        let (a, b) = (self.folded_state(), other.folded_state());
         a.bins == b.bins
             && a.nan_count == b.nan_count
             && a.level == b.level
@@ -197,11 +197,11 @@ impl Quantiles {
             self.nan_count = self.nan_count.saturating_add(1);
             return;
         }
-        let key = key_of(value + 0.0);
+        let key = key_from_float(value + 0.0);
         self.min_key = self.min_key.min(key);
         self.max_key = self.max_key.max(key);
         self.count = self.count.saturating_add(1);
-        self.push(key);
+        self.push_key(key);
     }
 
     /// Adds values: the same as a call of [`Quantiles::add`] for each.
@@ -215,7 +215,7 @@ impl Quantiles {
             let count_before = self.buffer.len();
             let (level, mut min, mut max) = (self.level, self.min_key, self.max_key);
             self.buffer.extend(now.iter().filter(|value| !value.is_nan()).map(|value| {
-                let key = key_of(value + 0.0);
+                let key = key_from_float(value + 0.0);
                 (min, max) = (min.min(key), max.max(key));
                 key >> level
             }));
@@ -231,7 +231,7 @@ impl Quantiles {
     ///
     /// Cost: that of at most eight adds, or of an insertion into the sorted bins: about 30 ns
     /// where the bin exists, else up to a microsecond.
-    pub fn add_n(&mut self, value: f64, count: u64) {
+    pub fn add_repeated(&mut self, value: f64, count: u64) {
         if count <= 8 {
             for _ in 0..count {
                 self.add(value);
@@ -242,7 +242,7 @@ impl Quantiles {
             self.nan_count = self.nan_count.saturating_add(count);
             return;
         }
-        let key = key_of(value + 0.0);
+        let key = key_from_float(value + 0.0);
         self.min_key = self.min_key.min(key);
         self.max_key = self.max_key.max(key);
         self.count = self.count.saturating_add(count);
@@ -250,15 +250,15 @@ impl Quantiles {
         match self.bins.binary_search_by_key(&key, |bin| bin.key) {
             Ok(at) => self.bins[at].count = self.bins[at].count.saturating_add(count),
             Err(at) => {
-                self.bins.insert(at, Bin { key, count });
-                self.fit();
+                self.bins.insert(at, QuantileBin { key, count });
+                self.raise_level_to_fit();
             }
         }
     }
 
     /// Puts a key of level 0 into the buffer.
     #[inline]
-    fn push(&mut self, key: u64) {
+    fn push_key(&mut self, key: u64) {
         if self.buffer.len() == self.buffer.capacity() {
             self.make_room(1);
         }
@@ -266,7 +266,7 @@ impl Quantiles {
     }
 
     /// Puts keys of the given level, which is at most our own, into the buffer.
-    fn extend(&mut self, mut keys: &[u64], level: u8) {
+    fn extend_buffer(&mut self, mut keys: &[u64], level: u8) {
         while !keys.is_empty() {
             if self.buffer.len() == self.buffer.capacity() {
                 self.make_room(keys.len());
@@ -285,30 +285,31 @@ impl Quantiles {
     fn make_room(&mut self, wanted: usize) {
         let room = self.buffer.len();
         let limit = match self.bins.len() {
-            0 => BUFFER_ALONE,
-            bins => (bins / 4).max(BUFFER_SMALL),
+            0 => BUFFER_KEYS_NO_BINS,
+            bins => (bins / 4).max(BUFFER_KEYS_FEW_BINS),
         };
-        if room < limit && !self.is_repetitive() {
-            let longer = size_class((room + room / 4).max(room + wanted).max(BUFFER_MIN));
+        if room < limit && !self.is_smaller_as_bins() {
+            let longer =
+                round_up_to_size_class((room + room / 4).max(room + wanted).max(BUFFER_KEYS_MIN));
             self.buffer.reserve_exact(longer.clamp(room + 1, limit) - room);
         } else {
-            self.fold();
+            self.fold_buffer();
         }
     }
 
     /// Whether the buffer's keys, if they are many and there are no bins, take less as bins.
-    fn is_repetitive(&mut self) -> bool {
-        if !self.bins.is_empty() || self.buffer.len() < BUFFER_SMALL {
+    fn is_smaller_as_bins(&mut self) -> bool {
+        if !self.bins.is_empty() || self.buffer.len() < BUFFER_KEYS_FEW_BINS {
             return false;
         }
         // Sorted up to where it was the last time: merging runs is what the stable sort is good at.
         self.buffer.sort();
         let distinct = self.buffer.chunk_by(|a, b| a == b).count();
-        distinct * size_of::<Bin>() <= self.buffer.len() * size_of::<u64>()
+        distinct * size_of::<QuantileBin>() <= self.buffer.len() * size_of::<u64>()
     }
 
     /// Moves the buffer's keys into the bins.
-    fn fold(&mut self) {
+    fn fold_buffer(&mut self) {
         if self.buffer.is_empty() {
             return;
         }
@@ -334,21 +335,24 @@ impl Quantiles {
         if new > 0 {
             let runs = buffer[..new].chunk_by(|a, b| a == b);
             let distinct = runs.clone().count();
-            self.absorb(runs.map(|run| Bin { key: run[0], count: run.len() as u64 }), distinct);
+            self.merge_bins(
+                runs.map(|run| QuantileBin { key: run[0], count: run.len() as u64 }),
+                distinct,
+            );
         }
         buffer.clear();
-        if are_first && buffer.capacity() > BUFFER_SMALL {
-            buffer = Vec::with_capacity(BUFFER_SMALL);
+        if are_first && buffer.capacity() > BUFFER_KEYS_FEW_BINS {
+            buffer = Vec::with_capacity(BUFFER_KEYS_FEW_BINS);
         }
         self.buffer = buffer;
-        self.fit();
+        self.raise_level_to_fit();
     }
 
     /// Merges `incoming`, ascending (equal keys allowed) and at our level, into the bins.
     /// `distinct` is how many of its keys have no bin, or more.
-    fn absorb(&mut self, incoming: impl Iterator<Item = Bin>, distinct: usize) {
-        let mut merged: Vec<Bin> = Vec::with_capacity(self.bins.len() + distinct);
-        let mut put = |bin: Bin| match merged.last_mut() {
+    fn merge_bins(&mut self, incoming: impl Iterator<Item = QuantileBin>, distinct: usize) {
+        let mut merged: Vec<QuantileBin> = Vec::with_capacity(self.bins.len() + distinct);
+        let mut put = |bin: QuantileBin| match merged.last_mut() {
             Some(last) if last.key == bin.key => last.count = last.count.saturating_add(bin.count),
             _ => merged.push(bin),
         };
@@ -364,7 +368,7 @@ impl Quantiles {
     }
 
     /// Raises the level until the bins fit.
-    fn fit(&mut self) {
+    fn raise_level_to_fit(&mut self) {
         while self.bins.len() > 1 << self.max_bins_log2 {
             self.raise_level(self.level + 1);
         }
@@ -408,14 +412,14 @@ impl Quantiles {
             if !other.bins.is_empty() {
                 let shift = self.level - other.level;
                 let incoming = other.bins.iter();
-                self.absorb(
-                    incoming.map(|bin| Bin { key: bin.key >> shift, count: bin.count }),
+                self.merge_bins(
+                    incoming.map(|bin| QuantileBin { key: bin.key >> shift, count: bin.count }),
                     other.bins.len(),
                 );
             }
-            self.extend(&other.buffer, other.level);
+            self.extend_buffer(&other.buffer, other.level);
         }
-        self.fit();
+        self.raise_level_to_fit();
     }
 
     /// As [`Quantiles::merge`], in the memory of the one that owns more.
@@ -441,13 +445,13 @@ impl Quantiles {
     /// The smallest value; none while empty.
     #[must_use]
     pub fn min(&self) -> Option<f64> {
-        (self.count > 0).then(|| value_of(self.min_key))
+        (self.count > 0).then(|| float_from_key(self.min_key))
     }
 
     /// The largest value; none while empty.
     #[must_use]
     pub fn max(&self) -> Option<f64> {
-        (self.count > 0).then(|| value_of(self.max_key))
+        (self.count > 0).then(|| float_from_key(self.max_key))
     }
 
     /// Whether every quantile is exact: so far there were at most
@@ -458,7 +462,7 @@ impl Quantiles {
     pub fn is_exact(&self) -> bool {
         self.level == 0
             && (self.bins.len() + self.buffer.len() <= 1 << self.max_bins_log2
-                || self.folded().level == 0)
+                || self.folded_state().level == 0)
     }
 
     /// The value below which a share `q` of the values lies, from 0 (the smallest) to 1 (the
@@ -475,49 +479,56 @@ impl Quantiles {
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let mut answer = None;
-        self.quantiles_at(&[Share::new(q)], |quantile| answer = quantile);
+        self.for_each_quantile(&[QuantileLevel::new(q)], |quantile| answer = quantile);
         answer
     }
 
     /// Several quantiles in one pass over the bins: [`Quantiles::quantile`] of each.
     #[must_use]
     pub fn quantiles(&self, qs: &[f64]) -> Vec<Option<f64>> {
-        let shares: Vec<_> = qs.iter().map(|&q| Share::new(q)).collect();
+        let shares: Vec<_> = qs.iter().map(|&q| QuantileLevel::new(q)).collect();
         let mut answers = Vec::with_capacity(shares.len());
-        self.quantiles_at(&shares, |quantile| answers.push(quantile));
+        self.for_each_quantile(&shares, |quantile| answers.push(quantile));
         answers
     }
 
     /// Calls `answer` with the [quantile](Quantiles::quantile) of each share: for many states of which
     /// the same is asked. A small state needs no memory for it.
-    pub fn quantiles_at(&self, shares: &[Option<Share>], mut answer: impl FnMut(Option<f64>)) {
-        let mut stack = [0; BUFFER_ALONE];
-        let Some(keys) = self.listed(&mut stack) else {
-            let folded = self.folded();
-            let ranks = Ranks::new(&folded);
+    pub fn for_each_quantile(
+        &self,
+        shares: &[Option<QuantileLevel>],
+        mut answer: impl FnMut(Option<f64>),
+    ) {
+        let mut stack = [0; BUFFER_KEYS_NO_BINS];
+        let Some(keys) = self.copy_buffered_keys(&mut stack) else {
+            let folded = self.folded_state();
+            let ranks = BinRanks::new(&folded);
             return shares.iter().for_each(|share| answer(ranks.quantile(*share)));
         };
         let last = keys.len() - 1;
         let place = |rank: u64| usize::try_from(rank).unwrap_or(last).min(last);
         if let &[share] = shares {
-            return answer(position(self.count, share).map(|(below, above, between)| {
+            return answer(neighbor_ranks(self.count, share).map(|(below, above, between)| {
                 let (below, above) = (place(below), place(above));
                 let (_, &mut a, larger) = keys.select_nth_unstable(below);
                 let next = larger.iter().copied().min().filter(|_| above > below);
-                interpolate(value_of(a), value_of(next.unwrap_or(a)), between)
+                interpolate(float_from_key(a), float_from_key(next.unwrap_or(a)), between)
             }));
         }
         keys.sort_unstable();
         for share in shares {
-            answer(position(self.count, *share).map(|(below, above, between)| {
+            answer(neighbor_ranks(self.count, *share).map(|(below, above, between)| {
                 let (a, b) = (keys[place(below)], keys[place(above)]);
-                interpolate(value_of(a), value_of(b), between)
+                interpolate(float_from_key(a), float_from_key(b), between)
             }));
         }
     }
 
     /// A copy of the keys, in any order, where there are some, all in the buffer, and they fit at level 0.
-    fn listed<'a>(&self, stack: &'a mut [u64; BUFFER_ALONE]) -> Option<&'a mut [u64]> {
+    fn copy_buffered_keys<'a>(
+        &self,
+        stack: &'a mut [u64; BUFFER_KEYS_NO_BINS],
+    ) -> Option<&'a mut [u64]> {
         let are_few = (1..=1 << self.max_bins_log2).contains(&self.buffer.len());
         if self.level > 0 || !self.bins.is_empty() || !are_few {
             return None;
@@ -544,9 +555,9 @@ impl Quantiles {
     /// # Ok::<(), tidemill_sketch::SketchError>(())
     /// ```
     #[must_use]
-    pub fn interval(&self, q: f64) -> Option<(f64, f64)> {
-        let folded = self.folded();
-        Ranks::new(&folded).interval(Share::new(q))
+    pub fn quantile_interval(&self, q: f64) -> Option<(f64, f64)> {
+        let folded = self.folded_state();
+        BinRanks::new(&folded).interval(QuantileLevel::new(q))
     }
 
     /// By which share of all values the answer of [`Quantiles::quantile`] may lie too far up or down, at most: that of
@@ -555,11 +566,11 @@ impl Quantiles {
     /// 0 while exact, and for the smallest and the largest value. None as for [`Quantiles::quantile`].
     #[must_use]
     pub fn rank_error(&self, q: f64) -> Option<f64> {
-        let folded = self.folded();
-        let (below, above, between) = position(folded.count, Share::new(q))?;
-        let ranks = Ranks::new(&folded);
-        let above = if between.part == 0 { below } else { above };
-        let count = ranks.uncertain(below).max(ranks.uncertain(above));
+        let folded = self.folded_state();
+        let (below, above, between) = neighbor_ranks(folded.count, QuantileLevel::new(q))?;
+        let ranks = BinRanks::new(&folded);
+        let above = if between.numerator == 0 { below } else { above };
+        let count = ranks.bin_count_at_rank(below).max(ranks.bin_count_at_rank(above));
         Some(count as f64 / folded.count as f64)
     }
 
@@ -578,12 +589,12 @@ impl Quantiles {
         if value.is_nan() || self.count == 0 {
             return 0.0;
         }
-        let key = key_of(value + 0.0);
-        let folded = self.folded();
+        let key = key_from_float(value + 0.0);
+        let folded = self.folded_state();
         let mut count = 0.0;
         for bin in &folded.bins {
             let start = (bin.key << folded.level).max(folded.min_key);
-            let end = bin_end(bin.key, folded.level).min(folded.max_key);
+            let end = bin_last_key(bin.key, folded.level).min(folded.max_key);
             if key < start {
                 break;
             }
@@ -619,8 +630,8 @@ impl Quantiles {
     /// assert_eq!(bars[1], Bar { low: 5.0, high: 10.0, count: 1 });
     /// ```
     #[must_use]
-    pub fn histogram(&self, bars_max: usize) -> Vec<Bar> {
-        let folded = self.folded();
+    pub fn histogram(&self, bars_max: usize) -> Vec<HistogramBar> {
+        let folded = self.folded_state();
         let state = &*folded;
         let level = state.level;
         let (mut bins, mut before, mut after) = (&state.bins[..], None, None);
@@ -628,19 +639,19 @@ impl Quantiles {
             && state.min_key == KEY_NEGATIVE_INFINITY
             && let Some((bin, rest)) = bins.split_first()
         {
-            let high = value_of(bin_end(bin.key, level));
-            before = Some(Bar { low: f64::NEG_INFINITY, high, count: bin.count });
+            let high = float_from_key(bin_last_key(bin.key, level));
+            before = Some(HistogramBar { low: f64::NEG_INFINITY, high, count: bin.count });
             bins = rest;
         }
         if state.count > 0
             && state.max_key == KEY_INFINITY
             && let Some((bin, rest)) = bins.split_last()
         {
-            let low = value_of(bin.key << level);
-            after = Some(Bar { low, high: f64::INFINITY, count: bin.count });
+            let low = float_from_key(bin.key << level);
+            after = Some(HistogramBar { low, high: f64::INFINITY, count: bin.count });
             bins = rest;
         }
-        let finite = self::bars(bins, level, (state.min_key, state.max_key), bars_max);
+        let finite = self::build_bars(bins, level, (state.min_key, state.max_key), bars_max);
         before.into_iter().chain(finite).chain(after).collect()
     }
 
@@ -648,18 +659,18 @@ impl Quantiles {
     ///
     /// Changes no answer. Cost: that of sorting at most a quarter of the bins' number.
     pub fn compact(&mut self) {
-        self.fold();
+        self.fold_buffer();
         self.buffer = Vec::new();
         self.bins.shrink_to_fit();
     }
 
     /// The state with an empty buffer: itself, or a folded copy.
-    fn folded(&self) -> Cow<'_, Self> {
+    fn folded_state(&self) -> Cow<'_, Self> {
         if self.buffer.is_empty() {
             Cow::Borrowed(self)
         } else {
             let mut folded = self.clone();
-            folded.fold();
+            folded.fold_buffer();
             Cow::Owned(folded)
         }
     }
@@ -667,7 +678,7 @@ impl Quantiles {
     /// The heap memory the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.bins.capacity() * size_of::<Bin>() + self.buffer.capacity() * size_of::<u64>()
+        self.bins.capacity() * size_of::<QuantileBin>() + self.buffer.capacity() * size_of::<u64>()
     }
 
     /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`.
@@ -675,21 +686,21 @@ impl Quantiles {
     /// A bin takes 2 to 5 bytes where values are small integers or the level is above 0, up to
     /// 11 where they are arbitrary floats.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut stack = [0; BUFFER_ALONE];
-        if let Some(keys) = self.listed(&mut stack) {
+        let mut stack = [0; BUFFER_KEYS_NO_BINS];
+        if let Some(keys) = self.copy_buffered_keys(&mut stack) {
             keys.sort_unstable();
             let runs = keys.chunk_by(|a, b| a == b);
-            let bins = runs.map(|run| Bin { key: run[0], count: run.len() as u64 });
-            return self.write(bins.clone(), bins.count(), out);
+            let bins = runs.map(|run| QuantileBin { key: run[0], count: run.len() as u64 });
+            return self.write_bins(bins.clone(), bins.count(), out);
         }
-        let state = self.folded();
-        state.write(state.bins.iter().copied(), state.bins.len(), out);
+        let state = self.folded_state();
+        state.write_bins(state.bins.iter().copied(), state.bins.len(), out);
     }
 
     /// Appends what `bins` are: all of the state, at its level.
-    fn write(
+    fn write_bins(
         &self,
-        mut bins: impl Iterator<Item = Bin> + Clone,
+        mut bins: impl Iterator<Item = QuantileBin> + Clone,
         bin_count: usize,
         out: &mut Vec<u8>,
     ) {
@@ -710,7 +721,7 @@ impl Quantiles {
         }
         if self.level > 0 {
             put_varint(out, self.min_key - (first.key << self.level));
-            put_varint(out, bin_end(last.key, self.level) - self.max_key);
+            put_varint(out, bin_last_key(last.key, self.level) - self.max_key);
         }
     }
 
@@ -721,34 +732,34 @@ impl Quantiles {
     /// # Errors
     /// Any [`SketchError`] but the parameter's; memory is bounded by eight times the input.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x21 (version 1)")?;
-        let mut state = Quantiles { max_bins_log2: reader.u8()?, ..Quantiles::default() };
+        let mut state = Quantiles { max_bins_log2: reader.read_u8()?, ..Quantiles::default() };
         if !(MAX_BINS_LOG2_MIN..=MAX_BINS_LOG2_MAX).contains(&state.max_bins_log2) {
-            return Err(reader.corrupt("the number of bins allowed is not 2^4 to 2^20"));
+            return Err(reader.corrupt_error("the number of bins allowed is not 2^4 to 2^20"));
         }
-        state.level = reader.u8()?;
+        state.level = reader.read_u8()?;
         if state.level > LEVEL_MAX {
-            return Err(reader.corrupt("the level is above 60"));
+            return Err(reader.corrupt_error("the level is above 60"));
         }
-        state.nan_count = reader.varint()?;
-        let bin_count = reader.length(2)?;
+        state.nan_count = reader.read_varint()?;
+        let bin_count = reader.read_length(2)?;
         if bin_count > 1 << state.max_bins_log2 {
-            return Err(reader.corrupt("more bins than allowed"));
+            return Err(reader.corrupt_error("more bins than allowed"));
         }
         if bin_count > 0 {
             state.decode_bins(&mut reader, bin_count)?;
         } else if state.level > 0 {
-            return Err(reader.corrupt("the level is above 0 without need"));
+            return Err(reader.corrupt_error("the level is above 0 without need"));
         }
-        reader.finish()?;
+        reader.expect_end()?;
         Ok(state)
     }
 
     /// Goes back from bins at level 0 to a list of values, where that takes no more.
-    fn list(&mut self) {
+    fn convert_to_buffer(&mut self) {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
-        if count <= BUFFER_ALONE.min(2 * self.bins.len()) {
+        if count <= BUFFER_KEYS_NO_BINS.min(2 * self.bins.len()) {
             self.buffer.reserve_exact(count);
             for bin in std::mem::take(&mut self.bins) {
                 self.buffer.extend((0..bin.count).map(|_| bin.key));
@@ -758,12 +769,12 @@ impl Quantiles {
 
     fn decode_bins(
         &mut self,
-        reader: &mut Reader<'_>,
+        reader: &mut StateReader<'_>,
         bin_count: usize,
     ) -> Result<(), SketchError> {
-        let trailing_zeros = reader.u8()?;
+        let trailing_zeros = reader.read_u8()?;
         if trailing_zeros > 63 {
-            return Err(reader.corrupt("a shift of 64 or more"));
+            return Err(reader.corrupt_error("a shift of 64 or more"));
         }
         let key_max = KEY_INFINITY >> self.level >> trailing_zeros;
         self.bins.reserve_exact(bin_count);
@@ -771,52 +782,52 @@ impl Quantiles {
         let mut distinct_before = 0;
         let mut next = Some(0u64);
         for _ in 0..bin_count {
-            let gap = reader.varint()?;
+            let gap = reader.read_varint()?;
             let key = next.and_then(|next| next.checked_add(gap));
             let Some(key) = key.filter(|&key| key <= key_max) else {
-                return Err(reader.corrupt("a bin lies above all floats"));
+                return Err(reader.corrupt_error("a bin lies above all floats"));
             };
             next = key.checked_add(1);
             let key = key << trailing_zeros;
             if key < KEY_NEGATIVE_INFINITY >> self.level {
-                return Err(reader.corrupt("a bin lies below all floats"));
+                return Err(reader.corrupt_error("a bin lies below all floats"));
             }
             if self.level == 0 && key == KEY_NEGATIVE_ZERO {
-                return Err(reader.corrupt("a bin for negative zero"));
+                return Err(reader.corrupt_error("a bin for negative zero"));
             }
-            let count = reader.varint()?;
+            let count = reader.read_varint()?;
             if count == 0 {
-                return Err(reader.corrupt("an empty bin"));
+                return Err(reader.corrupt_error("an empty bin"));
             }
             self.count = match self.count.checked_add(count) {
                 Some(count) => count,
-                None => return Err(reader.corrupt("more than 2^64 - 1 values")),
+                None => return Err(reader.corrupt_error("more than 2^64 - 1 values")),
             };
             distinct_before += count.min(2);
-            self.bins.push(Bin { key, count });
+            self.bins.push(QuantileBin { key, count });
         }
         if trailing_zeros != common_trailing_zeros(self.bins.iter().copied()) {
-            return Err(reader.corrupt("keys are not shifted as far as they could be"));
+            return Err(reader.corrupt_error("keys are not shifted as far as they could be"));
         }
         let (first, last) = (self.bins[0].key, self.bins[bin_count - 1].key);
         if self.level == 0 {
             (self.min_key, self.max_key) = (first, last);
-            self.list();
+            self.convert_to_buffer();
             return Ok(());
         }
         if distinct_before <= 1 << self.max_bins_log2 {
-            return Err(reader.corrupt("the level is above 0 without need"));
+            return Err(reader.corrupt_error("the level is above 0 without need"));
         }
-        let (start, end) = (first << self.level, bin_end(last, self.level));
-        self.min_key = start.saturating_add(reader.varint()?);
-        self.max_key = end.saturating_sub(reader.varint()?);
+        let (start, end) = (first << self.level, bin_last_key(last, self.level));
+        self.min_key = start.saturating_add(reader.read_varint()?);
+        self.max_key = end.saturating_sub(reader.read_varint()?);
         let holds = |bin: u64, key: u64| {
             key >> self.level == bin
                 && (KEY_NEGATIVE_INFINITY..=KEY_INFINITY).contains(&key)
                 && key != KEY_NEGATIVE_ZERO
         };
         if !holds(first, self.min_key) || !holds(last, self.max_key) {
-            return Err(reader.corrupt("the smallest or largest value lies outside its bin"));
+            return Err(reader.corrupt_error("the smallest or largest value lies outside its bin"));
         }
         Ok(())
     }
@@ -824,7 +835,7 @@ impl Quantiles {
 
 /// A bar of [`Quantiles::histogram`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bar {
+pub struct HistogramBar {
     /// The smallest value it may hold.
     pub low: f64,
     /// What its values are below; what they are at most, if it is the last one or the low end is the same.
@@ -834,14 +845,19 @@ pub struct Bar {
 }
 
 /// Bars of bins without infinities, whose first and last key are known where they are within the bins.
-fn bars(bins: &[Bin], level: u8, (min_key, max_key): (u64, u64), bars_max: usize) -> Vec<Bar> {
+fn build_bars(
+    bins: &[QuantileBin],
+    level: u8,
+    (min_key, max_key): (u64, u64),
+    bars_max: usize,
+) -> Vec<HistogramBar> {
     let (Some(first), Some(last)) = (bins.first(), bins.last()) else { return Vec::new() };
     if bars_max == 0 {
         return Vec::new();
     }
     let min_key = (first.key << level).max(min_key);
-    let max_key = bin_end(last.key, level).min(max_key);
-    let (min, max) = (value_of(min_key), value_of(max_key));
+    let max_key = bin_last_key(last.key, level).min(max_key);
+    let (min, max) = (float_from_key(min_key), float_from_key(max_key));
     let mut bars = Vec::new();
     let (mut low, mut bins) = (min, bins.iter().peekable());
     for bar in 1..=bars_max {
@@ -851,7 +867,7 @@ fn bars(bins: &[Bin], level: u8, (min_key, max_key): (u64, u64), bars_max: usize
         } else {
             let share = bar as f64 / bars_max as f64;
             let edge = nearest_edge(min * (1.0 - share) + max * share, level);
-            (edge >> level, value_of(edge))
+            (edge >> level, float_from_key(edge))
         };
         // An edge outside of the values is none, and a bar without a width neither.
         if !is_last && (high <= low || high >= max) {
@@ -861,7 +877,7 @@ fn bars(bins: &[Bin], level: u8, (min_key, max_key): (u64, u64), bars_max: usize
         while let Some(bin) = bins.next_if(|bin| bin.key < edge) {
             count = count.saturating_add(bin.count);
         }
-        bars.push(Bar { low, high, count });
+        bars.push(HistogramBar { low, high, count });
         if is_last {
             break;
         }
@@ -872,20 +888,20 @@ fn bars(bins: &[Bin], level: u8, (min_key, max_key): (u64, u64), bars_max: usize
 
 /// The first key of the bin, or of the one after it, whichever is closer to a value.
 fn nearest_edge(value: f64, level: u8) -> u64 {
-    let below = key_of(value + 0.0) >> level << level;
+    let below = key_from_float(value + 0.0) >> level << level;
     let above = below.saturating_add(1 << level);
-    let distance = |key: u64| (value_of(key) - value).abs();
+    let distance = |key: u64| (float_from_key(key) - value).abs();
     // What lies above the largest float is no number, and farther than any.
     if below < KEY_NEGATIVE_INFINITY || distance(above) < distance(below) { above } else { below }
 }
 
 /// The last key of a bin.
-fn bin_end(key: u64, level: u8) -> u64 {
+fn bin_last_key(key: u64, level: u8) -> u64 {
     (key << level) | ((1 << level) - 1)
 }
 
 /// How many low bits are zero in every bin's key; 0 if all are.
-fn common_trailing_zeros(bins: impl Iterator<Item = Bin>) -> u8 {
+fn common_trailing_zeros(bins: impl Iterator<Item = QuantileBin>) -> u8 {
     match bins.fold(0, |bits, bin| bits | bin.key) {
         0 => 0,
         bits => (bits.trailing_zeros() & 0xff) as u8,
@@ -893,22 +909,22 @@ fn common_trailing_zeros(bins: impl Iterator<Item = Bin>) -> u8 {
 }
 
 /// Folded bins with the number of values up to the end of each, to find values by rank.
-struct Ranks<'a> {
+struct BinRanks<'a> {
     state: &'a Quantiles,
     ends: Vec<u64>,
 }
 
-impl<'a> Ranks<'a> {
+impl<'a> BinRanks<'a> {
     fn new(state: &'a Quantiles) -> Self {
         let ends = state.bins.iter().scan(0u64, |end, bin| {
             *end = end.saturating_add(bin.count);
             Some(*end)
         });
-        Ranks { state, ends: ends.collect() }
+        BinRanks { state, ends: ends.collect() }
     }
 
     /// How many values there are in the bin that holds a rank; 0 if that is no bin but a value.
-    fn uncertain(&self, rank: u64) -> u64 {
+    fn bin_count_at_rank(&self, rank: u64) -> u64 {
         let state = self.state;
         if state.level == 0 || rank == 0 || rank == state.count - 1 {
             return 0;
@@ -918,7 +934,7 @@ impl<'a> Ranks<'a> {
     }
 
     /// The lowest and highest key that the value of a rank can have, and its representative.
-    fn keys(&self, rank: u64) -> (u64, u64, u64) {
+    fn key_range_at_rank(&self, rank: u64) -> (u64, u64, u64) {
         let state = self.state;
         if rank == 0 {
             return (state.min_key, state.min_key, state.min_key);
@@ -929,7 +945,7 @@ impl<'a> Ranks<'a> {
         let at = self.ends.partition_point(|&end| end <= rank).min(state.bins.len() - 1);
         let bin = state.bins[at];
         let low = (bin.key << state.level).max(state.min_key);
-        let high = bin_end(bin.key, state.level).min(state.max_key);
+        let high = bin_last_key(bin.key, state.level).min(state.max_key);
         // The middle of the share of the bin that belongs to this rank. In keys, not values:
         // within an octave that is the same, and across octaves and up to infinity it is sound.
         let within = rank.saturating_sub(self.ends[at] - bin.count);
@@ -938,35 +954,37 @@ impl<'a> Ranks<'a> {
         #[expect(clippy::cast_possible_truncation, reason = "at most `high - low`")]
         let middle = match low {
             // Zeros, with what cannot be told from them: no number of this size was meant.
-            KEY_ZERO if high < KEY_NORMAL => low,
+            KEY_ZERO if high < KEY_MIN_POSITIVE => low,
             _ => low + (offset as u64).min(high - low),
         };
         (low, high, middle)
     }
 
-    fn quantile(&self, share: Option<Share>) -> Option<f64> {
-        let (below, above, between) = position(self.state.count, share)?;
-        let (.., a) = self.keys(below);
-        let (.., b) = self.keys(above);
-        Some(interpolate(value_of(a), value_of(b), between))
+    fn quantile(&self, share: Option<QuantileLevel>) -> Option<f64> {
+        let (below, above, between) = neighbor_ranks(self.state.count, share)?;
+        let (.., a) = self.key_range_at_rank(below);
+        let (.., b) = self.key_range_at_rank(above);
+        Some(interpolate(float_from_key(a), float_from_key(b), between))
     }
 
-    fn interval(&self, share: Option<Share>) -> Option<(f64, f64)> {
-        let (below, above, between) = position(self.state.count, share)?;
-        let (low_a, high_a, _) = self.keys(below);
-        let (low_b, high_b, _) = self.keys(above);
+    fn interval(&self, share: Option<QuantileLevel>) -> Option<(f64, f64)> {
+        let (below, above, between) = neighbor_ranks(self.state.count, share)?;
+        let (low_a, high_a, _) = self.key_range_at_rank(below);
+        let (low_b, high_b, _) = self.key_range_at_rank(above);
         let bounds = (
-            interpolate(value_of(low_a), value_of(low_b), between),
-            interpolate(value_of(high_a), value_of(high_b), between),
+            interpolate(float_from_key(low_a), float_from_key(low_b), between),
+            interpolate(float_from_key(high_a), float_from_key(high_b), between),
         );
-        if self.state.level == 0 || between.part == 0 {
+        if self.state.level == 0 || between.numerator == 0 {
             return Some(bounds);
         }
         // Interpolating rounds, here and in the exact answer: leave room for both.
-        let room = |a: u64, b: u64| 4.0 * f64::EPSILON * value_of(a).abs().max(value_of(b).abs());
+        let room = |a: u64, b: u64| {
+            4.0 * f64::EPSILON * float_from_key(a).abs().max(float_from_key(b).abs())
+        };
         let (low, high) = (bounds.0 - room(low_a, low_b), bounds.1 + room(high_a, high_b));
         // An infinite room around an infinite bound is no bound, hence no `clamp`.
-        Some((low.max(value_of(low_a)), high.min(value_of(high_b))))
+        Some((low.max(float_from_key(low_a)), high.min(float_from_key(high_b))))
     }
 }
 
@@ -981,18 +999,18 @@ impl<'a> Ranks<'a> {
 /// latency_ms.quantiles_at(&[median], |quantile| assert_eq!(quantile, Some(2.0)));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    part: u64,
+pub struct QuantileLevel {
+    numerator: u64,
     /// Not 0.
-    of: u64,
+    denominator: u64,
 }
 
-impl Share {
+impl QuantileLevel {
     /// The share `q`, by the decimal that it is written as; none unless it is from 0 to 1.
     #[must_use]
     pub fn new(q: f64) -> Option<Self> {
-        let (part, of) = if (0.0..=1.0).contains(&q) { fraction(q) } else { return None };
-        Some(Share { part, of })
+        let (part, of) = if (0.0..=1.0).contains(&q) { decimal_fraction(q) } else { return None };
+        Some(QuantileLevel { numerator: part, denominator: of })
     }
 
     /// The same share counted from the other end: 1 less this one.
@@ -1002,8 +1020,11 @@ impl Share {
     /// assert_eq!(Share::new(0.1).map(Share::from_the_end), Share::new(0.9));
     /// ```
     #[must_use]
-    pub fn from_the_end(self) -> Self {
-        Share { part: self.of - self.part, of: self.of }
+    pub fn complement(self) -> Self {
+        QuantileLevel {
+            numerator: self.denominator - self.numerator,
+            denominator: self.denominator,
+        }
     }
 
     /// Index of the discrete quantile among `count` sorted values: the first value that this share of all values
@@ -1019,7 +1040,8 @@ impl Share {
     pub fn discrete_index(self, count: u64) -> Option<u64> {
         let last = count.checked_sub(1)?;
         // Below 2^128: both are below 2^64.
-        let place = (u128::from(self.part) * u128::from(count)).div_ceil(u128::from(self.of));
+        let place =
+            (u128::from(self.numerator) * u128::from(count)).div_ceil(u128::from(self.denominator));
         Some(u64::try_from(place.max(1) - 1).unwrap_or(last).min(last))
     }
 
@@ -1033,15 +1055,15 @@ impl Share {
     /// ```
     #[must_use]
     pub fn quantile_of_sorted(self, sorted: &[f64]) -> Option<f64> {
-        let (below, above, between) = position(sorted.len() as u64, Some(self))?;
+        let (below, above, between) = neighbor_ranks(sorted.len() as u64, Some(self))?;
         let number = |index: u64| Some(sorted[usize::try_from(index).ok()?]);
-        Some(between_numbers(number(below)?, number(above)?, between))
+        Some(interpolate_or_nan(number(below)?, number(above)?, between))
     }
 
     /// [`Share::quantile_of_sorted`] of numbers in any order, which it reorders. Cost: one selection, O(n).
     #[must_use]
-    pub fn quantile_of(self, numbers: &mut [f64]) -> Option<f64> {
-        let (below, above, between) = position(numbers.len() as u64, Some(self))?;
+    pub fn select_quantile(self, numbers: &mut [f64]) -> Option<f64> {
+        let (below, above, between) = neighbor_ranks(numbers.len() as u64, Some(self))?;
         for number in numbers.iter_mut() {
             // A zero and a NaN have one place each in the order, whatever their signs.
             *number = if number.is_nan() { f64::NAN } else { *number + 0.0 };
@@ -1052,13 +1074,13 @@ impl Share {
             true => larger.iter().copied().min_by(f64::total_cmp)?,
             false => low,
         };
-        Some(between_numbers(low, high, between))
+        Some(interpolate_or_nan(low, high, between))
     }
 }
 
 /// [`interpolate`] of numbers of which one may be NaN.
-fn between_numbers(low: f64, high: f64, share: Share) -> f64 {
-    match share.part > 0 && (low.is_nan() || high.is_nan()) {
+fn interpolate_or_nan(low: f64, high: f64, share: QuantileLevel) -> f64 {
+    match share.numerator > 0 && (low.is_nan() || high.is_nan()) {
         true => f64::NAN,
         false => interpolate(low, high, share),
     }
@@ -1066,19 +1088,23 @@ fn between_numbers(low: f64, high: f64, share: Share) -> f64 {
 
 /// The ranks on both sides of a quantile of so many values, counted from 0, and how far between
 /// them it is.
-fn position(count: u64, share: Option<Share>) -> Option<(u64, u64, Share)> {
+fn neighbor_ranks(count: u64, share: Option<QuantileLevel>) -> Option<(u64, u64, QuantileLevel)> {
     let last = count.checked_sub(1)?;
-    let Share { part, of } = share?;
+    let QuantileLevel { numerator: part, denominator: of } = share?;
     // Both are below 2^64: `part` is at most `of`, which is a power of 10 or of 2.
     let position = u128::from(part) * u128::from(last);
     let below = u64::try_from(position / u128::from(of)).unwrap_or(last).min(last);
     let rest = u64::try_from(position % u128::from(of)).unwrap_or(0);
-    Some((below, below.saturating_add(1).min(last), Share { part: rest, of }))
+    Some((
+        below,
+        below.saturating_add(1).min(last),
+        QuantileLevel { numerator: rest, denominator: of },
+    ))
 }
 
 /// A number from 0 to 1 as a fraction: the decimal that it is written as, 95/100 for 0.95, whose
 /// nearest double lies beside it. One that is closer to 0 than 19 digits tell is as good as 2^-63ths.
-fn fraction(q: f64) -> (u64, u64) {
+fn decimal_fraction(q: f64) -> (u64, u64) {
     const DIGITS_MAX: usize = 19;
     let text = format!("{q}");
     let decimal = match text.split_once('.') {
@@ -1111,11 +1137,11 @@ fn fraction(q: f64) -> (u64, u64) {
 ///
 /// Computed in pairs of doubles whose sum is exact to about 106 bits, and rounded once: 17/20 of
 /// the way from 83 to 84 is 83.85.
-fn interpolate(a: f64, b: f64, share: Share) -> f64 {
+fn interpolate(a: f64, b: f64, share: QuantileLevel) -> f64 {
     const LARGE: f64 = 1e280;
     #[expect(clippy::cast_precision_loss, reason = "only to tell which half, and where huge")]
-    let t = share.part as f64 / share.of as f64;
-    if share.part == 0 || a == b {
+    let t = share.numerator as f64 / share.denominator as f64;
+    if share.numerator == 0 || a == b {
         a
     } else if a.is_infinite() || b.is_infinite() {
         match (a.is_infinite(), b.is_infinite()) {
@@ -1129,8 +1155,8 @@ fn interpolate(a: f64, b: f64, share: Share) -> f64 {
         a * (1.0 - t) + b * t
     } else {
         let difference = two_sum(b, -a);
-        let product = times(difference, pair_of(share.part));
-        let way = over(product, pair_of(share.of));
+        let product = multiply(difference, double_double_from_u64(share.numerator));
+        let way = divide(product, double_double_from_u64(share.denominator));
         let (high, low) = two_sum(a, way.0);
         // Rounding may not leave the two.
         (high + (low + way.1)).clamp(a, b)
@@ -1138,34 +1164,34 @@ fn interpolate(a: f64, b: f64, share: Share) -> f64 {
 }
 
 /// A number as the sum of two doubles, the second below half a unit in the first one's last place.
-type Pair = (f64, f64);
+type DoubleDouble = (f64, f64);
 
-fn two_sum(a: f64, b: f64) -> Pair {
+fn two_sum(a: f64, b: f64) -> DoubleDouble {
     let sum = a + b;
     let of_b = sum - a;
     (sum, (a - (sum - of_b)) + (b - of_b))
 }
 
-fn two_product(a: f64, b: f64) -> Pair {
+fn two_product(a: f64, b: f64) -> DoubleDouble {
     let product = a * b;
     (product, a.mul_add(b, -product))
 }
 
 /// A whole number, exactly.
 #[expect(clippy::cast_precision_loss, reason = "each half has 32 bits")]
-fn pair_of(number: u64) -> Pair {
+fn double_double_from_u64(number: u64) -> DoubleDouble {
     let (high, low) = (number >> 32, number & 0xFFFF_FFFF);
     two_sum(high as f64 * 4_294_967_296.0, low as f64)
 }
 
-fn times(a: Pair, b: Pair) -> Pair {
+fn multiply(a: DoubleDouble, b: DoubleDouble) -> DoubleDouble {
     let (high, low) = two_product(a.0, b.0);
     two_sum(high, low + (a.0 * b.1 + a.1 * b.0))
 }
 
-fn over(a: Pair, b: Pair) -> Pair {
+fn divide(a: DoubleDouble, b: DoubleDouble) -> DoubleDouble {
     let first = a.0 / b.0;
-    let (high, low) = times((first, 0.0), b);
+    let (high, low) = multiply((first, 0.0), b);
     let rest = two_sum(a.0, -high);
     let rest = rest.0 + (rest.1 + (a.1 - low));
     two_sum(first, rest / b.0)
@@ -1194,13 +1220,13 @@ mod tests {
             (1e-300, 4, 0),
             (1.0, u64::MAX, u64::MAX - 1),
         ] {
-            let share = Share::new(q).unwrap();
+            let share = QuantileLevel::new(q).unwrap();
             assert_eq!(share.discrete_index(count), Some(expected), "{q} of {count}");
         }
     }
 
     #[test]
-    fn quantiles_of_numbers_are_those_of_a_state() {
+    fn quantiles_of_slices_equal_quantiles_of_a_state() {
         let numbers = [4.0, -0.0, 9.5, 1e300, -7.25, 0.0, 3.0];
         let mut state = Quantiles::default();
         state.add_all(&numbers);
@@ -1208,15 +1234,15 @@ mod tests {
         sorted.sort_by(f64::total_cmp);
         for percent in 0..=100 {
             let q = f64::from(percent) / 100.0;
-            let share = Share::new(q).unwrap();
+            let share = QuantileLevel::new(q).unwrap();
             assert_eq!(share.quantile_of_sorted(&sorted), state.quantile(q), "{q}");
-            assert_eq!(share.quantile_of(&mut numbers.clone()), state.quantile(q), "{q}");
+            assert_eq!(share.select_quantile(&mut numbers.clone()), state.quantile(q), "{q}");
         }
-        let half = Share::new(0.5).unwrap();
-        assert_eq!(half.quantile_of(&mut []), None);
-        assert!(half.quantile_of(&mut [-f64::NAN, 1.0]).unwrap().is_nan());
-        assert_eq!(half.quantile_of(&mut [-f64::NAN, 2.0, 1.0]), Some(2.0));
-        assert_eq!(half.quantile_of(&mut [f64::INFINITY, 1.0]), Some(f64::INFINITY));
+        let half = QuantileLevel::new(0.5).unwrap();
+        assert_eq!(half.select_quantile(&mut []), None);
+        assert!(half.select_quantile(&mut [-f64::NAN, 1.0]).unwrap().is_nan());
+        assert_eq!(half.select_quantile(&mut [-f64::NAN, 2.0, 1.0]), Some(2.0));
+        assert_eq!(half.select_quantile(&mut [f64::INFINITY, 1.0]), Some(f64::INFINITY));
     }
 
     #[test]
@@ -1234,16 +1260,16 @@ mod tests {
             f64::INFINITY,
         ];
         for pair in ascending.windows(2) {
-            assert!(key_of(pair[0]) < key_of(pair[1]), "{pair:?}");
+            assert!(key_from_float(pair[0]) < key_from_float(pair[1]), "{pair:?}");
         }
         for value in ascending {
-            assert_eq!(value_of(key_of(value)).to_bits(), value.to_bits());
+            assert_eq!(float_from_key(key_from_float(value)).to_bits(), value.to_bits());
         }
-        assert_eq!(value_of(KEY_NEGATIVE_ZERO).to_bits(), 0);
+        assert_eq!(float_from_key(KEY_NEGATIVE_ZERO).to_bits(), 0);
     }
 
     #[test]
-    fn an_empty_state_owns_nothing_and_a_small_one_little() {
+    fn empty_state_owns_no_heap_memory_and_small_state_little() {
         let mut state = Quantiles::default();
         assert_eq!(state.heap_bytes(), 0);
         assert!(size_of::<Quantiles>() <= 88);
@@ -1256,10 +1282,14 @@ mod tests {
     }
 
     #[test]
-    fn between_infinities_there_is_no_number() {
+    fn interpolation_next_to_infinity_returns_an_endpoint() {
         let check = |a: f64, b: f64, t: f64, expect: f64| {
-            let (part, of) = fraction(t);
-            assert_eq!(interpolate(a, b, Share { part, of }), expect, "{a} {b} {t}");
+            let (part, of) = decimal_fraction(t);
+            assert_eq!(
+                interpolate(a, b, QuantileLevel { numerator: part, denominator: of }),
+                expect,
+                "{a} {b} {t}"
+            );
         };
         let infinity = f64::INFINITY;
         check(-infinity, infinity, 0.25, -infinity);
@@ -1272,7 +1302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_is_the_decimal_that_it_is_written_as() {
+    fn fraction_is_the_decimal_that_is_written() {
         for (q, expect) in [
             (0.0, (0, 1)),
             (1.0, (1, 1)),
@@ -1282,19 +1312,23 @@ mod tests {
             (2f64.powi(-62), (2, 1 << 63)),
             (5e-324, (0, 1 << 63)),
         ] {
-            assert_eq!(fraction(q), expect, "{q}");
+            assert_eq!(decimal_fraction(q), expect, "{q}");
         }
     }
 
     #[test]
-    fn between_whole_numbers_the_nearest_double_comes_out() {
+    fn interpolation_between_integers_rounds_to_nearest_double() {
         for (last, q, expect) in [(99, 0.85, 84.15), (117, 0.95, 111.15), (3, 0.1, 0.3)] {
             let mut state = Quantiles::default();
             (0..=last).for_each(|value| state.add(f64::from(value)));
             assert_eq!(state.quantile(q), Some(expect));
         }
         let check = |a: f64, b: f64, part: u64, of: u64, expect: f64| {
-            assert_eq!(interpolate(a, b, Share { part, of }), expect, "{a} {b} {part}/{of}");
+            assert_eq!(
+                interpolate(a, b, QuantileLevel { numerator: part, denominator: of }),
+                expect,
+                "{a} {b} {part}/{of}"
+            );
         };
         check(83.0, 84.0, 85, 100, 83.85);
         check(-84.0, -83.0, 15, 100, -83.85);

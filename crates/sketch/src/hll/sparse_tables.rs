@@ -4,7 +4,7 @@
 /// (Knuth, *The Art of Computer Programming* 6.4). Hashes are random already, but registers
 /// arrive in their order, and hostile input in any.
 #[inline]
-fn slot_of(key: u64, slot_count: usize) -> usize {
+fn power_of_two_slot(key: u64, slot_count: usize) -> usize {
     let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     // Below `slot_count`, which is at least 4.
     #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
@@ -15,7 +15,7 @@ fn slot_of(key: u64, slot_count: usize) -> usize {
 /// As [`slot_of`], of any number of slots: the high half of the product with it (Lemire, *Fast
 /// Random Integer Generation in an Interval*, 2019).
 #[inline]
-fn place_of(key: u64, slot_count: usize) -> usize {
+fn scaled_slot(key: u64, slot_count: usize) -> usize {
     let spread = u128::from(key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     #[expect(clippy::cast_possible_truncation, reason = "below the number of slots")]
     let place = ((spread * slot_count as u128) >> 64) as usize;
@@ -25,7 +25,7 @@ fn place_of(key: u64, slot_count: usize) -> usize {
 const SLOTS_MIN: usize = 4;
 
 /// Up to this many hashes are looked up one by one.
-const LIST_MAX: usize = 16;
+const LIST_HASHES_MAX: usize = 16;
 
 /// A set of 64-bit hashes, 0 marking a free slot. Up to [`LIST_MAX`] slots are a list, filled from
 /// the start; more are a table: open addressing with linear probing, at most three quarters full until it has
@@ -33,49 +33,53 @@ const LIST_MAX: usize = 16;
 /// after some √n / 1.6 on the average even when all are taken (Knuth 6.4), and every longer search
 /// takes one of the last free ones.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ExplicitSet {
+pub(super) struct ExplicitHashSet {
     /// 0, 4, 8 or 16 of a list; of a table 32, and from there on each time half as many again.
     slots: Box<[u64]>,
     /// How many slots are taken.
-    taken: usize,
+    taken_slots: usize,
     /// Whether the hash 0, which has no slot, is in the set.
-    zero: bool,
+    has_zero: bool,
 }
 
-impl ExplicitSet {
+impl ExplicitHashSet {
     /// An empty set in which so many hashes have room.
-    pub(super) fn with_room(count: usize, slots_max: usize) -> Self {
+    pub(super) fn with_capacity(count: usize, slots_max: usize) -> Self {
         let slots = match count {
             0 => 0,
-            1..=LIST_MAX => count.next_power_of_two().max(SLOTS_MIN),
-            _ => (count + count / 3 + 1).min(slots_max).max(2 * LIST_MAX),
+            1..=LIST_HASHES_MAX => count.next_power_of_two().max(SLOTS_MIN),
+            _ => (count + count / 3 + 1).min(slots_max).max(2 * LIST_HASHES_MAX),
         };
-        ExplicitSet { slots: vec![0; slots].into_boxed_slice(), taken: 0, zero: false }
+        ExplicitHashSet {
+            slots: vec![0; slots].into_boxed_slice(),
+            taken_slots: 0,
+            has_zero: false,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.taken + usize::from(self.zero)
+        self.taken_slots + usize::from(self.has_zero)
     }
 
     /// Returns whether the hash is new. `slots_max` is above the number of hashes there will be.
     pub(super) fn insert(&mut self, hash: u64, slots_max: usize) -> bool {
         if hash == 0 {
-            return !std::mem::replace(&mut self.zero, true);
+            return !std::mem::replace(&mut self.has_zero, true);
         }
         let length = self.slots.len();
-        if length <= LIST_MAX {
-            if self.slots[..self.taken].contains(&hash) {
+        if length <= LIST_HASHES_MAX {
+            if self.slots[..self.taken_slots].contains(&hash) {
                 return false;
             }
-            if self.taken == length {
+            if self.taken_slots == length {
                 self.grow(slots_max);
                 return self.insert(hash, slots_max);
             }
-            self.slots[self.taken] = hash;
-            self.taken += 1;
+            self.slots[self.taken_slots] = hash;
+            self.taken_slots += 1;
             return true;
         }
-        let mut slot = place_of(hash, length);
+        let mut slot = scaled_slot(hash, length);
         while self.slots[slot] != 0 {
             if self.slots[slot] == hash {
                 return false;
@@ -86,8 +90,8 @@ impl ExplicitSet {
             }
         }
         self.slots[slot] = hash;
-        self.taken += 1;
-        if self.taken * 4 > length * 3 && length < slots_max {
+        self.taken_slots += 1;
+        if self.taken_slots * 4 > length * 3 && length < slots_max {
             self.grow(slots_max);
         }
         true
@@ -95,17 +99,17 @@ impl ExplicitSet {
 
     /// Inserts hashes as long as the set is a list and stays one, growing it once at most. Returns
     /// those that are left.
-    pub(super) fn list<'a>(&mut self, hashes: &'a [u64]) -> &'a [u64] {
-        if self.slots.len() > LIST_MAX {
+    pub(super) fn insert_while_list<'a>(&mut self, hashes: &'a [u64]) -> &'a [u64] {
+        if self.slots.len() > LIST_HASHES_MAX {
             return hashes;
         }
-        let mut list = [0; LIST_MAX];
-        list[..self.taken].copy_from_slice(&self.slots[..self.taken]);
-        let mut taken = self.taken;
+        let mut list = [0; LIST_HASHES_MAX];
+        list[..self.taken_slots].copy_from_slice(&self.slots[..self.taken_slots]);
+        let mut taken = self.taken_slots;
         let mut left = hashes;
         while let [hash, rest @ ..] = left {
             if *hash == 0 {
-                self.zero = true;
+                self.has_zero = true;
             } else if !list[..taken].contains(hash) {
                 let Some(slot) = list.get_mut(taken) else { break };
                 *slot = *hash;
@@ -114,10 +118,10 @@ impl ExplicitSet {
             left = rest;
         }
         if taken > self.slots.len() {
-            self.slots = ExplicitSet::with_room(taken, usize::MAX).slots;
+            self.slots = ExplicitHashSet::with_capacity(taken, usize::MAX).slots;
         }
         self.slots[..taken].copy_from_slice(&list[..taken]);
-        self.taken = taken;
+        self.taken_slots = taken;
         left
     }
 
@@ -125,15 +129,15 @@ impl ExplicitSet {
     fn grow(&mut self, slots_max: usize) {
         let length = match self.slots.len() {
             0 => SLOTS_MIN,
-            length @ ..=LIST_MAX => 2 * length,
+            length @ ..=LIST_HASHES_MAX => 2 * length,
             length => (length + length / 2).min(slots_max),
         };
         let longer = vec![0; length].into_boxed_slice();
         let before = std::mem::replace(&mut self.slots, longer);
-        self.taken = 0;
-        if length <= LIST_MAX {
+        self.taken_slots = 0;
+        if length <= LIST_HASHES_MAX {
             self.slots[..before.len()].copy_from_slice(&before);
-            self.taken = before.len();
+            self.taken_slots = before.len();
             return;
         }
         for &hash in before.iter().filter(|&&hash| hash != 0) {
@@ -146,11 +150,11 @@ impl ExplicitSet {
     }
 
     /// The same hashes in at most so many slots.
-    pub(super) fn within(self, slots_max: usize) -> Self {
-        if self.slots.len() <= slots_max.max(2 * LIST_MAX) {
+    pub(super) fn shrink_to_slots(self, slots_max: usize) -> Self {
+        if self.slots.len() <= slots_max.max(2 * LIST_HASHES_MAX) {
             return self;
         }
-        let mut smaller = ExplicitSet::with_room(self.taken, slots_max);
+        let mut smaller = ExplicitHashSet::with_capacity(self.taken_slots, slots_max);
         for hash in self.iter() {
             smaller.insert(hash, slots_max);
         }
@@ -158,22 +162,22 @@ impl ExplicitSet {
     }
 
     /// The hashes that are in a list.
-    pub(super) fn listed(&self) -> &[u64] {
-        if self.slots.len() <= LIST_MAX { &self.slots[..self.taken] } else { &[] }
+    pub(super) fn listed_hashes(&self) -> &[u64] {
+        if self.slots.len() <= LIST_HASHES_MAX { &self.slots[..self.taken_slots] } else { &[] }
     }
 
     /// The others.
-    pub(super) fn unlisted(&self) -> impl Iterator<Item = u64> + '_ {
-        let table = if self.slots.len() <= LIST_MAX { &[] } else { &*self.slots };
-        table.iter().copied().filter(|&hash| hash != 0).chain(self.zero.then_some(0))
+    pub(super) fn unlisted_hashes(&self) -> impl Iterator<Item = u64> + '_ {
+        let table = if self.slots.len() <= LIST_HASHES_MAX { &[] } else { &*self.slots };
+        table.iter().copied().filter(|&hash| hash != 0).chain(self.has_zero.then_some(0))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        self.listed().iter().copied().chain(self.unlisted())
+        self.listed_hashes().iter().copied().chain(self.unlisted_hashes())
     }
 
     /// As the storage specification orders them: as signed integers.
-    pub(super) fn sorted(&self) -> Vec<i64> {
+    pub(super) fn sorted_hashes(&self) -> Vec<i64> {
         let mut sorted: Vec<i64> = self.iter().map(u64::cast_signed).collect();
         sorted.sort_unstable();
         sorted
@@ -183,28 +187,28 @@ impl ExplicitSet {
 /// The filled registers by index: open addressing as in [`ExplicitSet`], a slot holding
 /// `index << 8 | value`, and 0, which is no register's content, while it is free.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RegisterTable {
+pub(super) struct SparseRegisterTable {
     slots: Box<[u64]>,
-    taken: usize,
+    taken_slots: usize,
 }
 
-impl RegisterTable {
+impl SparseRegisterTable {
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.slots)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.taken
+        self.taken_slots
     }
 
     /// Raises a register to `value`, which is not 0; returns whether it was free. Of `filled_max` registers
     /// or fewer the slots are at most three quarters full; one more has room without others.
-    pub(super) fn raise(&mut self, index: u64, value: u8, filled_max: usize) -> bool {
+    pub(super) fn raise_register(&mut self, index: u64, value: u8, filled_max: usize) -> bool {
         if self.slots.is_empty() {
             self.slots = Box::new([0; SLOTS_MIN]);
         }
         let mask = self.slots.len() - 1;
-        let mut slot = slot_of(index, self.slots.len());
+        let mut slot = power_of_two_slot(index, self.slots.len());
         while self.slots[slot] != 0 {
             if self.slots[slot] >> 8 == index {
                 self.slots[slot] = self.slots[slot].max(index << 8 | u64::from(value));
@@ -213,8 +217,8 @@ impl RegisterTable {
             slot = (slot + 1) & mask;
         }
         self.slots[slot] = index << 8 | u64::from(value);
-        self.taken += 1;
-        if self.taken * 4 > self.slots.len() * 3 && self.taken <= filled_max {
+        self.taken_slots += 1;
+        if self.taken_slots * 4 > self.slots.len() * 3 && self.taken_slots <= filled_max {
             self.grow();
         }
         true
@@ -223,9 +227,10 @@ impl RegisterTable {
     #[cold]
     fn grow(&mut self) {
         let doubled = vec![0; self.slots.len() * 2].into_boxed_slice();
-        let before = std::mem::replace(self, RegisterTable { slots: doubled, taken: 0 });
+        let before =
+            std::mem::replace(self, SparseRegisterTable { slots: doubled, taken_slots: 0 });
         for (index, value) in before.iter() {
-            self.raise(index as u64, value, 0);
+            self.raise_register(index as u64, value, 0);
         }
     }
 
@@ -234,7 +239,7 @@ impl RegisterTable {
         taken.map(|&slot| ((slot >> 8) as usize, (slot & 0xff) as u8))
     }
 
-    pub(super) fn sorted(&self) -> Vec<(usize, u8)> {
+    pub(super) fn sorted_registers(&self) -> Vec<(usize, u8)> {
         let mut sorted: Vec<_> = self.iter().collect();
         sorted.sort_unstable();
         sorted

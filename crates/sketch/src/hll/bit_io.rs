@@ -14,7 +14,7 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Appends the low `width` bits, at most 56.
-    pub(super) fn put(&mut self, bits: u64, width: u32) {
+    pub(super) fn put_bits(&mut self, bits: u64, width: u32) {
         self.pending = self.pending << width | bits;
         self.pending_bits += width;
         while self.pending_bits >= 8 {
@@ -26,7 +26,7 @@ impl<'a> BitWriter<'a> {
     /// Fills the last byte up with zeros.
     pub(super) fn finish(mut self) {
         if self.pending_bits > 0 {
-            self.put(0, 8 - self.pending_bits);
+            self.put_bits(0, 8 - self.pending_bits);
         }
     }
 }
@@ -44,7 +44,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The next `width` bits, at most 56; none if fewer are left.
-    pub(super) fn take(&mut self, width: u32) -> Option<u64> {
+    pub(super) fn take_bits(&mut self, width: u32) -> Option<u64> {
         while self.pending_bits < width {
             self.pending = self.pending << 8 | u64::from(*self.bytes.next()?);
             self.pending_bits += 8;
@@ -54,7 +54,7 @@ impl<'a> BitReader<'a> {
     }
 
     /// The bits that were too few for the last call of `take`.
-    pub(super) fn rest(&self) -> u64 {
+    pub(super) fn remaining_bits(&self) -> u64 {
         self.pending & ((1 << self.pending_bits) - 1)
     }
 }
@@ -64,20 +64,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_come_back_as_they_were_put() {
+    fn written_bits_are_read_back() {
         let words = [(0b101, 3), (0x1ff, 9), (0, 1), (0x3fff_ffff_ffff, 46), (1, 5)];
         let mut bytes = Vec::new();
         let mut writer = BitWriter::new(&mut bytes);
         for (word, width) in words {
-            writer.put(word, width);
+            writer.put_bits(word, width);
         }
         writer.finish();
         assert_eq!(bytes.len(), 8);
         let mut reader = BitReader::new(&bytes);
         for (word, width) in words {
-            assert_eq!(reader.take(width), Some(word));
+            assert_eq!(reader.take_bits(width), Some(word));
         }
-        assert_eq!(reader.take(1), None);
-        assert_eq!(reader.rest(), 0);
+        assert_eq!(reader.take_bits(1), None);
+        assert_eq!(reader.remaining_bits(), 0);
     }
 }

@@ -4,15 +4,15 @@ use std::ops::RangeInclusive;
 
 use roaring::RoaringBitmap;
 
-use super::stored::Stored;
-use crate::simd::vectorized;
+use super::roaring_format::RoaringView;
+use crate::simd::run_vectorized;
 
 /// Words that are written before they are counted, while they are in the nearest cache.
-const BLOCK: usize = 512;
+const COUNT_BLOCK_WORDS: usize = 512;
 
 /// Bit i mod 64 of word i / 64 is number i.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Words {
+pub(super) struct BitWords {
     pub(super) words: Vec<u64>,
     /// How many bits are set.
     pub(super) len: u64,
@@ -20,56 +20,58 @@ pub(super) struct Words {
 
 /// One of the operations on two sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum BitmapOperation {
     Union,
     Intersection,
     Difference,
     SymmetricDifference,
 }
 
-pub(super) fn word_of(index: u32) -> usize {
+pub(super) fn word_index(index: u32) -> usize {
     index as usize / 64
 }
 
-pub(super) fn bit_of(index: u32) -> u64 {
+pub(super) fn bit_mask(index: u32) -> u64 {
     1 << (index % 64)
 }
 
 /// The numbers of a set as ranges, ascending.
-pub(super) fn ranges(few: &RoaringBitmap) -> impl Iterator<Item = RangeInclusive<u32>> + '_ {
+pub(super) fn roaring_ranges(
+    few: &RoaringBitmap,
+) -> impl Iterator<Item = RangeInclusive<u32>> + '_ {
     let mut iter = few.iter();
     std::iter::from_fn(move || iter.next_range())
 }
 
 /// The words that a range touches, each with the bits of it.
-pub(super) fn parts(range: RangeInclusive<u32>) -> impl Iterator<Item = (usize, u64)> {
+pub(super) fn range_words(range: RangeInclusive<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (first, last) = (*range.start(), *range.end());
-    (word_of(first)..=word_of(last)).map(move |word| {
-        let from = if word == word_of(first) { u64::MAX << (first % 64) } else { u64::MAX };
-        let to = if word == word_of(last) { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+    (word_index(first)..=word_index(last)).map(move |word| {
+        let from = if word == word_index(first) { u64::MAX << (first % 64) } else { u64::MAX };
+        let to = if word == word_index(last) { u64::MAX >> (63 - last % 64) } else { u64::MAX };
         (word, from & to)
     })
 }
 
-impl Words {
-    pub(super) fn of(few: &RoaringBitmap) -> Self {
+impl BitWords {
+    pub(super) fn from_roaring(few: &RoaringBitmap) -> Self {
         // By the bytes on disk: containers of bits are copied from them, where going through the numbers
         // looks at each.
         let mut bytes = Vec::with_capacity(few.serialized_size());
         let written = few.serialize_into(&mut bytes);
         debug_assert!(written.is_ok(), "a vector takes what is written");
-        if let Ok(words) = Stored::open(&bytes).and_then(|stored| stored.words()) {
+        if let Ok(words) = RoaringView::open(&bytes).and_then(|stored| stored.read_words()) {
             return words;
         }
-        let mut words = Words::default();
-        words.reach(few.max());
-        ranges(few).for_each(|range| words.set(range));
+        let mut words = BitWords::default();
+        words.grow_to(few.max());
+        roaring_ranges(few).for_each(|range| words.set_range(range));
         words
     }
 
     /// Makes room for a number.
-    pub(super) fn reach(&mut self, index: Option<u32>) {
-        let words = index.map_or(0, |index| word_of(index) + 1);
+    pub(super) fn grow_to(&mut self, index: Option<u32>) {
+        let words = index.map_or(0, |index| word_index(index) + 1);
         if words > self.words.len() {
             if words > self.words.capacity() {
                 // By an eighth at least: twice as many would be memory that is not needed.
@@ -81,52 +83,52 @@ impl Words {
     }
 
     /// Whether words that reach the largest of `others` would take more than twice what containers do.
-    pub(super) fn would_waste(&self, others: &RoaringBitmap) -> bool {
-        let words = others.max().map_or(0, |max| word_of(max) + 1);
+    pub(super) fn would_waste_memory(&self, others: &RoaringBitmap) -> bool {
+        let words = others.max().map_or(0, |max| word_index(max) + 1);
         words > self.words.len()
             && words * 8 > 2 * (self.words.len() * 8 + others.serialized_size())
     }
 
     pub(super) fn contains(&self, index: u32) -> bool {
-        self.words.get(word_of(index)).is_some_and(|word| word & bit_of(index) != 0)
+        self.words.get(word_index(index)).is_some_and(|word| word & bit_mask(index) != 0)
     }
 
     pub(super) fn remove(&mut self, index: u32) -> bool {
         let there = self.contains(index);
         if there {
-            self.words[word_of(index)] &= !bit_of(index);
+            self.words[word_index(index)] &= !bit_mask(index);
             self.len -= 1;
         }
         there
     }
 
     /// How many numbers both have.
-    pub(super) fn shared(&self, other: &Words) -> u64 {
+    pub(super) fn intersection_len(&self, other: &BitWords) -> u64 {
         let (a, b) = (self.words.as_slice(), other.words.as_slice());
-        vectorized(
+        run_vectorized(
             #[inline(always)]
             || a.iter().zip(b).map(|(a, b)| u64::from((a & b).count_ones())).sum(),
         )
     }
 
     pub(super) fn insert(&mut self, index: u32) -> bool {
-        self.reach(Some(index));
-        let word = &mut self.words[word_of(index)];
-        let new = *word & bit_of(index) == 0;
-        *word |= bit_of(index);
+        self.grow_to(Some(index));
+        let word = &mut self.words[word_index(index)];
+        let new = *word & bit_mask(index) == 0;
+        *word |= bit_mask(index);
         self.len += u64::from(new);
         new
     }
 
-    pub(super) fn set(&mut self, range: RangeInclusive<u32>) {
-        for (word, bits) in parts(range) {
+    pub(super) fn set_range(&mut self, range: RangeInclusive<u32>) {
+        for (word, bits) in range_words(range) {
             self.len += u64::from((bits & !self.words[word]).count_ones());
             self.words[word] |= bits;
         }
     }
 
-    pub(super) fn flip(&mut self, range: RangeInclusive<u32>) {
-        for (word, bits) in parts(range) {
+    pub(super) fn flip_range(&mut self, range: RangeInclusive<u32>) {
+        for (word, bits) in range_words(range) {
             self.len += u64::from((bits & !self.words[word]).count_ones());
             self.len -= u64::from((bits & self.words[word]).count_ones());
             self.words[word] ^= bits;
@@ -134,21 +136,21 @@ impl Words {
     }
 
     /// Of numbers beyond the words there is nothing to clear.
-    pub(super) fn clear(&mut self, range: RangeInclusive<u32>) {
-        for (word, bits) in parts(range) {
+    pub(super) fn clear_range(&mut self, range: RangeInclusive<u32>) {
+        for (word, bits) in range_words(range) {
             let Some(word) = self.words.get_mut(word) else { return };
             self.len -= u64::from((bits & *word).count_ones());
             *word &= !bits;
         }
     }
 
-    pub(super) fn count(&self, range: RangeInclusive<u32>) -> u64 {
-        let words = parts(range).map_while(|(word, bits)| Some(self.words.get(word)? & bits));
+    pub(super) fn count_range(&self, range: RangeInclusive<u32>) -> u64 {
+        let words = range_words(range).map_while(|(word, bits)| Some(self.words.get(word)? & bits));
         words.map(|bits| u64::from(bits.count_ones())).sum()
     }
 
     /// Those numbers of `few` that are in the words, or those that are not.
-    pub(super) fn filter(&self, few: &RoaringBitmap, wanted: bool) -> RoaringBitmap {
+    pub(super) fn filter_roaring(&self, few: &RoaringBitmap, wanted: bool) -> RoaringBitmap {
         let mut kept = RoaringBitmap::new();
         for index in few.iter().filter(|&index| self.contains(index) == wanted) {
             // They ascend.
@@ -158,7 +160,7 @@ impl Words {
     }
 
     /// Bits in bytes, which is how Roaring takes them. An eighth of a byte for each number up to the largest.
-    pub(super) fn to_few(&self) -> RoaringBitmap {
+    pub(super) fn to_roaring(&self) -> RoaringBitmap {
         let mut few = RoaringBitmap::new();
         // A container at a time, for the sake of the bytes in between.
         for (at, words) in self.words.chunks(1 << 10).enumerate() {
@@ -173,54 +175,56 @@ impl Words {
         few
     }
 
-    pub(super) fn change(&mut self, other: &Words, operation: Operation) {
+    pub(super) fn apply(&mut self, other: &BitWords, operation: BitmapOperation) {
         let shared = self.words.len().min(other.words.len());
         let (left, right) = (&mut self.words, other.words.as_slice());
         let mut len = match operation {
-            Operation::Union => changed(&mut left[..shared], right, |a, b| a | b),
-            Operation::Intersection => changed(&mut left[..shared], right, |a, b| a & b),
-            Operation::Difference => changed(&mut left[..shared], right, |a, b| a & !b),
-            Operation::SymmetricDifference => changed(&mut left[..shared], right, |a, b| a ^ b),
+            BitmapOperation::Union => apply_to_words(&mut left[..shared], right, |a, b| a | b),
+            BitmapOperation::Intersection => {
+                apply_to_words(&mut left[..shared], right, |a, b| a & b)
+            }
+            BitmapOperation::Difference => {
+                apply_to_words(&mut left[..shared], right, |a, b| a & !b)
+            }
+            BitmapOperation::SymmetricDifference => {
+                apply_to_words(&mut left[..shared], right, |a, b| a ^ b)
+            }
         };
         match operation {
-            Operation::Intersection => left.truncate(shared),
-            Operation::Difference => len += ones(&left[shared..]),
-            Operation::Union | Operation::SymmetricDifference => {
+            BitmapOperation::Intersection => left.truncate(shared),
+            BitmapOperation::Difference => len += count_ones(&left[shared..]),
+            BitmapOperation::Union | BitmapOperation::SymmetricDifference => {
                 left.extend_from_slice(&right[shared..]);
-                len += ones(&left[shared..]);
+                len += count_ones(&left[shared..]);
             }
         }
         self.len = len;
     }
 
-    pub(super) fn combined(&self, other: &Words, operation: Operation) -> Words {
+    pub(super) fn combine(&self, other: &BitWords, operation: BitmapOperation) -> BitWords {
         let (left, right) = (self.words.as_slice(), other.words.as_slice());
         let (mut words, mut len) = match operation {
-            Operation::Union => written(left, right, |a, b| a | b),
-            Operation::Intersection => written(left, right, |a, b| a & b),
-            Operation::Difference => written(left, right, |a, b| a & !b),
-            Operation::SymmetricDifference => written(left, right, |a, b| a ^ b),
+            BitmapOperation::Union => combine_words(left, right, |a, b| a | b),
+            BitmapOperation::Intersection => combine_words(left, right, |a, b| a & b),
+            BitmapOperation::Difference => combine_words(left, right, |a, b| a & !b),
+            BitmapOperation::SymmetricDifference => combine_words(left, right, |a, b| a ^ b),
         };
         let shared = words.len();
         let rest = match operation {
-            Operation::Intersection => &[],
-            Operation::Difference => &left[shared..],
-            Operation::Union | Operation::SymmetricDifference => {
-                if left.len() > shared {
-                    &left[shared..]
-                } else {
-                    &right[shared..]
-                }
+            BitmapOperation::Intersection => &[],
+            BitmapOperation::Difference => &left[shared..],
+            BitmapOperation::Union | BitmapOperation::SymmetricDifference => {
+                if left.len() > shared { &left[shared..] } else { &right[shared..] }
             }
         };
         words.extend_from_slice(rest);
-        len += ones(rest);
-        Words { words, len }
+        len += count_ones(rest);
+        BitWords { words, len }
     }
 }
 
-pub(super) fn ones(words: &[u64]) -> u64 {
-    vectorized(
+pub(super) fn count_ones(words: &[u64]) -> u64 {
+    run_vectorized(
         #[inline(always)]
         || words.iter().map(|word| u64::from(word.count_ones())).sum(),
     )
@@ -228,8 +232,8 @@ pub(super) fn ones(words: &[u64]) -> u64 {
 
 /// Changes words by those beside them; returns how many bits are set then.
 #[inline(always)]
-fn changed(left: &mut [u64], right: &[u64], operation: impl Fn(u64, u64) -> u64) -> u64 {
-    vectorized(
+fn apply_to_words(left: &mut [u64], right: &[u64], operation: impl Fn(u64, u64) -> u64) -> u64 {
+    run_vectorized(
         #[inline(always)]
         || {
             let mut ones = 0;
@@ -244,16 +248,20 @@ fn changed(left: &mut [u64], right: &[u64], operation: impl Fn(u64, u64) -> u64)
 
 /// As [`changed`], into new words, as many as both have.
 #[inline(always)]
-fn written(left: &[u64], right: &[u64], operation: impl Fn(u64, u64) -> u64) -> (Vec<u64>, u64) {
+fn combine_words(
+    left: &[u64],
+    right: &[u64],
+    operation: impl Fn(u64, u64) -> u64,
+) -> (Vec<u64>, u64) {
     let shared = left.len().min(right.len());
     let capacity = left.len().max(right.len());
     let mut words = Vec::with_capacity(capacity);
     let mut ones = 0;
-    vectorized(
+    run_vectorized(
         #[inline(always)]
         || {
-            let rights = right[..shared].chunks(BLOCK);
-            for (left, right) in left[..shared].chunks(BLOCK).zip(rights) {
+            let rights = right[..shared].chunks(COUNT_BLOCK_WORDS);
+            for (left, right) in left[..shared].chunks(COUNT_BLOCK_WORDS).zip(rights) {
                 let start = words.len();
                 words.extend(left.iter().zip(right).map(|(left, right)| operation(*left, *right)));
                 ones += words[start..].iter().map(|word| u64::from(word.count_ones())).sum::<u64>();

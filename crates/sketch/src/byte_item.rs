@@ -6,51 +6,51 @@ use std::hash::{BuildHasher, Hasher};
 use hashbrown::DefaultHashBuilder;
 
 /// The longest item that needs no heap memory of its own.
-const INLINE_BYTES: usize = 22;
+const INLINE_BYTES_MAX: usize = 22;
 
 /// A byte string: 24 bytes, and its own where it is long.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
-    Inline { length: u8, bytes: [u8; INLINE_BYTES] },
+pub(crate) enum ByteItem {
+    Inline { length: u8, bytes: [u8; INLINE_BYTES_MAX] },
     Heap(Box<[u8]>),
 }
 
-impl Item {
+impl ByteItem {
     pub(crate) fn new(item: &[u8]) -> Self {
         match u8::try_from(item.len()) {
-            Ok(length) if item.len() <= INLINE_BYTES => {
-                let mut bytes = [0; INLINE_BYTES];
+            Ok(length) if item.len() <= INLINE_BYTES_MAX => {
+                let mut bytes = [0; INLINE_BYTES_MAX];
                 bytes[..item.len()].copy_from_slice(item);
-                Item::Inline { length, bytes }
+                ByteItem::Inline { length, bytes }
             }
-            _ => Item::Heap(item.into()),
+            _ => ByteItem::Heap(item.into()),
         }
     }
 
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
-            Item::Inline { length, bytes } => &bytes[..usize::from(*length)],
-            Item::Heap(bytes) => bytes,
+            ByteItem::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            ByteItem::Heap(bytes) => bytes,
         }
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
-            Item::Inline { .. } => 0,
-            Item::Heap(bytes) => bytes.len(),
+            ByteItem::Inline { .. } => 0,
+            ByteItem::Heap(bytes) => bytes.len(),
         }
     }
 }
 
 /// An item to look for, with its first eight bytes (or fewer, and zeros) in one integer: most
 /// comparisons of short items end there, without a call to compare memory.
-pub(crate) struct Probe<'a> {
+pub(crate) struct ItemProbe<'a> {
     item: &'a [u8],
     head: u64,
 }
 
-impl<'a> Probe<'a> {
+impl<'a> ItemProbe<'a> {
     #[inline]
     pub(crate) fn new(item: &'a [u8]) -> Self {
         let head = if let Some(first) = item.first_chunk() {
@@ -62,27 +62,27 @@ impl<'a> Probe<'a> {
         } else {
             item.iter().rev().fold(0, |head, &byte| head << 8 | u64::from(byte))
         };
-        Probe { item, head }
+        ItemProbe { item, head }
     }
 
     #[inline]
-    pub(crate) fn matches(&self, item: &Item) -> bool {
+    pub(crate) fn matches(&self, item: &ByteItem) -> bool {
         match item {
-            Item::Inline { length, bytes } => {
+            ByteItem::Inline { length, bytes } => {
                 let (head, tail) = bytes.split_at(8);
                 usize::from(*length) == self.item.len()
                     && head == self.head.to_le_bytes()
                     && (self.item.len() <= 8
                         || tail.get(..self.item.len() - 8) == self.item.get(8..))
             }
-            Item::Heap(bytes) => **bytes == *self.item,
+            ByteItem::Heap(bytes) => **bytes == *self.item,
         }
     }
 }
 
 /// The place of an item in a table.
 #[inline]
-pub(crate) fn hash(hasher: &DefaultHashBuilder, item: &[u8]) -> u64 {
+pub(crate) fn hash_item(hasher: &DefaultHashBuilder, item: &[u8]) -> u64 {
     let mut state = hasher.build_hasher();
     state.write(item);
     state.finish()
@@ -93,16 +93,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_matches_its_item_alone() {
+    fn probe_matches_only_its_item() {
         let text = b"abcdefghijklmnopqrstuvwxyz\0\0abcdefghijklmnopqrstuvwxyz";
         let items: Vec<&[u8]> = (0..text.len())
             .flat_map(|start| (start..=text.len()).map(move |end| &text[start..end]))
             .collect();
         for a in items.iter().filter(|item| item.len() < 30) {
-            let item = Item::new(a);
+            let item = ByteItem::new(a);
             assert_eq!(item.as_bytes(), *a);
             for b in &items {
-                assert_eq!(Probe::new(b).matches(&item), a == b, "{a:?} {b:?}");
+                assert_eq!(ItemProbe::new(b).matches(&item), a == b, "{a:?} {b:?}");
             }
         }
     }

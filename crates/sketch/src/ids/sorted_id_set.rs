@@ -25,8 +25,8 @@
 use std::borrow::Cow;
 
 use crate::SketchError;
-use crate::simd::vectorized;
-use crate::wire::{Reader, put_varint};
+use crate::simd::run_vectorized;
+use crate::state_encoding::{StateReader, put_varint};
 
 const STATE: &str = "ids";
 const HEADER: u8 = 0x91;
@@ -35,10 +35,10 @@ const HEADER: u8 = 0x91;
 const BUFFER_MIN: usize = 64;
 
 /// How many times as long a list has to be as another for a search in it.
-const GALLOP: usize = 16;
+const GALLOP_RATIO: usize = 16;
 
 /// How many gaps there are in a block.
-const BLOCK: usize = 128;
+const BLOCK_GAPS: usize = 128;
 
 /// An exact set of 64-bit ids.
 ///
@@ -57,36 +57,36 @@ const BLOCK: usize = 128;
 /// assert_eq!(monday.iter().collect::<Vec<_>>(), [3, 4, 7, 1_000_000]);
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Ids {
+pub struct SortedIdSet {
     /// The first `sorted` ascend, none twice; the others are as they came, any of them twice or among the first.
     ids: Vec<u64>,
-    sorted: usize,
+    sorted_len: usize,
 }
 
 /// Two states are equal if their ids are.
-impl PartialEq for Ids {
+impl PartialEq for SortedIdSet {
     fn eq(&self, other: &Self) -> bool {
-        self.sorted() == other.sorted()
+        self.sorted_ids() == other.sorted_ids()
     }
 }
 
-impl Eq for Ids {}
+impl Eq for SortedIdSet {}
 
-impl FromIterator<u64> for Ids {
+impl FromIterator<u64> for SortedIdSet {
     fn from_iter<I: IntoIterator<Item = u64>>(ids: I) -> Self {
-        let mut set = Ids::new();
+        let mut set = SortedIdSet::new();
         set.extend(ids);
         set
     }
 }
 
-impl Extend<u64> for Ids {
+impl Extend<u64> for SortedIdSet {
     fn extend<I: IntoIterator<Item = u64>>(&mut self, ids: I) {
         ids.into_iter().for_each(|id| self.add(id));
     }
 }
 
-impl Ids {
+impl SortedIdSet {
     /// An empty set.
     #[must_use]
     pub fn new() -> Self {
@@ -96,19 +96,19 @@ impl Ids {
     /// Adds an id.
     #[inline]
     pub fn add(&mut self, id: u64) {
-        if self.ids.len() == self.sorted {
+        if self.ids.len() == self.sorted_len {
             match self.ids.last() {
                 Some(&last) if last == id => return,
                 Some(&last) if last > id => {}
                 _ => {
                     self.push(id);
-                    self.sorted += 1;
+                    self.sorted_len += 1;
                     return;
                 }
             }
         }
-        if self.ids.len() - self.sorted >= self.buffer_max() {
-            self.settle();
+        if self.ids.len() - self.sorted_len >= self.buffer_len_max() {
+            self.merge_buffer();
         }
         self.push(id);
     }
@@ -116,29 +116,29 @@ impl Ids {
     #[inline]
     fn push(&mut self, id: u64) {
         if self.ids.len() == self.ids.capacity() {
-            self.grow();
+            self.grow_buffer();
         }
         self.ids.push(id);
     }
 
     /// Makes room for half as many again, but not for more than the buffer may have.
     #[cold]
-    fn grow(&mut self) {
+    fn grow_buffer(&mut self) {
         let count = self.ids.len();
-        let most = (self.sorted + self.buffer_max()).saturating_sub(count).max(1);
+        let most = (self.sorted_len + self.buffer_len_max()).saturating_sub(count).max(1);
         self.ids.reserve_exact((count / 2).max(4).min(most));
     }
 
     /// How many ids the buffer may have.
     #[inline]
-    fn buffer_max(&self) -> usize {
-        (self.sorted / 2).max(BUFFER_MIN)
+    fn buffer_len_max(&self) -> usize {
+        (self.sorted_len / 2).max(BUFFER_MIN)
     }
 
     /// Adds ids: the same as a call of [`Ids::add`] for each, and faster where they are many.
     pub fn add_all(&mut self, mut ids: &[u64]) {
         while let Some((&id, rest)) = ids.split_first() {
-            if self.ids.len() != self.sorted || self.ids.last().is_some_and(|last| *last > id) {
+            if self.ids.len() != self.sorted_len || self.ids.last().is_some_and(|last| *last > id) {
                 break;
             }
             self.add(id);
@@ -147,10 +147,10 @@ impl Ids {
         if ids.is_empty() {
             return;
         }
-        if self.ids.len() - self.sorted + ids.len() > self.buffer_max() {
+        if self.ids.len() - self.sorted_len + ids.len() > self.buffer_len_max() {
             // More than there is room for, once: they are merged right away.
             self.ids.extend_from_slice(ids);
-            self.settle();
+            self.merge_buffer();
         } else {
             ids.iter().for_each(|id| self.push(*id));
         }
@@ -159,36 +159,36 @@ impl Ids {
     /// Sorts what is in the buffer, so that questions need not do it each time.
     ///
     /// Changes no answer. Cost: that of sorting the buffer, and a pass over all ids.
-    pub fn settle(&mut self) {
-        let (sorted, buffer) = self.ids.split_at_mut(self.sorted);
+    pub fn merge_buffer(&mut self) {
+        let (sorted, buffer) = self.ids.split_at_mut(self.sorted_len);
         let Some(&first) = buffer.iter().min() else { return };
-        let count = sort(buffer);
+        let count = sort_and_dedup(buffer);
         match sorted.last() {
             Some(&last) if last >= first => {
                 let mut ids = Vec::new();
-                combine::<true, true, true>(sorted, &buffer[..count], &mut ids);
+                combine_sorted::<true, true, true>(sorted, &buffer[..count], &mut ids);
                 self.ids = ids;
             }
-            _ => self.ids.truncate(self.sorted + count),
+            _ => self.ids.truncate(self.sorted_len + count),
         }
-        self.sorted = self.ids.len();
+        self.sorted_len = self.ids.len();
     }
 
     /// The ids, ascending: as they lie in memory, or a sorted copy while there is a buffer.
     #[must_use]
-    pub fn sorted(&self) -> Cow<'_, [u64]> {
-        if self.sorted == self.ids.len() {
+    pub fn sorted_ids(&self) -> Cow<'_, [u64]> {
+        if self.sorted_len == self.ids.len() {
             return Cow::Borrowed(&self.ids);
         }
         let mut settled = self.clone();
-        settled.settle();
+        settled.merge_buffer();
         Cow::Owned(settled.ids)
     }
 
     /// How many ids there are. Cost: constant; with a buffer that of [`Ids::settle`].
     #[must_use]
     pub fn len(&self) -> usize {
-        self.sorted().len()
+        self.sorted_ids().len()
     }
 
     /// Whether there are none. Cost: constant.
@@ -199,24 +199,24 @@ impl Ids {
 
     /// The ids, ascending. Cost: as of [`Ids::sorted`].
     #[must_use]
-    pub fn iter(&self) -> IdsIter<'_> {
-        IdsIter { ids: self.sorted(), at: 0 }
+    pub fn iter(&self) -> SortedIdSetIter<'_> {
+        SortedIdSetIter { ids: self.sorted_ids(), next_index: 0 }
     }
 
     /// Whether an id is in the set. Cost: a binary search, and a pass over the buffer.
     #[must_use]
     pub fn contains(&self, id: u64) -> bool {
-        let (sorted, buffer) = self.ids.split_at(self.sorted);
+        let (sorted, buffer) = self.ids.split_at(self.sorted_len);
         sorted.binary_search(&id).is_ok() || buffer.contains(&id)
     }
 
     /// Adds all ids of `other`: [`Ids::union_with`].
-    pub fn merge(&mut self, other: &Ids) {
+    pub fn merge(&mut self, other: &SortedIdSet) {
         self.union_with(other);
     }
 
     /// As [`Ids::merge`], in the memory of the larger one.
-    pub fn merge_owned(&mut self, mut other: Ids) {
+    pub fn merge_owned(&mut self, mut other: SortedIdSet) {
         if other.ids.len() > self.ids.len() {
             std::mem::swap(self, &mut other);
         }
@@ -226,49 +226,52 @@ impl Ids {
     /// Adds all ids of `other`.
     ///
     /// Cost: about 2.5 ns an id of both; where `other` is small, as many adds.
-    pub fn union_with(&mut self, other: &Ids) {
-        if other.ids.len() + self.ids.len() - self.sorted <= self.buffer_max() {
+    pub fn union_with(&mut self, other: &SortedIdSet) {
+        if other.ids.len() + self.ids.len() - self.sorted_len <= self.buffer_len_max() {
             return self.add_all(&other.ids);
         }
-        self.with::<true, true, true>(other);
+        self.combine_with::<true, true, true>(other);
     }
 
     /// Keeps the ids that are in `other` too.
-    pub fn intersect_with(&mut self, other: &Ids) {
-        self.with::<false, false, true>(other);
+    pub fn intersect_with(&mut self, other: &SortedIdSet) {
+        self.combine_with::<false, false, true>(other);
     }
 
     /// Removes the ids that are in `other`.
-    pub fn subtract(&mut self, other: &Ids) {
-        self.with::<true, false, false>(other);
+    pub fn subtract(&mut self, other: &SortedIdSet) {
+        self.combine_with::<true, false, false>(other);
     }
 
     /// Removes the ids that are in `other` and adds those of `other` that were not there: what is in one of
     /// the two.
-    pub fn toggle(&mut self, other: &Ids) {
-        self.with::<true, true, false>(other);
+    pub fn symmetric_difference_with(&mut self, other: &SortedIdSet) {
+        self.combine_with::<true, true, false>(other);
     }
 
-    fn with<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(&mut self, other: &Ids) {
-        self.settle();
-        let theirs = other.sorted();
+    fn combine_with<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
+        &mut self,
+        other: &SortedIdSet,
+    ) {
+        self.merge_buffer();
+        let theirs = other.sorted_ids();
         let mut ids = Vec::new();
-        combine::<LEFT, RIGHT, BOTH>(&self.ids, &theirs, &mut ids);
-        self.sorted = ids.len();
+        combine_sorted::<LEFT, RIGHT, BOTH>(&self.ids, &theirs, &mut ids);
+        self.sorted_len = ids.len();
         self.ids = ids;
     }
 
     /// How many ids are in both. Cost: as of [`Ids::intersect_with`], without memory for the result.
     #[must_use]
-    pub fn intersection_len(&self, other: &Ids) -> usize {
-        let (left, right) = (self.sorted(), other.sorted());
+    pub fn intersection_len(&self, other: &SortedIdSet) -> usize {
+        let (left, right) = (self.sorted_ids(), other.sorted_ids());
         let (short, long) =
             if left.len() < right.len() { (&left, &right) } else { (&right, &left) };
         let mut count = 0;
-        if short.len() < long.len() / GALLOP {
+        if short.len() < long.len() / GALLOP_RATIO {
             let mut rest = &long[..];
             for id in short.iter() {
-                rest = &rest[gallop(rest, *id)..];
+                rest = &rest[count_below(rest, *id)..];
                 count += usize::from(rest.first() == Some(id));
             }
             return count;
@@ -291,14 +294,14 @@ impl Ids {
 
     /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let ids = self.sorted();
+        let ids = self.sorted_ids();
         out.push(HEADER);
         put_varint(out, ids.len() as u64);
         let Some((&first, rest)) = ids.split_first() else { return };
         put_varint(out, first);
         let mut before = first;
-        let mut gaps = [0; BLOCK];
-        for block in rest.chunks(BLOCK) {
+        let mut gaps = [0; BLOCK_GAPS];
+        for block in rest.chunks(BLOCK_GAPS) {
             let mut all = 0;
             for (gap, &id) in gaps.iter_mut().zip(block) {
                 *gap = id - before - 1;
@@ -307,7 +310,7 @@ impl Ids {
             }
             let width = 64 - all.leading_zeros();
             out.push((width & 0xff) as u8);
-            pack(&gaps[..block.len()], width, out);
+            pack_gaps(&gaps[..block.len()], width, out);
         }
     }
 
@@ -319,16 +322,16 @@ impl Ids {
     /// Any [`SketchError`] but the parameter's. A byte can be a block of 128 ids that follow one another, so
     /// memory is bounded by 1,024 times the input; where that is too much use [`Ids::decode_within`].
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
-        Ids::decode_within(bytes, usize::MAX)
+        SortedIdSet::decode_with_max(bytes, usize::MAX)
     }
 
     /// As [`Ids::decode`], of at most so many ids: 8 bytes of memory each.
     ///
     /// # Errors
     /// As there, and [`SketchError::TooMany`], before memory is taken.
-    pub fn decode_within(bytes: &[u8], most: usize) -> Result<Self, SketchError> {
+    pub fn decode_with_max(bytes: &[u8], most: usize) -> Result<Self, SketchError> {
         let mut ids = Vec::new();
-        blocks(bytes, |count, some| {
+        for_each_block(bytes, |count, some| {
             if count > most {
                 let found = count as u64;
                 return Err(SketchError::TooMany { state: STATE, found, most: most as u64 });
@@ -339,7 +342,7 @@ impl Ids {
             ids.extend_from_slice(some);
             Ok(())
         })?;
-        Ok(Ids { sorted: ids.len(), ids })
+        Ok(SortedIdSet { sorted_len: ids.len(), ids })
     }
 
     /// How many ids there are in bytes that [`Ids::encode`] wrote, and which of some are among them: without the
@@ -356,9 +359,9 @@ impl Ids {
     /// assert_eq!(Ids::look_into(&bytes, Some(40))?, (3, true));
     /// # Ok::<(), tidemill_sketch::SketchError>(())
     /// ```
-    pub fn look_into(bytes: &[u8], wanted: Option<u64>) -> Result<(usize, bool), SketchError> {
+    pub fn scan_encoded(bytes: &[u8], wanted: Option<u64>) -> Result<(usize, bool), SketchError> {
         let (mut found, mut has_wanted) = (0, false);
-        blocks(bytes, |count, some| {
+        for_each_block(bytes, |count, some| {
             found = count;
             if let (Some(wanted), [first, .., last] | [first @ last]) = (wanted, some)
                 && (*first..=*last).contains(&wanted)
@@ -380,55 +383,55 @@ impl Ids {
     /// assert_eq!(Ids::claimed_len(&bytes), Some(1000));
     /// assert_eq!(Ids::claimed_len(b"other"), None);
     /// ```
-    pub fn claimed_len(bytes: &[u8]) -> Option<u64> {
-        let mut reader = Reader::new(STATE, bytes);
+    pub fn claimed_id_count(bytes: &[u8]) -> Option<u64> {
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x91 (version 1)").ok()?;
-        reader.varint().ok()
+        reader.read_varint().ok()
     }
 }
 
 /// Calls `take` with how many ids there are in all, and some of them, ascending, until there are no more.
-fn blocks(
+fn for_each_block(
     bytes: &[u8],
     mut take: impl FnMut(usize, &[u64]) -> Result<(), SketchError>,
 ) -> Result<(), SketchError> {
-    let mut reader = Reader::new(STATE, bytes);
+    let mut reader = StateReader::new(STATE, bytes);
     reader.expect_header(HEADER, "0x91 (version 1)")?;
-    let found = reader.varint()?;
+    let found = reader.read_varint()?;
     let count = usize::try_from(found).unwrap_or(usize::MAX);
     if count == 0 {
-        return reader.finish();
+        return reader.expect_end();
     }
-    let first = reader.varint()?;
+    let first = reader.read_varint()?;
     // Refused before it is looked at how many bytes there are: a claim of too many is told by its number.
     take(count, &[])?;
-    let needed = (count - 1).div_ceil(BLOCK);
+    let needed = (count - 1).div_ceil(BLOCK_GAPS);
     if needed > reader.remaining() {
-        return Err(reader.short_of(needed));
+        return Err(reader.truncated_error(needed));
     }
     take(count, &[first])?;
     let (mut before, mut done) = (first, 1);
     while done < count {
-        let width = u32::from(reader.u8()?);
+        let width = u32::from(reader.read_u8()?);
         if width > 64 {
-            return Err(reader.corrupt("gaps of more than 64 bits"));
+            return Err(reader.corrupt_error("gaps of more than 64 bits"));
         }
-        let block = (count - done).min(BLOCK);
-        let packed = reader.take((block * width as usize).div_ceil(8))?;
-        let mut gaps = [0; BLOCK];
-        let all = vectorized(
+        let block = (count - done).min(BLOCK_GAPS);
+        let packed = reader.take_bytes((block * width as usize).div_ceil(8))?;
+        let mut gaps = [0; BLOCK_GAPS];
+        let all = run_vectorized(
             #[inline(always)]
-            || unpack(packed, width, &mut gaps),
+            || unpack_gaps(packed, width, &mut gaps),
         );
         if 64 - all.leading_zeros() != width || gaps[block..].iter().any(|gap| *gap != 0) {
-            return Err(reader.corrupt("gaps are wider than they need to be"));
+            return Err(reader.corrupt_error("gaps are wider than they need to be"));
         }
-        let largest = u128::from(before) + (u128::from(all) + 1) * BLOCK as u128;
+        let largest = u128::from(before) + (u128::from(all) + 1) * BLOCK_GAPS as u128;
         if largest > u128::from(u64::MAX) {
             // Perhaps: the sum tells.
             let sum: u128 = gaps[..block].iter().map(|gap| u128::from(*gap) + 1).sum();
             if u128::from(before) + sum > u128::from(u64::MAX) {
-                return Err(reader.corrupt("an id does not fit 64 bits"));
+                return Err(reader.corrupt_error("an id does not fit 64 bits"));
             }
         }
         for gap in &mut gaps {
@@ -439,36 +442,36 @@ fn blocks(
         take(count, &gaps[..block])?;
         done += block;
     }
-    reader.finish()
+    reader.expect_end()
 }
 
 /// The ids of [`Ids::iter`], ascending.
 #[derive(Debug, Clone)]
-pub struct IdsIter<'a> {
+pub struct SortedIdSetIter<'a> {
     ids: Cow<'a, [u64]>,
-    at: usize,
+    next_index: usize,
 }
 
-impl Iterator for IdsIter<'_> {
+impl Iterator for SortedIdSetIter<'_> {
     type Item = u64;
 
     #[inline]
     fn next(&mut self) -> Option<u64> {
-        let id = *self.ids.get(self.at)?;
-        self.at += 1;
+        let id = *self.ids.get(self.next_index)?;
+        self.next_index += 1;
         Some(id)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.ids.len() - self.at;
+        let left = self.ids.len() - self.next_index;
         (left, Some(left))
     }
 }
 
-impl ExactSizeIterator for IdsIter<'_> {}
+impl ExactSizeIterator for SortedIdSetIter<'_> {}
 
 /// Sorts ids; those at the front are each there once, and it returns how many.
-fn sort(ids: &mut [u64]) -> usize {
+fn sort_and_dedup(ids: &mut [u64]) -> usize {
     // By bytes instead, 200,000 random ids took three times as long.
     ids.sort_unstable();
     let mut count = 0;
@@ -485,7 +488,7 @@ fn sort(ids: &mut [u64]) -> usize {
 }
 
 /// Appends the ids that are only in `left`, only in `right`, or in both, as asked, to the empty `out`.
-fn combine<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
+fn combine_sorted<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
     left: &[u64],
     right: &[u64],
     out: &mut Vec<u64>,
@@ -496,13 +499,13 @@ fn combine<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
         (false, true) => right.len(),
         (false, false) => left.len().min(right.len()),
     };
-    if right.len() < left.len() / GALLOP {
+    if right.len() < left.len() / GALLOP_RATIO {
         out.reserve_exact(most);
-        return search::<RIGHT, LEFT, BOTH>(right, left, out);
+        return combine_by_search::<RIGHT, LEFT, BOTH>(right, left, out);
     }
-    if left.len() < right.len() / GALLOP {
+    if left.len() < right.len() / GALLOP_RATIO {
         out.reserve_exact(most);
-        return search::<LEFT, RIGHT, BOTH>(left, right, out);
+        return combine_by_search::<LEFT, RIGHT, BOTH>(left, right, out);
     }
     // One more, for what is written and not kept.
     out.resize(most + 1, 0);
@@ -528,14 +531,14 @@ fn combine<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
 }
 
 /// As [`combine`], of a list that is short beside the other.
-fn search<const SHORT: bool, const LONG: bool, const BOTH: bool>(
+fn combine_by_search<const SHORT: bool, const LONG: bool, const BOTH: bool>(
     short: &[u64],
     long: &[u64],
     out: &mut Vec<u64>,
 ) {
     let mut rest = long;
     for id in short {
-        let (before, from) = rest.split_at(gallop(rest, *id));
+        let (before, from) = rest.split_at(count_below(rest, *id));
         if LONG {
             out.extend_from_slice(before);
         }
@@ -554,7 +557,7 @@ fn search<const SHORT: bool, const LONG: bool, const BOTH: bool>(
 }
 
 /// How many ids of a list are below one: found in steps that double, then by halves.
-fn gallop(ids: &[u64], id: u64) -> usize {
+fn count_below(ids: &[u64], id: u64) -> usize {
     let mut high = 1;
     while high <= ids.len() && ids[high - 1] < id {
         high *= 2;
@@ -564,7 +567,7 @@ fn gallop(ids: &[u64], id: u64) -> usize {
 }
 
 /// Appends gaps of so many bits each, the first in the lowest bits of the first byte.
-fn pack(gaps: &[u64], width: u32, out: &mut Vec<u8>) {
+fn pack_gaps(gaps: &[u64], width: u32, out: &mut Vec<u8>) {
     let (mut bits, mut filled) = (0u128, 0);
     for gap in gaps {
         bits |= u128::from(*gap) << filled;
@@ -581,9 +584,9 @@ fn pack(gaps: &[u64], width: u32, out: &mut Vec<u8>) {
 /// Reads a block of gaps, zeros where the bytes end; all their bits, one over the other. The bytes are
 /// those of at most 128 gaps.
 #[inline(always)]
-fn unpack(packed: &[u8], width: u32, gaps: &mut [u64; BLOCK]) -> u64 {
+fn unpack_gaps(packed: &[u8], width: u32, gaps: &mut [u64; BLOCK_GAPS]) -> u64 {
     // With room for a load behind the last gap.
-    let mut bytes = [0; BLOCK * 8 + 16];
+    let mut bytes = [0; BLOCK_GAPS * 8 + 16];
     bytes[..packed.len()].copy_from_slice(packed);
     let width = width as usize;
     let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
@@ -591,7 +594,7 @@ fn unpack(packed: &[u8], width: u32, gaps: &mut [u64; BLOCK]) -> u64 {
     if width <= 8 {
         // Eight gaps are as many bytes as a gap has bits, and fit a word.
         for (eight, gaps) in gaps.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let word = load(&bytes, eight * width);
+            let word = load_word(&bytes, eight * width);
             for (at, gap) in gaps.iter_mut().enumerate() {
                 *gap = word >> (at * width) & mask;
                 all |= *gap;
@@ -600,13 +603,13 @@ fn unpack(packed: &[u8], width: u32, gaps: &mut [u64; BLOCK]) -> u64 {
     } else if width <= 57 {
         for (at, gap) in gaps.iter_mut().enumerate() {
             let bit = at * width;
-            *gap = load(&bytes, bit / 8) >> (bit % 8) & mask;
+            *gap = load_word(&bytes, bit / 8) >> (bit % 8) & mask;
             all |= *gap;
         }
     } else {
         for (at, gap) in gaps.iter_mut().enumerate() {
             let bit = at * width;
-            let (low, high) = (load(&bytes, bit / 8), load(&bytes, bit / 8 + 8));
+            let (low, high) = (load_word(&bytes, bit / 8), load_word(&bytes, bit / 8 + 8));
             let both = u128::from(high) << 64 | u128::from(low);
             #[expect(clippy::cast_possible_truncation, reason = "the low half")]
             let word = (both >> (bit % 8)) as u64;
@@ -618,7 +621,7 @@ fn unpack(packed: &[u8], width: u32, gaps: &mut [u64; BLOCK]) -> u64 {
 }
 
 #[inline(always)]
-fn load(bytes: &[u8; BLOCK * 8 + 16], at: usize) -> u64 {
+fn load_word(bytes: &[u8; BLOCK_GAPS * 8 + 16], at: usize) -> u64 {
     bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
@@ -627,17 +630,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_of_every_width_come_back() {
+    fn gaps_of_every_width_round_trip() {
         for width in 0..=64u32 {
             for count in [1, 2, 7, 8, 127, 128] {
                 let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
                 let gaps: Vec<u64> =
                     (0..count).map(|i: u64| crate::hash_i64(i.cast_signed()) & mask).collect();
                 let mut bytes = Vec::new();
-                pack(&gaps, width, &mut bytes);
+                pack_gaps(&gaps, width, &mut bytes);
                 assert_eq!(bytes.len(), (gaps.len() * width as usize).div_ceil(8));
-                let mut back = [0; BLOCK];
-                let all = unpack(&bytes, width, &mut back);
+                let mut back = [0; BLOCK_GAPS];
+                let all = unpack_gaps(&bytes, width, &mut back);
                 assert_eq!(all, gaps.iter().fold(0, |all, gap| all | gap));
                 assert_eq!(back[..gaps.len()], gaps);
                 assert!(back[gaps.len()..].iter().all(|gap| *gap == 0));
@@ -646,19 +649,19 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_the_first_that_is_not_below() {
+    fn gallop_finds_first_id_not_below() {
         let ids: Vec<u64> = (0..100).map(|i| i * 3).collect();
         for id in 0..310 {
             for from in [0, 1, 50, 99, 100] {
-                assert_eq!(gallop(&ids[from..], id), ids[from..].partition_point(|x| *x < id));
+                assert_eq!(count_below(&ids[from..], id), ids[from..].partition_point(|x| *x < id));
             }
         }
     }
 
     #[test]
-    fn a_few_ids_are_one_small_allocation() {
-        assert_eq!(size_of::<Ids>(), 32);
-        let mut ids = Ids::new();
+    fn few_ids_take_one_small_allocation() {
+        assert_eq!(size_of::<SortedIdSet>(), 32);
+        let mut ids = SortedIdSet::new();
         assert_eq!(ids.heap_bytes(), 0);
         ids.extend([3, 1, 2]);
         assert_eq!(ids.heap_bytes(), 32);

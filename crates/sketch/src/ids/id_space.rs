@@ -26,8 +26,8 @@
 //! the ids can choose them so that they are all searched for from one place.
 
 use crate::SketchError;
-use crate::murmur3::mix_final;
-use crate::wire::Reader;
+use crate::murmur3::finalize_mix;
+use crate::state_encoding::StateReader;
 
 const STATE: &str = "id space";
 /// Kind and version, then whether ids are signed, then zeros, then the number of ids: 16 bytes.
@@ -40,20 +40,20 @@ const SEGMENT_BITS: u32 = 12;
 const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
 /// A segment's first capacity is at least this power of two.
-const FIRST_POWER: u32 = 2;
+const FIRST_CAPACITY_LOG2: u32 = 2;
 
 /// Ids of a piece, as a power of two.
-const PIECE_BITS: u32 = 16;
+const CHUNK_IDS_LOG2: u32 = 16;
 
 /// Ids that are looked up together.
-const GROUP: usize = 64;
+const LOOKUP_GROUP_IDS: usize = 64;
 
 /// Ids that are divided by segments together, and how many are worth it.
-const BLOCK: usize = 1 << 20;
-const BLOCK_MIN: usize = 1 << 16;
+const SEGMENT_SORT_BLOCK_IDS: usize = 1 << 20;
+const SEGMENT_SORT_IDS_MIN: usize = 1 << 16;
 
 /// No number: there are fewer.
-const NONE: u32 = u32::MAX;
+const NO_INDEX: u32 = u32::MAX;
 
 /// Of how many ids there are numbers.
 const IDS_MAX: u32 = u32::MAX - 1;
@@ -84,19 +84,19 @@ pub struct IdSpaceFull {
 #[derive(Debug, Clone)]
 pub struct IdSpace {
     /// All but the last are full.
-    pieces: Vec<Box<[u64]>>,
+    id_chunks: Vec<Box<[u64]>>,
     /// How many ids there are, at most `ids_max`.
     len: u32,
     /// None as long as there is no id, else [`SEGMENTS`].
-    segments: Vec<Segment>,
+    segments: Vec<HashSegment>,
     ids_max: u32,
     is_signed: bool,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Segment {
+struct HashSegment {
     slots: Box<[u32]>,
-    taken: u32,
+    taken_slots: u32,
     /// How many low bits of a slot are the number. Every number of the segment, plus one, is below
     /// `1 << index_bits`.
     index_bits: u32,
@@ -104,28 +104,28 @@ struct Segment {
 
 /// Where a hash's search starts in so many slots: by the 32 bits below the segment's.
 #[inline(always)]
-fn home(hash: u64, capacity: usize) -> usize {
+fn home_slot(hash: u64, capacity: usize) -> usize {
     let bits = (hash << SEGMENT_BITS) >> 32;
     ((bits * capacity as u64) >> 32) as usize
 }
 
 #[inline(always)]
-fn segment_of(hash: u64) -> usize {
+fn segment_index(hash: u64) -> usize {
     (hash >> (64 - SEGMENT_BITS)) as usize
 }
 
 /// Ids segment by segment, and where each was before.
-fn by_segment(ids: &[u64]) -> (Vec<u64>, Vec<u32>) {
+fn sort_by_segment(ids: &[u64]) -> (Vec<u64>, Vec<u32>) {
     let mut starts = vec![0; SEGMENTS + 1];
     for &id in ids {
-        starts[segment_of(mix_final(id)) + 1] += 1;
+        starts[segment_index(finalize_mix(id)) + 1] += 1;
     }
     for segment in 0..SEGMENTS {
         starts[segment + 1] += starts[segment];
     }
     let (mut sorted, mut places) = (vec![0; ids.len()], vec![0; ids.len()]);
     for (place, &id) in (0u32..).zip(ids) {
-        let next: &mut usize = &mut starts[segment_of(mix_final(id))];
+        let next: &mut usize = &mut starts[segment_index(finalize_mix(id))];
         (sorted[*next], places[*next]) = (id, place);
         *next += 1;
     }
@@ -134,7 +134,7 @@ fn by_segment(ids: &[u64]) -> (Vec<u64>, Vec<u32>) {
 
 /// The fingerprint's bits of a slot.
 #[inline(always)]
-fn print(hash: u64, index_bits: u32) -> u32 {
+fn slot_fingerprint(hash: u64, index_bits: u32) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the low half")]
     let low = hash as u32;
     low.checked_shl(index_bits).unwrap_or(0)
@@ -142,16 +142,16 @@ fn print(hash: u64, index_bits: u32) -> u32 {
 
 /// The number in a slot whose fingerprint is the hash's; none in a free slot or another's.
 #[inline(always)]
-fn index_in(slot: u32, hash: u64, index_bits: u32) -> Option<u32> {
+fn matching_index(slot: u32, hash: u64, index_bits: u32) -> Option<u32> {
     let of_index = u32::MAX >> (32 - index_bits);
     let index = (slot & of_index).wrapping_sub(1);
-    (slot & !of_index == print(hash, index_bits) && index != NONE).then_some(index)
+    (slot & !of_index == slot_fingerprint(hash, index_bits) && index != NO_INDEX).then_some(index)
 }
 
 /// Looks for an id in the slots of its segment: its number, or else the free slot where the search has
 /// ended, if one has. Each slot is looked at once at most, whatever they hold.
 #[inline(always)]
-fn find(
+fn probe_segment(
     (id, hash): (u64, u64),
     capacity: usize,
     index_bits: u32,
@@ -161,14 +161,14 @@ fn find(
     if capacity == 0 {
         return Err(None);
     }
-    let start = home(hash, capacity);
+    let start = home_slot(hash, capacity);
     let mut at = start;
     loop {
         let slot = slot(at);
         if slot == 0 {
             return Err(Some(at));
         }
-        if let Some(index) = index_in(slot, hash, index_bits)
+        if let Some(index) = matching_index(slot, hash, index_bits)
             && id_at(index) == Some(id)
         {
             return Ok(index);
@@ -186,7 +186,7 @@ fn find(
 impl Default for IdSpace {
     fn default() -> Self {
         IdSpace {
-            pieces: Vec::new(),
+            id_chunks: Vec::new(),
             len: 0,
             segments: Vec::new(),
             ids_max: IDS_MAX,
@@ -223,23 +223,23 @@ impl IdSpace {
     /// The id of a number.
     #[inline]
     #[must_use]
-    pub fn id(&self, index: u32) -> Option<u64> {
+    pub fn id_of(&self, index: u32) -> Option<u64> {
         (index < self.len).then(|| self.id_at(index))
     }
 
     #[inline(always)]
     fn id_at(&self, index: u32) -> u64 {
-        let in_piece = index as usize & ((1 << PIECE_BITS) - 1);
-        self.pieces[(index >> PIECE_BITS) as usize][in_piece]
+        let in_piece = index as usize & ((1 << CHUNK_IDS_LOG2) - 1);
+        self.id_chunks[(index >> CHUNK_IDS_LOG2) as usize][in_piece]
     }
 
     /// The number of an id; none if it was never inserted.
     #[must_use]
-    pub fn index(&self, id: u64) -> Option<u32> {
-        let hash = mix_final(id);
-        let Segment { slots, index_bits, .. } = self.segments.get(segment_of(hash))?;
+    pub fn index_of(&self, id: u64) -> Option<u32> {
+        let hash = finalize_mix(id);
+        let HashSegment { slots, index_bits, .. } = self.segments.get(segment_index(hash))?;
         let id_at = |index| Some(self.id_at(index));
-        find((id, hash), slots.len(), *index_bits, |at| slots[at], id_at).ok()
+        probe_segment((id, hash), slots.len(), *index_bits, |at| slots[at], id_at).ok()
     }
 
     /// The number of an id, which gets one if it has none.
@@ -247,8 +247,8 @@ impl IdSpace {
     /// # Errors
     /// [`IdSpaceFull`] where there is no number left for it.
     pub fn insert(&mut self, id: u64) -> Result<u32, IdSpaceFull> {
-        self.allocate();
-        self.insert_hashed(id, mix_final(id))
+        self.allocate_segments();
+        self.insert_hashed(id, finalize_mix(id))
     }
 
     /// The numbers of ids, each as [`IdSpace::insert`] gives it.
@@ -261,7 +261,7 @@ impl IdSpace {
     /// As [`IdSpace::insert`]: some of the ids are in the space then.
     pub fn insert_all(&mut self, ids: &[u64]) -> Result<Vec<u32>, IdSpaceFull> {
         let mut indexes = Vec::with_capacity(ids.len());
-        self.insert_into(ids, &mut indexes)?;
+        self.insert_all_into(ids, &mut indexes)?;
         Ok(indexes)
     }
 
@@ -269,18 +269,22 @@ impl IdSpace {
     ///
     /// # Errors
     /// As [`IdSpace::insert_all`]: what was appended has no meaning then.
-    pub fn insert_into(&mut self, ids: &[u64], indexes: &mut Vec<u32>) -> Result<(), IdSpaceFull> {
-        for ids in ids.chunks(BLOCK) {
-            self.allocate();
-            if ids.len() < BLOCK_MIN {
-                self.insert_some(ids, |index| indexes.push(index))?;
+    pub fn insert_all_into(
+        &mut self,
+        ids: &[u64],
+        indexes: &mut Vec<u32>,
+    ) -> Result<(), IdSpaceFull> {
+        for ids in ids.chunks(SEGMENT_SORT_BLOCK_IDS) {
+            self.allocate_segments();
+            if ids.len() < SEGMENT_SORT_IDS_MIN {
+                self.insert_in_groups(ids, |index| indexes.push(index))?;
                 continue;
             }
-            let (sorted, places) = by_segment(ids);
+            let (sorted, places) = sort_by_segment(ids);
             let start = indexes.len();
-            indexes.resize(start + ids.len(), NONE);
+            indexes.resize(start + ids.len(), NO_INDEX);
             let (indexes, mut places) = (&mut indexes[start..], places.iter());
-            self.insert_some(&sorted, |index| {
+            self.insert_in_groups(&sorted, |index| {
                 if let Some(&place) = places.next() {
                     indexes[place as usize] = index;
                 }
@@ -291,17 +295,21 @@ impl IdSpace {
 
     /// Calls `take` with the number of each id, in their order.
     #[inline(always)]
-    fn insert_some(&mut self, ids: &[u64], mut take: impl FnMut(u32)) -> Result<(), IdSpaceFull> {
-        let (mut hashes, mut found) = ([0; GROUP], [NONE; GROUP]);
-        for ids in ids.chunks(GROUP) {
+    fn insert_in_groups(
+        &mut self,
+        ids: &[u64],
+        mut take: impl FnMut(u32),
+    ) -> Result<(), IdSpaceFull> {
+        let (mut hashes, mut found) = ([0; LOOKUP_GROUP_IDS], [NO_INDEX; LOOKUP_GROUP_IDS]);
+        for ids in ids.chunks(LOOKUP_GROUP_IDS) {
             for (hash, id) in hashes.iter_mut().zip(ids) {
-                *hash = mix_final(*id);
+                *hash = finalize_mix(*id);
             }
             if self.len > 0 {
-                self.look_up(ids, &hashes[..ids.len()], &mut found);
+                self.probe_home_slots(ids, &hashes[..ids.len()], &mut found);
             }
             for ((&id, &hash), &found) in ids.iter().zip(&hashes).zip(&found) {
-                take(if found == NONE { self.insert_hashed(id, hash)? } else { found });
+                take(if found == NO_INDEX { self.insert_hashed(id, hash)? } else { found });
             }
         }
         Ok(())
@@ -310,20 +318,20 @@ impl IdSpace {
     /// The numbers of ids in their order, none of those that were never inserted: the same as a call of
     /// [`IdSpace::index`] for each.
     #[must_use]
-    pub fn indexes(&self, ids: &[u64]) -> Vec<Option<u32>> {
+    pub fn indexes_of(&self, ids: &[u64]) -> Vec<Option<u32>> {
         let mut indexes = Vec::with_capacity(ids.len());
         if self.is_empty() {
             indexes.resize(ids.len(), None);
             return indexes;
         }
-        let (mut hashes, mut found) = ([0; GROUP], [NONE; GROUP]);
-        for ids in ids.chunks(GROUP) {
+        let (mut hashes, mut found) = ([0; LOOKUP_GROUP_IDS], [NO_INDEX; LOOKUP_GROUP_IDS]);
+        for ids in ids.chunks(LOOKUP_GROUP_IDS) {
             for (hash, id) in hashes.iter_mut().zip(ids) {
-                *hash = mix_final(*id);
+                *hash = finalize_mix(*id);
             }
-            self.look_up(ids, &hashes[..ids.len()], &mut found);
+            self.probe_home_slots(ids, &hashes[..ids.len()], &mut found);
             indexes.extend(ids.iter().zip(&found).map(|(&id, &found)| match found {
-                NONE => self.index(id),
+                NO_INDEX => self.index_of(id),
                 found => Some(found),
             }));
         }
@@ -332,34 +340,35 @@ impl IdSpace {
 
     /// The numbers in the first slots that hashes lead to, of those whose fingerprint is theirs and whose id
     /// is the one looked for; [`NONE`] of all others. There has to be an id.
-    fn look_up(&self, ids: &[u64], hashes: &[u64], found: &mut [u32; GROUP]) {
+    fn probe_home_slots(&self, ids: &[u64], hashes: &[u64], found: &mut [u32; LOOKUP_GROUP_IDS]) {
         // Loads without a branch that depends on what was loaded: the processor would guess, and
         // begin anew each time that it was wrong.
         for (slot, &hash) in found.iter_mut().zip(hashes) {
-            let slots = &*self.segments[segment_of(hash)].slots;
-            *slot = slots.get(home(hash, slots.len())).copied().unwrap_or(0);
+            let slots = &*self.segments[segment_index(hash)].slots;
+            *slot = slots.get(home_slot(hash, slots.len())).copied().unwrap_or(0);
         }
         for ((found, &id), &hash) in found.iter_mut().zip(ids).zip(hashes) {
-            let index_bits = self.segments[segment_of(hash)].index_bits.max(1);
-            let index = index_in(*found, hash, index_bits).unwrap_or(NONE);
+            let index_bits = self.segments[segment_index(hash)].index_bits.max(1);
+            let index = matching_index(*found, hash, index_bits).unwrap_or(NO_INDEX);
             // Some id of an index that is none: the first is in the cache.
             let known = self.id_at(if index < self.len { index } else { 0 });
-            *found = if known == id { index } else { NONE };
+            *found = if known == id { index } else { NO_INDEX };
         }
     }
 
-    fn allocate(&mut self) {
+    fn allocate_segments(&mut self) {
         if self.segments.is_empty() {
-            self.segments.resize_with(SEGMENTS, Segment::default);
+            self.segments.resize_with(SEGMENTS, HashSegment::default);
         }
     }
 
     #[inline]
     fn insert_hashed(&mut self, id: u64, hash: u64) -> Result<u32, IdSpaceFull> {
-        let segment = segment_of(hash);
-        let Segment { slots, taken, index_bits } = &self.segments[segment];
+        let segment = segment_index(hash);
+        let HashSegment { slots, taken_slots: taken, index_bits } = &self.segments[segment];
         let id_at = |index| Some(self.id_at(index));
-        let free = match find((id, hash), slots.len(), *index_bits, |at| slots[at], id_at) {
+        let free = match probe_segment((id, hash), slots.len(), *index_bits, |at| slots[at], id_at)
+        {
             Ok(index) => return Ok(index),
             Err(free) => free,
         };
@@ -370,65 +379,65 @@ impl IdSpace {
         let full = (u64::from(*taken) + 1) * 5 > slots.len() as u64 * 4;
         let rebuilt = full || u64::from(index + 1) >> *index_bits != 0;
         if rebuilt {
-            self.rebuild(segment, full);
+            self.rebuild_segment(segment, full);
         }
-        if index & ((1 << PIECE_BITS) - 1) == 0 {
-            self.pieces.push(vec![0; 1 << PIECE_BITS].into_boxed_slice());
+        if index & ((1 << CHUNK_IDS_LOG2) - 1) == 0 {
+            self.id_chunks.push(vec![0; 1 << CHUNK_IDS_LOG2].into_boxed_slice());
         }
-        if let Some(piece) = self.pieces.last_mut() {
-            piece[index as usize & ((1 << PIECE_BITS) - 1)] = id;
+        if let Some(piece) = self.id_chunks.last_mut() {
+            piece[index as usize & ((1 << CHUNK_IDS_LOG2) - 1)] = id;
         }
         self.len += 1;
         match free {
-            Some(at) if !rebuilt => self.segments[segment].put(at, hash, index),
-            _ => self.segments[segment].place(hash, index),
+            Some(at) if !rebuilt => self.segments[segment].write_slot(at, hash, index),
+            _ => self.segments[segment].insert_index(hash, index),
         }
         Ok(index)
     }
 
     /// Writes a segment's slots anew, twice as many or with more bits for the number.
     #[cold]
-    fn rebuild(&mut self, at: usize, double: bool) {
+    fn rebuild_segment(&mut self, at: usize, double: bool) {
         let before = std::mem::take(&mut self.segments[at]);
         let capacity = match before.slots.len() {
-            0 => capacity_of(at, FIRST_POWER),
-            capacity => capacity_of(at, capacity.ilog2() + u32::from(double)),
+            0 => segment_capacity(at, FIRST_CAPACITY_LOG2),
+            capacity => segment_capacity(at, capacity.ilog2() + u32::from(double)),
         };
         // Before there are twice as many ids the segment will have doubled again, but for some that get
         // fewer of them than others.
         let reach = (u64::from(self.len) + 1) * 9 / 4;
         let index_bits = (64 - reach.leading_zeros()).min(32);
         let slots = vec![0; capacity].into_boxed_slice();
-        let mut after = Segment { slots, taken: 0, index_bits };
+        let mut after = HashSegment { slots, taken_slots: 0, index_bits };
         let of_index = u32::MAX.checked_shr(32 - before.index_bits).unwrap_or(0);
-        let (mut indexes, mut hashes) = ([0; GROUP], [0; GROUP]);
-        for slots in before.slots.chunks(GROUP) {
+        let (mut indexes, mut hashes) = ([0; LOOKUP_GROUP_IDS], [0; LOOKUP_GROUP_IDS]);
+        for slots in before.slots.chunks(LOOKUP_GROUP_IDS) {
             let mut count = 0;
             for slot in slots {
-                indexes[count % GROUP] = (slot & of_index).wrapping_sub(1);
+                indexes[count % LOOKUP_GROUP_IDS] = (slot & of_index).wrapping_sub(1);
                 count += usize::from(*slot != 0);
             }
             for (hash, index) in hashes.iter_mut().zip(&indexes[..count]) {
-                *hash = mix_final(self.id_at(*index));
+                *hash = finalize_mix(self.id_at(*index));
             }
             for (hash, index) in hashes.iter().zip(&indexes[..count]) {
-                after.place(*hash, *index);
+                after.insert_index(*hash, *index);
             }
         }
         self.segments[at] = after;
     }
 
     /// The ids of a set, ascending by their numbers; numbers that have none are left out.
-    pub fn ids_of<'a>(&'a self, set: &'a super::IdSet) -> impl Iterator<Item = u64> + 'a {
-        set.iter().filter_map(|index| self.id(index))
+    pub fn ids_in_set<'a>(&'a self, set: &'a super::IdSet) -> impl Iterator<Item = u64> + 'a {
+        set.iter().filter_map(|index| self.id_of(index))
     }
 
     /// The heap memory the space owns, in bytes. Cost: a pass over the 4,096 segments.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.pieces.capacity() * size_of::<Box<[u64]>>()
-            + self.pieces.iter().map(|piece| size_of_val(&**piece)).sum::<usize>()
-            + self.segments.capacity() * size_of::<Segment>()
+        self.id_chunks.capacity() * size_of::<Box<[u64]>>()
+            + self.id_chunks.iter().map(|piece| size_of_val(&**piece)).sum::<usize>()
+            + self.segments.capacity() * size_of::<HashSegment>()
             + self.segments.iter().map(|segment| size_of_val(&*segment.slots)).sum::<usize>()
     }
 
@@ -464,7 +473,7 @@ impl IdSpace {
             out.extend_from_slice(&[0; 4]);
         }
         let mut left = self.len as usize;
-        for piece in &self.pieces {
+        for piece in &self.id_chunks {
             let ids = &piece[..left.min(piece.len())];
             ids.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
             left -= ids.len();
@@ -490,7 +499,7 @@ impl IdSpace {
             some.extend(ids.iter().map(|id| u64::from_le_bytes(*id)));
             indexes.clear();
             let before = space.len as usize;
-            if space.insert_into(&some, &mut indexes).is_err()
+            if space.insert_all_into(&some, &mut indexes).is_err()
                 || space.len as usize != before + some.len()
             {
                 return Err(twice);
@@ -511,29 +520,29 @@ impl PartialEq for IdSpace {
 impl Eq for IdSpace {}
 
 /// The capacity of a segment that is at least a power of two and less than the next.
-fn capacity_of(segment: usize, power: u32) -> usize {
+fn segment_capacity(segment: usize, power: u32) -> usize {
     (1 << power) + (segment << power >> SEGMENT_BITS)
 }
 
-impl Segment {
+impl HashSegment {
     /// Puts a number that it does not have into the first free slot.
     #[inline(always)]
-    fn place(&mut self, hash: u64, index: u32) {
+    fn insert_index(&mut self, hash: u64, index: u32) {
         let capacity = self.slots.len();
-        let mut at = home(hash, capacity);
+        let mut at = home_slot(hash, capacity);
         while self.slots[at] != 0 {
             at += 1;
             if at == capacity {
                 at = 0;
             }
         }
-        self.put(at, hash, index);
+        self.write_slot(at, hash, index);
     }
 
     #[inline(always)]
-    fn put(&mut self, at: usize, hash: u64, index: u32) {
-        self.slots[at] = print(hash, self.index_bits) | (index + 1);
-        self.taken += 1;
+    fn write_slot(&mut self, at: usize, hash: u64, index: u32) {
+        self.slots[at] = slot_fingerprint(hash, self.index_bits) | (index + 1);
+        self.taken_slots += 1;
     }
 }
 
@@ -568,42 +577,42 @@ impl<'a> IdSpaceView<'a> {
     /// [`SketchError::UnknownFormat`], [`SketchError::Truncated`], [`SketchError::TrailingBytes`] or
     /// [`SketchError::Corrupt`] where the lengths are not those of a space.
     pub fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
-        let mut reader = Reader::new(STATE, bytes);
+        let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x61 (id space, version 1)")?;
-        let is_signed = match reader.u8()? {
+        let is_signed = match reader.read_u8()? {
             0 => false,
             1 => true,
-            _ => return Err(reader.corrupt("ids are neither signed nor unsigned")),
+            _ => return Err(reader.corrupt_error("ids are neither signed nor unsigned")),
         };
-        if reader.take(HEADER_BYTES / 2 - 2)?.iter().any(|&byte| byte != 0) {
-            return Err(reader.corrupt("the header's padding is set"));
+        if reader.take_bytes(HEADER_BYTES / 2 - 2)?.iter().any(|&byte| byte != 0) {
+            return Err(reader.corrupt_error("the header's padding is set"));
         }
-        let count = u64::from_le_bytes(array(reader.take(8)?));
+        let count = u64::from_le_bytes(to_array(reader.take_bytes(8)?));
         if count > u64::from(IDS_MAX) {
-            return Err(reader.corrupt("more ids than a space may have"));
+            return Err(reader.corrupt_error("more ids than a space may have"));
         }
         if count == 0 {
-            reader.finish()?;
+            reader.expect_end()?;
             return Ok(IdSpaceView { segments: Vec::new(), ids: &[], is_signed });
         }
-        let directory = reader.take(SEGMENTS * DIRECTORY_ENTRY_BYTES)?;
+        let directory = reader.take_bytes(SEGMENTS * DIRECTORY_ENTRY_BYTES)?;
         let mut segments = Vec::with_capacity(SEGMENTS);
         let mut slot_count = 0u64;
         for entry in directory.as_chunks::<DIRECTORY_ENTRY_BYTES>().0 {
             let [c0, c1, c2, c3, index_bits, rest @ ..] = *entry;
             let capacity = u32::from_le_bytes([c0, c1, c2, c3]);
             if rest != [0; 3] || index_bits > 32 || (index_bits == 0) != (capacity == 0) {
-                return Err(reader.corrupt("a segment's entry is none"));
+                return Err(reader.corrupt_error("a segment's entry is none"));
             }
-            let slots = reader.take(capacity as usize * 4)?;
+            let slots = reader.take_bytes(capacity as usize * 4)?;
             segments.push((slots.as_chunks().0, u32::from(index_bits)));
             slot_count += u64::from(capacity);
         }
-        if slot_count % 2 == 1 && reader.take(4)? != [0; 4] {
-            return Err(reader.corrupt("the padding of the slots is set"));
+        if slot_count % 2 == 1 && reader.take_bytes(4)? != [0; 4] {
+            return Err(reader.corrupt_error("the padding of the slots is set"));
         }
-        let ids = reader.take(usize::try_from(count * 8).unwrap_or(usize::MAX))?;
-        reader.finish()?;
+        let ids = reader.take_bytes(usize::try_from(count * 8).unwrap_or(usize::MAX))?;
+        reader.expect_end()?;
         Ok(IdSpaceView { segments, ids: ids.as_chunks().0, is_signed })
     }
 
@@ -628,27 +637,27 @@ impl<'a> IdSpaceView<'a> {
 
     /// The id of a number.
     #[must_use]
-    pub fn id(&self, index: u32) -> Option<u64> {
+    pub fn id_of(&self, index: u32) -> Option<u64> {
         self.ids.get(index as usize).map(|id| u64::from_le_bytes(*id))
     }
 
     /// The number of an id; none if the space has none for it.
     #[must_use]
-    pub fn index(&self, id: u64) -> Option<u32> {
-        let hash = mix_final(id);
-        let (slots, index_bits) = *self.segments.get(segment_of(hash))?;
+    pub fn index_of(&self, id: u64) -> Option<u32> {
+        let hash = finalize_mix(id);
+        let (slots, index_bits) = *self.segments.get(segment_index(hash))?;
         let slot = |at: usize| u32::from_le_bytes(slots[at]);
-        find((id, hash), slots.len(), index_bits, slot, |index| self.id(index)).ok()
+        probe_segment((id, hash), slots.len(), index_bits, slot, |index| self.id_of(index)).ok()
     }
 
     /// The ids of a set, ascending by their numbers; numbers that have none are left out.
-    pub fn ids_of<'s>(&'s self, set: &'s super::IdSet) -> impl Iterator<Item = u64> + 's {
-        set.iter().filter_map(|index| self.id(index))
+    pub fn ids_in_set<'s>(&'s self, set: &'s super::IdSet) -> impl Iterator<Item = u64> + 's {
+        set.iter().filter_map(|index| self.id_of(index))
     }
 }
 
 /// Eight bytes that were asked for.
-fn array(bytes: &[u8]) -> [u8; 8] {
+fn to_array(bytes: &[u8]) -> [u8; 8] {
     let mut array = [0; 8];
     array.copy_from_slice(bytes);
     array
@@ -659,18 +668,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_space_says_so_and_keeps_what_it_has() {
+    fn full_space_refuses_new_ids_and_keeps_existing() {
         let mut space = IdSpace { ids_max: 3, ..IdSpace::default() };
         assert_eq!(space.insert_all(&[5, 6, 5, 7]), Ok(vec![0, 1, 0, 2]));
         assert_eq!(space.insert_all(&[7, 8, 9]), Err(IdSpaceFull { max: 3 }));
         assert_eq!(space.insert(6), Ok(1));
-        assert_eq!((space.len(), space.index(8)), (3, None));
+        assert_eq!((space.len(), space.index_of(8)), (3, None));
     }
 
     #[test]
     fn segments_double_one_after_another() {
         for power in [2, 13, 20] {
-            let capacities: Vec<usize> = (0..SEGMENTS).map(|at| capacity_of(at, power)).collect();
+            let capacities: Vec<usize> =
+                (0..SEGMENTS).map(|at| segment_capacity(at, power)).collect();
             assert!(capacities.iter().all(|capacity| capacity.ilog2() == power));
             let step = (1usize << power).div_ceil(SEGMENTS);
             assert!(capacities.windows(2).all(|two| two[0] <= two[1] && two[1] <= two[0] + step));

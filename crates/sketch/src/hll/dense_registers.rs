@@ -38,38 +38,39 @@ use fearless_simd::{Level, dispatch, mask8x32, u8x32, u64x4};
 use super::HllParams;
 
 /// Words of a tile's plane, where there are registers enough.
-const ROW: usize = 4;
-const ROW_BITS: u32 = ROW.trailing_zeros();
+const PLANE_WORDS: usize = 4;
+const PLANE_WORDS_LOG2: u32 = PLANE_WORDS.trailing_zeros();
 
 /// Registers of a tile, as a power of two.
-const TILE_BITS: u8 = 8;
+const TILE_REGISTERS_LOG2: u8 = 8;
 
 /// Hashes that are looked through together.
-const TOGETHER: usize = 64;
+const HASH_CHUNK_LEN: usize = 64;
 
 /// One plane of a tile.
-type Row = [u64; ROW];
+type Plane = [u64; PLANE_WORDS];
 
 /// The registers of one state, all of them within `2^regwidth − 1`.
 #[derive(Debug, Clone)]
-pub(super) struct Registers {
+pub(super) struct DenseRegisters {
     /// The planes of the first tile, then of the next. Where m is below 64, bits from m on are 0.
-    words: Box<[u64]>,
+    plane_words: Box<[u64]>,
     /// How many registers hold each value, 2^regwidth counts; none after a merge.
-    counts: OnceLock<Box<[u32]>>,
+    value_counts: OnceLock<Box<[u32]>>,
     /// No register is below it; it may be too low.
-    floor: u8,
+    register_floor: u8,
     log2m: u8,
     regwidth: u8,
 }
 
-impl PartialEq for Registers {
+impl PartialEq for DenseRegisters {
     fn eq(&self, other: &Self) -> bool {
-        (self.log2m, self.regwidth) == (other.log2m, other.regwidth) && self.words == other.words
+        (self.log2m, self.regwidth) == (other.log2m, other.regwidth)
+            && self.plane_words == other.plane_words
     }
 }
 
-impl Eq for Registers {}
+impl Eq for DenseRegisters {}
 
 /// Calls `$body` with `$width` as a constant, so that loops over planes are straight code.
 macro_rules! with_width {
@@ -93,22 +94,22 @@ macro_rules! with_width {
     }};
 }
 
-impl Registers {
+impl DenseRegisters {
     /// All registers at 0.
     pub(super) fn new(params: HllParams) -> Self {
-        let registers = Registers::uncounted(params);
+        let registers = DenseRegisters::without_counts(params);
         let mut counts = vec![0; 1 << params.regwidth].into_boxed_slice();
         counts[0] = 1 << params.log2m;
-        let _ = registers.counts.set(counts);
+        let _ = registers.value_counts.set(counts);
         registers
     }
 
-    fn uncounted(params: HllParams) -> Self {
+    fn without_counts(params: HllParams) -> Self {
         let words_per_plane = params.register_count().div_ceil(64);
-        Registers {
-            words: vec![0; words_per_plane * usize::from(params.regwidth)].into_boxed_slice(),
-            counts: OnceLock::new(),
-            floor: 0,
+        DenseRegisters {
+            plane_words: vec![0; words_per_plane * usize::from(params.regwidth)].into_boxed_slice(),
+            value_counts: OnceLock::new(),
+            register_floor: 0,
             log2m: params.log2m,
             regwidth: params.regwidth,
         }
@@ -116,27 +117,27 @@ impl Registers {
 
     /// The counts are in it whether they are there or not: an estimate, behind `&self`, makes them.
     pub(super) fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.words) + (size_of::<u32>() << self.regwidth)
+        size_of_val(&*self.plane_words) + (size_of::<u32>() << self.regwidth)
     }
 
-    fn mask(&self) -> u8 {
+    fn register_max(&self) -> u8 {
         u8::MAX >> (8 - self.regwidth)
     }
 
     /// Words of a tile's plane, as a power of two.
-    fn row_bits(&self) -> u32 {
-        u32::from(self.log2m).saturating_sub(6).min(ROW_BITS)
+    fn plane_words_log2(&self) -> u32 {
+        u32::from(self.log2m).saturating_sub(6).min(PLANE_WORDS_LOG2)
     }
 
     /// Where plane 0 has the word of 64 registers; that of the next plane is `1 << row_bits` on.
-    fn place(&self, word: usize) -> usize {
-        let row_bits = self.row_bits();
+    fn plane_offset(&self, word: usize) -> usize {
+        let row_bits = self.plane_words_log2();
         let tile = (word >> row_bits) * usize::from(self.regwidth);
         (tile << row_bits) + (word & ((1 << row_bits) - 1))
     }
 
     /// How many words have the bits of a plane of all tiles together.
-    fn word_count(&self) -> usize {
+    fn words_per_plane(&self) -> usize {
         (1usize << self.log2m).div_ceil(64)
     }
 
@@ -147,88 +148,90 @@ impl Registers {
 
     /// The bits of up to 64 registers, plane by plane.
     #[inline(always)]
-    fn planes<const WIDTH: usize>(&self, word: usize) -> [u64; WIDTH] {
-        let (first, row_bits) = (self.place(word), self.row_bits());
+    fn planes_at_word<const WIDTH: usize>(&self, word: usize) -> [u64; WIDTH] {
+        let (first, row_bits) = (self.plane_offset(word), self.plane_words_log2());
         let mut planes = [0; WIDTH];
         for (plane, bits) in planes.iter_mut().enumerate() {
-            *bits = self.words[first + (plane << row_bits)];
+            *bits = self.plane_words[first + (plane << row_bits)];
         }
         planes
     }
 
     fn set_planes<const WIDTH: usize>(&mut self, word: usize, planes: [u64; WIDTH]) {
-        let (first, row_bits) = (self.place(word), self.row_bits());
+        let (first, row_bits) = (self.plane_offset(word), self.plane_words_log2());
         for (plane, bits) in planes.into_iter().enumerate() {
-            self.words[first + (plane << row_bits)] = bits;
+            self.plane_words[first + (plane << row_bits)] = bits;
         }
     }
 
     /// Raises a register to `value`, which is at most `2^regwidth − 1`.
     #[inline]
-    pub(super) fn raise(&mut self, index: usize, value: u8) {
-        if value <= self.floor {
+    pub(super) fn raise_register(&mut self, index: usize, value: u8) {
+        if value <= self.register_floor {
             return;
         }
-        let (first, row_bits) = (self.place(index / 64), self.row_bits());
+        let (first, row_bits) = (self.plane_offset(index / 64), self.plane_words_log2());
         let bit = index % 64;
         let mut before = 0;
         for plane in 0..self.regwidth {
-            let word = self.words[first + (usize::from(plane) << row_bits)];
+            let word = self.plane_words[first + (usize::from(plane) << row_bits)];
             before |= ((word >> bit & 1) as u8) << plane;
         }
         if value <= before {
             return;
         }
         for plane in 0..self.regwidth {
-            let word = &mut self.words[first + (usize::from(plane) << row_bits)];
+            let word = &mut self.plane_words[first + (usize::from(plane) << row_bits)];
             *word = *word & !(1 << bit) | u64::from(value >> plane & 1) << bit;
         }
-        if let Some(counts) = self.counts.get_mut() {
+        if let Some(counts) = self.value_counts.get_mut() {
             counts[usize::from(before)] -= 1;
             counts[usize::from(value)] += 1;
-            while counts[usize::from(self.floor)] == 0 {
-                self.floor += 1;
+            while counts[usize::from(self.register_floor)] == 0 {
+                self.register_floor += 1;
             }
         }
     }
 
     /// Adds values by their hashes.
-    pub(super) fn add_all(&mut self, hashes: &[u64]) {
-        if self.log2m >= TILE_BITS {
+    pub(super) fn add_hashes(&mut self, hashes: &[u64]) {
+        if self.log2m >= TILE_REGISTERS_LOG2 {
             with_width!(self.regwidth, WIDTH => dispatch!(Level::new(), simd => {
-                for hashes in hashes.chunks(TOGETHER) {
-                    self.add_some::<_, WIDTH>(simd, hashes);
+                for hashes in hashes.chunks(HASH_CHUNK_LEN) {
+                    self.add_hash_chunk::<_, WIDTH>(simd, hashes);
                 }
             }));
         } else {
             let params =
                 HllParams { log2m: self.log2m, regwidth: self.regwidth, ..HllParams::default() };
             for &hash in hashes {
-                let (index, value) = params.locate(hash);
-                self.raise(index, value);
+                let (index, value) = params.locate_register(hash);
+                self.raise_register(index, value);
             }
         }
     }
 
     /// From 1 to [`TOGETHER`] hashes.
     #[inline(always)]
-    fn add_some<S: Simd, const WIDTH: usize>(&mut self, simd: S, hashes: &[u64]) {
+    fn add_hash_chunk<S: Simd, const WIDTH: usize>(&mut self, simd: S, hashes: &[u64]) {
         let log2m = u32::from(self.log2m);
         let index_mask = (1 << log2m) - 1;
         // A run of zeros ends here at the latest, so that it fits the register.
-        let run_max = 1u64 << (self.mask() - 1).min(63);
+        let run_max = 1u64 << (self.register_max() - 1).min(63);
         let mut mostly_empty = false;
-        if let Some(counts) = self.counts.get() {
-            while self.floor < self.mask() && counts[usize::from(self.floor)] == 0 {
-                self.floor += 1;
+        if let Some(counts) = self.value_counts.get() {
+            while self.register_floor < self.register_max()
+                && counts[usize::from(self.register_floor)] == 0
+            {
+                self.register_floor += 1;
             }
             mostly_empty = counts[0] > 1 << (log2m - 1);
         }
 
         // Whose run of zeros is shorter than `floor` raises nothing: no register is read for it.
-        let mut wanted = u64::MAX >> (TOGETHER - hashes.len());
-        if self.floor > 0 {
-            let short = u64::MAX >> (64 - u32::from(self.floor).min(63)) << log2m;
+        let mut wanted = u64::MAX >> (HASH_CHUNK_LEN - hashes.len());
+        if self.register_floor > 0 {
+            let short = u64::MAX >> (64 - u32::from(self.register_floor).min(63)) << log2m;
             let (short, zero) = (u64x4::splat(simd, short), u64x4::splat(simd, 0));
             for (at, four) in hashes.as_chunks::<4>().0.iter().enumerate() {
                 let short = !(u64x4::from_slice(simd, four) & short).simd_eq(zero);
@@ -238,14 +241,14 @@ impl Registers {
 
         // What raises a register is found before anything is raised, without a branch, which would be
         // misjudged too often.
-        let tiles = tiles_mut::<WIDTH>(&mut self.words);
+        let tiles = as_tiles_mut::<WIDTH>(&mut self.plane_words);
         let locate = |hash: u64| {
             #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
             let index = (hash & index_mask) as usize;
             let value = (hash >> log2m | run_max).trailing_zeros() + 1;
-            (index >> TILE_BITS, index / 64 % ROW, index % 64, value)
+            (index >> TILE_REGISTERS_LOG2, index / 64 % PLANE_WORDS, index % 64, value)
         };
-        let mut raising = [0; TOGETHER];
+        let mut raising = [0; HASH_CHUNK_LEN];
         let mut raising = if mostly_empty {
             hashes
         } else {
@@ -255,18 +258,18 @@ impl Registers {
                 wanted &= wanted - 1;
                 let (tile, word, bit, value) = locate(hash);
                 raising[found] = hash;
-                found += usize::from(value > value_at(&tiles[tile], word, bit));
+                found += usize::from(value > register_value(&tiles[tile], word, bit));
             }
             &raising[..found]
         };
 
-        let mut counts = self.counts.get_mut();
+        let mut counts = self.value_counts.get_mut();
         while let [hash, rest @ ..] = raising {
             raising = rest;
             let (tile, word, bit, value) = locate(*hash);
             let tile = &mut tiles[tile];
             // Raised by one before it, or all zeros above the index, which counts for nothing.
-            let before = value_at(tile, word, bit);
+            let before = register_value(tile, word, bit);
             if value <= before || hash >> log2m == 0 {
                 continue;
             }
@@ -282,29 +285,30 @@ impl Registers {
     }
 
     /// Raises each register to that of `other`, which has as many and none narrower.
-    pub(super) fn raise_all(&mut self, other: &Registers) {
-        if self.log2m < TILE_BITS || self.regwidth != other.regwidth {
-            let max = self.mask();
-            return other.for_each_filled(|index, value| self.raise(index, value.min(max)));
+    pub(super) fn raise_to_max(&mut self, other: &DenseRegisters) {
+        if self.log2m < TILE_REGISTERS_LOG2 || self.regwidth != other.regwidth {
+            let max = self.register_max();
+            return other
+                .for_each_filled(|index, value| self.raise_register(index, value.min(max)));
         }
-        self.counts.take();
-        self.floor = self.floor.max(other.floor);
+        self.value_counts.take();
+        self.register_floor = self.register_floor.max(other.register_floor);
         with_width!(self.regwidth, WIDTH => {
-            let (tiles, others) = (tiles_mut::<WIDTH>(&mut self.words), tiles(&other.words));
-            dispatch!(Level::new(), simd => raise_tiles(simd, tiles, others));
+            let (as_tiles, others) = (as_tiles_mut::<WIDTH>(&mut self.plane_words), as_tiles(&other.plane_words));
+            dispatch!(Level::new(), simd => raise_tiles_to_max(simd, as_tiles, others));
         });
     }
 
     /// Calls `take` with every register above 0, ascending by index.
     pub(super) fn for_each_filled(&self, mut take: impl FnMut(usize, u8)) {
         with_width!(self.regwidth, WIDTH => {
-            for word in 0..self.word_count() {
-                let planes = self.planes::<WIDTH>(word);
-                let mut filled = planes.iter().fold(0, |any, plane| any | plane);
+            for word in 0..self.words_per_plane() {
+                let planes_at_word = self.planes_at_word::<WIDTH>(word);
+                let mut filled = planes_at_word.iter().fold(0, |any, plane| any | plane);
                 while filled != 0 {
                     let bit = filled.trailing_zeros();
                     let value = |value: u8, plane: &u64| value << 1 | (plane >> bit & 1) as u8;
-                    take(word * 64 + bit as usize, planes.iter().rev().fold(0, value));
+                    take(word * 64 + bit as usize, planes_at_word.iter().rev().fold(0, value));
                     filled &= filled - 1;
                 }
             }
@@ -312,10 +316,10 @@ impl Registers {
     }
 
     /// How many registers hold each value. Cost: constant, after a merge or reading O(m) once.
-    pub(super) fn counts(&self) -> &[u32] {
-        self.counts.get_or_init(|| {
+    pub(super) fn value_counts(&self) -> &[u32] {
+        self.value_counts.get_or_init(|| {
             let mut counts = vec![0u32; 1 << self.regwidth].into_boxed_slice();
-            if self.log2m < TILE_BITS {
+            if self.log2m < TILE_REGISTERS_LOG2 {
                 counts[0] = 1 << self.log2m;
                 self.for_each_filled(|_, value| {
                     counts[0] -= 1;
@@ -323,8 +327,8 @@ impl Registers {
                 });
             } else {
                 with_width!(self.regwidth, WIDTH => {
-                    let tiles = tiles::<WIDTH>(&self.words);
-                    dispatch!(Level::new(), simd => count_tiles(simd, tiles, &mut counts));
+                    let as_tiles = as_tiles::<WIDTH>(&self.plane_words);
+                    dispatch!(Level::new(), simd => count_register_values(simd, as_tiles, &mut counts));
                 });
             }
             counts
@@ -332,27 +336,27 @@ impl Registers {
     }
 
     /// How many registers are above 0.
-    pub(super) fn filled(&self) -> usize {
-        if let Some(counts) = self.counts.get() {
+    pub(super) fn filled_count(&self) -> usize {
+        if let Some(counts) = self.value_counts.get() {
             return (1usize << self.log2m) - counts[0] as usize;
         }
         with_width!(self.regwidth, WIDTH => {
-            let filled = |word| self.planes::<WIDTH>(word).iter().fold(0, |any, plane| any | plane);
-            (0..self.word_count()).map(|word| filled(word).count_ones() as usize).sum()
+            let filled = |word| self.planes_at_word::<WIDTH>(word).iter().fold(0, |any, plane| any | plane);
+            (0..self.words_per_plane()).map(|word| filled(word).count_ones() as usize).sum()
         })
     }
 
     /// Appends FULL's data: regwidth bits each, most significant first.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write_full(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + (usize::from(self.regwidth) << self.log2m >> 3), 0);
         with_width!(self.regwidth, WIDTH => {
             let (eights, _) = out[start..].as_chunks_mut::<WIDTH>();
             dispatch!(Level::new(), simd => {
                 for (word, eights) in eights.chunks_mut(8).enumerate() {
-                    let values = values_of(simd, self.planes::<WIDTH>(word));
+                    let values = transpose_to_values(simd, self.planes_at_word::<WIDTH>(word));
                     for (eight, values) in eights.iter_mut().zip(&values) {
-                        *eight = packed(values);
+                        *eight = pack_registers(values);
                     }
                 }
             });
@@ -360,17 +364,17 @@ impl Registers {
     }
 
     /// Reads FULL's data, exactly as many bytes as it has.
-    pub(super) fn read(params: HllParams, data: &[u8]) -> Self {
-        let mut registers = Registers::uncounted(params);
+    pub(super) fn read_full(params: HllParams, data: &[u8]) -> Self {
+        let mut registers = DenseRegisters::without_counts(params);
         with_width!(params.regwidth, WIDTH => {
             let per_word = registers.registers_per_word();
             let mut values = [[0; 8]; 8];
             dispatch!(Level::new(), simd => {
                 for (word, data) in data.chunks_exact(per_word / 8 * WIDTH).enumerate() {
                     for (eight, packed) in values.iter_mut().zip(data.as_chunks::<WIDTH>().0) {
-                        *eight = unpacked(packed);
+                        *eight = unpack_registers(packed);
                     }
-                    registers.set_planes(word, planes_of::<_, WIDTH>(simd, &values));
+                    registers.set_planes(word, transpose_to_planes::<_, WIDTH>(simd, &values));
                 }
             });
         });
@@ -378,16 +382,16 @@ impl Registers {
     }
 }
 
-fn tiles<const WIDTH: usize>(words: &[u64]) -> &[[Row; WIDTH]] {
-    words.as_chunks::<ROW>().0.as_chunks().0
+fn as_tiles<const WIDTH: usize>(words: &[u64]) -> &[[Plane; WIDTH]] {
+    words.as_chunks::<PLANE_WORDS>().0.as_chunks().0
 }
 
-fn tiles_mut<const WIDTH: usize>(words: &mut [u64]) -> &mut [[Row; WIDTH]] {
-    words.as_chunks_mut::<ROW>().0.as_chunks_mut().0
+fn as_tiles_mut<const WIDTH: usize>(words: &mut [u64]) -> &mut [[Plane; WIDTH]] {
+    words.as_chunks_mut::<PLANE_WORDS>().0.as_chunks_mut().0
 }
 
 #[inline(always)]
-fn value_at<const WIDTH: usize>(tile: &[Row; WIDTH], word: usize, bit: usize) -> u32 {
+fn register_value<const WIDTH: usize>(tile: &[Plane; WIDTH], word: usize, bit: usize) -> u32 {
     let mut value = 0;
     for (plane, row) in tile.iter().enumerate() {
         value |= ((row[word] >> bit & 1) as u32) << plane;
@@ -397,10 +401,10 @@ fn value_at<const WIDTH: usize>(tile: &[Row; WIDTH], word: usize, bit: usize) ->
 
 /// Raises each register to that of `others`.
 #[inline(always)]
-fn raise_tiles<S: Simd, const WIDTH: usize>(
+fn raise_tiles_to_max<S: Simd, const WIDTH: usize>(
     simd: S,
-    tiles: &mut [[Row; WIDTH]],
-    others: &[[Row; WIDTH]],
+    tiles: &mut [[Plane; WIDTH]],
+    others: &[[Plane; WIDTH]],
 ) {
     for (tile, other) in tiles.iter_mut().zip(others) {
         let mut differing = [u64x4::splat(simd, 0); WIDTH];
@@ -420,7 +424,11 @@ fn raise_tiles<S: Simd, const WIDTH: usize>(
 
 /// Adds to `counts` how many registers hold each value.
 #[inline(always)]
-fn count_tiles<S: Simd, const WIDTH: usize>(simd: S, tiles: &[[Row; WIDTH]], counts: &mut [u32]) {
+fn count_register_values<S: Simd, const WIDTH: usize>(
+    simd: S,
+    tiles: &[[Plane; WIDTH]],
+    counts: &mut [u32],
+) {
     let low = const { if WIDTH < 4 { WIDTH } else { 4 } };
     for tile in tiles {
         // Registers that are alike in the planes above the lowest four, of which most have none,
@@ -431,7 +439,7 @@ fn count_tiles<S: Simd, const WIDTH: usize>(simd: S, tiles: &[[Row; WIDTH]], cou
                 let flip = if high >> plane & 1 == 0 { u64::MAX } else { 0 };
                 parts[0] &= u64x4::from_slice(simd, row) ^ u64x4::splat(simd, flip);
             }
-            if *parts[0] == [0; ROW] {
+            if *parts[0] == [0; PLANE_WORDS] {
                 continue;
             }
             for (plane, row) in tile[..low].iter().enumerate() {
@@ -452,13 +460,13 @@ fn count_tiles<S: Simd, const WIDTH: usize>(simd: S, tiles: &[[Row; WIDTH]], cou
 
 /// Where pieces of two, of four and of all eight registers start, between a byte a register and
 /// FULL's data.
-const PAIRS: u64 = 0x0001_0001_0001_0001;
-const FOURS: u64 = 0x0000_0001_0000_0001;
-const EIGHTS: u64 = 1;
+const PAIR_STARTS: u64 = 0x0001_0001_0001_0001;
+const QUAD_STARTS: u64 = 0x0000_0001_0000_0001;
+const OCTET_STARTS: u64 = 1;
 
 /// Eight registers as FULL has them. The first is the highest.
 #[inline(always)]
-fn packed<const WIDTH: usize>(values: &[u8; 8]) -> [u8; WIDTH] {
+fn pack_registers<const WIDTH: usize>(values: &[u8; 8]) -> [u8; WIDTH] {
     // The upper half of each piece moves down to the lower one.
     let closed = |word: u64, starts: u64, registers: usize| {
         let (bits, half) = (registers / 2 * WIDTH, registers / 2 * 8);
@@ -466,14 +474,14 @@ fn packed<const WIDTH: usize>(values: &[u8; 8]) -> [u8; WIDTH] {
         word & low | word >> (half - bits) & low << bits
     };
     let word = u64::from_be_bytes(*values);
-    let word = closed(closed(closed(word, PAIRS, 2), FOURS, 4), EIGHTS, 8);
+    let word = closed(closed(closed(word, PAIR_STARTS, 2), QUAD_STARTS, 4), OCTET_STARTS, 8);
     let mut packed = [0; WIDTH];
     packed.copy_from_slice(&word.to_be_bytes()[8 - WIDTH..]);
     packed
 }
 
 #[inline(always)]
-fn unpacked<const WIDTH: usize>(packed: &[u8; WIDTH]) -> [u8; 8] {
+fn unpack_registers<const WIDTH: usize>(packed: &[u8; WIDTH]) -> [u8; 8] {
     let spread = |word: u64, starts: u64, registers: usize| {
         let (bits, half) = (registers / 2 * WIDTH, registers / 2 * 8);
         let low = starts * ((1 << bits) - 1);
@@ -482,12 +490,15 @@ fn unpacked<const WIDTH: usize>(packed: &[u8; WIDTH]) -> [u8; 8] {
     let mut word = [0; 8];
     word[8 - WIDTH..].copy_from_slice(packed);
     let word = u64::from_be_bytes(word);
-    spread(spread(spread(word, EIGHTS, 8), FOURS, 4), PAIRS, 2).to_be_bytes()
+    spread(spread(spread(word, OCTET_STARTS, 8), QUAD_STARTS, 4), PAIR_STARTS, 2).to_be_bytes()
 }
 
 /// The planes of 64 registers.
 #[inline(always)]
-fn planes_of<S: Simd, const WIDTH: usize>(simd: S, values: &[[u8; 8]; 8]) -> [u64; WIDTH] {
+fn transpose_to_planes<S: Simd, const WIDTH: usize>(
+    simd: S,
+    values: &[[u8; 8]; 8],
+) -> [u64; WIDTH] {
     let [low, high] =
         [0, 32].map(|half| u8x32::from_slice(simd, &values.as_flattened()[half..][..32]));
     let mut planes = [0; WIDTH];
@@ -501,7 +512,7 @@ fn planes_of<S: Simd, const WIDTH: usize>(simd: S, values: &[[u8; 8]; 8]) -> [u6
 
 /// The registers of 64 bits of each plane.
 #[inline(always)]
-fn values_of<S: Simd, const WIDTH: usize>(simd: S, planes: [u64; WIDTH]) -> [[u8; 8]; 8] {
+fn transpose_to_values<S: Simd, const WIDTH: usize>(simd: S, planes: [u64; WIDTH]) -> [[u8; 8]; 8] {
     let none = u8x32::splat(simd, 0);
     let (mut low, mut high) = (none, none);
     for (plane, bits) in planes.into_iter().enumerate() {
@@ -521,49 +532,49 @@ mod tests {
 
     /// Registers of every shape against one byte each.
     #[test]
-    fn packed_registers_are_what_bytes_would_be() {
+    fn bit_plane_registers_equal_byte_registers() {
         for log2m in [4, 5, 7, 8, 9, 11] {
             for regwidth in 1..=8 {
                 let params = HllParams { log2m, regwidth, ..HllParams::default() };
                 let max = params.register_max();
                 let mut random = 1u64;
                 let mut filled = |count: usize| {
-                    let mut registers = Registers::new(params);
+                    let mut registers = DenseRegisters::new(params);
                     let mut bytes = vec![0u8; 1 << log2m];
                     for _ in 0..count {
                         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                         let index = (random >> 40) as usize & (bytes.len() - 1);
                         let value = (random >> 33) as u8 & max;
-                        registers.raise(index, value);
+                        registers.raise_register(index, value);
                         bytes[index] = bytes[index].max(value);
                     }
                     (registers, bytes)
                 };
-                let check = |registers: &Registers, bytes: &[u8]| {
+                let check = |registers: &DenseRegisters, bytes: &[u8]| {
                     let mut found = vec![0; bytes.len()];
                     registers.for_each_filled(|index, value| found[index] = value);
                     assert_eq!(found, bytes);
                     let mut counts = vec![0u32; 1 << regwidth];
                     bytes.iter().for_each(|value| counts[usize::from(*value)] += 1);
-                    assert_eq!(registers.counts(), counts);
-                    assert_eq!(registers.filled(), bytes.len() - counts[0] as usize);
+                    assert_eq!(registers.value_counts(), counts);
+                    assert_eq!(registers.filled_count(), bytes.len() - counts[0] as usize);
                     let mut data = Vec::new();
-                    registers.write(&mut data);
-                    let back = Registers::read(params, &data);
-                    assert_eq!(back.filled(), registers.filled());
+                    registers.write_full(&mut data);
+                    let back = DenseRegisters::read_full(params, &data);
+                    assert_eq!(back.filled_count(), registers.filled_count());
                     assert_eq!(&back, registers);
-                    assert_eq!(back.counts(), counts);
+                    assert_eq!(back.value_counts(), counts);
                 };
                 let (mut left, mut left_bytes) = filled(1 << log2m);
                 let (right, right_bytes) = filled(100);
                 check(&left, &left_bytes);
                 check(&right, &right_bytes);
-                left.raise_all(&right);
+                left.raise_to_max(&right);
                 for (left, right) in left_bytes.iter_mut().zip(right_bytes) {
                     *left = right.max(*left);
                 }
                 check(&left, &left_bytes);
-                assert!(left.heap_bytes() <= params.full_bytes() + 48 + 1024);
+                assert!(left.heap_bytes() <= params.packed_register_bytes() + 48 + 1024);
             }
         }
     }

@@ -15,15 +15,15 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// A cursor over an encoded state that turns every shortfall into an error with its place.
-pub(crate) struct Reader<'a> {
+pub(crate) struct StateReader<'a> {
     state: &'static str,
     bytes: &'a [u8],
     offset: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> StateReader<'a> {
     pub(crate) fn new(state: &'static str, bytes: &'a [u8]) -> Self {
-        Reader { state, bytes, offset: 0 }
+        StateReader { state, bytes, offset: 0 }
     }
 
     /// Reads the first byte, which names kind and version in one.
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         header: u8,
         expected: &'static str,
     ) -> Result<(), SketchError> {
-        let found = self.u8()?;
+        let found = self.read_u8()?;
         if found == header {
             Ok(())
         } else {
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.offset
     }
 
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], SketchError> {
+    pub(crate) fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], SketchError> {
         let Some(taken) = self.bytes[self.offset..].get(..count) else {
             return Err(SketchError::Truncated {
                 state: self.state,
@@ -56,32 +56,32 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, SketchError> {
-        Ok(self.take(1)?[0])
+    pub(crate) fn read_u8(&mut self) -> Result<u8, SketchError> {
+        Ok(self.take_bytes(1)?[0])
     }
 
-    pub(crate) fn varint(&mut self) -> Result<u64, SketchError> {
+    pub(crate) fn read_varint(&mut self) -> Result<u64, SketchError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
+            let byte = self.read_u8()?;
             if shift == 63 && byte > 1 {
-                return Err(self.corrupt("an integer does not fit 64 bits"));
+                return Err(self.corrupt_error("an integer does not fit 64 bits"));
             }
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 if byte == 0 && shift > 0 {
-                    return Err(self.corrupt("an integer is longer than it needs to be"));
+                    return Err(self.corrupt_error("an integer is longer than it needs to be"));
                 }
                 return Ok(value);
             }
         }
-        Err(self.corrupt("an integer does not fit 64 bits"))
+        Err(self.corrupt_error("an integer does not fit 64 bits"))
     }
 
     /// Reads how many elements follow, each of at least `element_bytes_min` bytes, so that
     /// space for them may be set aside before they are read.
-    pub(crate) fn length(&mut self, element_bytes_min: usize) -> Result<usize, SketchError> {
-        let length = self.varint()?;
+    pub(crate) fn read_length(&mut self, element_bytes_min: usize) -> Result<usize, SketchError> {
+        let length = self.read_varint()?;
         let needed = usize::try_from(length)
             .ok()
             .and_then(|length| length.checked_mul(element_bytes_min))
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The error that so many bytes are not left; there are fewer.
-    pub(crate) fn short_of(&self, bytes: usize) -> SketchError {
+    pub(crate) fn truncated_error(&self, bytes: usize) -> SketchError {
         SketchError::Truncated {
             state: self.state,
             offset: self.bytes.len(),
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn finish(&self) -> Result<(), SketchError> {
+    pub(crate) fn expect_end(&self) -> Result<(), SketchError> {
         match self.remaining() {
             0 => Ok(()),
             extra => {
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn corrupt(&self, problem: &'static str) -> SketchError {
+    pub(crate) fn corrupt_error(&self, problem: &'static str) -> SketchError {
         SketchError::Corrupt { state: self.state, offset: self.offset, problem }
     }
 }
@@ -124,14 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_integer_has_one_spelling() {
+    fn integer_has_one_accepted_encoding() {
         let check = |value: u64, spelling: &[u8]| {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             assert_eq!(out, spelling);
-            let mut reader = Reader::new("test", spelling);
-            assert_eq!(reader.varint(), Ok(value));
-            assert_eq!(reader.finish(), Ok(()));
+            let mut reader = StateReader::new("test", spelling);
+            assert_eq!(reader.read_varint(), Ok(value));
+            assert_eq!(reader.expect_end(), Ok(()));
         };
         check(0, &[0]);
         check(127, &[127]);
@@ -145,19 +145,19 @@ mod tests {
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2],
             &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1],
         ] {
-            assert!(Reader::new("test", refused).varint().is_err(), "{refused:x?}");
+            assert!(StateReader::new("test", refused).read_varint().is_err(), "{refused:x?}");
         }
     }
 
     #[test]
     fn a_length_is_refused_when_the_bytes_cannot_hold_it() {
-        let mut reader = Reader::new("test", &[3, 0, 0, 0, 0]);
+        let mut reader = StateReader::new("test", &[3, 0, 0, 0, 0]);
         assert_eq!(
-            reader.length(2),
+            reader.read_length(2),
             Err(SketchError::Truncated { state: "test", offset: 5, needed: 2 })
         );
         let mut out = Vec::new();
         put_varint(&mut out, u64::MAX);
-        assert!(Reader::new("test", &out).length(2).is_err());
+        assert!(StateReader::new("test", &out).read_length(2).is_err());
     }
 }

@@ -1,42 +1,42 @@
 //! Sets in the Roaring portable format, read straight into words. Facts of the format: the specification at
 //! RoaringBitmap/RoaringFormatSpec.
 
-use super::words::{Words, bit_of, ones, parts, word_of};
+use super::bit_words::{BitWords, bit_mask, count_ones, range_words, word_index};
 use crate::SketchError;
 
 pub(super) const STATE: &str = "id set";
 
-pub(super) fn corrupt(offset: usize) -> SketchError {
+pub(super) fn corrupt_container(offset: usize) -> SketchError {
     SketchError::Corrupt { state: STATE, offset, problem: "not a container by the Roaring format" }
 }
 
 /// Containers of up to so many numbers are lists.
-const LIST_MAX: usize = 4096;
+const LIST_NUMBERS_MAX: usize = 4096;
 
 /// So many containers with runs among them have offsets, as all have without runs.
-const OFFSETS_MIN: usize = 4;
+const OFFSET_CONTAINERS_MIN: usize = 4;
 
 /// Words of a container.
 const CONTAINER_WORDS: usize = 1 << 10;
 
 /// A set in the Roaring portable format, which is looked at as it lies there.
-pub(super) struct Stored<'a> {
+pub(super) struct RoaringView<'a> {
     bytes: &'a [u8],
     /// A bit for each container that has runs; none where none has.
     has_runs: &'a [u8],
     /// Of each container the high half of its numbers, and how many they are less one.
     containers: &'a [[u8; 4]],
     /// Where the first container begins.
-    start: usize,
+    containers_start: usize,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> RoaringView<'a> {
     /// Refuses bytes that are too few for the containers that they claim, so that no room is made for these.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
-        let [cookie] = le_words(bytes, 0)?;
+        let [cookie] = read_le_words(bytes, 0)?;
         let (mut at, count, has_runs) = match (cookie & 0xffff, cookie >> 16) {
             (12_346, 0) => {
-                let [count] = le_words(bytes, 4)?;
+                let [count] = read_le_words(bytes, 4)?;
                 (8, count as usize, 0)
             }
             (12_347, last) => (4, last as usize + 1, (last as usize + 1).div_ceil(8)),
@@ -49,12 +49,12 @@ impl<'a> Stored<'a> {
                 });
             }
         };
-        let has_runs = part(bytes, &mut at, has_runs)?;
-        let (containers, _) = part(bytes, &mut at, count.saturating_mul(4))?.as_chunks();
-        if has_runs.is_empty() || count >= OFFSETS_MIN {
-            part(bytes, &mut at, count.saturating_mul(4))?;
+        let has_runs = take_bytes(bytes, &mut at, has_runs)?;
+        let (containers, _) = take_bytes(bytes, &mut at, count.saturating_mul(4))?.as_chunks();
+        if has_runs.is_empty() || count >= OFFSET_CONTAINERS_MIN {
+            take_bytes(bytes, &mut at, count.saturating_mul(4))?;
         }
-        Ok(Stored { bytes, has_runs, containers, start: at })
+        Ok(RoaringView { bytes, has_runs, containers, containers_start: at })
     }
 
     /// How many words its numbers reach at most.
@@ -66,9 +66,9 @@ impl<'a> Stored<'a> {
     }
 
     /// Its numbers as words, however many these are.
-    pub(super) fn words(&self) -> Result<Words, SketchError> {
-        let mut at = self.start;
-        let mut found = Words { words: vec![0; self.words_max()], len: 0 };
+    pub(super) fn read_words(&self) -> Result<BitWords, SketchError> {
+        let mut at = self.containers_start;
+        let mut found = BitWords { words: vec![0; self.words_max()], len: 0 };
         let mut next_key = 0;
         for (number, [key, key_high, last, last_high]) in self.containers.iter().enumerate() {
             let offset = at;
@@ -76,29 +76,29 @@ impl<'a> Stored<'a> {
             let count = usize::from(u16::from_le_bytes([*last, *last_high])) + 1;
             let words = found.words.get_mut(key * CONTAINER_WORDS..).unwrap_or_default();
             let Some((words, _)) = words.split_at_mut_checked(CONTAINER_WORDS) else {
-                return Err(corrupt(offset));
+                return Err(corrupt_container(offset));
             };
             if key < next_key {
-                return Err(corrupt(offset));
+                return Err(corrupt_container(offset));
             }
             next_key = key + 1;
             let has_runs =
                 self.has_runs.get(number / 8).is_some_and(|of| of >> (number % 8) & 1 == 1);
             if has_runs {
-                let runs = part(self.bytes, &mut at, 2)?;
+                let runs = take_bytes(self.bytes, &mut at, 2)?;
                 let runs = usize::from(u16::from_le_bytes([runs[0], runs[1]]));
-                let (runs, _) = part(self.bytes, &mut at, runs * 4)?.as_chunks::<4>();
-                found.len += set_runs(words, runs).ok_or_else(|| corrupt(offset))?;
-            } else if count <= LIST_MAX {
-                let (list, _) = part(self.bytes, &mut at, count * 2)?.as_chunks();
-                found.len += set_list(words, list).ok_or_else(|| corrupt(offset))?;
+                let (runs, _) = take_bytes(self.bytes, &mut at, runs * 4)?.as_chunks::<4>();
+                found.len += set_run_bits(words, runs).ok_or_else(|| corrupt_container(offset))?;
+            } else if count <= LIST_NUMBERS_MAX {
+                let (list, _) = take_bytes(self.bytes, &mut at, count * 2)?.as_chunks();
+                found.len += set_list_bits(words, list).ok_or_else(|| corrupt_container(offset))?;
             } else {
-                let (from, _) = part(self.bytes, &mut at, CONTAINER_WORDS * 8)?.as_chunks();
+                let (from, _) = take_bytes(self.bytes, &mut at, CONTAINER_WORDS * 8)?.as_chunks();
                 for (word, from) in words.iter_mut().zip(from) {
                     *word = u64::from_le_bytes(*from);
                 }
-                if ones(words) != count as u64 {
-                    return Err(corrupt(offset));
+                if count_ones(words) != count as u64 {
+                    return Err(corrupt_container(offset));
                 }
                 found.len += count as u64;
             }
@@ -114,14 +114,14 @@ impl<'a> Stored<'a> {
 }
 
 /// Words of 32 bits from a place on.
-fn le_words<const N: usize>(bytes: &[u8], at: usize) -> Result<[u32; N], SketchError> {
+fn read_le_words<const N: usize>(bytes: &[u8], at: usize) -> Result<[u32; N], SketchError> {
     let mut end = at;
-    let (words, _) = part(bytes, &mut end, 4 * N)?.as_chunks();
+    let (words, _) = take_bytes(bytes, &mut end, 4 * N)?.as_chunks();
     Ok(std::array::from_fn(|word| words.get(word).copied().map_or(0, u32::from_le_bytes)))
 }
 
 /// So many bytes from a place on, which moves behind them.
-fn part<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a [u8], SketchError> {
+fn take_bytes<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a [u8], SketchError> {
     let rest = bytes.get(*at..).unwrap_or_default();
     let part = rest.get(..length).ok_or_else(|| SketchError::Truncated {
         state: STATE,
@@ -133,7 +133,7 @@ fn part<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a [u8], 
 }
 
 /// Sets the bits of numbers that ascend; returns how many they are.
-fn set_list(words: &mut [u64], list: &[[u8; 2]]) -> Option<u64> {
+fn set_list_bits(words: &mut [u64], list: &[[u8; 2]]) -> Option<u64> {
     let mut least = 0;
     for number in list {
         let number = u32::from(u16::from_le_bytes(*number));
@@ -141,14 +141,14 @@ fn set_list(words: &mut [u64], list: &[[u8; 2]]) -> Option<u64> {
             return None;
         }
         least = number + 1;
-        *words.get_mut(word_of(number))? |= bit_of(number);
+        *words.get_mut(word_index(number))? |= bit_mask(number);
     }
     Some(list.len() as u64)
 }
 
 /// Sets the bits of runs, each a first number and how many follow it, which neither overlap nor touch; returns
 /// how many bits they are. There has to be one.
-fn set_runs(words: &mut [u64], runs: &[[u8; 4]]) -> Option<u64> {
+fn set_run_bits(words: &mut [u64], runs: &[[u8; 4]]) -> Option<u64> {
     let (mut least, mut count) = (0, 0);
     for [first, first_high, more, more_high] in runs {
         let first = u32::from(u16::from_le_bytes([*first, *first_high]));
@@ -158,7 +158,7 @@ fn set_runs(words: &mut [u64], runs: &[[u8; 4]]) -> Option<u64> {
         }
         least = last + 2;
         count += u64::from(last - first) + 1;
-        for (word, bits) in parts(first..=last) {
+        for (word, bits) in range_words(first..=last) {
             *words.get_mut(word)? |= bits;
         }
     }
