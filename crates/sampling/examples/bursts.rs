@@ -14,41 +14,49 @@ use std::fmt::Write as _;
 #[path = "../tests/shapes/mod.rs"]
 mod shapes;
 
-use shapes::{Outcome, ROW_GROUPS, Shape, Splits, Spread, TEXT, outcomes};
+use shapes::{
+    EstimatorCoverage, InputShape, InputSplits, ROW_GROUPS, TEXT, ValueDistribution, run_estimators,
+};
 
 const HOUR_OF_37: f64 = 1.0 / 37.0;
 const HOUR_OF_DAY: f64 = 1.0 / 24.0;
 
-const SHAPES: [(&str, Shape); 23] = [
-    ("57 % of the rows", Shape::Everywhere(0.57, Spread::Exponential)),
-    ("14 % of the rows", Shape::Everywhere(0.14, Spread::Exponential)),
-    ("1 % of the rows", Shape::Everywhere(0.01, Spread::Exponential)),
-    ("0.1 % of the rows", Shape::Everywhere(0.001, Spread::Exponential)),
-    ("2 % growing to 20 %", Shape::Drift(0.02, 0.2)),
-    ("a day of 7", Shape::Incident(1.0 / 7.0, HOUR_OF_DAY, 1.0)),
-    ("a day of 30", Shape::Incident(1.0 / 30.0, HOUR_OF_DAY, 1.0)),
-    ("1 %, 44 % in an hour of 37", Shape::Burst(0.01, 0.44, HOUR_OF_37)),
-    ("1 %, up to 44 % in an hour of 37", Shape::Ramp(0.01, 0.44, HOUR_OF_37)),
-    ("0.1 %, 44 % in an hour of 37", Shape::Burst(0.001, 0.44, HOUR_OF_37)),
-    ("1 %, 44 % in a hundredth", Shape::Burst(0.01, 0.44, 0.01)),
-    ("1 %, 44 % in a 250th", Shape::Burst(0.01, 0.44, 0.004)),
-    ("1 %, 44 % in a 1,000th", Shape::Burst(0.01, 0.44, 0.001)),
-    ("1 %, 44 % in 2 % of the splits", Shape::Spikes(0.01, 0.44, 0.02)),
-    ("a day of 7: 1 %, 44 % in an hour", Shape::BurstOfDay(1.0 / 7.0, HOUR_OF_DAY, 0.01, 0.44)),
-    ("tenfold values in an hour of 24", Shape::Incident(1.0, HOUR_OF_DAY, 10.0)),
-    ("a day of 7: tenfold values in an hour", Shape::Incident(1.0 / 7.0, HOUR_OF_DAY, 10.0)),
-    ("a day of 30: tenfold values in an hour", Shape::Incident(1.0 / 30.0, HOUR_OF_DAY, 10.0)),
-    ("tenfold values in an hour of 168", Shape::Incident(1.0, 1.0 / 168.0, 10.0)),
-    ("30-fold values in an hour of 168", Shape::Incident(1.0, 1.0 / 168.0, 30.0)),
-    ("Pareto, α = 1.5, a key of 8", Shape::Everywhere(0.125, Spread::Pareto(1.5))),
-    ("Pareto, α = 1.2, a key of 100", Shape::Everywhere(0.01, Spread::Pareto(1.2))),
-    ("lognormal, σ = 2, a key of 8", Shape::Everywhere(0.125, Spread::Lognormal(2.0))),
+const SHAPES: [(&str, InputShape); 23] = [
+    ("57 % of the rows", InputShape::Everywhere(0.57, ValueDistribution::Exponential)),
+    ("14 % of the rows", InputShape::Everywhere(0.14, ValueDistribution::Exponential)),
+    ("1 % of the rows", InputShape::Everywhere(0.01, ValueDistribution::Exponential)),
+    ("0.1 % of the rows", InputShape::Everywhere(0.001, ValueDistribution::Exponential)),
+    ("2 % growing to 20 %", InputShape::Drift(0.02, 0.2)),
+    ("a day of 7", InputShape::Incident(1.0 / 7.0, HOUR_OF_DAY, 1.0)),
+    ("a day of 30", InputShape::Incident(1.0 / 30.0, HOUR_OF_DAY, 1.0)),
+    ("1 %, 44 % in an hour of 37", InputShape::Burst(0.01, 0.44, HOUR_OF_37)),
+    ("1 %, up to 44 % in an hour of 37", InputShape::Ramp(0.01, 0.44, HOUR_OF_37)),
+    ("0.1 %, 44 % in an hour of 37", InputShape::Burst(0.001, 0.44, HOUR_OF_37)),
+    ("1 %, 44 % in a hundredth", InputShape::Burst(0.01, 0.44, 0.01)),
+    ("1 %, 44 % in a 250th", InputShape::Burst(0.01, 0.44, 0.004)),
+    ("1 %, 44 % in a 1,000th", InputShape::Burst(0.01, 0.44, 0.001)),
+    ("1 %, 44 % in 2 % of the splits", InputShape::Spikes(0.01, 0.44, 0.02)),
+    (
+        "a day of 7: 1 %, 44 % in an hour",
+        InputShape::BurstOfDay(1.0 / 7.0, HOUR_OF_DAY, 0.01, 0.44),
+    ),
+    ("tenfold values in an hour of 24", InputShape::Incident(1.0, HOUR_OF_DAY, 10.0)),
+    ("a day of 7: tenfold values in an hour", InputShape::Incident(1.0 / 7.0, HOUR_OF_DAY, 10.0)),
+    ("a day of 30: tenfold values in an hour", InputShape::Incident(1.0 / 30.0, HOUR_OF_DAY, 10.0)),
+    ("tenfold values in an hour of 168", InputShape::Incident(1.0, 1.0 / 168.0, 10.0)),
+    ("30-fold values in an hour of 168", InputShape::Incident(1.0, 1.0 / 168.0, 30.0)),
+    ("Pareto, α = 1.5, a key of 8", InputShape::Everywhere(0.125, ValueDistribution::Pareto(1.5))),
+    ("Pareto, α = 1.2, a key of 100", InputShape::Everywhere(0.01, ValueDistribution::Pareto(1.2))),
+    (
+        "lognormal, σ = 2, a key of 8",
+        InputShape::Everywhere(0.125, ValueDistribution::Lognormal(2.0)),
+    ),
 ];
 
-const READS: [(Splits, &[usize]); 2] =
+const READS: [(InputSplits, &[usize]); 2] =
     [(ROW_GROUPS, &[20, 30, 60, 90]), (TEXT, &[20, 41, 82, 205, 410, 1_024])];
 
-fn cell(outcome: &Outcome) -> String {
+fn cell(outcome: &EstimatorCoverage) -> String {
     if outcome.shown == 0 {
         return "none".to_owned();
     }
@@ -78,7 +86,7 @@ fn main() {
     for (name, shape) in SHAPES.iter().filter(|(name, _)| name.contains(&only)) {
         for (splits, reads) in READS {
             for read in reads {
-                let found = outcomes(*shape, splits, *read, runs, has_room);
+                let found = run_estimators(*shape, splits, *read, runs, has_room);
                 if found[..3].iter().all(|outcome| outcome.shown == 0) {
                     continue;
                 }

@@ -11,7 +11,8 @@ use std::fmt::Write as _;
 use std::{env, fs, thread};
 
 use tidemill_sampling::{
-    DrawnOrder, Estimate, Interval, Part, RowSet, Sample, Series, Values, cell_of,
+    ConfidenceInterval, FormulaTotal, IntervalEstimate, RowSet, SamplingOrder, SplitSample,
+    SumsByCell, ValueSummary, cell_of_split,
 };
 
 /// After how many runs the data is made anew.
@@ -40,7 +41,7 @@ const SHAPES: [&str; 17] = [
 ];
 
 /// Shapes whose data is of another stream of random numbers, so that the others' is what it was before there were these.
-const LATER: [&str; 7] = [
+const SEPARATELY_SEEDED_SHAPES: [&str; 7] = [
     "a day of thirty",
     "two days of sixty",
     "an hour of each day",
@@ -74,12 +75,12 @@ impl Random {
 
 /// A group's rows in a split: the number of rows, the sums of two columns, and the smallest and largest value of each
 /// column.
-type Held = [f64; 7];
+type GroupRows = [f64; 7];
 
-const NONE: Held = [0.0, 0.0, 0.0, f64::INFINITY, 0.0, f64::INFINITY, 0.0];
+const NONE: GroupRows = [0.0, 0.0, 0.0, f64::INFINITY, 0.0, f64::INFINITY, 0.0];
 
 /// Adds a row.
-fn add(held: &mut Held, value: f64, other: f64) {
+fn add(held: &mut GroupRows, value: f64, other: f64) {
     held[0] += 1.0;
     for (column, value) in [value, other].into_iter().enumerate() {
         held[1 + column] += value;
@@ -89,7 +90,7 @@ fn add(held: &mut Held, value: f64, other: f64) {
 }
 
 /// A group's rows in the split at `index` of `count`, which has `rows` rows of all groups.
-fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Random) -> Held {
+fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Random) -> GroupRows {
     let place = (index as f64 + 0.5) / count as f64;
     let odd_one = index == count * 37 / 100;
     let within =
@@ -133,7 +134,7 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
 }
 
 /// A group that is in this share of the splits, with one to four rows.
-fn few(share: f64, random: &mut Random) -> Held {
+fn few(share: f64, random: &mut Random) -> GroupRows {
     if random.unit() >= share {
         return NONE;
     }
@@ -150,7 +151,7 @@ struct Data {
     /// Number of rows of all groups, for each split.
     rows: Vec<f64>,
     /// Of each split, for each shape.
-    held: Vec<[Held; SHAPES.len()]>,
+    held: Vec<[GroupRows; SHAPES.len()]>,
     /// The exact answers: for each shape of each estimator.
     exact: Vec<[f64; 4]>,
 }
@@ -166,7 +167,7 @@ fn data(count: usize, number: u64, is_even: bool) -> Data {
         all_rows.push(f64::from(rows));
         let mut of_shapes = [NONE; SHAPES.len()];
         for (shape, of) in of_shapes.iter_mut().enumerate() {
-            let is_later = LATER.contains(&SHAPES[shape]);
+            let is_later = SEPARATELY_SEEDED_SHAPES.contains(&SHAPES[shape]);
             let random = if is_later { &mut later } else { &mut random };
             *of = group(shape, index, count, rows, random);
         }
@@ -184,7 +185,7 @@ fn data(count: usize, number: u64, is_even: bool) -> Data {
 
 /// What became of the runs of one estimator, of one shape, count of splits and share.
 #[derive(Default, Clone)]
-struct Outcome {
+struct EstimatorOutcome {
     held: u32,
     above: u32,
     bounds: u32,
@@ -195,19 +196,19 @@ struct Outcome {
     errors: Vec<f64>,
 }
 
-impl Outcome {
-    fn add(&mut self, estimate: Estimate, exact: f64) {
+impl EstimatorOutcome {
+    fn add(&mut self, estimate: IntervalEstimate, exact: f64) {
         match estimate.interval {
-            Interval::Bounds { low, high } => {
+            ConfidenceInterval::Bounds { lower: low, upper: high } => {
                 self.bounds += 1;
                 self.held += u32::from(low <= exact && exact <= high);
                 self.above += u32::from(exact > high);
                 self.widths.push((high - low) / 2.0 / exact);
                 self.errors.push((estimate.value - exact).abs() / exact);
             }
-            Interval::FewSplits => self.few += 1,
-            Interval::Flat => self.flat += 1,
-            Interval::Exact => unreachable!("half of the splits at most are read"),
+            ConfidenceInterval::TooFewSplits => self.few += 1,
+            ConfidenceInterval::NoVariation => self.flat += 1,
+            ConfidenceInterval::Exact => unreachable!("half of the splits at most are read"),
         }
     }
 
@@ -232,27 +233,27 @@ impl Outcome {
 }
 
 /// For each share and shape of each estimator.
-type Outcomes = Vec<Vec<[Outcome; 4]>>;
+type Outcomes = Vec<Vec<[EstimatorOutcome; 4]>>;
 
 fn empty() -> Outcomes {
     vec![vec![Default::default(); SHAPES.len()]; SHARES.len()]
 }
 
-fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
+fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &SplitSample) {
     let count = data.bytes.len();
     let mut sample = template.clone();
-    let mut series: Vec<[Series; 3]> = vec![Default::default(); SHAPES.len()];
+    let mut series: Vec<[SumsByCell; 3]> = vec![Default::default(); SHAPES.len()];
     let mut seen = [0_u64; SHAPES.len()];
     let mut ranges = [NONE; SHAPES.len()];
     let mut rows_read = 0.0;
-    let mut order = DrawnOrder::new(count, seed);
+    let mut order = SamplingOrder::new(count, seed);
     let mut read = 0;
     for (outcomes, share) in outcomes.iter_mut().zip(SHARES) {
         let until = (share * count as f64).round() as usize;
         for index in order.by_ref().take(until - read) {
             sample.add(index, data.bytes[index]);
             rows_read += data.rows[index];
-            let cell = cell_of(index, count);
+            let cell = cell_of_split(index, count);
             for (shape, held) in data.held[index].iter().enumerate() {
                 if held[0] > 0.0 {
                     for (series, held) in series[shape].iter_mut().zip(held) {
@@ -270,32 +271,34 @@ fn run(data: &Data, seed: u64, outcomes: &mut Outcomes, template: &Sample) {
         read = until;
         for (shape, outcomes) in outcomes.iter_mut().enumerate() {
             let ([rows, sum, other], seen) = (&series[shape], seen[shape]);
-            let factor = sample.factor();
+            let factor = sample.scale_factor();
             let values = |column: usize| {
                 let [min, max] = [ranges[shape][column], ranges[shape][column + 1]];
-                Some(Values { count: rows.sum(), min, max })
+                Some(ValueSummary { count: rows.sum(), min, max })
             };
             let (of_rows, of_sum, of_other) = ((rows, None), (sum, values(3)), (other, values(5)));
-            let room = |parts: &[(f64, (&Series, Option<Values>))]| {
-                let part = |&(slope, (series, values)): &(f64, (_, _))| Part {
-                    slope,
-                    series,
+            let room = |parts: &[(f64, (&SumsByCell, Option<ValueSummary>))]| {
+                let part = |&(slope, (series, values)): &(f64, (_, _))| FormulaTotal {
+                    derivative: slope,
+                    sums_by_cell: series,
                     seen_splits: seen,
-                    values,
-                    rows: RowSet::default(),
+                    value_summary: values,
+                    row_set: RowSet::default(),
                 };
-                sample.room(&parts.iter().map(part).collect::<Vec<_>>(), rows_read)
+                sample.unlike_split_margin(&parts.iter().map(part).collect::<Vec<_>>(), rows_read)
             };
-            let ratio_room = |of: (&Series, Option<Values>)| {
+            let ratio_room = |of: (&SumsByCell, Option<ValueSummary>)| {
                 let slope = 1.0 / (of.0.sum() * factor);
                 room(&[(slope, of_sum), (-slope * sum.sum() / of.0.sum(), of)])
             };
-            let few = Estimate { value: 0.0, interval: Interval::FewSplits };
+            let few = IntervalEstimate { value: 0.0, interval: ConfidenceInterval::TooFewSplits };
             let estimates = [
-                room(&[(1.0, of_rows)]).map_or(few, |room| sample.total(rows, seen, room)),
-                room(&[(1.0, of_sum)]).map_or(few, |room| sample.total(sum, seen, room)),
-                ratio_room(of_rows).map_or(few, |room| sample.ratio(sum, rows, seen, room)),
-                ratio_room(of_other).map_or(few, |room| sample.ratio(sum, other, seen, room)),
+                room(&[(1.0, of_rows)]).map_or(few, |room| sample.estimate_total(rows, seen, room)),
+                room(&[(1.0, of_sum)]).map_or(few, |room| sample.estimate_total(sum, seen, room)),
+                ratio_room(of_rows)
+                    .map_or(few, |room| sample.estimate_ratio(sum, rows, seen, room)),
+                ratio_room(of_other)
+                    .map_or(few, |room| sample.estimate_ratio(sum, other, seen, room)),
             ];
             for ((outcome, estimate), exact) in
                 outcomes.iter_mut().zip(estimates).zip(data.exact[shape])
@@ -316,7 +319,7 @@ fn study(count: usize, runs: u64, confidence: f64, is_even: bool) -> Outcomes {
                     let mut outcomes = empty();
                     for set in (worker..sets).step_by(threads as usize) {
                         let data = data(count, set, is_even);
-                        let sample = Sample::new(count, data.bytes.iter().sum(), confidence);
+                        let sample = SplitSample::new(count, data.bytes.iter().sum(), confidence);
                         for number in set * RUNS_OF_DATA..runs.min((set + 1) * RUNS_OF_DATA) {
                             run(&data, Random(number).word(), &mut outcomes, &sample);
                         }

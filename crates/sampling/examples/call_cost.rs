@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tidemill_sampling::{DrawnOrder, Room, Sample, Series, cell_of};
+use tidemill_sampling::{SamplingOrder, SplitSample, SumsByCell, UnlikeSplitMargin, cell_of_split};
 
 fn nanoseconds(calls: u32, mut call: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
@@ -22,17 +22,17 @@ fn nanoseconds(calls: u32, mut call: impl FnMut()) -> f64 {
 fn main() {
     let count = 20_000;
     let order = nanoseconds(5, || {
-        black_box(DrawnOrder::new(count, black_box(7)).map(black_box).count());
+        black_box(SamplingOrder::new(count, black_box(7)).map(black_box).count());
     });
     println!("an index of the order of {count}: {:.0} ns", order / count as f64);
     for read in [40, 1_000] {
-        let mut sample = Sample::new(count, count as f64, 0.95);
+        let mut sample = SplitSample::new(count, count as f64, 0.95);
         // A group that is everywhere, of two quantities, one whose values are skewed, one in a short run, and one in few splits.
-        let mut series: [Series; 5] = Default::default();
+        let mut series: [SumsByCell; 5] = Default::default();
         let mut seen = [read as u64, read as u64, read as u64, 0, 0];
-        for (number, index) in DrawnOrder::new(count, 7).take(read).enumerate() {
+        for (number, index) in SamplingOrder::new(count, 7).take(read).enumerate() {
             sample.add(index, 1.0);
-            let cell = cell_of(index, count);
+            let cell = cell_of_split(index, count);
             series[0].add(cell, (index * 7919 % 101) as f64);
             series[1].add(cell, (number % 3) as f64);
             let is_large = (index / 256).is_multiple_of(13);
@@ -48,27 +48,34 @@ fn main() {
         }
         let [even, rows, skewed, run, few] = &series;
         let plain = nanoseconds(100_000, || {
-            black_box(sample.total(black_box(even), seen[0], Room::NONE));
+            black_box(sample.estimate_total(black_box(even), seen[0], UnlikeSplitMargin::NONE));
         });
         let ratio = nanoseconds(100_000, || {
-            black_box(sample.ratio(black_box(even), black_box(rows), seen[0], Room::NONE));
+            black_box(sample.estimate_ratio(
+                black_box(even),
+                black_box(rows),
+                seen[0],
+                UnlikeSplitMargin::NONE,
+            ));
         });
         let in_run = nanoseconds(100_000, || {
-            black_box(sample.total(black_box(run), seen[3], Room::NONE));
+            black_box(sample.estimate_total(black_box(run), seen[3], UnlikeSplitMargin::NONE));
         });
         let resampled = nanoseconds(2_000, || {
-            black_box(sample.total(black_box(skewed), seen[2], Room::NONE));
+            black_box(sample.estimate_total(black_box(skewed), seen[2], UnlikeSplitMargin::NONE));
         });
         let in_few = nanoseconds(2_000, || {
-            black_box(sample.total(black_box(few), seen[4], Room::NONE));
+            black_box(sample.estimate_total(black_box(few), seen[4], UnlikeSplitMargin::NONE));
         });
         println!(
             "{read} splits: a total {plain:.0} ns, a ratio {ratio:.0} ns, of a run {in_run:.0} ns, resampled {resampled:.0} ns, in few splits {in_few:.0} ns"
         );
-        let cells: Vec<u32> =
-            DrawnOrder::new(count, 7).take(read).map(|index| cell_of(index, count)).collect();
+        let cells: Vec<u32> = SamplingOrder::new(count, 7)
+            .take(read)
+            .map(|index| cell_of_split(index, count))
+            .collect();
         let add = nanoseconds(200, || {
-            let mut series = Series::default();
+            let mut series = SumsByCell::default();
             for cell in &cells {
                 for row in 0..100 {
                     series.add(black_box(*cell), f64::from(row));

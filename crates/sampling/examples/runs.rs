@@ -5,7 +5,7 @@
 //! Of 1,810 and 8,000 splits shares from 5 to 98 % are read, in 300 orders each. For runs of 20, 60 and 250 splits the variance is
 //! printed of the number of their splits that were read, about the share of them.
 
-use tidemill_sampling::DrawnOrder;
+use tidemill_sampling::SamplingOrder;
 
 const SHARES: [f64; 10] = [0.05, 0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98];
 
@@ -28,7 +28,7 @@ fn variance(count: usize, run: usize, share: f64) -> f64 {
     let (mut squares, mut runs) = (0.0, 0.0);
     for seed in 0..300 {
         let mut is_read = vec![false; count];
-        DrawnOrder::new(count, seed).take(taken).for_each(|index| is_read[index] = true);
+        SamplingOrder::new(count, seed).take(taken).for_each(|index| is_read[index] = true);
         let first = usize::try_from(seed).unwrap_or(0) * 37 % run;
         for start in (first..=count - run).step_by(3 * run) {
             let read = is_read[start..start + run].iter().filter(|read| **read).count();

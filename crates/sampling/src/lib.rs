@@ -50,21 +50,21 @@
     )
 )]
 
-mod cells;
-mod estimate;
-mod looks;
-mod order;
-mod room;
-mod sample;
-mod student;
+mod interim_looks;
+mod interval_estimate;
+mod sampling_order;
+mod split_sample;
+mod student_t;
+mod unlike_splits;
+mod values_by_cell;
 
-pub use cells::{CELLS, Cells, Series, cell_of};
-pub use estimate::{Estimate, Interval};
-pub use looks::{look_confidence, look_splits, unseen_share};
-pub use order::DrawnOrder;
-pub use room::{Part, Room, RowSet, Values};
-pub use sample::Sample;
-pub use student::student_t;
+pub use interim_looks::{look_confidence, splits_before_look, unseen_group_share_max};
+pub use interval_estimate::{ConfidenceInterval, IntervalEstimate};
+pub use sampling_order::SamplingOrder;
+pub use split_sample::SplitSample;
+pub use student_t::student_t_quantile;
+pub use unlike_splits::{FormulaTotal, RowSet, UnlikeSplitMargin, ValueSummary};
+pub use values_by_cell::{CELLS_MAX, SumsByCell, ValuesByCell, cell_of_split};
 
 /// The README's example, compiled and run with the documentation tests.
 #[cfg(doctest)]

@@ -5,16 +5,16 @@
 
 mod shapes;
 
-use shapes::{NAMES, ROW_GROUPS, Shape, Splits, Spread, TEXT, outcomes};
+use shapes::{InputShape, InputSplits, NAMES, ROW_GROUPS, TEXT, ValueDistribution, run_estimators};
 
 const HOUR_OF_37: f64 = 1.0 / 37.0;
 const HOUR_OF_DAY: f64 = 1.0 / 24.0;
 const RUNS: u64 = 200;
 
 /// Checks that nine of ten intervals hold, for each estimator with an interval in at least a twentieth of the runs.
-fn check_coverage(shape: Shape, splits: Splits, reads: &[usize]) {
+fn check_coverage(shape: InputShape, splits: InputSplits, reads: &[usize]) {
     for &read in reads {
-        let found = outcomes(shape, splits, read, RUNS, true);
+        let found = run_estimators(shape, splits, read, RUNS, true);
         for (outcome, name) in found.iter().zip(NAMES) {
             let what = format!("{name}, {read} of {}, {shape:?}: {outcome:?}", splits.count);
             assert!(outcome.shown() < 5.0 || outcome.coverage() >= 90.0, "{what}");
@@ -25,11 +25,11 @@ fn check_coverage(shape: Shape, splits: Splits, reads: &[usize]) {
 #[test]
 fn bursts_of_errors_are_within_intervals() {
     for shape in [
-        Shape::Burst(0.01, 0.44, HOUR_OF_37),
-        Shape::Ramp(0.01, 0.44, HOUR_OF_37),
-        Shape::Burst(0.001, 0.44, HOUR_OF_37),
-        Shape::Burst(0.01, 0.44, 0.01),
-        Shape::Spikes(0.01, 0.44, 0.02),
+        InputShape::Burst(0.01, 0.44, HOUR_OF_37),
+        InputShape::Ramp(0.01, 0.44, HOUR_OF_37),
+        InputShape::Burst(0.001, 0.44, HOUR_OF_37),
+        InputShape::Burst(0.01, 0.44, 0.01),
+        InputShape::Spikes(0.01, 0.44, 0.02),
     ] {
         check_coverage(shape, ROW_GROUPS, &[5, 8, 20, 30, 40, 60, 90]);
         check_coverage(shape, TEXT, &[20, 41, 82, 205, 410]);
@@ -40,7 +40,8 @@ fn bursts_of_errors_are_within_intervals() {
 #[test]
 fn without_room_missed_bursts_are_not_within_intervals() {
     for (splits, read) in [(ROW_GROUPS, 5), (ROW_GROUPS, 20), (TEXT, 20)] {
-        let [count, ..] = outcomes(Shape::Burst(0.01, 0.44, HOUR_OF_37), splits, read, RUNS, false);
+        let [count, ..] =
+            run_estimators(InputShape::Burst(0.01, 0.44, HOUR_OF_37), splits, read, RUNS, false);
         assert!(count.shown() > 50.0 && count.coverage() < 70.0, "{read}: {count:?}");
     }
 }
@@ -49,24 +50,32 @@ fn without_room_missed_bursts_are_not_within_intervals() {
 fn incidents_of_a_day_are_within_intervals() {
     for run in [1.0, 1.0 / 7.0, 1.0 / 30.0] {
         for times in [3.0, 10.0] {
-            check_coverage(Shape::Incident(run, HOUR_OF_DAY, times), TEXT, &[41, 205, 410, 1_024]);
+            check_coverage(
+                InputShape::Incident(run, HOUR_OF_DAY, times),
+                TEXT,
+                &[41, 205, 410, 1_024],
+            );
         }
-        let errors = Shape::BurstOfDay(run, HOUR_OF_DAY, 0.01, 0.44);
+        let errors = InputShape::BurstOfDay(run, HOUR_OF_DAY, 0.01, 0.44);
         check_coverage(errors, TEXT, &[41, 205, 410, 1_024]);
     }
 }
 
 #[test]
 fn drift_is_within_intervals() {
-    check_coverage(Shape::Drift(0.02, 0.2), ROW_GROUPS, &[30, 60]);
-    check_coverage(Shape::Drift(0.02, 0.2), TEXT, &[41, 205, 410]);
+    check_coverage(InputShape::Drift(0.02, 0.2), ROW_GROUPS, &[30, 60]);
+    check_coverage(InputShape::Drift(0.02, 0.2), TEXT, &[41, 205, 410]);
 }
 
 #[test]
 fn heavy_tails_are_within_intervals() {
-    for spread in [Spread::Pareto(1.5), Spread::Pareto(2.0), Spread::Lognormal(2.0)] {
+    for spread in [
+        ValueDistribution::Pareto(1.5),
+        ValueDistribution::Pareto(2.0),
+        ValueDistribution::Lognormal(2.0),
+    ] {
         for share in [0.5, 0.125, 0.01] {
-            let shape = Shape::Everywhere(share, spread);
+            let shape = InputShape::Everywhere(share, spread);
             check_coverage(shape, ROW_GROUPS, &[30, 60]);
             check_coverage(shape, TEXT, &[41, 205, 410, 1_024]);
         }
@@ -76,9 +85,14 @@ fn heavy_tails_are_within_intervals() {
 /// A rule that shows no interval at all would pass the tests of coverage, so check that intervals are shown and narrow.
 #[test]
 fn rows_that_are_alike_keep_their_intervals() {
-    let check = |share: f64, splits: Splits, read, [count, sum, mean]: [f64; 3]| {
-        let found =
-            outcomes(Shape::Everywhere(share, Spread::Exponential), splits, read, 100, true);
+    let check = |share: f64, splits: InputSplits, read, [count, sum, mean]: [f64; 3]| {
+        let found = run_estimators(
+            InputShape::Everywhere(share, ValueDistribution::Exponential),
+            splits,
+            read,
+            100,
+            true,
+        );
         for ((outcome, name), most) in found.iter().zip(NAMES).zip([count, sum, mean, count * 1.5])
         {
             let width = outcome.widths / f64::from(outcome.shown);

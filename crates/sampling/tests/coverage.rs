@@ -3,7 +3,8 @@
 //! `examples/calibrate.rs` is the study; these are a few of its cells, with bounds wide enough for another seed.
 
 use tidemill_sampling::{
-    DrawnOrder, Interval, Room, Sample, Series, cell_of, look_confidence, look_splits,
+    ConfidenceInterval, SamplingOrder, SplitSample, SumsByCell, UnlikeSplitMargin, cell_of_split,
+    look_confidence, splits_before_look,
 };
 
 fn word(seed: u64, number: u64) -> u64 {
@@ -39,27 +40,27 @@ fn splits(count: usize, drift: f64) -> Vec<Split> {
 }
 
 /// Of `runs` orders, how many percent of the intervals of a total and of a mean hold the exact one.
-fn coverage(splits: &[Split], read: usize, runs: u64) -> (f64, f64) {
+fn coverage_percent(splits: &[Split], read: usize, runs: u64) -> (f64, f64) {
     let count = splits.len();
     let bytes = splits.iter().map(|split| split.bytes).sum();
     let rows_exact: f64 = splits.iter().map(|split| split.rows).sum();
     let mean_exact = splits.iter().map(|split| split.sum).sum::<f64>() / rows_exact;
     let mut held = [0.0; 2];
     for seed in 0..runs {
-        let mut sample = Sample::new(count, bytes, 0.95);
-        let (mut rows, mut sum) = (Series::default(), Series::default());
-        for index in DrawnOrder::new(count, word(4, seed)).take(read) {
-            let cell = cell_of(index, count);
+        let mut sample = SplitSample::new(count, bytes, 0.95);
+        let (mut rows, mut sum) = (SumsByCell::default(), SumsByCell::default());
+        for index in SamplingOrder::new(count, word(4, seed)).take(read) {
+            let cell = cell_of_split(index, count);
             sample.add(index, splits[index].bytes);
             rows.add(cell, splits[index].rows);
             sum.add(cell, splits[index].sum);
         }
         let estimates = [
-            (sample.total(&rows, read as u64, Room::NONE), rows_exact),
-            (sample.ratio(&sum, &rows, read as u64, Room::NONE), mean_exact),
+            (sample.estimate_total(&rows, read as u64, UnlikeSplitMargin::NONE), rows_exact),
+            (sample.estimate_ratio(&sum, &rows, read as u64, UnlikeSplitMargin::NONE), mean_exact),
         ];
         for (held, (estimate, exact)) in held.iter_mut().zip(estimates) {
-            if let Interval::Bounds { low, high } = estimate.interval {
+            if let ConfidenceInterval::Bounds { lower: low, upper: high } = estimate.interval {
                 *held += f64::from(u8::from(low <= exact && exact <= high)) / runs as f64 * 100.0;
             }
         }
@@ -68,18 +69,18 @@ fn coverage(splits: &[Split], read: usize, runs: u64) -> (f64, f64) {
 }
 
 #[test]
-fn intervals_of_shuffled_data_hold_as_often_as_they_say() {
+fn intervals_of_shuffled_data_hold_at_the_stated_confidence() {
     for (count, read) in [(200, 20), (200, 100), (1_000, 50), (1_000, 500)] {
-        let (total, mean) = coverage(&splits(count, 0.0), read, 400);
+        let (total, mean) = coverage_percent(&splits(count, 0.0), read, 400);
         assert!((91.5..=98.5).contains(&total), "total, {read} of {count}: {total}");
         assert!((91.5..=98.5).contains(&mean), "mean, {read} of {count}: {mean}");
     }
 }
 
 #[test]
-fn intervals_of_drifting_data_hold_more_often_if_anything() {
+fn intervals_of_drifting_data_hold_at_least_at_the_stated_confidence() {
     for (count, read) in [(200, 20), (1_000, 50), (1_000, 500)] {
-        let (total, mean) = coverage(&splits(count, 200.0), read, 400);
+        let (total, mean) = coverage_percent(&splits(count, 200.0), read, 400);
         assert!(total >= 91.5, "total, {read} of {count}: {total}");
         assert!(mean >= 91.5, "mean, {read} of {count}: {mean}");
     }
@@ -93,18 +94,19 @@ fn stopping_by_precision_keeps_the_confidence() {
     let exact: f64 = splits.iter().map(|split| split.rows).sum();
     let (runs, mut held, mut early) = (400, 0, 0);
     for seed in 0..runs {
-        let mut sample = Sample::new(400, bytes, 0.95);
-        let mut series = Series::default();
+        let mut sample = SplitSample::new(400, bytes, 0.95);
+        let mut series = SumsByCell::default();
         let mut look = 1;
-        for (index, read) in DrawnOrder::new(400, word(5, seed)).zip(1..) {
+        for (index, read) in SamplingOrder::new(400, word(5, seed)).zip(1..) {
             sample.add(index, splits[index].bytes);
-            series.add(cell_of(index, 400), splits[index].rows);
-            if read < look_splits(look) {
+            series.add(cell_of_split(index, 400), splits[index].rows);
+            if read < splits_before_look(look) {
                 continue;
             }
             let now = sample.with_confidence(look_confidence(look, 0.95));
             look += 1;
-            if let Interval::Bounds { low, high } = now.total(&series, read, Room::NONE).interval
+            if let ConfidenceInterval::Bounds { lower: low, upper: high } =
+                now.estimate_total(&series, read, UnlikeSplitMargin::NONE).interval
                 && (high - low) / 2.0 < 0.04 * exact
             {
                 early += 1;
@@ -120,15 +122,15 @@ fn stopping_by_precision_keeps_the_confidence() {
 #[test]
 fn equal_samples_give_equal_intervals() {
     let of = || {
-        let mut sample = Sample::new(5_000, 5_000.0, 0.95);
-        let mut series = Series::default();
-        for index in DrawnOrder::new(5_000, 9).take(600) {
+        let mut sample = SplitSample::new(5_000, 5_000.0, 0.95);
+        let mut series = SumsByCell::default();
+        for index in SamplingOrder::new(5_000, 9).take(600) {
             sample.add(index, 1.0);
             // Skewed: it is bootstrapped.
-            series.add(cell_of(index, 5_000), (3.0 * unit(6, index as u64)).exp().powi(2));
+            series.add(cell_of_split(index, 5_000), (3.0 * unit(6, index as u64)).exp().powi(2));
         }
-        sample.total(&series, 600, Room::NONE)
+        sample.estimate_total(&series, 600, UnlikeSplitMargin::NONE)
     };
-    assert!(matches!(of().interval, Interval::Bounds { .. }));
+    assert!(matches!(of().interval, ConfidenceInterval::Bounds { .. }));
     assert_eq!(of(), of());
 }

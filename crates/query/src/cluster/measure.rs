@@ -18,7 +18,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::redact::shown;
 use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
-use tidemill_sampling::DrawnOrder;
+use tidemill_sampling::SamplingOrder;
 use tidemill_source::target_bytes;
 use tidemill_sql::Told;
 use tidemill_tables::merge::Merger;
@@ -149,7 +149,7 @@ impl Plan {
         if total == 0 {
             return Err(refused("its input has no bytes"));
         }
-        let order = |count: usize| DrawnOrder::new(count, turbo.seed.unwrap_or(0));
+        let order = |count: usize| SamplingOrder::new(count, turbo.seed.unwrap_or(0));
         let mut filling = Filling::new(&spec)?;
         warm.read(&mut filling, order(warm.scan.splits().len()), (WARM, WARM))?;
 

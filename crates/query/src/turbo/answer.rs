@@ -11,7 +11,9 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_sampling::{Interval, Part, RowSet, Sample, Series, student_t};
+use tidemill_sampling::{
+    ConfidenceInterval, FormulaTotal, RowSet, SplitSample, SumsByCell, student_t_quantile,
+};
 use tidemill_sketch::Quantiles;
 use tidemill_tables::{CellQuantiles, CellSums, Function, TableSpec};
 
@@ -28,7 +30,7 @@ pub(crate) struct Answering {
     pub values: usize,
     pub estimates: Vec<Estimated>,
     /// What was read; none where nothing is scaled up and nothing has bounds.
-    pub sample: Option<Sample>,
+    pub sample: Option<SplitSample>,
     /// Whether all of the input was read.
     pub is_exact: bool,
     /// Whether there are no bounds: what they are made of is not whole.
@@ -64,11 +66,11 @@ impl Answering {
     }
 
     /// Scales counts and sums among columns of keys and answers.
-    fn scale(&self, columns: &mut [ArrayRef], sample: &Sample) -> Result<()> {
+    fn scale(&self, columns: &mut [ArrayRef], sample: &SplitSample) -> Result<()> {
         let keys = self.spec.keys.len();
         for (column, aggregate) in columns.iter_mut().skip(keys).zip(&self.spec.aggregates) {
             if matches!(aggregate.function, Function::Count | Function::Sum) {
-                *column = scaled(column, sample.factor(), aggregate.output.name())?;
+                *column = scaled(column, sample.scale_factor(), aggregate.output.name())?;
             }
         }
         Ok(())
@@ -220,7 +222,7 @@ impl Totals {
         &mut self,
         formula: &Formula,
         quantities: &[Quantity],
-        sample: &Sample,
+        sample: &SplitSample,
         rows: RowCounts,
     ) -> Bounded {
         let mut may_be_zero = |part: &Formula| {
@@ -240,7 +242,7 @@ impl Totals {
                 Bounded::FewSplits | Bounded::FewRows | Bounded::Unknown => true,
             }
         };
-        if !sample.is_whole() && !formula.is_smooth(&mut may_be_zero) {
+        if !sample.is_whole_input() && !formula.is_smooth(&mut may_be_zero) {
             return Bounded::Unknown;
         }
         self.linear_interval(formula, quantities, sample, rows)
@@ -251,7 +253,7 @@ impl Totals {
         &mut self,
         formula: &Formula,
         quantities: &[Quantity],
-        sample: &Sample,
+        sample: &SplitSample,
         row_counts: RowCounts,
     ) -> Bounded {
         let Totals { cells, totals, gradient } = self;
@@ -263,7 +265,7 @@ impl Totals {
             row_counts.are_of_table && *counts && argument.is_none() && filter.is_none()
         };
         let counted = formula.total().filter(counts_all);
-        if counted.is_some_and(|index| sample.is_size(cells[index].series().sum())) {
+        if counted.is_some_and(|index| sample.is_sum_of_sizes(cells[index].series().sum())) {
             // The count covers all rows, and the files' footers give the number of rows.
             return Bounded::Between(value.round(), value.round());
         }
@@ -275,22 +277,29 @@ impl Totals {
             return Bounded::FewRows;
         }
         let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
-        let parts: Vec<(f64, &Series)> =
+        let parts: Vec<(f64, &SumsByCell)> =
             of().map(|(quantity, slope)| (*slope, cells[quantity].series())).collect();
         let splits = of().map(|(quantity, _)| cells[quantity].splits()).max().unwrap_or(0);
         let slack = formula.slack(totals);
-        let part = |(index, slope): (usize, &f64)| Part {
-            slope: *slope,
-            series: cells[index].series(),
+        let part = |(index, slope): (usize, &f64)| FormulaTotal {
+            derivative: *slope,
+            sums_by_cell: cells[index].series(),
             seen_splits: cells[index].splits(),
-            values: (!quantities[index].counts).then(|| cells[index].values()),
-            rows: RowSet { filter: quantities[index].filter, argument: quantities[index].argument },
+            value_summary: (!quantities[index].counts).then(|| cells[index].values()),
+            row_set: RowSet {
+                filter: quantities[index].filter,
+                argument: quantities[index].argument,
+            },
         };
-        let Some(room) = sample.room(&of().map(part).collect::<Vec<_>>(), row_counts.read) else {
+        let Some(room) =
+            sample.unlike_split_margin(&of().map(part).collect::<Vec<_>>(), row_counts.read)
+        else {
             return Bounded::FewSplits;
         };
-        match sample.smooth(value, &parts, splits, room).interval {
-            Interval::Bounds { low, high } if low.is_finite() && high.is_finite() => {
+        match sample.estimate_function(value, &parts, splits, room).interval {
+            ConfidenceInterval::Bounds { lower: low, upper: high }
+                if low.is_finite() && high.is_finite() =>
+            {
                 // However narrow it is, the estimate itself is in it.
                 let (low, high) = ((low - slack).min(value), (high + slack).max(value));
                 // What was counted is there, and there is only so much that can come. So is a sum of values of which none
@@ -312,8 +321,8 @@ impl Totals {
                 };
                 Bounded::Between(low, high)
             }
-            Interval::Exact => Bounded::Between(value - slack, value + slack),
-            Interval::FewSplits => Bounded::FewSplits,
+            ConfidenceInterval::Exact => Bounded::Between(value - slack, value + slack),
+            ConfidenceInterval::TooFewSplits => Bounded::FewSplits,
             _ => Bounded::Unknown,
         }
     }
@@ -343,15 +352,15 @@ impl Spread {
 
     /// The bounds of the value at a rank, which was estimated (Woodruff 1952): the share of values up to it has an interval,
     /// to which the histogram's own error is added, and its ends are ranks of other values.
-    pub(crate) fn interval(&self, value: f64, rank: f64, sample: &Sample) -> Bounded {
-        let below = self.values.cells().map(|values| values.count_at_most(value));
-        let all = self.values.cells().map(|values| values.count() as f64);
+    pub(crate) fn interval(&self, value: f64, rank: f64, sample: &SplitSample) -> Bounded {
+        let below = self.values.cells().map_values(|values| values.count_at_most(value));
+        let all = self.values.cells().map_values(|values| values.count() as f64);
         let share = below.sum() / all.sum();
         let (low, high) = match sample.share_interval(&below, &all, self.values.splits()) {
-            Interval::Bounds { low, high } => (low, high),
-            Interval::Exact => return Bounded::Between(value, value),
-            Interval::FewSplits => return Bounded::FewSplits,
-            Interval::Flat => return Bounded::Unknown,
+            ConfidenceInterval::Bounds { lower: low, upper: high } => (low, high),
+            ConfidenceInterval::Exact => return Bounded::Between(value, value),
+            ConfidenceInterval::TooFewSplits => return Bounded::FewSplits,
+            ConfidenceInterval::NoVariation => return Bounded::Unknown,
         };
         // If a larger share of all rows than of the rows read is at most `value`, the true quantile is smaller.
         let (smallest, largest) = (rank - (high - share), rank + (share - low));
@@ -376,7 +385,7 @@ impl Spread {
 /// they count as those of a simple sample that would have as wide an interval.
 fn is_within(rank: f64, rows: f64, (low, high): (f64, f64), confidence: f64) -> bool {
     let half = (high - low) / 2.0;
-    let t = student_t(confidence, f64::from(u16::MAX));
+    let t = student_t_quantile(confidence, f64::from(u16::MAX));
     let rows = rows.min(rank * (1.0 - rank) * (t / half).powi(2));
     rows * rank.min(1.0 - rank) >= ((1.0 - confidence) / 2.0).ln().abs()
 }

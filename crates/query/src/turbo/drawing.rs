@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidemill_base::coverage::human_bytes;
 use tidemill_base::error::{Error, Result, visible};
-use tidemill_sampling::DrawnOrder;
+use tidemill_sampling::SamplingOrder;
 use tidemill_source::{LeftOut, Split, rows_known};
 
 use super::runner::{GivenUp, Until};
@@ -61,7 +61,7 @@ impl Drawing {
         let number = |index| u32::try_from(index).unwrap_or(u32::MAX);
         let order = match in_order {
             true => (0..splits.len()).map(number).collect(),
-            false => DrawnOrder::new(splits.len(), until.seed).map(number).collect(),
+            false => SamplingOrder::new(splits.len(), until.seed).map(number).collect(),
         };
         let sizes = sizes(splits);
         let total: u64 = sizes.iter().sum();

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use tidemill_base::error::{Error, Result, caught};
-use tidemill_sampling::Sample;
+use tidemill_sampling::SplitSample;
 use tidemill_sql::external;
 
 use super::answer::{Bounded, FewRead, RowCounts, Spread, Totals, unreadable};
@@ -37,7 +37,7 @@ pub(crate) struct Intervals {
     pub quantities: Vec<Quantity>,
     /// Of how many columns there are quantiles by place.
     pub values: usize,
-    pub sample: Sample,
+    pub sample: SplitSample,
     pub row_counts: RowCounts,
     pub few_read: FewRead,
     pub threads: usize,
@@ -96,7 +96,7 @@ impl Intervals {
                 bounds.append_nulls(width);
                 continue;
             }
-            totals.read(&cells, row, self.sample.factor())?;
+            totals.read(&cells, row, self.sample.scale_factor())?;
             let spread = |spread: &arrow::array::LargeBinaryArray| {
                 Spread::read(spread.value(row)).ok_or_else(unreadable)
             };

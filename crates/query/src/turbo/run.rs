@@ -10,7 +10,7 @@ use datafusion::logical_expr::{FetchType, LogicalPlan};
 use tidemill_base::Settings;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
-use tidemill_sampling::{Sample, look_confidence, look_splits};
+use tidemill_sampling::{SplitSample, look_confidence, splits_before_look};
 use tidemill_tables::merge::Merged;
 use tidemill_tables::{Switch, TableSpec};
 
@@ -257,12 +257,12 @@ fn fetch_of(plan: &LogicalPlan) -> Option<usize> {
 
 /// The most rows that splits which were not read can be thought to hold: twice as many as such bytes had, where a row was
 /// read, and those of a split.
-fn unread_rows(scan: &Scan, sample: Option<&Sample>) -> f64 {
+fn unread_rows(scan: &Scan, sample: Option<&SplitSample>) -> f64 {
     let Some(sample) = sample.filter(|sample| sample.splits_read() > 0) else {
         return f64::INFINITY;
     };
     let rows = scan.row_count() as f64;
-    let unread = 1.0 / sample.share() - 1.0;
+    let unread = 1.0 / sample.read_share() - 1.0;
     2.0 * rows * unread + rows / sample.splits_read() as f64
 }
 
@@ -273,7 +273,7 @@ const MULTIPLIED: f64 = 10.0;
 ///
 /// # Errors
 /// Returns an error if the plan of the map cannot be analysed.
-fn row_counts(scan: &Scan, parts: &Tables, sample: Option<&Sample>) -> Result<RowCounts> {
+fn row_counts(scan: &Scan, parts: &Tables, sample: Option<&SplitSample>) -> Result<RowCounts> {
     let read = scan.row_count() as f64;
     // A join or `unnest` may multiply rows by an unknown factor, so there is no limit on unread rows then.
     let (read, unread) = match parts.may_multiply()? {
@@ -344,7 +344,7 @@ struct Looking<'a, 'w> {
 
 impl Look for Looking<'_, '_> {
     fn is_due(&self, splits_read: u64) -> bool {
-        let is_precise_due = self.error.is_some() && splits_read >= look_splits(self.look);
+        let is_precise_due = self.error.is_some() && splits_read >= splits_before_look(self.look);
         let is_glimpse_due = self.watch.is_some() && Instant::now() >= self.glimpse_at;
         splits_read > 0 && (is_precise_due || is_glimpse_due)
     }
@@ -395,11 +395,11 @@ impl Looking<'_, '_> {
         else {
             return Ok(None);
         };
-        if sample.splits_read() < look_splits(self.look) {
+        if sample.splits_read() < splits_before_look(self.look) {
             return Ok(None);
         }
         // The splits of the last look that is due: those before it are not made up for.
-        while sample.splits_read() >= look_splits(self.look + 1) {
+        while sample.splits_read() >= splits_before_look(self.look + 1) {
             self.look += 1;
         }
         let confidence = look_confidence(self.look, self.confidence);
@@ -421,7 +421,7 @@ impl Looking<'_, '_> {
     }
 
     /// What an answer rests on meanwhile.
-    fn coverage(&self, sample: Option<Sample>, share: f64) -> Coverage {
+    fn coverage(&self, sample: Option<SplitSample>, share: f64) -> Coverage {
         let bytes = self.plan.settings.progress.bytes_done();
         let read = ReadPart {
             why: Why::Asked,
@@ -443,7 +443,7 @@ impl Looking<'_, '_> {
     fn rows(
         &self,
         answer: &RecordBatch,
-        sample: Option<Sample>,
+        sample: Option<SplitSample>,
         schema: &SchemaRef,
         ends_at: Option<Instant>,
     ) -> Result<Vec<RecordBatch>> {

@@ -30,7 +30,7 @@ use tidemill_base::error::{Error, Result, caught};
 use tidemill_base::memory_account::{Charge, MemoryAccount, MemoryHolder};
 use tidemill_base::progress::{Progress, ThreadClock};
 use tidemill_base::stack::RUN_STACK_BYTES;
-use tidemill_sampling::Sample;
+use tidemill_sampling::SplitSample;
 use tidemill_source::{LeftOut, Piece};
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Load, Merged, Merger, Pending};
@@ -174,7 +174,7 @@ pub(crate) struct Taken {
 pub(crate) struct ReadPart {
     pub why: Why,
     /// The splits that count; none where the input was read in order.
-    pub sample: Option<Sample>,
+    pub sample: Option<SplitSample>,
     /// Splits that failed, and those that stalled.
     pub given_up: Vec<GivenUp>,
     /// Files that are in no split: they could not be opened, or did not answer.
@@ -198,7 +198,7 @@ pub(crate) struct Snapshot {
     /// Keys and an answer per aggregate, as [`TableSpec::output_schema`] has them.
     pub answer: RecordBatch,
     /// What was read; none where that is no sample.
-    pub sample: Option<Sample>,
+    pub sample: Option<SplitSample>,
     /// The share of the bytes that was read.
     pub share: f64,
     /// When a look at it is to be over.

@@ -8,7 +8,7 @@ use tidemill_base::coverage::{
     BOUND, Estimate, GIVEN_UP_FILES_MAX, GivenUp, LIMIT_REACHED, LeftOut, Sampled, confidence,
     percent,
 };
-use tidemill_sampling::unseen_share;
+use tidemill_sampling::unseen_group_share_max;
 
 use super::Turbo;
 use super::answer::FewRead;
@@ -97,7 +97,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     let total = in_splits + bytes_left_out(scan, in_splits, &read.left_out);
     let share = match sample {
         _ if is_whole => 1.0,
-        Some(sample) => sample.share(),
+        Some(sample) => sample.read_share(),
         None => (read.bytes as f64 / total.max(read.bytes).max(1) as f64).min(1.0),
     };
     let confidence = turbo.confidence();
@@ -110,7 +110,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         given_up,
         given_up_files: files,
         unseen_share: (sample.is_some() && !is_whole && splits_read > 0)
-            .then(|| unseen_share(splits_read, confidence)),
+            .then(|| unseen_group_share_max(splits_read, confidence)),
         wrong_starts: read.wrong_starts,
         by_estimates: Vec::new(),
         late_seconds: None,

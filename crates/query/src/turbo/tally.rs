@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidemill_sampling::Sample;
+use tidemill_sampling::SplitSample;
 
 use super::drawing::{Drawing, splits_with_left_out};
 use super::runner::{GivenUp, Until, Why};
@@ -130,8 +130,9 @@ impl Tally {
     }
 
     /// What counts, as a sample of all.
-    pub(super) fn sample(&self, scan: &Scan, drawing: &Drawing, confidence: f64) -> Sample {
-        let mut sample = Sample::new(splits_with_left_out(scan), drawing.weight as f64, confidence);
+    pub(super) fn sample(&self, scan: &Scan, drawing: &Drawing, confidence: f64) -> SplitSample {
+        let mut sample =
+            SplitSample::new(splits_with_left_out(scan), drawing.weight as f64, confidence);
         for index in self.indices() {
             sample.add(index, drawing.weights[index] as f64);
         }

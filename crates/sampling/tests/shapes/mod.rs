@@ -3,7 +3,8 @@
 //! Used by `tests/bursts.rs` and by the study `examples/bursts.rs`. All seeds are fixed.
 
 use tidemill_sampling::{
-    DrawnOrder, Estimate, Interval, Part, Room, RowSet, Sample, Series, Values, cell_of,
+    ConfidenceInterval, FormulaTotal, IntervalEstimate, RowSet, SamplingOrder, SplitSample,
+    SumsByCell, UnlikeSplitMargin, ValueSummary, cell_of_split,
 };
 
 /// Number of runs, each with its own order, for each set of data.
@@ -13,7 +14,7 @@ const RUNS_OF_DATA: u64 = 20;
 const VALUES_MAX: f64 = 300.0;
 
 /// The share of the rows that are of the other group.
-const OTHERS_SHARE: f64 = 0.01;
+const OTHER_GROUP_SHARE: f64 = 0.01;
 
 /// The mean value of all rows.
 const VALUE_MEAN: f64 = 1.2;
@@ -63,7 +64,7 @@ impl Random {
 
 /// The distribution of values.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Spread {
+pub(crate) enum ValueDistribution {
     Exponential,
     /// Lognormal with this σ.
     Lognormal(f64),
@@ -73,9 +74,9 @@ pub(crate) enum Spread {
 
 /// The rate and the values of a group's rows over an input.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Shape {
+pub(crate) enum InputShape {
     /// The share of the rows, equal everywhere, and the distribution of their values.
-    Everywhere(f64, Spread),
+    Everywhere(f64, ValueDistribution),
     /// The usual share of the rows, the share in a stretch at a random place, and the length of the stretch.
     Burst(f64, f64, f64),
     /// As `Burst`, but the share grows from the first to the second within the stretch.
@@ -92,12 +93,17 @@ pub(crate) enum Shape {
     BurstOfDay(f64, f64, f64, f64),
 }
 
-impl Shape {
+impl InputShape {
     /// Returns a function of the place in the input (0 to 1) that gives the share of the rows and the factor of values.
-    fn place(self, random: &mut Random) -> impl Fn(f64, &mut Random) -> (f64, f64) + use<> {
+    fn rate_and_factor_by_position(
+        self,
+        random: &mut Random,
+    ) -> impl Fn(f64, &mut Random) -> (f64, f64) + use<> {
         let (length, part) = match self {
-            Shape::Burst(.., length) | Shape::Ramp(.., length) => (1.0, length),
-            Shape::Incident(run, part, _) | Shape::BurstOfDay(run, part, ..) => (run, part),
+            InputShape::Burst(.., length) | InputShape::Ramp(.., length) => (1.0, length),
+            InputShape::Incident(run, part, _) | InputShape::BurstOfDay(run, part, ..) => {
+                (run, part)
+            }
             _ => (1.0, 1.0),
         };
         let from = random.unit() * (1.0 - length);
@@ -107,35 +113,35 @@ impl Shape {
             let is_within = (0.0..1.0).contains(&within);
             let in_run = f64::from(u8::from((from..from + length).contains(&place)));
             match self {
-                Shape::Everywhere(share, _) => (share, 1.0),
-                Shape::Burst(usual, top, _) => (if is_within { top } else { usual }, 1.0),
-                Shape::Ramp(usual, top, _) => {
+                InputShape::Everywhere(share, _) => (share, 1.0),
+                InputShape::Burst(usual, top, _) => (if is_within { top } else { usual }, 1.0),
+                InputShape::Ramp(usual, top, _) => {
                     (if is_within { usual + (top - usual) * within } else { usual }, 1.0)
                 }
-                Shape::Spikes(usual, top, share) => {
+                InputShape::Spikes(usual, top, share) => {
                     (if random.unit() < share { top } else { usual }, 1.0)
                 }
-                Shape::Drift(first, last) => (first + (last - first) * place, 0.5 + place),
-                Shape::Incident(.., times) => (in_run, if is_within { times } else { 1.0 }),
-                Shape::BurstOfDay(.., usual, top) => {
+                InputShape::Drift(first, last) => (first + (last - first) * place, 0.5 + place),
+                InputShape::Incident(.., times) => (in_run, if is_within { times } else { 1.0 }),
+                InputShape::BurstOfDay(.., usual, top) => {
                     (if is_within { top } else { usual * in_run }, 1.0)
                 }
             }
         }
     }
 
-    fn spread(self) -> Spread {
+    fn value_distribution(self) -> ValueDistribution {
         match self {
-            Shape::Everywhere(_, spread) => spread,
-            Shape::Incident(..) => Spread::Lognormal(0.5),
-            _ => Spread::Exponential,
+            InputShape::Everywhere(_, spread) => spread,
+            InputShape::Incident(..) => ValueDistribution::Lognormal(0.5),
+            _ => ValueDistribution::Exponential,
         }
     }
 }
 
 /// The splits of an input.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Splits {
+pub(crate) struct InputSplits {
     pub(crate) count: usize,
     /// Mean number of rows in a split.
     pub(crate) rows: f64,
@@ -144,8 +150,9 @@ pub(crate) struct Splits {
     pub(crate) is_even: bool,
 }
 
-pub(crate) const ROW_GROUPS: Splits = Splits { count: 100, rows: 10_000.0, is_even: true };
-pub(crate) const TEXT: Splits = Splits { count: 4_096, rows: 250.0, is_even: false };
+pub(crate) const ROW_GROUPS: InputSplits =
+    InputSplits { count: 100, rows: 10_000.0, is_even: true };
+pub(crate) const TEXT: InputSplits = InputSplits { count: 4_096, rows: 250.0, is_even: false };
 
 /// A group's rows in a split.
 #[derive(Clone, Copy)]
@@ -167,8 +174,8 @@ struct Data {
 }
 
 impl Data {
-    fn new(shape: Shape, splits: Splits, random: &mut Random) -> Self {
-        let place_of = shape.place(random);
+    fn new(shape: InputShape, splits: InputSplits, random: &mut Random) -> Self {
+        let place_of = shape.rate_and_factor_by_position(random);
         let mut data = Data {
             weights: Vec::new(),
             rows: Vec::new(),
@@ -190,10 +197,10 @@ impl Data {
             let drawn = count.min(VALUES_MAX);
             for _ in 0..drawn as u64 {
                 let value = times
-                    * match shape.spread() {
-                        Spread::Exponential => random.exponential() + 0.2,
-                        Spread::Lognormal(sigma) => (sigma * random.normal()).exp(),
-                        Spread::Pareto(alpha) => random.unit().powf(-1.0 / alpha),
+                    * match shape.value_distribution() {
+                        ValueDistribution::Exponential => random.exponential() + 0.2,
+                        ValueDistribution::Lognormal(sigma) => (sigma * random.normal()).exp(),
+                        ValueDistribution::Pareto(alpha) => random.unit().powf(-1.0 / alpha),
                     };
                 held.sum += value * count / drawn;
                 held.min = held.min.min(value);
@@ -204,7 +211,7 @@ impl Data {
                 false => rows * 100.0 * (0.98 + 0.04 * random.unit()),
             });
             data.rows.push(rows);
-            data.others.push(apart.binomial(rows, OTHERS_SHARE));
+            data.others.push(apart.binomial(rows, OTHER_GROUP_SHARE));
             data.all_sums.push(rows * VALUE_MEAN * (0.99 + 0.02 * apart.unit()));
             data.held.push(held);
         }
@@ -215,14 +222,14 @@ impl Data {
 /// The results of an estimator: the number of runs, of runs with an interval, and of intervals that hold, and the sum
 /// of the intervals' half widths relative to the exact answer.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Outcome {
+pub(crate) struct EstimatorCoverage {
     pub(crate) runs: u32,
     pub(crate) shown: u32,
     pub(crate) held: u32,
     pub(crate) widths: f64,
 }
 
-impl Outcome {
+impl EstimatorCoverage {
     fn add(&mut self, bounds: Option<(f64, f64)>, exact: f64) {
         self.runs += 1;
         if let Some((low, high)) = bounds {
@@ -247,7 +254,7 @@ impl Outcome {
 
 /// Outcomes of a count, a sum, a mean and a share of the group; of its rows per row of the other group; and of its share
 /// of all values. The share is the mean of 1 for the group's rows and 0 for others.
-pub(crate) type Outcomes = [Outcome; 6];
+pub(crate) type CoverageByEstimator = [EstimatorCoverage; 6];
 
 /// The names of the outcomes.
 #[allow(dead_code, reason = "the study prints its own")]
@@ -255,14 +262,14 @@ pub(crate) const NAMES: [&str; 6] =
     ["count", "sum", "mean", "share", "count per other row", "share of values"];
 
 /// Runs the estimators `runs` times, each on `read` drawn splits, with or without room for unlike splits.
-pub(crate) fn outcomes(
-    shape: Shape,
-    splits: Splits,
+pub(crate) fn run_estimators(
+    shape: InputShape,
+    splits: InputSplits,
     read: usize,
     runs: u64,
     has_room: bool,
-) -> Outcomes {
-    let mut outcomes = Outcomes::default();
+) -> CoverageByEstimator {
+    let mut outcomes = CoverageByEstimator::default();
     for set in 0..runs.div_ceil(RUNS_OF_DATA) {
         let mut random = Random(splits.count as u64 * 1_000 + set);
         let data = Data::new(shape, splits, &mut random);
@@ -273,71 +280,90 @@ pub(crate) fn outcomes(
     outcomes
 }
 
-fn run(data: &Data, count: usize, read: usize, seed: u64, has_room: bool, outcomes: &mut Outcomes) {
-    let mut sample = Sample::new(count, data.weights.iter().sum(), 0.95);
-    let (mut rows, mut sums) = (Series::default(), Series::default());
-    let (mut marks, mut all_rows) = (Series::default(), Series::default());
-    let (mut others, mut all_sums) = (Series::default(), Series::default());
+fn run(
+    data: &Data,
+    count: usize,
+    read: usize,
+    seed: u64,
+    has_room: bool,
+    outcomes: &mut CoverageByEstimator,
+) {
+    let mut sample = SplitSample::new(count, data.weights.iter().sum(), 0.95);
+    let (mut rows, mut sums) = (SumsByCell::default(), SumsByCell::default());
+    let (mut marks, mut all_rows) = (SumsByCell::default(), SumsByCell::default());
+    let (mut others, mut all_sums) = (SumsByCell::default(), SumsByCell::default());
     let (mut seen_splits, mut rows_read) = (0, 0.0);
     let mut range = (f64::INFINITY, 0.0_f64);
-    for index in DrawnOrder::new(count, seed).take(read) {
+    for index in SamplingOrder::new(count, seed).take(read) {
         sample.add(index, data.weights[index]);
         rows_read += data.rows[index];
         let held = data.held[index];
-        marks.add(cell_of(index, count), held.count);
-        all_rows.add(cell_of(index, count), data.rows[index]);
-        others.add(cell_of(index, count), data.others[index]);
-        all_sums.add(cell_of(index, count), data.all_sums[index]);
+        marks.add(cell_of_split(index, count), held.count);
+        all_rows.add(cell_of_split(index, count), data.rows[index]);
+        others.add(cell_of_split(index, count), data.others[index]);
+        all_sums.add(cell_of_split(index, count), data.all_sums[index]);
         if held.count > 0.0 {
-            rows.add(cell_of(index, count), held.count);
-            sums.add(cell_of(index, count), held.sum);
+            rows.add(cell_of_split(index, count), held.count);
+            sums.add(cell_of_split(index, count), held.sum);
             seen_splits += 1;
             range = (range.0.min(held.min), range.1.max(held.max));
         }
     }
-    let values = Some(Values { count: rows.sum(), min: range.0, max: range.1 });
+    let values = Some(ValueSummary { count: rows.sum(), min: range.0, max: range.1 });
     let own = RowSet { filter: Some(0), argument: None };
     let all = RowSet::default();
-    let part = |slope, series, values| Part { slope, series, seen_splits, values, rows: own };
+    let part = |slope, series, values| FormulaTotal {
+        derivative: slope,
+        sums_by_cell: series,
+        seen_splits,
+        value_summary: values,
+        row_set: own,
+    };
     let of_all = |slope, series, values, rows| {
         let seen_splits = read as u64;
-        Part { slope, series, seen_splits, values, rows }
+        FormulaTotal {
+            derivative: slope,
+            sums_by_cell: series,
+            seen_splits,
+            value_summary: values,
+            row_set: rows,
+        }
     };
-    let slope = 1.0 / (rows.sum() * sample.factor());
+    let slope = 1.0 / (rows.sum() * sample.scale_factor());
     let parts = [
         vec![part(1.0, &rows, None)],
         vec![part(1.0, &sums, values)],
         vec![part(slope, &sums, values), part(-slope * sums.sum() / rows.sum(), &rows, None)],
         {
-            let slope = 1.0 / (rows_read * sample.factor());
-            let values = Some(Values { count: rows_read, min: 0.0, max: 1.0 });
+            let slope = 1.0 / (rows_read * sample.scale_factor());
+            let values = Some(ValueSummary { count: rows_read, min: 0.0, max: 1.0 });
             let (marks, share) = (of_all(slope, &marks, values, all), rows.sum() / rows_read);
             vec![marks, of_all(-slope * share, &all_rows, None, all)]
         },
         {
-            let slope = 1.0 / (others.sum() * sample.factor());
+            let slope = 1.0 / (others.sum() * sample.scale_factor());
             let by_others = -slope * rows.sum() / others.sum();
             let set = RowSet { filter: Some(1), argument: None };
             vec![part(slope, &rows, None), of_all(by_others, &others, None, set)]
         },
         {
-            let slope = 1.0 / (all_sums.sum() * sample.factor());
+            let slope = 1.0 / (all_sums.sum() * sample.scale_factor());
             let by_all = -slope * sums.sum() / all_sums.sum();
-            let of_rows = Some(Values { count: rows_read, min: 0.2, max: 5.0 });
+            let of_rows = Some(ValueSummary { count: rows_read, min: 0.2, max: 5.0 });
             vec![part(slope, &sums, values), of_all(by_all, &all_sums, of_rows, all)]
         },
     ];
     let rooms = parts.map(|parts| match has_room {
-        true => sample.room(&parts, rows_read),
-        false => Some(Room::NONE),
+        true => sample.unlike_split_margin(&parts, rows_read),
+        false => Some(UnlikeSplitMargin::NONE),
     });
-    let estimates: [Option<Estimate>; 6] = [
-        rooms[0].map(|room| sample.total(&rows, seen_splits, room)),
-        rooms[1].map(|room| sample.total(&sums, seen_splits, room)),
-        rooms[2].map(|room| sample.ratio(&sums, &rows, seen_splits, room)),
-        rooms[3].map(|room| sample.ratio(&marks, &all_rows, read as u64, room)),
-        rooms[4].map(|room| sample.ratio(&rows, &others, seen_splits, room)),
-        rooms[5].map(|room| sample.ratio(&sums, &all_sums, seen_splits, room)),
+    let estimates: [Option<IntervalEstimate>; 6] = [
+        rooms[0].map(|room| sample.estimate_total(&rows, seen_splits, room)),
+        rooms[1].map(|room| sample.estimate_total(&sums, seen_splits, room)),
+        rooms[2].map(|room| sample.estimate_ratio(&sums, &rows, seen_splits, room)),
+        rooms[3].map(|room| sample.estimate_ratio(&marks, &all_rows, read as u64, room)),
+        rooms[4].map(|room| sample.estimate_ratio(&rows, &others, seen_splits, room)),
+        rooms[5].map(|room| sample.estimate_ratio(&sums, &all_sums, seen_splits, room)),
     ];
     let total = |of: fn(&GroupRows) -> f64| data.held.iter().map(of).sum::<f64>();
     let (rows_exact, sum_exact) = (total(|held| held.count), total(|held| held.sum));
@@ -350,7 +376,9 @@ fn run(data: &Data, count: usize, read: usize, seed: u64, has_room: bool, outcom
     let least = [rows.sum(), sums.sum(), 0.0, 0.0, 0.0, 0.0];
     for (number, outcome) in outcomes.iter_mut().enumerate() {
         let bounds = match estimates[number].map(|estimate| estimate.interval) {
-            Some(Interval::Bounds { low, high }) => Some((low.max(least[number]), high)),
+            Some(ConfidenceInterval::Bounds { lower: low, upper: high }) => {
+                Some((low.max(least[number]), high))
+            }
             _ => None,
         };
         outcome.add(bounds, exact[number]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryBuilder, UInt64Array};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use tidemill_base::error::Result;
-use tidemill_sampling::{Cells, Series, Values, cell_of};
+use tidemill_sampling::{SumsByCell, ValueSummary, ValuesByCell, cell_of_split};
 use tidemill_sketch::{Quantiles, SketchError};
 
 use super::sketches::{Filled, SketchKind};
@@ -20,7 +20,7 @@ use crate::value;
 /// The sums of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellSums {
-    series: Series,
+    series: SumsByCell,
     /// The last split that brought a row, and one more.
     last: u64,
     /// In how many splits it was seen; one that is merged from parts of it counts for each.
@@ -37,7 +37,7 @@ pub struct CellSums {
 impl Default for CellSums {
     fn default() -> Self {
         CellSums {
-            series: Series::default(),
+            series: SumsByCell::default(),
             last: 0,
             splits: 0,
             is_signed: false,
@@ -78,11 +78,11 @@ impl CellSums {
         self.count = self.count.saturating_add(other.count);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
-        self.series.add_all(std::mem::take(&mut other.series));
+        self.series.merge_sums(std::mem::take(&mut other.series));
     }
 
     /// The sums by cell.
-    pub fn series(&self) -> &Series {
+    pub fn series(&self) -> &SumsByCell {
         &self.series
     }
 
@@ -97,8 +97,8 @@ impl CellSums {
     }
 
     /// Returns the number, the minimum and the maximum of the values.
-    pub fn values(&self) -> Values {
-        Values { count: self.count as f64, min: self.min, max: self.max }
+    pub fn values(&self) -> ValueSummary {
+        ValueSummary { count: self.count as f64, min: self.min, max: self.max }
     }
 
     /// Reads the answer of [`Function::CellSums`](crate::Function::CellSums) for a group.
@@ -149,7 +149,8 @@ impl CellSums {
         let cells = cells.iter().map(|[c0, c1, c2, c3, value @ ..]| {
             (u32::from_le_bytes([*c0, *c1, *c2, *c3]), f64::from_le_bytes(*value))
         });
-        let series = Series::new(level, cells.collect()).ok_or_else(|| corrupt(4, NO_CELLS))?;
+        let series =
+            SumsByCell::from_entries(level, cells.collect()).ok_or_else(|| corrupt(4, NO_CELLS))?;
         Ok(CellSums {
             series,
             last: 0,
@@ -180,7 +181,7 @@ impl CellsOf {
     }
 
     fn cell(&self, split: u64) -> u32 {
-        cell_of(usize::try_from(split).unwrap_or(usize::MAX), self.splits)
+        cell_of_split(usize::try_from(split).unwrap_or(usize::MAX), self.splits)
     }
 }
 
@@ -258,7 +259,7 @@ impl SketchKind for CellsOf {
 /// The quantiles of a group by cell.
 #[derive(Debug, Clone, Default)]
 pub struct CellQuantiles {
-    cells: Cells<Quantiles>,
+    cells: ValuesByCell<Quantiles>,
     /// As in [`CellSums`].
     last: u64,
     splits: u32,
@@ -281,7 +282,7 @@ impl CellQuantiles {
             self.last = split + 1;
             self.splits = self.splits.saturating_add(1);
         }
-        let quantiles = self.cells.value_mut(cell, Quantiles::default, join(&mut self.heap));
+        let quantiles = self.cells.cell_value_mut(cell, Quantiles::default, join(&mut self.heap));
         let before = quantiles.heap_bytes();
         quantiles.add(value);
         self.heap = (self.heap + quantiles.heap_bytes()).saturating_sub(before);
@@ -294,7 +295,7 @@ impl CellQuantiles {
     }
 
     /// The histograms by cell.
-    pub fn cells(&self) -> &Cells<Quantiles> {
+    pub fn cells(&self) -> &ValuesByCell<Quantiles> {
         &self.cells
     }
 
@@ -346,7 +347,7 @@ impl CellQuantiles {
             rest = more;
         }
         let corrupt = || SketchError::Corrupt { state: STATE, offset: 4, problem: NO_CELLS };
-        let cells = Cells::new(*level, cells).ok_or_else(corrupt)?;
+        let cells = ValuesByCell::from_entries(*level, cells).ok_or_else(corrupt)?;
         Ok(CellQuantiles { cells, last: 0, splits: u32::from_le_bytes(*splits), heap })
     }
 }
@@ -398,7 +399,7 @@ impl SketchKind for CellQuantilesOf {
             let split = split_of(positions.value(row));
             if split != last {
                 let index = usize::try_from(split).unwrap_or(usize::MAX);
-                (last, cell) = (split, cell_of(index, self.splits));
+                (last, cell) = (split, cell_of_split(index, self.splits));
             }
             state.add(split, cell, values.value(row));
         });
@@ -487,7 +488,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 one.encode(&mut bytes);
                 for state in [&one, &CellSums::read(&bytes).unwrap()] {
-                    assert_eq!(state.values(), Values { count, min, max });
+                    assert_eq!(state.values(), ValueSummary { count, min, max });
                 }
             }
         };

@@ -22,31 +22,31 @@
 //! rows came. A group in few splits, or in a short run of the input, keeps fine cells there; one that is everywhere has
 //! the 64 cells of 32 stretches.
 
-use crate::order::mix;
+use crate::sampling_order::mix_bits;
 
 /// The most cells that a group keeps.
-pub const CELLS: usize = 64;
+pub const CELLS_MAX: usize = 64;
 
 /// The most binary digits of a stretch at level 0.
-const DIGITS_MAX: u32 = 30;
+const STRETCH_DIGITS_MAX: u32 = 30;
 
 /// How many binary digits a stretch of `count` splits has at level 0.
-pub(crate) fn digits_of(count: usize) -> u32 {
-    if count < 2 { 0 } else { (usize::BITS - (count - 1).leading_zeros()).min(DIGITS_MAX) }
+pub(crate) fn stretch_digits(count: usize) -> u32 {
+    if count < 2 { 0 } else { (usize::BITS - (count - 1).leading_zeros()).min(STRETCH_DIGITS_MAX) }
 }
 
 /// The cell at level 0 of the split at position `index` of `count`: a function of the two numbers alone.
 ///
 /// Up to a billion splits have a cell each. Twice the stretch, and one more by the coin.
-pub fn cell_of(index: usize, count: usize) -> u32 {
+pub fn cell_of_split(index: usize, count: usize) -> u32 {
     let index = index.min(count.saturating_sub(1));
-    let stretch = ((index as u128) << digits_of(count)) / count.max(1) as u128;
-    let coin = mix(index as u64 ^ 0x7469_6465_6d69_6c6c) >> 63;
+    let stretch = ((index as u128) << stretch_digits(count)) / count.max(1) as u128;
+    let coin = mix_bits(index as u64 ^ 0x7469_6465_6d69_6c6c) >> 63;
     u32::try_from(stretch * 2 + u128::from(coin)).unwrap_or(0)
 }
 
 /// The cell so many levels above.
-pub(crate) const fn above(cell: u32, levels: u32) -> u32 {
+pub(crate) const fn coarser_cell(cell: u32, levels: u32) -> u32 {
     ((cell >> 1 >> levels) << 1) | (cell & 1)
 }
 
@@ -54,32 +54,32 @@ pub(crate) const fn above(cell: u32, levels: u32) -> u32 {
 ///
 /// Equal values by split give equal cells, whatever the order and the parts in which they are added.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cells<T> {
+pub struct ValuesByCell<T> {
     /// Cells of the level in ascending order, each once.
     entries: Vec<(u32, T)>,
     level: u8,
     /// The place of the cell that was changed last, as values come split by split.
-    at: u8,
+    last_index: u8,
 }
 
 /// The sums of a group by cell: what its quantity was in the splits that were read.
-pub type Series = Cells<f64>;
+pub type SumsByCell = ValuesByCell<f64>;
 
-impl<T> Default for Cells<T> {
+impl<T> Default for ValuesByCell<T> {
     fn default() -> Self {
-        Self { entries: Vec::new(), level: 0, at: 0 }
+        Self { entries: Vec::new(), level: 0, last_index: 0 }
     }
 }
 
-impl<T> Cells<T> {
+impl<T> ValuesByCell<T> {
     /// Cells of a level and their values; none if there are more than [`CELLS`], or they are not in ascending order,
     /// or no cells of that level.
-    pub fn new(level: u8, entries: Vec<(u32, T)>) -> Option<Self> {
-        let digits = DIGITS_MAX.checked_sub(u32::from(level))?;
+    pub fn from_entries(level: u8, entries: Vec<(u32, T)>) -> Option<Self> {
+        let digits = STRETCH_DIGITS_MAX.checked_sub(u32::from(level))?;
         let is_in_order = entries.is_sorted_by(|(one, _), (next, _)| one < next);
         let is_within = entries.last().is_none_or(|(cell, _)| *cell < 2 << digits);
-        let is_valid = entries.len() <= CELLS && is_in_order && is_within;
-        is_valid.then_some(Self { entries, level, at: 0 })
+        let is_valid = entries.len() <= CELLS_MAX && is_in_order && is_within;
+        is_valid.then_some(Self { entries, level, last_index: 0 })
     }
 
     /// How many times neighbouring stretches were joined.
@@ -98,24 +98,24 @@ impl<T> Cells<T> {
     }
 
     /// The same cells with other values.
-    pub fn map<U>(&self, mut of: impl FnMut(&T) -> U) -> Cells<U> {
+    pub fn map_values<U>(&self, mut of: impl FnMut(&T) -> U) -> ValuesByCell<U> {
         let entries = self.entries.iter().map(|(cell, value)| (*cell, of(value))).collect();
-        Cells { entries, level: self.level, at: self.at }
+        ValuesByCell { entries, level: self.level, last_index: self.last_index }
     }
 
     /// The value of the cell that a cell of level 0 is in; made where there is none yet. `join` adds the second value to
     /// the first, where cells become one to make room.
     #[inline]
-    pub fn value_mut(
+    pub fn cell_value_mut(
         &mut self,
         cell: u32,
         make: impl FnOnce() -> T,
         join: impl FnMut(&mut T, T),
     ) -> &mut T {
-        let own = above(cell, u32::from(self.level));
-        let mut at = usize::from(self.at);
+        let own = coarser_cell(cell, u32::from(self.level));
+        let mut at = usize::from(self.last_index);
         if self.entries.get(at).is_none_or(|(last, _)| *last != own) {
-            at = match self.find(cell, join) {
+            at = match self.find_or_make_room(cell, join) {
                 Ok(at) => at,
                 Err((at, own)) => {
                     self.entries.insert(at, (own, make()));
@@ -123,30 +123,34 @@ impl<T> Cells<T> {
                 }
             };
             // Below CELLS.
-            self.at = u8::try_from(at).unwrap_or(0);
+            self.last_index = u8::try_from(at).unwrap_or(0);
         }
         &mut self.entries[at].1
     }
 
     /// The place of a cell of level 0; where there is none, the place that it would have, for which there is room, and the
     /// cell there.
-    fn find(&mut self, cell: u32, mut join: impl FnMut(&mut T, T)) -> Result<usize, (usize, u32)> {
+    fn find_or_make_room(
+        &mut self,
+        cell: u32,
+        mut join: impl FnMut(&mut T, T),
+    ) -> Result<usize, (usize, u32)> {
         loop {
-            let own = above(cell, u32::from(self.level));
+            let own = coarser_cell(cell, u32::from(self.level));
             match self.entries.binary_search_by_key(&own, |(cell, _)| *cell) {
                 Ok(at) => return Ok(at),
-                Err(at) if self.entries.len() < CELLS => return Err((at, own)),
-                Err(_) => self.rise(&mut join),
+                Err(at) if self.entries.len() < CELLS_MAX => return Err((at, own)),
+                Err(_) => self.coarsen(&mut join),
             }
         }
     }
 
     /// Goes up a level.
-    fn rise(&mut self, join: &mut impl FnMut(&mut T, T)) {
+    fn coarsen(&mut self, join: &mut impl FnMut(&mut T, T)) {
         self.level += 1;
         let mut joined: Vec<(u32, T)> = Vec::with_capacity(self.entries.capacity());
         for (cell, value) in self.entries.drain(..) {
-            let own = above(cell, 1);
+            let own = coarser_cell(cell, 1);
             // Of a stretch there are at most two, of which the other may have come first.
             let near = joined.len().saturating_sub(2);
             match joined[near..].binary_search_by_key(&own, |(cell, _)| *cell) {
@@ -158,17 +162,17 @@ impl<T> Cells<T> {
     }
 
     /// Goes up to a level, where it is below.
-    pub(crate) fn rise_to(&mut self, level: u8, mut join: impl FnMut(&mut T, T)) {
+    pub(crate) fn coarsen_to(&mut self, level: u8, mut join: impl FnMut(&mut T, T)) {
         while self.level < level {
-            self.rise(&mut join);
+            self.coarsen(&mut join);
         }
     }
 
     /// Adds another's values, cell by cell.
     pub fn merge(&mut self, mut other: Self, mut join: impl FnMut(&mut T, T)) {
         let level = self.level.max(other.level);
-        self.rise_to(level, &mut join);
-        other.rise_to(level, &mut join);
+        self.coarsen_to(level, &mut join);
+        other.coarsen_to(level, &mut join);
         if self.entries.is_empty() {
             *self = other;
             return;
@@ -176,7 +180,7 @@ impl<T> Cells<T> {
         for (cell, value) in other.entries {
             // The first cell of level 0 within.
             let first = ((cell >> 1) << level << 1) | (cell & 1);
-            match self.find(first, &mut join) {
+            match self.find_or_make_room(first, &mut join) {
                 Ok(at) => join(&mut self.entries[at].1, value),
                 Err((at, own)) => self.entries.insert(at, (own, value)),
             }
@@ -184,11 +188,11 @@ impl<T> Cells<T> {
     }
 }
 
-impl Series {
+impl SumsByCell {
     /// Adds to the sum of the cell that a cell of level 0 is in.
     #[inline]
     pub fn add(&mut self, cell: u32, value: f64) {
-        *self.value_mut(cell, || 0.0, |sum, other| *sum += other) += value;
+        *self.cell_value_mut(cell, || 0.0, |sum, other| *sum += other) += value;
     }
 
     /// The sum over all cells.
@@ -197,7 +201,7 @@ impl Series {
     }
 
     /// Adds another's sums, cell by cell.
-    pub fn add_all(&mut self, other: Self) {
+    pub fn merge_sums(&mut self, other: Self) {
         self.merge(other, |sum, other| *sum += other);
     }
 }
@@ -211,27 +215,27 @@ mod tests {
     use super::*;
 
     /// What the cells of values are: those of the lowest level at which they fit.
-    fn model(values: &[(u32, f64)]) -> (u8, Vec<(u32, f64)>) {
+    fn reference_cells(values: &[(u32, f64)]) -> (u8, Vec<(u32, f64)>) {
         for level in 0.. {
             let mut cells = BTreeMap::new();
             for (cell, value) in values {
-                *cells.entry(above(*cell, u32::from(level))).or_insert(0.0) += value;
+                *cells.entry(coarser_cell(*cell, u32::from(level))).or_insert(0.0) += value;
             }
-            if cells.len() <= CELLS {
+            if cells.len() <= CELLS_MAX {
                 return (level, cells.into_iter().collect());
             }
         }
         unreachable!("two cells fit")
     }
 
-    fn series(values: &[(u32, f64)]) -> Series {
-        let mut series = Series::default();
+    fn sums_of(values: &[(u32, f64)]) -> SumsByCell {
+        let mut series = SumsByCell::default();
         values.iter().for_each(|(cell, value)| series.add(*cell, *value));
         series
     }
 
     /// Whole numbers, of which sums are exact.
-    fn values() -> impl Strategy<Value = Vec<(u32, f64)>> {
+    fn arbitrary_values() -> impl Strategy<Value = Vec<(u32, f64)>> {
         let near = |center: u32, width: u32| {
             (
                 center.saturating_sub(width)..center.saturating_add(width).min(u32::MAX / 2),
@@ -248,46 +252,50 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cells_are_the_finest_that_fit_whatever_the_order_and_the_parts(
-            values in values(), cuts in prop::collection::vec(0..300_usize, 0..4), turn in 0..300_usize,
+        fn cells_are_the_finest_that_fit_for_any_order_and_merge(
+            values in arbitrary_values(), cuts in prop::collection::vec(0..300_usize, 0..4), turn in 0..300_usize,
         ) {
-            let (level, entries) = model(&values);
-            let whole = series(&values);
+            let (level, entries) = reference_cells(&values);
+            let whole = sums_of(&values);
             prop_assert_eq!((whole.level(), whole.entries()), (level, &entries[..]));
             let mut turned = values.clone();
             turned.rotate_left(turn.min(values.len()));
-            let mut parts = Series::default();
+            let mut parts = SumsByCell::default();
             let mut rest = &turned[..];
             for cut in cuts {
                 let (part, more) = rest.split_at(cut.min(rest.len()));
-                let mut part = series(part);
+                let mut part = sums_of(part);
                 // Either way round.
                 if cut % 2 == 0 {
                     std::mem::swap(&mut part, &mut parts);
                 }
-                parts.add_all(part);
+                parts.merge_sums(part);
                 rest = more;
             }
-            parts.add_all(series(rest));
+            parts.merge_sums(sums_of(rest));
             prop_assert_eq!((parts.level(), parts.entries()), (level, &entries[..]));
             let sum: f64 = values.iter().map(|(_, value)| value).sum();
             prop_assert_eq!(parts.sum(), sum);
-            prop_assert!(parts.capacity() <= CELLS);
+            prop_assert!(parts.capacity() <= CELLS_MAX);
         }
 
         #[test]
-        fn what_is_written_down_is_taken_again(values in values()) {
-            let series = series(&values);
-            let taken = Series::new(series.level(), series.entries().to_vec()).unwrap();
+        fn entries_round_trip_through_from_entries(values in arbitrary_values()) {
+            let series = sums_of(&values);
+            let taken = SumsByCell::from_entries(series.level(), series.entries().to_vec()).unwrap();
             prop_assert_eq!((taken.level(), taken.entries()), (series.level(), series.entries()));
         }
     }
 
     #[test]
-    fn what_are_no_cells_is_refused() {
+    fn invalid_cells_are_rejected() {
         let check = |level, cells: &[u32], is_valid: bool| {
             let entries = cells.iter().map(|cell| (*cell, 1.0)).collect();
-            assert_eq!(Series::new(level, entries).is_some(), is_valid, "{level} {cells:?}");
+            assert_eq!(
+                SumsByCell::from_entries(level, entries).is_some(),
+                is_valid,
+                "{level} {cells:?}"
+            );
         };
         check(0, &[], true);
         check(0, &[(2 << 30) - 1], true);
@@ -305,26 +313,28 @@ mod tests {
     #[test]
     fn splits_have_a_cell_each_in_order_of_position() {
         for count in (1..200).chain([1_000, 4_096, 5_000]) {
-            let stretches: Vec<u32> = (0..count).map(|index| cell_of(index, count) / 2).collect();
+            let stretches: Vec<u32> =
+                (0..count).map(|index| cell_of_split(index, count) / 2).collect();
             assert!(stretches.is_sorted_by(|one, next| one < next));
-            assert!(stretches.last().is_some_and(|last| last >> digits_of(count) == 0));
+            assert!(stretches.last().is_some_and(|last| last >> stretch_digits(count) == 0));
         }
     }
 
     #[test]
-    fn stretches_are_of_equal_size_and_halved_by_the_coin() {
+    fn stretches_have_equal_size_and_are_halved_by_the_coin() {
         let count = 64_000;
-        let mut sizes = [0_u32; CELLS];
+        let mut sizes = [0_u32; CELLS_MAX];
         for index in 0..count {
-            sizes[above(cell_of(index, count), digits_of(count) - 5) as usize] += 1;
+            sizes[coarser_cell(cell_of_split(index, count), stretch_digits(count) - 5) as usize] +=
+                1;
         }
         assert!(sizes.iter().all(|size| (900..1100).contains(size)), "{sizes:?}");
     }
 
     #[test]
     fn the_largest_positions_have_a_cell() {
-        assert_eq!(cell_of(usize::MAX - 1, usize::MAX) / 2, (1 << 30) - 1);
-        assert_eq!(cell_of(9, 5), cell_of(4, 5));
-        assert_eq!(cell_of(0, 0) / 2, 0);
+        assert_eq!(cell_of_split(usize::MAX - 1, usize::MAX) / 2, (1 << 30) - 1);
+        assert_eq!(cell_of_split(9, 5), cell_of_split(4, 5));
+        assert_eq!(cell_of_split(0, 0) / 2, 0);
     }
 }

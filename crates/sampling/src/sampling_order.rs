@@ -25,10 +25,10 @@
 use std::iter::FusedIterator;
 
 /// 2^64 over the golden ratio: what consecutive numbers are put apart by before they are mixed.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+const GOLDEN_RATIO_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64 (Steele, Lea and Flood 2014): a bijection in which each bit depends on all.
-pub(crate) const fn mix(mut word: u64) -> u64 {
+pub(crate) const fn mix_bits(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
@@ -36,7 +36,7 @@ pub(crate) const fn mix(mut word: u64) -> u64 {
 
 /// The `number`th word of a stream of random words.
 pub(crate) const fn random_word(seed: u64, number: u64) -> u64 {
-    mix(seed.wrapping_add(GOLDEN.wrapping_mul(number.wrapping_add(1))))
+    mix_bits(seed.wrapping_add(GOLDEN_RATIO_STEP.wrapping_mul(number.wrapping_add(1))))
 }
 
 /// The indexes `0..count` in a random order of which every prefix is spread evenly over them.
@@ -55,21 +55,21 @@ pub(crate) const fn random_word(seed: u64, number: u64) -> u64 {
 /// assert_eq!(quarters, [0, 1, 2, 3]);
 /// ```
 #[derive(Debug, Clone)]
-pub struct DrawnOrder {
+pub struct SamplingOrder {
     count: usize,
     /// Binary digits of an index: the least for which 2^digits >= count.
-    digits: u32,
+    index_digits: u32,
     /// A word for each level, from which its coins come.
-    levels: [u64; usize::BITS as usize],
+    level_words: [u64; usize::BITS as usize],
     /// How many positions the circle is turned by; 0 where the count is a power of two.
-    turn: usize,
+    rotation: usize,
     /// The next number whose radical inverse is looked at.
-    next: u64,
+    next_number: u64,
     /// How many indexes are still to come.
-    left: usize,
+    remaining: usize,
 }
 
-impl DrawnOrder {
+impl SamplingOrder {
     /// The order of `count` splits by `seed`.
     pub fn new(count: usize, seed: u64) -> Self {
         let digits = if count < 2 { 0 } else { usize::BITS - (count - 1).leading_zeros() };
@@ -77,56 +77,68 @@ impl DrawnOrder {
         for (level, number) in levels.iter_mut().zip(0..) {
             *level = random_word(seed, number);
         }
-        let turn = if count.is_power_of_two() { 0 } else { below(random_word(!seed, 0), count) };
-        Self { count, digits, levels, turn, next: 0, left: count }
+        let turn =
+            if count.is_power_of_two() { 0 } else { scale_below(random_word(!seed, 0), count) };
+        Self {
+            count,
+            index_digits: digits,
+            level_words: levels,
+            rotation: turn,
+            next_number: 0,
+            remaining: count,
+        }
     }
 
     /// The scrambled radical inverse of `number`, below 2^digits.
-    fn scrambled(&self, number: u64) -> usize {
+    fn scramble_index(&self, number: u64) -> usize {
         // The digit that counts most stands highest.
         let inverse = number.reverse_bits();
         let mut flips = 0;
-        for (level, word) in (0..self.digits).zip(&self.levels) {
+        for (level, word) in (0..self.index_digits).zip(&self.level_words) {
             let above = inverse.checked_shr(u64::BITS - level).unwrap_or(0);
-            flips |= (mix(word ^ above) >> 63) << (u64::BITS - 1 - level);
+            flips |= (mix_bits(word ^ above) >> 63) << (u64::BITS - 1 - level);
         }
-        let index = (inverse ^ flips).checked_shr(u64::BITS - self.digits).unwrap_or(0);
+        let index = (inverse ^ flips).checked_shr(u64::BITS - self.index_digits).unwrap_or(0);
         // An index has as many digits as a usize at most.
         usize::try_from(index).unwrap_or(usize::MAX)
     }
 }
 
 /// A random word as a number below `count`, each with the same probability to one in 2^64.
-fn below(word: u64, count: usize) -> usize {
+fn scale_below(word: u64, count: usize) -> usize {
     let wide = (u128::from(word) * count as u128) >> 64;
     usize::try_from(wide).unwrap_or(0)
 }
 
-impl Iterator for DrawnOrder {
+impl Iterator for SamplingOrder {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return None;
         }
         loop {
-            let index = self.scrambled(self.next);
-            self.next = self.next.wrapping_add(1);
+            let index = self.scramble_index(self.next_number);
+            self.next_number = self.next_number.wrapping_add(1);
             if index < self.count {
-                self.left -= 1;
-                let until_end = self.count - self.turn;
-                return Some(if index < until_end { index + self.turn } else { index - until_end });
+                self.remaining -= 1;
+                let until_end = self.count - self.rotation;
+                return Some(if index < until_end {
+                    index + self.rotation
+                } else {
+                    index - until_end
+                });
             }
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
+        (self.remaining, Some(self.remaining))
     }
 }
 
-impl ExactSizeIterator for DrawnOrder {}
-impl FusedIterator for DrawnOrder {}
+impl ExactSizeIterator for SamplingOrder {}
+impl FusedIterator for SamplingOrder {}
 
 #[cfg(test)]
 mod tests {
@@ -135,15 +147,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_permutation(count in 0..3000_usize, seed: u64) {
-            let mut order: Vec<usize> = DrawnOrder::new(count, seed).collect();
+        fn order_is_a_permutation(count in 0..3000_usize, seed: u64) {
+            let mut order: Vec<usize> = SamplingOrder::new(count, seed).collect();
             order.sort_unstable();
             prop_assert_eq!(order, (0..count).collect::<Vec<_>>());
         }
 
         #[test]
-        fn each_interval_has_one_of_the_first_that_are_as_many(digits in 0..11_u32, seed: u64) {
-            let order: Vec<usize> = DrawnOrder::new(1 << digits, seed).collect();
+        fn each_aligned_interval_has_one_index_of_a_power_of_two_prefix(digits in 0..11_u32, seed: u64) {
+            let order: Vec<usize> = SamplingOrder::new(1 << digits, seed).collect();
             for level in 0..=digits {
                 let mut met = vec![false; 1 << level];
                 for index in &order[..1 << level] {
@@ -162,14 +174,14 @@ mod tests {
             let start = (from * count as f64) as usize;
             let end = start + (part * (count - start) as f64) as usize;
             let inside =
-                DrawnOrder::new(count, seed).take(read).filter(|i| (start..end).contains(i)).count();
+                SamplingOrder::new(count, seed).take(read).filter(|i| (start..end).contains(i)).count();
             let due = read as f64 * (end - start) as f64 / count as f64;
             prop_assert!((inside as f64 - due).abs() < 14.0, "{inside} where {due} are due");
         }
 
         #[test]
-        fn it_knows_how_many_are_left(count in 0..200_usize, taken in 0..200_usize) {
-            let mut order = DrawnOrder::new(count, 3);
+        fn remaining_length_is_known(count in 0..200_usize, taken in 0..200_usize) {
+            let mut order = SamplingOrder::new(count, 3);
             let taken = order.by_ref().take(taken).count();
             prop_assert_eq!(order.len(), count - taken);
         }
@@ -178,13 +190,13 @@ mod tests {
     /// Results name a seed and are read again by it: this must never change.
     #[test]
     fn the_order_of_a_seed_is_pinned() {
-        let order = |count, seed| DrawnOrder::new(count, seed).collect::<Vec<_>>();
+        let order = |count, seed| SamplingOrder::new(count, seed).collect::<Vec<_>>();
         assert_eq!(order(16, 42), [9, 1, 12, 7, 11, 2, 15, 5, 8, 0, 13, 6, 10, 3, 14, 4]);
         assert_eq!(order(13, 42), [9, 1, 12, 7, 11, 2, 5, 8, 0, 6, 10, 3, 4]);
         assert_eq!(order(1, 42), [0]);
         assert_eq!(order(0, 42), [0_usize; 0]);
         assert_eq!(
-            DrawnOrder::new(1_000_000, 7).take(8).collect::<Vec<_>>(),
+            SamplingOrder::new(1_000_000, 7).take(8).collect::<Vec<_>>(),
             [666_874, 463_515, 821_176, 121_489, 634_384, 340_151, 949_873, 309_770]
         );
     }
@@ -196,7 +208,7 @@ mod tests {
             let runs = 4_000_u64;
             let mut times = vec![0_u32; count * count];
             for seed in 0..runs {
-                for (place, index) in DrawnOrder::new(count, random_word(1, seed)).enumerate() {
+                for (place, index) in SamplingOrder::new(count, random_word(1, seed)).enumerate() {
                     times[index * count + place] += 1;
                 }
             }

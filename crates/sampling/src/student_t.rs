@@ -18,7 +18,7 @@ use libm::log;
 ///
 /// assert!((student_t(0.95, 10.0) - 2.228_138_852).abs() < 1e-8);
 /// ```
-pub fn student_t(confidence: f64, degrees: f64) -> f64 {
+pub fn student_t_quantile(confidence: f64, degrees: f64) -> f64 {
     // Beyond, t differs from the normal distribution by less than a millionth, and the fraction takes long.
     let degrees = if degrees.is_nan() { 1e7 } else { degrees.clamp(1.0, 1e7) };
     let outside = 1.0 - confidence;
@@ -56,14 +56,14 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     let front =
         libm::exp(ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * log(x) + b * log(1.0 - x));
     if x < (a + 1.0) / (a + b + 2.0) {
-        front * fraction(x, a, b) / a
+        front * beta_continued_fraction(x, a, b) / a
     } else {
-        1.0 - front * fraction(1.0 - x, b, a) / b
+        1.0 - front * beta_continued_fraction(1.0 - x, b, a) / b
     }
 }
 
 /// The continued fraction of I_x(a, b), which converges fast for x < (a + 1) / (a + b + 2).
-fn fraction(x: f64, a: f64, b: f64) -> f64 {
+fn beta_continued_fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let held = |value: f64| if value.abs() < TINY { TINY } else { value };
     let mut c = 1.0;
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_tables() {
         let check = |confidence: f64, degrees: f64, expect: f64| {
-            let t = student_t(confidence, degrees);
+            let t = student_t_quantile(confidence, degrees);
             assert!((t / expect - 1.0).abs() < 1e-6, "{confidence} {degrees}: {t}, not {expect}");
         };
         check(0.95, 1.0, 12.706_204_736);
@@ -142,9 +142,9 @@ mod tests {
     fn quantiles_are_those_of_the_closed_forms() {
         for confidence in [0.01, 0.3, 0.8, 0.95, 0.999, 0.999_999] {
             let one = (confidence * PI / 2.0).tan();
-            assert!((student_t(confidence, 1.0) / one - 1.0).abs() < 1e-8);
+            assert!((student_t_quantile(confidence, 1.0) / one - 1.0).abs() < 1e-8);
             let two = confidence * (2.0 / (1.0 - confidence * confidence)).sqrt();
-            assert!((student_t(confidence, 2.0) / two - 1.0).abs() < 1e-8);
+            assert!((student_t_quantile(confidence, 2.0) / two - 1.0).abs() < 1e-8);
         }
     }
 
@@ -152,17 +152,17 @@ mod tests {
     fn fractions_of_a_degree_lie_between() {
         let mut last = f64::INFINITY;
         for tenths in 10..500 {
-            let t = student_t(0.95, f64::from(tenths) / 10.0);
+            let t = student_t_quantile(0.95, f64::from(tenths) / 10.0);
             assert!(t < last);
             last = t;
         }
     }
 
     #[test]
-    fn what_is_out_of_range_has_an_answer() {
-        assert_eq!(student_t(0.0, 5.0), 0.0);
-        assert_eq!(student_t(1.0, 5.0), f64::INFINITY);
-        assert_eq!(student_t(0.95, 0.2), student_t(0.95, 1.0));
-        assert_eq!(student_t(0.95, f64::INFINITY), student_t(0.95, 1e7));
+    fn arguments_out_of_range_are_clamped() {
+        assert_eq!(student_t_quantile(0.0, 5.0), 0.0);
+        assert_eq!(student_t_quantile(1.0, 5.0), f64::INFINITY);
+        assert_eq!(student_t_quantile(0.95, 0.2), student_t_quantile(0.95, 1.0));
+        assert_eq!(student_t_quantile(0.95, f64::INFINITY), student_t_quantile(0.95, 1e7));
     }
 }

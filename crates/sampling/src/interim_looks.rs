@@ -15,7 +15,7 @@ use std::f64::consts::PI;
 ///
 /// assert_eq!([1, 2, 3, 4, 5, 6].map(look_splits), [16, 24, 36, 54, 81, 122]);
 /// ```
-pub fn look_splits(look: u32) -> u64 {
+pub fn splits_before_look(look: u32) -> u64 {
     let mut splits = 16_u64;
     // Halves are rounded up at each step.
     for _ in 1..look {
@@ -48,7 +48,7 @@ pub fn look_confidence(look: u32, confidence: f64) -> f64 {
 ///
 /// assert!((unseen_share(100, 0.95) - 0.0295).abs() < 1e-4);
 /// ```
-pub fn unseen_share(splits_read: u64, confidence: f64) -> f64 {
+pub fn unseen_group_share_max(splits_read: u64, confidence: f64) -> f64 {
     if splits_read == 0 {
         return 1.0;
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_spent_over_all_looks_is_what_there_is() {
+    fn error_probability_spent_over_all_looks_is_the_allowed_one() {
         let spent: f64 = (1..100_000).map(|look| 1.0 - look_confidence(look, 0.95)).sum();
         assert!(spent <= 0.05 && spent > 0.049_99, "{spent}");
     }
@@ -69,20 +69,20 @@ mod tests {
     #[test]
     fn looks_grow_by_half() {
         for look in 1..60 {
-            let (splits, next) = (look_splits(look), look_splits(look + 1));
+            let (splits, next) = (splits_before_look(look), splits_before_look(look + 1));
             assert!(next >= splits + splits / 2 && next <= splits + splits / 2 + 1);
         }
-        assert_eq!(look_splits(0), 16);
-        assert_eq!(look_splits(1_000), u64::MAX);
+        assert_eq!(splits_before_look(0), 16);
+        assert_eq!(splits_before_look(1_000), u64::MAX);
     }
 
     #[test]
     fn an_unseen_group_follows_the_rule_of_three() {
         for splits in [100, 1_000, 1_000_000] {
-            let share = unseen_share(splits, 0.95) * splits as f64;
+            let share = unseen_group_share_max(splits, 0.95) * splits as f64;
             assert!((share - 3.0).abs() < 0.05, "{share}");
         }
-        assert_eq!(unseen_share(0, 0.95), 1.0);
-        assert!((unseen_share(1, 0.95) - 0.95).abs() < 1e-12);
+        assert_eq!(unseen_group_share_max(0, 0.95), 1.0);
+        assert!((unseen_group_share_max(1, 0.95) - 0.95).abs() < 1e-12);
     }
 }

@@ -66,33 +66,33 @@
 
 use std::sync::LazyLock;
 
-use crate::cells::{CELLS, Series};
-use crate::order::random_word;
-use crate::room::Room;
-use crate::sample::{Level, Sample};
+use crate::sampling_order::random_word;
+use crate::split_sample::{LevelStatistics, SplitSample};
+use crate::unlike_splits::UnlikeSplitMargin;
+use crate::values_by_cell::{CELLS_MAX, SumsByCell};
 
 /// Minimum number of splits read, and of splits with the group, for an interval. [Room](crate::Room) needs more.
-const SPLITS_MIN: u64 = 5;
+const INTERVAL_SPLITS_MIN: u64 = 5;
 
 /// A sum whose skewness is beyond this is bootstrapped.
-const SKEWNESS_MAX: f64 = 0.1;
+const SHIFTED_SKEWNESS_MAX: f64 = 0.1;
 
 /// Fewer units than this are not resampled: the quotients that come of it are wild.
-const RESAMPLED_UNITS_MIN: usize = 8;
+const RESAMPLED_CELLS_MIN: usize = 8;
 
 /// Maximum of a bootstrap's quotient, as a multiple of Student's t. Quotients grow without bounds if one unit
 /// contributes nearly all of the variance. With bursts and 30 to 4,000 splits read, as many intervals held with this
 /// limit as without.
-const QUOTIENT_MAX: f64 = 3.0;
+const BOOTSTRAP_QUOTIENT_MAX: f64 = 3.0;
 
 /// What is below this, of residuals over what they were computed from, is rounding.
-const ROUNDING: f64 = 1e-13;
+const ROUNDING_TOLERANCE: f64 = 1e-13;
 
 /// By how many splits an order may be uneven …
 const UNEVEN_SPLITS: f64 = 2.0;
 
 /// … and in what drifts.
-const UNEVEN_SPLITS_OF_DRIFT: f64 = 6.0;
+const UNEVEN_DRIFT_SPLITS: f64 = 6.0;
 
 /// A run of at least so many stretches of which the group was in each has ends; shorter ones may be there by chance.
 const RUN_STRETCHES_MIN: u32 = 4;
@@ -100,84 +100,94 @@ const RUN_STRETCHES_MIN: u32 = 4;
 /// The variance of the number of splits read that an end of a run of `splits` is off by, of which so many were read and
 /// a share was not: as measured (`examples/runs.rs`), the same whether few are read or few are not, and no more
 /// than if each were drawn by itself.
-fn end_variance(read: f64, unread_share: f64) -> f64 {
+fn run_end_variance(read: f64, unread_share: f64) -> f64 {
     let splits = read / (1.0 - unread_share);
     (0.1 + 0.055 * libm::log2(splits)).min(read * unread_share / 2.0)
 }
 
 /// The tail that a bootstrap's resamples suffice for: beyond it, its bounds grow as those of t do.
-const TAIL_MIN: f64 = 0.025;
+const BOOTSTRAP_TAIL_MIN: f64 = 0.025;
 
 /// An estimate from some of the splits, and how far off it may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub struct IntervalEstimate {
     /// The estimate; the answer itself where [`Interval::Exact`].
     pub value: f64,
     /// How far off it may be.
-    pub interval: Interval,
+    pub interval: ConfidenceInterval,
 }
 
 /// How far off an estimate may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Interval {
+pub enum ConfidenceInterval {
     /// Every split was read: the estimate is the answer.
     Exact,
     /// With the sample's confidence the answer is between the two. They need not be as far from the estimate as
     /// one another, and know nothing of what values are possible: a count may have a `low` below zero.
     Bounds {
         /// The lower end.
-        low: f64,
+        lower: f64,
         /// The upper end.
-        high: f64,
+        upper: f64,
     },
     /// Fewer than five splits were read, or had the group: they say nothing of the others.
-    FewSplits,
+    TooFewSplits,
     /// Nothing varied, or a sum is not a finite number, so the sample tells nothing of the unread splits.
-    Flat,
+    NoVariation,
 }
 
-impl Sample {
+impl SplitSample {
     /// The total over all splits of a quantity whose sums over those read are `series`, of a group that was in
     /// `seen_splits` of them.
     ///
     /// Takes about 0.3 µs, or 14 µs where the residuals are skewed.
-    pub fn total(&self, series: &Series, seen_splits: u64, room: Room) -> Estimate {
-        self.smooth(series.sum() * self.factor(), &[(1.0, series)], seen_splits, room)
+    pub fn estimate_total(
+        &self,
+        series: &SumsByCell,
+        seen_splits: u64,
+        room: UnlikeSplitMargin,
+    ) -> IntervalEstimate {
+        self.estimate_function(
+            series.sum() * self.scale_factor(),
+            &[(1.0, series)],
+            seen_splits,
+            room,
+        )
     }
 
     /// The total of one quantity over the total of another: a mean (a sum over a count), a rate, a share.
     /// Not-a-number where the latter is 0.
-    pub fn ratio(
+    pub fn estimate_ratio(
         &self,
-        numerator: &Series,
-        denominator: &Series,
+        numerator: &SumsByCell,
+        denominator: &SumsByCell,
         seen_splits: u64,
-        room: Room,
-    ) -> Estimate {
+        room: UnlikeSplitMargin,
+    ) -> IntervalEstimate {
         let (above, below) = (numerator.sum(), denominator.sum());
         let value = above / below;
-        let gradient = 1.0 / (below * self.factor());
+        let gradient = 1.0 / (below * self.scale_factor());
         let parts = [(gradient, numerator), (-value * gradient, denominator)];
-        self.smooth(value, &parts, seen_splits, room)
+        self.estimate_function(value, &parts, seen_splits, room)
     }
 
     /// Estimates a smooth function of totals by linearization. `value` is the function's value at the estimated totals,
     /// and `parts` has, for each total, the derivative by it at the estimated totals and its series. `room` for unlike
     /// splits is added to the ends of the interval.
-    pub fn smooth(
+    pub fn estimate_function(
         &self,
         value: f64,
-        parts: &[(f64, &Series)],
+        parts: &[(f64, &SumsByCell)],
         seen_splits: u64,
-        room: Room,
-    ) -> Estimate {
-        let interval = match self.interval(value, parts, seen_splits) {
-            Interval::Bounds { low, high } => {
-                Interval::Bounds { low: low - room.down, high: high + room.up }
+        room: UnlikeSplitMargin,
+    ) -> IntervalEstimate {
+        let interval = match self.confidence_interval(value, parts, seen_splits) {
+            ConfidenceInterval::Bounds { lower: low, upper: high } => {
+                ConfidenceInterval::Bounds { lower: low - room.below, upper: high + room.above }
             }
             other => other,
         };
-        Estimate { value, interval }
+        IntervalEstimate { value, interval }
     }
 
     /// The interval of a share: of the total of `below` in that of `all`, where `below` counts some of what `all`
@@ -186,71 +196,90 @@ impl Sample {
     /// A quantile's interval follows from it (Woodruff 1952). Let `below` be the rows at or below the estimated quantile
     /// of order q: if of all rows more are below than of those read, the true quantile is lower. So it is between the
     /// estimated quantiles of the orders q + share - high and q + share - low, where the share is that of the rows read.
-    pub fn share_interval(&self, below: &Series, all: &Series, seen_splits: u64) -> Interval {
-        let room = match self.share_room(below.sum() / all.sum(), all, seen_splits) {
+    pub fn share_interval(
+        &self,
+        below: &SumsByCell,
+        all: &SumsByCell,
+        seen_splits: u64,
+    ) -> ConfidenceInterval {
+        let room = match self.share_margin(below.sum() / all.sum(), all, seen_splits) {
             Some(room) => room,
-            None if self.is_whole() => Room::NONE,
-            None => return Interval::FewSplits,
+            None if self.is_whole_input() => UnlikeSplitMargin::NONE,
+            None => return ConfidenceInterval::TooFewSplits,
         };
-        match self.ratio(below, all, seen_splits, room).interval {
-            Interval::Bounds { low, high } => {
-                Interval::Bounds { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0) }
-            }
+        match self.estimate_ratio(below, all, seen_splits, room).interval {
+            ConfidenceInterval::Bounds { lower: low, upper: high } => ConfidenceInterval::Bounds {
+                lower: low.clamp(0.0, 1.0),
+                upper: high.clamp(0.0, 1.0),
+            },
             other => other,
         }
     }
 
-    fn interval(&self, value: f64, parts: &[(f64, &Series)], seen_splits: u64) -> Interval {
-        if self.is_whole() {
-            return Interval::Exact;
+    fn confidence_interval(
+        &self,
+        value: f64,
+        parts: &[(f64, &SumsByCell)],
+        seen_splits: u64,
+    ) -> ConfidenceInterval {
+        if self.is_whole_input() {
+            return ConfidenceInterval::Exact;
         }
-        if self.splits_read().min(seen_splits) < SPLITS_MIN {
-            return Interval::FewSplits;
+        if self.splits_read().min(seen_splits) < INTERVAL_SPLITS_MIN {
+            return ConfidenceInterval::TooFewSplits;
         }
-        let sums = Sums::new(parts);
-        let level = self.level(sums.level);
-        if (level.units.len() as u64) < SPLITS_MIN {
-            return Interval::FewSplits;
+        let sums = LinearCombination::new(parts);
+        let level = self.level_statistics(sums.level);
+        if (level.cells.len() as u64) < INTERVAL_SPLITS_MIN {
+            return ConfidenceInterval::TooFewSplits;
         }
-        let spread = Spread::new(&sums, level, 1.0 - self.share());
-        let bounds =
-            spread.and_then(|spread| self.bounds(&spread, &sums, level, seen_splits as f64));
+        let spread = ResidualStatistics::new(&sums, level, 1.0 - self.read_share());
+        let bounds = spread
+            .and_then(|spread| self.bound_distances(&spread, &sums, level, seen_splits as f64));
         match bounds {
             Some((down, up)) if (value - down).is_finite() && (value + up).is_finite() => {
-                Interval::Bounds { low: value - down, high: value + up }
+                ConfidenceInterval::Bounds { lower: value - down, upper: value + up }
             }
-            _ => Interval::Flat,
+            _ => ConfidenceInterval::NoVariation,
         }
     }
 
     /// How far the answer may be below the estimate, and above it.
-    fn bounds(&self, spread: &Spread, sums: &Sums, level: &Level, seen: f64) -> Option<(f64, f64)> {
-        let (units, second) = (level.units.len(), spread.second);
+    fn bound_distances(
+        &self,
+        spread: &ResidualStatistics,
+        sums: &LinearCombination,
+        level: &LevelStatistics,
+        seen: f64,
+    ) -> Option<(f64, f64)> {
+        let (units, second) = (level.cells.len(), spread.square_sum);
         // Where each unit has the same, nothing is known of those that were not read. Not-a-number ends here too.
-        if second.is_nan() || second.sqrt() <= ROUNDING {
+        if second.is_nan() || second.sqrt() <= ROUNDING_TOLERANCE {
             return None;
         }
-        let Spread { mut variance, mut degrees, .. } = *spread;
+        let ResidualStatistics { mut variance, degrees_of_freedom: mut degrees, .. } = *spread;
         // Neighbours differ by what is no drift.
-        let drift = (spread.by_split - variance * units as f64 / level.splits).max(0.0);
-        variance += spread.of_short.min(drift * level.splits / units as f64);
-        let unread = 1.0 - self.share();
+        let drift =
+            (spread.square_sum_per_split - variance * units as f64 / level.split_count).max(0.0);
+        variance += spread.short_run_variance.min(drift * level.split_count / units as f64);
+        let unread = 1.0 - self.read_share();
         // An order leaves out as unevenly as it takes.
         let uneven = unread.max(1.0 - unread) / unread;
-        let of_drift = (UNEVEN_SPLITS_OF_DRIFT * uneven).min(level.splits) * drift;
-        variance += (UNEVEN_SPLITS * (spread.by_split - drift) + of_drift) / level.splits;
-        if variance.sqrt() <= ROUNDING {
+        let of_drift = (UNEVEN_DRIFT_SPLITS * uneven).min(level.split_count) * drift;
+        variance +=
+            (UNEVEN_SPLITS * (spread.square_sum_per_split - drift) + of_drift) / level.split_count;
+        if variance.sqrt() <= ROUNDING_TOLERANCE {
             return None;
         }
-        if sums.of_ratio {
+        if sums.is_ratio {
             variance *= seen / (seen - 1.0);
             degrees = degrees.min(seen - 1.0);
         }
-        let deviation = sums.size * self.factor() * (variance * unread).sqrt();
-        let around = spread.around + spread.of_ends;
-        let skewness = spread.third / (around * around.sqrt());
-        let t = self.t(degrees);
-        if skewness.abs() <= SKEWNESS_MAX || units < RESAMPLED_UNITS_MIN {
+        let deviation = sums.magnitude * self.scale_factor() * (variance * unread).sqrt();
+        let around = spread.centered_square_sum + spread.run_end_variance;
+        let skewness = spread.centered_cube_sum / (around * around.sqrt());
+        let t = self.student_t(degrees);
+        if skewness.abs() <= SHIFTED_SKEWNESS_MAX || units < RESAMPLED_CELLS_MIN {
             // (1 + 2t²)/6 of Johnson's, of which the sum's own skewness goes down faster than its dependence on the
             // estimated deviation does: at half of the bytes it is 0. Beyond, it is that of the few left, and grows
             // without bounds where the expansion no longer holds.
@@ -260,56 +289,56 @@ impl Sample {
             return Some((deviation * (t - shift), deviation * (t + shift)));
         }
         let tail = (1.0 - self.confidence()) / 2.0;
-        let mut quotients = [0.0; RESAMPLES];
+        let mut quotients = [0.0; RESAMPLE_COUNT];
         if spread.is_centered() {
-            resample(&mut quotients, spread, level.is_paired());
+            resample_cells(&mut quotients, spread, level.is_mostly_paired());
         } else {
-            resample_counts(&mut quotients, spread, units as f64);
+            resample_poisson_counts(&mut quotients, spread, units as f64);
         }
-        let (low, high) = tails(&mut quotients, tail.max(TAIL_MIN));
-        let further = if tail < TAIL_MIN { t / self.t_95(degrees) } else { 1.0 };
-        let long = 1.0 + skewness.abs() - SKEWNESS_MAX;
+        let (low, high) = tail_quantiles(&mut quotients, tail.max(BOOTSTRAP_TAIL_MIN));
+        let further = if tail < BOOTSTRAP_TAIL_MIN { t / self.student_t_95(degrees) } else { 1.0 };
+        let long = 1.0 + skewness.abs() - SHIFTED_SKEWNESS_MAX;
         let (of_high, of_low) = if skewness > 0.0 { (1.0, long) } else { (long, 1.0) };
-        let down = (high * further * of_high).clamp(t, QUOTIENT_MAX * t);
-        let up = (-low * further * of_low).clamp(t, QUOTIENT_MAX * t);
+        let down = (high * further * of_high).clamp(t, BOOTSTRAP_QUOTIENT_MAX * t);
+        let up = (-low * further * of_low).clamp(t, BOOTSTRAP_QUOTIENT_MAX * t);
         Some((deviation * down, deviation * up))
     }
 }
 
 /// A linear combination of a group's quantities, by cell of the highest of their levels.
-struct Sums {
+struct LinearCombination {
     level: u8,
-    count: usize,
-    cells: [u32; CELLS],
-    values: [f64; CELLS],
+    cell_count: usize,
+    cells: [u32; CELLS_MAX],
+    cell_values: [f64; CELLS_MAX],
     /// The sum of the magnitudes of what it was computed from.
-    size: f64,
+    magnitude: f64,
     /// The sum.
-    rate: f64,
+    total: f64,
     /// Whether the bytes cancel, as they do of ratios of totals: a split without the group has no residual.
-    of_ratio: bool,
+    is_ratio: bool,
 }
 
-impl Sums {
-    fn new(parts: &[(f64, &Series)]) -> Self {
-        let mut sums = Sums {
+impl LinearCombination {
+    fn new(parts: &[(f64, &SumsByCell)]) -> Self {
+        let mut sums = LinearCombination {
             level: parts.iter().map(|(_, series)| series.level()).max().unwrap_or(0),
-            count: 0,
-            cells: [0; CELLS],
-            values: [0.0; CELLS],
-            size: 0.0,
-            rate: 0.0,
-            of_ratio: false,
+            cell_count: 0,
+            cells: [0; CELLS_MAX],
+            cell_values: [0.0; CELLS_MAX],
+            magnitude: 0.0,
+            total: 0.0,
+            is_ratio: false,
         };
-        while !sums.add_all(parts) {
+        while !sums.add_parts(parts) {
             sums.level += 1;
         }
         sums
     }
 
     /// Adds the parts up; false where they have too many cells together.
-    fn add_all(&mut self, parts: &[(f64, &Series)]) -> bool {
-        self.count = 0;
+    fn add_parts(&mut self, parts: &[(f64, &SumsByCell)]) -> bool {
+        self.cell_count = 0;
         let (mut size, mut rate, mut rate_size) = (0.0, 0.0, 0.0);
         for (gradient, series) in parts {
             let risen;
@@ -317,25 +346,25 @@ impl Sums {
                 series.entries()
             } else {
                 let mut series = (*series).clone();
-                series.rise_to(self.level, |sum, other| *sum += other);
+                series.coarsen_to(self.level, |sum, other| *sum += other);
                 risen = series;
                 risen.entries()
             };
-            if self.count == 0 {
-                self.count = entries.len();
+            if self.cell_count == 0 {
+                self.cell_count = entries.len();
                 for ((own, sum), (cell, _)) in
-                    self.cells.iter_mut().zip(&mut self.values).zip(entries)
+                    self.cells.iter_mut().zip(&mut self.cell_values).zip(entries)
                 {
                     (*own, *sum) = (*cell, 0.0);
                 }
             }
             // As a rule the parts have the same cells.
-            let is_same = entries.iter().map(|(cell, _)| cell).eq(&self.cells[..self.count]);
-            if !is_same && self.make_room(entries).is_none() {
+            let is_same = entries.iter().map(|(cell, _)| cell).eq(&self.cells[..self.cell_count]);
+            if !is_same && self.insert_missing_cells(entries).is_none() {
                 return false;
             }
             let mut sum = 0.0;
-            let mut own = self.cells.iter().zip(&mut self.values);
+            let mut own = self.cells.iter().zip(&mut self.cell_values);
             for (cell, value) in entries {
                 let term = gradient * value;
                 size += f64::abs(term);
@@ -347,22 +376,22 @@ impl Sums {
             rate += sum;
             rate_size += f64::abs(sum);
         }
-        (self.size, self.rate) = (size, rate);
-        self.of_ratio = rate.abs() < 1e-9 * rate_size;
+        (self.magnitude, self.total) = (size, rate);
+        self.is_ratio = rate.abs() < 1e-9 * rate_size;
         true
     }
 
     /// Puts cells in that are not there; none where they are too many.
-    fn make_room(&mut self, entries: &[(u32, f64)]) -> Option<()> {
+    fn insert_missing_cells(&mut self, entries: &[(u32, f64)]) -> Option<()> {
         for (cell, _) in entries {
-            if let Err(at) = self.cells[..self.count].binary_search(cell) {
-                if self.count == CELLS {
+            if let Err(at) = self.cells[..self.cell_count].binary_search(cell) {
+                if self.cell_count == CELLS_MAX {
                     return None;
                 }
-                self.cells.copy_within(at..self.count, at + 1);
-                self.values.copy_within(at..self.count, at + 1);
-                (self.cells[at], self.values[at]) = (*cell, 0.0);
-                self.count += 1;
+                self.cells.copy_within(at..self.cell_count, at + 1);
+                self.cell_values.copy_within(at..self.cell_count, at + 1);
+                (self.cells[at], self.cell_values[at]) = (*cell, 0.0);
+                self.cell_count += 1;
             }
         }
         Some(())
@@ -370,144 +399,151 @@ impl Sums {
 }
 
 /// How much units differ: those with the group one by one, and all others, which have nothing but their bytes' share, together.
-struct Spread {
+struct ResidualStatistics {
     /// How many units have the group.
-    count: usize,
+    group_cell_count: usize,
     /// What each of them has beyond its bytes' share, over the size of the sums; of a run beyond what its splits have on average.
-    residuals: [f64; CELLS],
+    residuals: [f64; CELLS_MAX],
     /// The sums of the second and fourth powers of all residuals from the bytes' share alone …
-    second: f64,
-    fourth: f64,
+    square_sum: f64,
+    fourth_power_sum: f64,
     /// … and of the second powers by the unit's splits.
-    by_split: f64,
+    square_sum_per_split: f64,
     /// The sums of the second and third powers of all `residuals` …
-    around: f64,
-    third: f64,
+    centered_square_sum: f64,
+    centered_cube_sum: f64,
     /// … and of those without the group.
-    around_others: f64,
-    third_others: f64,
+    other_square_sum: f64,
+    other_cube_sum: f64,
     /// What the ends of runs add to the variance.
-    of_ends: f64,
+    run_end_variance: f64,
     /// What the ends of short runs add beyond that where less is left than was read.
-    of_short: f64,
+    short_run_variance: f64,
     /// An estimate of the variance of the residuals' sum, and how many degrees of freedom it has.
     variance: f64,
-    degrees: f64,
+    degrees_of_freedom: f64,
 }
 
 /// Squared differences, of which a variance is made.
 #[derive(Default)]
-struct Differences {
+struct SquaredDifferences {
     sum: f64,
-    squares: f64,
+    square_sum: f64,
     /// How many there are within stretches, and between them.
-    within: f64,
-    between: f64,
+    within_stretches: f64,
+    between_stretches: f64,
 }
 
-impl Differences {
+impl SquaredDifferences {
     fn add(&mut self, square: f64, is_within: bool, between: f64) {
         self.sum += square;
-        self.squares += square * square;
+        self.square_sum += square * square;
         if is_within {
-            self.within += 1.0;
+            self.within_stretches += 1.0;
         } else {
-            self.between += between;
+            self.between_stretches += between;
         }
     }
 
-    fn degrees(&self) -> f64 {
+    fn degrees_of_freedom(&self) -> f64 {
         // Differences between stretches share values with their neighbours: they count for two thirds as much as
         // independent ones.
-        let between = 2.0 * self.between * self.between / (3.0 * self.between - 1.0).max(1.0);
-        degrees(self.sum, self.squares, self.within + self.between, self.within + between)
+        let between = 2.0 * self.between_stretches * self.between_stretches
+            / (3.0 * self.between_stretches - 1.0).max(1.0);
+        effective_degrees(
+            self.sum,
+            self.square_sum,
+            self.within_stretches + self.between_stretches,
+            self.within_stretches + between,
+        )
     }
 }
 
-impl Spread {
+impl ResidualStatistics {
     /// None where the group is in a cell of which nothing was read.
-    fn new(sums: &Sums, level: &Level, unread: f64) -> Option<Self> {
-        let mut spread = Spread {
-            count: sums.count,
-            residuals: [0.0; CELLS],
-            second: 0.0,
-            fourth: 0.0,
-            by_split: 0.0,
-            around: 0.0,
-            third: 0.0,
-            around_others: 0.0,
-            third_others: 0.0,
-            of_ends: 0.0,
-            of_short: 0.0,
+    fn new(sums: &LinearCombination, level: &LevelStatistics, unread: f64) -> Option<Self> {
+        let mut spread = ResidualStatistics {
+            group_cell_count: sums.cell_count,
+            residuals: [0.0; CELLS_MAX],
+            square_sum: 0.0,
+            fourth_power_sum: 0.0,
+            square_sum_per_split: 0.0,
+            centered_square_sum: 0.0,
+            centered_cube_sum: 0.0,
+            other_square_sum: 0.0,
+            other_cube_sum: 0.0,
+            run_end_variance: 0.0,
+            short_run_variance: 0.0,
             variance: 0.0,
-            degrees: 0.0,
+            degrees_of_freedom: 0.0,
         };
         // Of a ratio the bytes cancel, but for rounding.
-        let rate = if sums.of_ratio { 0.0 } else { sums.rate / sums.size };
-        let cells = &sums.cells[..sums.count];
-        if level.units.iter().map(|unit| unit.cell).eq(cells.iter().copied()) {
-            spread.all(sums, level, rate);
+        let rate = if sums.is_ratio { 0.0 } else { sums.total / sums.magnitude };
+        let cells = &sums.cells[..sums.cell_count];
+        if level.cells.iter().map(|unit| unit.cell).eq(cells.iter().copied()) {
+            spread.measure_all_cells(sums, level, rate);
             return Some(spread);
         }
-        let mut own = [(0_usize, 0.0); CELLS];
-        let own = &mut own[..sums.count];
+        let mut own = [(0_usize, 0.0); CELLS_MAX];
+        let own = &mut own[..sums.cell_count];
         let mut powers = [0.0; 4];
-        let per_size = 1.0 / sums.size;
+        let per_size = 1.0 / sums.magnitude;
         let mut next = 0;
         for (number, (at, residual)) in own.iter_mut().enumerate() {
             // In a run units follow one another.
             let cell = sums.cells[number];
-            let is_next = level.units.get(next).is_some_and(|unit| unit.cell == cell);
-            *at = if is_next { next } else { level.unit(cell)? };
+            let is_next = level.cells.get(next).is_some_and(|unit| unit.cell == cell);
+            *at = if is_next { next } else { level.cell_index(cell)? };
             next = *at + 1;
-            let unit = &level.units[*at];
-            *residual = sums.values[number] * per_size - rate * unit.share;
-            let (square, shares) = (*residual * *residual, unit.share * unit.share);
-            spread.second += square;
-            spread.fourth += square * square;
-            spread.by_split += square * unit.per_split;
+            let unit = &level.cells[*at];
+            *residual = sums.cell_values[number] * per_size - rate * unit.bytes_share;
+            let (square, shares) = (*residual * *residual, unit.bytes_share * unit.bytes_share);
+            spread.square_sum += square;
+            spread.fourth_power_sum += square * square;
+            spread.square_sum_per_split += square * unit.inverse_split_count;
             powers[0] += shares;
-            powers[1] += shares * unit.share;
+            powers[1] += shares * unit.bytes_share;
             powers[2] += shares * shares;
-            powers[3] += shares * unit.per_split;
+            powers[3] += shares * unit.inverse_split_count;
         }
         let square = rate * rate;
         // Of all units without those that have the group.
         let others = |number: usize| {
-            let left = level.powers[number] - powers[number];
-            if sums.count == level.units.len() || left < 1e-12 * level.powers[number] {
+            let left = level.share_power_sums[number] - powers[number];
+            if sums.cell_count == level.cells.len() || left < 1e-12 * level.share_power_sums[number]
+            {
                 0.0
             } else {
                 left
             }
         };
-        spread.around_others = square * others(0);
-        spread.second += spread.around_others;
-        spread.fourth += square * square * others(2);
-        spread.by_split += square * others(3);
-        spread.around = spread.around_others;
-        spread.third_others = -rate * square * others(1);
-        spread.compare(own, level, rate, unread);
+        spread.other_square_sum = square * others(0);
+        spread.square_sum += spread.other_square_sum;
+        spread.fourth_power_sum += square * square * others(2);
+        spread.square_sum_per_split += square * others(3);
+        spread.centered_square_sum = spread.other_square_sum;
+        spread.other_cube_sum = -rate * square * others(1);
+        spread.compare_cells(own, level, rate, unread);
         Some(spread)
     }
 
     /// Whether the residuals of the units with the group sum up to about zero by themselves, as they do of a group that is
     /// everywhere or in a run.
     fn is_centered(&self) -> bool {
-        let whole: f64 = self.residuals[..self.count].iter().sum();
-        self.count >= RESAMPLED_UNITS_MIN && whole * whole <= self.around
+        let whole: f64 = self.residuals[..self.group_cell_count].iter().sum();
+        self.group_cell_count >= RESAMPLED_CELLS_MIN && whole * whole <= self.centered_square_sum
     }
 
     /// The same where every unit has the group.
-    fn all(&mut self, sums: &Sums, level: &Level, rate: f64) {
-        let per_size = 1.0 / sums.size;
+    fn measure_all_cells(&mut self, sums: &LinearCombination, level: &LevelStatistics, rate: f64) {
+        let per_size = 1.0 / sums.magnitude;
         let (mut sum, mut squares, mut before) = (0.0, 0.0, 0.0);
         let (mut second, mut third, mut fourth, mut by_split) = (0.0, 0.0, 0.0, 0.0);
         let residuals = self.residuals.iter_mut();
-        for ((around, value), unit) in residuals.zip(&sums.values).zip(&level.units) {
-            let residual = value * per_size - rate * unit.share;
+        for ((around, value), unit) in residuals.zip(&sums.cell_values).zip(&level.cells) {
+            let residual = value * per_size - rate * unit.bytes_share;
             *around = residual;
-            let per_split = residual * unit.per_split;
+            let per_split = residual * unit.inverse_split_count;
             let power = residual * residual;
             second += power;
             third += power * residual;
@@ -515,35 +551,46 @@ impl Spread {
             by_split += residual * per_split;
             let difference = per_split - before;
             before = per_split;
-            let square = unit.weight * difference * difference;
+            let square = unit.difference_weight * difference * difference;
             sum += square;
             squares += square * square;
         }
-        (self.second, self.around, self.third) = (second, second, third);
-        (self.fourth, self.by_split) = (fourth, by_split);
-        let differences =
-            Differences { sum, squares, within: level.within, between: level.between };
-        self.variance = level.scale * sum;
-        self.degrees = differences.degrees();
+        (self.square_sum, self.centered_square_sum, self.centered_cube_sum) =
+            (second, second, third);
+        (self.fourth_power_sum, self.square_sum_per_split) = (fourth, by_split);
+        let differences = SquaredDifferences {
+            sum,
+            square_sum: squares,
+            within_stretches: level.differences_within_stretches,
+            between_stretches: level.differences_between_stretches,
+        };
+        self.variance = level.end_correction * sum;
+        self.degrees_of_freedom = differences.degrees_of_freedom();
     }
 
     /// Compares the units that have the group, each by its place and its residual, with one another and with their neighbours.
-    fn compare(&mut self, own: &[(usize, f64)], level: &Level, rate: f64, unread: f64) {
-        let units = &level.units;
-        let stretch_last = units.last().map_or(0, |unit| unit.stretch);
-        let mut inner = Differences::default();
-        let (mut at_ends, mut terms_others) = (0.0, level.terms);
+    fn compare_cells(
+        &mut self,
+        own: &[(usize, f64)],
+        level: &LevelStatistics,
+        rate: f64,
+        unread: f64,
+    ) {
+        let units = &level.cells;
+        let stretch_last = units.last().map_or(0, |unit| unit.stretch_index);
+        let mut inner = SquaredDifferences::default();
+        let (mut at_ends, mut terms_others) = (0.0, level.variance_term_sum);
         // Between two that are left there are so many that were read.
         let lag = ((1.0 - unread) / unread).max(1.0);
         let mut at_short = 0.0;
         let mut is_all_runs = true;
         let mut from = 0;
         let is_next = |one: &(usize, f64), next: &(usize, f64)| {
-            units[next.0].stretch - units[one.0].stretch <= 1
+            units[next.0].stretch_index - units[one.0].stretch_index <= 1
         };
         for run in own.chunk_by(is_next) {
-            let first = units[run[0].0].stretch;
-            let last = units[run[run.len() - 1].0].stretch;
+            let first = units[run[0].0].stretch_index;
+            let last = units[run[run.len() - 1].0].stretch_index;
             let is_long = last - first + 1 >= RUN_STRETCHES_MIN;
             let (has_start, has_end) = (is_long && first > 0, is_long && last < stretch_last);
             let has_ends = has_start || has_end;
@@ -553,15 +600,16 @@ impl Spread {
             if has_ends {
                 let (mut sum, mut squares, mut splits) = (0.0, 0.0, 0.0);
                 for (at, residual) in run {
-                    let beyond = residual + rate * units[*at].share;
+                    let beyond = residual + rate * units[*at].bytes_share;
                     sum += residual;
-                    squares += beyond * beyond * units[*at].per_split;
-                    splits += units[*at].splits;
+                    squares += beyond * beyond * units[*at].inverse_split_count;
+                    splits += units[*at].split_count;
                 }
                 mean = sum / splits;
                 let ends = f64::from(u8::from(has_start) + u8::from(has_end));
                 // Of what is left all is uncertain that is a split too many or too few at an end.
-                self.of_ends += ends * end_variance(splits, unread) / unread * squares / splits;
+                self.run_end_variance +=
+                    ends * run_end_variance(splits, unread) / unread * squares / splits;
             }
             let mut take = |square: f64, stretch: u32, is_within: bool, between: f64| {
                 let is_at_end =
@@ -574,39 +622,39 @@ impl Spread {
             };
             for (number, (at, residual)) in run.iter().enumerate() {
                 let unit = &units[*at];
-                let per_split = residual * unit.per_split;
-                let around = residual - mean * unit.splits;
+                let per_split = residual * unit.inverse_split_count;
+                let around = residual - mean * unit.split_count;
                 self.residuals[from + number] = around;
-                self.around += around * around;
-                self.third += around * around * around;
-                let before = at.checked_sub(1).filter(|_| unit.weight > 0.0);
+                self.centered_square_sum += around * around;
+                self.centered_cube_sum += around * around * around;
+                let before = at.checked_sub(1).filter(|_| unit.difference_weight > 0.0);
                 if let Some(before) = before {
                     let (other, own) = (&units[before], number.checked_sub(1).map(|of| &run[of]));
-                    terms_others -= unit.term(other);
+                    terms_others -= unit.variance_term(other);
                     let own = own.filter(|(at, _)| *at == before);
                     let per_split_before = match own {
-                        Some((_, residual)) => residual * other.per_split,
-                        None => -rate * other.mean(),
+                        Some((_, residual)) => residual * other.inverse_split_count,
+                        None => -rate * other.share_per_split(),
                     };
-                    if own.is_some() || !has_start || other.stretch >= first {
+                    if own.is_some() || !has_start || other.stretch_index >= first {
                         let difference = per_split - per_split_before;
                         let between = if own.is_some() { 1.0 } else { 0.75 };
-                        let is_within = other.stretch == unit.stretch;
-                        let square = unit.weight * difference * difference;
+                        let is_within = other.stretch_index == unit.stretch_index;
+                        let square = unit.difference_weight * difference * difference;
                         at_short += if own.is_some() { 0.0 } else { longer * square };
-                        take(square, unit.stretch, is_within, between);
+                        take(square, unit.stretch_index, is_within, between);
                     }
                 }
-                let after = units.get(at + 1).filter(|after| after.weight > 0.0);
+                let after = units.get(at + 1).filter(|after| after.difference_weight > 0.0);
                 let is_own = run.get(number + 1).is_some_and(|(next, _)| *next == at + 1);
                 if let Some(other) = after.filter(|_| !is_own) {
-                    terms_others -= other.term(unit);
-                    if !has_end || other.stretch <= last {
-                        let difference = per_split + rate * other.mean();
-                        let is_within = other.stretch == unit.stretch;
-                        let square = other.weight * difference * difference;
+                    terms_others -= other.variance_term(unit);
+                    if !has_end || other.stretch_index <= last {
+                        let difference = per_split + rate * other.share_per_split();
+                        let is_within = other.stretch_index == unit.stretch_index;
+                        let square = other.difference_weight * difference * difference;
                         at_short += longer * square;
-                        take(square, unit.stretch, is_within, 0.75);
+                        take(square, unit.stretch_index, is_within, 0.75);
                     }
                 }
             }
@@ -614,14 +662,20 @@ impl Spread {
         }
         if !is_all_runs {
             // Otherwise those without the group stand in runs as well.
-            self.third += self.third_others;
+            self.centered_cube_sum += self.other_cube_sum;
         }
-        let is_rounding = own.len() == units.len() || terms_others < 1e-12 * level.terms;
+        let is_rounding =
+            own.len() == units.len() || terms_others < 1e-12 * level.variance_term_sum;
         let others = if is_rounding { 0.0 } else { rate * rate * terms_others };
-        self.of_short = level.scale * at_short;
-        self.variance = level.scale * (inner.sum + at_ends + others) + self.of_ends;
-        let share = self.variance / (level.scale * inner.sum);
-        self.degrees = if inner.sum > 0.0 { inner.degrees() * share * share } else { CELLS as f64 };
+        self.short_run_variance = level.end_correction * at_short;
+        self.variance =
+            level.end_correction * (inner.sum + at_ends + others) + self.run_end_variance;
+        let share = self.variance / (level.end_correction * inner.sum);
+        self.degrees_of_freedom = if inner.sum > 0.0 {
+            inner.degrees_of_freedom() * share * share
+        } else {
+            CELLS_MAX as f64
+        };
     }
 }
 
@@ -631,7 +685,7 @@ impl Spread {
 /// fourth moment is three times the second's square), all degrees are there; where it is 1, one degree. Between, Satterthwaite's
 /// 3(Σd²)²/Σd⁴ - 2 is right on average and too many just where the variance came out too small (of means of a group in a
 /// run of a tenth of the splits, 90 % of the intervals held): less is taken, down to the effective number itself.
-fn degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
+fn effective_degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
     let effective = sum * sum / squares;
     let share = ((effective - 1.0) / (count / 3.0 - 1.0)).clamp(0.0, 1.0);
     let share = share * share;
@@ -639,30 +693,30 @@ fn degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
 }
 
 /// How many resamples a studentized bootstrap takes: its 2.5 % tail is the tenth of them.
-const RESAMPLES: usize = 399;
+const RESAMPLE_COUNT: usize = 399;
 
 /// What resamples are drawn by, the same for every group.
-struct Draws {
+struct BootstrapDraws {
     /// Numbers of which the highest bits say which unit is drawn, with replacement.
-    units: [[u16; CELLS]; RESAMPLES],
+    cell_draws: [[u16; CELLS_MAX]; RESAMPLE_COUNT],
     /// How often each unit is drawn where that is independent of the others: after Poisson, with mean 1.
-    counts: [[u8; CELLS]; RESAMPLES],
+    poisson_counts: [[u8; CELLS_MAX]; RESAMPLE_COUNT],
     /// What many other units are together: a normal value.
-    others: [f64; RESAMPLES],
+    normal_values: [f64; RESAMPLE_COUNT],
 }
 
-static DRAWS: LazyLock<Box<Draws>> = LazyLock::new(|| {
-    let mut draws = Box::new(Draws {
-        units: [[0; CELLS]; RESAMPLES],
-        counts: [[0; CELLS]; RESAMPLES],
-        others: [0.0; RESAMPLES],
+static BOOTSTRAP_DRAWS: LazyLock<Box<BootstrapDraws>> = LazyLock::new(|| {
+    let mut draws = Box::new(BootstrapDraws {
+        cell_draws: [[0; CELLS_MAX]; RESAMPLE_COUNT],
+        poisson_counts: [[0; CELLS_MAX]; RESAMPLE_COUNT],
+        normal_values: [0.0; RESAMPLE_COUNT],
     });
     let mut words = (0..).map(|number| random_word(0x626f_6f74, number));
-    for (unit, word) in draws.units.as_flattened_mut().iter_mut().zip(&mut words) {
+    for (unit, word) in draws.cell_draws.as_flattened_mut().iter_mut().zip(&mut words) {
         *unit = u16::try_from(word >> 48).unwrap_or(0);
     }
     let mut shares = words.map(|word| (word >> 11) as f64 / (1_u64 << 53) as f64);
-    for (count, mut left) in draws.counts.as_flattened_mut().iter_mut().zip(&mut shares) {
+    for (count, mut left) in draws.poisson_counts.as_flattened_mut().iter_mut().zip(&mut shares) {
         let mut share = libm::exp(-1.0);
         while left >= share && *count < 12 {
             left -= share;
@@ -670,7 +724,7 @@ static DRAWS: LazyLock<Box<Draws>> = LazyLock::new(|| {
             share /= f64::from(*count);
         }
     }
-    for other in &mut draws.others {
+    for other in &mut draws.normal_values {
         *other = shares.by_ref().take(12).sum::<f64>() - 6.0;
     }
     draws
@@ -678,13 +732,17 @@ static DRAWS: LazyLock<Box<Draws>> = LazyLock::new(|| {
 
 /// Fills in, of each resample, the sum over the root of its estimated variance: of as many units with the group as there
 /// are, drawn with replacement, and a normal value for what others and ends are. `is_paired` says by which differences the variance is estimated.
-fn resample(quotients: &mut [f64; RESAMPLES], spread: &Spread, is_paired: bool) {
-    let residuals = &spread.residuals[..spread.count];
+fn resample_cells(
+    quotients: &mut [f64; RESAMPLE_COUNT],
+    spread: &ResidualStatistics,
+    is_paired: bool,
+) {
+    let residuals = &spread.residuals[..spread.group_cell_count];
     let m = residuals.len() as f64;
     let scale = m / (2.0 * (m - 1.0));
-    let others = spread.around_others + spread.of_ends;
+    let others = spread.other_square_sum + spread.run_end_variance;
     let root = others.sqrt();
-    let of_draws = DRAWS.units.iter().zip(&DRAWS.others);
+    let of_draws = BOOTSTRAP_DRAWS.cell_draws.iter().zip(&BOOTSTRAP_DRAWS.normal_values);
     for (quotient, (drawn, other)) in quotients.iter_mut().zip(of_draws) {
         let residual = |word: u16| {
             let unit = (usize::from(word) * residuals.len()) >> 16;
@@ -714,17 +772,21 @@ fn resample(quotients: &mut [f64; RESAMPLES], spread: &Spread, is_paired: bool) 
             }
             squares *= scale;
         }
-        *quotient = over_root(sum, squares + others);
+        *quotient = studentize(sum, squares + others);
     }
 }
 
 /// The same where some units have the group: those are resampled, and the sum of the others of `units` is a normal value.
-fn resample_counts(quotients: &mut [f64; RESAMPLES], spread: &Spread, units: f64) {
-    let residuals = &spread.residuals[..spread.count];
-    let others = spread.around_others + spread.of_ends;
+fn resample_poisson_counts(
+    quotients: &mut [f64; RESAMPLE_COUNT],
+    spread: &ResidualStatistics,
+    units: f64,
+) {
+    let residuals = &spread.residuals[..spread.group_cell_count];
+    let others = spread.other_square_sum + spread.run_end_variance;
     let root = others.sqrt();
     let whole: f64 = residuals.iter().sum();
-    let of_counts = DRAWS.counts.iter().zip(&DRAWS.others);
+    let of_counts = BOOTSTRAP_DRAWS.poisson_counts.iter().zip(&BOOTSTRAP_DRAWS.normal_values);
     for (quotient, (counts, other)) in quotients.iter_mut().zip(of_counts) {
         let (mut sum, mut squares) = (0.0, 0.0);
         for (residual, count) in residuals.iter().zip(counts) {
@@ -733,19 +795,19 @@ fn resample_counts(quotients: &mut [f64; RESAMPLES], spread: &Spread, units: f64
             squares += drawn * residual;
         }
         let off = sum - whole + other * root;
-        *quotient = over_root(off, squares + others - off * off / units);
+        *quotient = studentize(off, squares + others - off * off / units);
     }
 }
 
-fn over_root(sum: f64, variance: f64) -> f64 {
+fn studentize(sum: f64, variance: f64) -> f64 {
     if variance > 0.0 { sum / variance.sqrt() } else { sum.signum() * f64::INFINITY }
 }
 
 /// The quantiles of the tail and of one minus it.
-fn tails(quotients: &mut [f64; RESAMPLES], tail: f64) -> (f64, f64) {
+fn tail_quantiles(quotients: &mut [f64; RESAMPLE_COUNT], tail: f64) -> (f64, f64) {
     // With 399 of them, the tenth from either end cuts off a fortieth.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let rank = ((tail * (RESAMPLES + 1) as f64).round() as usize).clamp(1, RESAMPLES / 2);
+    let rank = ((tail * (RESAMPLE_COUNT + 1) as f64).round() as usize).clamp(1, RESAMPLE_COUNT / 2);
     let (_, low, above) = quotients.select_nth_unstable_by(rank - 1, f64::total_cmp);
     let low = *low;
     let place = above.len() - rank;
@@ -756,32 +818,32 @@ fn tails(quotients: &mut [f64; RESAMPLES], tail: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cell_of, student_t};
+    use crate::{cell_of_split, student_t_quantile};
 
     const NONE: &[(usize, f64)] = &[];
 
     const READ: [usize; 8] = [0, 1, 3, 4, 6, 7, 8, 9];
 
     /// Ten splits of 10 bytes, of which these were read.
-    fn sample(read: &[usize]) -> Sample {
-        let mut sample = Sample::new(10, 100.0, 0.95);
+    fn sample(read: &[usize]) -> SplitSample {
+        let mut sample = SplitSample::new(10, 100.0, 0.95);
         for index in read {
             sample.add(*index, 10.0);
         }
         sample
     }
 
-    fn series(values: &[(usize, f64)]) -> Series {
-        let mut series = Series::default();
+    fn series(values: &[(usize, f64)]) -> SumsByCell {
+        let mut series = SumsByCell::default();
         for (index, value) in values {
-            series.add(cell_of(*index, 10), *value);
+            series.add(cell_of_split(*index, 10), *value);
         }
         series
     }
 
-    fn bounds(estimate: Estimate) -> (f64, f64) {
+    fn bounds(estimate: IntervalEstimate) -> (f64, f64) {
         match estimate.interval {
-            Interval::Bounds { low, high } => (low, high),
+            ConfidenceInterval::Bounds { lower: low, upper: high } => (low, high),
             other => panic!("{other:?}"),
         }
     }
@@ -794,14 +856,14 @@ mod tests {
     /// 2, 1, 1 and 2: the variance of their sum is 5/8 · 10, and 2/5 · 4 for what is uneven. Half is left, and the
     /// total's is four times that.
     #[test]
-    fn a_total_is_as_computed_by_hand() {
+    fn total_matches_manual_computation() {
         let sample = sample(&[0, 2, 4, 6, 8]);
         let series = series(&[(0, 2.0), (2, 4.0), (4, 3.0), (6, 4.0), (8, 2.0)]);
-        let estimate = sample.total(&series, 5, Room::NONE);
+        let estimate = sample.estimate_total(&series, 5, UnlikeSplitMargin::NONE);
         close(estimate.value, 30.0);
         let (low, high) = bounds(estimate);
         // 2 · 4² / (3 · 5 - 4) degrees, which are 2.9, rounded down to halves.
-        let half = student_t(0.95, 2.5) * 15.7_f64.sqrt();
+        let half = student_t_quantile(0.95, 2.5) * 15.7_f64.sqrt();
         close((high - low) / 2.0, half);
         // ΣE³ = 0: nothing is shifted.
         close((high + low) / 2.0, 30.0);
@@ -809,29 +871,29 @@ mod tests {
 
     /// In proportion to the denominator there is nothing uncertain about a ratio, but for what 4 and 6 are off.
     #[test]
-    fn a_ratio_is_as_computed_by_hand() {
+    fn ratio_matches_manual_computation() {
         let sample = sample(&[0, 2, 4, 6, 8]);
         let rows = series(&[(0, 1.0), (2, 3.0), (4, 2.0), (6, 3.0), (8, 1.0)]);
         let sum = series(&[(0, 2.0), (2, 5.0), (4, 4.0), (6, 7.0), (8, 2.0)]);
-        let estimate = sample.ratio(&sum, &rows, 5, Room::NONE);
+        let estimate = sample.estimate_ratio(&sum, &rows, 5, UnlikeSplitMargin::NONE);
         close(estimate.value, 2.0);
         // Residuals 0, -1, 0, 1, 0: four differences of 1, and 2/5 · 2 for what is uneven. Of the five splits with the
         // group one degree is spent; half is left; the mean is over 10 rows.
         let deviation = ((5.0 / 8.0 * 4.0 + 0.8) * 5.0 / 4.0 * 0.5_f64).sqrt() / 10.0;
         let (low, high) = bounds(estimate);
-        let half = student_t(0.95, 2.5) * deviation;
+        let half = student_t_quantile(0.95, 2.5) * deviation;
         close(low, 2.0 - half);
         close(high, 2.0 + half);
     }
 
     /// Splits of ten bytes, of which every other one was read.
-    fn half_of(count: usize, values: impl Fn(usize) -> f64) -> (Sample, Series) {
-        let mut sample = Sample::new(count, 10.0 * count as f64, 0.95);
-        let mut series = Series::default();
+    fn half_of(count: usize, values: impl Fn(usize) -> f64) -> (SplitSample, SumsByCell) {
+        let mut sample = SplitSample::new(count, 10.0 * count as f64, 0.95);
+        let mut series = SumsByCell::default();
         for index in (0..count).step_by(2) {
             sample.add(index, 10.0);
             if values(index) != 0.0 {
-                series.add(cell_of(index, count), values(index));
+                series.add(cell_of_split(index, count), values(index));
             }
         }
         (sample, series)
@@ -841,14 +903,14 @@ mod tests {
     /// length, whatever is left. The residuals are 5 and -5, so that 250 of a sum of squares is uneven, all but what the ends are
     /// beyond what neighbours differ by.
     #[test]
-    fn a_run_is_as_computed_by_hand() {
+    fn total_of_a_run_matches_manual_computation() {
         let (sample, series) =
             half_of(20, |index| f64::from(u8::from((6..16).contains(&index))) * 10.0);
-        let (low, high) = bounds(sample.total(&series, 5, Room::NONE));
+        let (low, high) = bounds(sample.estimate_total(&series, 5, UnlikeSplitMargin::NONE));
         let ends = 2.0 * 100.0 * (0.1 + 0.055 * 10.0_f64.log2());
         let drift = 250.0 - 2.0 * ends;
         let chance = (2.0 * (250.0 - drift) + 6.0 * drift) / 10.0 / 2.0;
-        let half = student_t(0.95, 64.0) * 2.0 * (ends + chance).sqrt();
+        let half = student_t_quantile(0.95, 64.0) * 2.0 * (ends + chance).sqrt();
         close(low, 100.0 - half);
         close(high, 100.0 + half);
     }
@@ -860,7 +922,7 @@ mod tests {
             let within = from..from + 10;
             let (sample, series) =
                 half_of(20, |index| f64::from(u8::from(within.contains(&index))));
-            let (low, high) = bounds(sample.total(&series, 5, Room::NONE));
+            let (low, high) = bounds(sample.estimate_total(&series, 5, UnlikeSplitMargin::NONE));
             high - low
         };
         close(width(4), width(6));
@@ -870,12 +932,12 @@ mod tests {
 
     /// Two quantities at different levels are compared at the higher.
     #[test]
-    fn quantities_of_different_levels_go_together() {
+    fn quantities_at_different_levels_are_combined() {
         let count = 4_000;
-        let mut sample = Sample::new(count, count as f64, 0.95);
-        let mut series: [Series; 3] = Default::default();
-        for index in crate::DrawnOrder::new(count, 5).take(400) {
-            let cell = cell_of(index, count);
+        let mut sample = SplitSample::new(count, count as f64, 0.95);
+        let mut series: [SumsByCell; 3] = Default::default();
+        for index in crate::SamplingOrder::new(count, 5).take(400) {
+            let cell = cell_of_split(index, count);
             sample.add(index, 1.0);
             series[0].add(cell, 10.0 + (index * 7919 % 11) as f64);
             if (1_000..1_300).contains(&index) {
@@ -887,31 +949,43 @@ mod tests {
         let [all, run, rest] = &series;
         assert!(run.level() < all.level());
         // What is in the run cancels.
-        let (low, high) = bounds(sample.smooth(0.0, &[(1.0, all), (-1.0, run)], 400, Room::NONE));
-        let (rest_low, rest_high) = bounds(sample.smooth(0.0, &[(1.0, rest)], 400, Room::NONE));
+        let (low, high) = bounds(sample.estimate_function(
+            0.0,
+            &[(1.0, all), (-1.0, run)],
+            400,
+            UnlikeSplitMargin::NONE,
+        ));
+        let (rest_low, rest_high) =
+            bounds(sample.estimate_function(0.0, &[(1.0, rest)], 400, UnlikeSplitMargin::NONE));
         let widths = (high - low) / (rest_high - rest_low);
         assert!((0.5..2.0).contains(&widths), "{widths}");
-        let turned = sample.smooth(0.0, &[(-1.0, run), (1.0, all)], 400, Room::NONE);
+        let turned =
+            sample.estimate_function(0.0, &[(-1.0, run), (1.0, all)], 400, UnlikeSplitMargin::NONE);
         close(bounds(turned).0, low);
         close(bounds(turned).1, high);
     }
 
     /// A state that is none of this sample.
     #[test]
-    fn a_cell_of_which_nothing_was_read_gives_no_interval() {
+    fn unread_cell_gives_no_interval() {
         let sample = sample(&READ);
         let series = series(&[(0, 1.0), (1, 2.0), (2, 3.0), (3, 1.0), (4, 4.0), (6, 1.0)]);
-        assert_eq!(sample.total(&series, 6, Room::NONE).interval, Interval::Flat);
+        assert_eq!(
+            sample.estimate_total(&series, 6, UnlikeSplitMargin::NONE).interval,
+            ConfidenceInterval::NoVariation
+        );
     }
 
     #[test]
-    fn the_whole_is_exact() {
+    fn whole_input_is_exact() {
         let sample = sample(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        let estimate = sample.total(&series(&[(3, 8.0)]), 1, Room::NONE);
-        assert_eq!(estimate, Estimate { value: 8.0, interval: Interval::Exact });
+        let estimate = sample.estimate_total(&series(&[(3, 8.0)]), 1, UnlikeSplitMargin::NONE);
+        assert_eq!(estimate, IntervalEstimate { value: 8.0, interval: ConfidenceInterval::Exact });
         assert_eq!(
-            Sample::new(0, 0.0, 0.95).total(&series(NONE), 0, Room::NONE).interval,
-            Interval::Exact
+            SplitSample::new(0, 0.0, 0.95)
+                .estimate_total(&series(NONE), 0, UnlikeSplitMargin::NONE)
+                .interval,
+            ConfidenceInterval::Exact
         );
     }
 
@@ -919,7 +993,10 @@ mod tests {
     fn few_splits_have_no_interval() {
         let check = |read: &[usize], seen| {
             let series = series(&[(0, 1.0), (2, 2.0)]);
-            assert_eq!(sample(read).total(&series, seen, Room::NONE).interval, Interval::FewSplits);
+            assert_eq!(
+                sample(read).estimate_total(&series, seen, UnlikeSplitMargin::NONE).interval,
+                ConfidenceInterval::TooFewSplits
+            );
         };
         check(&[], 0);
         check(&[0, 1, 2, 3], 4);
@@ -927,47 +1004,56 @@ mod tests {
     }
 
     #[test]
-    fn what_one_split_has_gives_a_wide_interval() {
+    fn value_in_one_split_gives_a_wide_interval() {
         let sample = sample(&[0, 1, 2, 3, 4, 5, 6, 7]);
         let mut values: Vec<_> =
             (0..8).map(|index| (index, 1.0 + 0.1 * (index % 3) as f64)).collect();
         assert!(matches!(
-            sample.total(&series(&values), 8, Room::NONE).interval,
-            Interval::Bounds { .. }
+            sample.estimate_total(&series(&values), 8, UnlikeSplitMargin::NONE).interval,
+            ConfidenceInterval::Bounds { .. }
         ));
         values[3].1 = 100.0;
         // The split of 100 is among the 4/5 that were read; without it the total would be 11.
-        let (low, high) = bounds(sample.total(&series(&values), 8, Room::NONE));
+        let (low, high) =
+            bounds(sample.estimate_total(&series(&values), 8, UnlikeSplitMargin::NONE));
         assert!(low < 108.0 && high > 170.0 && high < 1_000.0, "{low} {high}");
     }
 
     #[test]
-    fn where_nothing_varies_nothing_is_known() {
+    fn equal_splits_give_no_interval() {
         let sample = sample(&[0, 1, 2, 3, 4, 5, 6, 7]);
         let values: Vec<_> = (0..8).map(|index| (index, 0.1)).collect();
-        let estimate = sample.total(&series(&values), 8, Room::NONE);
+        let estimate = sample.estimate_total(&series(&values), 8, UnlikeSplitMargin::NONE);
         close(estimate.value, 1.0);
-        assert_eq!(estimate.interval, Interval::Flat);
-        assert_eq!(sample.total(&series(NONE), 8, Room::NONE).interval, Interval::Flat);
+        assert_eq!(estimate.interval, ConfidenceInterval::NoVariation);
         assert_eq!(
-            sample.ratio(&series(NONE), &series(NONE), 8, Room::NONE).interval,
-            Interval::Flat
+            sample.estimate_total(&series(NONE), 8, UnlikeSplitMargin::NONE).interval,
+            ConfidenceInterval::NoVariation
+        );
+        assert_eq!(
+            sample
+                .estimate_ratio(&series(NONE), &series(NONE), 8, UnlikeSplitMargin::NONE)
+                .interval,
+            ConfidenceInterval::NoVariation
         );
     }
 
     #[test]
-    fn what_is_no_number_has_no_bounds() {
+    fn non_finite_sums_have_no_bounds() {
         let sample = sample(&[0, 1, 2, 3, 4, 5, 6, 7]);
         for value in [f64::NAN, f64::INFINITY, f64::MAX] {
             let values: Vec<_> =
                 (0..8).map(|index| (index, if index % 2 == 0 { value } else { 1.0 })).collect();
-            assert_eq!(sample.total(&series(&values), 8, Room::NONE).interval, Interval::Flat);
+            assert_eq!(
+                sample.estimate_total(&series(&values), 8, UnlikeSplitMargin::NONE).interval,
+                ConfidenceInterval::NoVariation
+            );
         }
     }
 
     /// Two runs in which nothing differs and which cancel, and far from them what is next to nothing.
     #[test]
-    fn differences_that_vanish_are_no_panic() {
+    fn vanishing_differences_do_not_panic() {
         for small in [1e-300, 1e-161, 1e-160, 1e-80, 1e-20] {
             let (sample, series) = half_of(40, |index| match index {
                 2..12 => 1.0,
@@ -975,40 +1061,46 @@ mod tests {
                 26..36 => -1.0,
                 _ => 0.0,
             });
-            let interval = sample.smooth(0.0, &[(1.0, &series)], 11, Room::NONE).interval;
-            assert!(matches!(interval, Interval::Bounds { .. }), "{small}");
+            let interval = sample
+                .estimate_function(0.0, &[(1.0, &series)], 11, UnlikeSplitMargin::NONE)
+                .interval;
+            assert!(matches!(interval, ConfidenceInterval::Bounds { .. }), "{small}");
         }
     }
 
     #[test]
-    fn units_do_not_matter() {
+    fn intervals_scale_with_the_unit_of_measure() {
         let sample = sample(&READ);
         let values: Vec<_> =
             READ.iter().map(|&index| (index, (index * index % 7) as f64)).collect();
-        let (low, high) = bounds(sample.total(&series(&values), 8, Room::NONE));
+        let (low, high) =
+            bounds(sample.estimate_total(&series(&values), 8, UnlikeSplitMargin::NONE));
         let scaled: Vec<_> = values.iter().map(|(index, value)| (*index, value * 1e-9)).collect();
-        let (scaled_low, scaled_high) = bounds(sample.total(&series(&scaled), 8, Room::NONE));
+        let (scaled_low, scaled_high) =
+            bounds(sample.estimate_total(&series(&scaled), 8, UnlikeSplitMargin::NONE));
         close(scaled_low * 1e9, low);
         close(scaled_high * 1e9, high);
         let turned: Vec<_> = values.iter().map(|(index, value)| (*index, -value)).collect();
-        let (turned_low, turned_high) = bounds(sample.total(&series(&turned), 8, Room::NONE));
+        let (turned_low, turned_high) =
+            bounds(sample.estimate_total(&series(&turned), 8, UnlikeSplitMargin::NONE));
         close(-turned_low, high);
         close(-turned_high, low);
     }
 
     #[test]
-    fn what_is_left_bounds_the_interval() {
+    fn unread_splits_bound_the_interval() {
         let count = 10_000;
         let value = |index: usize| ((index * 7919) % 101) as f64;
         let exact: f64 = (0..count).map(value).sum();
         for left in [1_000, 100, 10, 1] {
-            let mut sample = Sample::new(count, count as f64, 0.95);
-            let mut series = Series::default();
-            for index in crate::DrawnOrder::new(count, 5).take(count - left) {
+            let mut sample = SplitSample::new(count, count as f64, 0.95);
+            let mut series = SumsByCell::default();
+            for index in crate::SamplingOrder::new(count, 5).take(count - left) {
                 sample.add(index, 1.0);
-                series.add(cell_of(index, count), value(index));
+                series.add(cell_of_split(index, count), value(index));
             }
-            let (low, high) = bounds(sample.total(&series, 1_000, Room::NONE));
+            let (low, high) =
+                bounds(sample.estimate_total(&series, 1_000, UnlikeSplitMargin::NONE));
             // At most 101 for each, and there are three deviations of 29 for the root of their number.
             assert!(high - low < 200.0 * (left as f64).sqrt() && low < exact && exact < high);
         }
@@ -1021,18 +1113,21 @@ mod tests {
         let mut last = 0.0;
         for confidence in [0.5, 0.9, 0.95, 0.97, 0.99, 0.999] {
             let sample = sample(&READ).with_confidence(confidence);
-            let (low, high) = bounds(sample.total(&series(&values), 8, Room::NONE));
+            let (low, high) =
+                bounds(sample.estimate_total(&series(&values), 8, UnlikeSplitMargin::NONE));
             assert!(high - low > last);
             last = high - low;
         }
     }
 
     #[test]
-    fn a_share_stays_within_0_and_1() {
+    fn share_bounds_stay_within_0_and_1() {
         let (sample, all) = half_of(100, |_| 4.0);
         let (_, below) = half_of(100, |index| f64::from(u8::from(index % 3 == 1)));
-        let check = |below: &Series, all: &Series, seen| {
-            let Interval::Bounds { low, high } = sample.share_interval(below, all, seen) else {
+        let check = |below: &SumsByCell, all: &SumsByCell, seen| {
+            let ConfidenceInterval::Bounds { lower: low, upper: high } =
+                sample.share_interval(below, all, seen)
+            else {
                 panic!("it has bounds")
             };
             let share = below.sum() / all.sum();
@@ -1043,26 +1138,26 @@ mod tests {
         // In unlike splits all rows may be below the value; the fewer splits have the group, the more room there is.
         let (lower, higher) = check(&below, &all, 30);
         assert!(higher - high > 0.005 && low - lower > 0.001);
-        assert_eq!(sample.share_interval(&below, &all, 29), Interval::FewSplits);
+        assert_eq!(sample.share_interval(&below, &all, 29), ConfidenceInterval::TooFewSplits);
         let few = self::sample(&READ);
         assert_eq!(
             few.share_interval(&series(&[(0, 1.0)]), &series(&[(0, 2.0)]), 8),
-            Interval::FewSplits
+            ConfidenceInterval::TooFewSplits
         );
     }
 
     /// Where both cells of each stretch are read, what tells stretches apart is no uncertainty.
     #[test]
-    fn a_drift_is_no_uncertainty() {
+    fn drift_does_not_widen_the_interval() {
         let (count, read) = (20_000, 10_000);
-        let mut sample = Sample::new(count, count as f64, 0.95);
-        let mut series = Series::default();
+        let mut sample = SplitSample::new(count, count as f64, 0.95);
+        let mut series = SumsByCell::default();
         let value = |index: usize| f64::from(u8::from((3_130..5_130).contains(&index)));
-        for index in crate::DrawnOrder::new(count, 5).take(read) {
+        for index in crate::SamplingOrder::new(count, 5).take(read) {
             sample.add(index, 1.0);
-            series.add(cell_of(index, count), value(index));
+            series.add(cell_of_split(index, count), value(index));
         }
-        let (low, high) = bounds(sample.total(&series, 1_000, Room::NONE));
+        let (low, high) = bounds(sample.estimate_total(&series, 1_000, UnlikeSplitMargin::NONE));
         assert!(low < 2_000.0 && high > 2_000.0 && high - low < 200.0, "{low} {high}");
     }
 }
