@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use arrow::compute::CastOptions;
 use arrow::util::display::FormatOptions;
 
-pub use tidemill_text::{sql_name, sql_type};
+pub use tidemill_text::{quote_sql_name, sql_type_name};
 
 /// The metadata key of a schema's field whose name was written without quotes. SQL ignores the case of such a name.
 pub const UNQUOTED_NAME: &str = "tidemill:unquoted_name";

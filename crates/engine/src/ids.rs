@@ -403,7 +403,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
             format!(
                 "column `{}` of `{name}` is {}, and ids are whole numbers",
                 field.name(),
-                tidemill_base::types::sql_type(data_type),
+                tidemill_base::types::sql_type_name(data_type),
             ),
             match data_type.is_numeric() {
                 true => "CAST(x AS BIGINT) makes whole numbers of such ones in a query",

@@ -23,7 +23,7 @@ use datafusion_expr::{
     ScalarUDFImpl, Signature, Volatility,
 };
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::repeated::{Repeated, only_column};
 
@@ -380,7 +380,7 @@ impl ScalarUDFImpl for Function {
                         self.name,
                         kind.told(),
                         nth(index),
-                        sql_type(given)
+                        sql_type_name(given)
                     ),
                     match kind {
                         Kind::Group => format!(
@@ -713,7 +713,7 @@ pub(crate) fn as_texts(array: &ArrayRef) -> PlanResult<StringViewArray> {
         text.clear();
         if shown.value(row).write(&mut text).is_err() {
             return Err(failed(
-                format!("a value of type {} cannot be shown", sql_type(array.data_type())),
+                format!("a value of type {} cannot be shown", sql_type_name(array.data_type())),
                 "it is outside of the years that calendars have",
             ));
         }

@@ -20,7 +20,7 @@ use datafusion_expr::{
     ScalarUDFImpl, Signature, Volatility,
 };
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 /// What is said of a function in the reference: one row of a table.
 #[derive(Debug, Clone)]
@@ -160,7 +160,7 @@ impl Texts {
             DataType::Utf8 => Texts::Short(array.as_string().clone(), rows),
             DataType::LargeUtf8 => Texts::Long(array.as_string().clone(), rows),
             DataType::Utf8View => Texts::Views(array.as_string_view().clone(), rows),
-            other => return Err(broken(&format!("a {} is no text", sql_type(other)))),
+            other => return Err(broken(&format!("a {} is no text", sql_type_name(other)))),
         })
     }
 
@@ -239,7 +239,7 @@ pub(crate) fn external(error: Error) -> DataFusionError {
 
 /// The refusal of arguments that a function does not take: it says how the function is called.
 pub(crate) fn called_as(function: &impl Function, given: &[DataType]) -> DataFusionError {
-    let types = given.iter().map(sql_type).collect::<Vec<_>>().join(", ");
+    let types = given.iter().map(sql_type_name).collect::<Vec<_>>().join(", ");
     let calls = function.told().calls.lines().collect::<Vec<_>>().join(", ");
     usage(
         format!("`{}` takes other arguments than ({types})", function.names()[0]),

@@ -22,7 +22,7 @@ use datafusion_expr::{
     HigherOrderSignature, HigherOrderUDF, HigherOrderUDFImpl, LambdaArgument,
     LambdaParametersProgress, ValueOrLambda, Volatility,
 };
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::call::{is_text, refused};
 
@@ -84,7 +84,7 @@ fn item_of(list: &DataType) -> PlanResult<&FieldRef> {
     match list {
         DataType::List(item) | DataType::LargeList(item) => Ok(item),
         other => Err(refused(
-            format!("`list_reduce` takes a list, and this is a {}", sql_type(other)),
+            format!("`list_reduce` takes a list, and this is a {}", sql_type_name(other)),
             "it is called as list_reduce(list, (a, b) -> a + b)",
         )),
     }
@@ -97,8 +97,8 @@ fn checked_first(first: &DataType, answer: &DataType) -> PlanResult<()> {
         false => Err(refused(
             format!(
                 "the function of `list_reduce` answers {}, and begins with {}",
-                sql_type(answer),
-                sql_type(first)
+                sql_type_name(answer),
+                sql_type_name(first)
             ),
             "a start has the type of the answer: list_reduce(list, (a, b) -> a + b.n, 0)",
         )),
@@ -290,8 +290,8 @@ fn reduced(
             return Err(refused(
                 format!(
                     "the function of `list_reduce` takes {}, and answers {}",
-                    sql_type(answer),
-                    sql_type(made.data_type())
+                    sql_type_name(answer),
+                    sql_type_name(made.data_type())
                 ),
                 "CAST gives it one type: list_reduce(list, (a, b) -> CAST(a * b AS DOUBLE))",
             ));

@@ -18,7 +18,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
-use tidemill_engine::types::sql_type;
+use tidemill_engine::types::sql_type_name;
 use tidemill_engine::{Error, Result};
 
 use crate::errors::raise;
@@ -313,5 +313,5 @@ impl FixedTexts {
 
 /// Refuses a column of a type that is not wanted.
 pub(crate) fn refused(py: Python<'_>, what: &str, of: &DataType, hint: &str) -> PyErr {
-    raise(py, Error::usage_hint(format!("{what} of type {}", sql_type(of)), hint))
+    raise(py, Error::usage_hint(format!("{what} of type {}", sql_type_name(of)), hint))
 }

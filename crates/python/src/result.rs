@@ -30,7 +30,7 @@ use tidemill_engine::coverage::human_bytes;
 use tidemill_engine::remote::{self, Stats};
 use tidemill_engine::running::{Next, Running};
 use tidemill_engine::sink::{cells, is_number, shown_columns};
-use tidemill_engine::types::sql_type;
+use tidemill_engine::types::sql_type_name;
 use tidemill_engine::{Cancel, Coverage, Error};
 
 use crate::errors::{raise, warn};
@@ -873,7 +873,7 @@ impl RawSchema {
     fn columns(&self) -> Vec<(String, String, String, bool)> {
         let fields = self.schema.fields().iter();
         let column = |name: &String, kind: &arrow::datatypes::DataType| {
-            (name.clone(), sql_type(kind), kind.to_string(), is_number(kind))
+            (name.clone(), sql_type_name(kind), kind.to_string(), is_number(kind))
         };
         fields.map(|field| column(field.name(), field.data_type())).collect()
     }
@@ -884,7 +884,7 @@ impl RawSchema {
         let fields = shown_columns(&self.schema).into_iter().map(|index| self.schema.field(index));
         let column = |field: &arrow::datatypes::Field| {
             let kind = field.data_type();
-            (field.name().clone(), sql_type(kind), is_number(kind))
+            (field.name().clone(), sql_type_name(kind), is_number(kind))
         };
         fields.map(column).collect()
     }

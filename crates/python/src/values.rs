@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyException, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use tidemill_engine::Error;
-use tidemill_engine::types::sql_type;
+use tidemill_engine::types::sql_type_name;
 
 use crate::errors::raise;
 
@@ -237,7 +237,7 @@ impl<'py> Makers<'py> {
                     Ok(entries.into_any())
                 })
             }
-            other => Err(PyValueError::new_err(format!("it is of type {}", sql_type(other)))),
+            other => Err(PyValueError::new_err(format!("it is of type {}", sql_type_name(other)))),
         }
     }
 

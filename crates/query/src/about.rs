@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::Settings;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_planning::walk_mut;
 use tidemill_sql::dialects;
 use tidemill_sql::statement::one_select;
@@ -28,7 +28,7 @@ use crate::question::Query as Asked;
 pub(crate) fn described(schema: &Schema) -> Result<Statement> {
     let rows = schema.fields().iter().map(|field| {
         let nullable = if field.is_nullable() { "YES" } else { "NO" };
-        [field.name().clone(), sql_type(field.data_type()), nullable.to_owned()]
+        [field.name().clone(), sql_type_name(field.data_type()), nullable.to_owned()]
     });
     rows_of(rows, "column_name, column_type, \"null\"")
 }

@@ -11,7 +11,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_sql::names;
 
 /// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`, and `x + 1` for
@@ -209,7 +209,8 @@ pub fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
                 return Ok(Arc::clone(column));
             }
             arrow::compute::cast_with_options(column, field.data_type(), &EXACTLY).map_err(|e| {
-                let (from, to) = (sql_type(column.data_type()), sql_type(field.data_type()));
+                let (from, to) =
+                    (sql_type_name(column.data_type()), sql_type_name(field.data_type()));
                 Error::Query(format!(
                     "a {from} of column `{}` does not fit {to}: {}",
                     field.name(),

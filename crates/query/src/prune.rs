@@ -39,7 +39,7 @@ use tidemill_source::{BlockStatistics, Cutting, FileColumn, Source, Split};
 use tidemill_sql::datafusion_names::scalars;
 use tidemill_sql::floats::{self, has_floats};
 use tidemill_sql::kept_casts;
-use tidemill_text::{Comparison, Constant, Predicate, Test};
+use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 
 /// The source's splits without the files and the row groups that `filters` rule out; where `numbered`, such
 /// that their records can be numbered.
@@ -288,59 +288,61 @@ fn read_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
         Expr::BinaryExpr(binary) => {
             let comparison = comparison(binary.op)?;
             match (place(&binary.left), constant(&binary.right)) {
-                (Some(column), Some(constant)) => (column, Test::Compare(comparison, constant)),
+                (Some(column), Some(constant)) => {
+                    (column, ValueCondition::Comparison(comparison, constant))
+                }
                 _ => {
                     let (column, constant) = (place(&binary.right)?, constant(&binary.left)?);
-                    (column, Test::Compare(turned(comparison), constant))
+                    (column, ValueCondition::Comparison(turned(comparison), constant))
                 }
             }
         }
         Expr::InList(list) if !list.negated => {
             let constants = list.list.iter().map(constant).collect::<Option<Vec<_>>>()?;
-            (place(&list.expr)?, Test::In(constants.into()))
+            (place(&list.expr)?, ValueCondition::InSet(constants.into()))
         }
-        Expr::IsNull(inner) => (place(inner)?, Test::IsNull),
-        Expr::IsNotNull(inner) => (place(inner)?, Test::IsNotNull),
+        Expr::IsNull(inner) => (place(inner)?, ValueCondition::IsNull),
+        Expr::IsNotNull(inner) => (place(inner)?, ValueCondition::IsNotNull),
         _ => return None,
     };
-    let predicate = Predicate { column, test };
-    predicate.applies_to(schema.field(column).data_type()).then_some(predicate)
+    let predicate = Predicate { column, condition: test };
+    predicate.is_applicable_to(schema.field(column).data_type()).then_some(predicate)
 }
 
-fn comparison(operator: Operator) -> Option<Comparison> {
+fn comparison(operator: Operator) -> Option<ComparisonOperator> {
     Some(match operator {
-        Operator::Eq => Comparison::Equal,
-        Operator::NotEq => Comparison::NotEqual,
-        Operator::Lt => Comparison::Less,
-        Operator::LtEq => Comparison::LessOrEqual,
-        Operator::Gt => Comparison::Greater,
-        Operator::GtEq => Comparison::GreaterOrEqual,
+        Operator::Eq => ComparisonOperator::Equal,
+        Operator::NotEq => ComparisonOperator::NotEqual,
+        Operator::Lt => ComparisonOperator::Less,
+        Operator::LtEq => ComparisonOperator::LessOrEqual,
+        Operator::Gt => ComparisonOperator::Greater,
+        Operator::GtEq => ComparisonOperator::GreaterOrEqual,
         _ => return None,
     })
 }
 
 /// The comparison with its sides exchanged.
-fn turned(comparison: Comparison) -> Comparison {
+fn turned(comparison: ComparisonOperator) -> ComparisonOperator {
     match comparison {
-        Comparison::Less => Comparison::Greater,
-        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-        Comparison::Greater => Comparison::Less,
-        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        ComparisonOperator::Less => ComparisonOperator::Greater,
+        ComparisonOperator::LessOrEqual => ComparisonOperator::GreaterOrEqual,
+        ComparisonOperator::Greater => ComparisonOperator::Less,
+        ComparisonOperator::GreaterOrEqual => ComparisonOperator::LessOrEqual,
         same => same,
     }
 }
 
-fn constant(expr: &Expr) -> Option<Constant> {
+fn constant(expr: &Expr) -> Option<PredicateConstant> {
     let Expr::Literal(value, _) = expr else { return None };
     Some(match value {
         ScalarValue::Utf8(Some(text))
         | ScalarValue::LargeUtf8(Some(text))
-        | ScalarValue::Utf8View(Some(text)) => Constant::Text(text.clone()),
-        ScalarValue::Int8(Some(number)) => Constant::Int(i64::from(*number)),
-        ScalarValue::Int16(Some(number)) => Constant::Int(i64::from(*number)),
-        ScalarValue::Int32(Some(number)) => Constant::Int(i64::from(*number)),
-        ScalarValue::Int64(Some(number)) => Constant::Int(*number),
-        ScalarValue::Float64(Some(number)) => Constant::Float(*number),
+        | ScalarValue::Utf8View(Some(text)) => PredicateConstant::Text(text.clone()),
+        ScalarValue::Int8(Some(number)) => PredicateConstant::Int(i64::from(*number)),
+        ScalarValue::Int16(Some(number)) => PredicateConstant::Int(i64::from(*number)),
+        ScalarValue::Int32(Some(number)) => PredicateConstant::Int(i64::from(*number)),
+        ScalarValue::Int64(Some(number)) => PredicateConstant::Int(*number),
+        ScalarValue::Float64(Some(number)) => PredicateConstant::Float(*number),
         _ => return None,
     })
 }

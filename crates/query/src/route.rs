@@ -504,7 +504,7 @@ fn spec_of(
             return Ok(Err(format!(
                 "no mergeable state for `{}` over {}",
                 call.func.name(),
-                tidemill_base::types::sql_type(&aggregate.argument_type)
+                tidemill_base::types::sql_type_name(&aggregate.argument_type)
             )));
         }
         aggregates.push(aggregate);

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, StructArray};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use tidemill_base::types::coded_text;
-use tidemill_text::{Predicate, Test};
+use tidemill_text::{Predicate, ValueCondition};
 
 use super::error::{Error, Result};
 use super::formats::batches::WantedColumn;
@@ -236,7 +236,7 @@ impl Assembly {
             match slots.get(predicate.column).copied().flatten() {
                 Some(slot) => predicates.push(Predicate { column: slot, ..predicate.clone() }),
                 // All of it is null, and so is a comparison with it.
-                None => drops_all |= predicate.test != Test::IsNull,
+                None => drops_all |= predicate.condition != ValueCondition::IsNull,
             }
         }
         Ok(LayoutColumns { layout, slots, decoded, inferred, predicates, drops_all })

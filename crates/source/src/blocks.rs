@@ -19,9 +19,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidemill_text::cut::{Cutter, Grammar, State};
-use tidemill_text::json::{self, Layout, Scanner};
-use tidemill_text::syslog::Framer;
+use tidemill_text::json::{self, JsonLayout, RecordScanner};
+use tidemill_text::record_boundaries::{CutterState, RecordCutter, RecordGrammar};
+use tidemill_text::syslog::SyslogFramer;
 
 use super::error::{Error, Result};
 use super::input::ByteInput;
@@ -53,54 +53,54 @@ pub(crate) fn record_too_large() -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
     /// A line end, by the rules of a grammar.
-    Lines(Grammar),
+    Lines(RecordGrammar),
     /// The count of its bytes, which it begins with.
     Counts,
     /// A line end, or else the rules of JSON: the first record tells.
     Json,
 }
 
-impl From<Grammar> for Ends {
-    fn from(grammar: Grammar) -> Self {
+impl From<RecordGrammar> for Ends {
+    fn from(grammar: RecordGrammar) -> Self {
         Ends::Lines(grammar)
     }
 }
 
 /// Finds where records end.
 enum Finder {
-    Lines(Cutter),
-    Counts(Framer),
+    Lines(RecordCutter),
+    Counts(SyslogFramer),
 }
 
 impl Finder {
     fn new(ends: Ends) -> Self {
         match ends {
-            Ends::Lines(grammar) => Finder::Lines(Cutter::new(grammar)),
-            Ends::Counts => Finder::Counts(Framer::new()),
+            Ends::Lines(grammar) => Finder::Lines(RecordCutter::new(grammar)),
+            Ends::Counts => Finder::Counts(SyslogFramer::new()),
             // Unless the layout turns out to be another.
-            Ends::Json => Finder::Lines(Cutter::new(Grammar::LINES)),
+            Ends::Json => Finder::Lines(RecordCutter::new(RecordGrammar::LINES)),
         }
     }
 
     fn last_end(&mut self, block: &[u8]) -> Option<usize> {
         match self {
-            Finder::Lines(cutter) => cutter.last_end(block),
-            Finder::Counts(framer) => framer.last_end(block),
+            Finder::Lines(cutter) => cutter.find_last_record_end(block),
+            Finder::Counts(framer) => framer.find_last_record_end(block),
         }
     }
 
     fn first_end(&mut self, block: &[u8]) -> Option<usize> {
         match self {
-            Finder::Lines(cutter) => cutter.first_end(block),
-            Finder::Counts(framer) => framer.first_end(block),
+            Finder::Lines(cutter) => cutter.find_first_record_end(block),
+            Finder::Counts(framer) => framer.find_first_record_end(block),
         }
     }
 
     /// Where a cutter of lines stands.
-    fn state(&self) -> State {
+    fn state(&self) -> CutterState {
         match self {
             Finder::Lines(cutter) => cutter.state(),
-            Finder::Counts(_) => State::RecordStart,
+            Finder::Counts(_) => CutterState::RecordStart,
         }
     }
 
@@ -113,7 +113,7 @@ impl Finder {
 
 /// JSON records that are no lines, and the lines that are made of them.
 struct Sequence {
-    scanner: Scanner,
+    scanner: RecordScanner,
     /// Offsets in the input of records that are whole and have not been handed out.
     records: Vec<Range<u64>>,
     /// The records of the last block, a line each.
@@ -143,7 +143,7 @@ impl Sequence {
             let place = index(record.start)..index(record.end);
             let start = self.lines.len();
             if record.is_empty() {
-                self.lines.push(json::MISSING_COMMA);
+                self.lines.push(json::MISSING_COMMA_MARKER);
             }
             self.lines.extend_from_slice(&buffer[place.clone()]);
             // A line end is white space within a record, and is refused in a string, as the other one is.
@@ -396,16 +396,16 @@ impl Blocks {
             if head.len() >= looked_at + step || self.ended || head.len() > RECORD_BYTES_MAX {
                 looked_at = head.len();
                 let is_all = self.ended || head.len() > RECORD_BYTES_MAX;
-                match json::layout(head, is_all) {
+                match json::detect_layout(head, is_all) {
                     None => {}
-                    Some(Layout::Lines) => return Ok(()),
-                    Some(Layout::Sequence) => break,
+                    Some(JsonLayout::Lines) => return Ok(()),
+                    Some(JsonLayout::Sequence) => break,
                 }
             }
             self.fill()?;
         }
         self.sequence = Some(Sequence {
-            scanner: Scanner::new(self.base + self.start as u64),
+            scanner: RecordScanner::new(self.base + self.start as u64),
             records: Vec::new(),
             lines: Vec::new(),
             places: Vec::new(),
@@ -527,7 +527,8 @@ impl Blocks {
             }
             if self.ended {
                 self.done = true;
-                let unclosed = matches!(self.cutter.state(), State::Quoted | State::Escaped);
+                let unclosed =
+                    matches!(self.cutter.state(), CutterState::Quoted | CutterState::Escaped);
                 if self.filled == self.start {
                     return Ok(None);
                 }
@@ -583,7 +584,7 @@ impl Blocks {
             let piece = &self.buffer[self.scanned..self.filled];
             self.scanned += scanner.scan(piece, records, SEQUENCE_RECORDS_MAX);
             let is_scanned = self.scanned == self.filled;
-            let mut broken = scanner.broken_at();
+            let mut broken = scanner.broken_array_offset();
             let is_last = self.ended && is_scanned && records.is_empty();
             if is_last {
                 broken = scanner.finish(records);
@@ -609,7 +610,7 @@ impl Blocks {
                 self.done |= ours < records.len();
                 records.truncate(ours);
                 let is_behind = self.base + self.scanned as u64 >= limit;
-                let is_between = scanner.begun().is_none_or(|start| start >= limit);
+                let is_between = scanner.begun_record_offset().is_none_or(|start| start >= limit);
                 self.done |=
                     is_behind && is_between && !scanner.is_in_array() && records.is_empty();
             }
@@ -620,7 +621,7 @@ impl Blocks {
                 return Ok(Some(nuls.unwrap_or_else(|| self.hand_out_lines())));
             }
             // Whatever else was scanned is between records, but for one that has begun.
-            let begun = scanner.begun().filter(|_| !self.is_passing);
+            let begun = scanner.begun_record_offset().filter(|_| !self.is_passing);
             let begun = begun.and_then(|start| usize::try_from(start.checked_sub(self.base)?).ok());
             self.advance(begun.unwrap_or(self.scanned));
             if !is_scanned || self.done {
@@ -720,7 +721,7 @@ impl Blocks {
     /// What to do about a record that is too large.
     pub(crate) fn large_hint(&self) -> &'static str {
         match self.cutter.state() {
-            State::Quoted | State::Escaped | State::QuoteInQuoted => {
+            CutterState::Quoted | CutterState::Escaped | CutterState::QuoteInQuoted => {
                 "a quote in it may never be closed; if quotes are plain text here, turn quoting off: \
                  --quote '' (job file: source.options, quote = false); --max-bad N or N% skips the \
                  record"
@@ -817,7 +818,7 @@ mod tests {
     use super::*;
     use crate::input::{ReaderInput, Watch};
 
-    fn blocks(text: &[u8], grammar: Grammar, from: usize, limit: Option<u64>) -> Blocks {
+    fn blocks(text: &[u8], grammar: RecordGrammar, from: usize, limit: Option<u64>) -> Blocks {
         let rest = std::io::Cursor::new(text[from..].to_vec());
         let input = ReaderInput::new(Vec::new(), rest, "x".into(), Watch::default());
         Blocks::new(Box::new(input), grammar, from as u64, limit)
@@ -843,16 +844,16 @@ mod tests {
             (6, 7, b"cc\n", 9),
             (6, 6, b"", 6),
         ] {
-            let found = all(blocks(text, Grammar::LINES, from, Some(limit)));
+            let found = all(blocks(text, RecordGrammar::LINES, from, Some(limit)));
             assert_eq!(found, (expected.to_vec(), end), "{from}..{limit}");
         }
     }
 
     #[test]
     fn a_last_record_without_a_line_end_gets_one() {
-        assert_eq!(all(blocks(b"a\nb", Grammar::LINES, 0, None)), (b"a\nb\n".to_vec(), 3));
-        assert_eq!(all(blocks(b"", Grammar::LINES, 0, None)), (vec![], 0));
-        assert_eq!(all(blocks(b"b", Grammar::LINES, 0, Some(1))), (b"b\n".to_vec(), 1));
+        assert_eq!(all(blocks(b"a\nb", RecordGrammar::LINES, 0, None)), (b"a\nb\n".to_vec(), 3));
+        assert_eq!(all(blocks(b"", RecordGrammar::LINES, 0, None)), (vec![], 0));
+        assert_eq!(all(blocks(b"b", RecordGrammar::LINES, 0, Some(1))), (b"b\n".to_vec(), 1));
     }
 
     #[test]
@@ -860,7 +861,7 @@ mod tests {
         let mut text = vec![b'x'; 3 * READ_BYTES + 17];
         text.push(b'\n');
         text.extend_from_slice(b"y\n");
-        let mut blocks = blocks(&text, Grammar::LINES, 0, None);
+        let mut blocks = blocks(&text, RecordGrammar::LINES, 0, None);
         let mut found = Vec::new();
         while let Some(block) = blocks.next_block().unwrap() {
             let bytes = blocks.bytes(block);
@@ -879,8 +880,8 @@ mod tests {
             text.extend_from_slice(if quoted { b"\"\n" } else { b"\n" });
             text
         };
-        let csv = Grammar::delimited(&tidemill_text::Dialect::default());
-        for (grammar, quoted) in [(Grammar::LINES, false), (csv, true)] {
+        let csv = RecordGrammar::from_dialect(&tidemill_text::CsvDialect::default());
+        for (grammar, quoted) in [(RecordGrammar::LINES, false), (csv, true)] {
             for (bytes, rest, limit) in [
                 (RECORD_BYTES_MAX + 1, &b"next\nlast"[..], None),
                 (RECORD_BYTES_MAX + 3 * READ_BYTES, b"next\n", None),
@@ -929,7 +930,7 @@ mod tests {
         let mut text = b"short\n".to_vec();
         text.resize(RECORD_BYTES_MAX + 2 * READ_BYTES, b'x');
         let length = text.len() as u64;
-        let mut blocks = blocks(&text, Grammar::LINES, 0, None);
+        let mut blocks = blocks(&text, RecordGrammar::LINES, 0, None);
         assert_eq!(blocks.next_block().unwrap().map(|block| block.fault.is_some()), Some(false));
         assert_eq!(blocks.next_block().unwrap().map(|block| block.fault.is_some()), Some(true));
         assert_eq!(blocks.next_block().unwrap(), None);
@@ -1020,7 +1021,7 @@ mod tests {
 
     #[test]
     fn nul_bytes_at_the_end_are_handed_out_by_themselves() {
-        let csv = Grammar::delimited(&tidemill_text::Dialect::default());
+        let csv = RecordGrammar::from_dialect(&tidemill_text::CsvDialect::default());
         let large = format!("a\n{}", "\0".repeat(3 * READ_BYTES));
         for (text, records, last) in [
             // The record that is cut off, where it begins, and how many NULs.
@@ -1036,8 +1037,8 @@ mod tests {
             ("a\0b\0", "a\0b\0\n", None),
             ("a\n\0\0b", "a\n\0\0b\n", None),
         ] {
-            for grammar in [Grammar::LINES, csv] {
-                if grammar == Grammar::LINES && text.contains('"') {
+            for grammar in [RecordGrammar::LINES, csv] {
+                if grammar == RecordGrammar::LINES && text.contains('"') {
                     continue;
                 }
                 for limit in [None, Some(3), Some(text.len() as u64)] {
@@ -1089,7 +1090,7 @@ mod tests {
             ("a", 1, 1, 1),
         ] {
             for limit in [None, Some(2), Some(5)] {
-                let csv = Grammar::delimited(&tidemill_text::Dialect::default());
+                let csv = RecordGrammar::from_dialect(&tidemill_text::CsvDialect::default());
                 let mut blocks = blocks(text.as_bytes(), csv, 0, limit);
                 blocks.count_lines(1);
                 blocks.skip_lines(skipped).unwrap();
@@ -1123,7 +1124,7 @@ mod tests {
             let watch = Watch { eager: true, ..Watch::default() };
             let pieces = Pieces(text.clone().into_bytes(), piece);
             let input = ReaderInput::new(Vec::new(), pieces, "x".into(), watch);
-            let mut blocks = Blocks::new(Box::new(input), Grammar::LINES, 0, None);
+            let mut blocks = Blocks::new(Box::new(input), RecordGrammar::LINES, 0, None);
             blocks.skip_lines(lines).unwrap();
             let (mut rest, mut expected) = (text.as_str(), 0);
             for _ in 0..lines {
@@ -1143,7 +1144,7 @@ mod tests {
         for (head, expected) in [(&b""[..], true), (b"cut", true), (b"a\0b", false)] {
             let mut text = [b"a\n", head].concat();
             text.resize(text.len() + RECORD_BYTES_MAX + 5, 0);
-            let mut blocks = blocks(&text, Grammar::LINES, 0, None);
+            let mut blocks = blocks(&text, RecordGrammar::LINES, 0, None);
             assert_eq!(blocks.next_block().unwrap().and_then(|block| block.fault), None);
             let fault = blocks.next_block().unwrap().and_then(|block| block.fault);
             assert_eq!(fault, Some(BlockFault::TooLarge { ends_in_nuls: expected }));
@@ -1154,7 +1155,7 @@ mod tests {
 
     #[test]
     fn lines_are_counted_where_asked() {
-        let mut blocks = blocks(b"a\nb\nc", Grammar::LINES, 0, None);
+        let mut blocks = blocks(b"a\nb\nc", RecordGrammar::LINES, 0, None);
         blocks.count_lines(1);
         let block = blocks.next_block().unwrap().unwrap();
         assert_eq!((block.line, block.offset), (Some(1), 0));

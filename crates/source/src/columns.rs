@@ -19,8 +19,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use serde::{Deserialize, Serialize};
 use tidemill_base::suggest;
-use tidemill_text::infer::TextKind;
-use tidemill_text::sql_type;
+use tidemill_text::infer::InferredTextType;
+use tidemill_text::sql_type_name;
 
 use super::SourceFile;
 use super::error::{Error, Result};
@@ -167,7 +167,7 @@ impl Columns {
         let name = self.fields[index].name();
         let shown = |index: usize| files.get(index).map_or("", |file| file.shown()).to_owned();
         let kind = |data_type: &DataType| {
-            let words = sql_type(data_type);
+            let words = sql_type_name(data_type);
             match data_type {
                 DataType::Timestamp(_, None) => format!("{words} without a time zone"),
                 _ => words,
@@ -321,7 +321,7 @@ impl Collected {
 /// What the samples of delimited text show of a column.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shown {
-    kind: TextKind,
+    kind: InferredTextType,
     /// Values that are not null.
     values: u64,
     file: Option<usize>,
@@ -332,7 +332,7 @@ const SETTLED_VALUES: u64 = 100;
 
 impl Shown {
     /// Takes what a file's sample shows.
-    pub(super) fn add(&mut self, file: usize, kind: &TextKind, values: u64) {
+    pub(super) fn add(&mut self, file: usize, kind: &InferredTextType, values: u64) {
         let before = self.kind.data_type();
         if self.values < SETTLED_VALUES {
             self.kind.merge(kind);
@@ -531,7 +531,8 @@ fn refuse_twice(fields: &[FieldRef], file: &SourceFile) -> Result<()> {
 }
 
 fn difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
-    let kind = |field: &FieldRef| format!("`{}` {}", field.name(), sql_type(field.data_type()));
+    let kind =
+        |field: &FieldRef| format!("`{}` {}", field.name(), sql_type_name(field.data_type()));
     let differs = expected.iter().zip(own).enumerate().find(|(_, (expected, own))| {
         expected.name() != own.name() || !expected.data_type().equals_datatype(own.data_type())
     });

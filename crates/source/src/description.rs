@@ -28,12 +28,12 @@ use tidemill_remote::StorageOptions;
 use tidemill_remote::http::Web;
 use tidemill_remote::object::{Object, probe_all};
 use tidemill_remote::s3::Bucket;
-use tidemill_text::access_log::Shape;
+use tidemill_text::access_log::AccessLogShape;
 
 use super::columns::{Columns, Layout, Layouts};
 use super::compression::Compression;
 use super::confined;
-use super::dialect::{Dialect, TextOptions, log_format};
+use super::dialect::{CsvDialect, TextOptions, log_format};
 use super::error::{Error, Result};
 use super::fault::Fault;
 use super::formats::{FileMetadata, Format, LogLines};
@@ -64,7 +64,7 @@ pub struct SourceDescription {
     #[serde(default)]
     program_files: Vec<String>,
     recover: bool,
-    dialect: Dialect,
+    dialect: CsvDialect,
     log: Log,
     #[serde(with = "ipc")]
     columns: SchemaRef,
@@ -95,7 +95,7 @@ pub struct SourceDescription {
 #[derive(Debug, Serialize, Deserialize)]
 enum Log {
     Plain,
-    Shaped(Shape),
+    Shaped(AccessLogShape),
     /// By the options.
     Described,
 }

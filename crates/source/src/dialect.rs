@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-pub use tidemill_text::Dialect;
+pub use tidemill_text::CsvDialect;
 use tidemill_text::log_format::LogFormat;
-use tidemill_text::syslog::Framing;
+use tidemill_text::syslog::SyslogFraming;
 
 use crate::error::{Error, Result};
 
@@ -35,7 +35,7 @@ pub struct TextOptions {
     /// What a value is read as that is not of its column's type. Default: a fault of its record.
     pub mismatch: Option<Mismatch>,
     /// How the records of a system log are told apart. Default: every line is one.
-    pub framing: Option<Framing>,
+    pub framing: Option<SyslogFraming>,
     /// What the lines of an access log look like, in its server's words. Default: a sample tells.
     pub log_format: Option<String>,
 }
@@ -59,10 +59,10 @@ pub(crate) struct Takes {
 ///
 /// # Errors
 /// [`Error::Usage`] for another word than `lines` and `octets`.
-pub fn framing(word: &str) -> Result<Framing> {
+pub fn framing(word: &str) -> Result<SyslogFraming> {
     match word {
-        "lines" => Ok(Framing::Lines),
-        "octets" => Ok(Framing::Octets),
+        "lines" => Ok(SyslogFraming::Lines),
+        "octets" => Ok(SyslogFraming::Octets),
         _ => Err(Error::usage(format!("`framing` is `lines` or `octets`, not `{word}`"))),
     }
 }
@@ -173,7 +173,7 @@ impl TextOptions {
     /// # Errors
     /// [`Error::Usage`] where an option does not belong to the format, or two options name
     /// the same byte.
-    pub(crate) fn dialect(&self, format: &str, takes: Option<Takes>) -> Result<Dialect> {
+    pub(crate) fn dialect(&self, format: &str, takes: Option<Takes>) -> Result<CsvDialect> {
         let Takes { delimiter, nulls, strict, framing, log_format } = takes.unwrap_or_default();
         for (given, name) in [
             (self.header.is_some(), "header"),
@@ -221,7 +221,7 @@ impl TextOptions {
                 "it belongs to access-log: --source-format access-log (job file: source.format)",
             ));
         }
-        let dialect = Dialect {
+        let dialect = CsvDialect {
             header: self.header.unwrap_or(true),
             delimiter: self.delimiter.or(delimiter).unwrap_or(b','),
             quote: self.quote.unwrap_or(Some(b'"')),
@@ -257,6 +257,6 @@ impl TextOptions {
             }
         }
         let escape = dialect.escape.filter(|escape| Some(*escape) != dialect.quote);
-        Ok(Dialect { escape, ..dialect })
+        Ok(CsvDialect { escape, ..dialect })
     }
 }

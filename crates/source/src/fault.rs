@@ -2,8 +2,8 @@
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use serde::{Deserialize, Serialize};
-use tidemill_text::canonical::is_canonical;
-use tidemill_text::{FaultKind, infer, sql_name, sql_type, values};
+use tidemill_text::canonical_spelling::is_canonical;
+use tidemill_text::{TextFaultKind, infer, quote_sql_name, sql_type_name, value_parsing};
 
 use super::Format;
 use super::formats::LogLines;
@@ -21,21 +21,28 @@ pub(crate) struct Fault {
 
 impl Fault {
     /// A parser's fault, with what can be done about it.
-    pub(crate) fn of(fault: tidemill_text::Fault, of: &Whence<'_>) -> Self {
+    pub(crate) fn of(fault: tidemill_text::TextFault, of: &Whence<'_>) -> Self {
         let words = match (of.log, fault.column.as_deref()) {
-            (LogLines::Described(format), Some(column)) => format.time_words(column),
+            (LogLines::Described(format), Some(column)) => format.strftime_pattern(column),
             _ => None,
         };
         let reason = match (&fault.kind, words, of.other) {
-            (FaultKind::WrongType { expected: DataType::Timestamp(..), value }, Some(words), _) => {
+            (
+                TextFaultKind::WrongType { expected: DataType::Timestamp(..), value },
+                Some(words),
+                _,
+            ) => {
                 format!("expected a time as `{words}`, found `{value}`")
             }
-            (FaultKind::StringValue { expected, value }, _, Some(other)) => format!(
+            (TextFaultKind::StringValue { expected, value }, _, Some(other)) => format!(
                 "expected {} as in `{other}`, found a string `\"{value}\"`",
-                values::describe(expected)
+                value_parsing::describe_type(expected)
             ),
-            (FaultKind::WrongType { expected, value }, _, Some(other)) => {
-                format!("expected {} as in `{other}`, found `{value}`", values::describe(expected))
+            (TextFaultKind::WrongType { expected, value }, _, Some(other)) => {
+                format!(
+                    "expected {} as in `{other}`, found `{value}`",
+                    value_parsing::describe_type(expected)
+                )
             }
             _ => fault.to_string(),
         };
@@ -50,13 +57,13 @@ impl Fault {
             of.format == Format::Syslog || of.format == Format::AccessLog && !is_described;
         let hint = match &fault.kind {
             _ if let Some(invisible) = of.invisible => Some(invisible.hint()),
-            FaultKind::Utf8 { .. } => Some(ENCODING_HINT.into()),
-            FaultKind::WrongType { .. } | FaultKind::Rounded { .. } | FaultKind::OutOfRange { .. }
+            TextFaultKind::InvalidUtf8 { .. } => Some(ENCODING_HINT.into()),
+            TextFaultKind::WrongType { .. } | TextFaultKind::RoundedByDouble { .. } | TextFaultKind::DoubleOutOfRange { .. }
                 if is_of_fixed_type =>
             {
                 Some(fixed_type_hint(of.format))
             }
-            FaultKind::WrongType { expected: DataType::Timestamp(..), .. } if words.is_some() => {
+            TextFaultKind::WrongType { expected: DataType::Timestamp(..), .. } if words.is_some() => {
                 let column = fault.column.as_deref().unwrap_or_default();
                 Some(format!(
                     "--log-format says how times are written; --schema '{column} TEXT' reads the \
@@ -64,45 +71,45 @@ impl Fault {
                      copy"
                 ))
             }
-            FaultKind::WrongType { value, .. } if is_described && value.contains(' ') => Some(
+            TextFaultKind::WrongType { value, .. } if is_described && value.contains(' ') => Some(
                 "a line goes on where --log-format ends or has another sign: it describes all of a \
                  line; --max-bad N or N% skips such lines, counts them and keeps a copy"
                     .into(),
             ),
-            FaultKind::WrongType { expected, value } => {
+            TextFaultKind::WrongType { expected, value } => {
                 Some(wrong_type_hint(&place, expected, value))
             }
-            FaultKind::StringValue { expected, .. } => Some(string_value_hint(&place, expected)),
-            FaultKind::Rounded { .. } => Some(rounded_hint(&place)),
-            FaultKind::OutOfRange { .. } => Some(out_of_range_hint(&place)),
-            FaultKind::LeadingNuls { .. } => Some(leading_nuls_hint()),
-            FaultKind::FieldCount { .. } if of.may_be_comment => Some(
+            TextFaultKind::StringValue { expected, .. } => Some(string_value_hint(&place, expected)),
+            TextFaultKind::RoundedByDouble { .. } => Some(rounded_hint(&place)),
+            TextFaultKind::DoubleOutOfRange { .. } => Some(out_of_range_hint(&place)),
+            TextFaultKind::LeadingNuls { .. } => Some(leading_nuls_hint()),
+            TextFaultKind::FieldCount { .. } if of.may_be_comment => Some(
                 "if lines that begin with `#` are comments, say --comment '#' (job file: \
                  source.options, comment = \"#\")"
                     .into(),
             ),
-            FaultKind::FieldCount { .. } if let Some(line) = of.likely_header => {
+            TextFaultKind::FieldCount { .. } if let Some(line) = of.likely_header => {
                 Some(likely_header_hint(line))
             }
-            FaultKind::FieldCount { .. } if of.format.is_delimited() => {
+            TextFaultKind::FieldCount { .. } if of.format.is_delimited() => {
                 Some(FIELD_COUNT_HINT.into())
             }
-            FaultKind::Unclosed if of.format.is_delimited() => Some(
+            TextFaultKind::UnclosedQuote if of.format.is_delimited() => Some(
                 "if quotes are plain text here, turn quoting off: --quote '' (job file: \
                  source.options, quote = false)"
                     .into(),
             ),
-            FaultKind::SwallowedLines { .. } => Some(
+            TextFaultKind::QuotedRecords { .. } => Some(
                 "if quotes are plain text here, turn quoting off: --quote '' (job file: source.options, quote = \
                  false); if the field has line ends, say --quote '\"' (quote = \"\\\"\")"
                     .into(),
             ),
-            FaultKind::EscapedQuote => Some(
+            TextFaultKind::ClosedAfterBackslash => Some(
                 "if `\\\"` is a quote within the field, say --escape '\\' (job file: source.options, escape = \
                  \"\\\\\"); if quotes are as they should be, say --quote '\"' (quote = \"\\\"\")"
                     .into(),
             ),
-            FaultKind::Shape { .. } => Some(match &fault.column {
+            TextFaultKind::WrongShape { .. } => Some(match &fault.column {
                 Some(_) => "a column has one shape in all records; leave it out of the query, or \
                             skip such records with --max-bad N or N%"
                     .into(),
@@ -110,15 +117,15 @@ impl Fault {
                          lines of arrays"
                     .into(),
             }),
-            FaultKind::Trailing if is_json => {
+            TextFaultKind::TrailingBytes if is_json => {
                 Some("behind an object there may be another one, a comma or the line end".into())
             }
-            FaultKind::Ends(_) if is_json => Some(
+            TextFaultKind::EndsInsideValue(_) if is_json => Some(
                 "objects may span lines only where the first one of the file does; jq -c . writes one per line. In the \
                  last record of a file: it is truncated"
                     .into(),
             ),
-            FaultKind::NoMatch | FaultKind::Ends(_) | FaultKind::Trailing if is_described => Some(
+            TextFaultKind::PatternMismatch | TextFaultKind::EndsInsideValue(_) | TextFaultKind::TrailingBytes if is_described => Some(
                 "--log-format describes all of a line; --max-bad N or N% skips lines that were cut \
                  off or are of another kind, counts them and keeps a copy"
                     .into(),
@@ -205,7 +212,7 @@ impl Place {
         };
         let names = columns.iter().map(|field| field.name().as_str());
         let column = names.filter(begins_with).max_by_key(|name| name.len()).unwrap_or(path);
-        Self { column: sql_name(column).to_string(), is_nested: column.len() < path.len() }
+        Self { column: quote_sql_name(column).to_string(), is_nested: column.len() < path.len() }
     }
 }
 
@@ -227,7 +234,9 @@ fn zoneless_time_hint(place: &Place, expected: &DataType) -> String {
     let column = &place.column;
     let as_utc = match place.is_nested {
         true => String::new(),
-        false => format!("--schema '{column} {}' reads such times as UTC, ", sql_type(expected)),
+        false => {
+            format!("--schema '{column} {}' reads such times as UTC, ", sql_type_name(expected))
+        }
     };
     format!("{as_utc}--schema '{column} TEXT' keeps the column as it is written; {SKIP_HINT}")
 }
@@ -277,7 +286,7 @@ fn string_value_hint(place: &Place, expected: &DataType) -> String {
             "--schema '{column} TEXT' reads the values of the column as they are written; {SKIP_HINT}"
         );
     }
-    let data_type = sql_type(expected);
+    let data_type = sql_type_name(expected);
     format!(
         "--schema '{column} TEXT' keeps such values as they are written, --schema '{column} {data_type}' reads \
          strings as values of that type, too; {SKIP_HINT}"
@@ -298,15 +307,15 @@ fn fixed_type_hint(format: Format) -> String {
 fn wrong_type_hint(place: &Place, expected: &DataType, value: &str) -> String {
     let column = &place.column;
     let is = |data_type: &DataType| {
-        values::accepts(value, data_type) && is_canonical(value.as_bytes(), data_type)
+        value_parsing::can_parse_as(value, data_type) && is_canonical(value.as_bytes(), data_type)
     };
-    if values::accepts(value, expected) && !is_canonical(value.as_bytes(), expected) {
+    if value_parsing::can_parse_as(value, expected) && !is_canonical(value.as_bytes(), expected) {
         let kind = match expected {
             DataType::Timestamp(_, _) => return zoneless_time_hint(place, expected),
             DataType::Time64(_) => "times of day",
             _ => "numbers",
         };
-        let name = sql_type(expected);
+        let name = sql_type_name(expected);
         return format!(
             "--schema '{column} TEXT' keeps such values as they are written, --schema '{column} \
              {name}' reads them as {kind}; {SKIP_HINT}"
@@ -326,7 +335,7 @@ fn wrong_type_hint(place: &Place, expected: &DataType, value: &str) -> String {
     } else {
         "TEXT"
     };
-    let as_null = if infer::csv::is_marker(value) {
+    let as_null = if infer::csv::is_null_marker(value) {
         format!("--null '{value}' if it means null, or ")
     } else {
         String::new()

@@ -43,8 +43,8 @@ use arrow::array::{ArrayRef, StringViewArray, new_null_array};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_text::syslog::Framing;
-use tidemill_text::{KnownKeys, cut, values};
+use tidemill_text::syslog::SyslogFraming;
+use tidemill_text::{KnownKeys, record_boundaries, value_parsing};
 
 use blocks::Ends;
 use columns::Columns;
@@ -112,7 +112,7 @@ pub use description::{
     FileDescription, Reopener, SourceDescription, SpecDescription, SplitDescription,
     StatsDescription,
 };
-pub use dialect::{Dialect, Mismatch, TextOptions, character, framing, log_format};
+pub use dialect::{CsvDialect, Mismatch, TextOptions, character, framing, log_format};
 pub use error::{Error, Result};
 pub use formats::{Format, Given};
 pub use hidden::Hidden;
@@ -452,7 +452,7 @@ struct Pending {
 pub struct Source {
     spec: SourceSpec,
     format: Format,
-    dialect: Dialect,
+    dialect: CsvDialect,
     /// What the lines of an access log look like.
     log: LogLines,
     /// What the sample has shown that the user should know.
@@ -590,7 +590,7 @@ impl Source {
     }
 
     /// How its text is written.
-    pub fn dialect(&self) -> &Dialect {
+    pub fn dialect(&self) -> &CsvDialect {
         &self.dialect
     }
 
@@ -690,7 +690,7 @@ impl Source {
 
     /// Whether records begin with the count of their bytes.
     fn is_counted(&self) -> bool {
-        self.spec.options.framing == Some(Framing::Octets)
+        self.spec.options.framing == Some(SyslogFraming::Octets)
     }
 
     /// How many bytes of what was cut out as a record stand before it.
@@ -722,11 +722,11 @@ impl Source {
         }
     }
 
-    fn grammar(&self) -> cut::Grammar {
+    fn grammar(&self) -> record_boundaries::RecordGrammar {
         if self.format.is_delimited() {
-            cut::Grammar::delimited(&self.dialect)
+            record_boundaries::RecordGrammar::from_dialect(&self.dialect)
         } else {
-            cut::Grammar::LINES
+            record_boundaries::RecordGrammar::LINES
         }
     }
 
@@ -818,12 +818,12 @@ impl Source {
         let repeated =
             value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
         let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
-        values::typed(&repeated, &data_type).map_err(|_| {
+        value_parsing::parse_column(&repeated, &data_type).map_err(|_| {
             Error::usage(format!(
                 "`{}`: the folder's value `{}` is not {}",
                 file.shown,
                 value.unwrap_or_default(),
-                values::describe(&data_type)
+                value_parsing::describe_type(&data_type)
             ))
         })
     }
@@ -1219,7 +1219,7 @@ fn is_record_among_names(fields: &[FieldRef]) -> bool {
         match (name.parse(), field.data_type()) {
             (Ok(number), data_type) if is_number && data_type.is_numeric() => numbers.push(number),
             (Err(_), DataType::Date32 | DataType::Timestamp(..))
-                if is_number && values::accepts(name, field.data_type()) =>
+                if is_number && value_parsing::can_parse_as(name, field.data_type()) =>
             {
                 return true;
             }

@@ -34,8 +34,8 @@ use tidemill_remote::pattern::{
 use tidemill_remote::reader::SAMPLE_BYTES;
 use tidemill_remote::s3::{Bucket, End};
 use tidemill_remote::wait;
-use tidemill_text::canonical::is_canonical;
-use tidemill_text::values;
+use tidemill_text::canonical_spelling::is_canonical;
+use tidemill_text::value_parsing;
 
 use super::confined;
 use super::error::{Error, Result};
@@ -705,7 +705,8 @@ pub(crate) fn key_fields(found: &[ListedFile]) -> Vec<Field> {
         let mut values = found.iter().filter_map(|file| file.keys[index].1.as_deref()).peekable();
         values.peek().is_some()
             && values.all(|value| {
-                values::accepts(value, data_type) && is_canonical(value.as_bytes(), data_type)
+                value_parsing::can_parse_as(value, data_type)
+                    && is_canonical(value.as_bytes(), data_type)
             })
     };
     first

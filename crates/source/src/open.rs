@@ -8,12 +8,12 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::redact::shown;
-use tidemill_text::{sql_type, values};
+use tidemill_text::{sql_type_name, value_parsing};
 
 use super::columns::Columns;
 use super::compression::{Compression, MAGIC_BYTES, STORED_BUFFER_BYTES, decode};
 use super::confined;
-use super::dialect::{Dialect, TextOptions};
+use super::dialect::{CsvDialect, TextOptions};
 use super::error::{Error, Result};
 use super::formats::batches;
 use super::formats::delimited::{MarkedColumn, RefusedSample};
@@ -165,14 +165,14 @@ fn open_files(
         for field in wanted.fields() {
             let key = key_fields.iter_mut().find(|key| key.name() == field.name());
             match key {
-                Some(key) if values::is_supported(field.data_type()) => {
+                Some(key) if value_parsing::is_supported_type(field.data_type()) => {
                     key.set_data_type(field.data_type().clone());
                 }
                 Some(_) => {
                     return Err(Error::usage(format!(
                         "column `{}` comes from a folder and cannot be of type {}",
                         field.name(),
-                        sql_type(field.data_type())
+                        sql_type_name(field.data_type())
                     )));
                 }
                 None => left.push(field.clone()),
@@ -661,7 +661,7 @@ fn check_layouts(spec: &SourceSpec, format: Format) -> Result<()> {
 
 /// How text is written, once a sample was looked at.
 struct Written {
-    dialect: Dialect,
+    dialect: CsvDialect,
     log: LogLines,
     notes: Vec<String>,
     marked: Vec<MarkedColumn>,
@@ -763,7 +763,7 @@ fn source(
 fn sample<'a>(
     files: &'a [Arc<SourceFile>],
     format: Format,
-    dialect: Dialect,
+    dialect: CsvDialect,
     watch: Watch,
     stdin: Option<Box<dyn ByteInput>>,
 ) -> Sample<'a> {
@@ -870,8 +870,8 @@ fn check_types(
                 format!(
                     "column `{}` is {} in {format} and cannot be read as {}",
                     field.name(),
-                    sql_type(own),
-                    sql_type(field.data_type())
+                    sql_type_name(own),
+                    sql_type_name(field.data_type())
                 ),
                 "convert it in the query: CAST(column AS type)",
             ));

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_rowfile as rowfile;
 use tidemill_text::json::JsonDecoder;
 use tidemill_text::{
-    Bad, ColumnMismatches, Decode, Decoded, KnownKeys, Options, UnknownKey, shown,
+    BlockColumnMismatches, BlockDecoder, BlockUnknownKey, DecodedBlocks, KnownKeys, Options,
+    RejectedTextRecord, value_excerpt,
 };
 
 use super::dialect::Mismatch;
@@ -114,7 +115,7 @@ pub(super) enum Opened {
 pub(super) struct BadValue {
     /// Its row, the column's first being 0.
     pub(super) row: usize,
-    fault: tidemill_text::Fault,
+    fault: tidemill_text::TextFault,
     /// Where it is in the opener's lines.
     line: Range<usize>,
 }
@@ -127,12 +128,12 @@ pub(super) struct Opener {
     /// The fields that are wanted.
     wanted: Vec<String>,
     lines: Vec<u8>,
-    out: Decoded,
+    out: DecodedBlocks,
     /// Keys of the records that were opened last that no column has.
-    unknown: Vec<UnknownKey>,
+    unknown: Vec<BlockUnknownKey>,
     unknown_others: u64,
     /// Their values that became null because they are not of their field's type.
-    mismatches: Vec<ColumnMismatches>,
+    mismatches: Vec<BlockColumnMismatches>,
 }
 
 /// Occurrences of a key that no column has, or of mismatches of a field, in promoted records.
@@ -162,10 +163,10 @@ impl Opener {
                 let fields: Vec<FieldRef> = fields.cloned().collect();
                 let options = Options {
                     batch_rows,
-                    inferred: (0..fields.len()).collect(),
-                    known: Some(Arc::new(KnownKeys::new(&promotion.fields, |_| true))),
+                    inferred_columns: (0..fields.len()).collect(),
+                    known_keys: Some(Arc::new(KnownKeys::new(&promotion.fields, |_| true))),
                     mismatch_is_null: source.spec.options.mismatch == Some(Mismatch::Null),
-                    strict: source.spec.options.strict.unwrap_or(false),
+                    checks_skipped_values: source.spec.options.strict.unwrap_or(false),
                     ..Options::default()
                 };
                 let decoder = JsonDecoder::new(fields, &[], options);
@@ -174,7 +175,7 @@ impl Opener {
                 })?))
             }
         };
-        let (lines, out) = (Vec::new(), Decoded::default());
+        let (lines, out) = (Vec::new(), DecodedBlocks::default());
         let hint = match source.format.is_typed() {
             true => {
                 "every value has to be one JSON object, or null; --max-bad N or N% skips rows with \
@@ -231,8 +232,8 @@ impl Opener {
         write_lines(&values, true, &mut self.lines);
         self.out.clear();
         decoder.decode(&self.lines, &mut self.out);
-        if !self.out.bad.is_empty() {
-            return Ok(Opened::Bad(bad_values(&self.lines, self.out.bad.drain(..))));
+        if !self.out.rejected.is_empty() {
+            return Ok(Opened::Bad(bad_values(&self.lines, self.out.rejected.drain(..))));
         }
         let schema = decoder.schema().clone();
         let batch = concat_batches(&schema, &self.out.batches)?;
@@ -244,8 +245,8 @@ impl Opener {
                 batch.num_rows()
             )));
         }
-        self.unknown.append(&mut self.out.unknown);
-        self.unknown_others += self.out.unknown_others;
+        self.unknown.append(&mut self.out.unknown_keys);
+        self.unknown_others += self.out.unknown_key_overflow_count;
         self.mismatches.append(&mut self.out.mismatches);
         self.out.clear();
         let columns = batch.columns().to_vec();
@@ -261,7 +262,7 @@ impl Opener {
         let keys = self.unknown.drain(..).map(|key| CountOfRows {
             path: format!("{}.{}", self.name, key.path),
             count: key.count,
-            row: row_at(lines, key.at),
+            row: row_at(lines, key.first_offset),
         });
         (keys.collect(), std::mem::take(&mut self.unknown_others))
     }
@@ -276,7 +277,7 @@ impl Opener {
             Some(CountOfRows {
                 path: format!("{}.{}", self.name, field.name()),
                 count: found.count,
-                row: row_at(lines, found.at),
+                row: row_at(lines, found.first_offset),
             })
         });
         fields.collect()
@@ -305,7 +306,7 @@ impl Opener {
             Some(within) => format!("{}.{within}", self.name),
             None => self.name.clone(),
         };
-        let value = shown(&String::from_utf8_lossy(self.value(bad)));
+        let value = value_excerpt(&String::from_utf8_lossy(self.value(bad)));
         Fault {
             column: Some(column),
             reason: format!("{}, in `{value}`", bad.fault),
@@ -320,9 +321,9 @@ fn row_at(lines: &[u8], at: usize) -> usize {
 }
 
 /// Which values are no records, each value being a line.
-fn bad_values(lines: &[u8], bad: impl Iterator<Item = Bad>) -> Vec<BadValue> {
+fn bad_values(lines: &[u8], bad: impl Iterator<Item = RejectedTextRecord>) -> Vec<BadValue> {
     let (mut values, mut row, mut at) = (Vec::new(), 0, 0);
-    for Bad { range, fault, .. } in bad {
+    for RejectedTextRecord { range, fault, .. } in bad {
         row += memchr::memchr_iter(b'\n', &lines[at..range.start]).count();
         at = range.start;
         // What is too long to be read is refused in one.
@@ -391,7 +392,7 @@ pub(super) fn joined(
                 let value = |column: &ArrayRef| {
                     let text = cast(&column.slice(at, 1), &DataType::Utf8).ok();
                     text.map_or(String::new(), |text| {
-                        format!(" `{}`", shown(text.as_string::<i32>().value(0)))
+                        format!(" `{}`", value_excerpt(text.as_string::<i32>().value(0)))
                     })
                 };
                 return Err(Error::Corrupt {

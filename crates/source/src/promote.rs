@@ -21,8 +21,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use tidemill_base::progress::Progress;
 use tidemill_base::{MaxBad, suggest};
 use tidemill_rowfile as rowfile;
-use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
-use tidemill_text::sql_type;
+use tidemill_text::infer::{self, SAMPLE_BYTES_MAX, SAMPLE_RECORDS_MIN};
+use tidemill_text::sql_type_name;
 
 use super::error::{Error, Result};
 use super::formats::batches::plain;
@@ -108,7 +108,7 @@ pub(super) fn promote(source: Source, wanted: &[Promote]) -> Result<Source> {
                     format!(
                         "column `{}` is {} and holds no record",
                         promote.column,
-                        sql_type(other)
+                        sql_type_name(other)
                     ),
                     "what is promoted is a STRUCT, JSON in a string, or rows of a rowfile in bytes",
                 ));
@@ -171,9 +171,10 @@ fn arrange(source: &mut Source, promotions: Vec<(Promotion, String)>) -> Result<
         let (data_type, clash) = match own_type.map(|own| (own, unify(inner, own))) {
             None => (inner.clone(), None),
             Some((_, Ok(data_type))) => (data_type, None),
-            Some((own, Err(_))) => {
-                (inner.clone(), Some(format!("{} and {}", sql_type(own), sql_type(inner))))
-            }
+            Some((own, Err(_))) => (
+                inner.clone(),
+                Some(format!("{} and {}", sql_type_name(own), sql_type_name(inner))),
+            ),
         };
         fields.push(Arc::new(Field::new(name, data_type, true)));
         origins.push(Origin::Promoted(promoted.len()));
@@ -254,8 +255,8 @@ fn fields_of_rows(source: &Source, column: usize, name: &str) -> Result<Fields> 
                 reason: format!(
                     "`{}` in the rows of column `{name}` is {}, not {}",
                     clash.path.join("."),
-                    sql_type(&clash.two),
-                    sql_type(&clash.one)
+                    sql_type_name(&clash.two),
+                    sql_type_name(&clash.one)
                 ),
                 hint: Some("make each kind of file a source of its own".into()),
             }
@@ -291,7 +292,7 @@ fn sampled(source: &Arc<Source>, column: usize, name: &str) -> Result<Fields> {
     let last = splits.len().saturating_sub(1);
     let count = splits.len().min(SAMPLE_FILES);
     let chosen = (0..count).map(|k| &splits[if count > 1 { k * last / (count - 1) } else { 0 }]);
-    let mut inference = infer::json::Inference::new(&[]);
+    let mut inference = infer::json::JsonInference::new(&[]);
     let (mut lines, mut records, mut bytes) = (Vec::new(), 0, 0);
     let all_bad = MaxBad::Percent(100.0);
     for split in chosen {
@@ -309,13 +310,13 @@ fn sampled(source: &Arc<Source>, column: usize, name: &str) -> Result<Fields> {
             lines.clear();
             write_lines(&values, false, &mut lines);
             bytes += lines.len() as u64;
-            of_split += inference.add(&lines);
-            if of_split >= SAMPLE_RECORDS / count as u64 || bytes >= SAMPLE_BYTES {
+            of_split += inference.add_block(&lines);
+            if of_split >= SAMPLE_RECORDS_MIN / count as u64 || bytes >= SAMPLE_BYTES_MAX {
                 break;
             }
         }
         records += of_split;
-        inference.settle();
+        inference.settle_types();
     }
     let fields = inference.fields();
     if fields.is_empty() {

@@ -21,7 +21,10 @@ use arrow::record_batch::RecordBatch;
 use tidemill_base::coverage::human_bytes;
 use tidemill_remote::Course;
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
-use tidemill_text::{Bad, ColumnMismatches, Decode, Decoded, FaultKind, Options, UnknownKey};
+use tidemill_text::{
+    BlockColumnMismatches, BlockDecoder, BlockUnknownKey, DecodedBlocks, Options,
+    RejectedTextRecord, TextFaultKind,
+};
 
 use super::assembly::Assembly;
 use super::blocks::{Block, Blocks, Ends};
@@ -106,10 +109,10 @@ pub struct SplitReader {
     /// What opens the records among the columns of files that are read, by their positions.
     openers: Vec<(usize, Opener)>,
     pieces: VecDeque<Piece>,
-    decoder: Option<Box<dyn Decode>>,
+    decoder: Option<Box<dyn BlockDecoder>>,
     current: Option<Current>,
     ready: VecDeque<Ready>,
-    scratch: Decoded,
+    scratch: DecodedBlocks,
     stats: SplitStats,
     held_bytes: usize,
     /// Of blocks that could not be decoded, where these are left out.
@@ -195,7 +198,7 @@ impl SplitReader {
             decoder: None,
             current: None,
             ready: VecDeque::new(),
-            scratch: Decoded::default(),
+            scratch: DecodedBlocks::default(),
             stats: SplitStats::default(),
             held_bytes: 0,
             left_out_bytes: 0,
@@ -389,7 +392,7 @@ impl SplitReader {
         Ok(())
     }
 
-    fn new_decoder(&self, file: &SourceFile) -> Result<Box<dyn Decode>> {
+    fn new_decoder(&self, file: &SourceFile) -> Result<Box<dyn BlockDecoder>> {
         let found = self.assembly.layout()?;
         let Some(format) = self.source.format.text() else {
             return Err(Error::Internal(format!("{} is not text", self.source.format)));
@@ -408,9 +411,9 @@ impl SplitReader {
             options: Options {
                 batch_rows: self.options.batch_rows,
                 predicates,
-                inferred: found.inferred.clone(),
-                known: self.source.known_keys(),
-                strict: text.strict.unwrap_or(false),
+                inferred_columns: found.inferred.clone(),
+                known_keys: self.source.known_keys(),
+                checks_skipped_values: text.strict.unwrap_or(false),
                 mismatch_is_null,
             },
         });
@@ -553,7 +556,7 @@ impl SplitReader {
         }
         let mut at = 0;
         if *header {
-            match tidemill_text::csv::first_record(&self.source.dialect, bytes) {
+            match tidemill_text::csv::read_first_record(&self.source.dialect, bytes) {
                 // Only blank lines and comments so far.
                 None => return Ok(()),
                 Some((names, used)) => {
@@ -571,7 +574,7 @@ impl SplitReader {
             decoder.finish(out);
         }
         let mut counted = (0, block.line);
-        for Bad { range, fault, rows_before } in out.bad.drain(..) {
+        for RejectedTextRecord { range, fault, rows_before } in out.rejected.drain(..) {
             if let Some(numbering) = numbering {
                 numbering.refused(rows_before);
             }
@@ -615,11 +618,13 @@ impl SplitReader {
             let line = block.line.map(|line| line + blocks.line_ends(block, 0..at + place));
             Some(FirstPlace { file: Arc::clone(file), offset, line, row: None })
         };
-        self.stats.unknown.others += std::mem::take(&mut out.unknown_others);
-        for UnknownKey { path, within, count, at } in out.unknown.drain(..) {
+        self.stats.unknown.others += std::mem::take(&mut out.unknown_key_overflow_count);
+        for BlockUnknownKey { path, column: within, count, first_offset: at } in
+            out.unknown_keys.drain(..)
+        {
             self.stats.unknown.add(&path, within.as_ref(), count, |known| first(at, known));
         }
-        for ColumnMismatches { column, count, at } in out.mismatches.drain(..) {
+        for BlockColumnMismatches { column, count, first_offset: at } in out.mismatches.drain(..) {
             if let Some((_, field)) = self.assembly.layout()?.decoded.get(column) {
                 let name = field.name();
                 self.stats.mismatches.add(name, None, count, |known| first(at, known));
@@ -668,7 +673,7 @@ impl SplitReader {
 
     /// Takes over the batches that are full, and counts the rows that are in none.
     fn take_rows(&mut self, mut text: Option<OfBlock>) -> Result<()> {
-        let mut dropped = std::mem::take(&mut self.scratch.dropped);
+        let mut dropped = std::mem::take(&mut self.scratch.filtered_rows);
         if self.assembly.layout().is_ok_and(|layout| layout.drops_all) {
             dropped +=
                 self.scratch.batches.drain(..).map(|batch| batch.num_rows() as u64).sum::<u64>();
@@ -888,9 +893,9 @@ impl SplitReader {
         };
         let bytes = &blocks.bytes(block)[at..];
         let mut decoder = self.new_decoder(file)?;
-        let (mut out, mut found, mut next) = (Decoded::default(), Vec::new(), 0);
+        let (mut out, mut found, mut next) = (DecodedBlocks::default(), Vec::new(), 0);
         loop {
-            let record = decoder.next_record(bytes, next);
+            let record = decoder.next_record_range(bytes, next);
             if record.is_empty() {
                 return Ok(found);
             }
@@ -944,9 +949,9 @@ fn leaf_count(data_type: &DataType) -> usize {
 fn shown_by<'a>(
     source: &'a Source,
     file: &SourceFile,
-    fault: &tidemill_text::Fault,
+    fault: &tidemill_text::TextFault,
 ) -> Option<&'a str> {
-    let FaultKind::WrongType { .. } = fault.kind else { return None };
+    let TextFaultKind::WrongType { .. } = fault.kind else { return None };
     let path = fault.column.as_deref()?;
     let fields = &source.columns.fields;
     let place = |name: &str| fields.iter().position(|field| field.name() == name);

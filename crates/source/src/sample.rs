@@ -24,12 +24,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tidemill_text::cut::Grammar;
-use tidemill_text::infer::{self, SAMPLE_BYTES, SAMPLE_RECORDS};
+use tidemill_text::infer::{self, SAMPLE_BYTES_MAX, SAMPLE_RECORDS_MIN};
+use tidemill_text::record_boundaries::RecordGrammar;
 
 use super::blocks::{Block, BlockFault, Blocks, Ends};
 use super::columns::number_repeated_names;
-use super::dialect::Dialect;
+use super::dialect::CsvDialect;
 use super::error::{Error, Result};
 use super::fault::leading_nuls_hint;
 use super::formats::LogLines;
@@ -63,7 +63,7 @@ const SAMPLE_AHEAD: usize = 8;
 pub(super) struct Header {
     pub(super) names: Arc<Vec<String>>,
     /// The first records, where files are so few that they are looked at at once.
-    pub(super) records: Option<infer::csv::Inference>,
+    pub(super) records: Option<infer::csv::CsvInference>,
     /// What is said of names that are there again.
     pub(super) again: Option<String>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Sample<'a> {
     pub(super) files: &'a [Arc<SourceFile>],
     /// Whether a file's first record names its columns.
     pub(super) has_header: bool,
-    pub(super) dialect: Dialect,
+    pub(super) dialect: CsvDialect,
     /// What the first line of the first file says of what stands between fields.
     pub(super) separator: Option<u8>,
     /// What the lines of an access log look like.
@@ -111,7 +111,7 @@ struct Begun {
 impl<'a> Sample<'a> {
     pub(super) fn new(
         files: &'a [Arc<SourceFile>],
-        dialect: Dialect,
+        dialect: CsvDialect,
         has_header: bool,
         watch: Watch,
         stdin: Option<Box<dyn ByteInput>>,
@@ -256,7 +256,7 @@ impl<'a> Sample<'a> {
                 let block = blocks.bytes(block);
                 bytes += block.len() as u64;
                 records += take(file, block)?;
-                if records >= SAMPLE_RECORDS || bytes >= SAMPLE_BYTES {
+                if records >= SAMPLE_RECORDS_MIN || bytes >= SAMPLE_BYTES_MAX {
                     return Ok(index + 1);
                 }
             }
@@ -300,7 +300,7 @@ impl<'a> Sample<'a> {
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) fn headers(&self, grammar: Grammar) -> Result<Vec<Option<Header>>> {
+    pub(super) fn headers(&self, grammar: RecordGrammar) -> Result<Vec<Option<Header>>> {
         let all: Vec<&Arc<SourceFile>> = self.files.iter().collect();
         let dialect = &self.dialect;
         // Of few files the records behind the header come with the same request.
@@ -316,13 +316,14 @@ impl<'a> Sample<'a> {
                 }
                 let bytes = blocks.bytes(block);
                 check_header(dialect, file, bytes)?;
-                let Some((fields, used)) = tidemill_text::csv::first_record(dialect, bytes) else {
+                let Some((fields, used)) = tidemill_text::csv::read_first_record(dialect, bytes)
+                else {
                     continue;
                 };
                 let (names, again) = names_of(dialect, fields, file.shown());
                 let records = takes_records.then(|| {
-                    let mut inference = infer::csv::Inference::new(dialect, names.len());
-                    inference.add(&bytes[used..]);
+                    let mut inference = infer::csv::CsvInference::new(dialect, names.len());
+                    inference.add_block(&bytes[used..]);
                     inference
                 });
                 // Equal ones are one.
@@ -510,7 +511,7 @@ fn is_empty(file: &SourceFile) -> bool {
 }
 
 /// The names in a header, or made-up ones. A name that is there again gets a number: `a`, `a_1`.
-pub(super) fn column_names(dialect: &Dialect, first_record: Vec<String>) -> Vec<String> {
+pub(super) fn column_names(dialect: &CsvDialect, first_record: Vec<String>) -> Vec<String> {
     let numbered = |index: usize| format!("column_{}", index + 1);
     if !dialect.header {
         return (0..first_record.len()).map(numbered).collect();
@@ -524,7 +525,7 @@ pub(super) fn column_names(dialect: &Dialect, first_record: Vec<String>) -> Vec<
 
 /// The same, and what is said of names that are there again.
 pub(super) fn names_of(
-    dialect: &Dialect,
+    dialect: &CsvDialect,
     first_record: Vec<String>,
     shown: &str,
 ) -> (Vec<String>, Option<String>) {

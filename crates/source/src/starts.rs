@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_text::cut::{self, Cutter};
+use tidemill_text::record_boundaries::{self, RecordCutter};
 
 use super::blocks::{self, RECORD_BYTES_MAX};
 use super::error::Result;
@@ -41,7 +41,7 @@ impl LongRecords {
         &self,
         file: &SourceFile,
         open: &OpenFile,
-        grammar: cut::Grammar,
+        grammar: record_boundaries::RecordGrammar,
         range: Range<u64>,
         fields: usize,
     ) -> Result<Guess> {
@@ -79,13 +79,13 @@ const READ_WHOLE_BYTES: usize = 64 << 10;
 fn guess(
     file: &SourceFile,
     open: &OpenFile,
-    grammar: cut::Grammar,
+    grammar: record_boundaries::RecordGrammar,
     range: Range<u64>,
     fields: usize,
 ) -> Result<Guess> {
     // The byte before tells whether a record ends there.
     let base = range.start - 1;
-    let is_exact = grammar.every_line_ends_a_record();
+    let is_exact = grammar.is_line_delimited();
     let quarter = usize::try_from((range.end - range.start) / 4).unwrap_or(usize::MAX);
     // Of lines the first end tells all.
     let first = if is_exact { 0 } else { quarter };
@@ -105,7 +105,9 @@ fn guess(
             let lines = || memchr::memchr_iter(b'\n', seen).take(LINES_MIN).count();
             is_exact || is_over || seen.len() >= WINDOW_BYTES || lines() >= LINES_MIN
         };
-        if let Some(start) = cut::guess_start(grammar, seen, fields).filter(|_| is_believed()) {
+        if let Some(start) =
+            record_boundaries::guess_record_start(grammar, seen, fields).filter(|_| is_believed())
+        {
             window.truncate(count);
             return Ok(Guess { start: base + start as u64, seen: window, is_found: true });
         }
@@ -150,15 +152,15 @@ pub(super) fn seen_from_before(
         return Ok(Some(position));
     }
     let mut input = FileInput::new(open.clone(), position, 0, watch);
-    let mut cutter = Cutter::new(grammar);
+    let mut cutter = RecordCutter::new(grammar);
     let mut buffer = vec![0; WINDOW_BYTES];
     loop {
         let count = input.read(&mut buffer)?;
         // The first record end at or behind the byte before the split.
         let before = usize::try_from((start - 1).saturating_sub(position)).unwrap_or(usize::MAX);
         let before = before.min(count);
-        cutter.last_end(&buffer[..before]);
-        if let Some(end) = cutter.first_end(&buffer[before..count]) {
+        cutter.find_last_record_end(&buffer[..before]);
+        if let Some(end) = cutter.find_first_record_end(&buffer[before..count]) {
             return Ok(Some(position + (before + end) as u64));
         }
         position += count as u64;
@@ -209,7 +211,7 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
         let open = Arc::new(OpenFile::open(&file, Access::Until(file.size()), &watch)?);
         let mut input = FileInput::new(open.clone(), position, 0, watch);
         let mut buffer = vec![0; super::blocks::READ_BYTES];
-        let mut cutter = Cutter::new(source.grammar());
+        let mut cutter = RecordCutter::new(source.grammar());
         let mut next = wanted.next();
         // The last of the splits that begin in skipped lines has the header.
         while let Some(split) = &mut next
@@ -228,13 +230,13 @@ pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel
                 let ahead = usize::try_from(target.saturating_sub(position)).unwrap_or(usize::MAX);
                 if ahead > from {
                     let to = ahead.min(count);
-                    cutter.last_end(&buffer[from..to]);
+                    cutter.find_last_record_end(&buffer[from..to]);
                     from = to;
                 }
                 if from == count {
                     break;
                 }
-                match cutter.first_end(&buffer[from..count]) {
+                match cutter.find_first_record_end(&buffer[from..count]) {
                     Some(end) => {
                         from += end;
                         let start = position + from as u64;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tidemill_text::cut::Grammar;
+use tidemill_text::record_boundaries::RecordGrammar;
 
 use super::blocks::{Blocks, Ends};
 use super::compression::STORED_BUFFER_BYTES;
@@ -119,7 +119,7 @@ pub(super) fn stream(
 /// what stands between fields, and the lines that the user leaves out.
 fn skip_to_records(blocks: &mut Blocks, file: &SourceFile, ends: Ends, mark: usize) -> Result<()> {
     // Of delimited text alone: where every line is a record, this one is, too.
-    let is_delimited = matches!(ends, Ends::Lines(grammar) if grammar != Grammar::LINES);
+    let is_delimited = matches!(ends, Ends::Lines(grammar) if grammar != RecordGrammar::LINES);
     let said = if is_delimited { blocks.skip_separator(mark)? } else { 0 };
     blocks.skip(mark + said);
     // The line that says what stands between fields is one of those that are left out.

@@ -595,7 +595,7 @@ fn a_single_row_group_is_several_splits() {
 fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
     use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray};
     use arrow::datatypes::Float64Type;
-    use tidemill_text::{Comparison, Constant, Predicate, Test};
+    use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
     const ROWS: i32 = 200_000;
     let mixed = |row: i32| (i64::from(row) * 7919 % 100_003) as i32;
     let numbers: ArrayRef =
@@ -618,33 +618,48 @@ fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
     let all = rows_of(&batch);
 
     type Wanted = fn(i32, Option<i32>, f64) -> bool;
-    let is = |comparison, constant| Test::Compare(comparison, constant);
-    let text = |text: &str| Constant::Text(text.into());
-    let cases: Vec<(Vec<(usize, Test)>, Wanted)> = vec![
-        (vec![(0, is(Comparison::Less, Constant::Int(500)))], |_, n, _| n.is_some_and(|n| n < 500)),
-        (vec![(0, is(Comparison::Equal, Constant::Int(-1)))], |_, _, _| false),
-        (vec![(0, Test::IsNull)], |_, n, _| n.is_none()),
-        (vec![(0, Test::IsNotNull)], |_, n, _| n.is_some()),
-        (vec![(0, Test::In(vec![Constant::Int(7919), Constant::Int(3)].into()))], |_, n, _| {
-            n == Some(7919) || n == Some(3)
+    let is = |comparison, constant| ValueCondition::Comparison(comparison, constant);
+    let text = |text: &str| PredicateConstant::Text(text.into());
+    let cases: Vec<(Vec<(usize, ValueCondition)>, Wanted)> = vec![
+        (vec![(0, is(ComparisonOperator::Less, PredicateConstant::Int(500)))], |_, n, _| {
+            n.is_some_and(|n| n < 500)
         }),
-        (vec![(1, is(Comparison::Equal, text("text 17")))], |row, _, _| row % 5000 == 17),
-        (vec![(2, is(Comparison::Equal, Constant::Float(0.0)))], |_, _, f| f == 0.0),
-        (vec![(2, is(Comparison::Greater, Constant::Float(1e300)))], |_, _, f| f.is_nan()),
+        (vec![(0, is(ComparisonOperator::Equal, PredicateConstant::Int(-1)))], |_, _, _| false),
+        (vec![(0, ValueCondition::IsNull)], |_, n, _| n.is_none()),
+        (vec![(0, ValueCondition::IsNotNull)], |_, n, _| n.is_some()),
+        (
+            vec![(
+                0,
+                ValueCondition::InSet(
+                    vec![PredicateConstant::Int(7919), PredicateConstant::Int(3)].into(),
+                ),
+            )],
+            |_, n, _| n == Some(7919) || n == Some(3),
+        ),
+        (vec![(1, is(ComparisonOperator::Equal, text("text 17")))], |row, _, _| row % 5000 == 17),
+        (vec![(2, is(ComparisonOperator::Equal, PredicateConstant::Float(0.0)))], |_, _, f| {
+            f == 0.0
+        }),
+        (vec![(2, is(ComparisonOperator::Greater, PredicateConstant::Float(1e300)))], |_, _, f| {
+            f.is_nan()
+        }),
         (
             vec![
-                (3, is(Comparison::GreaterOrEqual, Constant::Int(199_000))),
-                (1, is(Comparison::NotEqual, text("text 4999"))),
+                (3, is(ComparisonOperator::GreaterOrEqual, PredicateConstant::Int(199_000))),
+                (1, is(ComparisonOperator::NotEqual, text("text 4999"))),
             ],
             |row, _, _| row >= 199_000 && row % 5000 != 4999,
         ),
         // Few at the beginning, all at the end.
-        (vec![(3, is(Comparison::Greater, Constant::Int(100_000)))], |row, _, _| row > 100_000),
+        (
+            vec![(3, is(ComparisonOperator::Greater, PredicateConstant::Int(100_000)))],
+            |row, _, _| row > 100_000,
+        ),
     ];
     let value = |row: i32| (row % 1000 != 7).then(|| mixed(row));
     for (tests, wanted) in cases {
         let predicates: Vec<Predicate> =
-            tests.into_iter().map(|(column, test)| Predicate { column, test }).collect();
+            tests.into_iter().map(|(column, test)| Predicate { column, condition: test }).collect();
         let float = |row: i32| batch.column(2).as_primitive::<Float64Type>().value(row as usize);
         let is_wanted = |row: &i32| wanted(*row, value(*row), float(*row));
         let expected: Rows =
@@ -675,7 +690,10 @@ fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
 
     let predicates = vec![Predicate {
         column: 1,
-        test: Test::Compare(Comparison::Equal, Constant::Text("text 17".into())),
+        condition: ValueCondition::Comparison(
+            ComparisonOperator::Equal,
+            PredicateConstant::Text("text 17".into()),
+        ),
     }];
     let options = ReadOptions { predicates, ..ReadOptions::default() };
     let splits = source.splits_of(1, &mut |_, _| true).unwrap();
@@ -1444,7 +1462,7 @@ fn counted_system_logs_are_read_from_their_start_in_one_split() {
     let options = |allowed| ReadOptions { projection: Some(vec![0, 9]), ..rejects(allowed, None) };
     let expected: Rows =
         (0..200).map(|n| vec!["4".to_owned(), format!("{n}\n<35>{}", "x".repeat(n))]).collect();
-    let octets = Some(Framing::Octets);
+    let octets = Some(SyslogFraming::Octets);
     for target in [1, 100, 1 << 20] {
         let source = of("a.log", octets);
         assert_eq!(source.splits_of(target, &mut |_, _| true).unwrap().len(), 1);

@@ -8,9 +8,9 @@
 
 use std::borrow::Cow;
 
-use tidemill_text::access_log::{AccessLogDecoder, Shape};
+use tidemill_text::access_log::{AccessLogDecoder, AccessLogShape};
 use tidemill_text::syslog::{self, SyslogDecoder};
-use tidemill_text::{Decode, Decoded, Options, cut, infer};
+use tidemill_text::{BlockDecoder, DecodedBlocks, Options, infer, record_boundaries};
 
 use super::error::Result;
 use super::formats::Format;
@@ -35,14 +35,16 @@ pub(super) fn are_logs<'a>(spec: &SourceSpec, mut names: impl Iterator<Item = &'
 /// # Errors
 /// Those of reading.
 pub(super) fn by_lines(sample: &mut Sample<'_>) -> Result<Option<Format>> {
-    let Some((first, text)) = sample.beginning(cut::Grammar::LINES)? else { return Ok(None) };
+    let Some((first, text)) = sample.beginning(record_boundaries::RecordGrammar::LINES)? else {
+        return Ok(None);
+    };
     let Some(told) = of_text(&without_holed_lines(&text)) else { return Ok(None) };
     let others = sample.spread(first + 1);
     let look = |_: &SourceFile, text: &[u8]| {
         let lines = without_holed_lines(text);
         (text.is_empty() || !lines.is_empty()).then(|| of_text(&lines) == Some(told))
     };
-    let others = sample.beginnings(&others, cut::Grammar::LINES, look)?;
+    let others = sample.beginnings(&others, record_boundaries::RecordGrammar::LINES, look)?;
     Ok(others.iter().all(|(_, is_same)| *is_same).then_some(told))
 }
 
@@ -83,20 +85,20 @@ fn of_text(text: &[u8]) -> Option<Format> {
 }
 
 fn is_json(text: &[u8], lines: usize) -> bool {
-    let mut inference = infer::json::Inference::new(&[]);
-    inference.add(text);
-    inference.first_fault().is_none() && usize::try_from(inference.objects()) == Ok(lines)
+    let mut inference = infer::json::JsonInference::new(&[]);
+    inference.add_block(text);
+    inference.first_fault().is_none() && usize::try_from(inference.object_count()) == Ok(lines)
 }
 
 /// Whether all of a text is good records of a decoder, and some.
-fn decodes(decoder: &mut dyn Decode, text: &[u8]) -> Option<Decoded> {
-    let mut out = Decoded::default();
+fn decodes(decoder: &mut dyn BlockDecoder, text: &[u8]) -> Option<DecodedBlocks> {
+    let mut out = DecodedBlocks::default();
     decoder.decode(text, &mut out);
-    (out.bad.is_empty() && out.rows > 0).then_some(out)
+    (out.rejected.is_empty() && out.rows > 0).then_some(out)
 }
 
 fn is_access_log(text: &[u8]) -> bool {
-    let shape = Shape::shown_by(text).shape;
+    let shape = AccessLogShape::infer_from_sample(text).shape;
     let columns = shape.columns().into_iter().enumerate().collect();
     let decoder = AccessLogDecoder::with_shape(&shape, columns, Options::default());
     decoder.is_ok_and(|mut decoder| decodes(&mut decoder, text).is_some())
@@ -109,8 +111,8 @@ const LEVELS: [&str; 12] = [
 ];
 
 fn is_syslog<'a>(text: &[u8], mut lines: impl Iterator<Item = &'a [u8]>) -> bool {
-    let columns = syslog::columns().into_iter().enumerate().collect();
-    let format = syslog::Format::default();
+    let columns = syslog::syslog_columns().into_iter().enumerate().collect();
+    let format = syslog::SyslogFormat::default();
     let Ok(mut decoder) = SyslogDecoder::new(columns, &format, Options::default()) else {
         return false;
     };

@@ -35,7 +35,7 @@ use arrow::datatypes::{
     DataType, Field, FieldRef, Fields, Int64Type, IntervalUnit, TimeUnit, UInt64Type,
 };
 use arrow::error::ArrowError;
-use tidemill_text::sql_type;
+use tidemill_text::sql_type_name;
 
 /// Two types that do not unify, and where in the column they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,7 +272,7 @@ pub(super) fn adapted(
             | ArrowError::ArithmeticOverflow(text) => text,
             other => other.to_string(),
         };
-        format!("it cannot be read as {}: {}", sql_type(wanted), lower(&text))
+        format!("it cannot be read as {}: {}", sql_type_name(wanted), lower(&text))
     })
 }
 

@@ -42,7 +42,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 use tidemill_planning::DynTreeNode;
 
 use crate::datafusion_names::scalars;
@@ -179,7 +179,7 @@ impl Checked {
     }
 
     fn overflow(&self, what: &str, left: &str, right: &str, data_type: &DataType) -> Error {
-        let own = sql_type(data_type);
+        let own = sql_type_name(data_type);
         let wider = match data_type {
             DataType::Int64 | DataType::UInt64 => "DECIMAL(38, 0)",
             _ if data_type.is_integer() => "BIGINT",
@@ -541,7 +541,11 @@ impl Checked {
             false => ("decimal", "DOUBLE"),
         };
         Error::Overflow {
-            message: format!("{what} overflow: `{}` does not fit {}", self.text, sql_type(answer)),
+            message: format!(
+                "{what} overflow: `{}` does not fit {}",
+                self.text,
+                sql_type_name(answer)
+            ),
             hint: Some(format!("calculate in another type: CAST(x AS {hint})")),
         }
     }

@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::error::Error;
 use tidemill_base::hex::decode_hex;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::datafusion_names::{aggregates, scalars};
 use crate::messages::external;
@@ -151,7 +151,7 @@ pub(crate) fn not_like(like: &Like, schema: &DFSchema) -> PlanResult<()> {
     }
     let word = if like.case_insensitive { "ILIKE" } else { "LIKE" };
     Err(external(Error::usage_hint(
-        format!("there is no `{} {word} {}`", sql_type(&value), sql_type(&pattern)),
+        format!("there is no `{} {word} {}`", sql_type_name(&value), sql_type_name(&pattern)),
         "CAST(x AS TEXT) has bytes of UTF-8 as text; hex(x) has the digits of any",
     )))
 }
@@ -176,7 +176,7 @@ fn there_is_no<'a>(
     name: &str,
     types: impl Iterator<Item = &'a DataType>,
 ) -> datafusion::error::DataFusionError {
-    let types: Vec<String> = types.map(sql_type).collect();
+    let types: Vec<String> = types.map(sql_type_name).collect();
     external(Error::usage_hint(
         format!("there is no `{name}({})`", types.join(", ")),
         "CAST(x AS TEXT) has bytes of UTF-8 as text; hex(x) has the digits of any",

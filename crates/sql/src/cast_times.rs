@@ -14,7 +14,7 @@ use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 
 use crate::map_types::map_type;
 use crate::meeting::{has_nanoseconds, is_decimal};
@@ -140,7 +140,7 @@ pub(crate) fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) 
         return Ok(());
     }
     Err(external(Error::usage_hint(
-        format!("a {} is not cast to TIMESTAMP", sql_type(&from)),
+        format!("a {} is not cast to TIMESTAMP", sql_type_name(&from)),
         "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
     )))
 }
@@ -155,7 +155,7 @@ pub(crate) fn counts_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> Pla
     let to = to.data_type();
     let is_time_of_day = |of: &DataType| matches!(of, DataType::Time32(_) | DataType::Time64(_));
     let refused = |hint: &str| {
-        let message = format!("a {} is not cast to {}", sql_type(&from), sql_type(to));
+        let message = format!("a {} is not cast to {}", sql_type_name(&from), sql_type_name(to));
         Err(external(Error::usage_hint(message, hint)))
     };
     match &from {

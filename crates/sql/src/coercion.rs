@@ -41,7 +41,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 
 use crate::cast_times::{cast_time, counts_time, whole_count};
 use crate::datafusion_names::{aggregates, scalars, windows};
@@ -271,7 +271,7 @@ fn day_beside_number(types: &[DataType]) -> PlanResult<()> {
     let has_day = types.iter().any(|of| matches!(of, DataType::Date32 | DataType::Date64));
     match types.iter().find(|of| of.is_numeric()).filter(|_| has_day) {
         Some(number) => Err(external(Error::usage_hint(
-            format!("a DATE and a {} have nothing in common", sql_type(number)),
+            format!("a DATE and a {} have nothing in common", sql_type_name(number)),
             "a day is written in quotes: DATE '2026-03-01'",
         ))),
         None => Ok(()),
@@ -401,7 +401,10 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             if is_span_as_number(expr, field, schema) =>
         {
             Err(external(Error::usage_hint(
-                format!("a difference of two times is not cast to {}", sql_type(field.data_type())),
+                format!(
+                    "a difference of two times is not cast to {}",
+                    sql_type_name(field.data_type())
+                ),
                 "extract(epoch FROM b - a) is how many seconds it has, as a DOUBLE",
             )))
         }
@@ -729,7 +732,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
         |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     match of.iter().zip(&taken).find(|(of, to)| is_nested(of) && is_text(to.data_type())) {
         Some((of, _)) => Err(external(Error::usage_hint(
-            format!("`{name}` takes text, and not {}", sql_type(of.data_type())),
+            format!("`{name}` takes text, and not {}", sql_type_name(of.data_type())),
             "array_to_string(list, ', ') makes text of a list, and CAST(x AS TEXT) of anything",
         ))),
         None => Ok(Transformed::no(Expr::ScalarFunction(call))),

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     WindowFrameUnits, WindowFunctionDefinition,
 };
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 
 use crate::datafusion_names::windows;
 use crate::messages::external;
@@ -168,7 +168,7 @@ fn decimals(of: &DataType, before: usize, scale: i8, offsets: &[String]) -> Plan
             format!(
                 "`RANGE {}` of a {} needs {needed} digits, and a DECIMAL has 76",
                 offsets.join("` and `"),
-                sql_type(of)
+                sql_type_name(of)
             ),
             "ORDER BY CAST(x AS DOUBLE) has more, rounded",
         ))),
@@ -181,7 +181,7 @@ fn microseconds(of: &DataType, zone: Option<Arc<str>>, offsets: &[String]) -> Pl
         |offset: &&String| span(offset).is_some_and(|span| span.nanoseconds % 1_000 != 0);
     if let Some(offset) = offsets.iter().find(is_finer) {
         return Err(external(Error::usage_hint(
-            format!("`RANGE {offset}` of a {} is finer than microseconds", sql_type(of)),
+            format!("`RANGE {offset}` of a {} is finer than microseconds", sql_type_name(of)),
             "ORDER BY CAST(t AS TIMESTAMP(9)) has nanoseconds",
         )));
     }
@@ -308,7 +308,7 @@ fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
         return refused(
             format!(
                 "RANGE with an offset is of numbers, dates and timestamps, and not of {}",
-                sql_type(of)
+                sql_type_name(of)
             ),
             "ROWS and GROUPS count rows; extract(epoch FROM x) makes a number of an interval",
         );
@@ -317,13 +317,16 @@ fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
         let is_number = offset.parse::<f64>().is_ok_and(f64::is_finite);
         if is_time && is_number {
             return refused(
-                format!("`RANGE {offset}` of a {} says no unit", sql_type(of)),
+                format!("`RANGE {offset}` of a {} says no unit", sql_type_name(of)),
                 &format!("RANGE INTERVAL '{offset} days' PRECEDING"),
             );
         }
         if !is_time && !is_number {
             return refused(
-                format!("`RANGE {offset}` is no distance between numbers of type {}", sql_type(of)),
+                format!(
+                    "`RANGE {offset}` is no distance between numbers of type {}",
+                    sql_type_name(of)
+                ),
                 "RANGE 5 PRECEDING is one; an interval is one between dates and timestamps",
             );
         }
@@ -331,14 +334,14 @@ fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
             return refused(
                 format!(
                     "`RANGE {offset}` is no distance between whole numbers, which {} has",
-                    sql_type(of)
+                    sql_type_name(of)
                 ),
                 "ORDER BY CAST(x AS DOUBLE) has others, too",
             );
         }
         if is_time && span(offset).is_some_and(|span| !is_near(of, span)) {
             return refused(
-                format!("`RANGE {offset}` reaches further than a {} does", sql_type(of)),
+                format!("`RANGE {offset}` reaches further than a {} does", sql_type_name(of)),
                 "UNBOUNDED is the word for all",
             );
         }

@@ -34,7 +34,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::guards::always_fits;
@@ -291,7 +291,7 @@ fn cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> 
         if too_large[row] && !is_tried {
             return Err(external(Error::Cast {
                 value: text,
-                to: sql_type(to),
+                to: sql_type_name(to),
                 cast: None,
                 hint: None,
             }));
@@ -311,7 +311,7 @@ fn with_colons(texts: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<Ar
         Some(_) if is_tried => Ok(nullif(&views, &lacking)?),
         Some(row) => Err(external(Error::Cast {
             value: views.as_string_view().value(row).to_owned(),
-            to: sql_type(to),
+            to: sql_type_name(to),
             cast: None,
             hint: None,
         })),

@@ -29,7 +29,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 
 use crate::messages::external;
 use crate::nested_text::{
@@ -477,7 +477,7 @@ fn refuse(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
     match text {
         Some(text) if !is_tried => Err(external(Error::Cast {
             value: text.to_owned(),
-            to: sql_type(to),
+            to: sql_type_name(to),
             cast: None,
             hint: None,
         })),

@@ -436,7 +436,7 @@ pub fn without_metadata(schema: &Schema) -> Schema {
 mod tests {
     use arrow::datatypes::DataType::{self, *};
     use arrow::datatypes::{Field, IntervalUnit, TimeUnit};
-    use tidemill_base::types::sql_type;
+    use tidemill_base::types::sql_type_name;
 
     use super::*;
 
@@ -462,9 +462,9 @@ mod tests {
             (Timestamp(TimeUnit::Second, None), "TIMESTAMP(0)"),
             (List(Arc::new(Field::new("item", Int64, true))), "BIGINT[]"),
         ] {
-            assert_eq!(sql_type(&data_type), sql);
+            assert_eq!(sql_type_name(&data_type), sql);
             let schema = schema_from_sql(&format!("x {sql}")).unwrap();
-            assert_eq!(sql_type(schema.field(0).data_type()), sql);
+            assert_eq!(sql_type_name(schema.field(0).data_type()), sql);
         }
         for (data_type, sql) in [
             (Duration(TimeUnit::Microsecond), "Duration(µs)"),
@@ -474,7 +474,7 @@ mod tests {
             (Date64, "Date64"),
             (Float16, "Float16"),
         ] {
-            assert_eq!(sql_type(&data_type), sql);
+            assert_eq!(sql_type_name(&data_type), sql);
             let schema =
                 schema_from_sql(&format!("\"Interval(DayTime)\" {sql}, y BIGINT")).unwrap();
             assert_eq!(schema.field(0).data_type(), &data_type, "{sql}");
@@ -502,17 +502,17 @@ mod tests {
             "CamelCase",
         ] {
             let fields = vec![Field::new(name, Int64, true)];
-            let nested = sql_type(&DataType::Struct(fields.into()));
-            let name_in_sql = tidemill_base::types::sql_name(name);
+            let nested = sql_type_name(&DataType::Struct(fields.into()));
+            let name_in_sql = tidemill_base::types::quote_sql_name(name);
             for text in [format!("{name_in_sql} BIGINT"), format!("{name_in_sql} {nested}")] {
                 let schema = schema_from_sql(&text).unwrap();
                 assert_eq!(schema.field(0).name(), name, "{text}");
             }
             let schema = schema_from_sql(&format!("x {nested}")).unwrap();
-            assert_eq!(sql_type(schema.field(0).data_type()), nested);
+            assert_eq!(sql_type_name(schema.field(0).data_type()), nested);
         }
-        assert_eq!(sql_type(&Utf8View), "TEXT");
+        assert_eq!(sql_type_name(&Utf8View), "TEXT");
         let fields = vec![Field::new("a", Int64, true), Field::new("b", Utf8View, true)];
-        assert_eq!(sql_type(&DataType::Struct(fields.into())), "STRUCT<a BIGINT, b TEXT>");
+        assert_eq!(sql_type_name(&DataType::Struct(fields.into())), "STRUCT<a BIGINT, b TEXT>");
     }
 }

@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, Volatility,
 };
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::datafusion_names::scalars;
 use crate::messages::external;
@@ -217,7 +217,7 @@ impl ScalarUDFImpl for DateTrunc {
             other => {
                 return plan_err!(
                     "`date_trunc` takes dates and times; its argument is of type {}",
-                    sql_type(other)
+                    sql_type_name(other)
                 );
             }
         };
@@ -477,7 +477,7 @@ impl ScalarUDFImpl for WholeSeconds {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         of_one(&args.args, |array| {
             let DataType::Timestamp(unit, _) = array.data_type() else {
-                return plan_err!("a {} has no seconds", sql_type(array.data_type()));
+                return plan_err!("a {} has no seconds", sql_type_name(array.data_type()));
             };
             let units = units(*unit);
             let times = cast_with_options(array, &DataType::Int64, &EXACTLY)?;

@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 };
 
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 use tidemill_sql::messages::external;
 use tidemill_sql::percentiles::time_type;
 
@@ -152,7 +152,7 @@ impl AggregateUDFImpl for Median {
         let fields = given.iter().map(|of| Arc::new(Field::new("value", of.clone(), true)));
         let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.theirs.as_ref());
         let fields = fields.map_err(|_| {
-            let found: Vec<String> = given.iter().map(sql_type).collect();
+            let found: Vec<String> = given.iter().map(sql_type_name).collect();
             external(Error::usage_hint(
                 format!("`{}` takes numbers and times, not {}", self.name(), found.join(", ")),
                 "cast what is a number: median(CAST(x AS DOUBLE))",

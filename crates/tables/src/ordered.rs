@@ -27,7 +27,7 @@ use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit, when,
 };
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 use tidemill_sql::datafusion_names::aggregates;
 
 use crate::Function;
@@ -109,7 +109,7 @@ fn kept(
         let of = type_of(&sort.expr)?;
         // These are compared part by part elsewhere, or have no order of their own.
         if of.is_nested() || matches!(of, DataType::Interval(_) | DataType::Null) {
-            return Err(format!("`{name}` is ordered by {}", sql_type(&of)));
+            return Err(format!("`{name}` is ordered by {}", sql_type_name(&of)));
         }
         let column = format!("by_{index}");
         columns.extend([lit(column.as_str()), sort.expr.clone()]);
@@ -127,7 +127,7 @@ fn kept(
     let sorted = fields.iter().map(|field| SortField::new(field.data_type().clone()));
     if !RowConverter::supports_fields(&sorted.collect::<Vec<_>>()) {
         let of = fields.last().map_or(DataType::Null, |field| field.data_type().clone());
-        return Err(format!("no mergeable state for `{name}` over {}", sql_type(&of)));
+        return Err(format!("no mergeable state for `{name}` over {}", sql_type_name(&of)));
     }
     let answer = Answer::Value { skips_nulls, shape };
     let rows = FirstRows::new(most, Fields::from(fields), by, answer);

@@ -30,7 +30,7 @@ use datafusion::logical_expr::{
 };
 use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 use tidemill_sketch::HllParams;
 use tidemill_sql::Told;
 use tidemill_sql::messages::external;
@@ -129,7 +129,7 @@ impl Summary {
                 }
                 _ => ordered = Some(own),
             }
-            let (name, type_name) = (field.name().clone(), sql_type(field.data_type()));
+            let (name, type_name) = (field.name().clone(), sql_type_name(field.data_type()));
             Column { name, type_name, own, ordered, number }
         });
         let columns = columns.collect();
@@ -162,7 +162,7 @@ impl Summary {
                 let name = format!("{asked}({})", column.name);
                 let made = aggregate(&name, asked, Some(argument), argument_type);
                 if !supports(&made) {
-                    let of = sql_type(&made.argument_type);
+                    let of = sql_type_name(&made.argument_type);
                     return Err(format!("no mergeable state for `{asked}` over {of}"));
                 }
                 aggregates.push(made);

@@ -33,7 +33,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_sketch::FloatSum;
 use tidemill_sql::Told;
 use tidemill_sql::datafusion_names::aggregates;
@@ -120,7 +120,7 @@ impl Summing {
                         "`{}` of a list, struct or map adds up numbers; `{}` of it is {}",
                         self.name(),
                         field.name(),
-                        sql_type(of)
+                        sql_type_name(of)
                     );
                 }
             };
@@ -142,9 +142,9 @@ impl Summing {
                     let entries = Field::new(entries.name(), DataType::Struct(pair), false);
                     DataType::Map(Arc::new(entries), *is_ordered)
                 }
-                _ => return plan_err!("`{}` takes no {}", self.name(), sql_type(of)),
+                _ => return plan_err!("`{}` takes no {}", self.name(), sql_type_name(of)),
             },
-            _ => return plan_err!("`{}` takes no {}", self.name(), sql_type(of)),
+            _ => return plan_err!("`{}` takes no {}", self.name(), sql_type_name(of)),
         })
     }
 

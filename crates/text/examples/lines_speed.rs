@@ -12,7 +12,8 @@ use std::time::Instant;
 
 use arrow_schema::{DataType, Field, FieldRef};
 use tidemill_text::{
-    Decode, Decoded, Dialect, Options, access_log, csv, instruction_set, lines, logfmt, syslog,
+    BlockDecoder, CsvDialect, DecodedBlocks, Options, access_log, csv, instruction_set, lines,
+    logfmt, syslog,
 };
 
 fn main() {
@@ -27,7 +28,7 @@ fn main() {
             .flatten()
             .copied()
             .collect();
-        let all = access_log::columns();
+        let all = access_log::access_log_columns();
         let of = |places: &[usize]| {
             let columns = places.iter().map(|place| (*place, all[*place].clone())).collect();
             access_log::AccessLogDecoder::new(columns, Options::default()).expect("known types")
@@ -105,7 +106,7 @@ fn fields() {
     for (name, log) in [("csv", &log), ("csv, quotes", &quoted)] {
         for places in [&[2, 12, 15][..], &[9], &(0..19).collect::<Vec<_>>()] {
             let columns = places.iter().map(field).collect();
-            let dialect = Dialect::default();
+            let dialect = CsvDialect::default();
             let mut decoder =
                 csv::CsvDecoder::new(&dialect, 19, columns, Options::default()).expect("known");
             measure(&format!("{name}: {} of 19 columns", places.len()), log, &mut decoder);
@@ -134,20 +135,20 @@ fn key_values() {
     let numbers = [field("status", DataType::Int64), field("bytes", DataType::Int64)];
     let of = |columns| logfmt::LogfmtDecoder::new(columns, Options::default()).expect("text");
     measure("logfmt: status, bytes", &log, &mut of(numbers.to_vec()));
-    let mut inference = logfmt::Inference::default();
-    inference.add(&log);
+    let mut inference = logfmt::LogfmtInference::default();
+    inference.add_block(&log);
     measure("logfmt: all 12 columns", &log, &mut of(inference.fields()));
     measure("logfmt: none", &log, &mut of(vec![]));
 }
 
 fn system_log(name: &str, log: &[u8]) {
-    let all = syslog::columns();
+    let all = syslog::syslog_columns();
     let sets = [&[3, 4, 9][..], &[3, 5], &[], &[0, 1, 2, 3, 4, 5, 6, 7, 9], &[8]];
     for places in sets {
         let columns: Vec<_> = places.iter().map(|place| (*place, all[*place].clone())).collect();
         let names: Vec<_> = columns.iter().map(|(_, field)| field.name().as_str()).collect();
         let label = format!("{name}: {}", names.join(", "));
-        let format = syslog::Format::default();
+        let format = syslog::SyslogFormat::default();
         let mut decoder =
             syslog::SyslogDecoder::new(columns, &format, Options::default()).expect("known types");
         measure(&label, log, &mut decoder);
@@ -167,7 +168,7 @@ fn line_columns(name: &str, log: &[u8]) {
 }
 
 /// Prints the best of some runs, in bytes and rows.
-fn measure(label: &str, log: &[u8], decoder: &mut dyn Decode) {
+fn measure(label: &str, log: &[u8], decoder: &mut dyn BlockDecoder) {
     let mut text = Vec::new();
     while text.len() < 64 << 20 {
         text.extend_from_slice(log);
@@ -180,7 +181,7 @@ fn measure(label: &str, log: &[u8], decoder: &mut dyn Decode) {
         blocks.push(at..(end + line).min(text.len()));
         at = (end + line).min(text.len());
     }
-    let mut out = Decoded::default();
+    let mut out = DecodedBlocks::default();
     let (mut best, mut rows, mut bad) = (f64::MAX, 0, 0);
     for _ in 0..5 {
         (rows, bad) = (0, 0);
@@ -188,7 +189,7 @@ fn measure(label: &str, log: &[u8], decoder: &mut dyn Decode) {
         for block in &blocks {
             decoder.decode(&text[block.clone()], &mut out);
             rows += out.rows;
-            bad += out.bad.len();
+            bad += out.rejected.len();
             out.clear();
         }
         best = best.min(start.elapsed().as_secs_f64());

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidemill_text::{Decode, Decoded, Options, infer, json::JsonDecoder};
+use tidemill_text::{BlockDecoder, DecodedBlocks, Options, infer, json::JsonDecoder};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
@@ -15,17 +15,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = std::fs::read(path)?;
     let end =
         memchr::memrchr(b'\n', &text[..text.len().min(1 << 20)]).map_or(text.len(), |e| e + 1);
-    let mut inference = infer::json::Inference::new(&[]);
-    inference.add(&text[..end]);
+    let mut inference = infer::json::JsonInference::new(&[]);
+    inference.add_block(&text[..end]);
     let mut fields = inference.fields();
     if !names.is_empty() {
         fields.retain(|field| names.split(',').any(|name| name == field.name()));
     }
     let columns = fields.len();
     let strict = std::env::var_os("STRICT").is_some();
-    let mut decoder = JsonDecoder::new(fields, &[], Options { strict, ..Options::default() })
-        .map_err(|field| format!("{field} cannot be read"))?;
-    let mut out = Decoded::default();
+    let mut decoder = JsonDecoder::new(
+        fields,
+        &[],
+        Options { checks_skipped_values: strict, ..Options::default() },
+    )
+    .map_err(|field| format!("{field} cannot be read"))?;
+    let mut out = DecodedBlocks::default();
     let mut best = Duration::MAX;
     let (mut rows, mut bad) = (0, 0);
     let begin = Instant::now();
@@ -38,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let end = memchr::memchr(b'\n', &text[target..]).map_or(text.len(), |e| target + e + 1);
             out.clear();
             decoder.decode(&text[at..end], &mut out);
-            (rows, bad) = (rows + out.rows, bad + out.bad.len());
+            (rows, bad) = (rows + out.rows, bad + out.rejected.len());
             at = end;
         }
         best = best.min(start.elapsed());

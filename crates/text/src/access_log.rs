@@ -68,16 +68,16 @@ use std::sync::Arc;
 use arrow_array::types::Float64Type;
 use arrow_schema::{DataType, FieldRef};
 
-use crate::column::{Column, Node};
-use crate::decoder::{Decoder, Tokenizer, Window, decodes};
-use crate::fast;
-use crate::fault::{Fault, FaultKind};
-use crate::filter::Filter;
-use crate::leaf::{self, Context};
+use crate::array_builders::{self, DecodingContext};
+use crate::block_decoder::{FormatDecoder, TokenizedWindow, Tokenizer, decodes};
+use crate::column_decoder::{ColumnDecoder, ColumnNode};
+use crate::fast_value_parsing;
 use crate::lines;
-use crate::separators::Separators;
-use crate::span::Span;
-use crate::values::{self, Nulls, follows_leap_second};
+use crate::predicate_filter::SpanFilter;
+use crate::separator_scan::SeparatorIndex;
+use crate::text_fault::{TextFault, TextFaultKind};
+use crate::value_parsing::{self, NullStrings, can_be_leap_second};
+use crate::value_span::ValueSpan;
 
 /// The columns of an access log, in the order of their positions; all may be null.
 ///
@@ -98,13 +98,13 @@ use crate::values::{self, Nulls, follows_leap_second};
 /// A decoder can be asked for other types: any that text can be read as; the time as a
 /// timestamp with any zone and unit, or as text as it is written.
 #[must_use]
-pub fn columns() -> Vec<FieldRef> {
-    Shape::default().columns()
+pub fn access_log_columns() -> Vec<FieldRef> {
+    AccessLogShape::default().columns()
 }
 
 /// What a column is of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RecordField {
+enum AccessLogField {
     Host,
     Port,
     Ip,
@@ -119,23 +119,23 @@ enum RecordField {
     Referrer,
     UserAgent,
     /// What follows, by its place among what follows.
-    Extra(usize),
+    ExtraPiece(usize),
 }
 
-impl RecordField {
+impl AccessLogField {
     /// Those of every shape, in the order of positions.
-    const ALL: [RecordField; 11] = [
-        RecordField::Ip,
-        RecordField::Ident,
-        RecordField::User,
-        RecordField::Time,
-        RecordField::Method,
-        RecordField::Path,
-        RecordField::Protocol,
-        RecordField::Status,
-        RecordField::Bytes,
-        RecordField::Referrer,
-        RecordField::UserAgent,
+    const IN_EVERY_SHAPE: [AccessLogField; 11] = [
+        AccessLogField::Ip,
+        AccessLogField::Ident,
+        AccessLogField::User,
+        AccessLogField::Time,
+        AccessLogField::Method,
+        AccessLogField::Path,
+        AccessLogField::Protocol,
+        AccessLogField::Status,
+        AccessLogField::Bytes,
+        AccessLogField::Referrer,
+        AccessLogField::UserAgent,
     ];
 }
 
@@ -156,7 +156,7 @@ impl RecordField {
 /// assert_eq!(batch.column(2).as_primitive::<Int16Type>().value(0), 200);
 /// ```
 pub struct AccessLogDecoder {
-    decoder: Decoder<Pieces>,
+    decoder: FormatDecoder<AccessLogTokenizer>,
 }
 
 impl AccessLogDecoder {
@@ -168,7 +168,7 @@ impl AccessLogDecoder {
     /// # Panics
     /// If a position is not one of [`columns()`].
     pub fn new(columns: Vec<(usize, FieldRef)>, options: crate::Options) -> Result<Self, FieldRef> {
-        Self::with_shape(&Shape::default(), columns, options)
+        Self::with_shape(&AccessLogShape::default(), columns, options)
     }
 
     /// A decoder of `columns`, each a position among the shape's and what it becomes.
@@ -179,18 +179,18 @@ impl AccessLogDecoder {
     /// # Panics
     /// If a position is not one of [`Shape::columns`].
     pub fn with_shape(
-        shape: &Shape,
+        shape: &AccessLogShape,
         columns: Vec<(usize, FieldRef)>,
         options: crate::Options,
     ) -> Result<Self, FieldRef> {
-        let of_shape = shape.fields();
+        let of_shape = shape.columns_with_fields();
         assert!(columns.iter().all(|(place, _)| *place < of_shape.len()), "no such column");
-        let context = Context {
-            nulls: Nulls::new(&["-".to_owned()], false),
+        let context = DecodingContext {
+            nulls: NullStrings::new(&["-".to_owned()], false),
             unescape: Arc::new(unescape_log_value),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
-            has_hex_bytes: false,
+            reads_hex_bytes: false,
         };
         let mut parts = Vec::new();
         let mut built = Vec::new();
@@ -199,25 +199,31 @@ impl AccessLogDecoder {
             let (part, read) = (of_shape[place].0, &of_shape[place].1);
             let column = match field.data_type() {
                 data_type if data_type.is_nested() => None,
-                data_type @ DataType::Timestamp(..) if part == RecordField::Time => {
-                    let mut days = Days::default();
-                    leaf::instants(data_type, move |bytes| days.precise_instant(bytes))
-                        .map(|leaf| Column::with_leaf(&field, leaf))
+                data_type @ DataType::Timestamp(..) if part == AccessLogField::Time => {
+                    let mut days = ClfDayCache::default();
+                    array_builders::new_instant_builder(data_type, move |bytes| {
+                        days.parse_precise_instant(bytes)
+                    })
+                    .map(|leaf| ColumnDecoder::with_builder(&field, leaf))
                 }
-                DataType::Date32 | DataType::Date64 if part == RecordField::Time => None,
+                DataType::Date32 | DataType::Date64 if part == AccessLogField::Time => None,
                 data_type @ DataType::Float64 if *read.data_type() == DataType::Float64 => {
-                    let leaf = leaf::spelled::<Float64Type>(data_type, seconds);
-                    Some(Column::with_leaf(&field, leaf))
+                    let leaf = array_builders::new_custom_spelling_builder::<Float64Type>(
+                        data_type,
+                        parse_seconds,
+                    );
+                    Some(ColumnDecoder::with_builder(&field, leaf))
                 }
-                _ => Column::new(&field, &context),
+                _ => ColumnDecoder::new(&field, &context),
             };
             built.push(column.ok_or_else(|| field.clone())?);
             parts.push(part);
             fields.push(field);
         }
-        let filter = Filter::new(options.predicates, &fields);
-        let tokenizer = Pieces::new(shape, parts);
-        let decoder = Decoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
+        let filter = SpanFilter::new(options.predicates, &fields);
+        let tokenizer = AccessLogTokenizer::new(shape, parts);
+        let decoder =
+            FormatDecoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
         Ok(Self { decoder })
     }
 }
@@ -227,7 +233,7 @@ decodes!(AccessLogDecoder);
 // --------------------------------------------------------------------------------- values
 
 /// Appends what a field stands for, as the module's documentation says.
-pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
+pub(crate) fn unescape_log_value(raw: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -241,7 +247,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
             [b'r', ..] => (b'\r', 1),
             [b't', ..] => (b'\t', 1),
             [b'v', ..] => (11, 1),
-            [b'x', high, low, ..] => match (hex(*high), hex(*low)) {
+            [b'x', high, low, ..] => match (hex_digit(*high), hex_digit(*low)) {
                 (Some(high), Some(low)) => (high << 4 | low, 3),
                 _ => (b'\\', 0),
             },
@@ -258,7 +264,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-fn hex(byte: u8) -> Option<u8> {
+fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -268,7 +274,7 @@ fn hex(byte: u8) -> Option<u8> {
 }
 
 /// The number of a month by its English short name.
-pub(crate) fn month(name: [u8; 3]) -> Option<u32> {
+pub(crate) fn month_number(name: [u8; 3]) -> Option<u32> {
     Some(match &name {
         b"Jan" => 1,
         b"Feb" => 2,
@@ -290,53 +296,57 @@ pub(crate) fn month(name: [u8; 3]) -> Option<u32> {
 ///
 /// The caller must ask [`is_instant`] once the day and the zone are known.
 #[inline(always)]
-pub(crate) fn clock(bytes: &[u8]) -> Option<u32> {
+pub(crate) fn parse_clock(bytes: &[u8]) -> Option<u32> {
     match bytes {
         [minutes @ .., b'6', b'0'] if minutes.len() == 6 => {
             let mut before: [u8; 8] = bytes.try_into().ok()?;
             before[6..].copy_from_slice(b"59");
-            Some(fast::time(&before)? + 1)
+            Some(fast_value_parsing::parse_time(&before)? + 1)
         }
-        _ => fast::time(bytes),
+        _ => fast_value_parsing::parse_time(bytes),
     }
 }
 
 /// Returns whether a clock, `13:55:36`, can show an instant in seconds since 1970-01-01 UTC: a second
 /// of 60 must be a leap second.
 #[inline(always)]
-pub(crate) fn is_instant(clock: &[u8], seconds: i64) -> bool {
-    !clock.ends_with(b"60") || follows_leap_second(seconds)
+pub(crate) fn is_possible_clock(clock: &[u8], seconds: i64) -> bool {
+    !clock.ends_with(b"60") || can_be_leap_second(seconds)
 }
 
 /// The day and the zone that were last seen: text in order of time has few of them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Days {
-    day: [u8; 11],
-    zone: [u8; 5],
+pub(crate) struct ClfDayCache {
+    day_text: [u8; 11],
+    zone_text: [u8; 5],
     /// The beginning of the day in that zone, in seconds.
-    start: i64,
+    day_start_seconds: i64,
 }
 
-impl Default for Days {
+impl Default for ClfDayCache {
     fn default() -> Self {
-        Self { day: *b"01/Jan/1970", zone: *b"+0000", start: 0 }
+        Self { day_text: *b"01/Jan/1970", zone_text: *b"+0000", day_start_seconds: 0 }
     }
 }
 
-impl Days {
+impl ClfDayCache {
     /// `10/Oct/2000:13:55:36 -0700` in seconds since 1970-01-01 UTC.
     #[inline]
-    pub(crate) fn instant(&mut self, bytes: &[u8]) -> Option<i64> {
+    pub(crate) fn parse_instant(&mut self, bytes: &[u8]) -> Option<i64> {
         let bytes: &[u8; 26] = bytes.try_into().ok()?;
         if bytes[11] != b':' || bytes[20] != b' ' {
             return None;
         }
         let (day, zone) = (bytes.first_chunk()?, bytes.last_chunk()?);
-        if *day != self.day || *zone != self.zone {
-            *self = Self { day: *day, zone: *zone, start: day_start(day, zone)? };
+        if *day != self.day_text || *zone != self.zone_text {
+            *self = Self {
+                day_text: *day,
+                zone_text: *zone,
+                day_start_seconds: parse_day_start(day, zone)?,
+            };
         }
-        let seconds = self.start + i64::from(clock(&bytes[12..20])?);
-        is_instant(&bytes[12..20], seconds).then_some(seconds)
+        let seconds = self.day_start_seconds + i64::from(parse_clock(&bytes[12..20])?);
+        is_possible_clock(&bytes[12..20], seconds).then_some(seconds)
     }
 }
 
@@ -344,18 +354,18 @@ impl Days {
 const CLOCK_END: usize = 20;
 const ZONE_BYTES: usize = 6;
 
-impl Days {
+impl ClfDayCache {
     /// `10/Oct/2000:13:55:36.123 -0700` or the same without a fraction: seconds since 1970-01-01 UTC and nanoseconds.
     #[inline]
-    pub(crate) fn precise_instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
+    pub(crate) fn parse_precise_instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
         match bytes.get(CLOCK_END) {
-            Some(b'.') => self.instant_with_fraction(bytes),
-            _ => Some((self.instant(bytes)?, 0)),
+            Some(b'.') => self.parse_fractional_instant(bytes),
+            _ => Some((self.parse_instant(bytes)?, 0)),
         }
     }
 
     #[inline(never)]
-    fn instant_with_fraction(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
+    fn parse_fractional_instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
         let (clock, rest) = bytes.split_at_checked(CLOCK_END)?;
         let (fraction, zone) = rest.split_at_checked(rest.len().checked_sub(ZONE_BYTES)?)?;
         let digits =
@@ -371,18 +381,26 @@ impl Days {
         let mut whole = [0; CLOCK_END + ZONE_BYTES];
         whole[..CLOCK_END].copy_from_slice(clock);
         whole[CLOCK_END..].copy_from_slice(zone);
-        Some((self.instant(&whole)?, nanos))
+        Some((self.parse_instant(&whole)?, nanos))
     }
 }
 
 /// Where a day begins in a zone.
 #[cold]
-fn day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
+fn parse_day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
     let &[d1, d2, b'/', m1, m2, m3, b'/', y1, y2, y3, y4] = day else { return None };
-    let year = fast::pair(y1, y2)? * 100 + fast::pair(y3, y4)?;
-    let days = fast::days(year.try_into().ok()?, month([m1, m2, m3])?, fast::pair(d1, d2)?)?;
+    let year = fast_value_parsing::parse_two_digits(y1, y2)? * 100
+        + fast_value_parsing::parse_two_digits(y3, y4)?;
+    let days = fast_value_parsing::days_since_epoch(
+        year.try_into().ok()?,
+        month_number([m1, m2, m3])?,
+        fast_value_parsing::parse_two_digits(d1, d2)?,
+    )?;
     let &[sign, h1, h2, z1, z2] = zone;
-    let (hours, minutes) = (fast::pair(h1, h2)?, fast::pair(z1, z2)?);
+    let (hours, minutes) = (
+        fast_value_parsing::parse_two_digits(h1, h2)?,
+        fast_value_parsing::parse_two_digits(z1, z2)?,
+    );
     if hours > 23 || minutes > 59 {
         return None;
     }
@@ -397,15 +415,24 @@ fn day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
 
 /// A request's method, path and protocol.
 #[inline(always)]
-pub(crate) fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> [Span; 3] {
+pub(crate) fn split_request(
+    block: &[u8],
+    start: usize,
+    end: usize,
+    escapes: bool,
+) -> [ValueSpan; 3] {
     let text = &block[start..end];
     let method = text.iter().position(|byte| !matches!(byte, b'A'..=b'Z' | b'-' | b'_'));
     let method = method.filter(|at| *at > 0 && text[*at] == b' ');
     let of = |from: usize, to: usize| {
-        if from >= to { Span::NULL } else { value(block, start + from, start + to, escapes) }
+        if from >= to {
+            ValueSpan::NULL
+        } else {
+            value_span(block, start + from, start + to, escapes)
+        }
     };
     let Some(method) = method else {
-        return [Span::NULL, value(block, start, end, escapes), Span::NULL];
+        return [ValueSpan::NULL, value_span(block, start, end, escapes), ValueSpan::NULL];
     };
     // Nearly all end so; a last word of eight bytes has no space in it.
     let last = match text {
@@ -415,50 +442,50 @@ pub(crate) fn request(block: &[u8], start: usize, end: usize, escapes: bool) -> 
     if text[last + 1..].starts_with(b"HTTP/") {
         [of(0, method), of(method + 1, last), of(last + 1, text.len())]
     } else {
-        [of(0, method), of(method + 1, text.len()), Span::NULL]
+        [of(0, method), of(method + 1, text.len()), ValueSpan::NULL]
     }
 }
 
 /// The span of bytes that may have escapes in them.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-pub(crate) fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+pub(crate) fn value_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpan {
     if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
-        Span::escaped(start as u32, end as u32)
+        ValueSpan::new_escaped(start as u32, end as u32)
     } else {
-        Span::plain(start as u32, end as u32)
+        ValueSpan::new_plain(start as u32, end as u32)
     }
 }
 
 /// The span of a piece, without its quotes.
 #[inline(always)]
-fn piece(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+fn piece_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpan {
     if end - start >= 2 && block[start] == b'"' {
-        value(block, start + 1, end - 1, escapes)
+        value_span(block, start + 1, end - 1, escapes)
     } else {
-        value(block, start, end, escapes)
+        value_span(block, start, end, escapes)
     }
 }
 
 /// The host and the port of what stands before a client.
 #[inline(always)]
-fn site(block: &[u8], range: Range<usize>, has_port: bool) -> [Span; 2] {
+fn site_spans(block: &[u8], range: Range<usize>, has_port: bool) -> [ValueSpan; 2] {
     let colon = if has_port { memchr::memrchr(b':', &block[range.clone()]) } else { None };
     match colon {
         Some(colon) => {
             let colon = range.start + colon;
-            [lines::span(range.start..colon), lines::span(colon + 1..range.end)]
+            [lines::plain_span(range.start..colon), lines::plain_span(colon + 1..range.end)]
         }
-        None => [lines::span(range), Span::NULL],
+        None => [lines::plain_span(range), ValueSpan::NULL],
     }
 }
 
 /// `0.005`, or the sum of `0.005, 0.010 : -`: servers that were asked one after the other, in one
 /// group and the next. The sum is the double nearest to that of the decimals.
-pub(crate) fn seconds(bytes: &[u8]) -> Option<f64> {
+pub(crate) fn parse_seconds(bytes: &[u8]) -> Option<f64> {
     let one = |bytes: &[u8]| {
-        fast::float(bytes, 0, bytes.len())
-            .or_else(|| values::float(std::str::from_utf8(bytes).ok()?))
+        fast_value_parsing::parse_float(bytes, 0, bytes.len())
+            .or_else(|| value_parsing::parse_float(std::str::from_utf8(bytes).ok()?))
     };
     if !bytes.iter().any(|byte| matches!(byte, b',' | b':')) {
         return one(bytes);
@@ -468,7 +495,8 @@ pub(crate) fn seconds(bytes: &[u8]) -> Option<f64> {
         let part = part.trim_ascii();
         if part != b"-" {
             sum += one(part)?;
-            nanos = nanos.zip(decimal_nanos(part)).and_then(|(sum, part)| sum.checked_add(part));
+            nanos =
+                nanos.zip(parse_decimal_nanos(part)).and_then(|(sum, part)| sum.checked_add(part));
         }
     }
     // Doubles hold integers up to 2^53, so that the division rounds once.
@@ -478,7 +506,7 @@ pub(crate) fn seconds(bytes: &[u8]) -> Option<f64> {
 }
 
 /// The nanoseconds of `0.005`; none for other spellings and more than nine digits behind the point.
-fn decimal_nanos(bytes: &[u8]) -> Option<u64> {
+fn parse_decimal_nanos(bytes: &[u8]) -> Option<u64> {
     let point = bytes.iter().position(|byte| *byte == b'.').unwrap_or(bytes.len());
     let (whole, fraction) = (&bytes[..point], bytes.get(point + 1..).unwrap_or_default());
     let padding = 9_usize.checked_sub(fraction.len())?;
@@ -492,82 +520,87 @@ fn decimal_nanos(bytes: &[u8]) -> Option<u64> {
 // -------------------------------------------------------------------------------- records
 
 /// Pieces of a record before the status, if the user has no space.
-const STATUS: usize = 6;
+const STATUS_PIECE: usize = 6;
 /// Pieces of a record of the Combined format; the time is two. The Common one has eight.
-const COMBINED: usize = 10;
+const COMBINED_PIECES: usize = 10;
 
 /// Splits records into pieces.
-struct Pieces {
+struct AccessLogTokenizer {
     /// What the columns are.
-    parts: Vec<RecordField>,
+    column_fields: Vec<AccessLogField>,
     wants_request: bool,
     wants_combined: bool,
     wants_extras: bool,
     /// Pieces before the client of most records, and those behind what the format has.
-    lead: usize,
-    extras: usize,
+    leading_pieces: usize,
+    extra_pieces: usize,
     has_port: bool,
     /// Whether records with all that follows are of the Common format.
     is_common: bool,
     /// True if a referrer and a user agent must follow the size.
     is_combined: bool,
     /// Pieces of a record that has all that its shape has.
-    shaped: usize,
+    full_piece_count: usize,
     /// Pieces that a record is expected to have.
-    count: usize,
-    separators: Separators,
-    requests: Vec<[Span; 3]>,
-    scratch: Vec<Range<usize>>,
+    expected_pieces: usize,
+    separators: SeparatorIndex,
+    request_spans: Vec<[ValueSpan; 3]>,
+    piece_ranges: Vec<Range<usize>>,
 }
 
-impl Pieces {
-    fn new(shape: &Shape, parts: Vec<RecordField>) -> Self {
-        let wants = |those: &[RecordField]| parts.iter().any(|part| those.contains(part));
+impl AccessLogTokenizer {
+    fn new(shape: &AccessLogShape, parts: Vec<AccessLogField>) -> Self {
+        let wants = |those: &[AccessLogField]| parts.iter().any(|part| those.contains(part));
         Self {
-            wants_request: wants(&[RecordField::Method, RecordField::Path, RecordField::Protocol]),
-            wants_combined: wants(&[RecordField::Referrer, RecordField::UserAgent]),
-            wants_extras: parts.iter().any(|part| matches!(part, RecordField::Extra(_))),
-            lead: shape.lead(),
-            extras: shape.behind,
-            has_port: shape.site == Site::HostAndPort,
+            wants_request: wants(&[
+                AccessLogField::Method,
+                AccessLogField::Path,
+                AccessLogField::Protocol,
+            ]),
+            wants_combined: wants(&[AccessLogField::Referrer, AccessLogField::UserAgent]),
+            wants_extras: parts.iter().any(|part| matches!(part, AccessLogField::ExtraPiece(_))),
+            leading_pieces: shape.leading_piece_count(),
+            extra_pieces: shape.behind,
+            has_port: shape.site == SitePrefix::HostAndPort,
             is_common: shape.common,
             is_combined: shape.combined,
-            shaped: shape.pieces(),
-            parts,
-            count: shape.pieces(),
-            separators: Separators::new(false),
-            requests: Vec::new(),
-            scratch: Vec::new(),
+            full_piece_count: shape.full_piece_count(),
+            column_fields: parts,
+            expected_pieces: shape.full_piece_count(),
+            separators: SeparatorIndex::new(false),
+            request_spans: Vec::new(),
+            piece_ranges: Vec::new(),
         }
     }
 }
 
-impl Tokenizer for Pieces {
-    fn window(
+impl Tokenizer for AccessLogTokenizer {
+    fn tokenize_window(
         &mut self,
         block: &[u8],
         at: usize,
         rows_max: usize,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Window {
-        let count = self.count;
-        let Some(lines) = self.separators.window(block, at, rows_max) else {
-            return Window::Irregular;
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> TokenizedWindow {
+        let count = self.expected_pieces;
+        let Some(lines) = self.separators.index_window(block, at, rows_max) else {
+            return TokenizedWindow::IrregularRows;
         };
         let rows = lines.min(rows_max);
         if rows == 0 {
-            return Window::Irregular;
+            return TokenizedWindow::IrregularRows;
         }
-        if !self.is_regular(block, lines, rows) {
-            return self.walk(block, at, rows_max, columns);
+        if !self.is_regular_window(block, lines, rows) {
+            return self.tokenize_by_record(block, at, rows_max, columns);
         }
         let end = self.separators.positions[rows * count] as usize;
         let next = (end + 1).min(block.len());
         if !self.separators.is_utf8(&block[at..next]) {
-            return Window::Irregular;
+            return TokenizedWindow::IrregularRows;
         }
-        let (escapes, crs) = (self.separators.has_escapes(), self.separators.has_crs());
+        let (escapes, crs) =
+            (self.separators.has_escapes(), self.separators.has_carriage_returns());
         // A carriage return may also end a block that lacks its last line end.
         let trim = |start: usize, end: usize| {
             let cr = crs && end > start && block[end - 1] == b'\r';
@@ -575,55 +608,62 @@ impl Tokenizer for Pieces {
         };
         let positions = &self.separators.positions[..];
         let records = || positions.windows(count + 1).step_by(count).take(rows);
-        let lead = self.lead;
-        let base = count - self.extras.min(count);
+        let lead = self.leading_pieces;
+        let base = count - self.extra_pieces.min(count);
         if self.wants_request {
             let requests = records().map(|ends| {
-                request(block, ends[5 + lead] as usize + 2, ends[6 + lead] as usize - 1, escapes)
+                split_request(
+                    block,
+                    ends[5 + lead] as usize + 2,
+                    ends[6 + lead] as usize - 1,
+                    escapes,
+                )
             });
-            self.requests.clear();
-            self.requests.extend(requests);
+            self.request_spans.clear();
+            self.request_spans.extend(requests);
         }
-        for (column, part) in columns.iter_mut().zip(&self.parts) {
-            let Node::Leaf { spans, .. } = &mut column.node else { return Window::Irregular };
+        for (column, part) in columns.iter_mut().zip(&self.column_fields) {
+            let ColumnNode::Leaf { spans, .. } = &mut column.node else {
+                return TokenizedWindow::IrregularRows;
+            };
             let place = match part {
-                RecordField::Host | RecordField::Port => {
-                    let which = usize::from(*part == RecordField::Port);
+                AccessLogField::Host | AccessLogField::Port => {
+                    let which = usize::from(*part == AccessLogField::Port);
                     spans.extend(records().map(|ends| {
                         let (start, end) = (ends[0].wrapping_add(1) as usize, ends[1] as usize);
-                        site(block, start..end, self.has_port)[which]
+                        site_spans(block, start..end, self.has_port)[which]
                     }));
                     continue;
                 }
-                RecordField::Ip => lead,
-                RecordField::Ident => lead + 1,
-                RecordField::User => lead + 2,
-                RecordField::Time => {
+                AccessLogField::Ip => lead,
+                AccessLogField::Ident => lead + 1,
+                AccessLogField::User => lead + 2,
+                AccessLogField::Time => {
                     spans.extend(records().map(|ends| {
-                        Span::plain(ends[3 + lead].wrapping_add(2), ends[5 + lead] - 1)
+                        ValueSpan::new_plain(ends[3 + lead].wrapping_add(2), ends[5 + lead] - 1)
                     }));
                     continue;
                 }
-                RecordField::Method | RecordField::Path | RecordField::Protocol => {
+                AccessLogField::Method | AccessLogField::Path | AccessLogField::Protocol => {
                     let which = match part {
-                        RecordField::Method => 0,
-                        RecordField::Path => 1,
+                        AccessLogField::Method => 0,
+                        AccessLogField::Path => 1,
                         _ => 2,
                     };
-                    spans.extend(self.requests.iter().map(|request| request[which]));
+                    spans.extend(self.request_spans.iter().map(|request| request[which]));
                     continue;
                 }
-                RecordField::Status => STATUS + lead,
-                RecordField::Bytes => STATUS + 1 + lead,
-                RecordField::Referrer | RecordField::UserAgent
-                    if count < COMBINED + lead || self.wants_extras && self.is_common =>
+                AccessLogField::Status => STATUS_PIECE + lead,
+                AccessLogField::Bytes => STATUS_PIECE + 1 + lead,
+                AccessLogField::Referrer | AccessLogField::UserAgent
+                    if count < COMBINED_PIECES + lead || self.wants_extras && self.is_common =>
                 {
-                    spans.resize(spans.len() + rows, Span::NULL);
+                    spans.resize(spans.len() + rows, ValueSpan::NULL);
                     continue;
                 }
-                RecordField::Referrer => STATUS + 2 + lead,
-                RecordField::UserAgent => STATUS + 3 + lead,
-                RecordField::Extra(place) => base + place,
+                AccessLogField::Referrer => STATUS_PIECE + 2 + lead,
+                AccessLogField::UserAgent => STATUS_PIECE + 3 + lead,
+                AccessLogField::ExtraPiece(place) => base + place,
             };
             spans.extend(records().map(|ends| {
                 let (start, mut end) =
@@ -631,71 +671,76 @@ impl Tokenizer for Pieces {
                 if place + 1 == count {
                     end = trim(start, end);
                 }
-                piece(block, start, end, escapes)
+                piece_span(block, start, end, escapes)
             }));
         }
-        Window::Rows { end: next, rows }
+        TokenizedWindow::RegularRows { end: next, rows }
     }
 
-    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
-        lines::next_filled(block, at, <[u8]>::is_empty)
+    fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize> {
+        lines::next_nonblank_line(block, at, <[u8]>::is_empty)
     }
 
-    fn record(
+    fn tokenize_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Result<(), Fault> {
-        let line = lines::trim(block, record.clone());
-        let mut pieces = std::mem::take(&mut self.scratch);
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> Result<(), TextFault> {
+        let line = lines::trim_line_end(block, record.clone());
+        let mut pieces = std::mem::take(&mut self.piece_ranges);
         let text = &block[line.clone()];
         let mut has_list = false;
-        let read = split(text, &mut pieces)
+        let read = split_pieces(text, &mut pieces)
             .and_then(|()| {
-                has_list = join_clients(text, &mut pieces, self.lead);
-                Record::new(text, &pieces)
+                has_list = join_client_list(text, &mut pieces, self.leading_pieces);
+                AccessLogRecord::new(text, &pieces)
             })
-            .and_then(|found| found.quoted_well(text, &pieces))
-            .and_then(|found| found.shaped(text, &pieces, self.lead, self.is_combined));
-        self.scratch = pieces;
+            .and_then(|found| found.check_quotes(text, &pieces))
+            .and_then(|found| {
+                found.fit_to_shape(text, &pieces, self.leading_pieces, self.is_combined)
+            });
+        self.piece_ranges = pieces;
         let found = read?;
         // A user with spaces, or a list of clients, says nothing about the others.
-        if !has_list && found.time == 3 + self.lead && found.lead == self.lead {
-            self.count = self.scratch.len();
+        if !has_list
+            && found.time_piece == 3 + self.leading_pieces
+            && found.leading_pieces == self.leading_pieces
+        {
+            self.expected_pieces = self.piece_ranges.len();
         }
-        self.give(block, line, &self.scratch, &found, columns);
-        lines::check_utf8(block, record, columns)
+        self.push_record(block, line, &self.piece_ranges, &found, columns);
+        lines::check_record_utf8(block, record, columns)
     }
 }
 
-impl Pieces {
+impl AccessLogTokenizer {
     /// Whether the window's `lines` records all have the expected number of pieces, and the
     /// first `rows` of them what belongs there.
-    fn is_regular(&self, block: &[u8], lines: usize, rows: usize) -> bool {
-        let count = self.count;
+    fn is_regular_window(&self, block: &[u8], lines: usize, rows: usize) -> bool {
+        let count = self.expected_pieces;
         // Every record must end where its last piece does, and no line end may be elsewhere.
         let ends = self.separators.positions.get(count..).unwrap_or_default().iter().step_by(count);
         let is_end = |end: &u32| block.get(*end as usize).is_none_or(|byte| *byte == b'\n');
         if ends.take(lines).filter(|end| is_end(end)).count() != lines {
             return false;
         }
-        let lead = self.lead;
+        let lead = self.leading_pieces;
         // What follows is found by its place, which it has in whole records alone.
-        if count < STATUS + 2 + lead || self.wants_extras && count != self.shaped {
+        if count < STATUS_PIECE + 2 + lead || self.wants_extras && count != self.full_piece_count {
             return false;
         }
         let byte = |at: u32| block.get(at as usize).copied();
         // What follows the Common format is not taken for a referrer.
         let common = self.wants_extras && self.is_common;
         let needs_combined = self.wants_combined || self.wants_extras || self.is_combined;
-        let combined = !common && needs_combined && count >= COMBINED + lead;
-        if self.is_combined && (STATUS + 3 + lead..COMBINED + lead).contains(&count) {
+        let combined = !common && needs_combined && count >= COMBINED_PIECES + lead;
+        if self.is_combined && (STATUS_PIECE + 3 + lead..COMBINED_PIECES + lead).contains(&count) {
             return false;
         }
         // A list behind the format shifts what follows it.
-        let base = count - self.extras.min(count);
+        let base = count - self.extra_pieces.min(count);
         let has_list = |ends: &[u32]| {
             ends[base..].windows(2).any(|piece| {
                 let last = byte(piece[1] - 1);
@@ -718,14 +763,20 @@ impl Pieces {
                 && byte(ends[5 + lead] - 1) == Some(b']')
                 && is_quote(5)
                 && (!combined || is_quote(8) && is_quote(9))
-                && (!common || count < COMBINED + lead || !(is_quote(8) && is_quote(9)))
+                && (!common || count < COMBINED_PIECES + lead || !(is_quote(8) && is_quote(9)))
         })
     }
 
     /// Takes a window's records, whose numbers of pieces differ, one by one.
-    fn walk(&mut self, block: &[u8], at: usize, rows_max: usize, columns: &mut [Column]) -> Window {
-        let crs = self.separators.has_crs();
-        let mut pieces = std::mem::take(&mut self.scratch);
+    fn tokenize_by_record(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        rows_max: usize,
+        columns: &mut [ColumnDecoder],
+    ) -> TokenizedWindow {
+        let crs = self.separators.has_carriage_returns();
+        let mut pieces = std::mem::take(&mut self.piece_ranges);
         let (mut next, mut start, mut rows) = (at, at, 0);
         pieces.clear();
         for end in self.separators.positions[1..].iter().map(|end| *end as usize) {
@@ -739,17 +790,21 @@ impl Pieces {
             let line = next..end - usize::from(cr);
             if !line.is_empty() {
                 let text = &block[line.clone()];
-                let has_list = join_clients(text, &mut pieces, self.lead);
-                let found = Record::new(text, &pieces)
-                    .and_then(|found| found.shaped(text, &pieces, self.lead, self.is_combined));
+                let has_list = join_client_list(text, &mut pieces, self.leading_pieces);
+                let found = AccessLogRecord::new(text, &pieces).and_then(|found| {
+                    found.fit_to_shape(text, &pieces, self.leading_pieces, self.is_combined)
+                });
                 let Some(found) = found.ok().filter(|_| text.first() != Some(&0)) else {
                     rows = 0;
                     break;
                 };
-                self.give(block, line, &pieces, &found, columns);
+                self.push_record(block, line, &pieces, &found, columns);
                 // The next window may be regular again.
-                if !has_list && found.time == 3 + self.lead && found.lead == self.lead {
-                    self.count = pieces.len();
+                if !has_list
+                    && found.time_piece == 3 + self.leading_pieces
+                    && found.leading_pieces == self.leading_pieces
+                {
+                    self.expected_pieces = pieces.len();
                 }
                 rows += 1;
             }
@@ -759,67 +814,71 @@ impl Pieces {
                 break;
             }
         }
-        self.scratch = pieces;
+        self.piece_ranges = pieces;
         let is_text = self.separators.is_utf8(&block[at..next]);
-        if rows > 0 && is_text { Window::Rows { end: next, rows } } else { Window::Irregular }
+        if rows > 0 && is_text {
+            TokenizedWindow::RegularRows { end: next, rows }
+        } else {
+            TokenizedWindow::IrregularRows
+        }
     }
 
     /// Gives the columns what a record's pieces are.
-    fn give(
+    fn push_record(
         &self,
         block: &[u8],
         line: Range<usize>,
         pieces: &[Range<usize>],
-        found: &Record,
-        columns: &mut [Column],
+        found: &AccessLogRecord,
+        columns: &mut [ColumnDecoder],
     ) {
         let whole = |range: &Range<usize>| {
-            piece(block, line.start + range.start, line.start + range.end, true)
+            piece_span(block, line.start + range.start, line.start + range.end, true)
         };
-        let request_piece = &found.tail(pieces)[2];
-        let request = request(
+        let request_piece = &found.pieces_from_time(pieces)[2];
+        let request = split_request(
             block,
             line.start + request_piece.start + 1,
             line.start + request_piece.end - 1,
             true,
         );
-        let after = &found.tail(pieces)[3..];
-        let lead = found.lead;
-        let behind = &after[if found.combined { 4 } else { 2 }..];
-        for (column, part) in columns.iter_mut().zip(&self.parts) {
-            let Node::Leaf { spans, .. } = &mut column.node else { continue };
+        let after = &found.pieces_from_time(pieces)[3..];
+        let lead = found.leading_pieces;
+        let behind = &after[if found.is_combined { 4 } else { 2 }..];
+        for (column, part) in columns.iter_mut().zip(&self.column_fields) {
+            let ColumnNode::Leaf { spans, .. } = &mut column.node else { continue };
             spans.push(match part {
-                RecordField::Host | RecordField::Port if lead == 0 => Span::NULL,
-                RecordField::Host | RecordField::Port => {
+                AccessLogField::Host | AccessLogField::Port if lead == 0 => ValueSpan::NULL,
+                AccessLogField::Host | AccessLogField::Port => {
                     let range = line.start + pieces[0].start..line.start + pieces[0].end;
-                    let which = usize::from(*part == RecordField::Port);
-                    site(block, range, self.has_port)[which]
+                    let which = usize::from(*part == AccessLogField::Port);
+                    site_spans(block, range, self.has_port)[which]
                 }
-                RecordField::Extra(place) => {
-                    let mut values = Values { line: &block[line.clone()], pieces: behind };
-                    values.nth(*place).map_or(Span::NULL, |range| whole(&range))
+                AccessLogField::ExtraPiece(place) => {
+                    let mut values = PieceValues { line: &block[line.clone()], pieces: behind };
+                    values.nth(*place).map_or(ValueSpan::NULL, |range| whole(&range))
                 }
-                RecordField::Ip => whole(&pieces[lead]),
-                RecordField::Ident => whole(&pieces[lead + 1]),
-                RecordField::User if found.time == 3 + lead => whole(&pieces[lead + 2]),
-                RecordField::User => value(
+                AccessLogField::Ip => whole(&pieces[lead]),
+                AccessLogField::Ident => whole(&pieces[lead + 1]),
+                AccessLogField::User if found.time_piece == 3 + lead => whole(&pieces[lead + 2]),
+                AccessLogField::User => value_span(
                     block,
                     line.start + pieces[lead + 2].start,
-                    line.start + pieces[found.time - 1].end,
+                    line.start + pieces[found.time_piece - 1].end,
                     true,
                 ),
-                RecordField::Time => {
-                    let time = &found.tail(pieces);
-                    lines::span(line.start + time[0].start + 1..line.start + time[1].end - 1)
+                AccessLogField::Time => {
+                    let time = &found.pieces_from_time(pieces);
+                    lines::plain_span(line.start + time[0].start + 1..line.start + time[1].end - 1)
                 }
-                RecordField::Method => request[0],
-                RecordField::Path => request[1],
-                RecordField::Protocol => request[2],
-                RecordField::Status => whole(&after[0]),
-                RecordField::Bytes => whole(&after[1]),
-                RecordField::Referrer if found.combined => whole(&after[2]),
-                RecordField::UserAgent if found.combined => whole(&after[3]),
-                RecordField::Referrer | RecordField::UserAgent => Span::NULL,
+                AccessLogField::Method => request[0],
+                AccessLogField::Path => request[1],
+                AccessLogField::Protocol => request[2],
+                AccessLogField::Status => whole(&after[0]),
+                AccessLogField::Bytes => whole(&after[1]),
+                AccessLogField::Referrer if found.is_combined => whole(&after[2]),
+                AccessLogField::UserAgent if found.is_combined => whole(&after[3]),
+                AccessLogField::Referrer | AccessLogField::UserAgent => ValueSpan::NULL,
             });
         }
     }
@@ -827,7 +886,7 @@ impl Pieces {
 
 /// Makes one piece of a list of clients, `10.0.0.1, 10.0.0.2`, which stands behind `lead` pieces at most. Returns true
 /// if there is one.
-fn join_clients(line: &[u8], pieces: &mut Vec<Range<usize>>, lead: usize) -> bool {
+fn join_client_list(line: &[u8], pieces: &mut Vec<Range<usize>>, lead: usize) -> bool {
     let mut has_list = false;
     for place in 0..=lead {
         while pieces.len() > place + 1
@@ -842,16 +901,16 @@ fn join_clients(line: &[u8], pieces: &mut Vec<Range<usize>>, lead: usize) -> boo
 }
 
 /// Where in the pieces of a record is what.
-struct Record {
+struct AccessLogRecord {
     /// Pieces before the client.
-    lead: usize,
+    leading_pieces: usize,
     /// The first piece of the time.
-    time: usize,
-    combined: bool,
+    time_piece: usize,
+    is_combined: bool,
 }
 
-impl Record {
-    fn new(line: &[u8], pieces: &[Range<usize>]) -> Result<Self, Fault> {
+impl AccessLogRecord {
+    fn new(line: &[u8], pieces: &[Range<usize>]) -> Result<Self, TextFault> {
         let is_quoted = |piece: &Range<usize>| line[piece.clone()].starts_with(b"\"");
         let time = (3..pieces.len().saturating_sub(2)).find(|&at| {
             line[pieces[at].clone()].starts_with(b"[")
@@ -861,84 +920,97 @@ impl Record {
         let Some(time) = time else {
             let at = pieces.get(3).map_or(line.len(), |piece| piece.start);
             let reason = "expected a time in brackets and a request in quotes";
-            return Err(Fault::new(at, FaultKind::Syntax(reason.to_owned())));
+            return Err(TextFault::new(at, TextFaultKind::SyntaxError(reason.to_owned())));
         };
         let after = &pieces[time + 3..];
         if after.len() < 2 {
             let reason = "a status and a size should follow the request";
-            return Err(Fault::new(line.len(), FaultKind::Ends(reason.to_owned())));
+            return Err(TextFault::new(
+                line.len(),
+                TextFaultKind::EndsInsideValue(reason.to_owned()),
+            ));
         }
         let combined = after.len() >= 4 && is_quoted(&after[2]) && is_quoted(&after[3]);
-        Ok(Self { lead: 0, time, combined })
+        Ok(Self { leading_pieces: 0, time_piece: time, is_combined: combined })
     }
 
     /// The same, if no quote from the request on can have cut a value in two.
-    fn quoted_well(self, line: &[u8], pieces: &[Range<usize>]) -> Result<Self, Fault> {
-        let cut = |piece: &Range<usize>| Some(piece.start + cut_quote(line.get(piece.clone())?)?);
-        match self.tail(pieces)[2..].iter().find_map(cut) {
+    fn check_quotes(self, line: &[u8], pieces: &[Range<usize>]) -> Result<Self, TextFault> {
+        let cut = |piece: &Range<usize>| {
+            Some(piece.start + find_cutting_quote(line.get(piece.clone())?)?)
+        };
+        match self.pieces_from_time(pieces)[2..].iter().find_map(cut) {
             None => Ok(self),
             Some(at) => {
                 let reason = "an unescaped quote within a field";
-                Err(Fault::new(at, FaultKind::Syntax(reason.to_owned())))
+                Err(TextFault::new(at, TextFaultKind::SyntaxError(reason.to_owned())))
             }
         }
     }
 
     /// The same in a log whose records have so many pieces before the client, if they have them, and where
     /// `is_combined` says so a referrer and a user agent or nothing behind the size.
-    fn shaped(
+    fn fit_to_shape(
         self,
         line: &[u8],
         pieces: &[Range<usize>],
         lead: usize,
         is_combined: bool,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, TextFault> {
         if is_combined
-            && !self.combined
-            && let Some(behind) = self.tail(pieces).get(5)
+            && !self.is_combined
+            && let Some(behind) = self.pieces_from_time(pieces).get(5)
         {
             let reason = "expected a referrer and a user agent in quotes";
-            return Err(Fault::new(behind.start, FaultKind::Syntax(reason.to_owned())));
+            return Err(TextFault::new(
+                behind.start,
+                TextFaultKind::SyntaxError(reason.to_owned()),
+            ));
         }
         let is_absent =
             |place: usize| pieces.get(place).is_some_and(|piece| line[piece.clone()] == *b"-");
         // A client is known always, an identity hardly ever.
-        let lead = if self.time > 3 && !is_absent(1) { lead } else { 0 };
+        let lead = if self.time_piece > 3 && !is_absent(1) { lead } else { 0 };
         let user = lead + 2;
-        if self.time > user + 1 && is_shifted(line, &pieces[lead..self.time], lead == 0) {
+        if self.time_piece > user + 1
+            && has_foreign_prefix(line, &pieces[lead..self.time_piece], lead == 0)
+        {
             let reason = "more stands before the time than a client, an identity and a user";
-            return Err(Fault::new(pieces[user].start, FaultKind::Syntax(reason.to_owned())));
+            return Err(TextFault::new(
+                pieces[user].start,
+                TextFaultKind::SyntaxError(reason.to_owned()),
+            ));
         }
-        Ok(Self { lead, ..self })
+        Ok(Self { leading_pieces: lead, ..self })
     }
 
     /// The pieces from the time on.
-    fn tail<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
-        &pieces[self.time..]
+    fn pieces_from_time<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
+        &pieces[self.time_piece..]
     }
 }
 
 /// Returns true if the pieces before a time are no client, identity and user of several words, but have the client
 /// further behind.
-fn is_shifted(line: &[u8], pieces: &[Range<usize>], is_without_site: bool) -> bool {
+fn has_foreign_prefix(line: &[u8], pieces: &[Range<usize>], is_without_site: bool) -> bool {
     let text = |piece: &Range<usize>| line.get(piece.clone()).unwrap_or_default();
     let [client, identity, user @ ..] = pieces else { return false };
     let is_foreign = |word: &[u8]| word == b"-" || memchr::memchr(b':', word).is_some();
     let address = user.len().checked_sub(3).and_then(|place| user.get(place));
     text(client).is_empty()
         || text(identity).is_empty()
-        || is_without_site && shape::is_address(text(identity))
+        || is_without_site && log_shape::is_address(text(identity))
         || user.iter().any(|word| is_foreign(text(word)))
-        || address.is_some_and(|word| shape::is_address(text(word)))
+        || address.is_some_and(|word| log_shape::is_address(text(word)))
 }
 
 /// The values that pieces are: each is one, but for lists, which have spaces in them.
-struct Values<'a> {
+struct PieceValues<'a> {
     line: &'a [u8],
     pieces: &'a [Range<usize>],
 }
 
-impl Iterator for Values<'_> {
+impl Iterator for PieceValues<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -965,7 +1037,7 @@ impl Iterator for Values<'_> {
 
 /// Returns where in a piece a quote stands that may have cut a value in two: any in one without quotes, and in one with
 /// quotes one that opens others that are not closed.
-fn cut_quote(piece: &[u8]) -> Option<usize> {
+fn find_cutting_quote(piece: &[u8]) -> Option<usize> {
     let is_quoted = piece.len() >= 2 && piece.first() == Some(&b'"');
     let within = if is_quoted { 1..piece.len() - 1 } else { 0..piece.len() };
     let (mut escaped, mut before, mut open) = (false, 0, None);
@@ -987,7 +1059,7 @@ fn cut_quote(piece: &[u8]) -> Option<usize> {
 }
 
 /// The pieces of a line without its line end, quotes included.
-fn split(line: &[u8], pieces: &mut Vec<Range<usize>>) -> Result<(), Fault> {
+fn split_pieces(line: &[u8], pieces: &mut Vec<Range<usize>>) -> Result<(), TextFault> {
     pieces.clear();
     let mut start = 0;
     loop {
@@ -1007,7 +1079,7 @@ fn split(line: &[u8], pieces: &mut Vec<Range<usize>>) -> Result<(), Fault> {
             at += 1;
         }
         if !closed {
-            return Err(Fault::new(start, FaultKind::Unclosed));
+            return Err(TextFault::new(start, TextFaultKind::UnclosedQuote));
         }
         pieces.push(start..at);
         if at == line.len() {
@@ -1017,10 +1089,10 @@ fn split(line: &[u8], pieces: &mut Vec<Range<usize>>) -> Result<(), Fault> {
     }
 }
 
-mod shape;
+mod log_shape;
 
-use shape::Site;
-pub use shape::{Shape, Shown};
+use log_shape::SitePrefix;
+pub use log_shape::{AccessLogShape, ShapeInference};
 
 #[cfg(test)]
 mod tests;

@@ -22,17 +22,17 @@ use std::sync::Arc;
 
 use arrow_schema::FieldRef;
 
-use crate::column::{Column, Node};
-use crate::cut::{Grammar, State};
-use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
-use crate::dialect::Dialect;
-use crate::fault::{Fault, FaultKind};
-use crate::filter::Filter;
-use crate::leaf::Context;
-use crate::separators::Look;
-use crate::simd::{BLOCK, Isa, dispatch};
-use crate::span::Span;
-use crate::values::Nulls;
+use crate::array_builders::DecodingContext;
+use crate::block_decoder::{FormatDecoder, TokenizedWindow, Tokenizer, WINDOW_BYTES, decodes};
+use crate::column_decoder::{ColumnDecoder, ColumnNode};
+use crate::csv_dialect::CsvDialect;
+use crate::predicate_filter::SpanFilter;
+use crate::record_boundaries::{CutterState, RecordGrammar};
+use crate::separator_scan::SeparatorScan;
+use crate::simd::{BLOCK_BYTES, Isa, dispatch};
+use crate::text_fault::{TextFault, TextFaultKind};
+use crate::value_parsing::NullStrings;
+use crate::value_span::ValueSpan;
 
 /// Decodes delimited text.
 ///
@@ -54,7 +54,7 @@ use crate::values::Nulls;
 /// assert_eq!(out.bad[0].fault.to_string(), "expected a BIGINT, found `oops`");
 /// ```
 pub struct CsvDecoder {
-    decoder: Decoder<Fields>,
+    decoder: FormatDecoder<CsvTokenizer>,
 }
 
 impl CsvDecoder {
@@ -68,7 +68,7 @@ impl CsvDecoder {
     /// If a column's position is not below `fields`, or a special byte of the dialect is not
     /// ASCII, 0 or a line end.
     pub fn new(
-        dialect: &Dialect,
+        dialect: &CsvDialect,
         fields: usize,
         columns: Vec<(usize, FieldRef)>,
         options: crate::Options,
@@ -80,20 +80,21 @@ impl CsvDecoder {
         );
         assert!(columns.iter().all(|(place, _)| *place < fields), "columns are fields");
         let (quote, escape) = (dialect.quote.unwrap_or(0), dialect.escape);
-        let context = Context {
-            nulls: Nulls::new(&dialect.nulls, true),
-            unescape: Arc::new(move |raw, out| unescape(raw, quote, escape, out)),
+        let context = DecodingContext {
+            nulls: NullStrings::new(&dialect.nulls, true),
+            unescape: Arc::new(move |raw, out| unescape_field(raw, quote, escape, out)),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
-            has_hex_bytes: true,
+            reads_hex_bytes: true,
         };
         let (places, wanted): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
-        let filter = Filter::new(options.predicates, &wanted);
-        let tokenizer = Fields::new(dialect, fields, places);
-        let canonical = &options.inferred;
+        let filter = SpanFilter::new(options.predicates, &wanted);
+        let tokenizer = CsvTokenizer::new(dialect, fields, places);
+        let canonical = &options.inferred_columns;
         let rows = options.batch_rows;
-        let decoder =
-            Decoder::with_canonical(tokenizer, &wanted, canonical, context, filter, rows)?;
+        let decoder = FormatDecoder::with_canonical_columns(
+            tokenizer, &wanted, canonical, context, filter, rows,
+        )?;
         Ok(Self { decoder })
     }
 }
@@ -101,44 +102,50 @@ impl CsvDecoder {
 decodes!(CsvDecoder);
 
 /// What was seen of a stretch of text, as bits.
-mod seen {
+mod mark_bits {
     /// A quote.
     pub(super) const QUOTE: u32 = 1;
     /// A quote right behind another one.
-    pub(super) const DOUBLED: u32 = 2;
+    pub(super) const DOUBLED_QUOTE: u32 = 2;
     /// A carriage return before a line feed.
-    pub(super) const CR: u32 = 4;
+    pub(super) const CARRIAGE_RETURN: u32 = 4;
     /// A byte that is not ASCII.
-    pub(super) const HIGH: u32 = 8;
+    pub(super) const NON_ASCII: u32 = 8;
     /// A quote in an unquoted field, a lone carriage return, a comment.
     pub(super) const IRREGULAR: u32 = 16;
     /// A line feed within quotes.
-    pub(super) const QUOTED_LINE: u32 = 32;
+    pub(super) const QUOTED_LINE_END: u32 = 32;
 }
 
 /// What a block of 64 bytes tells the next one.
 #[derive(Debug, Clone, Copy)]
-struct Carry {
+struct CsvScanCarry {
     /// All bits, inside quotes; else none.
-    inside: u64,
+    in_quotes: u64,
     /// 1 if a quote may come first: behind a separator or a quote.
-    may_open: u64,
+    quote_may_open: u64,
     /// 1 if a quote came last.
-    quote: u64,
+    quote_last: u64,
     /// 1 if a carriage return outside quotes came last.
-    cr: u64,
+    cr_last: u64,
     /// 1 if a line feed came last.
-    line: u64,
+    line_end_last: u64,
 }
 
-impl Carry {
+impl CsvScanCarry {
     /// At the start of a record.
-    const START: Carry = Carry { inside: 0, may_open: 1, quote: 0, cr: 0, line: 1 };
+    const RECORD_START: CsvScanCarry = CsvScanCarry {
+        in_quotes: 0,
+        quote_may_open: 1,
+        quote_last: 0,
+        cr_last: 0,
+        line_end_last: 1,
+    };
 }
 
 /// The bytes that separate.
 #[derive(Debug, Clone, Copy)]
-struct Special {
+struct SpecialBytes {
     delimiter: u8,
     quote: Option<u8>,
     comment: Option<u8>,
@@ -147,66 +154,80 @@ struct Special {
 dispatch! {
     /// Appends the positions of the separators in `from..to` of the text to `out`;
     /// returns what was seen on the way, and how many of them are line ends.
-    fn separators(
-        text: &[u8], from: usize, to: usize, special: Special, carry: &mut Carry, out: &mut Vec<u32>
-    ) -> (u32, usize) => find
+    fn find_separators(
+        text: &[u8], from: usize, to: usize, special: SpecialBytes, carry: &mut CsvScanCarry, out: &mut Vec<u32>
+    ) -> (u32, usize) => find_simd
 }
 
 dispatch! {
     /// The same of text without quotes, of a dialect without comments. Where it has seen a quote,
     /// nothing else that it says is right.
-    fn separators_unquoted(
-        text: &[u8], from: usize, to: usize, special: Special, carry: &mut Carry, out: &mut Vec<u32>
-    ) -> (u32, usize) => find_unquoted
+    fn find_separators_without_quotes(
+        text: &[u8], from: usize, to: usize, special: SpecialBytes, carry: &mut CsvScanCarry, out: &mut Vec<u32>
+    ) -> (u32, usize) => find_without_quotes_simd
 }
 
 /// # Safety
 /// The processor must have the instruction set.
 #[inline(always)]
-unsafe fn find_unquoted<I: Isa>(
+unsafe fn find_without_quotes_simd<I: Isa>(
     text: &[u8],
     from: usize,
     to: usize,
-    special: Special,
-    carry: &mut Carry,
+    special: SpecialBytes,
+    carry: &mut CsvScanCarry,
     out: &mut Vec<u32>,
 ) -> (u32, usize) {
     let special = [special.delimiter, special.quote.unwrap_or(0xff), 0];
     // SAFETY: as the caller promises.
-    unsafe { find_with::<I, WATCHED, false>(text, from, to, special, carry, out) }
+    unsafe { find_in_mode::<I, QUOTES_WATCHED, false>(text, from, to, special, carry, out) }
 }
 
 /// What is made of quotes: they are bytes like others, …
-const NO_QUOTES: u8 = 0;
+const QUOTES_AS_TEXT: u8 = 0;
 /// … or there should be none, …
-const WATCHED: u8 = 1;
+const QUOTES_WATCHED: u8 = 1;
 /// … or they are quotes.
-const QUOTES: u8 = 2;
+const QUOTES_PARSED: u8 = 2;
 
 /// # Safety
 /// The processor must have the instruction set.
 #[inline(always)]
-unsafe fn find<I: Isa>(
+unsafe fn find_simd<I: Isa>(
     text: &[u8],
     from: usize,
     to: usize,
-    special: Special,
-    carry: &mut Carry,
+    special: SpecialBytes,
+    carry: &mut CsvScanCarry,
     out: &mut Vec<u32>,
 ) -> (u32, usize) {
     // SAFETY: as the caller promises.
     unsafe {
         match special {
-            Special { quote: Some(quote), comment: None, delimiter } => {
-                find_with::<I, QUOTES, false>(text, from, to, [delimiter, quote, 0], carry, out)
+            SpecialBytes { quote: Some(quote), comment: None, delimiter } => {
+                find_in_mode::<I, QUOTES_PARSED, false>(
+                    text,
+                    from,
+                    to,
+                    [delimiter, quote, 0],
+                    carry,
+                    out,
+                )
             }
-            Special { quote: None, comment: None, delimiter } => {
-                find_with::<I, NO_QUOTES, false>(text, from, to, [delimiter, 0, 0], carry, out)
+            SpecialBytes { quote: None, comment: None, delimiter } => {
+                find_in_mode::<I, QUOTES_AS_TEXT, false>(
+                    text,
+                    from,
+                    to,
+                    [delimiter, 0, 0],
+                    carry,
+                    out,
+                )
             }
-            Special { quote, comment: Some(comment), delimiter } => {
+            SpecialBytes { quote, comment: Some(comment), delimiter } => {
                 // A quote that is no byte of UTF-8 is none.
                 let quote = quote.unwrap_or(0xff);
-                find_with::<I, QUOTES, true>(
+                find_in_mode::<I, QUOTES_PARSED, true>(
                     text,
                     from,
                     to,
@@ -222,201 +243,213 @@ unsafe fn find<I: Isa>(
 /// # Safety
 /// As `find`.
 #[inline(always)]
-unsafe fn find_with<I: Isa, const HOW: u8, const COMMENTS: bool>(
+unsafe fn find_in_mode<I: Isa, const HOW: u8, const COMMENTS: bool>(
     text: &[u8],
     from: usize,
     to: usize,
     special: [u8; 3],
-    carry: &mut Carry,
+    carry: &mut CsvScanCarry,
     out: &mut Vec<u32>,
 ) -> (u32, usize) {
-    let mut look = Looking::<HOW, COMMENTS> { special, carry: *carry, seen: Seen::default() };
+    let mut look = CsvSeparatorScan::<HOW, COMMENTS> {
+        special,
+        carry: *carry,
+        tally: CsvScanTally::default(),
+    };
     // SAFETY: as the caller promises.
-    unsafe { crate::separators::find::<I>(text, from, to, &mut look, out) };
+    unsafe { crate::separator_scan::scan_separators::<I>(text, from, to, &mut look, out) };
     *carry = look.carry;
     let mut marks = 0;
     for (found, mark) in [
-        (look.seen.quotes, seen::QUOTE),
-        (look.seen.doubled, seen::DOUBLED),
-        (look.seen.crs, seen::CR),
-        (look.seen.high, seen::HIGH),
-        (look.seen.irregular, seen::IRREGULAR),
-        (look.seen.quoted_lines, seen::QUOTED_LINE),
+        (look.tally.quote_bits, mark_bits::QUOTE),
+        (look.tally.doubled_quote_bits, mark_bits::DOUBLED_QUOTE),
+        (look.tally.cr_bits, mark_bits::CARRIAGE_RETURN),
+        (look.tally.non_ascii_bits, mark_bits::NON_ASCII),
+        (look.tally.irregular_bits, mark_bits::IRREGULAR),
+        (look.tally.quoted_line_end_bits, mark_bits::QUOTED_LINE_END),
     ] {
         if found != 0 {
             marks |= mark;
         }
     }
-    (marks, look.seen.lines)
+    (marks, look.tally.line_count)
 }
 
 /// What a stretch of text has shown so far: any bits, and line ends.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    quotes: u64,
-    doubled: u64,
-    crs: u64,
-    high: u64,
-    irregular: u64,
-    quoted_lines: u64,
-    lines: usize,
+struct CsvScanTally {
+    quote_bits: u64,
+    doubled_quote_bits: u64,
+    cr_bits: u64,
+    non_ascii_bits: u64,
+    irregular_bits: u64,
+    quoted_line_end_bits: u64,
+    line_count: usize,
 }
 
 /// What is looked for.
 #[derive(Clone, Copy)]
-struct Looking<const HOW: u8, const COMMENTS: bool> {
+struct CsvSeparatorScan<const HOW: u8, const COMMENTS: bool> {
     /// Delimiter, quote, comment.
     special: [u8; 3],
-    carry: Carry,
-    seen: Seen,
+    carry: CsvScanCarry,
+    tally: CsvScanTally,
 }
 
-impl<const HOW: u8, const COMMENTS: bool> Look for Looking<HOW, COMMENTS> {
+impl<const HOW: u8, const COMMENTS: bool> SeparatorScan for CsvSeparatorScan<HOW, COMMENTS> {
     #[inline(always)]
-    unsafe fn separators<I: Isa>(&mut self, block: I::Block, _: u64) -> u64 {
+    unsafe fn find_separators<I: Isa>(&mut self, block: I::Block, _: u64) -> u64 {
         let [delimiter, quote, comment] = self.special;
-        let (state, seen) = (&mut self.carry, &mut self.seen);
+        let (state, seen) = (&mut self.carry, &mut self.tally);
         // SAFETY: as the caller promises.
         unsafe {
             let mut lines = I::equal(block, b'\n');
             let mut separators = I::equal(block, delimiter) | lines;
             let mut cr = I::equal(block, b'\r');
-            seen.high |= I::high(block);
-            if HOW == WATCHED {
-                seen.quotes |= I::equal(block, quote);
-                state.may_open = (separators | cr) >> 63;
-                state.quote = 0;
+            seen.non_ascii_bits |= I::high(block);
+            if HOW == QUOTES_WATCHED {
+                seen.quote_bits |= I::equal(block, quote);
+                state.quote_may_open = (separators | cr) >> 63;
+                state.quote_last = 0;
             }
-            if HOW == QUOTES {
+            if HOW == QUOTES_PARSED {
                 let quotes = I::equal(block, quote);
-                seen.quotes |= quotes;
-                let within = I::parity(quotes) ^ state.inside;
-                let before = ((quotes | separators | cr) << 1) | state.may_open;
-                seen.irregular |= quotes & within & !before;
-                seen.doubled |= quotes & ((quotes << 1) | state.quote);
-                state.may_open = (quotes | separators | cr) >> 63;
-                state.quote = quotes >> 63;
+                seen.quote_bits |= quotes;
+                let within = I::parity(quotes) ^ state.in_quotes;
+                let before = ((quotes | separators | cr) << 1) | state.quote_may_open;
+                seen.irregular_bits |= quotes & within & !before;
+                seen.doubled_quote_bits |= quotes & ((quotes << 1) | state.quote_last);
+                state.quote_may_open = (quotes | separators | cr) >> 63;
+                state.quote_last = quotes >> 63;
                 separators &= !within;
-                seen.quoted_lines |= lines & within;
+                seen.quoted_line_end_bits |= lines & within;
                 lines &= !within;
                 cr &= !within;
                 // The last bit, to every bit.
-                state.inside = (within.cast_signed() >> 63).cast_unsigned();
+                state.in_quotes = (within.cast_signed() >> 63).cast_unsigned();
             }
             // A carriage return belongs before a line feed.
-            seen.irregular |= ((cr << 1) | state.cr) & !lines;
-            state.cr = cr >> 63;
-            seen.crs |= cr;
+            seen.irregular_bits |= ((cr << 1) | state.cr_last) & !lines;
+            state.cr_last = cr >> 63;
+            seen.cr_bits |= cr;
             if COMMENTS {
-                seen.irregular |= I::equal(block, comment) & ((lines << 1) | state.line);
-                state.line = lines >> 63;
+                seen.irregular_bits |=
+                    I::equal(block, comment) & ((lines << 1) | state.line_end_last);
+                state.line_end_last = lines >> 63;
             }
-            seen.lines += lines.count_ones() as usize;
+            seen.line_count += lines.count_ones() as usize;
             separators
         }
     }
 }
 
 /// Splits records into fields.
-struct Fields {
-    dialect: Dialect,
-    special: Special,
-    grammar: Grammar,
+struct CsvTokenizer {
+    dialect: CsvDialect,
+    special: SpecialBytes,
+    grammar: RecordGrammar,
     /// Fields of a record.
-    count: usize,
+    field_count: usize,
     /// The wanted ones.
-    places: Vec<usize>,
+    wanted_fields: Vec<usize>,
     /// Separators that were found and not used up, and the one before the first record.
     separators: Vec<u32>,
     /// Up to where they were found, and where that was begun.
-    found_to: usize,
-    carry: Carry,
+    scanned_to: usize,
+    carry: CsvScanCarry,
     marks: u32,
     /// Windows in which quotes are expected, since there were some of late.
-    quoted: u32,
+    quoted_windows_left: u32,
     /// Line ends among the separators.
-    lines: usize,
+    line_end_count: usize,
     /// Where the next window must begin for the above to hold.
-    expected: usize,
+    next_window_start: usize,
     /// Text to look at in one go: more where records are long.
     window_bytes: usize,
-    scratch: Vec<Range<usize>>,
+    field_ranges: Vec<Range<usize>>,
 }
 
-impl Fields {
-    fn new(dialect: &Dialect, count: usize, places: Vec<usize>) -> Self {
+impl CsvTokenizer {
+    fn new(dialect: &CsvDialect, count: usize, places: Vec<usize>) -> Self {
         Self {
-            special: Special {
+            special: SpecialBytes {
                 delimiter: dialect.delimiter,
                 quote: dialect.quote,
                 comment: dialect.comment,
             },
-            grammar: Grammar::delimited(dialect),
+            grammar: RecordGrammar::from_dialect(dialect),
             dialect: dialect.clone(),
-            count,
-            places,
+            field_count: count,
+            wanted_fields: places,
             separators: Vec::new(),
-            found_to: 0,
-            carry: Carry::START,
+            scanned_to: 0,
+            carry: CsvScanCarry::RECORD_START,
             marks: 0,
-            quoted: 0,
-            lines: 0,
-            expected: usize::MAX,
+            quoted_windows_left: 0,
+            line_end_count: 0,
+            next_window_start: usize::MAX,
             window_bytes: WINDOW_BYTES,
-            scratch: Vec::new(),
+            field_ranges: Vec::new(),
         }
     }
 
     /// Begins to look for separators at `at`, the start of a record.
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-    fn begin(&mut self, at: usize) {
+    fn start_scan(&mut self, at: usize) {
         self.separators.clear();
         self.separators.push((at as u32).wrapping_sub(1));
-        self.found_to = at;
-        self.carry = Carry::START;
+        self.scanned_to = at;
+        self.carry = CsvScanCarry::RECORD_START;
         self.marks = 0;
-        self.lines = 0;
+        self.line_end_count = 0;
     }
 
     /// Finds the separators up to `to`: what was seen, and how many are line ends.
-    fn find(&mut self, block: &[u8], to: usize) -> (u32, usize) {
-        let Self { found_to, special, carry, separators: out, quoted, .. } = self;
-        let is_quoted = *quoted > 0 || carry.inside != 0;
+    fn scan_to(&mut self, block: &[u8], to: usize) -> (u32, usize) {
+        let Self {
+            scanned_to: found_to,
+            special,
+            carry,
+            separators: out,
+            quoted_windows_left: quoted,
+            ..
+        } = self;
+        let is_quoted = *quoted > 0 || carry.in_quotes != 0;
         if special.quote.is_some() && special.comment.is_none() && !is_quoted {
             let before = (*carry, out.len());
-            let found = separators_unquoted(block, *found_to, to, *special, carry, out);
-            if found.0 & seen::QUOTE == 0 {
+            let found = find_separators_without_quotes(block, *found_to, to, *special, carry, out);
+            if found.0 & mark_bits::QUOTE == 0 {
                 return found;
             }
             *carry = before.0;
             out.truncate(before.1);
-            *quoted = QUOTED;
+            *quoted = QUOTED_WINDOWS_EXPECTED;
         }
         *quoted = quoted.saturating_sub(1);
-        separators(block, *found_to, to, *special, carry, out)
+        find_separators(block, *found_to, to, *special, carry, out)
     }
 }
 
 /// In so many windows behind one with a quote, more of them are expected.
-const QUOTED: u32 = 64;
+const QUOTED_WINDOWS_EXPECTED: u32 = 64;
 
-impl Tokenizer for Fields {
-    fn window(
+impl Tokenizer for CsvTokenizer {
+    fn tokenize_window(
         &mut self,
         block: &[u8],
         at: usize,
         rows_max: usize,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Window {
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> TokenizedWindow {
         if self.dialect.escape.is_some() {
-            return Window::Irregular;
+            return TokenizedWindow::IrregularRows;
         }
-        if at == 0 || at != self.expected {
-            self.begin(at);
+        if at == 0 || at != self.next_window_start {
+            self.start_scan(at);
         }
-        self.expected = usize::MAX;
-        let fields = self.count;
+        self.next_window_start = usize::MAX;
+        let fields = self.field_count;
         // What was seen before concerns what is left of it.
         let (mut marks, mut new_marks) = (self.marks, None);
         // Look for separators until there is a whole record, or there can be none; not while
@@ -427,30 +460,31 @@ impl Tokenizer for Fields {
             if rows > 0 {
                 break rows;
             }
-            if self.found_to < target && self.found_to < block.len() {
+            if self.scanned_to < target && self.scanned_to < block.len() {
                 // Whole blocks, unless it is the end.
-                let to = (self.found_to + (target - self.found_to).next_multiple_of(BLOCK))
-                    .min(block.len());
-                let (seen, lines) = self.find(block, to);
+                let to = (self.scanned_to
+                    + (target - self.scanned_to).next_multiple_of(BLOCK_BYTES))
+                .min(block.len());
+                let (seen, lines) = self.scan_to(block, to);
                 new_marks = Some(new_marks.unwrap_or(0) | seen);
                 marks |= seen;
-                self.lines += lines;
-                self.found_to = to;
+                self.line_end_count += lines;
+                self.scanned_to = to;
             }
-            if marks & seen::IRREGULAR != 0 {
-                return Window::Irregular;
+            if marks & mark_bits::IRREGULAR != 0 {
+                return TokenizedWindow::IrregularRows;
             }
-            if self.found_to >= block.len() && self.separators.len() <= fields {
+            if self.scanned_to >= block.len() && self.separators.len() <= fields {
                 // The last record may lack its line end.
                 let is_last = self.separators.len() == fields
-                    && self.carry.inside == 0
+                    && self.carry.in_quotes == 0
                     && block.last().is_some_and(|byte| *byte != b'\n');
                 if !is_last {
-                    return Window::Irregular;
+                    return TokenizedWindow::IrregularRows;
                 }
                 #[allow(clippy::cast_possible_truncation)] // As above.
                 self.separators.push(block.len() as u32);
-                self.lines += 1;
+                self.line_end_count += 1;
                 break 1;
             }
             target += self.window_bytes;
@@ -468,43 +502,46 @@ impl Tokenizer for Fields {
         };
         let mut last_fields = self.separators[fields..].iter().step_by(fields);
         let is_sound = block.get(at) != Some(&0) && last_fields.all(|end| is_end(*end));
-        if self.lines != all_rows || !is_sound {
-            return Window::Irregular;
+        if self.line_end_count != all_rows || !is_sound {
+            return TokenizedWindow::IrregularRows;
         }
         let end = self.separators[rows * fields] as usize;
-        if fields == 1 && blank(block, &self.separators[..=rows]) {
-            return Window::Irregular;
+        if fields == 1 && has_blank_record(block, &self.separators[..=rows]) {
+            return TokenizedWindow::IrregularRows;
         }
-        if marks & seen::HIGH != 0 && simdutf8::basic::from_utf8(&block[at..end]).is_err() {
-            return Window::Irregular;
+        if marks & mark_bits::NON_ASCII != 0 && simdutf8::basic::from_utf8(&block[at..end]).is_err()
+        {
+            return TokenizedWindow::IrregularRows;
         }
         // A field with a line end in it is seldom, and more seldom one whose lines look like records.
-        if marks & seen::QUOTED_LINE != 0 && self.dialect.checks_quotes {
+        if marks & mark_bits::QUOTED_LINE_END != 0 && self.dialect.checks_quotes {
             let ends = self.separators.iter().step_by(fields).take(rows + 1);
             let mut start = at;
             for end in ends.skip(1) {
                 let end = *end as usize;
-                if self.swallowed_lines(&block[start..end]).is_some() {
-                    return Window::Irregular;
+                if self.count_quoted_records(&block[start..end]).is_some() {
+                    return TokenizedWindow::IrregularRows;
                 }
                 start = end + 1;
             }
         }
         self.marks = new_marks.unwrap_or(marks);
-        self.lines -= rows;
+        self.line_end_count -= rows;
         // Without a quote, a byte that is not UTF-8 was looked for.
-        let has_quotes = self.special.quote.is_some() && marks & seen::QUOTE != 0;
-        let trim = marks & seen::CR != 0;
+        let has_quotes = self.special.quote.is_some() && marks & mark_bits::QUOTE != 0;
+        let trim = marks & mark_bits::CARRIAGE_RETURN != 0;
         let quote = self.special.quote.unwrap_or(0);
-        let doubled = marks & seen::DOUBLED != 0;
-        for (column, &place) in columns.iter_mut().zip(&self.places) {
-            let Node::Leaf { spans, .. } = &mut column.node else { return Window::Irregular };
+        let doubled = marks & mark_bits::DOUBLED_QUOTE != 0;
+        for (column, &place) in columns.iter_mut().zip(&self.wanted_fields) {
+            let ColumnNode::Leaf { spans, .. } = &mut column.node else {
+                return TokenizedWindow::IrregularRows;
+            };
             spans.reserve(rows);
             let trim = trim && place + 1 == fields;
             let mut several = 0;
             if !has_quotes && !trim {
                 let room = &mut spans.spare_capacity_mut()[..rows];
-                several = crate::simd::spans(&self.separators, place, fields, room);
+                several = crate::simd::spans_between_entries(&self.separators, place, fields, room);
                 // SAFETY: so many were written behind the last one.
                 unsafe { spans.set_len(spans.len() + several) };
             }
@@ -513,43 +550,45 @@ impl Tokenizer for Fields {
             let pairs = starts.iter().step_by(fields).zip(ends.iter().step_by(fields));
             let pairs = pairs.take(rows - several);
             if !has_quotes && !trim {
-                spans.extend(pairs.map(|(start, end)| Span::plain(start.wrapping_add(1), *end)));
+                spans.extend(
+                    pairs.map(|(start, end)| ValueSpan::new_plain(start.wrapping_add(1), *end)),
+                );
             } else {
                 spans.extend(pairs.map(|(start, end)| {
                     let (start, mut end) = (start.wrapping_add(1), *end);
                     if trim && end > start && block[end as usize - 1] == b'\r' {
                         end -= 1;
                     }
-                    quoted(block, start, end, quote, has_quotes, doubled)
+                    field_span(block, start, end, quote, has_quotes, doubled)
                 }));
             }
         }
         // What was found behind the last record is for the next window.
         let next = (end + 1).min(block.len());
         self.separators.drain(..rows * fields);
-        self.expected = next;
-        Window::Rows { end: next, rows }
+        self.next_window_start = next;
+        TokenizedWindow::RegularRows { end: next, rows }
     }
 
-    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
-        crate::cut::next_record(self.grammar, block, at)
+    fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize> {
+        crate::record_boundaries::next_record_range(self.grammar, block, at)
     }
 
-    fn record(
+    fn tokenize_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Result<(), Fault> {
-        self.expected = usize::MAX;
-        let mut fields = std::mem::take(&mut self.scratch);
-        let closed = split(self.grammar, &block[record.clone()], &mut fields);
-        let result = self.check(&block[record.clone()], &fields, closed, columns);
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> Result<(), TextFault> {
+        self.next_window_start = usize::MAX;
+        let mut fields = std::mem::take(&mut self.field_ranges);
+        let closed = split_record(self.grammar, &block[record.clone()], &mut fields);
+        let result = self.check_record(&block[record.clone()], &fields, closed, columns);
         if result.is_ok() {
             let quote = self.special.quote.unwrap_or(0);
-            for (column, &place) in columns.iter_mut().zip(&self.places) {
-                if let Node::Leaf { spans, .. } = &mut column.node {
+            for (column, &place) in columns.iter_mut().zip(&self.wanted_fields) {
+                if let ColumnNode::Leaf { spans, .. } = &mut column.node {
                     let field = &fields[place];
                     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
                     let (start, end) =
@@ -558,32 +597,33 @@ impl Tokenizer for Fields {
                     let is_quoted =
                         has_quotes && block.get(field.start + record.start) == Some(&quote);
                     spans.push(if is_quoted && self.dialect.escape.is_some() && end > start {
-                        Span::escaped(start, end)
+                        ValueSpan::new_escaped(start, end)
                     } else {
-                        quoted(block, start, end, quote, has_quotes, true)
+                        field_span(block, start, end, quote, has_quotes, true)
                     });
                 }
             }
         }
-        self.scratch = fields;
+        self.field_ranges = fields;
         result
     }
 }
 
-impl Fields {
-    fn check(
+impl CsvTokenizer {
+    fn check_record(
         &self,
         record: &[u8],
         fields: &[Range<usize>],
         closed: bool,
-        columns: &[Column],
-    ) -> Result<(), Fault> {
+        columns: &[ColumnDecoder],
+    ) -> Result<(), TextFault> {
         if !closed {
-            return Err(Fault::new(record.len(), FaultKind::Unclosed));
+            return Err(TextFault::new(record.len(), TextFaultKind::UnclosedQuote));
         }
-        if fields.len() != self.count {
-            let kind = FaultKind::FieldCount { expected: self.count, found: fields.len() };
-            return Err(Fault::new(0, kind));
+        if fields.len() != self.field_count {
+            let kind =
+                TextFaultKind::FieldCount { expected: self.field_count, found: fields.len() };
+            return Err(TextFault::new(0, kind));
         }
         if let Some(fault) = self.quoting_fault(record, fields) {
             return Err(fault);
@@ -591,8 +631,9 @@ impl Fields {
         if let Err(error) = std::str::from_utf8(record) {
             let at = error.valid_up_to();
             let index = fields.iter().position(|field| field.end > at).unwrap_or(0);
-            let column = self.places.iter().position(|place| *place == index);
-            let mut fault = Fault::new(at, FaultKind::Utf8 { field: Some(index + 1) });
+            let column = self.wanted_fields.iter().position(|place| *place == index);
+            let mut fault =
+                TextFault::new(at, TextFaultKind::InvalidUtf8 { field: Some(index + 1) });
             fault.column = column.map(|column| columns[column].field.name().clone());
             return Err(fault);
         }
@@ -600,25 +641,25 @@ impl Fields {
     }
 }
 
-impl Fields {
+impl CsvTokenizer {
     /// The fault of a whole record whose quotes seem to be written otherwise than the dialect says, if nobody stated it.
-    fn quoting_fault(&self, record: &[u8], fields: &[Range<usize>]) -> Option<Fault> {
+    fn quoting_fault(&self, record: &[u8], fields: &[Range<usize>]) -> Option<TextFault> {
         let quote = self.dialect.quote.filter(|_| self.dialect.checks_quotes)?;
         let start_of_field = |wanted: &dyn Fn(&[u8]) -> bool| {
             let starts_quoted = |field: &&Range<usize>| record.get(field.start) == Some(&quote);
             let mut quoted = fields.iter().filter(starts_quoted);
             quoted.find(|field| wanted(&record[(*field).clone()])).map(|field| field.start)
         };
-        if let Some(lines) = self.swallowed_lines(record) {
+        if let Some(lines) = self.count_quoted_records(record) {
             let at = start_of_field(&|field| memchr::memchr(b'\n', field).is_some()).unwrap_or(0);
-            let kind = FaultKind::SwallowedLines { lines, fields: self.count };
-            return Some(Fault::new(at, kind));
+            let kind = TextFaultKind::QuotedRecords { lines, fields: self.field_count };
+            return Some(TextFault::new(at, kind));
         }
         if self.dialect.escape.is_some() || memchr::memchr(b'\\', record).is_none() {
             return None;
         }
-        let at = start_of_field(&|field| is_torn_behind_backslash(self.grammar, quote, field))?;
-        Some(Fault::new(at, FaultKind::EscapedQuote))
+        let at = start_of_field(&|field| is_closed_after_backslash(self.grammar, quote, field))?;
+        Some(TextFault::new(at, TextFaultKind::ClosedAfterBackslash))
     }
 
     /// Number of lines of a record that has line ends within quotes and looks like several records without quoting:
@@ -627,38 +668,38 @@ impl Fields {
     /// A field of prose can look so by chance where commas delimit (`"12 Main St⏎Springfield, IL, 62701"` as the
     /// third field). Therefore text must follow a closing quote, which no writer of quoted fields leaves, or the
     /// delimiter must be a tab, with three fields or more.
-    fn swallowed_lines(&self, record: &[u8]) -> Option<usize> {
+    fn count_quoted_records(&self, record: &[u8]) -> Option<usize> {
         let record = record.strip_suffix(b"\n").unwrap_or(record);
-        memchr::memchr(b'\n', record).filter(|_| self.count > 1)?;
+        memchr::memchr(b'\n', record).filter(|_| self.field_count > 1)?;
         let mut lines = 0;
         for line in record.split(|byte| *byte == b'\n') {
-            if memchr::memchr_iter(self.dialect.delimiter, line).count() + 1 != self.count {
+            if memchr::memchr_iter(self.dialect.delimiter, line).count() + 1 != self.field_count {
                 return None;
             }
             lines += 1;
         }
-        let is_unlikely_in_text = self.dialect.delimiter == b'\t' && self.count > 2;
-        (is_unlikely_in_text || has_torn_field(self.grammar, record)).then_some(lines)
+        let is_unlikely_in_text = self.dialect.delimiter == b'\t' && self.field_count > 2;
+        (is_unlikely_in_text || has_text_after_closing_quote(self.grammar, record)).then_some(lines)
     }
 }
 
 /// Returns whether something else than a delimiter or a line end follows a closing quote.
-fn has_torn_field(grammar: Grammar, record: &[u8]) -> bool {
-    let mut state = State::RecordStart;
+fn has_text_after_closing_quote(grammar: RecordGrammar, record: &[u8]) -> bool {
+    let mut state = CutterState::RecordStart;
     record.iter().any(|&byte| {
-        let after = grammar.step(state, byte);
+        let after = grammar.next_state(state, byte);
         let before = std::mem::replace(&mut state, after);
-        (before, after) == (State::QuoteInQuoted, State::Field)
+        (before, after) == (CutterState::QuoteInQuoted, CutterState::Field)
     })
 }
 
 /// Returns whether a field's closing quote stands behind an odd number of backslashes, and text with another
 /// quote in it follows.
-fn is_torn_behind_backslash(grammar: Grammar, quote: u8, field: &[u8]) -> bool {
-    let mut state = State::FieldStart;
+fn is_closed_after_backslash(grammar: RecordGrammar, quote: u8, field: &[u8]) -> bool {
+    let mut state = CutterState::FieldStart;
     for (at, &byte) in field.iter().enumerate() {
-        let after = grammar.step(state, byte);
-        if (state, after) == (State::QuoteInQuoted, State::Field) {
+        let after = grammar.next_state(state, byte);
+        if (state, after) == (CutterState::QuoteInQuoted, CutterState::Field) {
             let before = field.get(..at - 1).unwrap_or_default();
             let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
             return backslashes % 2 == 1 && memchr::memchr(quote, &field[at..]).is_some();
@@ -669,7 +710,7 @@ fn is_torn_behind_backslash(grammar: Grammar, quote: u8, field: &[u8]) -> bool {
 }
 
 /// Whether a record of one field is a blank line.
-fn blank(block: &[u8], ends: &[u32]) -> bool {
+fn has_blank_record(block: &[u8], ends: &[u32]) -> bool {
     ends.windows(2).any(|pair| {
         let (start, end) = (pair[0].wrapping_add(1), pair[1]);
         end == start || (end == start + 1 && block[start as usize] == b'\r')
@@ -678,33 +719,44 @@ fn blank(block: &[u8], ends: &[u32]) -> bool {
 
 /// The span of a field that may be quoted.
 #[inline(always)]
-fn quoted(block: &[u8], start: u32, end: u32, quote: u8, has_quotes: bool, doubled: bool) -> Span {
+fn field_span(
+    block: &[u8],
+    start: u32,
+    end: u32,
+    quote: u8,
+    has_quotes: bool,
+    doubled: bool,
+) -> ValueSpan {
     let field = &block[start as usize..end as usize];
     if !has_quotes || field.first() != Some(&quote) {
-        return Span::plain(start, end);
+        return ValueSpan::new_plain(start, end);
     }
-    let [_, inner @ .., last] = field else { return Span::escaped(start, end) };
+    let [_, inner @ .., last] = field else { return ValueSpan::new_escaped(start, end) };
     // Nothing in quotes is an empty text, and nothing without them is null.
     if *last != quote || inner.is_empty() || doubled && memchr::memchr(quote, inner).is_some() {
-        return Span::escaped(start, end);
+        return ValueSpan::new_escaped(start, end);
     }
-    Span::plain(start + 1, end - 1)
+    ValueSpan::new_plain(start + 1, end - 1)
 }
 
 /// The fields of one record, quotes included and its line end not, and whether every quote in
 /// it is closed.
-pub(crate) fn split(grammar: Grammar, record: &[u8], fields: &mut Vec<Range<usize>>) -> bool {
+pub(crate) fn split_record(
+    grammar: RecordGrammar,
+    record: &[u8],
+    fields: &mut Vec<Range<usize>>,
+) -> bool {
     fields.clear();
-    let mut state = State::RecordStart;
+    let mut state = CutterState::RecordStart;
     let mut start = 0;
     for (at, &byte) in record.iter().enumerate() {
-        let after = grammar.step(state, byte);
+        let after = grammar.next_state(state, byte);
         match after {
-            State::FieldStart => {
+            CutterState::FieldStart => {
                 fields.push(start..at);
                 start = at + 1;
             }
-            State::RecordStart => {
+            CutterState::RecordStart => {
                 fields.push(start..at);
                 return true;
             }
@@ -715,27 +767,27 @@ pub(crate) fn split(grammar: Grammar, record: &[u8], fields: &mut Vec<Range<usiz
     fields.push(start..record.len());
     // At the end of the input a record may lack its line end, but not its closing quote, unless
     // a whole record was cut from the input, which the caller knows by the line end.
-    !matches!(state, State::Quoted | State::Escaped)
+    !matches!(state, CutterState::Quoted | CutterState::Escaped)
 }
 
 /// Appends the value of a field, as it is written with quotes and escapes.
-pub(crate) fn unescape(raw: &[u8], quote: u8, escape: Option<u8>, out: &mut Vec<u8>) -> bool {
-    let grammar = Grammar::quoting(quote, escape);
-    let mut state = State::FieldStart;
+pub(crate) fn unescape_field(raw: &[u8], quote: u8, escape: Option<u8>, out: &mut Vec<u8>) -> bool {
+    let grammar = RecordGrammar::for_quoted_field(quote, escape);
+    let mut state = CutterState::FieldStart;
     for &byte in raw {
-        let after = grammar.step(state, byte);
+        let after = grammar.next_state(state, byte);
         let is_value = match (state, after) {
             // An opening quote, one that may close, and an escape.
-            (State::FieldStart, State::Quoted)
-            | (State::Quoted, State::QuoteInQuoted | State::Escaped) => false,
+            (CutterState::FieldStart, CutterState::Quoted)
+            | (CutterState::Quoted, CutterState::QuoteInQuoted | CutterState::Escaped) => false,
             _ => true,
         };
         if is_value {
             out.push(byte);
         }
         // Inside a field, delimiters and line ends were settled before.
-        state = if matches!(after, State::FieldStart | State::RecordStart) {
-            State::Field
+        state = if matches!(after, CutterState::FieldStart | CutterState::RecordStart) {
+            CutterState::Field
         } else {
             after
         };
@@ -749,22 +801,22 @@ pub(crate) fn unescape(raw: &[u8], quote: u8, escape: Option<u8>, out: &mut Vec<
 /// Bytes that are not UTF-8 are replaced. Without a header, records that begin with NUL bytes are passed over if another one
 /// follows: they are malformed, and show no number of fields.
 #[must_use]
-pub fn first_record(dialect: &Dialect, block: &[u8]) -> Option<(Vec<String>, usize)> {
-    let grammar = Grammar::delimited(dialect);
-    let first = crate::cut::next_record(grammar, block, 0);
+pub fn read_first_record(dialect: &CsvDialect, block: &[u8]) -> Option<(Vec<String>, usize)> {
+    let grammar = RecordGrammar::from_dialect(dialect);
+    let first = crate::record_boundaries::next_record_range(grammar, block, 0);
     if first.is_empty() {
         return None;
     }
     let mut record = first.clone();
     while !dialect.header && block.get(record.start) == Some(&0) {
-        record = crate::cut::next_record(grammar, block, record.end);
+        record = crate::record_boundaries::next_record_range(grammar, block, record.end);
         if record.is_empty() {
             record = first.clone();
             break;
         }
     }
     let mut names = Vec::new();
-    each_field(dialect, &block[record.clone()], |field| {
+    for_each_field(dialect, &block[record.clone()], |field| {
         names.push(String::from_utf8_lossy(field).into_owned());
     });
     Some((names, record.end))
@@ -772,31 +824,33 @@ pub fn first_record(dialect: &Dialect, block: &[u8]) -> Option<(Vec<String>, usi
 
 /// Where the first bytes of the first record stand that are not UTF-8, if there are any.
 #[must_use]
-pub fn first_fault(dialect: &Dialect, block: &[u8]) -> Option<usize> {
-    let record = crate::cut::next_record(Grammar::delimited(dialect), block, 0);
+pub fn first_invalid_utf8_offset(dialect: &CsvDialect, block: &[u8]) -> Option<usize> {
+    let record =
+        crate::record_boundaries::next_record_range(RecordGrammar::from_dialect(dialect), block, 0);
     let start = record.start;
     std::str::from_utf8(&block[record]).err().map(|error| start + error.valid_up_to())
 }
 
 /// The place of the first record and the number of NUL bytes that it begins with, if it does.
 #[must_use]
-pub fn first_nuls(dialect: &Dialect, block: &[u8]) -> Option<(usize, usize)> {
-    let record = crate::cut::next_record(Grammar::delimited(dialect), block, 0);
+pub fn leading_nuls_of_first_record(dialect: &CsvDialect, block: &[u8]) -> Option<(usize, usize)> {
+    let record =
+        crate::record_boundaries::next_record_range(RecordGrammar::from_dialect(dialect), block, 0);
     let nuls = block[record.clone()].iter().take_while(|byte| **byte == 0).count();
     (nuls > 0).then_some((record.start, nuls))
 }
 
 /// Calls `take` with each field of a record, unquoted.
-pub(crate) fn each_field(dialect: &Dialect, record: &[u8], mut take: impl FnMut(&[u8])) {
+pub(crate) fn for_each_field(dialect: &CsvDialect, record: &[u8], mut take: impl FnMut(&[u8])) {
     let mut fields = Vec::new();
-    split(Grammar::delimited(dialect), record, &mut fields);
+    split_record(RecordGrammar::from_dialect(dialect), record, &mut fields);
     let mut value = Vec::new();
     for field in fields {
         let raw = &record[field];
         match dialect.quote {
             Some(quote) if raw.first() == Some(&quote) => {
                 value.clear();
-                unescape(raw, quote, dialect.escape, &mut value);
+                unescape_field(raw, quote, dialect.escape, &mut value);
                 take(&value);
             }
             _ => take(raw),
@@ -804,11 +858,13 @@ pub(crate) fn each_field(dialect: &Dialect, record: &[u8], mut take: impl FnMut(
     }
 }
 
-mod sniff;
-mod titles;
+mod dialect_detection;
+mod title_lines;
 
-pub use sniff::{Given, Sniffed, Suspect, sniff};
-pub use titles::header_below_titles;
+pub use dialect_detection::{
+    DetectedDialect, StatedDialectParts, SuspectedDelimiter, detect_dialect,
+};
+pub use title_lines::find_header_below_titles;
 
 #[cfg(test)]
 mod model;

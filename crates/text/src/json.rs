@@ -45,26 +45,28 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, FieldRef};
 
-use crate::column::Column;
-use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
-use crate::fault::Fault;
-use crate::filter::Filter;
-use crate::keys::{KeyTally, KnownKeys};
-use crate::leaf::Context;
-use crate::values::Nulls;
+use crate::array_builders::DecodingContext;
+use crate::block_decoder::{FormatDecoder, TokenizedWindow, Tokenizer, WINDOW_BYTES, decodes};
+use crate::column_decoder::ColumnDecoder;
+use crate::predicate_filter::SpanFilter;
+use crate::text_fault::TextFault;
+use crate::unknown_keys::{KeyTally, KnownKeys};
+use crate::value_parsing::NullStrings;
 
-mod alike;
+mod exact_reader;
 pub(crate) mod grammar;
-mod index;
-mod order;
-mod plan;
-mod read;
-mod repeats;
-mod sequence;
-mod walk;
+mod index_walk;
+mod key_order;
+mod object_plan;
+mod record_patterns;
+mod record_sequence;
+mod repeated_keys;
+mod structural_index;
 
-pub use sequence::{Layout, MISSING_COMMA, SEPARATOR, Scanner, layout};
-pub(crate) use sequence::{first_of_line, is_blank, stripped};
+pub use record_sequence::{
+    JsonLayout, MISSING_COMMA_MARKER, RECORD_SEPARATOR, RecordScanner, detect_layout,
+};
+pub(crate) use record_sequence::{first_record_length, is_blank_line, strip_separators};
 
 /// Decodes JSON lines.
 ///
@@ -93,7 +95,7 @@ pub(crate) use sequence::{first_of_line, is_blank, stripped};
 /// assert_eq!(out.bad[0].fault.to_string(), "expected an object, found a number `2`");
 /// ```
 pub struct JsonDecoder {
-    decoder: Decoder<Members>,
+    decoder: FormatDecoder<JsonTokenizer>,
 }
 
 impl JsonDecoder {
@@ -107,34 +109,35 @@ impl JsonDecoder {
         nulls: &[String],
         options: crate::Options,
     ) -> Result<Self, FieldRef> {
-        if let Some(field) = columns.iter().find(|field| !is_supported(field)) {
+        if let Some(field) = columns.iter().find(|field| !is_supported_column(field)) {
             return Err(field.clone());
         }
-        let context = Context {
-            nulls: Nulls::new(nulls, false),
+        let context = DecodingContext {
+            nulls: NullStrings::new(nulls, false),
             unescape: Arc::new(unescape_string),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
-            has_hex_bytes: true,
+            reads_hex_bytes: true,
         };
-        let filter = Filter::new(options.predicates, &columns);
-        let tokenizer = Members::new(&columns, options.known, options.strict);
+        let filter = SpanFilter::new(options.predicates, &columns);
+        let tokenizer =
+            JsonTokenizer::new(&columns, options.known_keys, options.checks_skipped_values);
         let mut is_inferred = vec![false; columns.len()];
-        for place in options.inferred {
+        for place in options.inferred_columns {
             if let Some(is_inferred) = is_inferred.get_mut(place) {
                 *is_inferred = true;
             }
         }
         let column = |(field, is_inferred): (&FieldRef, bool)| {
             let column = match is_inferred {
-                true => Column::inferred(field, &context),
-                false => Column::new(field, &context),
+                true => ColumnDecoder::with_inferred_type(field, &context),
+                false => ColumnDecoder::new(field, &context),
             };
             column.ok_or_else(|| field.clone())
         };
         let columns = columns.iter().zip(is_inferred).map(column).collect::<Result<Vec<_>, _>>()?;
         let decoder =
-            Decoder::with_columns(tokenizer, columns, context, filter, options.batch_rows);
+            FormatDecoder::with_columns(tokenizer, columns, context, filter, options.batch_rows);
         Ok(Self { decoder })
     }
 }
@@ -153,7 +156,7 @@ impl JsonDecoder {
     /// ```
     #[must_use]
     pub fn with_joined_records(mut self) -> Self {
-        self.decoder.tokenizer_mut().joined = true;
+        self.decoder.tokenizer_mut().has_joined_records = true;
         self
     }
 }
@@ -161,17 +164,17 @@ impl JsonDecoder {
 decodes!(JsonDecoder);
 
 /// Whether JSON can be read as this column, its scalars aside.
-fn is_supported(field: &FieldRef) -> bool {
+fn is_supported_column(field: &FieldRef) -> bool {
     field.is_nullable()
         && match field.data_type() {
-            DataType::Struct(fields) => fields.iter().all(is_supported),
-            DataType::List(item) => is_supported(item),
+            DataType::Struct(fields) => fields.iter().all(is_supported_column),
+            DataType::List(item) => is_supported_column(item),
             DataType::Map(entries, sorted) => match entries.data_type() {
                 DataType::Struct(pair) => {
                     !sorted
                         && pair.len() == 2
                         && matches!(pair[0].data_type(), DataType::Utf8 | DataType::Utf8View)
-                        && is_supported(&pair[1])
+                        && is_supported_column(&pair[1])
                 }
                 _ => false,
             },
@@ -180,66 +183,67 @@ fn is_supported(field: &FieldRef) -> bool {
 }
 
 /// Whether a line is one object, by the whole grammar.
-pub(crate) fn check(line: &[u8]) -> Result<(), Fault> {
-    if let Some(fault) = Fault::leading_nuls(line) {
+pub(crate) fn check_object_line(line: &[u8]) -> Result<(), TextFault> {
+    if let Some(fault) = TextFault::from_leading_nuls(line) {
         return Err(fault);
     }
-    let line = read::trimmed(line);
-    read::Reader::new(line, 0, true, false).record(&mut plan::Object::of(&[], None), &mut [])
+    let line = exact_reader::trim_trailing_whitespace(line);
+    exact_reader::ExactReader::new(line, 0, true, false)
+        .read_record(&mut object_plan::ObjectPlan::from_columns(&[], None), &mut [])
 }
 
 /// Splits records into members.
-struct Members {
-    wanted: plan::Object,
-    strict: bool,
+struct JsonTokenizer {
+    record_plan: object_plan::ObjectPlan,
+    checks_skipped_values: bool,
     /// True if a line may hold several records.
-    joined: bool,
+    has_joined_records: bool,
     /// The keys that no column has.
-    tally: RefCell<KeyTally>,
+    key_tally: RefCell<KeyTally>,
     /// The pattern of the last records.
-    alike: alike::Alike,
+    pattern_matcher: record_patterns::PatternMatcher,
     /// The index of the window, the characters there, and which of its bytes are backslashes.
-    index: Vec<u32>,
-    kinds: Vec<u8>,
-    backslashes: Vec<u64>,
+    structural_positions: Vec<u32>,
+    structural_bytes: Vec<u8>,
+    backslash_masks: Vec<u64>,
     has_backslash: bool,
     /// The lines that the index is of, and how much of it is used up.
-    base: usize,
-    end: usize,
-    used: usize,
+    index_start: usize,
+    index_end: usize,
+    used_entries: usize,
     /// Where the next window must begin for the rest of the index to be of use.
-    expected: usize,
+    next_window_start: usize,
     /// Text to look at in one go: more where records are long.
     window_bytes: usize,
     /// Every window is irregular.
     #[cfg(test)]
-    careful: bool,
+    is_always_exact: bool,
 }
 
-impl Members {
+impl JsonTokenizer {
     fn new(columns: &[FieldRef], known: Option<Arc<KnownKeys>>, strict: bool) -> Self {
         Self {
-            wanted: plan::Object::of(columns, known),
-            strict,
-            joined: false,
-            tally: RefCell::default(),
-            alike: alike::Alike::default(),
-            index: Vec::new(),
-            kinds: Vec::new(),
-            backslashes: Vec::new(),
+            record_plan: object_plan::ObjectPlan::from_columns(columns, known),
+            checks_skipped_values: strict,
+            has_joined_records: false,
+            key_tally: RefCell::default(),
+            pattern_matcher: record_patterns::PatternMatcher::default(),
+            structural_positions: Vec::new(),
+            structural_bytes: Vec::new(),
+            backslash_masks: Vec::new(),
             has_backslash: false,
-            base: 0,
-            end: 0,
-            used: 0,
-            expected: usize::MAX,
+            index_start: 0,
+            index_end: 0,
+            used_entries: 0,
+            next_window_start: usize::MAX,
             window_bytes: WINDOW_BYTES,
             #[cfg(test)]
-            careful: false,
+            is_always_exact: false,
         }
     }
 
     /// Makes the index of the lines from `at` on, as far as they are sound.
-    fn begin(&mut self, block: &[u8], at: usize) {
+    fn build_index(&mut self, block: &[u8], at: usize) {
         let target = at.saturating_add(self.window_bytes).min(block.len());
         let end = if target == block.len() {
             target
@@ -249,17 +253,22 @@ impl Members {
                 .or_else(|| memchr::memchr(b'\n', &block[target..]).map(|next| target + next))
                 .map_or(block.len(), |line| line + 1)
         };
-        let Self { index, kinds, backslashes, .. } = self;
+        let Self {
+            structural_positions: index,
+            structural_bytes: kinds,
+            backslash_masks: backslashes,
+            ..
+        } = self;
         index.clear();
         kinds.clear();
         backslashes.clear();
-        let seen = index::structurals(block, at, end, index, kinds, backslashes);
+        let seen = structural_index::index_structurals(block, at, end, index, kinds, backslashes);
         // A line in which something is wrong is no longer part of it.
         let line_of = |place: usize| {
             memchr::memrchr(b'\n', &block[at..place]).map_or(at, |line| at + line + 1)
         };
         let mut sound_to = if seen.sound_to < end { line_of(seen.sound_to) } else { end };
-        if seen.high && simdutf8::basic::from_utf8(&block[at..sound_to]).is_err() {
+        if seen.has_non_ascii && simdutf8::basic::from_utf8(&block[at..sound_to]).is_err() {
             let valid = match std::str::from_utf8(&block[at..sound_to]) {
                 Ok(_) => sound_to,
                 Err(error) => at + error.valid_up_to(),
@@ -275,65 +284,76 @@ impl Members {
             index.push(end as u32);
             kinds.push(b'\n');
         }
-        self.has_backslash = seen.backslash;
-        (self.base, self.end, self.used) = (at, sound_to, 0);
+        self.has_backslash = seen.has_backslash;
+        (self.index_start, self.index_end, self.used_entries) = (at, sound_to, 0);
     }
 }
 
-impl Members {
+impl JsonTokenizer {
     /// The text of a record, and the number of bytes before it.
-    fn text<'a>(&self, record: &'a [u8]) -> (usize, &'a [u8]) {
-        if self.joined { stripped(record) } else { (0, read::trimmed(record)) }
+    fn record_text<'a>(&self, record: &'a [u8]) -> (usize, &'a [u8]) {
+        if self.has_joined_records {
+            strip_separators(record)
+        } else {
+            (0, exact_reader::trim_trailing_whitespace(record))
+        }
     }
 }
 
-impl Tokenizer for Members {
-    fn window(
+impl Tokenizer for JsonTokenizer {
+    fn tokenize_window(
         &mut self,
         block: &[u8],
         at: usize,
         rows_max: usize,
-        columns: &mut [Column],
-        context: &Context,
-    ) -> Window {
+        columns: &mut [ColumnDecoder],
+        context: &DecodingContext,
+    ) -> TokenizedWindow {
         #[cfg(test)]
-        if self.careful {
-            return Window::Irregular;
+        if self.is_always_exact {
+            return TokenizedWindow::IrregularRows;
         }
-        let is_next = at != 0 && at == self.expected && self.used < self.index.len();
-        self.expected = usize::MAX;
+        let is_next = at != 0
+            && at == self.next_window_start
+            && self.used_entries < self.structural_positions.len();
+        self.next_window_start = usize::MAX;
         if !is_next {
-            self.begin(block, at);
+            self.build_index(block, at);
         }
-        self.alike.begin(self.tally.get_mut());
-        let rows_before = columns.first().map_or(0, Column::len);
-        let walk = walk::Walk {
+        self.pattern_matcher.drop_stale_pattern(self.key_tally.get_mut());
+        let rows_before = columns.first().map_or(0, ColumnDecoder::len);
+        let walk = index_walk::IndexWalk {
             text: block,
-            index: &self.index,
-            kinds: &self.kinds,
-            backslashes: self.has_backslash.then_some(&self.backslashes),
-            base: self.base,
-            strict: self.strict,
+            positions: &self.structural_positions,
+            structural_bytes: &self.structural_bytes,
+            backslash_masks: self.has_backslash.then_some(&self.backslash_masks),
+            backslash_base: self.index_start,
+            checks_skipped_values: self.checks_skipped_values,
             mismatch_is_null: context.mismatch_is_null,
-            tally: &self.tally,
+            key_tally: &self.key_tally,
         };
-        let (mut place, mut rows, mut line) = (self.used, 0, at);
-        while rows < rows_max && place < self.index.len() {
-            let (taken, places) =
-                self.alike.take(&walk, columns, place, rows_before + rows, rows_max - rows);
+        let (mut place, mut rows, mut line) = (self.used_entries, 0, at);
+        while rows < rows_max && place < self.structural_positions.len() {
+            let (taken, places) = self.pattern_matcher.take_matching_records(
+                &walk,
+                columns,
+                place,
+                rows_before + rows,
+                rows_max - rows,
+            );
             if taken > 0 {
                 rows += taken;
                 place += places;
-                line = walk.position(place - 1) + 1;
+                line = walk.entry_position(place - 1) + 1;
                 continue;
             }
             let open = place;
-            let end = match walk.byte(place) {
+            let end = match walk.structural_byte(place) {
                 b'{' => walk
-                    .object(&mut self.wanted, columns, place)
-                    .filter(|end| walk.byte(*end) == b'\n'),
-                b'\n' if block[line..walk.position(place)].trim_ascii().is_empty() => {
-                    line = walk.position(place) + 1;
+                    .read_object(&mut self.record_plan, columns, place)
+                    .filter(|end| walk.structural_byte(*end) == b'\n'),
+                b'\n' if block[line..walk.entry_position(place)].trim_ascii().is_empty() => {
+                    line = walk.entry_position(place) + 1;
                     place += 1;
                     continue;
                 }
@@ -341,41 +361,41 @@ impl Tokenizer for Members {
             };
             let Some(end) = end else {
                 // The rows before it are good.
-                self.tally.borrow_mut().drop_record();
+                self.key_tally.borrow_mut().discard_record_keys();
                 columns.iter_mut().for_each(|column| column.truncate(rows_before + rows));
                 break;
             };
-            self.tally.borrow_mut().end_record();
-            self.alike.note(&walk, &self.wanted, open, end);
+            self.key_tally.borrow_mut().add_record_keys();
+            self.pattern_matcher.note_walked_record(&walk, &self.record_plan, open, end);
             rows += 1;
-            line = walk.position(end) + 1;
+            line = walk.entry_position(end) + 1;
             place = end + 1;
         }
         if line == at {
-            return Window::Doubtful;
+            return TokenizedWindow::IrregularFirstRow;
         }
         // Records that are still long leave room for more of them in the next window.
         if rows < 16
             && rows < rows_max
-            && place == self.index.len()
+            && place == self.structural_positions.len()
             && self.window_bytes < 8 * WINDOW_BYTES
         {
             self.window_bytes *= 2;
         }
-        self.used = place;
+        self.used_entries = place;
         let end = line.min(block.len());
-        self.expected = end;
-        Window::Rows { end, rows }
+        self.next_window_start = end;
+        TokenizedWindow::RegularRows { end, rows }
     }
 
-    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
+    fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize> {
         let mut start = at;
         while start < block.len() {
             let end =
                 memchr::memchr(b'\n', &block[start..]).map_or(block.len(), |line| start + line + 1);
             let line = &block[start..end];
-            match self.joined {
-                true if !is_blank(line) => return start..start + first_of_line(line),
+            match self.has_joined_records {
+                true if !is_blank_line(line) => return start..start + first_record_length(line),
                 false if !line.trim_ascii().is_empty() => return start..end,
                 _ => start = end,
             }
@@ -383,44 +403,56 @@ impl Tokenizer for Members {
         block.len()..block.len()
     }
 
-    fn record(
+    fn tokenize_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-        context: &Context,
-    ) -> Result<(), Fault> {
+        columns: &mut [ColumnDecoder],
+        context: &DecodingContext,
+    ) -> Result<(), TextFault> {
         // The index goes on behind it.
-        self.expected = usize::MAX;
-        if self.base <= record.start && record.end <= self.end {
-            self.used = self.index.partition_point(|place| (*place as usize) < record.end);
-            self.expected = record.end;
+        self.next_window_start = usize::MAX;
+        if self.index_start <= record.start && record.end <= self.index_end {
+            self.used_entries =
+                self.structural_positions.partition_point(|place| (*place as usize) < record.end);
+            self.next_window_start = record.end;
         }
-        let (before, text) = self.text(&block[record.clone()]);
-        read::Reader::new(text, record.start + before, self.strict, context.mismatch_is_null)
-            .counting(&self.tally)
-            .record(&mut self.wanted, columns)
-            .map_err(|fault| Fault { at: before + fault.at, ..fault })?;
-        self.tally.get_mut().end_record();
+        let (before, text) = self.record_text(&block[record.clone()]);
+        exact_reader::ExactReader::new(
+            text,
+            record.start + before,
+            self.checks_skipped_values,
+            context.mismatch_is_null,
+        )
+        .with_key_tally(&self.key_tally)
+        .read_record(&mut self.record_plan, columns)
+        .map_err(|fault| TextFault { offset: before + fault.offset, ..fault })?;
+        self.key_tally.get_mut().add_record_keys();
         Ok(())
     }
 
-    fn tally(&mut self) -> Option<&mut KeyTally> {
-        Some(self.tally.get_mut())
+    fn key_tally(&mut self) -> Option<&mut KeyTally> {
+        Some(self.key_tally.get_mut())
     }
 
-    fn path(&mut self, record: &[u8], at: usize, columns: &mut [Column]) -> Option<String> {
-        let (before, text) = self.text(record);
-        let mut reader = read::Reader::seeking(text, at.checked_sub(before)?);
+    fn value_path(
+        &mut self,
+        record: &[u8],
+        at: usize,
+        columns: &mut [ColumnDecoder],
+    ) -> Option<String> {
+        let (before, text) = self.record_text(record);
+        let mut reader =
+            exact_reader::ExactReader::with_sought_value(text, at.checked_sub(before)?);
         // Its spans are forgotten by the caller.
-        reader.record(&mut self.wanted, columns).ok()?;
-        reader.found
+        reader.read_record(&mut self.record_plan, columns).ok()?;
+        reader.found_path
     }
 }
 
 /// Appends what the inside of a JSON string stands for; false if an escape is malformed or
 /// stands for half of a surrogate pair.
-pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
+pub(crate) fn unescape_string(raw: &[u8], out: &mut Vec<u8>) -> bool {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
         out.extend_from_slice(&rest[..at]);
@@ -434,12 +466,12 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
             b'r' => b'\r',
             b't' => b'\t',
             b'u' => {
-                let Some(first) = hex4(&mut rest) else { return false };
+                let Some(first) = parse_hex4(&mut rest) else { return false };
                 let code = match first {
                     0xd800..=0xdbff => {
                         let Some(tail) = rest.strip_prefix(b"\\u") else { return false };
                         rest = tail;
-                        match hex4(&mut rest) {
+                        match parse_hex4(&mut rest) {
                             Some(second @ 0xdc00..=0xdfff) => {
                                 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
                             }
@@ -460,7 +492,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-fn hex4(rest: &mut &[u8]) -> Option<u32> {
+fn parse_hex4(rest: &mut &[u8]) -> Option<u32> {
     let (digits, tail) = rest.split_at_checked(4)?;
     let mut code = 0;
     for digit in digits {

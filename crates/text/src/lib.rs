@@ -27,41 +27,43 @@
 use std::sync::Arc;
 
 pub mod access_log;
-pub mod canonical;
-mod column;
+mod array_builders;
+pub mod block_assembly;
+mod block_decoder;
+pub mod canonical_spelling;
+mod column_decoder;
 pub mod csv;
-pub mod cut;
-mod decoder;
-mod describe;
-mod dialect;
-mod dictionary;
-mod fast;
-mod fault;
-pub mod feed;
-mod filter;
+mod csv_dialect;
+mod dictionary_builder;
+mod fast_value_parsing;
 pub mod infer;
+mod inline_views;
 pub mod json;
-mod keys;
-mod leaf;
 pub mod lines;
 pub mod log_format;
 pub mod logfmt;
-mod mismatches;
-mod separators;
+mod predicate_filter;
+pub mod record_boundaries;
+mod separator_scan;
 mod simd;
-mod span;
+mod sql_types;
 pub mod syslog;
-pub mod values;
-mod view;
+mod text_fault;
+mod type_mismatches;
+mod unknown_keys;
+pub mod value_parsing;
+mod value_span;
 
-pub use decoder::{Decode, Decoded};
-pub use describe::{sql_name, sql_type};
-pub use dialect::Dialect;
-pub use fault::{Bad, Fault, FaultKind, shown};
-pub use filter::{Among, Comparison, Constant, Predicate, Test, Tested};
-pub use keys::{KnownKeys, UnknownKey};
-pub use mismatches::ColumnMismatches;
+pub use block_decoder::{BlockDecoder, DecodedBlocks};
+pub use csv_dialect::CsvDialect;
+pub use predicate_filter::{
+    ComparisonOperator, ConstantSet, ParsedValue, Predicate, PredicateConstant, ValueCondition,
+};
 pub use simd::instruction_set;
+pub use sql_types::{quote_sql_name, sql_type_name};
+pub use text_fault::{RejectedTextRecord, TextFault, TextFaultKind, value_excerpt};
+pub use type_mismatches::BlockColumnMismatches;
+pub use unknown_keys::{BlockUnknownKey, KnownKeys};
 
 /// How to decode, whatever the format.
 #[derive(Debug, Clone)]
@@ -80,12 +82,12 @@ pub struct Options {
     /// Booleans must not be strings, a BIGINT takes no `-0`, a DOUBLE no integer that it would round and no
     /// number beyond its range, and a time of a zone must state its zone. Of other columns every spelling is read.
     /// Default: none.
-    pub inferred: Vec<usize>,
+    pub inferred_columns: Vec<usize>,
     /// The keys of all columns that the source has, where records have keys: others are counted.
     /// Default: none, and nothing is counted.
-    pub known: Option<Arc<KnownKeys>>,
+    pub known_keys: Option<Arc<KnownKeys>>,
     /// Whether the grammar of values that are not wanted is checked too. Default: false.
-    pub strict: bool,
+    pub checks_skipped_values: bool,
 }
 
 impl Default for Options {
@@ -94,29 +96,29 @@ impl Default for Options {
             batch_rows: 8192,
             predicates: Vec::new(),
             mismatch_is_null: false,
-            inferred: Vec::new(),
-            known: None,
-            strict: false,
+            inferred_columns: Vec::new(),
+            known_keys: None,
+            checks_skipped_values: false,
         }
     }
 }
 
 /// Whether text can be read as a column of this type, nested ones included.
 #[must_use]
-pub fn is_readable(data_type: &arrow_schema::DataType) -> bool {
+pub fn is_readable_type(data_type: &arrow_schema::DataType) -> bool {
     use arrow_schema::DataType;
     match data_type {
-        DataType::Struct(fields) => fields.iter().all(|field| is_readable(field.data_type())),
-        DataType::List(item) => is_readable(item.data_type()),
+        DataType::Struct(fields) => fields.iter().all(|field| is_readable_type(field.data_type())),
+        DataType::List(item) => is_readable_type(item.data_type()),
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(pair) => {
                 pair.len() == 2
                     && matches!(pair[0].data_type(), DataType::Utf8 | DataType::Utf8View)
-                    && is_readable(pair[1].data_type())
+                    && is_readable_type(pair[1].data_type())
             }
             _ => false,
         },
-        other => values::is_supported(other),
+        other => value_parsing::is_supported_type(other),
     }
 }
 

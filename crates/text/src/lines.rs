@@ -13,20 +13,20 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::column::{Column, Node};
-use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
-use crate::fault::{Fault, FaultKind};
-use crate::filter::Filter;
-use crate::leaf::Context;
-use crate::span::Span;
-use crate::values::Nulls;
+use crate::array_builders::DecodingContext;
+use crate::block_decoder::{FormatDecoder, TokenizedWindow, Tokenizer, WINDOW_BYTES, decodes};
+use crate::column_decoder::{ColumnDecoder, ColumnNode};
+use crate::predicate_filter::SpanFilter;
+use crate::text_fault::{TextFault, TextFaultKind};
+use crate::value_parsing::NullStrings;
+use crate::value_span::ValueSpan;
 
 /// The one column that lines have: `line`, Utf8View.
 ///
 /// A decoder can also be asked for it as another type that text can be read as, or as Binary
 /// or BinaryView, which hold any bytes.
 #[must_use]
-pub fn columns() -> Vec<FieldRef> {
+pub fn line_columns() -> Vec<FieldRef> {
     vec![Arc::new(Field::new("line", DataType::Utf8View, true))]
 }
 
@@ -42,7 +42,7 @@ pub fn columns() -> Vec<FieldRef> {
 /// assert_eq!(out.bad[0].fault.at, 6);
 /// ```
 pub struct LinesDecoder {
-    decoder: Decoder<Lines>,
+    decoder: FormatDecoder<LineTokenizer>,
 }
 
 impl LinesDecoder {
@@ -51,13 +51,13 @@ impl LinesDecoder {
     /// # Errors
     /// The first column of a type that text cannot be read as.
     pub fn new(columns: Vec<FieldRef>, options: crate::Options) -> Result<Self, FieldRef> {
-        let context = Context {
-            nulls: Nulls::default(),
+        let context = DecodingContext {
+            nulls: NullStrings::default(),
             // There are no escapes in lines.
             unescape: Arc::new(|_, _| false),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
-            has_hex_bytes: false,
+            reads_hex_bytes: false,
         };
         let is_bytes =
             |field: &FieldRef| matches!(field.data_type(), DataType::Binary | DataType::BinaryView);
@@ -65,41 +65,41 @@ impl LinesDecoder {
         if let Some(nested) = columns.iter().find(|field| field.data_type().is_nested()) {
             return Err(nested.clone());
         }
-        let filter = Filter::new(options.predicates, &columns);
-        let tokenizer = Lines { is_text };
-        let decoder = Decoder::new(tokenizer, &columns, context, filter, options.batch_rows)?;
+        let filter = SpanFilter::new(options.predicates, &columns);
+        let tokenizer = LineTokenizer { requires_utf8: is_text };
+        let decoder = FormatDecoder::new(tokenizer, &columns, context, filter, options.batch_rows)?;
         Ok(Self { decoder })
     }
 }
 
 decodes!(LinesDecoder);
 
-struct Lines {
+struct LineTokenizer {
     /// Whether lines have to be UTF-8.
-    is_text: bool,
+    requires_utf8: bool,
 }
 
-impl Tokenizer for Lines {
-    fn window(
+impl Tokenizer for LineTokenizer {
+    fn tokenize_window(
         &mut self,
         block: &[u8],
         at: usize,
         rows_max: usize,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Window {
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> TokenizedWindow {
         let until = at.saturating_add(WINDOW_BYTES).min(block.len());
         let (mut start, mut rows) = (at, 0);
         let mut take = |line: Range<usize>| {
-            let span = trimmed(block, line);
+            let span = trimmed_line_span(block, line);
             for column in &mut *columns {
-                if let Node::Leaf { spans, .. } = &mut column.node {
+                if let ColumnNode::Leaf { spans, .. } = &mut column.node {
                     spans.push(span);
                 }
             }
         };
         for end in memchr::memchr_iter(b'\n', &block[at..until]) {
-            if rows == rows_max || self.is_text && block[start] == 0 {
+            if rows == rows_max || self.requires_utf8 && block[start] == 0 {
                 break;
             }
             take(start..at + end + 1);
@@ -107,61 +107,61 @@ impl Tokenizer for Lines {
             rows += 1;
         }
         if rows == 0 {
-            let line = next_line(block, at);
-            if self.is_text && block[line.clone()].first() == Some(&0) {
-                return Window::Doubtful;
+            let line = next_line_range(block, at);
+            if self.requires_utf8 && block[line.clone()].first() == Some(&0) {
+                return TokenizedWindow::IrregularFirstRow;
             }
             start = line.end;
             take(line);
             rows = 1;
         }
-        if self.is_text && simdutf8::basic::from_utf8(&block[at..start]).is_err() {
-            return Window::Irregular;
+        if self.requires_utf8 && simdutf8::basic::from_utf8(&block[at..start]).is_err() {
+            return TokenizedWindow::IrregularRows;
         }
-        Window::Rows { end: start, rows }
+        TokenizedWindow::RegularRows { end: start, rows }
     }
 
-    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
-        next_line(block, at)
+    fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize> {
+        next_line_range(block, at)
     }
 
-    fn record(
+    fn tokenize_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Result<(), Fault> {
-        let span = trimmed(block, record.clone());
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> Result<(), TextFault> {
+        let span = trimmed_line_span(block, record.clone());
         for column in &mut *columns {
-            if let Node::Leaf { spans, .. } = &mut column.node {
+            if let ColumnNode::Leaf { spans, .. } = &mut column.node {
                 spans.push(span);
             }
         }
-        if self.is_text { check_utf8(block, record, columns) } else { Ok(()) }
+        if self.requires_utf8 { check_record_utf8(block, record, columns) } else { Ok(()) }
     }
 
-    fn takes_leading_nuls(&self) -> bool {
-        !self.is_text
+    fn accepts_leading_nuls(&self) -> bool {
+        !self.requires_utf8
     }
 }
 
 /// The line at `at`, with its line end; empty at the end of the block.
 #[inline]
-pub(crate) fn next_line(block: &[u8], at: usize) -> Range<usize> {
+pub(crate) fn next_line_range(block: &[u8], at: usize) -> Range<usize> {
     let end = memchr::memchr(b'\n', &block[at..]).map_or(block.len(), |found| at + found + 1);
     at..end
 }
 
 /// The same of the next line that `is_blank` says has something in it.
-pub(crate) fn next_filled(
+pub(crate) fn next_nonblank_line(
     block: &[u8],
     mut at: usize,
     is_blank: impl Fn(&[u8]) -> bool,
 ) -> Range<usize> {
     loop {
-        let line = next_line(block, at);
-        if line.is_empty() || !is_blank(&block[trim(block, line.clone())]) {
+        let line = next_line_range(block, at);
+        if line.is_empty() || !is_blank(&block[trim_line_end(block, line.clone())]) {
             return line;
         }
         at = line.end;
@@ -170,7 +170,7 @@ pub(crate) fn next_filled(
 
 /// A line without its line end.
 #[inline(always)]
-pub(crate) fn trim(block: &[u8], line: Range<usize>) -> Range<usize> {
+pub(crate) fn trim_line_end(block: &[u8], line: Range<usize>) -> Range<usize> {
     let Range { start, mut end } = line;
     if end > start && block[end - 1] == b'\n' {
         end -= 1;
@@ -182,33 +182,33 @@ pub(crate) fn trim(block: &[u8], line: Range<usize>) -> Range<usize> {
 }
 
 #[inline(always)]
-fn trimmed(block: &[u8], line: Range<usize>) -> Span {
-    span(trim(block, line))
+fn trimmed_line_span(block: &[u8], line: Range<usize>) -> ValueSpan {
+    plain_span(trim_line_end(block, line))
 }
 
 /// Bytes of a block as they are.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-pub(crate) fn span(range: Range<usize>) -> Span {
-    Span::plain(range.start as u32, range.end as u32)
+pub(crate) fn plain_span(range: Range<usize>) -> ValueSpan {
+    ValueSpan::new_plain(range.start as u32, range.end as u32)
 }
 
 /// Whether a record whose values the columns have just been given is UTF-8: the fault names
 /// the column whose value is not, if one was asked for.
-pub(crate) fn check_utf8(
+pub(crate) fn check_record_utf8(
     block: &[u8],
     record: Range<usize>,
-    columns: &[Column],
-) -> Result<(), Fault> {
+    columns: &[ColumnDecoder],
+) -> Result<(), TextFault> {
     let Err(error) = std::str::from_utf8(&block[record.clone()]) else { return Ok(()) };
     let at = record.start + error.valid_up_to();
-    let holds = |column: &&Column| match &column.node {
-        Node::Leaf { spans, .. } => spans.last().is_some_and(|span| {
+    let holds = |column: &&ColumnDecoder| match &column.node {
+        ColumnNode::Leaf { spans, .. } => spans.last().is_some_and(|span| {
             !span.is_null() && (span.start()..span.start() + span.len()).contains(&at)
         }),
         _ => false,
     };
-    let mut fault = Fault::new(error.valid_up_to(), FaultKind::Utf8 { field: None });
+    let mut fault = TextFault::new(error.valid_up_to(), TextFaultKind::InvalidUtf8 { field: None });
     fault.column = columns.iter().find(holds).map(|column| column.field.name().clone());
     Err(fault)
 }

@@ -43,25 +43,25 @@ use std::sync::Arc;
 use arrow_array::types::Float64Type;
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 
-use crate::access_log::{self, Days, seconds};
-use crate::column::{Column, Node};
-use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
-use crate::fault::{Fault, FaultKind};
-use crate::filter::Filter;
-use crate::leaf::{self, Context};
+use crate::access_log::{self, ClfDayCache, parse_seconds};
+use crate::array_builders::{self, DecodingContext};
+use crate::block_decoder::{FormatDecoder, TokenizedWindow, Tokenizer, WINDOW_BYTES, decodes};
+use crate::column_decoder::{ColumnDecoder, ColumnNode};
 use crate::lines;
-use crate::span::Span;
-use crate::values::{Nulls, is_text};
-use times::TimeFormat;
+use crate::predicate_filter::SpanFilter;
+use crate::text_fault::{TextFault, TextFaultKind};
+use crate::value_parsing::{NullStrings, is_text_type};
+use crate::value_span::ValueSpan;
+use strftime_times::StrftimeFormat;
 
 mod apache;
-mod backtrack;
+mod backtracking_matcher;
 pub mod grok;
 mod nginx;
-mod times;
+mod strftime_times;
 
 /// Descriptions that have names, and what they are.
-pub const NICKNAMES: [(&str, &str); 6] = [
+pub const NAMED_FORMATS: [(&str, &str); 6] = [
     ("common", r#"%h %l %u %t "%r" %>s %b"#),
     ("combined", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
     ("combinedio", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %I %O"#),
@@ -74,40 +74,40 @@ pub const NICKNAMES: [(&str, &str); 6] = [
 ];
 
 /// The column of the client.
-const CLIENT: &str = "ip";
+const CLIENT_COLUMN: &str = "ip";
 
 /// The longest description.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 
 /// Why a description is not understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadFormat {
+pub struct LogFormatError {
     /// What is wrong.
     pub message: String,
     /// What to write instead.
     pub hint: String,
 }
 
-impl BadFormat {
+impl LogFormatError {
     fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into() }
     }
 }
 
-impl std::fmt::Display for BadFormat {
+impl std::fmt::Display for LogFormatError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for BadFormat {}
+impl std::error::Error for LogFormatError {}
 
 /// What the lines of a log look like.
 #[derive(Debug, Clone)]
 pub struct LogFormat {
     columns: Vec<LogColumn>,
-    matcher: Matcher,
-    escapes: Escapes,
+    matcher: LineMatcher,
+    escapes: EscapeStyle,
 }
 
 /// A column, and what it is made of.
@@ -115,107 +115,107 @@ pub struct LogFormat {
 struct LogColumn {
     field: FieldRef,
     /// Which field of the line.
-    place: usize,
-    part: Part,
-    read: Read,
+    line_field: usize,
+    part: FieldPart,
+    reading: ValueReading,
     /// Of a time, how it is written, in the words of `strftime`.
-    words: Option<String>,
+    strftime_pattern: Option<String>,
 }
 
 /// What of a field a column is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Whole,
+enum FieldPart {
+    WholeField,
     /// Of a request: its method, path, protocol.
-    Request(usize),
+    RequestPart(usize),
 }
 
 /// How a field's text becomes a value.
 #[derive(Debug, Clone, PartialEq)]
-enum Read {
+enum ValueReading {
     /// As everywhere.
-    Plain,
+    PlainValue,
     /// `10/Oct/2000:13:55:36 -0700`.
-    Clf,
+    ClfTime,
     /// A time that is written in another way.
-    Time(TimeFormat),
+    PatternTime(StrftimeFormat),
     /// `2000-10-10 13:55:36,250`: without a zone it is UTC.
-    Iso,
+    IsoTime,
     /// Seconds, or those of several servers that were asked one after the other, which are summed.
     Seconds,
     /// Text in which `-` is a value.
-    Verbatim,
+    VerbatimText,
 }
 
 /// How values are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Escapes {
+enum EscapeStyle {
     /// As web servers do.
-    Log,
+    WebServer,
     /// As in strings of JSON.
     Json,
-    None,
+    NoEscapes,
 }
 
 /// How fields are found.
 #[derive(Debug, Clone)]
-enum Matcher {
-    Steps(Steps),
+enum LineMatcher {
+    Delimited(DelimitedFields),
     /// By a regular expression.
-    Pattern(grok::Pattern),
+    NamedPatterns(grok::GrokPattern),
 }
 
 /// What stands in a line, from its start to its end.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Steps {
+struct DelimitedFields {
     /// The text before the first field.
-    start: Vec<u8>,
-    fields: Vec<Step>,
+    leading_text: Vec<u8>,
+    delimited_fields: Vec<DelimitedField>,
 }
 
 /// A field, and the text behind it.
 #[derive(Debug, Clone, PartialEq)]
-struct Step {
+struct DelimitedField {
     /// What messages call it.
-    name: Arc<str>,
+    column_name: Arc<str>,
     /// The text behind it; empty, it goes on to the end of the line.
-    until: Vec<u8>,
+    end_text: Vec<u8>,
     /// Whether it stands in quotes.
-    quoted: bool,
+    is_quoted: bool,
     /// What it may hold of the text behind it.
-    holds: Holds,
+    tolerance: DelimiterTolerance,
 }
 
 /// What a field may hold of the text behind it, which would end another one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Holds {
+enum DelimiterTolerance {
     #[default]
-    Nothing,
+    NoDelimiters,
     /// Colons: it is a host, and behind its last one is a port.
-    Colons,
+    HostColons,
     /// What separates the items of a list: `, ` and ` : `.
-    Separators,
+    ListSeparators,
     /// Spaces beside commas, as in a list of clients.
-    Clients,
+    ClientListSpaces,
     /// The spaces of a request: it stands in no quotes.
     RequestSpaces,
     /// A time that is written with what is behind it in it, so many times.
-    Times(usize),
+    TimeDelimiters(usize),
 }
 
 /// A piece of a description, before its columns have their names.
 #[derive(Debug, Clone, PartialEq)]
-enum Token {
+enum FormatToken {
     Text(Vec<u8>),
-    Field { name: String, kind: Kind, written: String },
+    Field { name: String, kind: LogFieldKind, written: String },
 }
 
 /// What a field is.
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+enum LogFieldKind {
     Text,
     /// Text in which `-` is a value.
-    Verbatim,
+    VerbatimText,
     /// A status.
     Status,
     /// A port.
@@ -226,12 +226,12 @@ enum Kind {
     /// `GET /a HTTP/1.1`.
     Request,
     /// The time as the Common Log Format has it.
-    Clf,
+    ClfTime,
     /// A time in the words of `strftime`.
-    Time(String),
+    PatternTime(String),
     /// A timestamp as everywhere, or without a zone, or with a comma before its fraction, as Java's and Python's logs
     /// have it.
-    Iso,
+    IsoTime,
 }
 
 impl LogFormat {
@@ -239,34 +239,34 @@ impl LogFormat {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(description: &str) -> Result<Self, BadFormat> {
+    pub fn new(description: &str) -> Result<Self, LogFormatError> {
         let text = description.trim();
         if text.len() > DESCRIPTION_BYTES_MAX {
-            return Err(BadFormat::new(
+            return Err(LogFormatError::new(
                 format!("the log format is longer than {DESCRIPTION_BYTES_MAX} bytes"),
                 "a line of a log is described, not its file",
             ));
         }
-        if let Some((_, known)) = NICKNAMES.iter().find(|(name, _)| *name == text) {
+        if let Some((_, known)) = NAMED_FORMATS.iter().find(|(name, _)| *name == text) {
             return Self::new(known);
         }
-        if let Some(format) = nginx::directive(text)? {
-            return Self::of_nginx(&format.text, format.escapes);
+        if let Some(format) = nginx::parse_directive(text)? {
+            return Self::from_nginx(&format.text, format.escapes);
         }
-        let text = match apache::directive(text)? {
+        let text = match apache::parse_config_line(text)? {
             Some(text) => text,
-            None if grok::is_grok(text) => return grok::format(text),
-            None => unquoted(text),
+            None if grok::has_named_pattern(text) => return grok::compile_format(text),
+            None => unquote_description(text),
         };
-        if is_apache(&text) {
-            return Self::of_tokens(apache::tokens(&text)?, Escapes::Log);
+        if has_apache_directive(&text) {
+            return Self::from_tokens(apache::parse_tokens(&text)?, EscapeStyle::WebServer);
         }
         if nginx::has_variable(&text) {
-            return Self::of_nginx(&text, Escapes::Log);
+            return Self::from_nginx(&text, EscapeStyle::WebServer);
         }
-        let names: Vec<&str> = NICKNAMES.iter().map(|(name, _)| *name).collect();
-        Err(BadFormat::new(
-            format!("`{}` is no log format: it names no field", crate::shown(&text)),
+        let names: Vec<&str> = NAMED_FORMATS.iter().map(|(name, _)| *name).collect();
+        Err(LogFormatError::new(
+            format!("`{}` is no log format: it names no field", crate::value_excerpt(&text)),
             format!(
                 "Apache's '%h %l %u %t \"%r\" %>s %b', nginx's '$remote_addr [$time_local] …', named \
                  patterns '%{{IP:ip}} %{{INT:ms:int}}', or one of {}",
@@ -275,30 +275,32 @@ impl LogFormat {
         ))
     }
 
-    fn of_nginx(text: &str, escapes: Escapes) -> Result<Self, BadFormat> {
-        Self::of_tokens(nginx::tokens(text)?, escapes)
+    fn from_nginx(text: &str, escapes: EscapeStyle) -> Result<Self, LogFormatError> {
+        Self::from_tokens(nginx::parse_tokens(text)?, escapes)
     }
 
     /// Of fields and the text between them.
-    fn of_tokens(tokens: Vec<Token>, escapes: Escapes) -> Result<Self, BadFormat> {
-        let mut names = Names::default();
-        let (mut columns, mut steps) = (Vec::new(), Steps::default());
+    fn from_tokens(tokens: Vec<FormatToken>, escapes: EscapeStyle) -> Result<Self, LogFormatError> {
+        let mut names = UniqueColumnNames::default();
+        let (mut columns, mut steps) = (Vec::new(), DelimitedFields::default());
         // Of each field, what stands between the numbers of its time.
         let mut written_times: Vec<String> = Vec::new();
         // Of a description that lies, the field before.
         let mut before: Option<String> = None;
         for token in tokens {
             match token {
-                Token::Text(text) if steps.fields.is_empty() => steps.start.extend(text),
-                Token::Text(text) => {
+                FormatToken::Text(text) if steps.delimited_fields.is_empty() => {
+                    steps.leading_text.extend(text)
+                }
+                FormatToken::Text(text) => {
                     before = None;
-                    if let Some(step) = steps.fields.last_mut() {
-                        step.until.extend(text);
+                    if let Some(step) = steps.delimited_fields.last_mut() {
+                        step.end_text.extend(text);
                     }
                 }
-                Token::Field { name, kind, written } => {
+                FormatToken::Field { name, kind, written } => {
                     if let Some(before) = before {
-                        return Err(BadFormat::new(
+                        return Err(LogFormatError::new(
                             format!(
                                 "nothing stands between `{before}` and `{written}` in the log format"
                             ),
@@ -306,48 +308,52 @@ impl LogFormat {
                              the server's configuration, or leave one out",
                         ));
                     }
-                    let place = steps.fields.len();
+                    let place = steps.delimited_fields.len();
                     let first = columns.len();
-                    if kind == Kind::Port
-                        && let Some(host) = steps.fields.last_mut()
-                        && host.until == b":"
+                    if kind == LogFieldKind::Port
+                        && let Some(host) = steps.delimited_fields.last_mut()
+                        && host.end_text == b":"
                     {
-                        host.holds = Holds::Colons;
+                        host.tolerance = DelimiterTolerance::HostColons;
                     }
-                    let holds = match nginx::is_list(&written) || apache::is_list(&written) {
-                        true => Holds::Separators,
-                        false if name == CLIENT => Holds::Clients,
-                        false if kind == Kind::Request => Holds::RequestSpaces,
-                        false => Holds::Nothing,
+                    let holds = match nginx::is_list_variable(&written)
+                        || apache::is_list_directive(&written)
+                    {
+                        true => DelimiterTolerance::ListSeparators,
+                        false if name == CLIENT_COLUMN => DelimiterTolerance::ClientListSpaces,
+                        false if kind == LogFieldKind::Request => DelimiterTolerance::RequestSpaces,
+                        false => DelimiterTolerance::NoDelimiters,
                     };
-                    names.add(&mut columns, &name, &kind, place);
+                    names.add_columns(&mut columns, &name, &kind, place);
                     let name = match columns.get(first) {
-                        Some(LogColumn { part: Part::Request(_), .. }) | None => name,
+                        Some(LogColumn { part: FieldPart::RequestPart(_), .. }) | None => name,
                         Some(column) => column.field.name().clone(),
                     };
                     written_times.push(match &kind {
-                        Kind::Time(pattern) => times::signs(pattern),
+                        LogFieldKind::PatternTime(pattern) => {
+                            strftime_times::literal_signs(pattern)
+                        }
                         _ => String::new(),
                     });
-                    steps.fields.push(Step {
-                        name: name.into(),
-                        until: Vec::new(),
-                        quoted: false,
-                        holds,
+                    steps.delimited_fields.push(DelimitedField {
+                        column_name: name.into(),
+                        end_text: Vec::new(),
+                        is_quoted: false,
+                        tolerance: holds,
                     });
                     before = Some(written);
                 }
             }
         }
-        for (step, signs) in steps.fields.iter_mut().zip(&written_times) {
-            let until = std::str::from_utf8(&step.until).unwrap_or_default();
+        for (step, signs) in steps.delimited_fields.iter_mut().zip(&written_times) {
+            let until = std::str::from_utf8(&step.end_text).unwrap_or_default();
             let count = if until.is_empty() { 0 } else { signs.matches(until).count() };
             if count > 0 {
-                step.holds = Holds::Times(count);
+                step.tolerance = DelimiterTolerance::TimeDelimiters(count);
             }
         }
-        steps.settle();
-        Ok(Self { columns, matcher: Matcher::Steps(steps), escapes })
+        steps.mark_quoted_fields();
+        Ok(Self { columns, matcher: LineMatcher::Delimited(steps), escapes })
     }
 
     /// The columns, in the order of their positions; all may be null.
@@ -359,106 +365,117 @@ impl LogFormat {
     /// How a column of times is written, in the words of `strftime`; none for any other, and where
     /// there is no word for it.
     #[must_use]
-    pub fn time_words(&self, column: &str) -> Option<&str> {
-        self.columns.iter().find(|own| own.field.name() == column)?.words.as_deref()
+    pub fn strftime_pattern(&self, column: &str) -> Option<&str> {
+        self.columns.iter().find(|own| own.field.name() == column)?.strftime_pattern.as_deref()
     }
 }
 
-impl Steps {
+impl DelimitedFields {
     /// Finds out which fields stand in quotes.
-    fn settle(&mut self) {
-        let mut before = self.start.last().copied();
-        for step in &mut self.fields {
-            step.quoted = before == Some(b'"') && step.until.first() == Some(&b'"');
-            before = step.until.last().copied();
+    fn mark_quoted_fields(&mut self) {
+        let mut before = self.leading_text.last().copied();
+        for step in &mut self.delimited_fields {
+            step.is_quoted = before == Some(b'"') && step.end_text.first() == Some(&b'"');
+            before = step.end_text.last().copied();
         }
     }
 
     /// Finds the fields of a line, which stands at `line` in the block.
     #[inline]
-    fn fields(
+    fn find_fields(
         &self,
         block: &[u8],
         line: Range<usize>,
         mut take: impl FnMut(usize, Range<usize>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TextFault> {
         let text = &block[..line.end];
-        let syntax =
-            |at: usize, reason: String| Err(Fault::new(at - line.start, FaultKind::Syntax(reason)));
+        let syntax = |at: usize, reason: String| {
+            Err(TextFault::new(at - line.start, TextFaultKind::SyntaxError(reason)))
+        };
         let mut at = line.start;
-        if !text[at..].starts_with(&self.start) {
-            return syntax(at, format!("expected `{}`", plain(&self.start)));
+        if !text[at..].starts_with(&self.leading_text) {
+            return syntax(at, format!("expected `{}`", excerpt_bytes(&self.leading_text)));
         }
-        at += self.start.len();
-        for (place, step) in self.fields.iter().enumerate() {
-            let is_last = |place: usize| place + 1 == self.fields.len();
-            let end_of = |step: &Step, place: usize| match is_last(place) {
-                true => step.last_end(text, at),
-                false => step.end(text, at),
+        at += self.leading_text.len();
+        for (place, step) in self.delimited_fields.iter().enumerate() {
+            let is_last = |place: usize| place + 1 == self.delimited_fields.len();
+            let end_of = |step: &DelimitedField, place: usize| match is_last(place) {
+                true => step.end_at_line_end(text, at),
+                false => step.find_end(text, at),
             };
-            let end = match (step.holds, self.fields.get(place + 1)) {
-                (Holds::Colons, Some(port)) => end_of(port, place + 1)
+            let end = match (step.tolerance, self.delimited_fields.get(place + 1)) {
+                (DelimiterTolerance::HostColons, Some(port)) => end_of(port, place + 1)
                     .and_then(|end| memchr::memrchr(b':', &text[at..end]))
                     .map(|colon| at + colon),
                 _ => end_of(step, place),
             };
             let Some(end) = end else {
-                let reason = format!("`{}` should follow", plain(&step.until));
-                return Err(Fault::of(&*step.name, at - line.start, FaultKind::Ends(reason)));
+                let reason = format!("`{}` should follow", excerpt_bytes(&step.end_text));
+                return Err(TextFault::in_column(
+                    &*step.column_name,
+                    at - line.start,
+                    TextFaultKind::EndsInsideValue(reason),
+                ));
             };
             take(place, at..end);
-            at = end + step.until.len();
+            at = end + step.end_text.len();
         }
         // Without a field, all is in the text before the first.
         if at < text.len() {
-            return Err(Fault::new(at - line.start, FaultKind::Trailing));
+            return Err(TextFault::new(at - line.start, TextFaultKind::TrailingBytes));
         }
         Ok(())
     }
 }
 
-impl Step {
+impl DelimitedField {
     /// Where the last field of a line ends that begins at `start`.
     #[inline(always)]
-    fn last_end(&self, text: &[u8], start: usize) -> Option<usize> {
-        let end = text.len().checked_sub(self.until.len()).filter(|end| *end >= start)?;
-        (text.ends_with(&self.until) && !(self.quoted && is_escaped(text, start, end)))
+    fn end_at_line_end(&self, text: &[u8], start: usize) -> Option<usize> {
+        let end = text.len().checked_sub(self.end_text.len()).filter(|end| *end >= start)?;
+        (text.ends_with(&self.end_text) && !(self.is_quoted && is_escaped_at(text, start, end)))
             .then_some(end)
     }
 
     /// Where the field that begins at `start` ends.
     #[inline(always)]
-    fn end(&self, text: &[u8], start: usize) -> Option<usize> {
-        let Some((&first, rest)) = self.until.split_first() else { return Some(text.len()) };
-        if self.holds == Holds::RequestSpaces
+    fn find_end(&self, text: &[u8], start: usize) -> Option<usize> {
+        let Some((&first, rest)) = self.end_text.split_first() else { return Some(text.len()) };
+        if self.tolerance == DelimiterTolerance::RequestSpaces
             && first == b' '
-            && let Some(end) = request_end(text, start)
-            && text[end..].starts_with(&self.until)
+            && let Some(end) = find_request_end(text, start)
+            && text[end..].starts_with(&self.end_text)
         {
             return Some(end);
         }
         let mut from = start;
-        let mut within = match self.holds {
-            Holds::Times(count) => count,
+        let mut within = match self.tolerance {
+            DelimiterTolerance::TimeDelimiters(count) => count,
             _ => 0,
         };
         loop {
             let at = from + memchr::memchr(first, text.get(from..)?)?;
-            let behind = match self.holds {
-                Holds::Separators => item_behind(text, start, at, &self.until),
-                Holds::Clients => client_behind(text, start, at, &self.until),
+            let behind = match self.tolerance {
+                DelimiterTolerance::ListSeparators => {
+                    next_list_item(text, start, at, &self.end_text)
+                }
+                DelimiterTolerance::ClientListSpaces => {
+                    next_client(text, start, at, &self.end_text)
+                }
                 _ => None,
             };
             if let Some(behind) = behind {
                 from = behind;
                 continue;
             }
-            if text[at + 1..].starts_with(rest) && !(self.quoted && is_escaped(text, start, at)) {
+            if text[at + 1..].starts_with(rest)
+                && !(self.is_quoted && is_escaped_at(text, start, at))
+            {
                 if within == 0 {
                     return Some(at);
                 }
                 within -= 1;
-                from = at + self.until.len();
+                from = at + self.end_text.len();
                 continue;
             }
             from = at + 1;
@@ -468,18 +485,18 @@ impl Step {
 
 /// Where the next item of a list begins, if what stands at `at` separates it from one before:
 /// `0.004, 0.001`, or ` : ` between what two groups of servers took.
-fn item_behind(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usize> {
+fn next_list_item(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usize> {
     if text[at..].starts_with(b", ") && !until.starts_with(b", ") {
         return Some(at + 2);
     }
     if text[at..].starts_with(b" : ") && !until.starts_with(b" :") {
         return Some(at + 3);
     }
-    client_behind(text, start, at, until)
+    next_client(text, start, at, until)
 }
 
 /// Returns where a list goes on behind a space at `at` that stands beside a comma and would end a field: `10.0.0.1, 10.0.0.2`.
-fn client_behind(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usize> {
+fn next_client(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usize> {
     if text[at] != b' ' || until.first() != Some(&b' ') {
         return None;
     }
@@ -490,7 +507,7 @@ fn client_behind(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<u
 
 /// Returns where a request ends that begins at `start` and stands in no quotes: behind its path, or behind the protocol
 /// that follows. None if no method and a space begin it.
-fn request_end(text: &[u8], start: usize) -> Option<usize> {
+fn find_request_end(text: &[u8], start: usize) -> Option<usize> {
     let word_end = |from: usize| Some(from + memchr::memchr(b' ', text.get(from..)?)?);
     let method_end = word_end(start)?;
     let method = &text[start..method_end];
@@ -506,20 +523,20 @@ fn request_end(text: &[u8], start: usize) -> Option<usize> {
 }
 
 /// Text of a description, as a message shows it.
-fn plain(text: &[u8]) -> String {
-    crate::shown(&String::from_utf8_lossy(text))
+fn excerpt_bytes(text: &[u8]) -> String {
+    crate::value_excerpt(&String::from_utf8_lossy(text))
 }
 
 /// Whether an odd number of backslashes stand before a byte, not counting those before `start`.
 #[inline]
-fn is_escaped(text: &[u8], start: usize, at: usize) -> bool {
+fn is_escaped_at(text: &[u8], start: usize, at: usize) -> bool {
     let before = &text[start..at];
     let others = before.iter().rposition(|byte| *byte != b'\\').map_or(0, |last| last + 1);
     (before.len() - others) % 2 == 1
 }
 
 /// Whether a description is Apache's: it has a directive of its.
-fn is_apache(text: &str) -> bool {
+fn has_apache_directive(text: &str) -> bool {
     let mut rest = text;
     while let Some(at) = rest.find('%') {
         rest = &rest[at + 1..];
@@ -534,32 +551,32 @@ fn is_apache(text: &str) -> bool {
 /// A description without the quotes that it stands in in the configuration, and without their
 /// escapes; nginx has several strings one behind the other, in single quotes mostly. Several in
 /// double quotes may be fields.
-fn unquoted(text: &str) -> String {
-    match strings(text) {
+fn unquote_description(text: &str) -> String {
+    match parse_quoted_strings(text) {
         // A field alone stands in quotes in the log: a configuration has no reason to quote it.
-        Some(whole) if text.starts_with('"') && whole.len() == 1 && is_field(&whole[0]) => {
+        Some(whole) if text.starts_with('"') && whole.len() == 1 && is_single_field(&whole[0]) => {
             text.to_owned()
         }
         Some(whole) if whole.len() == 1 || text.starts_with('\'') => whole.concat(),
-        _ => unescaped(text),
+        _ => unescape_config(text),
     }
 }
 
 /// Whether a description is one field, and nothing besides.
-fn is_field(text: &str) -> bool {
-    let tokens = match is_apache(text) {
-        true => apache::tokens(text),
-        false => nginx::tokens(text),
+fn is_single_field(text: &str) -> bool {
+    let tokens = match has_apache_directive(text) {
+        true => apache::parse_tokens(text),
+        false => nginx::parse_tokens(text),
     };
-    matches!(tokens.as_deref(), Ok([Token::Field { .. }]))
+    matches!(tokens.as_deref(), Ok([FormatToken::Field { .. }]))
 }
 
 /// The strings of a text that is nothing but such.
-fn strings(text: &str) -> Option<Vec<String>> {
+fn parse_quoted_strings(text: &str) -> Option<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let (string, behind) = string(rest)?;
+        let (string, behind) = parse_quoted_string(rest)?;
         found.push(string);
         // Behind a string stands a space, or the next one.
         let next = behind.trim_start();
@@ -572,12 +589,12 @@ fn strings(text: &str) -> Option<Vec<String>> {
 }
 
 /// The string in quotes that a text begins with, and what is behind it.
-fn string(text: &str) -> Option<(String, &str)> {
+fn parse_quoted_string(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         if c == quote && !escaped {
-            return Some((unescaped(&text[1..at]), &text[at + 1..]));
+            return Some((unescape_config(&text[1..at]), &text[at + 1..]));
         }
         escaped = c == '\\' && !escaped;
     }
@@ -585,7 +602,7 @@ fn string(text: &str) -> Option<(String, &str)> {
 }
 
 /// Undoes the escapes of a configuration file.
-fn unescaped(text: &str) -> String {
+fn unescape_config(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -604,14 +621,14 @@ fn unescaped(text: &str) -> String {
 }
 
 /// A column for a word of a configuration: `X-Request-Id` is `x_request_id`.
-fn column_name(word: &str) -> String {
+fn to_column_name(word: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     word.chars().map(plain).collect()
 }
 
 /// The column of a request's header.
-fn header(name: &str) -> String {
-    match column_name(name).as_str() {
+fn header_column_name(name: &str) -> String {
+    match to_column_name(name).as_str() {
         "referer" => "referrer".into(),
         other => other.to_owned(),
     }
@@ -619,10 +636,10 @@ fn header(name: &str) -> String {
 
 /// Names that are there, each once.
 #[derive(Debug, Default)]
-struct Names(std::collections::HashSet<String>);
+struct UniqueColumnNames(std::collections::HashSet<String>);
 
-impl Names {
-    fn free(&mut self, name: &str) -> String {
+impl UniqueColumnNames {
+    fn make_unique(&mut self, name: &str) -> String {
         let mut found = name.to_owned();
         let mut number = 2;
         while !self.0.insert(found.clone()) {
@@ -633,42 +650,60 @@ impl Names {
     }
 
     /// The columns that a field is.
-    fn add(&mut self, columns: &mut Vec<LogColumn>, name: &str, kind: &Kind, place: usize) {
+    fn add_columns(
+        &mut self,
+        columns: &mut Vec<LogColumn>,
+        name: &str,
+        kind: &LogFieldKind,
+        place: usize,
+    ) {
         let instant = || DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let (data_type, read) = match kind {
-            Kind::Request => {
+            LogFieldKind::Request => {
                 for (index, name) in ["method", "path", "protocol"].into_iter().enumerate() {
-                    let field = Field::new(self.free(name), DataType::Utf8View, true);
-                    let (field, part) = (Arc::new(field), Part::Request(index));
-                    let read = Read::Plain;
-                    columns.push(LogColumn { field, place, part, read, words: None });
+                    let field = Field::new(self.make_unique(name), DataType::Utf8View, true);
+                    let (field, part) = (Arc::new(field), FieldPart::RequestPart(index));
+                    let read = ValueReading::PlainValue;
+                    columns.push(LogColumn {
+                        field,
+                        line_field: place,
+                        part,
+                        reading: read,
+                        strftime_pattern: None,
+                    });
                 }
                 return;
             }
-            Kind::Text => (DataType::Utf8View, Read::Plain),
-            Kind::Verbatim => (DataType::Utf8View, Read::Verbatim),
-            Kind::Status => (DataType::Int16, Read::Plain),
-            Kind::Port => (DataType::Int32, Read::Plain),
-            Kind::Int => (DataType::Int64, Read::Plain),
-            Kind::Float => (DataType::Float64, Read::Plain),
-            Kind::Seconds => (DataType::Float64, Read::Seconds),
-            Kind::Clf => (instant(), Read::Clf),
-            Kind::Iso => (instant(), Read::Iso),
-            Kind::Time(pattern) => match TimeFormat::new(pattern) {
-                Some(format) => (instant(), Read::Time(format)),
+            LogFieldKind::Text => (DataType::Utf8View, ValueReading::PlainValue),
+            LogFieldKind::VerbatimText => (DataType::Utf8View, ValueReading::VerbatimText),
+            LogFieldKind::Status => (DataType::Int16, ValueReading::PlainValue),
+            LogFieldKind::Port => (DataType::Int32, ValueReading::PlainValue),
+            LogFieldKind::Int => (DataType::Int64, ValueReading::PlainValue),
+            LogFieldKind::Float => (DataType::Float64, ValueReading::PlainValue),
+            LogFieldKind::Seconds => (DataType::Float64, ValueReading::Seconds),
+            LogFieldKind::ClfTime => (instant(), ValueReading::ClfTime),
+            LogFieldKind::IsoTime => (instant(), ValueReading::IsoTime),
+            LogFieldKind::PatternTime(pattern) => match StrftimeFormat::new(pattern) {
+                Some(format) => (instant(), ValueReading::PatternTime(format)),
                 // No point in time: a clock without a date, say.
-                None => (DataType::Utf8View, Read::Plain),
+                None => (DataType::Utf8View, ValueReading::PlainValue),
             },
         };
         let words = match (kind, &read) {
-            (Kind::Clf, _) => Some(times::CLF.to_owned()),
-            (Kind::Time(pattern), Read::Time(_)) => {
-                (!times::is_number(pattern)).then(|| pattern.clone())
+            (LogFieldKind::ClfTime, _) => Some(strftime_times::CLF_PATTERN.to_owned()),
+            (LogFieldKind::PatternTime(pattern), ValueReading::PatternTime(_)) => {
+                (!strftime_times::is_epoch_number(pattern)).then(|| pattern.clone())
             }
             _ => None,
         };
-        let field = Arc::new(Field::new(self.free(name), data_type, true));
-        columns.push(LogColumn { field, place, part: Part::Whole, read, words });
+        let field = Arc::new(Field::new(self.make_unique(name), data_type, true));
+        columns.push(LogColumn {
+            field,
+            line_field: place,
+            part: FieldPart::WholeField,
+            reading: read,
+            strftime_pattern: words,
+        });
     }
 }
 
@@ -692,7 +727,7 @@ impl Names {
 /// assert_eq!(batch.column(1).as_primitive::<Float64Type>().value(0), 0.025);
 /// ```
 pub struct LogFormatDecoder {
-    decoder: Decoder<Lines>,
+    decoder: FormatDecoder<LogFormatTokenizer>,
 }
 
 impl LogFormatDecoder {
@@ -712,58 +747,75 @@ impl LogFormatDecoder {
         assert!(columns.iter().all(|(place, _)| *place < format.columns.len()), "no such column");
         // Where `-` is a value in one column, those of the others are nulls before they get there.
         // In named patterns it is text like any other.
-        let is_pattern = matches!(format.matcher, Matcher::Pattern(_));
+        let is_pattern = matches!(format.matcher, LineMatcher::NamedPatterns(_));
         let is_verbatim = |place: usize, field: &FieldRef| {
-            format.columns[place].read == Read::Verbatim || is_pattern && is_text(field.data_type())
+            format.columns[place].reading == ValueReading::VerbatimText
+                || is_pattern && is_text_type(field.data_type())
         };
         let marks_nulls = columns.iter().any(|(place, field)| is_verbatim(*place, field));
         let words = if marks_nulls { vec![] } else { vec!["-".to_owned()] };
-        let context = Context {
-            nulls: Nulls::new(&words, false),
+        let context = DecodingContext {
+            nulls: NullStrings::new(&words, false),
             unescape: match format.escapes {
-                Escapes::Log => Arc::new(access_log::unescape),
-                Escapes::Json => Arc::new(crate::json::unescape),
-                Escapes::None => Arc::new(|_, _| false),
+                EscapeStyle::WebServer => Arc::new(access_log::unescape_log_value),
+                EscapeStyle::Json => Arc::new(crate::json::unescape_string),
+                EscapeStyle::NoEscapes => Arc::new(|_, _| false),
             },
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
-            has_hex_bytes: false,
+            reads_hex_bytes: false,
         };
         let (mut built, mut fields, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
         for (place, field) in columns {
             let of = &format.columns[place];
-            let column = match (field.data_type(), &of.read) {
+            let column = match (field.data_type(), &of.reading) {
                 (data_type, _) if data_type.is_nested() => None,
-                (data_type @ DataType::Timestamp(..), Read::Clf) => {
-                    let mut days = Days::default();
-                    leaf::instants(data_type, move |bytes| days.precise_instant(bytes))
-                        .map(|leaf| Column::with_leaf(&field, leaf))
+                (data_type @ DataType::Timestamp(..), ValueReading::ClfTime) => {
+                    let mut days = ClfDayCache::default();
+                    array_builders::new_instant_builder(data_type, move |bytes| {
+                        days.parse_precise_instant(bytes)
+                    })
+                    .map(|leaf| ColumnDecoder::with_builder(&field, leaf))
                 }
-                (data_type @ DataType::Timestamp(..), Read::Iso) => {
-                    leaf::instants(data_type, times::iso)
-                        .map(|leaf| Column::with_leaf(&field, leaf))
+                (data_type @ DataType::Timestamp(..), ValueReading::IsoTime) => {
+                    array_builders::new_instant_builder(data_type, strftime_times::parse_iso_time)
+                        .map(|leaf| ColumnDecoder::with_builder(&field, leaf))
                 }
-                (data_type @ DataType::Timestamp(..), Read::Time(time)) => {
+                (data_type @ DataType::Timestamp(..), ValueReading::PatternTime(time)) => {
                     let time = time.clone();
-                    leaf::instants(data_type, move |bytes| time.instant(bytes))
-                        .map(|leaf| Column::with_leaf(&field, leaf))
+                    array_builders::new_instant_builder(data_type, move |bytes| {
+                        time.parse_instant(bytes)
+                    })
+                    .map(|leaf| ColumnDecoder::with_builder(&field, leaf))
                 }
-                (DataType::Date32 | DataType::Date64, Read::Clf | Read::Time(_)) => None,
-                (data_type @ DataType::Float64, Read::Seconds) => {
-                    let leaf = leaf::spelled::<Float64Type>(data_type, seconds);
-                    Some(Column::with_leaf(&field, leaf))
+                (
+                    DataType::Date32 | DataType::Date64,
+                    ValueReading::ClfTime | ValueReading::PatternTime(_),
+                ) => None,
+                (data_type @ DataType::Float64, ValueReading::Seconds) => {
+                    let leaf = array_builders::new_custom_spelling_builder::<Float64Type>(
+                        data_type,
+                        parse_seconds,
+                    );
+                    Some(ColumnDecoder::with_builder(&field, leaf))
                 }
-                _ => Column::new(&field, &context),
+                _ => ColumnDecoder::new(&field, &context),
             };
             built.push(column.ok_or_else(|| field.clone())?);
-            let is_text = is_text(field.data_type());
+            let is_text = is_text_type(field.data_type());
             let marks_nulls = marks_nulls && !is_verbatim(place, &field);
-            wanted.push(Wanted { of: of.place, part: of.part, is_text, marks_nulls });
+            wanted.push(WantedLogColumn {
+                slot: of.line_field,
+                part: of.part,
+                is_text,
+                reads_dash_as_null: marks_nulls,
+            });
             fields.push(field);
         }
-        let filter = Filter::new(options.predicates, &fields);
-        let tokenizer = Lines::new(format, wanted);
-        let decoder = Decoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
+        let filter = SpanFilter::new(options.predicates, &fields);
+        let tokenizer = LogFormatTokenizer::new(format, wanted);
+        let decoder =
+            FormatDecoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
         Ok(Self { decoder })
     }
 }
@@ -772,133 +824,137 @@ decodes!(LogFormatDecoder);
 
 /// What a column is made of.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct WantedLogColumn {
     /// Which field of the line; in [`Lines`], which of the wanted ones.
-    of: usize,
-    part: Part,
+    slot: usize,
+    part: FieldPart,
     is_text: bool,
     /// Whether `-` becomes null here, and not where values are built.
-    marks_nulls: bool,
+    reads_dash_as_null: bool,
 }
 
 /// Finds the fields of lines.
-struct Lines {
-    matcher: Matcher,
+struct LogFormatTokenizer {
+    matcher: LineMatcher,
     has_escapes: bool,
     /// Of each field of a line, which of the wanted ones it is.
-    slots: Vec<Option<usize>>,
+    slot_by_field: Vec<Option<usize>>,
     /// Wanted fields of a line.
-    count: usize,
-    columns: Vec<Wanted>,
+    slot_count: usize,
+    wanted_columns: Vec<WantedLogColumn>,
     /// The wanted fields that are requests.
-    requests: Vec<usize>,
+    request_slots: Vec<usize>,
     /// What was found of a window: `count` for each row.
-    found: Vec<Span>,
+    found_spans: Vec<ValueSpan>,
     /// The requests of a window, taken apart.
-    parts: Vec<[Span; 3]>,
+    request_parts: Vec<[ValueSpan; 3]>,
 }
 
-impl Lines {
-    fn new(format: &LogFormat, wanted: Vec<Wanted>) -> Self {
-        let fields = format.columns.iter().map(|column| column.place + 1).max().unwrap_or(0);
+impl LogFormatTokenizer {
+    fn new(format: &LogFormat, wanted: Vec<WantedLogColumn>) -> Self {
+        let fields = format.columns.iter().map(|column| column.line_field + 1).max().unwrap_or(0);
         let mut slots = vec![None; fields];
         let mut count = 0;
         let mut columns = Vec::new();
         let mut requests: Vec<usize> = Vec::new();
         for column in wanted {
-            let slot = *slots[column.of].get_or_insert_with(|| {
+            let slot = *slots[column.slot].get_or_insert_with(|| {
                 count += 1;
                 count - 1
             });
-            if matches!(column.part, Part::Request(_)) && !requests.contains(&slot) {
+            if matches!(column.part, FieldPart::RequestPart(_)) && !requests.contains(&slot) {
                 requests.push(slot);
             }
-            columns.push(Wanted { of: slot, ..column });
+            columns.push(WantedLogColumn { slot, ..column });
         }
         let matcher = match &format.matcher {
-            Matcher::Pattern(pattern) => Matcher::Pattern(
-                pattern.of_wanted(|place| slots.get(place).is_some_and(Option::is_some)),
+            LineMatcher::NamedPatterns(pattern) => LineMatcher::NamedPatterns(
+                pattern.with_wanted_fields(|place| slots.get(place).is_some_and(Option::is_some)),
             ),
-            steps @ Matcher::Steps(_) => steps.clone(),
+            steps @ LineMatcher::Delimited(_) => steps.clone(),
         };
         Self {
             matcher,
-            has_escapes: format.escapes != Escapes::None,
-            slots,
-            count,
-            columns,
-            requests,
-            found: Vec::new(),
-            parts: Vec::new(),
+            has_escapes: format.escapes != EscapeStyle::NoEscapes,
+            slot_by_field: slots,
+            slot_count: count,
+            wanted_columns: columns,
+            request_slots: requests,
+            found_spans: Vec::new(),
+            request_parts: Vec::new(),
         }
     }
 
     /// Writes down the wanted fields of a line.
     #[inline]
-    fn take(&mut self, block: &[u8], line: Range<usize>) -> Result<(), Fault> {
-        let base = self.found.len();
-        self.found.resize(base + self.count, Span::NULL);
-        let (found, slots) = (&mut self.found[base..], &self.slots);
+    fn match_line(&mut self, block: &[u8], line: Range<usize>) -> Result<(), TextFault> {
+        let base = self.found_spans.len();
+        self.found_spans.resize(base + self.slot_count, ValueSpan::NULL);
+        let (found, slots) = (&mut self.found_spans[base..], &self.slot_by_field);
         let mut take = |place: usize, range: Range<usize>| {
             if let Some(Some(slot)) = slots.get(place) {
-                found[*slot] = lines::span(range);
+                found[*slot] = lines::plain_span(range);
             }
         };
         let taken = match &mut self.matcher {
-            Matcher::Steps(steps) => steps.fields(block, line, &mut take),
-            Matcher::Pattern(pattern) => pattern.fields(block, line, &mut take),
+            LineMatcher::Delimited(steps) => steps.find_fields(block, line, &mut take),
+            LineMatcher::NamedPatterns(pattern) => pattern.find_fields(block, line, &mut take),
         };
         if taken.is_err() {
-            self.found.truncate(base);
+            self.found_spans.truncate(base);
         }
         taken
     }
 
     /// Gives the columns what was found in a stretch of the block.
-    fn give(&mut self, block: &[u8], of: Range<usize>, columns: &mut [Column]) {
+    fn push_spans(&mut self, block: &[u8], of: Range<usize>, columns: &mut [ColumnDecoder]) {
         let escapes = self.has_escapes && memchr::memchr(b'\\', &block[of]).is_some();
-        let rows = self.found.chunks_exact(self.count.max(1));
-        let value = |span: Span| match span.is_null() {
-            true => Span::NULL,
-            false => access_log::value(block, span.start(), span.start() + span.len(), escapes),
+        let rows = self.found_spans.chunks_exact(self.slot_count.max(1));
+        let value = |span: ValueSpan| match span.is_null() {
+            true => ValueSpan::NULL,
+            false => {
+                access_log::value_span(block, span.start(), span.start() + span.len(), escapes)
+            }
         };
-        for &request in &self.requests {
-            self.parts.clear();
-            self.parts.extend(rows.clone().map(|row| match row.get(request) {
+        for &request in &self.request_slots {
+            self.request_parts.clear();
+            self.request_parts.extend(rows.clone().map(|row| match row.get(request) {
                 Some(span) if !span.is_null() => {
                     let end = span.start() + span.len();
-                    access_log::request(block, span.start(), end, escapes)
+                    access_log::split_request(block, span.start(), end, escapes)
                 }
-                _ => [Span::NULL; 3],
+                _ => [ValueSpan::NULL; 3],
             }));
-            for (column, wanted) in columns.iter_mut().zip(&self.columns) {
-                let (Node::Leaf { spans, .. }, Part::Request(which)) =
+            for (column, wanted) in columns.iter_mut().zip(&self.wanted_columns) {
+                let (ColumnNode::Leaf { spans, .. }, FieldPart::RequestPart(which)) =
                     (&mut column.node, wanted.part)
                 else {
                     continue;
                 };
-                if wanted.of == request {
-                    spans.extend(self.parts.iter().map(|parts| parts[which]));
+                if wanted.slot == request {
+                    spans.extend(self.request_parts.iter().map(|parts| parts[which]));
                 }
             }
         }
-        for (column, wanted) in columns.iter_mut().zip(&self.columns) {
-            let Node::Leaf { spans, .. } = &mut column.node else { continue };
-            let slot = wanted.of;
+        for (column, wanted) in columns.iter_mut().zip(&self.wanted_columns) {
+            let ColumnNode::Leaf { spans, .. } = &mut column.node else { continue };
+            let slot = wanted.slot;
             match (wanted.part, wanted.is_text) {
-                (Part::Request(_), _) => {}
-                (Part::Whole, true) => spans.extend(rows.clone().map(|row| value(row[slot]))),
+                (FieldPart::RequestPart(_), _) => {}
+                (FieldPart::WholeField, true) => {
+                    spans.extend(rows.clone().map(|row| value(row[slot])))
+                }
                 // What is empty is no number.
-                (Part::Whole, false) => spans.extend(rows.clone().map(|row| {
+                (FieldPart::WholeField, false) => spans.extend(rows.clone().map(|row| {
                     let span = row[slot];
-                    if span.len() == 0 { Span::NULL } else { value(span) }
+                    if span.len() == 0 { ValueSpan::NULL } else { value(span) }
                 })),
             }
-            if wanted.marks_nulls {
+            if wanted.reads_dash_as_null {
                 // The window's spans are all that there are.
                 for span in spans.iter_mut().filter(|span| !span.is_null()) {
-                    if span.raw(block) == b"-" {
-                        *span = Span::NULL;
+                    if span.raw_bytes(block) == b"-" {
+                        *span = ValueSpan::NULL;
                     }
                 }
             }
@@ -906,23 +962,23 @@ impl Lines {
     }
 }
 
-impl Tokenizer for Lines {
-    fn window(
+impl Tokenizer for LogFormatTokenizer {
+    fn tokenize_window(
         &mut self,
         block: &[u8],
         at: usize,
         rows_max: usize,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Window {
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> TokenizedWindow {
         let until = at.saturating_add(WINDOW_BYTES).min(block.len());
-        self.found.clear();
+        self.found_spans.clear();
         let (mut next, mut rows) = (at, 0);
         while next < until && rows < rows_max {
-            let line = lines::next_line(block, next);
-            let text = lines::trim(block, line.clone());
+            let line = lines::next_line_range(block, next);
+            let text = lines::trim_line_end(block, line.clone());
             if !text.is_empty() {
-                if block[text.start] == 0 || self.take(block, text).is_err() {
+                if block[text.start] == 0 || self.match_line(block, text).is_err() {
                     break;
                 }
                 rows += 1;
@@ -930,31 +986,31 @@ impl Tokenizer for Lines {
             next = line.end;
         }
         if rows == 0 {
-            return Window::Doubtful;
+            return TokenizedWindow::IrregularFirstRow;
         }
         if simdutf8::basic::from_utf8(&block[at..next]).is_err() {
-            return Window::Irregular;
+            return TokenizedWindow::IrregularRows;
         }
-        self.give(block, at..next, columns);
-        Window::Rows { end: next, rows }
+        self.push_spans(block, at..next, columns);
+        TokenizedWindow::RegularRows { end: next, rows }
     }
 
-    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
-        lines::next_filled(block, at, <[u8]>::is_empty)
+    fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize> {
+        lines::next_nonblank_line(block, at, <[u8]>::is_empty)
     }
 
-    fn record(
+    fn tokenize_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Result<(), Fault> {
-        let line = lines::trim(block, record.clone());
-        self.found.clear();
-        self.take(block, line.clone())?;
-        self.give(block, line, columns);
-        lines::check_utf8(block, record, columns)
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> Result<(), TextFault> {
+        let line = lines::trim_line_end(block, record.clone());
+        self.found_spans.clear();
+        self.match_line(block, line.clone())?;
+        self.push_spans(block, line, columns);
+        lines::check_record_utf8(block, record, columns)
     }
 }
 

@@ -33,17 +33,17 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef};
 use hashbrown::HashMap;
 
-use crate::column::{Column, Node};
-use crate::decoder::{Decoder, Tokenizer, Window, decodes};
-use crate::fault::{Fault, FaultKind};
-use crate::filter::Filter;
-use crate::infer::TextKind;
-use crate::keys::{KeyId, KeyTally, KnownKeys, ObjectPlace};
-use crate::leaf::Context;
+use crate::array_builders::DecodingContext;
+use crate::block_decoder::{FormatDecoder, TokenizedWindow, Tokenizer, decodes};
+use crate::column_decoder::{ColumnDecoder, ColumnNode};
+use crate::infer::InferredTextType;
 use crate::lines;
-use crate::separators::Separators;
-use crate::span::Span;
-use crate::values::Nulls;
+use crate::predicate_filter::SpanFilter;
+use crate::separator_scan::SeparatorIndex;
+use crate::text_fault::{TextFault, TextFaultKind};
+use crate::unknown_keys::{KeyIndex, KeyTally, KnownKeys, ObjectScope};
+use crate::value_parsing::NullStrings;
+use crate::value_span::ValueSpan;
 
 /// Decodes logfmt.
 ///
@@ -64,7 +64,7 @@ use crate::values::Nulls;
 /// assert!(batch.column(1).as_boolean().value(0));
 /// ```
 pub struct LogfmtDecoder {
-    decoder: Decoder<Pairs>,
+    decoder: FormatDecoder<LogfmtTokenizer>,
 }
 
 impl LogfmtDecoder {
@@ -76,19 +76,20 @@ impl LogfmtDecoder {
         if let Some(nested) = columns.iter().find(|field| field.data_type().is_nested()) {
             return Err(nested.clone());
         }
-        let context = Context {
-            nulls: Nulls::default(),
+        let context = DecodingContext {
+            nulls: NullStrings::default(),
             unescape: Arc::new(unescape_value),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
-            has_hex_bytes: true,
+            reads_hex_bytes: true,
         };
-        let filter = Filter::new(options.predicates, &columns);
-        let tokenizer = Pairs::new(&columns, options.known);
-        let canonical = &options.inferred;
+        let filter = SpanFilter::new(options.predicates, &columns);
+        let tokenizer = LogfmtTokenizer::new(&columns, options.known_keys);
+        let canonical = &options.inferred_columns;
         let rows = options.batch_rows;
-        let decoder =
-            Decoder::with_canonical(tokenizer, &columns, canonical, context, filter, rows)?;
+        let decoder = FormatDecoder::with_canonical_columns(
+            tokenizer, &columns, canonical, context, filter, rows,
+        )?;
         Ok(Self { decoder })
     }
 }
@@ -96,13 +97,13 @@ impl LogfmtDecoder {
 decodes!(LogfmtDecoder);
 
 /// Appends what a quoted value stands for; of a bare key, which has no quotes, `true`.
-pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
+pub(crate) fn unescape_value(raw: &[u8], out: &mut Vec<u8>) -> bool {
     match raw {
         [b'"', inner @ .., b'"'] => {
             let start = out.len();
-            crate::json::unescape(inner, out) || {
+            crate::json::unescape_string(inner, out) || {
                 out.truncate(start);
-                unescape_go(inner, out).is_ok()
+                unescape_go_string(inner, out).is_ok()
             }
         }
         _ => {
@@ -116,7 +117,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
 ///
 /// # Errors
 /// Returns the place of the first malformed escape, or the end of `raw` if the bytes are not UTF-8.
-fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
+fn unescape_go_string(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     let start = out.len();
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -163,14 +164,14 @@ fn unescape_go(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
 }
 
 /// Why a value in quotes stands for nothing, and where in it; none for one that stands for something.
-fn escape_fault(value: &[u8]) -> Option<(usize, String)> {
+fn describe_escape_fault(value: &[u8]) -> Option<(usize, String)> {
     let [b'"', inner @ .., b'"'] = value else { return None };
     let mut out = Vec::new();
-    if crate::json::unescape(inner, &mut out) {
+    if crate::json::unescape_string(inner, &mut out) {
         return None;
     }
     out.clear();
-    let at = unescape_go(inner, &mut out).err()?;
+    let at = unescape_go_string(inner, &mut out).err()?;
     let reason = match inner.get(at + 1) {
         None => "escapes that give no UTF-8".to_owned(),
         Some(escape) => {
@@ -183,7 +184,7 @@ fn escape_fault(value: &[u8]) -> Option<(usize, String)> {
             let what = if digits > 0 { "a malformed escape" } else { "an unknown escape" };
             let text = String::from_utf8_lossy(&inner[at..]);
             let shown: String = text.chars().take(2 + digits).collect();
-            format!("{what} `{}`", crate::shown(&shown).replace("\\\\", "\\"))
+            format!("{what} `{}`", crate::value_excerpt(&shown).replace("\\\\", "\\"))
         }
     };
     Some((at + 1, reason))
@@ -193,64 +194,70 @@ fn escape_fault(value: &[u8]) -> Option<(usize, String)> {
 
 /// A key that is likely to come, at its place in a record.
 #[derive(Debug, Clone)]
-struct Expected {
+struct ExpectedLogfmtKey {
     /// Its first eight bytes, and which of those there are.
     word: u64,
     mask: u64,
     key: Vec<u8>,
-    slot: Slot,
+    slot: KeySlot,
 }
 
 /// The use of a key's value.
 #[derive(Debug, Clone, Copy)]
-enum Slot {
+enum KeySlot {
     /// It is wanted, as that of this number.
     Wanted(usize),
     /// Another column has it.
-    Other,
+    NotWanted,
     /// No column has it, which is counted.
-    Unknown(KeyId),
+    Unknown(KeyIndex),
 }
 
 /// Places in a record for which a key is expected.
-const EXPECTED_MAX: usize = 256;
+const EXPECTED_KEYS_MAX: usize = 256;
 
 /// The wanted keys.
-struct Keys {
-    slots: HashMap<Vec<u8>, usize>,
-    expected: Vec<Expected>,
+struct LogfmtKeys {
+    slots_by_key: HashMap<Vec<u8>, usize>,
+    expected_keys: Vec<ExpectedLogfmtKey>,
     /// The generation of the tally's keys of which `expected` is.
-    generation: u64,
+    key_generation: u64,
     /// The keys of all columns, where others are counted.
-    known: Option<Arc<KnownKeys>>,
+    known_keys: Option<Arc<KnownKeys>>,
     tally: KeyTally,
 }
 
-impl Keys {
+impl LogfmtKeys {
     /// Forgets expected keys whose indices in the tally are no longer valid: to be called before each window and record.
-    fn begin(&mut self) {
-        if self.generation != self.tally.generation() {
-            self.generation = self.tally.generation();
-            self.expected.clear();
+    fn drop_stale_keys(&mut self) {
+        if self.key_generation != self.tally.generation() {
+            self.key_generation = self.tally.generation();
+            self.expected_keys.clear();
         }
     }
 
     /// The slot of the key that stands at `start..end` and is the `ordinal`-th of its record, if it is wanted.
     #[inline(always)]
-    fn slot(&mut self, block: &[u8], start: usize, end: usize, ordinal: usize) -> Option<usize> {
-        match self.any_slot(block, start, end, ordinal) {
-            Slot::Wanted(slot) => Some(slot),
-            Slot::Other => None,
-            Slot::Unknown(key) => {
-                self.tally.add(key, 1, start);
+    fn wanted_slot(
+        &mut self,
+        block: &[u8],
+        start: usize,
+        end: usize,
+        ordinal: usize,
+    ) -> Option<usize> {
+        match self.find_slot(block, start, end, ordinal) {
+            KeySlot::Wanted(slot) => Some(slot),
+            KeySlot::NotWanted => None,
+            KeySlot::Unknown(key) => {
+                self.tally.add_occurrences(key, 1, start);
                 None
             }
         }
     }
 
     #[inline(always)]
-    fn any_slot(&mut self, block: &[u8], start: usize, end: usize, ordinal: usize) -> Slot {
-        if let Some(expected) = self.expected.get(ordinal)
+    fn find_slot(&mut self, block: &[u8], start: usize, end: usize, ordinal: usize) -> KeySlot {
+        if let Some(expected) = self.expected_keys.get(ordinal)
             && expected.key.len() == end - start
             && let Some(word) = block.get(start..start + 8)
             && let Ok(word) = word.try_into()
@@ -259,29 +266,29 @@ impl Keys {
         {
             return expected.slot;
         }
-        self.look_up(&block[start..end], ordinal)
+        self.look_up_slot(&block[start..end], ordinal)
     }
 
     #[inline(never)]
-    fn look_up(&mut self, key: &[u8], ordinal: usize) -> Slot {
-        let slot = match (self.slots.get(key), &self.known) {
-            (Some(slot), _) => Slot::Wanted(*slot),
+    fn look_up_slot(&mut self, key: &[u8], ordinal: usize) -> KeySlot {
+        let slot = match (self.slots_by_key.get(key), &self.known_keys) {
+            (Some(slot), _) => KeySlot::Wanted(*slot),
             (None, Some(known)) if !known.contains(key) => {
-                Slot::Unknown(self.tally.key(&ObjectPlace::default(), key))
+                KeySlot::Unknown(self.tally.intern_key(&ObjectScope::default(), key))
             }
-            (None, _) => Slot::Other,
+            (None, _) => KeySlot::NotWanted,
         };
         let mut word = [0; 8];
         let count = key.len().min(8);
         word[..count].copy_from_slice(&key[..count]);
         let mask = if count == 8 { u64::MAX } else { (1 << (8 * count)) - 1 };
         let word = u64::from_le_bytes(word);
-        if let Some(expected) = self.expected.get_mut(ordinal) {
+        if let Some(expected) = self.expected_keys.get_mut(ordinal) {
             (expected.word, expected.mask, expected.slot) = (word, mask, slot);
             expected.key.clear();
             expected.key.extend_from_slice(key);
-        } else if self.expected.len() == ordinal && ordinal < EXPECTED_MAX {
-            self.expected.push(Expected { word, mask, key: key.to_vec(), slot });
+        } else if self.expected_keys.len() == ordinal && ordinal < EXPECTED_KEYS_MAX {
+            self.expected_keys.push(ExpectedLogfmtKey { word, mask, key: key.to_vec(), slot });
         }
         slot
     }
@@ -290,15 +297,17 @@ impl Keys {
 // ----------------------------------------------------------------------------------- pairs
 
 /// A pair of a record: where its key is, and its value with its quotes, if it is not bare.
-struct Pair {
+struct LogfmtPair {
     key: Range<usize>,
     value: Option<Range<usize>>,
 }
 
-impl Pair {
+impl LogfmtPair {
     /// The first pair of a line from `at` on; none if there is only space.
-    fn next(line: &[u8], mut at: usize) -> Result<Option<Pair>, Fault> {
-        let fault = |at, reason: &str| Err(Fault::new(at, FaultKind::Syntax(reason.to_owned())));
+    fn parse_next(line: &[u8], mut at: usize) -> Result<Option<LogfmtPair>, TextFault> {
+        let fault = |at, reason: &str| {
+            Err(TextFault::new(at, TextFaultKind::SyntaxError(reason.to_owned())))
+        };
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
         while line.get(at).is_some_and(is_space) {
             at += 1;
@@ -315,7 +324,7 @@ impl Pair {
         }
         let key = start..at;
         if line.get(at) != Some(&b'=') {
-            return Ok(Some(Pair { key, value: None }));
+            return Ok(Some(LogfmtPair { key, value: None }));
         }
         if key.is_empty() {
             return fault(at, "expected a key before `=`");
@@ -323,12 +332,12 @@ impl Pair {
         let start = at + 1;
         if line.get(start) != Some(&b'"') {
             let length = line[start..].iter().take_while(|byte| !is_space(byte)).count();
-            return Ok(Some(Pair { key, value: Some(start..start + length) }));
+            return Ok(Some(LogfmtPair { key, value: Some(start..start + length) }));
         }
         let (mut at, mut escaped) = (start + 1, false);
         loop {
             match line.get(at) {
-                None => return Err(Fault::new(start, FaultKind::Unclosed)),
+                None => return Err(TextFault::new(start, TextFaultKind::UnclosedQuote)),
                 Some(b'"') if !escaped => break,
                 Some(byte) => escaped = *byte == b'\\' && !escaped,
             }
@@ -337,7 +346,7 @@ impl Pair {
         if !line.get(at + 1).is_none_or(is_space) {
             return fault(at + 1, "expected a space behind the closing quote");
         }
-        Ok(Some(Pair { key, value: Some(start..at + 1) }))
+        Ok(Some(LogfmtPair { key, value: Some(start..at + 1) }))
     }
 
     fn end(&self) -> usize {
@@ -348,37 +357,37 @@ impl Pair {
 /// The span of a value, which is quoted if it starts so.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-fn value(block: &[u8], start: usize, end: usize, escapes: bool) -> Span {
+fn value_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpan {
     if start == end {
-        Span::NULL
+        ValueSpan::NULL
     } else if block[start] != b'"' {
-        Span::plain(start as u32, end as u32)
+        ValueSpan::new_plain(start as u32, end as u32)
     } else if escapes && memchr::memchr(b'\\', &block[start..end]).is_some() {
-        Span::escaped(start as u32, end as u32)
+        ValueSpan::new_escaped(start as u32, end as u32)
     } else {
-        Span::plain(start as u32 + 1, end as u32 - 1)
+        ValueSpan::new_plain(start as u32 + 1, end as u32 - 1)
     }
 }
 
 /// The span of a bare key.
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-fn bare(start: usize, end: usize) -> Span {
-    Span::escaped(start as u32, end as u32)
+fn bare_key_span(start: usize, end: usize) -> ValueSpan {
+    ValueSpan::new_escaped(start as u32, end as u32)
 }
 
 /// Splits records into pairs.
-struct Pairs {
-    keys: Keys,
+struct LogfmtTokenizer {
+    keys: LogfmtKeys,
     /// Which key each column is of.
-    slots: Vec<usize>,
+    column_slots: Vec<usize>,
     /// Keys that are wanted.
-    count: usize,
-    separators: Separators,
+    slot_count: usize,
+    separators: SeparatorIndex,
     /// What was found of a window: `count` for each row.
-    found: Vec<Span>,
+    found_spans: Vec<ValueSpan>,
 }
 
-impl Pairs {
+impl LogfmtTokenizer {
     fn new(columns: &[FieldRef], known: Option<Arc<KnownKeys>>) -> Self {
         let mut wanted = HashMap::new();
         let slot = |column: &FieldRef| {
@@ -387,30 +396,31 @@ impl Pairs {
         };
         let slots = columns.iter().map(slot).collect();
         Self {
-            slots,
-            count: wanted.len(),
-            keys: Keys {
-                slots: wanted,
-                expected: Vec::new(),
-                generation: 0,
-                known,
+            column_slots: slots,
+            slot_count: wanted.len(),
+            keys: LogfmtKeys {
+                slots_by_key: wanted,
+                expected_keys: Vec::new(),
+                key_generation: 0,
+                known_keys: known,
                 tally: KeyTally::default(),
             },
-            separators: Separators::new(true),
-            found: Vec::new(),
+            separators: SeparatorIndex::new(true),
+            found_spans: Vec::new(),
         }
     }
 
     /// Walks over the separators of so many rows; none if something is irregular, or the end.
-    fn walk(&mut self, block: &[u8], at: usize, rows: usize) -> Option<usize> {
-        let (escapes, crs) = (self.separators.has_escapes(), self.separators.has_crs());
+    fn tokenize_rows(&mut self, block: &[u8], at: usize, rows: usize) -> Option<usize> {
+        let (escapes, crs) =
+            (self.separators.has_escapes(), self.separators.has_carriage_returns());
         let trim = |start: usize, end: usize| {
             end - usize::from(crs && end > start && block[end - 1] == b'\r')
         };
         // The byte of a separator; the end of the block is one too.
         let byte = |at: usize| block.get(at).copied().unwrap_or(b'\n');
-        self.found.clear();
-        self.found.resize(rows * self.count, Span::NULL);
+        self.found_spans.clear();
+        self.found_spans.resize(rows * self.slot_count, ValueSpan::NULL);
         let mut separators = self.separators.positions[1..].iter().map(|at| *at as usize);
         let (mut start, mut base) = (at, 0);
         for _ in 0..rows {
@@ -434,16 +444,17 @@ impl Pairs {
                         }
                         end = separators.next()?;
                     }
-                    if let Some(slot) = self.keys.slot(block, start, equals, ordinal) {
+                    if let Some(slot) = self.keys.wanted_slot(block, start, equals, ordinal) {
                         let end = if byte(end) == b'\n' { trim(equals + 1, end) } else { end };
-                        *self.found.get_mut(base + slot)? = value(block, equals + 1, end, escapes);
+                        *self.found_spans.get_mut(base + slot)? =
+                            value_span(block, equals + 1, end, escapes);
                     }
                     ordinal += 1;
                 } else {
                     let key_end = if byte(end) == b'\n' { trim(start, end) } else { end };
                     if key_end > start {
-                        if let Some(slot) = self.keys.slot(block, start, key_end, ordinal) {
-                            *self.found.get_mut(base + slot)? = bare(start, key_end);
+                        if let Some(slot) = self.keys.wanted_slot(block, start, key_end, ordinal) {
+                            *self.found_spans.get_mut(base + slot)? = bare_key_span(start, key_end);
                         }
                         ordinal += 1;
                     }
@@ -457,82 +468,82 @@ impl Pairs {
             if ordinal == 0 {
                 return None;
             }
-            base += self.count;
+            base += self.slot_count;
         }
         Some(start.min(block.len()))
     }
 
     /// Gives the columns what was found of so many rows.
-    fn give(&self, columns: &mut [Column]) {
-        for (column, &slot) in columns.iter_mut().zip(&self.slots) {
-            if let Node::Leaf { spans, .. } = &mut column.node {
-                spans.extend(self.found[slot..].iter().step_by(self.count));
+    fn push_spans(&self, columns: &mut [ColumnDecoder]) {
+        for (column, &slot) in columns.iter_mut().zip(&self.column_slots) {
+            if let ColumnNode::Leaf { spans, .. } = &mut column.node {
+                spans.extend(self.found_spans[slot..].iter().step_by(self.slot_count));
             }
         }
     }
 }
 
-impl Tokenizer for Pairs {
-    fn window(
+impl Tokenizer for LogfmtTokenizer {
+    fn tokenize_window(
         &mut self,
         block: &[u8],
         at: usize,
         rows_max: usize,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Window {
-        self.keys.begin();
-        let Some(lines) = self.separators.window(block, at, rows_max) else {
-            return Window::Irregular;
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> TokenizedWindow {
+        self.keys.drop_stale_keys();
+        let Some(lines) = self.separators.index_window(block, at, rows_max) else {
+            return TokenizedWindow::IrregularRows;
         };
         let rows = lines.min(rows_max);
-        let Some(end) = self.walk(block, at, rows).filter(|end| *end > at) else {
-            return Window::Irregular;
+        let Some(end) = self.tokenize_rows(block, at, rows).filter(|end| *end > at) else {
+            return TokenizedWindow::IrregularRows;
         };
         if !self.separators.is_utf8(&block[at..end]) {
-            return Window::Irregular;
+            return TokenizedWindow::IrregularRows;
         }
-        self.give(columns);
-        Window::Rows { end, rows }
+        self.push_spans(columns);
+        TokenizedWindow::RegularRows { end, rows }
     }
 
-    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
-        lines::next_filled(block, at, |line| line.iter().all(|b| matches!(b, b' ' | b'\t')))
+    fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize> {
+        lines::next_nonblank_line(block, at, |line| line.iter().all(|b| matches!(b, b' ' | b'\t')))
     }
 
-    fn record(
+    fn tokenize_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Result<(), Fault> {
-        self.keys.begin();
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> Result<(), TextFault> {
+        self.keys.drop_stale_keys();
         let start = record.start;
-        let line = &block[lines::trim(block, record.clone())];
-        self.found.clear();
-        self.found.resize(self.count, Span::NULL);
+        let line = &block[lines::trim_line_end(block, record.clone())];
+        self.found_spans.clear();
+        self.found_spans.resize(self.slot_count, ValueSpan::NULL);
         let (mut at, mut ordinal) = (0, 0);
-        while let Some(pair) = Pair::next(line, at)? {
+        while let Some(pair) = LogfmtPair::parse_next(line, at)? {
             at = pair.end();
             let key = start + pair.key.start..start + pair.key.end;
-            if let Some(slot) = self.keys.slot(block, key.start, key.end, ordinal) {
-                self.found[slot] = match pair.value {
-                    Some(range) => value(block, start + range.start, start + range.end, true),
-                    None => bare(key.start, key.end),
+            if let Some(slot) = self.keys.wanted_slot(block, key.start, key.end, ordinal) {
+                self.found_spans[slot] = match pair.value {
+                    Some(range) => value_span(block, start + range.start, start + range.end, true),
+                    None => bare_key_span(key.start, key.end),
                 };
             }
             ordinal += 1;
         }
-        self.give(columns);
-        lines::check_utf8(block, record, columns)
+        self.push_spans(columns);
+        lines::check_record_utf8(block, record, columns)
     }
 
-    fn escape_fault(&self, value: &[u8]) -> Option<(usize, String)> {
-        escape_fault(value)
+    fn describe_escape_fault(&self, value: &[u8]) -> Option<(usize, String)> {
+        describe_escape_fault(value)
     }
 
-    fn tally(&mut self) -> Option<&mut KeyTally> {
+    fn key_tally(&mut self) -> Option<&mut KeyTally> {
         Some(&mut self.keys.tally)
     }
 }
@@ -540,7 +551,7 @@ impl Tokenizer for Pairs {
 // ------------------------------------------------------------------------------- inference
 
 /// Keys that are kept apart; those that come up later become no columns.
-const KEYS_MAX: usize = 10_000;
+const INFERRED_KEYS_MAX: usize = 10_000;
 
 /// Columns as a sample shows them so far: one for each key, in the order of their first
 /// appearance.
@@ -555,29 +566,29 @@ const KEYS_MAX: usize = 10_000;
 /// assert_eq!(types, ["at Date32", "n Float64", "up Boolean"]);
 /// ```
 #[derive(Debug, Default)]
-pub struct Inference {
-    places: HashMap<String, usize>,
-    keys: Vec<(String, TextKind)>,
+pub struct LogfmtInference {
+    key_indices: HashMap<String, usize>,
+    key_types: Vec<(String, InferredTextType)>,
     /// How many keys were there when the sample was said to be all, and which had values.
-    settled: Vec<bool>,
-    first_fault: Option<Fault>,
+    settled_keys: Vec<bool>,
+    first_fault: Option<TextFault>,
 }
 
-impl Inference {
+impl LogfmtInference {
     /// Takes a block of whole records and returns how many it holds. What is not well formed is
     /// left to the reading, which reports it.
-    pub fn add(&mut self, block: &[u8]) -> u64 {
+    pub fn add_block(&mut self, block: &[u8]) -> u64 {
         let (mut records, mut value) = (0, Vec::new());
         for line in block.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if let Some(fault) = Fault::leading_nuls(line) {
+            if let Some(fault) = TextFault::from_leading_nuls(line) {
                 self.first_fault.get_or_insert(fault);
                 records += 1;
                 continue;
             }
             let (mut at, mut is_filled) = (0, false);
             loop {
-                let pair = match Pair::next(line, at) {
+                let pair = match LogfmtPair::parse_next(line, at) {
                     Ok(Some(pair)) => pair,
                     Ok(None) => break,
                     Err(fault) => {
@@ -588,18 +599,18 @@ impl Inference {
                 };
                 (at, is_filled) = (pair.end(), true);
                 let Ok(key) = std::str::from_utf8(&line[pair.key.clone()]) else { continue };
-                let Some(place) = self.place(key) else { continue };
+                let Some(place) = self.find_or_add_key(key) else { continue };
                 value.clear();
                 let is_whole = match pair.value.map(|range| &line[range]) {
-                    Some(raw) if raw.starts_with(b"\"") => unescape(raw, &mut value),
+                    Some(raw) if raw.starts_with(b"\"") => unescape_value(raw, &mut value),
                     Some(raw) => {
                         value.extend_from_slice(raw);
                         !raw.is_empty()
                     }
-                    None => unescape(key.as_bytes(), &mut value),
+                    None => unescape_value(key.as_bytes(), &mut value),
                 };
                 if is_whole && let Ok(value) = std::str::from_utf8(&value) {
-                    self.keys[place].1.add(value);
+                    self.key_types[place].1.add_value(value);
                 }
             }
             records += u64::from(is_filled);
@@ -609,57 +620,61 @@ impl Inference {
 
     /// The fault of the first record that is not well formed.
     #[must_use]
-    pub fn first_fault(&self) -> Option<&Fault> {
+    pub fn first_fault(&self) -> Option<&TextFault> {
         self.first_fault.as_ref()
     }
 
     /// Says that the sample so far is what types are taken from: what is
     /// [widened](Self::widen) from now on only widens them.
-    pub fn settle(&mut self) {
-        self.settled = self.keys.iter().map(|(_, kind)| kind.data_type().is_some()).collect();
+    pub fn settle_types(&mut self) {
+        self.settled_keys =
+            self.key_types.iter().map(|(_, kind)| kind.data_type().is_some()).collect();
     }
 
     /// Takes what the beginning of another file shows: keys that are new here as they are there,
     /// of the others wider numbers and times. What does not fit is left to the reading.
     pub fn widen(&mut self, other: &Self) {
-        for (key, kind) in &other.keys {
-            match self.place(key) {
-                Some(place) if self.settled.get(place) == Some(&true) => {
-                    self.keys[place].1.widen(kind);
+        for (key, kind) in &other.key_types {
+            match self.find_or_add_key(key) {
+                Some(place) if self.settled_keys.get(place) == Some(&true) => {
+                    self.key_types[place].1.widen(kind);
                 }
-                Some(place) => self.keys[place].1.merge(kind),
+                Some(place) => self.key_types[place].1.merge(kind),
                 None => {}
             }
         }
     }
 
     /// The keys that had a value.
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().filter(|(_, kind)| kind.data_type().is_some()).map(|(key, _)| key.as_str())
+    pub fn non_null_keys(&self) -> impl Iterator<Item = &str> {
+        self.key_types
+            .iter()
+            .filter(|(_, kind)| kind.data_type().is_some())
+            .map(|(key, _)| key.as_str())
     }
 
     /// The place of a key, which may be new.
-    fn place(&mut self, key: &str) -> Option<usize> {
-        if let Some(place) = self.places.get(key) {
+    fn find_or_add_key(&mut self, key: &str) -> Option<usize> {
+        if let Some(place) = self.key_indices.get(key) {
             return Some(*place);
         }
-        let place = self.keys.len();
-        if place == KEYS_MAX {
+        let place = self.key_types.len();
+        if place == INFERRED_KEYS_MAX {
             return None;
         }
-        self.places.insert(key.to_owned(), place);
-        self.keys.push((key.to_owned(), TextKind::default()));
+        self.key_indices.insert(key.to_owned(), place);
+        self.key_types.push((key.to_owned(), InferredTextType::default()));
         Some(place)
     }
 
     /// The columns; a key whose values are all null is text.
     #[must_use]
     pub fn fields(&self) -> Vec<FieldRef> {
-        let field = |(key, kind): &(String, TextKind)| {
+        let field = |(key, kind): &(String, InferredTextType)| {
             let data_type = kind.data_type().unwrap_or(DataType::Utf8View);
             Arc::new(Field::new(key, data_type, true))
         };
-        self.keys.iter().map(field).collect()
+        self.key_types.iter().map(field).collect()
     }
 }
 

@@ -50,20 +50,20 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 use chrono::Datelike;
 use serde::{Deserialize, Serialize};
 
-use crate::access_log::{clock, is_instant, month};
-use crate::column::{Column, Node};
-use crate::decoder::{Decoder, Tokenizer, WINDOW_BYTES, Window, decodes};
-use crate::fast;
-use crate::fault::{Fault, FaultKind};
-use crate::filter::Filter;
-use crate::leaf::{self, Context, Leaf};
+use crate::access_log::{is_possible_clock, month_number, parse_clock};
+use crate::array_builders::{self, DecodingContext, SpanArrayBuilder};
+use crate::block_decoder::{FormatDecoder, TokenizedWindow, Tokenizer, WINDOW_BYTES, decodes};
+use crate::column_decoder::{ColumnDecoder, ColumnNode};
+use crate::fast_value_parsing;
 use crate::lines;
-use crate::span::Span;
-use crate::values::{self, Nulls};
+use crate::predicate_filter::SpanFilter;
+use crate::text_fault::{TextFault, TextFaultKind};
+use crate::value_parsing::{self, NullStrings};
+use crate::value_span::ValueSpan;
 
-mod framing;
+mod octet_framing;
 
-pub use framing::{FRAME_BYTES_MAX, Framer};
+pub use octet_framing::{FRAME_BYTES_MAX, SyslogFramer};
 
 /// The columns of a system log, in the order of their positions; all may be null.
 ///
@@ -87,7 +87,7 @@ pub use framing::{FRAME_BYTES_MAX, Framer};
 /// the time as a timestamp with any zone and unit, the data as text as it is written, and all
 /// but facility and severity as any type that text can be read as.
 #[must_use]
-pub fn columns() -> Vec<FieldRef> {
+pub fn syslog_columns() -> Vec<FieldRef> {
     let pair: Fields = vec![
         Field::new("key", DataType::Utf8, false),
         Field::new("value", DataType::Utf8View, true),
@@ -112,7 +112,7 @@ pub fn columns() -> Vec<FieldRef> {
 }
 
 /// Positions among [`columns()`].
-mod place {
+mod column_position {
     pub(super) const FACILITY: usize = 0;
     pub(super) const SEVERITY: usize = 1;
     pub(super) const VERSION: usize = 2;
@@ -128,7 +128,7 @@ mod place {
 
 /// How records are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Framing {
+pub enum SyslogFraming {
     /// Every line is a record, as in files and on datagrams.
     #[default]
     Lines,
@@ -140,9 +140,9 @@ pub enum Framing {
 
 /// What a system log does not say about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Format {
+pub struct SyslogFormat {
     /// How records are told apart. Default: lines.
-    pub framing: Framing,
+    pub framing: SyslogFraming,
     /// When the log was written, roughly, in seconds since 1970-01-01 UTC: a date without a year
     /// is of the latest year in which it is not more than a day after this. Default: now; for a
     /// file its time of modification is better.
@@ -151,11 +151,11 @@ pub struct Format {
     pub offset_seconds: i32,
 }
 
-impl Default for Format {
+impl Default for SyslogFormat {
     fn default() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
-        Self { framing: Framing::Lines, reference_seconds: now, offset_seconds: 0 }
+        Self { framing: SyslogFraming::Lines, reference_seconds: now, offset_seconds: 0 }
     }
 }
 
@@ -176,7 +176,7 @@ impl Default for Format {
 /// assert_eq!(batch.column(2).as_string_view().value(0), "'su root' failed");
 /// ```
 pub struct SyslogDecoder {
-    decoder: Decoder<Messages>,
+    decoder: FormatDecoder<SyslogTokenizer>,
 }
 
 impl SyslogDecoder {
@@ -189,52 +189,64 @@ impl SyslogDecoder {
     /// If a position is not one of [`columns()`].
     pub fn new(
         columns: Vec<(usize, FieldRef)>,
-        format: &Format,
+        format: &SyslogFormat,
         options: crate::Options,
     ) -> Result<Self, FieldRef> {
-        assert!(columns.iter().all(|(place, _)| *place < place::COUNT), "no such column");
-        let context = Context {
-            nulls: Nulls::default(),
+        assert!(columns.iter().all(|(place, _)| *place < column_position::COUNT), "no such column");
+        let context = DecodingContext {
+            nulls: NullStrings::default(),
             unescape: Arc::new(unescape_structured_data),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
-            has_hex_bytes: false,
+            reads_hex_bytes: false,
         };
         let mut built = Vec::new();
         for (place, field) in &columns {
             let data_type = field.data_type();
-            let own = |leaf| Column::with_leaf(field, leaf);
+            let own = |leaf| ColumnDecoder::with_builder(field, leaf);
             let column = match *place {
-                place::FACILITY => number(data_type, facility).map(own),
-                place::SEVERITY => number(data_type, severity).map(own),
-                place::TIME if data_type.is_temporal() => {
-                    let mut times = Times::new(format);
-                    leaf::instants(data_type, move |bytes| times.instant(bytes)).map(own)
+                column_position::FACILITY => {
+                    new_priority_builder(data_type, facility_of_priority).map(own)
                 }
-                place::DATA if matches!(data_type, DataType::Map(..)) => {
-                    Column::new(field, &context).filter(|column| match &column.node {
-                        Node::Map { key, value, .. } => {
-                            [key, value].iter().all(|part| matches!(part.node, Node::Leaf { .. }))
-                        }
+                column_position::SEVERITY => {
+                    new_priority_builder(data_type, severity_of_priority).map(own)
+                }
+                column_position::TIME if data_type.is_temporal() => {
+                    let mut times = SyslogTimeParser::new(format);
+                    array_builders::new_instant_builder(data_type, move |bytes| {
+                        times.parse_instant(bytes)
+                    })
+                    .map(own)
+                }
+                column_position::DATA if matches!(data_type, DataType::Map(..)) => {
+                    ColumnDecoder::new(field, &context).filter(|column| match &column.node {
+                        ColumnNode::Map { key, value, .. } => [key, value]
+                            .iter()
+                            .all(|part| matches!(part.node, ColumnNode::Leaf { .. })),
                         _ => false,
                     })
                 }
                 _ if data_type.is_nested() => None,
-                _ => Column::new(field, &context),
+                _ => ColumnDecoder::new(field, &context),
             };
             built.push(column.ok_or_else(|| field.clone())?);
         }
         let (places, fields): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
-        let mut filter = Filter::new(options.predicates, &fields);
+        let mut filter = SpanFilter::new(options.predicates, &fields);
         for (column, place) in places.iter().enumerate() {
             filter = match *place {
-                place::FACILITY => filter.spelled(column, facility),
-                place::SEVERITY => filter.spelled(column, severity),
+                column_position::FACILITY => filter.with_int_parser(column, facility_of_priority),
+                column_position::SEVERITY => filter.with_int_parser(column, severity_of_priority),
                 _ => filter,
             };
         }
-        let tokenizer = Messages { places, framing: format.framing, entries: Vec::new() };
-        let decoder = Decoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
+        let tokenizer = SyslogTokenizer {
+            wanted_columns: places,
+            framing: format.framing,
+            data_entries: Vec::new(),
+        };
+        let decoder =
+            FormatDecoder::with_columns(tokenizer, built, context, filter, options.batch_rows);
         Ok(Self { decoder })
     }
 }
@@ -244,17 +256,17 @@ decodes!(SyslogDecoder);
 // --------------------------------------------------------------------------------- values
 
 /// The facility of a priority.
-fn facility(priority: &[u8]) -> Option<i64> {
-    Some(i64::from(read_priority(priority)? >> 3))
+fn facility_of_priority(priority: &[u8]) -> Option<i64> {
+    Some(i64::from(parse_priority(priority)? >> 3))
 }
 
 /// The severity of a priority.
-fn severity(priority: &[u8]) -> Option<i64> {
-    Some(i64::from(read_priority(priority)? & 7))
+fn severity_of_priority(priority: &[u8]) -> Option<i64> {
+    Some(i64::from(parse_priority(priority)? & 7))
 }
 
 /// The number of one to three digits, if it is a priority.
-fn read_priority(digits: &[u8]) -> Option<u8> {
+fn parse_priority(digits: &[u8]) -> Option<u8> {
     if !matches!(digits.len(), 1..=3) {
         return None;
     }
@@ -265,10 +277,15 @@ fn read_priority(digits: &[u8]) -> Option<u8> {
 }
 
 /// A builder of integers that `read` gives.
-fn number(data_type: &DataType, read: fn(&[u8]) -> Option<i64>) -> Option<Box<dyn Leaf>> {
+fn new_priority_builder(
+    data_type: &DataType,
+    read: fn(&[u8]) -> Option<i64>,
+) -> Option<Box<dyn SpanArrayBuilder>> {
     macro_rules! of {
         ($type:ty) => {
-            leaf::spelled::<$type>(data_type, move |bytes| read(bytes)?.try_into().ok())
+            array_builders::new_custom_spelling_builder::<$type>(data_type, move |bytes| {
+                read(bytes)?.try_into().ok()
+            })
         };
     }
     Some(match data_type {
@@ -285,7 +302,7 @@ fn number(data_type: &DataType, read: fn(&[u8]) -> Option<i64>) -> Option<Box<dy
 ///
 /// A key's text goes from the `[` of its element to the end of its name, and a value's has its
 /// quotes.
-pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
+pub(crate) fn unescape_structured_data(raw: &[u8], out: &mut Vec<u8>) -> bool {
     if let [b'[', key @ ..] = raw {
         // Neither an id nor a name has a space in it.
         let id = memchr::memchr(b' ', key).unwrap_or(key.len());
@@ -316,93 +333,96 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 /// Reads times with what was last seen kept.
-struct Times {
+struct SyslogTimeParser {
     /// The years that a date without one may be of.
-    years: Range<i32>,
+    candidate_years: Range<i32>,
     /// Behind this, in seconds, a date is of an earlier year.
-    latest: i64,
-    offset: i64,
+    latest_seconds: i64,
+    offset_seconds: i64,
     /// The day without a year that came last, and when it began in the years that it exists in,
     /// the latest first.
-    day: [u8; 6],
-    starts: Vec<i64>,
-    rfc3339: fast::DayCache,
+    last_day: [u8; 6],
+    day_starts: Vec<i64>,
+    rfc3339_cache: fast_value_parsing::DayCache,
 }
 
-impl Times {
-    fn new(format: &Format) -> Self {
+impl SyslogTimeParser {
+    fn new(format: &SyslogFormat) -> Self {
         let latest = format.reference_seconds.saturating_add(86_400);
         let year = chrono::DateTime::from_timestamp(latest, 0).map_or(1970, |time| time.year());
         Self {
             // 29 February comes again after eight years at the latest.
-            years: year.saturating_sub(8)..year.saturating_add(2),
-            latest,
-            offset: i64::from(format.offset_seconds),
-            day: [0; 6],
-            starts: Vec::new(),
-            rfc3339: fast::DayCache::default(),
+            candidate_years: year.saturating_sub(8)..year.saturating_add(2),
+            latest_seconds: latest,
+            offset_seconds: i64::from(format.offset_seconds),
+            last_day: [0; 6],
+            day_starts: Vec::new(),
+            rfc3339_cache: fast_value_parsing::DayCache::default(),
         }
     }
 
     /// A time in seconds since 1970-01-01 UTC and nanoseconds.
     #[inline]
-    fn instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
+    fn parse_instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
         if bytes.first()?.is_ascii_digit() {
-            return self.full(bytes);
+            return self.parse_rfc3339(bytes);
         }
-        if bytes.len() > DATED_BYTES {
-            return self.with_year(bytes);
+        if bytes.len() > YEARLESS_TIME_BYTES {
+            return self.parse_with_year(bytes);
         }
-        let (day, time) = day_and_clock(bytes)?;
-        if day != self.day {
-            self.begin(&day);
+        let (day, time) = split_day_and_clock(bytes)?;
+        if day != self.last_day {
+            self.cache_day(&day);
         }
-        let seconds = i64::from(clock(time)?);
-        let found = self.starts.iter().find(|start| **start + seconds <= self.latest);
+        let seconds = i64::from(parse_clock(time)?);
+        let found = self.day_starts.iter().find(|start| **start + seconds <= self.latest_seconds);
         let instant = found? + seconds;
-        is_instant(time, instant).then_some((instant, 0))
+        is_possible_clock(time, instant).then_some((instant, 0))
     }
 
     /// A time with its year behind the clock or before it.
     #[cold]
-    fn with_year(&self, bytes: &[u8]) -> Option<(i64, u32)> {
+    fn parse_with_year(&self, bytes: &[u8]) -> Option<(i64, u32)> {
         let ((day, time), year) = match bytes {
-            [rest @ .., b' ', y1, y2, y3, y4] => (day_and_clock(rest)?, [*y1, *y2, *y3, *y4]),
+            [rest @ .., b' ', y1, y2, y3, y4] => (split_day_and_clock(rest)?, [*y1, *y2, *y3, *y4]),
             _ => {
                 let (day, rest) =
                     bytes.split_at_checked(bytes.len().checked_sub(YEAR_BYTES + 9)?)?;
                 let (year, clock) = rest.split_at_checked(YEAR_BYTES)?;
-                ((padded_day(day)?, clock.get(1..)?), *year.last_chunk()?)
+                ((pad_day(day)?, clock.get(1..)?), *year.last_chunk()?)
             }
         };
-        let year = fast::pair(year[0], year[1])? * 100 + fast::pair(year[2], year[3])?;
-        let (month, day) = month_and_day(&day)?;
-        let start = i64::from(fast::days(year.try_into().ok()?, month, day)?) * 86_400;
-        let instant = start - self.offset + i64::from(clock(time)?);
-        is_instant(time, instant).then_some((instant, 0))
+        let year = fast_value_parsing::parse_two_digits(year[0], year[1])? * 100
+            + fast_value_parsing::parse_two_digits(year[2], year[3])?;
+        let (month, day) = parse_month_and_day(&day)?;
+        let start =
+            i64::from(fast_value_parsing::days_since_epoch(year.try_into().ok()?, month, day)?)
+                * 86_400;
+        let instant = start - self.offset_seconds + i64::from(parse_clock(time)?);
+        is_possible_clock(time, instant).then_some((instant, 0))
     }
 
     /// A time of RFC 3339, or that without a zone.
-    fn full(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
-        if let Some((seconds, nanos, utc)) = self.rfc3339.date_time(bytes) {
-            return Some((if utc { seconds } else { seconds - self.offset }, nanos));
+    fn parse_rfc3339(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
+        if let Some((seconds, nanos, utc)) = self.rfc3339_cache.parse_date_time(bytes) {
+            return Some((if utc { seconds } else { seconds - self.offset_seconds }, nanos));
         }
-        let written = values::date_time(std::str::from_utf8(bytes).ok()?)?;
-        let offset = written.offset.map_or(self.offset, i64::from);
+        let written = value_parsing::parse_date_time(std::str::from_utf8(bytes).ok()?)?;
+        let offset = written.utc_offset_seconds.map_or(self.offset_seconds, i64::from);
         Some((written.seconds - offset, written.nanos))
     }
 
     /// Keeps another day, `Oct 11` or `Oct  1`.
     #[cold]
-    fn begin(&mut self, day: &[u8; 6]) {
-        self.starts.clear();
-        self.day = *day;
-        if let Some((month, number)) = month_and_day(day) {
-            let starts = self.years.clone().rev().filter_map(|year| {
-                let days = fast::days(year, month, number)?;
-                Some(i64::from(days) * 86_400 - self.offset)
+    fn cache_day(&mut self, day: &[u8; 6]) {
+        self.day_starts.clear();
+        self.last_day = *day;
+        if let Some((month, number)) = parse_month_and_day(day) {
+            let starts = self.candidate_years.clone().rev().filter_map(|year| {
+                let days = fast_value_parsing::days_since_epoch(year, month, number)?;
+                Some(i64::from(days) * 86_400 - self.offset_seconds)
             });
-            self.starts.extend(starts);
+            self.day_starts.extend(starts);
         }
     }
 }
@@ -410,18 +430,18 @@ impl Times {
 /// Bytes of ` 2024`.
 const YEAR_BYTES: usize = 5;
 /// Bytes of the longest time without a year, `Oct 11 22:14:15`.
-const DATED_BYTES: usize = 15;
+const YEARLESS_TIME_BYTES: usize = 15;
 
 /// The day, as `Oct 11` or `Oct  1`, and the clock of a time without a year.
 #[inline(always)]
-fn day_and_clock(bytes: &[u8]) -> Option<([u8; 6], &[u8])> {
+fn split_day_and_clock(bytes: &[u8]) -> Option<([u8; 6], &[u8])> {
     match bytes {
         // A day of one digit that is not padded.
         [day @ .., b' ', _, _, _, _, _, _, _, _] if day.len() == 5 => {
-            Some((padded_day(day)?, &bytes[6..]))
+            Some((pad_day(day)?, &bytes[6..]))
         }
         _ => {
-            let bytes: &[u8; DATED_BYTES] = bytes.try_into().ok()?;
+            let bytes: &[u8; YEARLESS_TIME_BYTES] = bytes.try_into().ok()?;
             Some((*bytes.first_chunk()?, &bytes[7..]))
         }
     }
@@ -429,7 +449,7 @@ fn day_and_clock(bytes: &[u8]) -> Option<([u8; 6], &[u8])> {
 
 /// A day as `Oct 11` or `Oct  1`, of one that may be written `Oct 1`.
 #[inline(always)]
-fn padded_day(day: &[u8]) -> Option<[u8; 6]> {
+fn pad_day(day: &[u8]) -> Option<[u8; 6]> {
     match day {
         [m1, m2, m3, b' ', digit] => Some([*m1, *m2, *m3, b' ', b' ', *digit]),
         _ => day.try_into().ok(),
@@ -437,15 +457,15 @@ fn padded_day(day: &[u8]) -> Option<[u8; 6]> {
 }
 
 /// The numbers of the month and the day of `Oct 11` or `Oct  1`.
-fn month_and_day(day: &[u8; 6]) -> Option<(u32, u32)> {
+fn parse_month_and_day(day: &[u8; 6]) -> Option<(u32, u32)> {
     let &[m1, m2, m3, _, d1, d2] = day;
-    let number = fast::pair(if d1 == b' ' { b'0' } else { d1 }, d2)?;
-    Some((month([m1, m2, m3])?, number))
+    let number = fast_value_parsing::parse_two_digits(if d1 == b' ' { b'0' } else { d1 }, d2)?;
+    Some((month_number([m1, m2, m3])?, number))
 }
 
 /// Returns true if a text begins with a year from 1970 to 2099 and a space before it: ` 2024`.
 #[inline(always)]
-fn begins_with_year(text: &[u8]) -> bool {
+fn has_year_prefix(text: &[u8]) -> bool {
     match text {
         [b' ', b'1', b'9', b'7'..=b'9', digit, ..] => digit.is_ascii_digit(),
         [b' ', b'2', b'0', tens, digit, ..] => tens.is_ascii_digit() && digit.is_ascii_digit(),
@@ -456,76 +476,81 @@ fn begins_with_year(text: &[u8]) -> bool {
 // -------------------------------------------------------------------------------- records
 
 /// Splits records into columns.
-struct Messages {
+struct SyslogTokenizer {
     /// The wanted columns.
-    places: Vec<usize>,
-    framing: Framing,
+    wanted_columns: Vec<usize>,
+    framing: SyslogFraming,
     /// Keys and values of a record's structured data.
-    entries: Vec<(Span, Span)>,
+    data_entries: Vec<(ValueSpan, ValueSpan)>,
 }
 
 /// Returns true if a word is a day without a time of day, `2003-10-11`.
-fn is_day(word: &[u8]) -> bool {
+fn is_date_without_time(word: &[u8]) -> bool {
     let [_, _, _, _, b'-', _, _, b'-', _, _] = word else { return false };
     word.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
 }
 
 /// The spans of a record's columns; of structured data, its text.
-type Row = [Span; place::COUNT];
+type SyslogRow = [ValueSpan; column_position::COUNT];
 
-impl Messages {
+impl SyslogTokenizer {
     /// The record's text within its frame.
-    fn content(&self, block: &[u8], record: Range<usize>) -> Result<Range<usize>, Fault> {
+    fn framed_text(&self, block: &[u8], record: Range<usize>) -> Result<Range<usize>, TextFault> {
         let content = match self.framing {
-            Framing::Lines => record,
-            Framing::Octets => match framing::frame(&block[record.clone()]) {
-                framing::Frame::Counted { start, end } if end <= record.len() => {
+            SyslogFraming::Lines => record,
+            SyslogFraming::Octets => match octet_framing::detect_frame(&block[record.clone()]) {
+                octet_framing::RecordFrame::OctetCounted { start, end } if end <= record.len() => {
                     record.start + start..record.start + end
                 }
-                framing::Frame::Counted { .. } => {
+                octet_framing::RecordFrame::OctetCounted { .. } => {
                     let reason = "its frame is shorter than it says";
-                    return Err(Fault::new(record.len(), FaultKind::Ends(reason.to_owned())));
+                    return Err(TextFault::new(
+                        record.len(),
+                        TextFaultKind::EndsInsideValue(reason.to_owned()),
+                    ));
                 }
-                framing::Frame::Line => record,
+                octet_framing::RecordFrame::Line => record,
             },
         };
-        Ok(lines::trim(block, content))
+        Ok(lines::trim_line_end(block, content))
     }
 
     /// Takes one record.
-    fn take(
+    fn push_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-    ) -> Result<(), Fault> {
-        let content = self.content(block, record.clone())?;
-        let mut walk = Walk { text: &block[..content.end], at: content.start };
-        self.entries.clear();
-        let row = walk.row(&mut self.entries).map_err(|reason| {
-            let at = walk.at - record.start;
-            let kind = if reason == UNCLOSED {
-                FaultKind::Unclosed
-            } else if walk.at == content.end {
-                FaultKind::Ends(reason.to_owned())
+        columns: &mut [ColumnDecoder],
+    ) -> Result<(), TextFault> {
+        let content = self.framed_text(block, record.clone())?;
+        let mut walk = SyslogCursor { text: &block[..content.end], position: content.start };
+        self.data_entries.clear();
+        let row = walk.parse_row(&mut self.data_entries).map_err(|reason| {
+            let at = walk.position - record.start;
+            let kind = if reason == UNCLOSED_QUOTE {
+                TextFaultKind::UnclosedQuote
+            } else if walk.position == content.end {
+                TextFaultKind::EndsInsideValue(reason.to_owned())
             } else {
-                FaultKind::Syntax(reason.to_owned())
+                TextFaultKind::SyntaxError(reason.to_owned())
             };
-            Fault::new(at, kind)
+            TextFault::new(at, kind)
         })?;
-        for (column, &place) in columns.iter_mut().zip(&self.places) {
+        for (column, &place) in columns.iter_mut().zip(&self.wanted_columns) {
             match &mut column.node {
-                Node::Leaf { spans, .. } => spans.push(row[place]),
-                Node::Map { ends, key, value, .. } => {
-                    let mut items = ends.items();
-                    if let (Node::Leaf { spans: keys, .. }, Node::Leaf { spans: values, .. }) =
-                        (&mut key.node, &mut value.node)
+                ColumnNode::Leaf { spans, .. } => spans.push(row[place]),
+                ColumnNode::Map { ends, key, value, .. } => {
+                    let mut items = ends.item_count();
+                    if let (
+                        ColumnNode::Leaf { spans: keys, .. },
+                        ColumnNode::Leaf { spans: values, .. },
+                    ) = (&mut key.node, &mut value.node)
                     {
-                        keys.extend(self.entries.iter().map(|(key, _)| *key));
-                        values.extend(self.entries.iter().map(|(_, value)| *value));
-                        items += self.entries.len();
+                        keys.extend(self.data_entries.iter().map(|(key, _)| *key));
+                        values.extend(self.data_entries.iter().map(|(_, value)| *value));
+                        items += self.data_entries.len();
                     }
-                    ends.push(items, !row[place].is_null());
+                    ends.end_row(items, !row[place].is_null());
                 }
                 _ => {}
             }
@@ -534,121 +559,124 @@ impl Messages {
     }
 }
 
-impl Tokenizer for Messages {
-    fn window(
+impl Tokenizer for SyslogTokenizer {
+    fn tokenize_window(
         &mut self,
         block: &[u8],
         at: usize,
         rows_max: usize,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Window {
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> TokenizedWindow {
         let (mut end, mut rows) = (at, 0);
         let until = at.saturating_add(WINDOW_BYTES).min(block.len());
         while end < until && rows < rows_max {
-            let record = self.next(block, end);
+            let record = self.next_record_range(block, end);
             if record.is_empty() {
                 end = block.len();
                 break;
             }
             // A frame may end within a character, and the next begin with the rest of it.
-            let is_torn = self.framing == Framing::Octets
+            let is_torn = self.framing == SyslogFraming::Octets
                 && block.get(record.end).is_some_and(|byte| matches!(byte, 0x80..=0xbf));
             end = record.end;
             let is_behind_hole = block.get(record.start) == Some(&0);
-            if is_torn || is_behind_hole || self.take(block, record, columns).is_err() {
-                return Window::Irregular;
+            if is_torn || is_behind_hole || self.push_record(block, record, columns).is_err() {
+                return TokenizedWindow::IrregularRows;
             }
             rows += 1;
         }
         if rows == 0 || simdutf8::basic::from_utf8(&block[at..end]).is_err() {
-            return Window::Irregular;
+            return TokenizedWindow::IrregularRows;
         }
-        Window::Rows { end, rows }
+        TokenizedWindow::RegularRows { end, rows }
     }
 
-    fn next(&self, block: &[u8], at: usize) -> Range<usize> {
+    fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize> {
         match self.framing {
-            Framing::Lines => lines::next_filled(block, at, <[u8]>::is_empty),
-            Framing::Octets => framing::next(block, at),
+            SyslogFraming::Lines => lines::next_nonblank_line(block, at, <[u8]>::is_empty),
+            SyslogFraming::Octets => octet_framing::next_record_range(block, at),
         }
     }
 
-    fn record(
+    fn tokenize_record(
         &mut self,
         block: &[u8],
         record: Range<usize>,
-        columns: &mut [Column],
-        _: &Context,
-    ) -> Result<(), Fault> {
-        self.take(block, record.clone(), columns)?;
-        lines::check_utf8(block, record, columns)
+        columns: &mut [ColumnDecoder],
+        _: &DecodingContext,
+    ) -> Result<(), TextFault> {
+        self.push_record(block, record.clone(), columns)?;
+        lines::check_record_utf8(block, record, columns)
     }
 }
 
 /// What is wrong with a value of structured data that the record ends in.
-const UNCLOSED: &str = "a quote is never closed";
+const UNCLOSED_QUOTE: &str = "a quote is never closed";
 
 /// A record while it is walked over.
-struct Walk<'a> {
+struct SyslogCursor<'a> {
     /// The block up to the record's end.
     text: &'a [u8],
-    at: usize,
+    position: usize,
 }
 
-impl Walk<'_> {
+impl SyslogCursor<'_> {
     /// The bytes from here on.
     #[inline(always)]
-    fn rest(&self) -> &[u8] {
-        &self.text[self.at..]
+    fn remaining(&self) -> &[u8] {
+        &self.text[self.position..]
     }
 
     /// Steps over a byte, if it comes next.
     #[inline(always)]
-    fn eat(&mut self, byte: u8) -> bool {
-        let is_next = self.text.get(self.at) == Some(&byte);
-        self.at += usize::from(is_next);
+    fn take_byte(&mut self, byte: u8) -> bool {
+        let is_next = self.text.get(self.position) == Some(&byte);
+        self.position += usize::from(is_next);
         is_next
     }
 
     /// Steps over the bytes before the first one that `ends`; how many those are.
     #[inline(always)]
-    fn until(&mut self, ends: impl Fn(u8) -> bool) -> Range<usize> {
-        let start = self.at;
-        while self.text.get(self.at).is_some_and(|byte| !ends(*byte)) {
-            self.at += 1;
+    fn take_until(&mut self, ends: impl Fn(u8) -> bool) -> Range<usize> {
+        let start = self.position;
+        while self.text.get(self.position).is_some_and(|byte| !ends(*byte)) {
+            self.position += 1;
         }
-        start..self.at
+        start..self.position
     }
 
     /// The spans of all columns, and the entries of structured data. Where it fails, it stands
     /// at what is wrong.
     #[inline]
-    fn row(&mut self, entries: &mut Vec<(Span, Span)>) -> Result<Row, &'static str> {
-        let mut row = [Span::NULL; place::COUNT];
-        if self.eat(b'<') {
-            let start = self.at;
-            let digits = self.until(|byte| !byte.is_ascii_digit());
-            if read_priority(&self.text[digits.clone()]).is_none() || !self.eat(b'>') {
-                self.at = start;
+    fn parse_row(
+        &mut self,
+        entries: &mut Vec<(ValueSpan, ValueSpan)>,
+    ) -> Result<SyslogRow, &'static str> {
+        let mut row = [ValueSpan::NULL; column_position::COUNT];
+        if self.take_byte(b'<') {
+            let start = self.position;
+            let digits = self.take_until(|byte| !byte.is_ascii_digit());
+            if parse_priority(&self.text[digits.clone()]).is_none() || !self.take_byte(b'>') {
+                self.position = start;
                 return Err("expected a priority of at most 191 in angle brackets");
             }
-            let priority = lines::span(digits);
-            (row[place::FACILITY], row[place::SEVERITY]) = (priority, priority);
-            if let Some(version) = self.version() {
-                row[place::VERSION] = lines::span(version);
-                self.modern(&mut row, entries)?;
+            let priority = lines::plain_span(digits);
+            (row[column_position::FACILITY], row[column_position::SEVERITY]) = (priority, priority);
+            if let Some(version) = self.take_version() {
+                row[column_position::VERSION] = lines::plain_span(version);
+                self.parse_rfc5424(&mut row, entries)?;
                 return Ok(row);
             }
         }
-        self.classic(&mut row)?;
+        self.parse_rfc3164(&mut row)?;
         Ok(row)
     }
 
     /// Steps over a version and a space, if they come next.
     #[inline(always)]
-    fn version(&mut self) -> Option<Range<usize>> {
-        let rest = self.rest();
+    fn take_version(&mut self) -> Option<Range<usize>> {
+        let rest = self.remaining();
         if !matches!(rest.first(), Some(b'1'..=b'9')) {
             return None;
         }
@@ -656,110 +684,123 @@ impl Walk<'_> {
         if count > 3 || rest.get(count) != Some(&b' ') {
             return None;
         }
-        let version = self.at..self.at + count;
-        self.at += count + 1;
+        let version = self.position..self.position + count;
+        self.position += count + 1;
         Some(version)
     }
 
     /// The rest of a record of RFC 5424.
-    fn modern(
+    fn parse_rfc5424(
         &mut self,
-        row: &mut Row,
-        entries: &mut Vec<(Span, Span)>,
+        row: &mut SyslogRow,
+        entries: &mut Vec<(ValueSpan, ValueSpan)>,
     ) -> Result<(), &'static str> {
-        for place in [place::TIME, place::HOST, place::APP, place::PID, place::MSGID] {
-            let word = self.until(|byte| byte == b' ');
+        for place in [
+            column_position::TIME,
+            column_position::HOST,
+            column_position::APP,
+            column_position::PID,
+            column_position::MSGID,
+        ] {
+            let word = self.take_until(|byte| byte == b' ');
             if word.is_empty() {
                 return Err("expected a header field");
             }
-            if place == place::TIME && is_day(&self.text[word.clone()]) {
-                self.at = word.start;
+            if place == column_position::TIME && is_date_without_time(&self.text[word.clone()]) {
+                self.position = word.start;
                 return Err("expected a time with `T` between the day and the clock");
             }
             if &self.text[word.clone()] != b"-" {
-                row[place] = lines::span(word);
+                row[place] = lines::plain_span(word);
             }
-            if !self.eat(b' ') {
+            if !self.take_byte(b' ') {
                 return Err("expected a space and the next header field");
             }
         }
-        let start = self.at;
-        if !self.eat(b'-') {
-            if self.rest().first() != Some(&b'[') {
+        let start = self.position;
+        if !self.take_byte(b'-') {
+            if self.remaining().first() != Some(&b'[') {
                 return Err("expected structured data or `-`");
             }
-            while self.rest().first() == Some(&b'[') {
-                self.element(entries)?;
+            while self.remaining().first() == Some(&b'[') {
+                self.parse_element(entries)?;
             }
-            row[place::DATA] = lines::span(start..self.at);
+            row[column_position::DATA] = lines::plain_span(start..self.position);
         }
-        if self.eat(b' ') {
-            if self.rest().starts_with(b"\xef\xbb\xbf") {
-                self.at += 3;
+        if self.take_byte(b' ') {
+            if self.remaining().starts_with(b"\xef\xbb\xbf") {
+                self.position += 3;
             }
-            row[place::MESSAGE] = lines::span(self.at..self.text.len());
-        } else if self.at < self.text.len() {
+            row[column_position::MESSAGE] = lines::plain_span(self.position..self.text.len());
+        } else if self.position < self.text.len() {
             return Err("expected a space behind the structured data");
         }
         Ok(())
     }
 
     /// An element of structured data.
-    fn element(&mut self, entries: &mut Vec<(Span, Span)>) -> Result<(), &'static str> {
+    fn parse_element(
+        &mut self,
+        entries: &mut Vec<(ValueSpan, ValueSpan)>,
+    ) -> Result<(), &'static str> {
         let ends = |byte| matches!(byte, b' ' | b'=' | b']' | b'"');
-        let start = self.at;
-        self.at += 1;
-        let id = self.until(ends);
+        let start = self.position;
+        self.position += 1;
+        let id = self.take_until(ends);
         if id.is_empty() {
             return Err("expected an element's id");
         }
-        if self.eat(b']') {
-            entries.push((lines::span(id), Span::NULL));
+        if self.take_byte(b']') {
+            entries.push((lines::plain_span(id), ValueSpan::NULL));
             return Ok(());
         }
-        while self.eat(b' ') {
-            let name = self.until(ends);
+        while self.take_byte(b' ') {
+            let name = self.take_until(ends);
             if name.is_empty() {
                 return Err("expected a parameter's name");
             }
-            let key = escaped(start..self.at);
-            if !self.eat(b'=') || !self.eat(b'"') {
+            let key = escaped_span(start..self.position);
+            if !self.take_byte(b'=') || !self.take_byte(b'"') {
                 return Err("expected `=` and a value in quotes");
             }
-            let value = self.at;
+            let value = self.position;
             let mut escapes = false;
             loop {
-                match self.text.get(self.at) {
-                    None => return Err(UNCLOSED),
+                match self.text.get(self.position) {
+                    None => return Err(UNCLOSED_QUOTE),
                     Some(b'"') => break,
-                    Some(b'\\') if self.at + 1 < self.text.len() => {
+                    Some(b'\\') if self.position + 1 < self.text.len() => {
                         escapes = true;
-                        self.at += 2;
+                        self.position += 2;
                     }
-                    Some(_) => self.at += 1,
+                    Some(_) => self.position += 1,
                 }
             }
-            let end = self.at;
-            self.at += 1;
-            let value = if escapes { escaped(value - 1..end + 1) } else { lines::span(value..end) };
+            let end = self.position;
+            self.position += 1;
+            let value = if escapes {
+                escaped_span(value - 1..end + 1)
+            } else {
+                lines::plain_span(value..end)
+            };
             entries.push((key, value));
         }
-        if self.eat(b']') { Ok(()) } else { Err("expected a space or the element's `]`") }
+        if self.take_byte(b']') { Ok(()) } else { Err("expected a space or the element's `]`") }
     }
 
     /// The rest of a record of RFC 3164.
     #[inline]
-    fn classic(&mut self, row: &mut Row) -> Result<(), &'static str> {
-        let length = match self.rest() {
+    fn parse_rfc3164(&mut self, row: &mut SyslogRow) -> Result<(), &'static str> {
+        let length = match self.remaining() {
             [m1, m2, m3, b' ', d1, d2, b' ', _, _, b':', _, _, b':', _, _, ..]
                 if matches!(d1, b' ' | b'0'..=b'3')
                     && d2.is_ascii_digit()
-                    && month([*m1, *m2, *m3]).is_some() =>
+                    && month_number([*m1, *m2, *m3]).is_some() =>
             {
                 15
             }
             [m1, m2, m3, b' ', b'1'..=b'9', b' ', _, _, b':', _, _, b':', _, _, ..]
-                if month([*m1, *m2, *m3]).is_some() =>
+                if month_number([*m1, *m2, *m3]).is_some() =>
             {
                 14
             }
@@ -768,68 +809,69 @@ impl Walk<'_> {
             {
                 14 + tail.iter().take_while(|byte| **byte != b' ').count()
             }
-            rest => match dated_year_length(rest) {
+            rest => match length_of_time_with_year(rest) {
                 Some(length) => length,
                 None => return Err("expected a date and a time"),
             },
         };
-        let has_month = !self.rest().first().is_some_and(u8::is_ascii_digit);
-        let mut end = self.at + length;
-        if length > DATED_BYTES && has_month {
-            row[place::TIME] = lines::span(self.at..end);
+        let has_month = !self.remaining().first().is_some_and(u8::is_ascii_digit);
+        let mut end = self.position + length;
+        if length > YEARLESS_TIME_BYTES && has_month {
+            row[column_position::TIME] = lines::plain_span(self.position..end);
             // Cisco's devices write `Dec 23 2024 15:31:15: %ASA-…`.
             end += usize::from(self.text[end..].starts_with(b": "));
         } else {
             let behind = &self.text[end..];
-            if has_month && begins_with_year(behind) && behind.get(YEAR_BYTES) == Some(&b' ') {
+            if has_month && has_year_prefix(behind) && behind.get(YEAR_BYTES) == Some(&b' ') {
                 end += YEAR_BYTES;
             }
-            row[place::TIME] = lines::span(self.at..end);
+            row[column_position::TIME] = lines::plain_span(self.position..end);
         }
-        self.at = end;
-        if !self.eat(b' ') {
+        self.position = end;
+        if !self.take_byte(b' ') {
             return Err("expected a space and the host");
         }
-        let word = self.until(|byte| byte == b' ');
+        let word = self.take_until(|byte| byte == b' ');
         if self.text[word.clone()].ends_with(b":") {
             // No host: the word is the app.
-            self.at = word.start;
+            self.position = word.start;
         } else {
             if word.is_empty() {
                 return Err("expected the host");
             }
-            row[place::HOST] = lines::span(word);
-            if !self.eat(b' ') {
+            row[column_position::HOST] = lines::plain_span(word);
+            if !self.take_byte(b' ') {
                 return Err("expected a space and the message");
             }
         }
-        let start = self.at;
-        let app = self.until(|byte| matches!(byte, b' ' | b'[' | b':'));
+        let start = self.position;
+        let app = self.take_until(|byte| matches!(byte, b' ' | b'[' | b':'));
         let mut pid = None;
-        if self.eat(b'[') {
-            let inside = self.until(|byte| matches!(byte, b' ' | b']'));
-            if !inside.is_empty() && self.eat(b']') {
+        if self.take_byte(b'[') {
+            let inside = self.take_until(|byte| matches!(byte, b' ' | b']'));
+            if !inside.is_empty() && self.take_byte(b']') {
                 pid = Some(inside);
             }
         }
-        let is_tag = self.eat(b':') && (pid.is_some() || self.at == app.end + 1) || pid.is_some();
+        let is_tag = self.take_byte(b':') && (pid.is_some() || self.position == app.end + 1)
+            || pid.is_some();
         if is_tag && !app.is_empty() {
-            self.eat(b' ');
-            row[place::APP] = lines::span(app);
-            row[place::PID] = pid.map_or(Span::NULL, lines::span);
+            self.take_byte(b' ');
+            row[column_position::APP] = lines::plain_span(app);
+            row[column_position::PID] = pid.map_or(ValueSpan::NULL, lines::plain_span);
         } else {
-            self.at = start;
+            self.position = start;
         }
-        row[place::MESSAGE] = lines::span(self.at..self.text.len());
+        row[column_position::MESSAGE] = lines::plain_span(self.position..self.text.len());
         Ok(())
     }
 }
 
 /// The length of a time with its year before the clock, `Dec 23 2024 15:31:15`, that a text begins with.
 #[cold]
-fn dated_year_length(text: &[u8]) -> Option<usize> {
+fn length_of_time_with_year(text: &[u8]) -> Option<usize> {
     let [m1, m2, m3, b' ', rest @ ..] = text else { return None };
-    month([*m1, *m2, *m3])?;
+    month_number([*m1, *m2, *m3])?;
     let day = match rest {
         [b' ' | b'0'..=b'3', b'0'..=b'9', b' ', ..] => 2,
         [b'1'..=b'9', b' ', ..] => 1,
@@ -837,13 +879,13 @@ fn dated_year_length(text: &[u8]) -> Option<usize> {
     };
     let rest = &rest[day..];
     let is_clock = matches!(rest.get(YEAR_BYTES..)?, [b' ', _, _, b':', _, _, b':', _, _, ..]);
-    (begins_with_year(rest) && is_clock).then_some(4 + day + YEAR_BYTES + 9)
+    (has_year_prefix(rest) && is_clock).then_some(4 + day + YEAR_BYTES + 9)
 }
 
 /// Bytes of a block that are not what they stand for.
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
-fn escaped(range: Range<usize>) -> Span {
-    Span::escaped(range.start as u32, range.end as u32)
+fn escaped_span(range: Range<usize>) -> ValueSpan {
+    ValueSpan::new_escaped(range.start as u32, range.end as u32)
 }
 
 #[cfg(test)]

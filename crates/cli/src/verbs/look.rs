@@ -8,7 +8,7 @@ use tidemill_engine::redact::shown;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, compatible};
-use tidemill_engine::types::{sql_name, sql_type};
+use tidemill_engine::types::{quote_sql_name, sql_type_name};
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
 use super::output::{CoverageSink, Say, finish};
@@ -105,11 +105,11 @@ fn schema_text(url: &str, source: &Source) -> String {
     }
     text.push('\n');
     let fields = source.schema().fields();
-    let names: Vec<_> = fields.iter().map(|field| sql_name(field.name())).collect();
+    let names: Vec<_> = fields.iter().map(|field| quote_sql_name(field.name())).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (column, (field, name)) in fields.iter().zip(&names).enumerate() {
         let padding = " ".repeat(width.saturating_sub(name.chars().count()));
-        text.push_str(&format!("  {name}{padding}  {}", sql_type(field.data_type())));
+        text.push_str(&format!("  {name}{padding}  {}", sql_type_name(field.data_type())));
         if let Some(refusal) = refusal(source, column) {
             text.push_str(&format!("  (not readable: {refusal})"));
         }
@@ -128,7 +128,7 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
     let columns = source.schema().fields().iter().enumerate().map(|(index, field)| {
         let mut column = json!({
             "name": field.name(),
-            "type": sql_type(field.data_type()),
+            "type": sql_type_name(field.data_type()),
             "arrow": field.data_type().to_string(),
         });
         if let Some(refusal) = refusal(source, index) {

@@ -9,7 +9,7 @@ use crate::common::{Folder, Random, settings};
 fn asked(folder: &Folder, sql: &str) -> (String, Vec<String>) {
     let answer = folder.ask(sql);
     let schema = answer.batches[0].schema();
-    let data_type = tidemill_engine::types::sql_type(schema.field(0).data_type());
+    let data_type = tidemill_engine::types::sql_type_name(schema.field(0).data_type());
     let mut rows: Vec<String> = answer.rows().into_iter().map(|row| row.join("|")).collect();
     rows.sort();
     (data_type, rows)

@@ -12,7 +12,7 @@ use arrow::array::{
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, UInt64Type};
 use datafusion_common::Result as PlanResult;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::call::{failed, is_text};
 
@@ -128,7 +128,7 @@ pub(super) fn cast_to_common(array: &ArrayRef, to: &DataType) -> PlanResult<Arra
                 return Err(failed(
                     format!(
                         "a DOUBLE is made of all values of a struct, and it would round the {} {integer}",
-                        sql_type(from)
+                        sql_type_name(from)
                     ),
                     "json_entries(to_json(s)) has each value as it is written",
                 ));

@@ -19,7 +19,7 @@ use arrow::compute::{cast_with_options, interleave, take};
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use super::common_types::{cast_to_common, common_type};
 use super::nested::between;
@@ -47,7 +47,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                     format!(
                         "`{}` takes a struct or a map, and this is a {}",
                         asked.name(),
-                        sql_type(given)
+                        sql_type_name(given)
                     ),
                     "json_entries(x) takes JSON in a TEXT, and lists",
                 )),
@@ -70,7 +70,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 },
                 DataType::Null => Ok(list_of(DataType::Utf8View)),
                 other => Err(refused(
-                    format!("`{}` takes a struct or a map, and this is a {}", asked.name(), sql_type(other)),
+                    format!("`{}` takes a struct or a map, and this is a {}", asked.name(), sql_type_name(other)),
                     "json_keys(x) takes JSON in a TEXT",
                 )),
             })
@@ -101,7 +101,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                     format!(
                         "`{}` takes JSON in a TEXT, a struct, a map or a list, and this is a {}",
                         asked.name(),
-                        sql_type(given)
+                        sql_type_name(given)
                     ),
                     "to_json(x) makes JSON of any value",
                 )),
@@ -452,7 +452,7 @@ fn json_entries(call: &Call, lists: &EntryLists) -> PlanResult<ArrayRef> {
 
 fn broken_type(values: &ArrayRef) -> PlanResult<ArrayRef> {
     Err(failed(
-        format!("a {} has no entries", sql_type(values.data_type())),
+        format!("a {} has no entries", sql_type_name(values.data_type())),
         "to_json(x) makes JSON of any value",
     ))
 }

@@ -10,7 +10,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::Result as PlanResult;
 use tidemill_base::error::Error;
 use tidemill_base::suggest;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use super::paths::{Path, Step};
 use super::reading;
@@ -42,7 +42,7 @@ fn no_step(name: &str, step: &Step, of: &DataType) -> datafusion_common::DataFus
             ("a star".to_owned(), "to_json(x) makes JSON, which a path with stars looks into")
         }
     };
-    refused(format!("`{name}` finds nothing by {what} in a {}", sql_type(of)), hint)
+    refused(format!("`{name}` finds nothing by {what} in a {}", sql_type_name(of)), hint)
 }
 
 /// The type that a step leads to.

@@ -17,7 +17,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Field, Fields, Float32Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use super::SECTION;
 use super::scan::{Scanner, compact};
@@ -243,7 +243,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 let given = asked.data_type(index);
                 if !is_text(given) {
                     return Err(refused(
-                        format!("a key of `json_object` is a TEXT, and this is a {}", sql_type(given)),
+                        format!("a key of `json_object` is a TEXT, and this is a {}", sql_type_name(given)),
                         "CAST(x AS TEXT) makes one; it is called as json_object('a', x, 'b', y)",
                     ));
                 }

@@ -25,7 +25,7 @@ use arrow::row::{RowConverter, Rows as SortRows, SortField};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 use datafusion_expr::{ColumnarValue, DocSection};
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_sketch::{FloatSum, QuantileLevel};
 
 use super::sums::{OfItems, item_of};
@@ -798,7 +798,7 @@ fn counts_of(items: &ArrayRef) -> Result<(Int64Array, i128)> {
         DataType::Date64 => (DataType::Int64, 1_000_000),
         DataType::Time32(unit) => (DataType::Int32, nanos_of(*unit)),
         DataType::Timestamp(unit, _) | DataType::Time64(unit) => (DataType::Int64, nanos_of(*unit)),
-        other => return Err(broken(&format!("a {} is no time", sql_type(other)))),
+        other => return Err(broken(&format!("a {} is no time", sql_type_name(other)))),
     };
     let whole = cast_with_options(items, &whole, &EXACTLY)?;
     let whole = cast_with_options(&whole, &DataType::Int64, &EXACTLY)?;

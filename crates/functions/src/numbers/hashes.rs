@@ -35,7 +35,7 @@ use datafusion_expr::scalar_doc_sections::DOC_SECTION_HASHING;
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::callable::{Function, Given, Rows, Told, as_text, called_as, held, usage};
 
@@ -154,7 +154,7 @@ impl Bytes {
             }
             other => {
                 return Err(usage(
-                    format!("`hash` of a {} is not known", sql_type(other)),
+                    format!("`hash` of a {} is not known", sql_type_name(other)),
                     "CAST(x AS TEXT) has one",
                 ));
             }

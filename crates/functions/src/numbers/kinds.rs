@@ -8,7 +8,7 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Volatility;
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_OTHER;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 
 use crate::callable::{Function, Given, Told, as_text, called_as, external};
 
@@ -48,7 +48,7 @@ impl Function for TypeOf {
     fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
         let name = match given.value(0)?.data_type() {
             DataType::Null => "NULL".into(),
-            other => sql_type(&other),
+            other => sql_type_name(&other),
         };
         Ok(Arc::new(StringArray::from_iter_values(std::iter::repeat_n(name, given.rows))))
     }

@@ -18,7 +18,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_common::{DataFusionError, Result as PlanResult};
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use super::SECTION;
 use crate::call::{Asked, Call, Function, Kind, as_texts, refused, shown, views};
@@ -62,7 +62,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 _ => Err(refused(
                     format!(
                         "`format_number` takes a number, and this is a {}",
-                        sql_type(asked.data_type(0))
+                        sql_type_name(asked.data_type(0))
                     ),
                     "CAST(x AS DOUBLE) makes one",
                 )),
@@ -527,7 +527,7 @@ fn fit(format: &str, pieces: &[Piece], types: &[DataType], style: Style) -> Plan
                     "the {} value for the format `{}` is a {}: {why}",
                     nth(index + 1),
                     shown(format),
-                    sql_type(data_type)
+                    sql_type_name(data_type)
                 ),
                 match style {
                     Style::Braces => "{} takes any value",

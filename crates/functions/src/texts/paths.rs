@@ -8,7 +8,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::DataType;
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use super::SECTION;
 use crate::call::{Asked, Call, Function, Kind, Texts, failed, is_text, list_of, refused, shown};
@@ -129,7 +129,7 @@ fn check_trims(asked: &Asked<'_>) -> PlanResult<DataType> {
         return Err(refused(
             format!(
                 "`parse_filename` takes a BOOLEAN or a TEXT as its second argument, and this is a {}",
-                sql_type(given)
+                sql_type_name(given)
             ),
             "parse_filename(x, true) leaves the extension out",
         ));

@@ -14,7 +14,7 @@ use chrono::{DateTime, MappedLocalTime, Offset, TimeDelta, TimeZone};
 use chrono_tz::OffsetName;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::ColumnarValue;
-use tidemill_base::types::{EXACTLY, sql_type};
+use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use super::calendar::{Date, date_of};
 use crate::callable::{Rows, broken, held, overflow};
@@ -147,7 +147,7 @@ impl Times {
             DataType::Date64 => (DAY_SECONDS * 1_000, true),
             DataType::Timestamp(unit, _) => (DAY_SECONDS * units(*unit), true),
             DataType::Time32(unit) | DataType::Time64(unit) => (DAY_SECONDS * units(*unit), false),
-            other => return Err(broken(&format!("a {} is no time", sql_type(other)))),
+            other => return Err(broken(&format!("a {} is no time", sql_type_name(other)))),
         };
         let zone = match array.data_type() {
             DataType::Timestamp(_, Some(zone)) => Zone::of(zone)?,

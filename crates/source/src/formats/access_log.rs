@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_text::access_log::{self, AccessLogDecoder, Shape};
-use tidemill_text::cut::Grammar;
+use tidemill_text::access_log::{self, AccessLogDecoder, AccessLogShape};
 use tidemill_text::log_format::LogFormatDecoder;
-use tidemill_text::{Decode, values};
+use tidemill_text::record_boundaries::RecordGrammar;
+use tidemill_text::{BlockDecoder, value_parsing};
 
 use super::inferred::refuse_unreadable;
 use super::{Decoding, FileFormat, Kind, LogLines, TextFormat, fixed};
@@ -37,9 +37,9 @@ impl TextFormat for AccessLog {
             sample.log = LogLines::Described(Arc::new(log_format(description)?));
             return Ok(());
         }
-        let Some((file, text)) = sample.beginning(Grammar::LINES)? else { return Ok(()) };
-        let shown = Shape::shown_by(&text);
-        if let Some(unknown) = shown.unknown {
+        let Some((file, text)) = sample.beginning(RecordGrammar::LINES)? else { return Ok(()) };
+        let shown = AccessLogShape::infer_from_sample(&text);
+        if let Some(unknown) = shown.unrecognized {
             sample.notes.push(format!(
                 "the records of `{}` have {unknown}; --log-format says what it is, as the server's \
                  configuration does (job file: source.options, log_format = '…')",
@@ -52,7 +52,7 @@ impl TextFormat for AccessLog {
 
     fn columns(&self, _: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         Ok(Columns::uniform(match &sample.log {
-            LogLines::Plain => access_log::columns(),
+            LogLines::Plain => access_log::access_log_columns(),
             LogLines::Shaped(shape) => shape.columns(),
             LogLines::Described(format) => format.columns(),
         }))
@@ -62,12 +62,12 @@ impl TextFormat for AccessLog {
         // What the user describes has the types that the user has for it.
         if matches!(sample.log, LogLines::Described(_)) {
             columns.override_types(wanted)?;
-            return refuse_unreadable(columns, NAME, values::is_supported);
+            return refuse_unreadable(columns, NAME, value_parsing::is_supported_type);
         }
         fixed::settle(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         Ok(match of.log {
             LogLines::Plain => Box::new(AccessLogDecoder::new(of.columns, of.options)?),
             LogLines::Shaped(shape) => {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use tidemill_base::coverage::grouped;
 use tidemill_text::csv::{self, CsvDecoder};
-use tidemill_text::infer::{Commas, DayOrder, TextKind};
-use tidemill_text::{Decode, Decoded, Options, cut, infer, values};
+use tidemill_text::infer::{CommaNumbers, InferredTextType, NonIsoDates};
+use tidemill_text::{
+    BlockDecoder, DecodedBlocks, Options, infer, record_boundaries, value_parsing,
+};
 
 use super::inferred::{nothing_to_infer, refuse_unreadable};
 use super::{Decoding, FileFormat, Format, Kind, TextFormat};
 use crate::columns::{Collected, Columns, Layouts, Shown};
-use crate::dialect::{Dialect, Takes};
+use crate::dialect::{CsvDialect, Takes};
 use crate::error::{Error, Result};
 use crate::fault::{ENCODING_HINT, Fault, Invisible, Whence, holed_file_hint, likely_header_hint};
 use crate::sample::{Header, SPREAD_FILES, Sample, names_of};
@@ -50,7 +52,9 @@ impl TextFormat for Delimited {
         if spec.exec.is_some() {
             return Ok(());
         }
-        let Some((file, text)) = sample.beginning(cut::Grammar::delimited(&sample.dialect))? else {
+        let Some((file, text)) =
+            sample.beginning(record_boundaries::RecordGrammar::from_dialect(&sample.dialect))?
+        else {
             return Ok(());
         };
         // What a file's first line says of its delimiter, and its name of tabs, is said.
@@ -58,18 +62,19 @@ impl TextFormat for Delimited {
         if let Some(delimiter) = said {
             sample.dialect.delimiter = delimiter;
         }
-        let given = csv::Given {
+        let given = csv::StatedDialectParts {
             delimiter: options.delimiter.is_some() || said.is_some() || self.delimiter != b',',
             quote: options.quote.is_some(),
             escape: options.escape.is_some(),
         };
-        let csv::Sniffed { dialect, suspect } = csv::sniff(&sample.dialect, given, &text);
+        let csv::DetectedDialect { dialect, suspected_delimiter: suspect } =
+            csv::detect_dialect(&sample.dialect, given, &text);
         sample.dialect = dialect;
         let shown = sample.files[file].shown();
         let is_said = options.header.is_some() || options.skip_lines.is_some();
         if !is_said
             && options.header_row.is_none()
-            && let Some(line) = csv::header_below_titles(&sample.dialect, given, &text)
+            && let Some(line) = csv::find_header_below_titles(&sample.dialect, given, &text)
         {
             // A line that says what stands between fields is not in the text.
             let line = line + u64::from(sample.separator.is_some());
@@ -84,7 +89,7 @@ impl TextFormat for Delimited {
         }
         let note = match suspect {
             None => return Ok(()),
-            Some(csv::Suspect::Byte(byte)) => {
+            Some(csv::SuspectedDelimiter::Byte(byte)) => {
                 let byte = byte.escape_ascii();
                 format!(
                     "`{shown}` is read as one column, and `{byte}` stands in nearly all of its \
@@ -92,7 +97,7 @@ impl TextFormat for Delimited {
                      --delimiter '{byte}' (job file: source.options, delimiter = \"{byte}\")"
                 )
             }
-            Some(csv::Suspect::Spaces) => format!(
+            Some(csv::SuspectedDelimiter::Spaces) => format!(
                 "`{shown}` is read as one column, and spaces seem to separate fields; say \
                  --source-exec tr --source-exec -s --source-exec ' ' --delimiter ' ' if they do \
                  (job file: source.exec = [\"tr\", \"-s\", \" \"], source.options, delimiter = \" \")"
@@ -109,10 +114,10 @@ impl TextFormat for Delimited {
     fn settle(&self, columns: &mut Columns, wanted: &Schema, sample: &Sample<'_>) -> Result<()> {
         rename_by_position(&mut columns.fields, wanted, &sample.dialect);
         columns.override_types(wanted)?;
-        refuse_unreadable(columns, self.name, values::is_supported)
+        refuse_unreadable(columns, self.name, value_parsing::is_supported_type)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         let Decoding { dialect, fields, columns, options, .. } = of;
         Ok(Box::new(CsvDecoder::new(dialect, fields, columns, options)?))
     }
@@ -123,7 +128,7 @@ impl TextFormat for Delimited {
 }
 
 /// Without a header, a schema with as many columns as the file names them.
-fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &Dialect) {
+fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &CsvDialect) {
     let foreign =
         || wanted.fields().iter().any(|field| !fields.iter().any(|own| own.name() == field.name()));
     if !dialect.header && wanted.fields().len() == fields.len() && foreign() {
@@ -135,11 +140,11 @@ fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &Dialec
 
 fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let dialect = sample.dialect.clone();
-    let grammar = cut::Grammar::delimited(&dialect);
+    let grammar = record_boundaries::RecordGrammar::from_dialect(&dialect);
     let may_differ = sample.files.len() > 1 && spec.layouts.unwrap_or_default() == Layouts::Union;
     let mut collected = Collected::default();
     // What is known of the beginnings of files already.
-    let mut begun: HashMap<usize, infer::csv::Inference> = HashMap::new();
+    let mut begun: HashMap<usize, infer::csv::CsvInference> = HashMap::new();
     // What is said of the first header that has a name again.
     let mut again = None;
     if may_differ && dialect.header {
@@ -165,33 +170,39 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let mut marked: Vec<Marked> = Vec::new();
     // Records of the sample, those among them that have all fields, and the first that was looked at.
     let (mut record_count, mut fitting_count, mut first_record) = (0, 0, None);
-    let mut take = |collected: &Collected, file: usize, inference: &infer::csv::Inference| {
-        fitting_count += inference.fitting();
+    let mut take = |collected: &Collected, file: usize, inference: &infer::csv::CsvInference| {
+        fitting_count += inference.fitting_records();
         shown.resize(collected.names().len(), Shown::default());
-        for (column, (kind, values)) in collected.columns_of(file).iter().zip(inference.kinds()) {
+        for (column, (kind, values)) in
+            collected.columns_of(file).iter().zip(inference.inferred_types())
+        {
             shown[*column].add(file, kind, values);
         }
         marked.resize(collected.names().len(), Marked::default());
-        let kinds = inference.kinds().zip(inference.marked()).zip(inference.orders());
+        let kinds = inference
+            .inferred_types()
+            .zip(inference.without_markers())
+            .zip(inference.non_iso_dates());
         for (column, (((kind, _), found), order)) in collected.columns_of(file).iter().zip(kinds) {
             marked[*column].add(file, kind, found);
             marked[*column].order.merge(order);
         }
-        for (column, commas) in collected.columns_of(file).iter().zip(inference.commas()) {
+        for (column, commas) in collected.columns_of(file).iter().zip(inference.comma_numbers()) {
             marked[*column].commas.merge(commas);
         }
-        let kinds = inference.kinds().zip(inference.trimmed());
+        let kinds = inference.inferred_types().zip(inference.trimmed_types());
         for (column, ((kind, _), trimmed)) in collected.columns_of(file).iter().zip(kinds) {
             marked[*column].has_spaces |= trimmed.is_some();
             marked[*column].trimmed.merge(trimmed.unwrap_or(kind));
         }
     };
     // The beginning of the source.
-    let mut current: Option<(usize, infer::csv::Inference)> = None;
+    let mut current: Option<(usize, infer::csv::CsvInference)> = None;
     let looked_at = sample.each_block(grammar, |file, mut block| {
         if current.as_ref().is_none_or(|(index, _)| *index != file.index) {
             check_header(&dialect, file, block)?;
-            let Some((fields, used)) = tidemill_text::csv::first_record(&dialect, block) else {
+            let Some((fields, used)) = tidemill_text::csv::read_first_record(&dialect, block)
+            else {
                 return Ok(0);
             };
             if let Some((index, inference)) = current.take() {
@@ -203,7 +214,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
                 collected.add(file.index, names.iter().map(String::as_str));
             }
             let fields = collected.columns_of(file.index).len();
-            current = Some((file.index, infer::csv::Inference::new(&dialect, fields)));
+            current = Some((file.index, infer::csv::CsvInference::new(&dialect, fields)));
             let mut start = file.records_at.get().copied().unwrap_or(0);
             if dialect.header {
                 block = &block[used..];
@@ -214,7 +225,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
                     .map(|(at, fault)| (file.index, start + at as u64, fault));
             }
         }
-        let records = current.as_mut().map_or(0, |(_, inference)| inference.add(block));
+        let records = current.as_mut().map_or(0, |(_, inference)| inference.add_block(block));
         record_count += records;
         Ok(records)
     })?;
@@ -230,12 +241,12 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         // The beginnings of others.
         let inspect = |file: &SourceFile, block: &[u8]| {
             let fields = collected.columns_of(file.index).len();
-            let mut inference = infer::csv::Inference::new(&dialect, fields);
-            let records = match tidemill_text::csv::first_record(&dialect, block) {
+            let mut inference = infer::csv::CsvInference::new(&dialect, fields);
+            let records = match tidemill_text::csv::read_first_record(&dialect, block) {
                 Some((_, used)) if dialect.header => &block[used..],
                 _ => block,
             };
-            inference.add(records);
+            inference.add_block(records);
             Some(inference)
         };
         let mut chosen = sample.spread(looked_at);
@@ -253,7 +264,8 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         let unknown = collected.layouts().filter(|(_, columns)| columns.iter().any(is_unknown));
         chosen = unknown.map(|(file, _)| file).filter(is_new).take(SPREAD_FILES).collect();
         for (file, inference) in sample.beginnings(&chosen, grammar, inspect)? {
-            for (column, (kind, values)) in collected.columns_of(file).iter().zip(inference.kinds())
+            for (column, (kind, values)) in
+                collected.columns_of(file).iter().zip(inference.inferred_types())
             {
                 shown[*column].add(file, kind, values);
             }
@@ -290,22 +302,22 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
 
 /// A malformed record at the beginning of a sample.
 struct MalformedRecord {
-    fault: tidemill_text::Fault,
+    fault: tidemill_text::TextFault,
     may_be_comment: bool,
     invisible: Option<Invisible>,
 }
 
 /// Returns the place of the first record of a block, and what is wrong with it, if it is malformed.
 fn refused_record(
-    dialect: &Dialect,
+    dialect: &CsvDialect,
     fields: usize,
     block: &[u8],
 ) -> Option<(usize, MalformedRecord)> {
     let mut decoder = CsvDecoder::new(dialect, fields, Vec::new(), Options::default()).ok()?;
-    let first = decoder.next_record(block, 0);
-    let mut out = Decoded::default();
+    let first = decoder.next_record_range(block, 0);
+    let mut out = DecodedBlocks::default();
     decoder.decode(&block[first.clone()], &mut out);
-    let bad = out.bad.into_iter().next()?;
+    let bad = out.rejected.into_iter().next()?;
     let start = first.start + bad.range.start;
     let record = &block[start..first.start + bad.range.end];
     let may_be_comment = dialect.comment.is_none() && record.starts_with(b"#");
@@ -356,28 +368,33 @@ impl RefusedSample {
 /// What a column's values are without words that mostly mean no value.
 #[derive(Debug, Clone, Default)]
 struct Marked {
-    others: TextKind,
+    others: InferredTextType,
     /// How many there are.
     count: u64,
     words: Vec<&'static str>,
     /// The first file with such a word.
     file: Option<usize>,
     /// What the values are as dates that are written otherwise.
-    order: DayOrder,
+    order: NonIsoDates,
     /// And as numbers with commas.
-    commas: Commas,
+    commas: CommaNumbers,
     /// True if some have spaces around them, and the kind that all are without.
     has_spaces: bool,
-    trimmed: TextKind,
+    trimmed: InferredTextType,
 }
 
 impl Marked {
-    fn add(&mut self, file: usize, kind: &TextKind, found: Option<&infer::csv::Marked>) {
+    fn add(
+        &mut self,
+        file: usize,
+        kind: &InferredTextType,
+        found: Option<&infer::csv::ValuesWithoutMarkers>,
+    ) {
         let Some(found) = found else { return self.others.merge(kind) };
-        self.others.merge(&found.others);
-        self.count += found.count;
+        self.others.merge(&found.inferred_type);
+        self.count += found.value_count;
         self.file.get_or_insert(file);
-        for word in &found.words {
+        for word in &found.markers {
             if !self.words.contains(word) {
                 self.words.push(word);
             }
@@ -400,7 +417,7 @@ fn marked_columns(
         if !is_text || is_said(field.name()) {
             return None;
         }
-        let formats = marked.order.formats();
+        let formats = marked.order.strptime_formats();
         if !formats.is_empty() {
             let file = files.first()?.shown().to_owned();
             return Some(MarkedColumn { name: field.name().clone(), is: Is::Dates(formats), file });
@@ -409,7 +426,7 @@ fn marked_columns(
             let file = files.first()?.shown().to_owned();
             return Some(MarkedColumn { name: field.name().clone(), is: Is::PartlyZoned, file });
         }
-        let reading = marked.commas.reading(&in_sql(field.name()));
+        let reading = marked.commas.conversion_sql(&in_sql(field.name()));
         if !reading.is_empty() {
             let file = files.first()?.shown().to_owned();
             return Some(MarkedColumn {
@@ -423,7 +440,7 @@ fn marked_columns(
             let call = format!(
                 "CAST(trim({}) AS {})",
                 in_sql(field.name()),
-                tidemill_text::sql_type(&trimmed)
+                tidemill_text::sql_type_name(&trimmed)
             );
             let file = files.first()?.shown().to_owned();
             return Some(MarkedColumn {
@@ -497,7 +514,7 @@ pub(crate) fn said_of_marked<'a>(
                 continue;
             }
         };
-        names.push(format!("`{}` ({})", column.name, tidemill_text::sql_type(others)));
+        names.push(format!("`{}` ({})", column.name, tidemill_text::sql_type_name(others)));
         first = first.or(Some(&column.file));
         for word in own {
             if !words.contains(word) {
@@ -602,12 +619,12 @@ fn some_names<T>(columns: &[(&MarkedColumn, T)]) -> String {
 ///
 /// # Errors
 /// [`Error::Corrupt`] with its line and its byte.
-pub(crate) fn check_header(dialect: &Dialect, file: &SourceFile, block: &[u8]) -> Result<()> {
+pub(crate) fn check_header(dialect: &CsvDialect, file: &SourceFile, block: &[u8]) -> Result<()> {
     if !dialect.header {
         return Ok(());
     }
     let first = file.records_at.get().copied().unwrap_or(0);
-    if let Some((at, nuls)) = csv::first_nuls(dialect, block) {
+    if let Some((at, nuls)) = csv::leading_nuls_of_first_record(dialect, block) {
         let s = if nuls == 1 { "" } else { "s" };
         return Err(Error::Corrupt {
             path: file.shown().to_owned(),
@@ -616,7 +633,7 @@ pub(crate) fn check_header(dialect: &Dialect, file: &SourceFile, block: &[u8]) -
             hint: Some(holed_file_hint()),
         });
     }
-    let Some(at) = csv::first_fault(dialect, block) else { return Ok(()) };
+    let Some(at) = csv::first_invalid_utf8_offset(dialect, block) else { return Ok(()) };
     let line = file.skip_lines + 1 + memchr::memchr_iter(b'\n', &block[..at]).count() as u64;
     Err(Error::Corrupt {
         path: file.shown().to_owned(),

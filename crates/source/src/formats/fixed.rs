@@ -1,7 +1,7 @@
 //! What formats share that have the same columns always.
 
 use arrow::datatypes::Schema;
-use tidemill_text::sql_type;
+use tidemill_text::sql_type_name;
 
 use crate::columns::Columns;
 use crate::error::{Error, Result};
@@ -19,8 +19,8 @@ pub(super) fn settle(columns: &mut Columns, wanted: &Schema, format: &str) -> Re
                 format!(
                     "column `{}` is {} in {format} and cannot be read as {}",
                     field.name(),
-                    sql_type(own.data_type()),
-                    sql_type(field.data_type())
+                    sql_type_name(own.data_type()),
+                    sql_type_name(field.data_type())
                 ),
                 "convert it in the query: CAST(column AS type)",
             ));

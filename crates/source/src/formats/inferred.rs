@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use tidemill_base::redact::shown;
 use tidemill_base::types::UNQUOTED_NAME;
-use tidemill_text::FaultKind;
+use tidemill_text::TextFaultKind;
 
 use crate::columns::{Columns, ShownBy};
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ pub(super) fn settle_by_name(columns: &mut Columns, wanted: &Schema, format: &st
         columns.push(without_metadata(field));
     }
     columns.override_types(wanted)?;
-    refuse_unreadable(columns, format, tidemill_text::is_readable)
+    refuse_unreadable(columns, format, tidemill_text::is_readable_type)
 }
 
 /// Returns true for names that differ in case at most.
@@ -89,7 +89,7 @@ pub(super) fn refuse_unreadable(
         Some(field) => Err(Error::usage(format!(
             "column `{}` cannot be of type {} in {format}",
             field.name(),
-            tidemill_text::sql_type(field.data_type())
+            tidemill_text::sql_type_name(field.data_type())
         ))),
         None => Ok(()),
     }
@@ -97,9 +97,9 @@ pub(super) fn refuse_unreadable(
 
 /// Returns the error of a source of which no record is `noun`; `fault` is what is wrong with the first one, in the file
 /// `path`.
-pub(super) fn unreadable(path: String, noun: &str, fault: &tidemill_text::Fault) -> Error {
+pub(super) fn unreadable(path: String, noun: &str, fault: &tidemill_text::TextFault) -> Error {
     let hint = match fault.kind {
-        FaultKind::LeadingNuls { .. } => holed_file_hint(),
+        TextFaultKind::LeadingNuls { .. } => holed_file_hint(),
         _ => "--source-format names another format (job file: source.format)".into(),
     };
     Error::Corrupt {

@@ -1,8 +1,8 @@
 //! JSON: objects, one per line or in any other sequence.
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_text::json::{self, JsonDecoder, Layout, SEPARATOR};
-use tidemill_text::{Decode, infer};
+use tidemill_text::json::{self, JsonDecoder, JsonLayout, RECORD_SEPARATOR};
+use tidemill_text::{BlockDecoder, infer};
 
 use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name, unreadable};
 use super::{Decoding, FileFormat, Kind, TextFormat};
@@ -46,7 +46,7 @@ impl TextFormat for Json {
         settle_by_name(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         let nulls = &of.dialect.nulls;
         let (columns, options) = of.by_name();
         Ok(Box::new(JsonDecoder::new(columns, nulls, options)?.with_joined_records()))
@@ -72,8 +72,8 @@ impl TextFormat for Json {
             let count = open.read_at(&mut head, 0)?;
             let text = head[..count].strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head[..count]);
             let is_all = count < head.len() || count > RECORD_BYTES_MAX;
-            if let Some(layout) = json::layout(text, is_all) {
-                return Ok(layout == Layout::Sequence);
+            if let Some(layout) = json::detect_layout(text, is_all) {
+                return Ok(layout == JsonLayout::Sequence);
             }
             head.resize(4 * head.len(), 0);
         }
@@ -84,7 +84,7 @@ impl TextFormat for Json {
         let lines = seen.split(|byte| *byte == b'\n').skip(1);
         let next = lines.clone().skip(1);
         let is_object = |line: &[u8]| {
-            let is_whole = || json::layout(line, true) == Some(Layout::Lines);
+            let is_whole = || json::detect_layout(line, true) == Some(JsonLayout::Lines);
             line.starts_with(b"{") && line.trim_ascii_end().ends_with(b"}") && is_whole()
         };
         lines.zip(next).any(|(line, next)| next.first() == Some(&b'{') && is_object(line))
@@ -95,7 +95,7 @@ impl TextFormat for Json {
     }
 
     fn blank_before(&self, record: &[u8]) -> usize {
-        let is_before = |byte: &u8| byte.is_ascii_whitespace() || *byte == SEPARATOR;
+        let is_before = |byte: &u8| byte.is_ascii_whitespace() || *byte == RECORD_SEPARATOR;
         record.iter().position(|byte| !is_before(byte)).unwrap_or(0)
     }
 }
@@ -105,7 +105,7 @@ const HEAD_BYTES: usize = 4 << 10;
 
 fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     let nulls = sample.dialect.nulls.clone();
-    let mut inference = infer::json::Inference::new(&nulls).with_joined_records();
+    let mut inference = infer::json::JsonInference::new(&nulls).with_joined_records();
     let mut shown_by = ShownBy::default();
     let mut first_fault = None;
     let mut current: Option<usize> = None;
@@ -114,18 +114,18 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             note(&mut shown_by, current, || inference.fields());
             current = Some(file.index);
         }
-        let records = inference.add(block);
+        let records = inference.add_block(block);
         if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
             first_fault = Some((file.shown.to_string(), fault.clone()));
         }
         if inference.is_too_wide() { Err(too_wide(file)) } else { Ok(records) }
     })?;
     note(&mut shown_by, current, || inference.fields());
-    inference.settle();
+    inference.settle_types();
     let chosen = sample.spread(looked_at);
     let inspect = |_: &SourceFile, block: &[u8]| {
-        let mut inference = infer::json::Inference::new(&nulls).with_joined_records();
-        inference.add(block);
+        let mut inference = infer::json::JsonInference::new(&nulls).with_joined_records();
+        inference.add_block(block);
         Some(inference)
     };
     for (file, other) in sample.beginnings(&chosen, Ends::Json, inspect)? {
@@ -136,7 +136,7 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         shown_by.note(file, &inference.fields());
     }
     match first_fault {
-        _ if inference.objects() > 0 => {
+        _ if inference.object_count() > 0 => {
             Ok(found_by_name(inference.fields(), &shown_by, !sample.is_all))
         }
         None => nothing_to_infer(spec, sample, "record", "blank lines or empty arrays"),
@@ -150,7 +150,7 @@ fn too_wide(file: &SourceFile) -> Error {
         format!(
             "the records of `{}` have more than {} different keys, and each would be a column",
             file.shown,
-            infer::json::COLUMNS_MAX
+            infer::json::JSON_COLUMNS_MAX
         ),
         "--source-format lines reads each record as one text (job file: source.format); to have \
          such keys as a map, they belong into an object of their own within the record",

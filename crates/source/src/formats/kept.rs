@@ -5,7 +5,7 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, downcast_intege
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type, Int32Type};
 use tidemill_base::types::coded_text;
-use tidemill_text::{Comparison, Constant, Test, Tested};
+use tidemill_text::{ComparisonOperator, ParsedValue, PredicateConstant, ValueCondition};
 
 /// Whether columns of a type can be tested here.
 pub(super) fn is_tested(of: &DataType) -> bool {
@@ -15,21 +15,28 @@ pub(super) fn is_tested(of: &DataType) -> bool {
 }
 
 /// Clears what is set in `keep` of the rows for which a test does not hold.
-pub(super) fn keep(array: &ArrayRef, test: &Test, keep: &mut [bool]) {
+pub(super) fn keep(array: &ArrayRef, test: &ValueCondition, keep: &mut [bool]) {
     let nulls = array.logical_nulls();
     let nulls = nulls.as_ref().filter(|nulls| nulls.null_count() > 0);
     macro_rules! integer {
         ($t:ty) => {{
             let values = array.as_primitive::<$t>().values();
             // Most are of this form, and asked of every row.
-            if let (Test::Compare(Comparison::Equal, Constant::Int(wanted)), None) = (test, nulls) {
+            if let (
+                ValueCondition::Comparison(
+                    ComparisonOperator::Equal,
+                    PredicateConstant::Int(wanted),
+                ),
+                None,
+            ) = (test, nulls)
+            {
                 let wanted = <$t as ArrowPrimitiveType>::Native::try_from(*wanted).ok();
                 keep.iter_mut().zip(values).for_each(|(keep, v)| *keep &= Some(*v) == wanted);
                 return;
             }
             let value = |row: usize| i64::try_from(values[row]).ok();
             each(keep, nulls, test, |row| {
-                value(row).is_none_or(|value| test.holds(Some(Tested::Int(value))))
+                value(row).is_none_or(|value| test.is_satisfied_by(Some(ParsedValue::Int(value))))
             });
         }};
     }
@@ -37,18 +44,18 @@ pub(super) fn keep(array: &ArrayRef, test: &Test, keep: &mut [bool]) {
         array.data_type() => (integer),
         DataType::Float64 => {
             let values = array.as_primitive::<Float64Type>().values();
-            each(keep, nulls, test, |row| test.holds(Some(Tested::Float(values[row]))));
+            each(keep, nulls, test, |row| test.is_satisfied_by(Some(ParsedValue::Float(values[row]))));
         }
         DataType::Utf8View => {
             let values = array.as_string_view();
             each(keep, nulls, test, |row| {
-                test.holds(Some(Tested::Text(values.value(row).as_bytes())))
+                test.is_satisfied_by(Some(ParsedValue::Text(values.value(row).as_bytes())))
             });
         }
         of if *of == coded_text() => {
             let coded = array.as_dictionary::<Int32Type>();
             let values = coded.values().as_string::<i32>();
-            let holds = |value: &str| test.holds(Some(Tested::Text(value.as_bytes())));
+            let holds = |value: &str| test.is_satisfied_by(Some(ParsedValue::Text(value.as_bytes())));
             let holds: Vec<bool> = values.iter().map(|value| value.is_none_or(holds)).collect();
             let place = |code: i32| usize::try_from(code).unwrap_or(usize::MAX);
             let codes = coded.keys().values();
@@ -61,8 +68,13 @@ pub(super) fn keep(array: &ArrayRef, test: &Test, keep: &mut [bool]) {
 }
 
 /// Asks of the rows that are kept so far, and of those that are not null whether the test holds.
-fn each(keep: &mut [bool], nulls: Option<&NullBuffer>, test: &Test, holds: impl Fn(usize) -> bool) {
-    let of_null = test.holds(None);
+fn each(
+    keep: &mut [bool],
+    nulls: Option<&NullBuffer>,
+    test: &ValueCondition,
+    holds: impl Fn(usize) -> bool,
+) {
+    let of_null = test.is_satisfied_by(None);
     for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
         *keep = match nulls.is_some_and(|nulls| nulls.is_null(row)) {
             true => of_null,

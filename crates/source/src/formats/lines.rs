@@ -1,7 +1,7 @@
 //! Plain lines of text, as one column `line`.
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_text::Decode;
+use tidemill_text::BlockDecoder;
 use tidemill_text::lines::{self, LinesDecoder};
 
 use super::fixed;
@@ -32,14 +32,14 @@ impl FileFormat for Lines {
 
 impl TextFormat for Lines {
     fn columns(&self, _: &SourceSpec, _: &mut Sample<'_>) -> Result<Columns> {
-        Ok(Columns::uniform(lines::columns()))
+        Ok(Columns::uniform(lines::line_columns()))
     }
 
     fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
         fixed::settle(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         let (columns, options) = of.by_name();
         Ok(Box::new(LinesDecoder::new(columns, options)?))
     }

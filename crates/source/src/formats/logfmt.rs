@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::logfmt::{self, LogfmtDecoder};
-use tidemill_text::{Decode, cut};
+use tidemill_text::{BlockDecoder, record_boundaries};
 
 use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name, unreadable};
 use super::{Decoding, FileFormat, Kind, TextFormat};
@@ -43,37 +43,39 @@ impl TextFormat for Logfmt {
         true
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         let (columns, options) = of.by_name();
         Ok(Box::new(LogfmtDecoder::new(columns, options)?))
     }
 }
 
 fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
-    let mut inference = logfmt::Inference::default();
+    let mut inference = logfmt::LogfmtInference::default();
     let mut shown_by = ShownBy::default();
     let mut current: Option<usize> = None;
     let mut first_fault = None;
-    let looked_at = sample.each_block(cut::Grammar::LINES, |file, block| {
+    let looked_at = sample.each_block(record_boundaries::RecordGrammar::LINES, |file, block| {
         if current != Some(file.index) {
             note(&mut shown_by, current, || inference.fields());
             current = Some(file.index);
         }
-        let records = inference.add(block);
+        let records = inference.add_block(block);
         if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
             first_fault = Some((file.shown.to_string(), fault.clone()));
         }
         Ok(records)
     })?;
     note(&mut shown_by, current, || inference.fields());
-    inference.settle();
+    inference.settle_types();
     let chosen = sample.spread(looked_at);
     let look = |_: &SourceFile, block: &[u8]| {
-        let mut inference = logfmt::Inference::default();
-        inference.add(block);
+        let mut inference = logfmt::LogfmtInference::default();
+        inference.add_block(block);
         Some(inference)
     };
-    for (file, other) in sample.beginnings(&chosen, cut::Grammar::LINES, look)? {
+    for (file, other) in
+        sample.beginnings(&chosen, record_boundaries::RecordGrammar::LINES, look)?
+    {
         inference.widen(&other);
         shown_by.note(file, &inference.fields());
     }

@@ -17,14 +17,14 @@ use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use tidemill_base::cancel::Cancel;
 use tidemill_base::suggest;
-use tidemill_text::access_log::Shape;
+use tidemill_text::access_log::AccessLogShape;
 use tidemill_text::log_format::LogFormat;
-use tidemill_text::syslog::Framing;
-use tidemill_text::{Decode, Options, Predicate};
+use tidemill_text::syslog::SyslogFraming;
+use tidemill_text::{BlockDecoder, Options, Predicate};
 
 use crate::columns::{Columns, Layouts};
 use crate::compression::Compression;
-use crate::dialect::{Dialect, Takes};
+use crate::dialect::{CsvDialect, Takes};
 use crate::error::{Error, Result};
 use crate::input::{ByteInput, Watch};
 use crate::log_names::is_log_name;
@@ -167,7 +167,7 @@ pub(crate) trait TextFormat: Send + Sync {
     ///
     /// # Errors
     /// A column that text cannot be read as.
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef>;
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef>;
 
     /// Which options it takes besides those that all have.
     fn takes(&self) -> Takes {
@@ -220,14 +220,14 @@ pub(crate) enum LogLines {
     #[default]
     Plain,
     /// As those, with more before and behind.
-    Shaped(Arc<Shape>),
+    Shaped(Arc<AccessLogShape>),
     /// As the user describes them.
     Described(Arc<LogFormat>),
 }
 
 /// What a decoder is for.
 pub(crate) struct Decoding<'a> {
-    pub(crate) dialect: &'a Dialect,
+    pub(crate) dialect: &'a CsvDialect,
     pub(crate) log: &'a LogLines,
     /// How many fields a record has, where that is fixed.
     pub(crate) fields: usize,
@@ -235,7 +235,7 @@ pub(crate) struct Decoding<'a> {
     pub(crate) columns: Vec<(usize, FieldRef)>,
     /// When the file was last written to, in seconds since 1970, if that is known.
     pub(crate) written_seconds: Option<i64>,
-    pub(crate) framing: Framing,
+    pub(crate) framing: SyslogFraming,
     pub(crate) options: Options,
 }
 
@@ -592,7 +592,7 @@ mod tests {
         assert!(of(|o| o.delimiter = Some(b'"'), Format::Csv).unwrap_err().contains("both `\\\"`"));
         assert!(of(|o| o.header = Some(false), Format::Json).unwrap_err().contains("`header`"));
         assert!(of(|o| o.quote = Some(Some(b'\n')), Format::Csv).is_err());
-        let octets = |o: &mut TextOptions| o.framing = Some(Framing::Octets);
+        let octets = |o: &mut TextOptions| o.framing = Some(SyslogFraming::Octets);
         assert!(of(octets, Format::Syslog).is_ok());
         assert!(of(octets, Format::Lines).unwrap_err().contains("`framing`"));
         assert!(as_told(framing("octet").unwrap_err()).contains("`lines` or `octets`"));

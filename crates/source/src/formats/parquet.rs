@@ -51,7 +51,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use tidemill_base::compact;
 use tidemill_remote::reader::Reader;
 use tidemill_remote::{Claims, Fetch};
-use tidemill_text::{Predicate, sql_type};
+use tidemill_text::{Predicate, sql_type_name};
 
 use super::batches::{WantedColumn, misfit, plain};
 use super::julian_dates::{self, JulianDates};
@@ -738,7 +738,7 @@ fn bad_value(
             hint: Some("leave the column out, or write the file again without such values".into()),
         },
         MisfitKind::Finer(unit) => {
-            let kind = sql_type(&DataType::Timestamp(unit, None));
+            let kind = sql_type_name(&DataType::Timestamp(unit, None));
             Error::usage_hint(
                 format!("{place} of `{path}`: it has more digits than {kind}"),
                 format!(
@@ -838,7 +838,7 @@ impl Tests<'_> {
                 let place = self.places.partition_point(|place| *place < tested.wanted.place);
                 let row_number = |row: usize| piece.row_number(rows + row as u64).0;
                 let column = as_wanted(batch.column(place), tested, self.input, &row_number)?;
-                kept::keep(&column, &test.test, &mut keep);
+                kept::keep(&column, &test.condition, &mut keep);
             }
             let places = keep.iter().zip(rows..).filter(|(keep, _)| **keep);
             places.for_each(|(_, place)| late.keep(place));

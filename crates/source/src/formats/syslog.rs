@@ -1,7 +1,7 @@
 //! System logs, of RFC 3164 or RFC 5424, a record per line or counted.
 
 use arrow::datatypes::{FieldRef, Schema};
-use tidemill_text::Decode;
+use tidemill_text::BlockDecoder;
 use tidemill_text::syslog::{self, SyslogDecoder};
 
 use super::fixed;
@@ -29,17 +29,17 @@ impl FileFormat for Syslog {
 
 impl TextFormat for Syslog {
     fn columns(&self, _: &SourceSpec, _: &mut Sample<'_>) -> Result<Columns> {
-        Ok(Columns::uniform(syslog::columns()))
+        Ok(Columns::uniform(syslog::syslog_columns()))
     }
 
     fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
         fixed::settle(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn Decode>, FieldRef> {
+    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         // A date without a year is of the time when the file was last written to.
-        let read = syslog::Format::default();
-        let read = syslog::Format {
+        let read = syslog::SyslogFormat::default();
+        let read = syslog::SyslogFormat {
             framing: of.framing,
             reference_seconds: of.written_seconds.unwrap_or(read.reference_seconds),
             ..read

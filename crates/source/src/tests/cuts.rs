@@ -4,7 +4,7 @@ use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray};
 use arrow::datatypes::Int64Type;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
-use tidemill_text::{Comparison, Constant, Predicate, Test};
+use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 
 use super::*;
 
@@ -249,8 +249,8 @@ proptest! {
         }
 
         // A predicate may leave rows in, and leaves out none that it holds of.
-        let test = Test::Compare(Comparison::Less, Constant::Int(less));
-        let predicates = vec![Predicate { column: 1, test }];
+        let test = ValueCondition::Comparison(ComparisonOperator::Less, PredicateConstant::Int(less));
+        let predicates = vec![Predicate { column: 1, condition: test }];
         let options = ReadOptions { predicates, batch_rows, ..ReadOptions::default() };
         let holds =
             |row: &Vec<String>| row[1].parse::<i64>().is_ok_and(|value| value < less);

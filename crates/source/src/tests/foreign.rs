@@ -129,7 +129,7 @@ fn nul_bytes_behind_counted_records_are_one_malformed_record() {
     ] {
         let data = folder(&[("a.log", text.as_bytes())]);
         let mut spec = spec(&data, "a.log");
-        (spec.format, spec.options.framing) = (Some(Format::Syslog), Some(Framing::Octets));
+        (spec.format, spec.options.framing) = (Some(Format::Syslog), Some(SyslogFraming::Octets));
         let (rows, bad) = with_bad(&Arc::new(Source::open(&spec).unwrap()), 7);
         assert_eq!((rows.len(), bad.len()), (good, 1), "{bad:?}");
         assert_eq!(bad[0].0, offset as u64);

@@ -6,7 +6,7 @@ use arrow::array::{
     TimestampMillisecondArray,
 };
 use arrow::datatypes::{Int32Type, TimeUnit};
-use tidemill_text::{Comparison, Constant, Predicate, Test};
+use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 
 use super::*;
 
@@ -78,12 +78,14 @@ fn a_predicate_on_a_column_that_a_file_lacks_is_one_on_nulls() {
         ("c.csv", b"s,n\nx,2\ny,1\n"),
     ]);
     let source = open(&folder, "*.csv").unwrap();
-    let equals =
-        |column, constant| Predicate { column, test: Test::Compare(Comparison::Equal, constant) };
-    let one = || equals(0, Constant::Int(1));
-    let x = || equals(1, Constant::Text("x".into()));
-    let is_null = || Predicate { column: 0, test: Test::IsNull };
-    let is_there = || Predicate { column: 0, test: Test::IsNotNull };
+    let equals = |column, constant| Predicate {
+        column,
+        condition: ValueCondition::Comparison(ComparisonOperator::Equal, constant),
+    };
+    let one = || equals(0, PredicateConstant::Int(1));
+    let x = || equals(1, PredicateConstant::Text("x".into()));
+    let is_null = || Predicate { column: 0, condition: ValueCondition::IsNull };
+    let is_there = || Predicate { column: 0, condition: ValueCondition::IsNotNull };
     for (predicates, expected) in [
         (vec![one()], &[&["1", "x"][..], &["1", "y"]][..]),
         (vec![one(), x()], &[&["1", "x"]]),

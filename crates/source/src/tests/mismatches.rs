@@ -42,7 +42,7 @@ fn counted(source: &Arc<Source>, options: impl Fn() -> ReadOptions) -> Found {
 
 #[test]
 fn mismatches_are_counted_whatever_is_split_and_kept() {
-    use tidemill_text::{Comparison, Constant, Predicate, Test};
+    use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
     let mut csv: String =
         "n,f\n".to_owned() + &"1,1.5000000000000000000000000000000\n".repeat(40_000);
     let first = csv.len() as u64;
@@ -93,8 +93,11 @@ fn mismatches_are_counted_whatever_is_split_and_kept() {
         }
         // Rows that a condition drops are counted like others.
         for value in [2.5, 77.0] {
-            let test = Test::Compare(Comparison::Equal, Constant::Float(value));
-            let predicates = vec![Predicate { column: 1, test }];
+            let test = ValueCondition::Comparison(
+                ComparisonOperator::Equal,
+                PredicateConstant::Float(value),
+            );
+            let predicates = vec![Predicate { column: 1, condition: test }];
             let of = || ReadOptions { predicates: predicates.clone(), ..all() };
             assert_eq!(counted(&source, of), columns(&expected), "{name}");
         }

@@ -548,7 +548,7 @@ fn row_count_of_pages_is_checked_against_the_footer() {
 
 #[test]
 fn row_count_is_checked_when_predicates_are_read_first() {
-    use tidemill_text::{Comparison, Constant, Predicate, Test};
+    use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
     let message_type = "message m { REQUIRED INT64 n; REQUIRED INT64 v; }";
     let bytes = written(message_type, |group, _| {
         column::<Int64Type>(group, &(0..40_000).collect::<Vec<_>>(), None);
@@ -557,9 +557,11 @@ fn row_count_is_checked_when_predicates_are_read_first() {
     let more = with_counts(&bytes, 0, 50_000, 50_000);
     let folder = folder(&[("a.parquet", &more)]);
     let source = open(&folder, "a.parquet").unwrap();
-    let test = Test::Compare(Comparison::Equal, Constant::Int(7));
-    let options =
-        ReadOptions { predicates: vec![Predicate { column: 0, test }], ..ReadOptions::default() };
+    let test = ValueCondition::Comparison(ComparisonOperator::Equal, PredicateConstant::Int(7));
+    let options = ReadOptions {
+        predicates: vec![Predicate { column: 0, condition: test }],
+        ..ReadOptions::default()
+    };
     let split = source.splits_of(u64::MAX, &mut |_, _| true).unwrap().remove(0);
     let read = |split: &Split| source.read(split, &options)?.collect::<Result<Vec<_>>>();
     let told = message(read(&split));

@@ -234,10 +234,10 @@ proptest! {
     fn any_sequence_of_objects_gives_the_same_rows_however_it_comes(
         parts in parts(), sizes in prop::collection::vec(1usize..40, 1..5)
     ) {
-        use tidemill_text::json::{Layout, layout};
+        use tidemill_text::json::{JsonLayout, detect_layout};
         let text: String =
             parts.iter().map(|(number, how, between)| object(*number, *how) + between).collect();
-        let is_lines = layout(text.as_bytes(), true) == Some(Layout::Lines);
+        let is_lines = detect_layout(text.as_bytes(), true) == Some(JsonLayout::Lines);
         let has_spread = parts.iter().any(|(_, how, _)| *how == 3);
         let all = outcomes(text.as_bytes(), "100%", &sizes);
         let expected: Vec<String> = parts.iter().map(|(number, ..)| number.to_string()).collect();

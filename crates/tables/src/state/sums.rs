@@ -11,7 +11,7 @@ use arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::sql_type;
+use tidemill_base::types::sql_type_name;
 use tidemill_sketch::FloatSum;
 use tidemill_sql::names::call_of;
 
@@ -233,7 +233,7 @@ pub(crate) fn sum_state(sum: i256, is_wider: bool) -> ArrayRef {
 /// A sum or mean that its answer's type cannot hold.
 pub(crate) fn overflow(name: &str, output: &DataType) -> Error {
     Error::Overflow {
-        message: format!("`{}` does not fit {}", call_of(name), sql_type(output)),
+        message: format!("`{}` does not fit {}", call_of(name), sql_type_name(output)),
         hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
     }
 }

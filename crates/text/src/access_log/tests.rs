@@ -5,13 +5,13 @@ use arrow_schema::{Field, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
-use crate::filter::{Comparison, Constant, Predicate, Test};
 use crate::lines::tests::{check_windows, decode_with, real_log, rows};
-use crate::{Decoded, Options};
+use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
+use crate::{DecodedBlocks, Options};
 
 /// All columns as text.
 fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
-    let all = columns();
+    let all = access_log_columns();
     places
         .iter()
         .map(|place| {
@@ -22,12 +22,12 @@ fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
 }
 
 fn typed(names: &[&str]) -> Vec<(usize, FieldRef)> {
-    let all: Vec<_> = columns().into_iter().enumerate().collect();
+    let all: Vec<_> = access_log_columns().into_iter().enumerate().collect();
     let of = |name: &&str| all.iter().find(|(_, field)| field.name() == name).unwrap().clone();
     names.iter().map(of).collect()
 }
 
-fn decode(columns: Vec<(usize, FieldRef)>, options: Options, text: &[u8]) -> Decoded {
+fn decode(columns: Vec<(usize, FieldRef)>, options: Options, text: &[u8]) -> DecodedBlocks {
     decode_with(&mut AccessLogDecoder::new(columns, options).unwrap(), text)
 }
 
@@ -187,7 +187,7 @@ fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
         let options = Options { batch_rows, ..Options::default() };
         let out = decode(text_columns(places), options, text);
         prop_assert_eq!(out.rows as usize, expected.len());
-        prop_assert_eq!(out.bad.len(), lines.len() - expected.len());
+        prop_assert_eq!(out.rejected.len(), lines.len() - expected.len());
         if places.is_empty() {
             continue;
         }
@@ -321,10 +321,10 @@ proptest! {
         let offset = chrono::FixedOffset::east_opt(zone * 60).unwrap();
         let time = chrono::DateTime::from_timestamp(seconds, 0).unwrap().with_timezone(&offset);
         let text = time.format("%d/%b/%Y:%H:%M:%S %z").to_string();
-        let mut days = Days::default();
+        let mut days = ClfDayCache::default();
         if text.len() == 26 {
-            prop_assert_eq!(days.instant(text.as_bytes()), Some(seconds));
-            prop_assert_eq!(days.instant(text.as_bytes()), Some(seconds));
+            prop_assert_eq!(days.parse_instant(text.as_bytes()), Some(seconds));
+            prop_assert_eq!(days.parse_instant(text.as_bytes()), Some(seconds));
         }
     }
 }
@@ -352,11 +352,11 @@ fn values_get_their_types_and_faults_their_places() {
     let bytes: Vec<_> = batch.column(2).as_primitive::<Int64Type>().iter().collect();
     assert_eq!(bytes, [Some(2326), None]);
     let faults: Vec<String> = out
-        .bad
+        .rejected
         .iter()
         .map(|bad| {
             let column = bad.fault.column.clone().unwrap_or_default();
-            format!("{column} at {}: {}", bad.fault.at, bad.fault)
+            format!("{column} at {}: {}", bad.fault.offset, bad.fault)
         })
         .collect();
     assert_eq!(
@@ -373,7 +373,7 @@ fn values_get_their_types_and_faults_their_places() {
     );
     let options = Options { mismatch_is_null: true, ..Options::default() };
     let out = decode(typed(&names), options, &text);
-    assert_eq!((out.rows, out.bad.len()), (5, 4));
+    assert_eq!((out.rows, out.rejected.len()), (5, 4));
     assert_eq!(out.batches[0].column(1).null_count(), 2);
 }
 
@@ -384,7 +384,7 @@ fn fraction_of_a_second_is_kept() {
     let times =
         [".123", "", ".5", ".000001", ".123456000"].map(|part| line(&format!("{second}{part}")));
     let out = decode(typed(&["ts"]), Options::default(), times.concat().as_bytes());
-    assert!(out.bad.is_empty(), "{:?}", out.bad);
+    assert!(out.rejected.is_empty(), "{:?}", out.rejected);
     let found = out.batches[0].column(0).as_primitive::<TimestampMicrosecondType>();
     let expected = [123_000, 0, 500_000, 1, 123_456].map(|micros| 971_211_336_000_000 + micros);
     assert_eq!(found.values().to_vec(), expected);
@@ -392,10 +392,10 @@ fn fraction_of_a_second_is_kept() {
     for odd in [".", ".12x", ".1234567", ".1234567890", "x123", ".1 "] {
         let out =
             decode(typed(&["ts"]), Options::default(), line(&format!("{second}{odd}")).as_bytes());
-        assert_eq!((out.rows, out.bad.len()), (0, 1), "{odd}");
+        assert_eq!((out.rows, out.rejected.len()), (0, 1), "{odd}");
     }
     let out = decode(typed(&["ts"]), Options::default(), line("10/Oct/2000:13:55:60.5").as_bytes());
-    assert_eq!(out.bad.len(), 1);
+    assert_eq!(out.rejected.len(), 1);
 }
 
 #[test]
@@ -410,12 +410,18 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
         )
     };
     let text: String = (0..1000).map(line).collect();
-    let predicate = |column, test| Predicate { column, test };
+    let predicate = |column, test| Predicate { column, condition: test };
     let predicates = vec![
-        predicate(0, Test::Compare(Comparison::GreaterOrEqual, Constant::Int(203))),
-        predicate(1, Test::IsNotNull),
-        predicate(2, Test::In(vec![Constant::Text("\"q\"".into())].into())),
-        predicate(3, Test::IsNull),
+        predicate(
+            0,
+            ValueCondition::Comparison(
+                ComparisonOperator::GreaterOrEqual,
+                PredicateConstant::Int(203),
+            ),
+        ),
+        predicate(1, ValueCondition::IsNotNull),
+        predicate(2, ValueCondition::InSet(vec![PredicateConstant::Text("\"q\"".into())].into())),
+        predicate(3, ValueCondition::IsNull),
     ];
     let options = Options { predicates, ..Options::default() };
     let names = ["status", "bytes", "user_agent", "referrer", "path"];
@@ -434,7 +440,7 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
 }
 
 #[test]
-fn windows_and_blocks_do_not_show() {
+fn result_does_not_depend_on_windows_and_blocks() {
     let places: Vec<usize> = (0..11).collect();
     let record = |index, long| {
         format!(
@@ -465,8 +471,8 @@ fn a_real_log_has_the_sums_that_another_program_finds() {
     let names =
         ["ip", "ts", "method", "path", "protocol", "status", "bytes", "referrer", "user_agent"];
     let out = decode(typed(&names), Options::default(), &text);
-    assert_eq!((out.rows, out.bad.len()), (9999, 1));
-    assert_eq!(out.bad[0].fault.kind, FaultKind::Unclosed);
+    assert_eq!((out.rows, out.rejected.len()), (9999, 1));
+    assert_eq!(out.rejected[0].fault.kind, TextFaultKind::UnclosedQuote);
     let (mut bytes, mut nulls, mut referrers, mut first, mut last) = (0, 0, 0, i64::MAX, 0);
     let (mut ips, mut paths, mut statuses, mut agents) =
         (std::collections::BTreeSet::new(), 0, 0, 0);
@@ -509,16 +515,16 @@ const EXPECTED: (i64, usize, usize, i64, i64, usize, usize, i64, usize) = (
 // Shapes.
 
 /// The columns that a sample shows beyond those of every log, and what is not understood.
-fn shape_of(text: &str) -> (String, Option<String>) {
-    let shown = Shape::shown_by(text.as_bytes());
-    let own: Vec<String> = columns().iter().map(|field| field.name().clone()).collect();
+fn infer_shape(text: &str) -> (String, Option<String>) {
+    let shown = AccessLogShape::infer_from_sample(text.as_bytes());
+    let own: Vec<String> = access_log_columns().iter().map(|field| field.name().clone()).collect();
     let names = shown.shape.columns();
     let others = names.iter().map(|field| field.name().clone()).filter(|name| !own.contains(name));
-    (others.collect::<Vec<_>>().join(" "), shown.unknown)
+    (others.collect::<Vec<_>>().join(" "), shown.unrecognized)
 }
 
 #[test]
-fn a_sample_shows_what_stands_before_and_behind() {
+fn sample_shows_leading_and_trailing_columns() {
     let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7";
     let check = |before: &str, behind: &str, expected: &str, unknown: &str| {
         let lines: String = (1..=9)
@@ -528,7 +534,7 @@ fn a_sample_shows_what_stands_before_and_behind() {
                 format!("{before} {time}{behind}\n")
             })
             .collect();
-        let (found, what) = shape_of(&lines);
+        let (found, what) = infer_shape(&lines);
         assert_eq!(found, expected, "{lines}");
         let what = what.unwrap_or_default();
         assert!(
@@ -582,12 +588,12 @@ fn a_sample_shows_what_stands_before_and_behind() {
         "host port request_time",
         "`x` in the first",
     );
-    assert_eq!(shape_of(""), (String::new(), None));
-    assert_eq!(shape_of("nothing\n\n"), (String::new(), None));
+    assert_eq!(infer_shape(""), (String::new(), None));
+    assert_eq!(infer_shape("nothing\n\n"), (String::new(), None));
 }
 
 #[test]
-fn lists_and_odd_records_leave_columns_what_they_are() {
+fn lists_and_odd_records_do_not_change_columns() {
     let line = |behind: &str| {
         format!(
             "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7 \"-\" \"u\"{behind}\n"
@@ -595,7 +601,7 @@ fn lists_and_odd_records_leave_columns_what_they_are() {
     };
     let check = |behind: &[&str], expected: &str, unknown: &str| {
         let text: String = behind.iter().map(|behind| line(behind)).collect();
-        let (found, what) = shape_of(&text);
+        let (found, what) = infer_shape(&text);
         assert_eq!(found, expected, "{behind:?}");
         let what = what.unwrap_or_default();
         assert!(what.contains(unknown) && unknown.is_empty() == what.is_empty(), "{what}");
@@ -614,12 +620,12 @@ fn lists_and_odd_records_leave_columns_what_they_are() {
     // What too few have is not read, and said.
     check(&["", " 0.300 0.200"], "", "`0.300 0.200` in the first");
     let text = [line(" 0.300 0.200"), line(" 0.400 0.100, 0.200"), line(" 0.400 0.100, 0.200 : -")];
-    let found = shaped(&text.concat(), &["request_time", "upstream_response_time"]);
+    let found = rows_by_inferred_shape(&text.concat(), &["request_time", "upstream_response_time"]);
     let some = |values: [&str; 2]| values.map(|value| Some(value.to_owned())).to_vec();
     let expected = [["0.300", "0.200"], ["0.400", "0.100, 0.200"], ["0.400", "0.100, 0.200 : -"]];
     assert_eq!(found, expected.map(some));
     let text = [line(" 0.200 0.300").repeat(9), line(" 0.100, 0.200 0.400")].concat();
-    let found = shaped(&text, &["request_time", "upstream_response_time"]);
+    let found = rows_by_inferred_shape(&text, &["request_time", "upstream_response_time"]);
     assert_eq!(found.last(), Some(&some(["0.400", "0.100, 0.200"])));
 }
 
@@ -628,7 +634,7 @@ fn a_site_is_before_the_client_or_the_record_is_malformed() {
     let rest = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 7 \"-\" \"u\"\n";
     let names = ["host", "port", "ip", "ident", "user"];
     let read = |text: &str| {
-        let shape = Shape::shown_by(text.as_bytes()).shape;
+        let shape = AccessLogShape::infer_from_sample(text.as_bytes()).shape;
         let columns: Vec<_> = shape.columns().into_iter().enumerate().collect();
         let is_named = |field: &FieldRef| names.contains(&field.name().as_str());
         let columns =
@@ -642,7 +648,7 @@ fn a_site_is_before_the_client_or_the_record_is_malformed() {
         let mut decoder =
             AccessLogDecoder::with_shape(&shape, columns, Options::default()).unwrap();
         let out = decode_with(&mut decoder, text.as_bytes());
-        let faults: Vec<String> = out.bad.iter().map(|bad| bad.fault.to_string()).collect();
+        let faults: Vec<String> = out.rejected.iter().map(|bad| bad.fault.to_string()).collect();
         let rows: Vec<String> = rows(&out.batches)
             .into_iter()
             .map(|row| {
@@ -709,7 +715,7 @@ fn a_list_of_clients_is_one_value() {
                     })
                 });
                 let (texts, users): (Vec<String>, Vec<&str>) = records.unzip();
-                let rows = shaped(&texts.concat(), names);
+                let rows = rows_by_inferred_shape(&texts.concat(), names);
                 let all = lists.iter().flat_map(|list| [list; 2]).zip(users);
                 let expected: Vec<_> = all
                     .flat_map(|(list, user)| {
@@ -724,12 +730,12 @@ fn a_list_of_clients_is_one_value() {
         }
     }
     let out = decode(typed(&["ip"]), Options::default(), format!("1.2.3.4, {rest}").as_bytes());
-    assert_eq!(out.bad.len(), 1);
+    assert_eq!(out.rejected.len(), 1);
 }
 
 /// Reads a log as its sample shows it, all columns as text.
-fn shaped(text: &str, names: &[&str]) -> Vec<Vec<Option<String>>> {
-    let shape = Shape::shown_by(text.as_bytes()).shape;
+fn rows_by_inferred_shape(text: &str, names: &[&str]) -> Vec<Vec<Option<String>>> {
+    let shape = AccessLogShape::infer_from_sample(text.as_bytes()).shape;
     let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
     let of = |name: &&str| {
         let (place, field) = all.iter().find(|(_, field)| field.name() == name).unwrap();
@@ -738,7 +744,7 @@ fn shaped(text: &str, names: &[&str]) -> Vec<Vec<Option<String>>> {
     let columns = names.iter().map(of).collect();
     let mut decoder = AccessLogDecoder::with_shape(&shape, columns, Options::default()).unwrap();
     let out = decode_with(&mut decoder, text.as_bytes());
-    assert!(out.bad.is_empty(), "{:?}", out.bad);
+    assert!(out.rejected.is_empty(), "{:?}", out.rejected);
     rows(&out.batches)
 }
 
@@ -770,7 +776,7 @@ fn records_are_read_by_their_shape_and_those_of_another_too() {
         "request_time",
         "upstream_response_time",
     ];
-    let found = shaped(&format!("{text}{odd}{text}"), &names);
+    let found = rows_by_inferred_shape(&format!("{text}{odd}{text}"), &names);
     let some = |values: &[&str]| -> Vec<Option<String>> {
         values.iter().map(|value| (*value != "-").then(|| (*value).to_owned())).collect()
     };
@@ -799,18 +805,18 @@ fn records_are_read_by_their_shape_and_those_of_another_too() {
     // Of the Common format, what follows is no referrer.
     let text: String =
         (1..9).map(|n| format!("10.0.0.{n} - - {time} 200 {n} 0.50{n} 0.00{n}\n")).collect();
-    let found = shaped(&text, &["bytes", "referrer", "request_time"]);
+    let found = rows_by_inferred_shape(&text, &["bytes", "referrer", "request_time"]);
     let expected: Vec<_> =
         (1..9).map(|n| some(&[&n.to_string(), "-", &format!("0.50{n}")])).collect();
     assert_eq!(found, expected);
-    let found = shaped(&text, &["bytes", "referrer"]);
+    let found = rows_by_inferred_shape(&text, &["bytes", "referrer"]);
     let expected: Vec<_> = (1..9).map(|n: usize| some(&[&n.to_string(), "-"])).collect();
     assert_eq!(found, expected);
 }
 
 /// The rows of a log as its sample shows it, a line each, and the faults of its malformed records.
 fn rows_and_faults(text: &str, names: &[&str]) -> (Vec<String>, Vec<String>) {
-    let shape = Shape::shown_by(text.as_bytes()).shape;
+    let shape = AccessLogShape::infer_from_sample(text.as_bytes()).shape;
     let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
     let of = |name: &&str| {
         let (place, field) = all.iter().find(|(_, field)| field.name() == name).unwrap();
@@ -822,7 +828,7 @@ fn rows_and_faults(text: &str, names: &[&str]) -> (Vec<String>, Vec<String>) {
     let shown = |row: Vec<Option<String>>| {
         row.into_iter().map(|value| value.unwrap_or("∅".into())).collect::<Vec<_>>().join("|")
     };
-    let faults = out.bad.iter().map(|bad| bad.fault.to_string()).collect();
+    let faults = out.rejected.iter().map(|bad| bad.fault.to_string()).collect();
     (rows(&out.batches).into_iter().map(shown).collect(), faults)
 }
 
@@ -918,7 +924,7 @@ fn a_quote_that_may_have_cut_a_field_makes_its_record_malformed() {
 }
 
 #[test]
-fn what_stands_in_place_of_referrer_and_agent_is_malformed_where_all_others_have_them() {
+fn fields_in_place_of_referrer_and_agent_are_malformed() {
     let line = |behind: &str| {
         format!("10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2{behind}\n")
     };
@@ -951,10 +957,10 @@ proptest! {
     #[test]
     fn a_shape_changes_no_other_column(log in log(), extra in prop::sample::select(vec!["", " 0.001", " 0.005 0.001", " 7", " \"10.0.0.1\" 0.001"])) {
         let text: String = log.lines().map(|line| format!("{line}{extra}\n")).collect();
-        let shape = Shape::shown_by(text.as_bytes()).shape;
-        let names: Vec<String> = columns().iter().map(|field| field.name().clone()).collect();
+        let shape = AccessLogShape::infer_from_sample(text.as_bytes()).shape;
+        let names: Vec<String> = access_log_columns().iter().map(|field| field.name().clone()).collect();
         let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
-        prop_assert_eq!(shape.lead(), 0);
+        prop_assert_eq!(shape.leading_piece_count(), 0);
         let own = all.iter().filter(|(_, field)| names.contains(field.name())).map(|(place, field)| {
             (*place, Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)) as FieldRef)
         });
@@ -965,7 +971,7 @@ proptest! {
             let mut decoder = AccessLogDecoder::with_shape(&shape, columns, Options { mismatch_is_null: true, ..Options::default() }).unwrap();
             decode_with(&mut decoder, text.as_bytes())
         };
-        let same = Shape { combined: shape.combined, ..Shape::default() };
+        let same = AccessLogShape { combined: shape.combined, ..AccessLogShape::default() };
         let places: Vec<usize> = (0..11).collect();
         let mut plain = AccessLogDecoder::with_shape(&same, text_columns(&places), Options::default()).unwrap();
         let plain = decode_with(&mut plain, text.as_bytes());
@@ -979,7 +985,7 @@ proptest! {
     fn no_sample_makes_a_shape_panic(bytes: Vec<u8>, pieces in prop::collection::vec(prop::sample::select(vec![
         " ", "\"", "\\", "\n", "[", "]", "-", "a:80", "10.0.0.1", "[a b] \"", "\" 1 2", "a - - [x y] \"", "\" \"", " 0.001"]), 0..60)) {
         for text in [bytes, pieces.concat().into_bytes()] {
-            let shape = Shape::shown_by(&text).shape;
+            let shape = AccessLogShape::infer_from_sample(&text).shape;
             let all = shape.columns().into_iter().enumerate().collect();
             let mut decoder = AccessLogDecoder::with_shape(&shape, all, Options::default()).unwrap();
             decode_with(&mut decoder, &text);

@@ -1,8 +1,8 @@
 //! The records of a text as `csv_core` reads them. The fuzz targets have this file, too.
 
-use super::Dialect;
+use super::CsvDialect;
 
-pub(crate) fn records(dialect: &Dialect, text: &[u8]) -> Vec<Vec<Vec<u8>>> {
+pub(crate) fn records(dialect: &CsvDialect, text: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut builder = csv_core::ReaderBuilder::new();
     builder.delimiter(dialect.delimiter).escape(dialect.escape).comment(dialect.comment);
     match dialect.quote {

@@ -6,9 +6,9 @@ use arrow_schema::{DataType, Field, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
-use crate::filter::{Comparison, Constant, Predicate, Test};
 use crate::lines::tests::{check_windows, decode_with, rows};
-use crate::{Decoded, Options};
+use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
+use crate::{DecodedBlocks, Options};
 
 fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
     let field = |place: &usize| Field::new(format!("c{place}"), DataType::Utf8View, true);
@@ -16,28 +16,28 @@ fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
 }
 
 fn decode(
-    dialect: &Dialect,
+    dialect: &CsvDialect,
     fields: usize,
     columns: Vec<(usize, FieldRef)>,
     options: Options,
     text: &[u8],
-) -> Decoded {
+) -> DecodedBlocks {
     decode_with(&mut CsvDecoder::new(dialect, fields, columns, options).unwrap(), text)
 }
 
-fn dialects() -> impl Strategy<Value = Dialect> {
+fn dialects() -> impl Strategy<Value = CsvDialect> {
     (prop::bool::weighted(0.8), prop::bool::weighted(0.1), prop::bool::weighted(0.2)).prop_map(
-        |(quote, escape, comment)| Dialect {
+        |(quote, escape, comment)| CsvDialect {
             quote: quote.then_some(b'"'),
             escape: escape.then_some(b'\\'),
             comment: comment.then_some(b'#'),
-            ..Dialect::default()
+            ..CsvDialect::default()
         },
     )
 }
 
 /// Text that is mostly well formed, in records of three fields.
-fn regular() -> impl Strategy<Value = String> {
+fn regular_text() -> impl Strategy<Value = String> {
     let field = prop_oneof![
         8 => "[a-z0-9]{0,5}",
         2 => "[a-zé ]{10,90}",
@@ -62,7 +62,7 @@ fn regular() -> impl Strategy<Value = String> {
 
 /// Compares with the model: the good rows, and how many are bad.
 fn check(
-    dialect: &Dialect,
+    dialect: &CsvDialect,
     text: &str,
     places: &[usize],
     batch_rows: usize,
@@ -73,7 +73,8 @@ fn check(
     let records = model::records(dialect, format!("{text}\n").as_bytes());
     let (good, bad): (Vec<_>, Vec<_>) = records.into_iter().partition(|r| r.len() == 3);
     // A quote that is never closed makes the last record bad, which `csv_core` lets pass.
-    let unclosed = out.bad.last().is_some_and(|bad| bad.fault.kind == FaultKind::Unclosed);
+    let unclosed =
+        out.rejected.last().is_some_and(|bad| bad.fault.kind == TextFaultKind::UnclosedQuote);
     let mut expected: Vec<Vec<Option<String>>> = good
         .iter()
         .map(|fields| {
@@ -83,10 +84,10 @@ fn check(
             places.iter().map(value).collect()
         })
         .collect();
-    if unclosed && out.bad.len() > bad.len() {
+    if unclosed && out.rejected.len() > bad.len() {
         expected.pop();
     } else {
-        prop_assert_eq!(out.bad.len(), bad.len());
+        prop_assert_eq!(out.rejected.len(), bad.len());
     }
     prop_assert_eq!(out.rows as usize, expected.len());
     // To `csv_core`, nothing in quotes is nothing.
@@ -102,7 +103,7 @@ proptest! {
 
     #[test]
     fn regular_text_is_read_as_csv_core_reads_it(
-        dialect in dialects(), text in regular(), batch_rows in 1usize..50, last in prop::bool::ANY
+        dialect in dialects(), text in regular_text(), batch_rows in 1usize..50, last in prop::bool::ANY
     ) {
         let text = if last { text.trim_end_matches('\n') } else { &text };
         check(&dialect, text, &[0, 1, 2], batch_rows)?;
@@ -122,7 +123,7 @@ proptest! {
         for value in &values {
             text += &format!("x,{},{}{end}", WRITTEN[*value], WRITTEN[*value]);
         }
-        let dialect = Dialect { nulls: vec!["NA".into()], ..Dialect::default() };
+        let dialect = CsvDialect { nulls: vec!["NA".into()], ..CsvDialect::default() };
         for kind in [DataType::Utf8View, DataType::Utf8, DataType::LargeUtf8, DataType::BinaryView] {
             let columns = vec![(1, Arc::new(Field::new("v", kind.clone(), true)))];
             let options = Options { batch_rows, ..Options::default() };
@@ -137,11 +138,11 @@ proptest! {
             prop_assert_eq!(found, expected, "{}", kind);
         }
         // A filter sees the same.
-        for (test, keeps) in [(Test::IsNull, [0, 4].as_slice()), (Test::IsNotNull, &[1, 2, 3, 5]),
-            (Test::Compare(Comparison::Equal, Constant::Text(String::new())), &[1])]
+        for (test, keeps) in [(ValueCondition::IsNull, [0, 4].as_slice()), (ValueCondition::IsNotNull, &[1, 2, 3, 5]),
+            (ValueCondition::Comparison(ComparisonOperator::Equal, PredicateConstant::Text(String::new())), &[1])]
         {
             let columns = vec![(1, Arc::new(Field::new("v", DataType::Utf8View, true)))];
-            let predicates = vec![Predicate { column: 0, test }];
+            let predicates = vec![Predicate { column: 0, condition: test }];
             let options = Options { batch_rows, predicates, ..Options::default() };
             let found = decode(&dialect, 3, columns, options, text.as_bytes());
             let kept: usize = found.batches.iter().map(|batch| batch.num_rows()).sum();
@@ -163,15 +164,15 @@ proptest! {
         from in 0usize..100, comment: bool, quote: bool
     ) {
         let from = from.min(bytes.len());
-        let special = Special {
+        let special = SpecialBytes {
             delimiter: b',', quote: quote.then_some(b'"'), comment: comment.then_some(b'#'),
         };
-        let (mut one, mut carry_one) = (vec![7], Carry::START);
-        let found = separators(&bytes, from, bytes.len(), special, &mut carry_one, &mut one);
-        let (mut other, mut carry_other) = (vec![7], Carry::START);
+        let (mut one, mut carry_one) = (vec![7], CsvScanCarry::RECORD_START);
+        let found = find_separators(&bytes, from, bytes.len(), special, &mut carry_one, &mut one);
+        let (mut other, mut carry_other) = (vec![7], CsvScanCarry::RECORD_START);
         // SAFETY: this one asks nothing of the processor.
         let expected = unsafe {
-            find::<crate::simd::Portable>(&bytes, from, bytes.len(), special, &mut carry_other, &mut other)
+            find_simd::<crate::simd::Portable>(&bytes, from, bytes.len(), special, &mut carry_other, &mut other)
         };
         prop_assert_eq!(found, expected);
         prop_assert_eq!(one, other);
@@ -180,7 +181,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes: Vec<u8>, fields in 1usize..4) {
-        decode(&Dialect::default(), fields, text_columns(&[0]), Options::default(), &bytes);
+        decode(&CsvDialect::default(), fields, text_columns(&[0]), Options::default(), &bytes);
     }
 
     #[test]
@@ -190,26 +191,26 @@ proptest! {
         ], 0..40),
         limit in -20i64..20, op in 0usize..6
     ) {
-        use Comparison as C;
+        use ComparisonOperator as C;
         let comparison =
             [C::Equal, C::NotEqual, C::Less, C::LessOrEqual, C::Greater, C::GreaterOrEqual][op];
         let text: String = values.iter().enumerate().map(|(i, v)| format!("{i},{v},x\n")).collect();
-        let dialect = Dialect { nulls: vec!["NA".into()], ..Dialect::default() };
+        let dialect = CsvDialect { nulls: vec!["NA".into()], ..CsvDialect::default() };
         let columns = vec![
             (1, Arc::new(Field::new("v", DataType::Int64, true))),
             (0, Arc::new(Field::new("i", DataType::Int64, true))),
         ];
-        let test = Test::Compare(comparison, Constant::Int(limit));
-        let options = Options { predicates: vec![Predicate { column: 0, test }], ..Options::default() };
+        let test = ValueCondition::Comparison(comparison, PredicateConstant::Int(limit));
+        let options = Options { predicates: vec![Predicate { column: 0, condition: test }], ..Options::default() };
         let out = decode(&dialect, 3, columns, options, text.as_bytes());
         let found: Vec<i64> = out.batches.iter()
             .flat_map(|b| b.column(1).as_primitive::<Int64Type>().values().to_vec()).collect();
         let expected: Vec<i64> = values.iter().enumerate()
-            .filter(|(_, v)| v.parse::<i64>().is_ok_and(|v| comparison.holds(v.cmp(&limit))))
+            .filter(|(_, v)| v.parse::<i64>().is_ok_and(|v| comparison.is_satisfied_by(v.cmp(&limit))))
             .map(|(i, _)| i as i64).collect();
         prop_assert_eq!(found, expected);
         prop_assert_eq!(out.rows as usize, values.len());
-        prop_assert!(out.bad.is_empty());
+        prop_assert!(out.rejected.is_empty());
     }
 }
 
@@ -220,7 +221,7 @@ fn values_get_their_types_and_faults_their_places() {
         (1, Arc::new(Field::new("x", DataType::Float64, true))),
         (2, Arc::new(Field::new("b", DataType::Boolean, true))),
     ];
-    let dialect = Dialect { nulls: vec!["NA".into(), "-1".into()], ..Dialect::default() };
+    let dialect = CsvDialect { nulls: vec!["NA".into(), "-1".into()], ..CsvDialect::default() };
     let text = b"1,1.5,true\nNA,,false\n-1,\"2.25\",NA\n7,x,true\n9999999999999999999,1,true\n\
                  +5,1e300,TRUE\n-9223372036854775808,.5,false\n";
     let out = decode(&dialect, 3, columns, Options::default(), text);
@@ -239,11 +240,11 @@ fn values_get_their_types_and_faults_their_places() {
         [Some(true), Some(false), None, Some(true), Some(false)]
     );
     let faults: Vec<String> = out
-        .bad
+        .rejected
         .iter()
         .map(|bad| {
             let column = bad.fault.column.clone().unwrap();
-            format!("{column} at {}: {}", bad.range.start + bad.fault.at, bad.fault)
+            format!("{column} at {}: {}", bad.range.start + bad.fault.offset, bad.fault)
         })
         .collect();
     assert_eq!(
@@ -258,27 +259,27 @@ fn values_get_their_types_and_faults_their_places() {
 #[test]
 fn invalid_utf8_is_refused_in_columns_that_are_not_wanted_too() {
     let text = b"a,b,c\nd,\xff,f\ng,h,i\n";
-    let out = decode(&Dialect::default(), 3, text_columns(&[0]), Options::default(), text);
+    let out = decode(&CsvDialect::default(), 3, text_columns(&[0]), Options::default(), text);
     assert_eq!(rows(&out.batches), [[Some("a".to_owned())], [Some("g".into())]]);
-    assert_eq!(out.bad[0].fault.to_string(), "field 2 is not valid UTF-8");
-    assert_eq!((out.bad[0].range.clone(), out.bad[0].fault.at), (6..12, 2));
+    assert_eq!(out.rejected[0].fault.to_string(), "field 2 is not valid UTF-8");
+    assert_eq!((out.rejected[0].range.clone(), out.rejected[0].fault.offset), (6..12, 2));
 }
 
 #[test]
 fn nul_is_no_quote_where_quoting_is_off() {
-    let dialect = Dialect { quote: None, comment: Some(b'#'), ..Dialect::default() };
+    let dialect = CsvDialect { quote: None, comment: Some(b'#'), ..CsvDialect::default() };
     let options = Options { batch_rows: 1, ..Options::default() };
     let out = decode(&dialect, 2, text_columns(&[1]), options, b"a,\0-\0\n\xff,b\n");
     assert_eq!(rows(&out.batches), [[Some("\0-\0".to_owned())]]);
-    assert_eq!(out.bad.len(), 1);
+    assert_eq!(out.rejected.len(), 1);
 }
 
 #[test]
-fn windows_and_blocks_do_not_show() {
+fn result_does_not_depend_on_windows_and_blocks() {
     let record =
         |index, long| format!("{index},\"{}\",{}\n", "x".repeat(long), "é".repeat(index % 7));
     check_windows(record, |options, text| {
-        decode(&Dialect::default(), 3, text_columns(&[0, 1, 2]), options, text)
+        decode(&CsvDialect::default(), 3, text_columns(&[0, 1, 2]), options, text)
     });
 }
 
@@ -290,8 +291,8 @@ fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
         |data_type: &DataType| vec![(0, Arc::new(Field::new("n", data_type.clone(), true)))];
     let decode_as = |data_type: &DataType, is_inferred: bool, options: Options, text: &str| {
         let inferred = if is_inferred { vec![0] } else { Vec::new() };
-        let options = Options { inferred, ..options };
-        decode(&Dialect::default(), 1, column(data_type), options, text.as_bytes())
+        let options = Options { inferred_columns: inferred, ..options };
+        decode(&CsvDialect::default(), 1, column(data_type), options, text.as_bytes())
     };
     let (int, uint, float) = (DataType::Int64, DataType::UInt64, DataType::Float64);
     // Behind many usual values, so that the fast parsers meet it, too.
@@ -313,7 +314,7 @@ fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
         ] {
             let text = format!("{}{value}\n{}", "12\n".repeat(usual), "0\n".repeat(20));
             let found = decode_as(data_type, true, Options::default(), &text);
-            let faults: Vec<_> = found.bad.iter().map(|bad| bad.fault.to_string()).collect();
+            let faults: Vec<_> = found.rejected.iter().map(|bad| bad.fault.to_string()).collect();
             let shown = value.trim_matches('"');
             let expected = match shown {
                 "9007199254740993" => {
@@ -326,10 +327,10 @@ fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
             assert_eq!(found.rows, usual as u64 + 20);
             let lax = Options { mismatch_is_null: true, ..Options::default() };
             let found = decode_as(data_type, true, lax, &text);
-            assert_eq!((found.rows, found.bad.len()), (usual as u64 + 21, 0));
+            assert_eq!((found.rows, found.rejected.len()), (usual as u64 + 21, 0));
             assert!(found.batches[0].column(0).is_null(usual), "{value}");
             let declared = decode_as(data_type, false, Options::default(), &text);
-            assert_eq!((declared.rows, declared.bad.len()), (usual as u64 + 21, 0), "{value}");
+            assert_eq!((declared.rows, declared.rejected.len()), (usual as u64 + 21, 0), "{value}");
             assert!(declared.batches[0].column(0).is_valid(usual), "{value}");
         }
     }
@@ -339,13 +340,19 @@ fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
 #[test]
 fn predicates_keep_values_that_are_no_canonical_numbers() {
     let column = vec![(0, Arc::new(Field::new("n", DataType::Int64, true)))];
-    let predicates =
-        vec![Predicate { column: 0, test: Test::Compare(Comparison::Equal, Constant::Int(5)) }];
+    let predicates = vec![Predicate {
+        column: 0,
+        condition: ValueCondition::Comparison(ComparisonOperator::Equal, PredicateConstant::Int(5)),
+    }];
     for (inferred, rows, bad) in [(vec![0], 1, 1), (vec![], 1, 0)] {
-        let options = Options { predicates: predicates.clone(), inferred, ..Options::default() };
-        let found = decode(&Dialect::default(), 1, column.clone(), options, b"5\n007\n8\n");
+        let options = Options {
+            predicates: predicates.clone(),
+            inferred_columns: inferred,
+            ..Options::default()
+        };
+        let found = decode(&CsvDialect::default(), 1, column.clone(), options, b"5\n007\n8\n");
         let kept: usize = found.batches.iter().map(|batch| batch.num_rows()).sum();
-        assert_eq!((kept, found.bad.len()), (rows, bad));
+        assert_eq!((kept, found.rejected.len()), (rows, bad));
     }
 }
 
@@ -356,8 +363,8 @@ fn inferred_columns_of_a_zone_refuse_times_without_one() {
     let decode_as = |data_type: &DataType, is_inferred: bool, options: Options, text: &str| {
         let columns = vec![(0, Arc::new(Field::new("t", data_type.clone(), true)))];
         let inferred = if is_inferred { vec![0] } else { Vec::new() };
-        let options = Options { inferred, ..options };
-        decode(&Dialect::default(), 1, columns, options, text.as_bytes())
+        let options = Options { inferred_columns: inferred, ..options };
+        decode(&CsvDialect::default(), 1, columns, options, text.as_bytes())
     };
     let usual_value = "2026-01-01T00:00:00Z\n";
     for usual in [0, 1, 7, 100] {
@@ -375,7 +382,7 @@ fn inferred_columns_of_a_zone_refuse_times_without_one() {
             let text = format!("{}{value}\n{}", usual_value.repeat(usual), usual_value.repeat(20));
             let data_type = zoned("UTC", TimeUnit::Microsecond);
             let found = decode_as(&data_type, true, Options::default(), &text);
-            let faults: Vec<_> = found.bad.iter().map(|bad| bad.fault.to_string()).collect();
+            let faults: Vec<_> = found.rejected.iter().map(|bad| bad.fault.to_string()).collect();
             let expected = format!(
                 "expected a timestamp with a time zone, to microseconds, found `{}`, which states none",
                 value.trim_matches('"')
@@ -385,30 +392,34 @@ fn inferred_columns_of_a_zone_refuse_times_without_one() {
             assert_eq!(found.rows, usual as u64 + 20 + u64::from(!is_refused), "{value}");
             let lax = Options { mismatch_is_null: true, ..Options::default() };
             let found = decode_as(&data_type, true, lax, &text);
-            assert_eq!((found.rows, found.bad.len()), (usual as u64 + 21, 0), "{value}");
+            assert_eq!((found.rows, found.rejected.len()), (usual as u64 + 21, 0), "{value}");
             assert_eq!(found.batches[0].column(0).is_null(usual), is_refused, "{value}");
             for (zone, unit) in
                 [("UTC", TimeUnit::Nanosecond), ("Europe/Berlin", TimeUnit::Millisecond)]
             {
                 let data_type = zoned(zone, unit);
                 let found = decode_as(&data_type, true, Options::default(), &text);
-                assert_eq!(found.bad.len(), usize::from(is_refused), "{value}");
+                assert_eq!(found.rejected.len(), usize::from(is_refused), "{value}");
                 let declared = decode_as(&data_type, false, Options::default(), &text);
-                assert_eq!((declared.rows, declared.bad.len()), (usual as u64 + 21, 0), "{value}");
+                assert_eq!(
+                    (declared.rows, declared.rejected.len()),
+                    (usual as u64 + 21, 0),
+                    "{value}"
+                );
             }
             let naive = DataType::Timestamp(TimeUnit::Microsecond, None);
             let text = text.replace(usual_value, "2026-01-01T00:00:00\n");
             let found = decode_as(&naive, true, Options::default(), &text);
             let is_offset = value.contains("00-") || value.contains('+') || value.contains("5-");
-            assert_eq!(found.bad.len(), usize::from(is_offset), "{value}");
+            assert_eq!(found.rejected.len(), usize::from(is_offset), "{value}");
         }
     }
-    let predicates = vec![Predicate { column: 0, test: Test::IsNull }];
-    let options = Options { predicates, inferred: vec![0], ..Options::default() };
+    let predicates = vec![Predicate { column: 0, condition: ValueCondition::IsNull }];
+    let options = Options { predicates, inferred_columns: vec![0], ..Options::default() };
     let columns = vec![(0, Arc::new(Field::new("t", zoned("UTC", TimeUnit::Microsecond), true)))];
     let text = b"2026-01-01T00:00:00Z\n2026-01-01T05:00:00\n\"\"\n";
-    let found = decode(&Dialect::default(), 1, columns, options, text);
-    assert_eq!((found.rows, found.bad.len()), (2, 1));
+    let found = decode(&CsvDialect::default(), 1, columns, options, text);
+    assert_eq!((found.rows, found.rejected.len()), (2, 1));
 }
 
 /// There is no empty number, so that files in which all fields are quoted have nulls in such columns.
@@ -427,17 +438,17 @@ fn nothing_in_quotes_is_null_in_columns_that_are_no_text() {
     for data_type in types {
         let columns = vec![(0, Arc::new(Field::new("n", data_type.clone(), true)))];
         for inferred in [vec![], vec![0]] {
-            let options = Options { inferred, ..Options::default() };
+            let options = Options { inferred_columns: inferred, ..Options::default() };
             let text = b"\"\",a\n,b\n";
-            let found = decode(&Dialect::default(), 2, columns.clone(), options, text);
-            assert_eq!((found.rows, found.bad.len()), (2, 0), "{data_type}");
+            let found = decode(&CsvDialect::default(), 2, columns.clone(), options, text);
+            assert_eq!((found.rows, found.rejected.len()), (2, 0), "{data_type}");
             assert_eq!(found.batches[0].column(0).null_count(), 2, "{data_type}");
         }
-        for (test, rows) in [(Test::IsNull, 2), (Test::IsNotNull, 0)] {
-            let predicates = vec![Predicate { column: 0, test }];
+        for (test, rows) in [(ValueCondition::IsNull, 2), (ValueCondition::IsNotNull, 0)] {
+            let predicates = vec![Predicate { column: 0, condition: test }];
             let options = Options { predicates, ..Options::default() };
             let text = b"\"\",a\n,b\n";
-            let found = decode(&Dialect::default(), 2, columns.clone(), options, text);
+            let found = decode(&CsvDialect::default(), 2, columns.clone(), options, text);
             let kept: usize = found.batches.iter().map(|batch| batch.num_rows()).sum();
             assert_eq!(kept, rows, "{data_type}");
         }
@@ -447,8 +458,8 @@ fn nothing_in_quotes_is_null_in_columns_that_are_no_text() {
 /// Records whose quotes contradict a dialect that nobody stated, alone and amid records in which nothing is odd.
 #[test]
 fn records_whose_quotes_contradict_an_unstated_dialect_are_refused() {
-    let swallowed = |lines, fields| Some(FaultKind::SwallowedLines { lines, fields });
-    let escaped = Some(FaultKind::EscapedQuote);
+    let swallowed = |lines, fields| Some(TextFaultKind::QuotedRecords { lines, fields });
+    let escaped = Some(TextFaultKind::ClosedAfterBackslash);
     for (delimiter, fields, record, fault) in [
         // An opening quote that is plain text, up to the next one.
         (b'\t', 3, "2\t\"Rome\t1945\n3\tB\t1950\n4\t\"Second\t1951\n", swallowed(3, 3)),
@@ -476,13 +487,14 @@ fn records_whose_quotes_contradict_an_unstated_dialect_are_refused() {
         };
         for (before, behind) in [(0, 0), (1, 0), (3, 200), (20_000, 1)] {
             for checks_quotes in [true, false] {
-                let dialect = Dialect { delimiter, checks_quotes, ..Dialect::default() };
+                let dialect = CsvDialect { delimiter, checks_quotes, ..CsvDialect::default() };
                 for places in [&[0][..], &[]] {
                     let text = format!("{}{record}{}", plain(before), plain(behind));
                     let columns = text_columns(places);
                     let out =
                         decode(&dialect, fields, columns, Options::default(), text.as_bytes());
-                    let found: Vec<_> = out.bad.into_iter().map(|bad| bad.fault.kind).collect();
+                    let found: Vec<_> =
+                        out.rejected.into_iter().map(|bad| bad.fault.kind).collect();
                     let expected: Vec<_> =
                         fault.clone().filter(|_| checks_quotes).into_iter().collect();
                     assert_eq!(found, expected, "{record} {before} {behind}");
@@ -508,12 +520,13 @@ fn columns_of_bytes_take_hexadecimal_digits() {
     ];
     for kind in [DataType::Binary, DataType::BinaryView] {
         let column = vec![(0, Arc::new(Field::new("b", kind.clone(), true)))];
-        let found = decode(&Dialect::default(), 1, column, Options::default(), text);
-        assert!(found.bad.is_empty());
+        let found = decode(&CsvDialect::default(), 1, column, Options::default(), text);
+        assert!(found.rejected.is_empty());
         let bytes = arrow_cast::cast(found.batches[0].column(0), &DataType::Binary).unwrap();
         let bytes: Vec<&[u8]> = bytes.as_binary::<i32>().iter().flatten().collect();
         assert_eq!(bytes, expected, "{kind}");
     }
-    let texts = decode(&Dialect::default(), 1, text_columns(&[0]), Options::default(), b"\\x78\n");
+    let texts =
+        decode(&CsvDialect::default(), 1, text_columns(&[0]), Options::default(), b"\\x78\n");
     assert_eq!(rows(&texts.batches), [[Some("\\x78".to_owned())]]);
 }

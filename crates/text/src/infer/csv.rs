@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef};
 
-use super::{Commas, DayOrder, TextKind};
-use crate::csv::{split, unescape};
-use crate::cut::{Grammar, next_record};
-use crate::dialect::Dialect;
-use crate::values::Nulls;
+use super::{CommaNumbers, InferredTextType, NonIsoDates};
+use crate::csv::{split_record, unescape_field};
+use crate::csv_dialect::CsvDialect;
+use crate::record_boundaries::{RecordGrammar, next_record_range};
+use crate::value_parsing::NullStrings;
 
 /// Columns as the sample shows them so far.
 ///
@@ -24,69 +24,69 @@ use crate::values::Nulls;
 /// assert_eq!(fields[1].data_type().to_string(), "Int64");
 /// ```
 #[derive(Debug)]
-pub struct Inference {
-    dialect: Dialect,
-    nulls: Nulls,
-    kinds: Vec<TextKind>,
-    counts: Vec<u64>,
+pub struct CsvInference {
+    dialect: CsvDialect,
+    nulls: NullStrings,
+    inferred_types: Vec<InferredTextType>,
+    value_counts: Vec<u64>,
     /// Records with as many fields.
-    fitting: u64,
+    fitting_records: u64,
     /// Per field, what is known of it besides, once it had one of the [`MARKERS`].
-    marked: Vec<Option<Box<Marked>>>,
-    orders: Vec<DayOrder>,
-    commas: Vec<Commas>,
+    without_markers: Vec<Option<Box<ValuesWithoutMarkers>>>,
+    non_iso_dates: Vec<NonIsoDates>,
+    comma_numbers: Vec<CommaNumbers>,
     /// Per field, what its values are without the spaces around them, once it had one with spaces.
-    trimmed: Vec<Option<Box<TextKind>>>,
+    trimmed_types: Vec<Option<Box<InferredTextType>>>,
 }
 
 /// Words that mostly mean that there is no value.
-const MARKERS: [&str; 23] = [
+const NULL_MARKERS: [&str; 23] = [
     "NA", "N/A", "n/a", "na", "#N/A", "-", "--", "null", "NULL", "Null", "none", "None", "NONE",
     "nil", "nan", "\\N", "?", ".", "missing", "unknown", "(null)", "<null>", "#NULL!",
 ];
 
 /// Whether a word mostly means that there is no value.
 #[must_use]
-pub fn is_marker(word: &str) -> bool {
-    MARKERS.contains(&word)
+pub fn is_null_marker(word: &str) -> bool {
+    NULL_MARKERS.contains(&word)
 }
 
 /// What a field's values are without the words of them that mostly mean no value.
 #[derive(Debug, Clone)]
-pub struct Marked {
+pub struct ValuesWithoutMarkers {
     /// What the others have in common.
-    pub others: TextKind,
+    pub inferred_type: InferredTextType,
     /// How many those are.
-    pub count: u64,
+    pub value_count: u64,
     /// The words, in the order in which they came.
-    pub words: Vec<&'static str>,
+    pub markers: Vec<&'static str>,
 }
 
-impl Inference {
+impl CsvInference {
     /// For records of so many fields.
     #[must_use]
-    pub fn new(dialect: &Dialect, fields: usize) -> Self {
+    pub fn new(dialect: &CsvDialect, fields: usize) -> Self {
         Self {
             dialect: dialect.clone(),
-            nulls: Nulls::new(&dialect.nulls, true),
-            kinds: vec![TextKind::default(); fields],
-            counts: vec![0; fields],
-            fitting: 0,
-            marked: vec![None; fields],
-            orders: vec![DayOrder::default(); fields],
-            commas: vec![Commas::default(); fields],
-            trimmed: vec![None; fields],
+            nulls: NullStrings::new(&dialect.nulls, true),
+            inferred_types: vec![InferredTextType::default(); fields],
+            value_counts: vec![0; fields],
+            fitting_records: 0,
+            without_markers: vec![None; fields],
+            non_iso_dates: vec![NonIsoDates::default(); fields],
+            comma_numbers: vec![CommaNumbers::default(); fields],
+            trimmed_types: vec![None; fields],
         }
     }
 
     /// Takes a block of whole records and returns how many it holds. Records with another
     /// number of fields, or with NUL bytes in front, are left to the reading, which reports them.
-    pub fn add(&mut self, block: &[u8]) -> u64 {
-        let grammar = Grammar::delimited(&self.dialect);
+    pub fn add_block(&mut self, block: &[u8]) -> u64 {
+        let grammar = RecordGrammar::from_dialect(&self.dialect);
         let (mut fields, mut unquoted) = (Vec::new(), Vec::new());
         let (mut at, mut records) = (0, 0);
         loop {
-            let range = next_record(grammar, block, at);
+            let range = next_record_range(grammar, block, at);
             if range.is_empty() {
                 return records;
             }
@@ -97,14 +97,17 @@ impl Inference {
             if record.first() == Some(&0) {
                 continue;
             }
-            split(grammar, record, &mut fields);
-            if fields.len() != self.kinds.len() {
+            split_record(grammar, record, &mut fields);
+            if fields.len() != self.inferred_types.len() {
                 continue;
             }
-            self.fitting += 1;
-            let kinds = self.kinds.iter_mut().zip(&mut self.counts);
-            let kinds = kinds.zip(&mut self.marked).zip(&mut self.orders).zip(&mut self.commas);
-            let kinds = kinds.zip(&mut self.trimmed);
+            self.fitting_records += 1;
+            let kinds = self.inferred_types.iter_mut().zip(&mut self.value_counts);
+            let kinds = kinds
+                .zip(&mut self.without_markers)
+                .zip(&mut self.non_iso_dates)
+                .zip(&mut self.comma_numbers);
+            let kinds = kinds.zip(&mut self.trimmed_types);
             for ((((((kind, count), marked), order), commas), trimmed), field) in kinds.zip(&fields)
             {
                 let mut value = &record[field.clone()];
@@ -112,7 +115,7 @@ impl Inference {
                     && value.first() == Some(&quote)
                 {
                     unquoted.clear();
-                    unescape(value, quote, self.dialect.escape, &mut unquoted);
+                    unescape_field(value, quote, self.dialect.escape, &mut unquoted);
                     value = &unquoted;
                 }
                 if let Ok(text) = std::str::from_utf8(value)
@@ -120,19 +123,23 @@ impl Inference {
                 {
                     let may_mark =
                         text.len() <= 7 && !text.starts_with(|c: char| c.is_ascii_digit());
-                    let marker = MARKERS.iter().find(|marker| may_mark && **marker == text);
+                    let marker = NULL_MARKERS.iter().find(|marker| may_mark && **marker == text);
                     match (marker, &mut *marked) {
                         (Some(marker), None) => {
                             let (others, count) = (*kind, *count);
                             let words = vec![*marker];
-                            *marked = Some(Box::new(Marked { others, count, words }));
+                            *marked = Some(Box::new(ValuesWithoutMarkers {
+                                inferred_type: others,
+                                value_count: count,
+                                markers: words,
+                            }));
                         }
-                        (Some(marker), Some(marked)) if !marked.words.contains(marker) => {
-                            marked.words.push(marker);
+                        (Some(marker), Some(marked)) if !marked.markers.contains(marker) => {
+                            marked.markers.push(marker);
                         }
                         (None, Some(marked)) => {
-                            marked.others.add(text);
-                            marked.count += 1;
+                            marked.inferred_type.add_value(text);
+                            marked.value_count += 1;
                         }
                         _ => {}
                     }
@@ -141,11 +148,11 @@ impl Inference {
                         *trimmed = Some(Box::new(*kind));
                     }
                     if let Some(trimmed) = trimmed {
-                        trimmed.add(bare);
+                        trimmed.add_value(bare);
                     }
-                    kind.add(text);
-                    order.add(text);
-                    commas.add(text);
+                    kind.add_value(text);
+                    order.add_value(text);
+                    commas.add_value(text);
                     *count += 1;
                 }
             }
@@ -154,45 +161,45 @@ impl Inference {
 
     /// Number of records that had as many fields as there are columns.
     #[must_use]
-    pub fn fitting(&self) -> u64 {
-        self.fitting
+    pub fn fitting_records(&self) -> u64 {
+        self.fitting_records
     }
 
     /// Per field, what its values have in common, and how many there were that are not null.
-    pub fn kinds(&self) -> impl Iterator<Item = (&TextKind, u64)> {
-        self.kinds.iter().zip(self.counts.iter().copied())
+    pub fn inferred_types(&self) -> impl Iterator<Item = (&InferredTextType, u64)> {
+        self.inferred_types.iter().zip(self.value_counts.iter().copied())
     }
 
     /// Per field, what it is without words that mostly mean no value, if it has any.
-    pub fn marked(&self) -> impl Iterator<Item = Option<&Marked>> {
-        self.marked.iter().map(Option::as_deref)
+    pub fn without_markers(&self) -> impl Iterator<Item = Option<&ValuesWithoutMarkers>> {
+        self.without_markers.iter().map(Option::as_deref)
     }
 
     /// Per field, what its values are as dates whose year is last.
     #[must_use]
-    pub fn orders(&self) -> &[DayOrder] {
-        &self.orders
+    pub fn non_iso_dates(&self) -> &[NonIsoDates] {
+        &self.non_iso_dates
     }
 
     /// Per field, what its values are as numbers with commas.
     #[must_use]
-    pub fn commas(&self) -> &[Commas] {
-        &self.commas
+    pub fn comma_numbers(&self) -> &[CommaNumbers] {
+        &self.comma_numbers
     }
 
     /// Per field, what its values have in common without the spaces around them, if some have spaces.
-    pub fn trimmed(&self) -> impl Iterator<Item = Option<&TextKind>> {
-        self.trimmed.iter().map(Option::as_deref)
+    pub fn trimmed_types(&self) -> impl Iterator<Item = Option<&InferredTextType>> {
+        self.trimmed_types.iter().map(Option::as_deref)
     }
 
     /// The columns.
     #[must_use]
     pub fn fields(&self, names: &[String]) -> Vec<FieldRef> {
-        let field = |(name, kind): (&String, &TextKind)| {
+        let field = |(name, kind): (&String, &InferredTextType)| {
             let data_type = kind.data_type().unwrap_or(DataType::Utf8View);
             Arc::new(Field::new(name, data_type, true))
         };
-        names.iter().zip(&self.kinds).map(field).collect()
+        names.iter().zip(&self.inferred_types).map(field).collect()
     }
 }
 
@@ -201,10 +208,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_behind_nuls_shows_no_type() {
-        let mut inference = Inference::new(&Dialect::default(), 2);
-        assert_eq!(inference.add(b"\0\0x,y\n1,2\n\0\0\n3,4\n\0"), 5);
-        assert_eq!(inference.fitting(), 2);
+    fn record_after_nuls_does_not_affect_types() {
+        let mut inference = CsvInference::new(&CsvDialect::default(), 2);
+        assert_eq!(inference.add_block(b"\0\0x,y\n1,2\n\0\0\n3,4\n\0"), 5);
+        assert_eq!(inference.fitting_records(), 2);
         let names = ["a".to_owned(), "b".to_owned()];
         for field in inference.fields(&names) {
             assert_eq!(field.data_type(), &arrow_schema::DataType::Int64);
@@ -212,19 +219,25 @@ mod tests {
     }
 
     #[test]
-    fn quotes_nulls_and_records_that_do_not_fit_are_seen_through() {
+    fn quotes_nulls_and_odd_records_do_not_affect_types() {
         let dialect =
-            Dialect { nulls: vec!["NA".into()], comment: Some(b'#'), ..Dialect::default() };
-        let mut inference = Inference::new(&dialect, 3);
+            CsvDialect { nulls: vec!["NA".into()], comment: Some(b'#'), ..CsvDialect::default() };
+        let mut inference = CsvInference::new(&dialect, 3);
         let text = b"\"1\",NA,\"a,\n\"\"b\"\n# x,y,z\n\n2,,true\r\nx,y\n3,2013-01-01,c";
-        assert_eq!((inference.add(text), inference.fitting()), (4, 3));
+        assert_eq!((inference.add_block(text), inference.fitting_records()), (4, 3));
         let names = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
         let found: Vec<_> =
             inference.fields(&names).iter().map(|f| f.data_type().to_string()).collect();
         assert_eq!(found, ["Int64", "Date32", "Utf8View"]);
-        assert_eq!(inference.kinds().map(|(_, count)| count).collect::<Vec<_>>(), [3, 1, 3]);
-        assert_eq!(inference.add(b"x,,\n"), 1);
+        assert_eq!(
+            inference.inferred_types().map(|(_, count)| count).collect::<Vec<_>>(),
+            [3, 1, 3]
+        );
+        assert_eq!(inference.add_block(b"x,,\n"), 1);
         assert_eq!(inference.fields(&names)[0].data_type(), &DataType::Utf8View);
-        assert_eq!(Inference::new(&dialect, 1).fields(&names)[0].data_type(), &DataType::Utf8View);
+        assert_eq!(
+            CsvInference::new(&dialect, 1).fields(&names)[0].data_type(),
+            &DataType::Utf8View
+        );
     }
 }

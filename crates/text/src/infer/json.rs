@@ -24,71 +24,73 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, FieldRef};
 use hashbrown::HashMap;
 
-use super::TextKind;
-use crate::fault::{Fault, FaultKind};
-use crate::json::grammar::{Cursor, Inside, Scalar, is_white};
-use crate::json::{check, first_of_line, is_blank, stripped, unescape};
-use crate::values;
+use super::InferredTextType;
+use crate::json::grammar::{JsonCursor, JsonScalar, StringInterior, is_json_whitespace};
+use crate::json::{
+    check_object_line, first_record_length, is_blank_line, strip_separators, unescape_string,
+};
+use crate::text_fault::{TextFault, TextFaultKind};
+use crate::value_parsing;
 
 /// An object with more distinct keys than this is a map, if its values allow it: DuckDB's
 /// threshold.
 const STRUCT_KEYS_MAX: usize = 200;
 /// Of a sample with more keys than this, which are columns each, no further ones are taken.
-pub const COLUMNS_MAX: usize = 100_000;
+pub const JSON_COLUMNS_MAX: usize = 100_000;
 /// What is nested deeper than this is not looked at.
-const DEPTH_MAX: usize = 128;
+const NESTING_DEPTH_MAX: usize = 128;
 
 /// What values at one place looked like.
 #[derive(Debug, Default, Clone)]
-struct Shape {
-    boolean: bool,
-    int: bool,
-    negative: bool,
-    beyond_i64: bool,
-    float: bool,
+struct JsonShape {
+    has_boolean: bool,
+    has_int: bool,
+    has_negative: bool,
+    exceeds_i64: bool,
+    has_float: bool,
     /// An integer that a double would round.
-    rounded: bool,
-    text: Option<TextKind>,
-    items: Option<Box<Shape>>,
-    object: Option<Box<Object>>,
+    has_rounded_int: bool,
+    text_type: Option<InferredTextType>,
+    item_shape: Option<Box<JsonShape>>,
+    object_shape: Option<Box<JsonObjectShape>>,
     /// What it is is known: another sample may only widen it.
-    settled: bool,
+    is_settled: bool,
 }
 
 /// Keys in the order of their first appearance.
 #[derive(Debug, Default, Clone)]
-struct Object {
-    places: HashMap<String, usize>,
-    keys: Vec<Key>,
+struct JsonObjectShape {
+    key_indices: HashMap<String, usize>,
+    keys: Vec<JsonKeyShape>,
     /// Objects seen.
-    stamp: u64,
+    object_count: u64,
 }
 
 #[derive(Debug, Clone)]
-struct Key {
+struct JsonKeyShape {
     name: String,
     /// `"name":`, or nothing if the name has characters that are written as escapes.
-    quoted: String,
-    shape: Shape,
+    quoted_name: String,
+    shape: JsonShape,
     /// The object it was last seen in.
-    stamp: u64,
+    last_object: u64,
 }
 
-impl Key {
+impl JsonKeyShape {
     fn new(name: &str) -> Self {
         let is_plain = !name.bytes().any(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
         let quoted = if is_plain { format!("\"{name}\":") } else { String::new() };
-        Self { name: name.into(), quoted, shape: Shape::default(), stamp: 0 }
+        Self { name: name.into(), quoted_name: quoted, shape: JsonShape::default(), last_object: 0 }
     }
 }
 
-impl Object {
-    fn place(&mut self, key: &str) -> usize {
-        match self.places.get(key) {
+impl JsonObjectShape {
+    fn find_or_add_key(&mut self, key: &str) -> usize {
+        match self.key_indices.get(key) {
             Some(place) => *place,
             None => {
-                self.places.insert(key.into(), self.keys.len());
-                self.keys.push(Key::new(key));
+                self.key_indices.insert(key.into(), self.keys.len());
+                self.keys.push(JsonKeyShape::new(key));
                 self.keys.len() - 1
             }
         }
@@ -96,88 +98,101 @@ impl Object {
 }
 
 /// The value of a string.
-fn text_of<'a>(text: &'a [u8], inside: Inside, buffer: &'a mut Vec<u8>) -> &'a str {
+fn decode_string<'a>(text: &'a [u8], inside: StringInterior, buffer: &'a mut Vec<u8>) -> &'a str {
     let raw = &text[inside.start..inside.end];
     buffer.clear();
-    let bytes = if inside.has_escapes && unescape(raw, buffer) { &buffer[..] } else { raw };
+    let bytes = if inside.has_escapes && unescape_string(raw, buffer) { &buffer[..] } else { raw };
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-impl Object {
+impl JsonObjectShape {
     /// Takes the object that comes next.
-    fn add(&mut self, cursor: &mut Cursor, nulls: &[String], depth: usize) -> Result<(), Fault> {
+    fn add_object(
+        &mut self,
+        cursor: &mut JsonCursor,
+        nulls: &[String],
+        depth: usize,
+    ) -> Result<(), TextFault> {
         let mut members = Vec::new();
         let mut buffer = Vec::new();
-        cursor.at += 1;
-        if cursor.peek_in("an object")? == b'}' {
-            cursor.at += 1;
+        cursor.position += 1;
+        if cursor.peek_within("an object")? == b'}' {
+            cursor.position += 1;
         } else {
             loop {
-                if depth == 0 && self.keys.len() > COLUMNS_MAX {
-                    let reason = format!("more than {COLUMNS_MAX} keys are too many");
-                    return Err(Fault::new(cursor.at, FaultKind::Syntax(reason)));
+                if depth == 0 && self.keys.len() > JSON_COLUMNS_MAX {
+                    let reason = format!("more than {JSON_COLUMNS_MAX} keys are too many");
+                    return Err(TextFault::new(
+                        cursor.position,
+                        TextFaultKind::SyntaxError(reason),
+                    ));
                 }
-                let key = cursor.key()?;
-                let place = self.place(text_of(cursor.text, key, &mut buffer));
-                members.push((place, cursor.at));
-                cursor.skip()?;
-                if !cursor.goes_on(b'}')? {
+                let key = cursor.read_key()?;
+                let place = self.find_or_add_key(decode_string(cursor.text, key, &mut buffer));
+                members.push((place, cursor.position));
+                cursor.skip_value()?;
+                if !cursor.take_comma_or_end(b'}')? {
                     break;
                 }
             }
         }
-        let end = cursor.at;
-        self.stamp += 1;
+        let end = cursor.position;
+        self.object_count += 1;
         for (place, at) in members.into_iter().rev() {
             let key = &mut self.keys[place];
-            if key.stamp != self.stamp {
-                key.stamp = self.stamp;
-                cursor.at = at;
-                key.shape.add(cursor, nulls, depth + 1)?;
+            if key.last_object != self.object_count {
+                key.last_object = self.object_count;
+                cursor.position = at;
+                key.shape.add_value(cursor, nulls, depth + 1)?;
             }
         }
-        cursor.at = end;
+        cursor.position = end;
         Ok(())
     }
 }
 
-impl Shape {
+impl JsonShape {
     /// Takes the value that comes next.
-    fn add(&mut self, cursor: &mut Cursor, nulls: &[String], depth: usize) -> Result<(), Fault> {
-        if depth > DEPTH_MAX {
-            return cursor.skip();
+    fn add_value(
+        &mut self,
+        cursor: &mut JsonCursor,
+        nulls: &[String],
+        depth: usize,
+    ) -> Result<(), TextFault> {
+        if depth > NESTING_DEPTH_MAX {
+            return cursor.skip_value();
         }
-        match cursor.peek_in("a value")? {
-            b'{' => self.object.get_or_insert_default().add(cursor, nulls, depth),
+        match cursor.peek_within("a value")? {
+            b'{' => self.object_shape.get_or_insert_default().add_object(cursor, nulls, depth),
             b'[' => {
-                let shape = self.items.get_or_insert_default();
-                cursor.at += 1;
-                if cursor.peek_in("an array")? == b']' {
-                    cursor.at += 1;
+                let shape = self.item_shape.get_or_insert_default();
+                cursor.position += 1;
+                if cursor.peek_within("an array")? == b']' {
+                    cursor.position += 1;
                     return Ok(());
                 }
                 loop {
-                    shape.add(cursor, nulls, depth + 1)?;
-                    if !cursor.goes_on(b']')? {
+                    shape.add_value(cursor, nulls, depth + 1)?;
+                    if !cursor.take_comma_or_end(b']')? {
                         return Ok(());
                     }
                 }
             }
             b'"' => {
-                let inside = cursor.string(true)?;
+                let inside = cursor.read_string(true)?;
                 let mut buffer = Vec::new();
-                let text = text_of(cursor.text, inside, &mut buffer);
+                let text = decode_string(cursor.text, inside, &mut buffer);
                 if !nulls.iter().any(|null| null == text) {
-                    self.text.get_or_insert_default().add(text);
+                    self.text_type.get_or_insert_default().add_value(text);
                 }
                 Ok(())
             }
             _ => {
-                let (scalar, token) = cursor.scalar()?;
+                let (scalar, token) = cursor.read_scalar()?;
                 match scalar {
-                    Scalar::Null => {}
-                    Scalar::Boolean => self.boolean = true,
-                    Scalar::Number => self.add_number(std::str::from_utf8(token).unwrap_or("")),
+                    JsonScalar::Null => {}
+                    JsonScalar::Boolean => self.has_boolean = true,
+                    JsonScalar::Number => self.add_number(std::str::from_utf8(token).unwrap_or("")),
                 }
                 Ok(())
             }
@@ -185,129 +200,139 @@ impl Shape {
     }
 
     fn add_number(&mut self, text: &str) {
-        self.rounded |= values::rounds_as_double(text);
+        self.has_rounded_int |= value_parsing::is_rounded_as_double(text);
         match text.parse::<i64>() {
             // A zero that has a sign is a float's.
             Ok(int) if text != "-0" => {
-                self.int = true;
-                self.negative |= int < 0;
+                self.has_int = true;
+                self.has_negative |= int < 0;
             }
-            _ if text.parse::<u64>().is_ok() => self.beyond_i64 = true,
-            _ => self.float = true,
+            _ if text.parse::<u64>().is_ok() => self.exceeds_i64 = true,
+            _ => self.has_float = true,
         }
     }
 
     /// Whether a number would change nothing.
-    fn covers_number(&self, text: &str) -> bool {
+    fn is_number_covered(&self, text: &str) -> bool {
         let mut number = Self::default();
         number.add_number(text);
         // Whatever else there is, floats and other numbers are floats.
-        let keeps_kind = self.float
-            || !number.float
-                && (self.int || !number.int)
-                && (self.negative || !number.negative)
-                && (self.beyond_i64 || !number.beyond_i64);
-        keeps_kind && (self.rounded || !number.rounded)
+        let keeps_kind = self.has_float
+            || !number.has_float
+                && (self.has_int || !number.has_int)
+                && (self.has_negative || !number.has_negative)
+                && (self.exceeds_i64 || !number.exceeds_i64);
+        keeps_kind && (self.has_rounded_int || !number.has_rounded_int)
     }
 
-    fn merge(&mut self, other: &Shape) {
-        self.boolean |= other.boolean;
-        self.int |= other.int;
-        self.negative |= other.negative;
-        self.beyond_i64 |= other.beyond_i64;
-        self.float |= other.float;
-        self.rounded |= other.rounded;
-        if let Some(text) = &other.text {
-            self.text.get_or_insert_default().merge(text);
+    fn merge(&mut self, other: &JsonShape) {
+        self.has_boolean |= other.has_boolean;
+        self.has_int |= other.has_int;
+        self.has_negative |= other.has_negative;
+        self.exceeds_i64 |= other.exceeds_i64;
+        self.has_float |= other.has_float;
+        self.has_rounded_int |= other.has_rounded_int;
+        if let Some(text) = &other.text_type {
+            self.text_type.get_or_insert_default().merge(text);
         }
-        if let Some(items) = &other.items {
-            self.items.get_or_insert_default().merge(items);
+        if let Some(items) = &other.item_shape {
+            self.item_shape.get_or_insert_default().merge(items);
         }
-        if let Some(object) = &other.object {
-            let own = self.object.get_or_insert_default();
+        if let Some(object) = &other.object_shape {
+            let own = self.object_shape.get_or_insert_default();
             for key in &object.keys {
-                let place = own.place(&key.name);
+                let place = own.find_or_add_key(&key.name);
                 own.keys[place].shape.merge(&key.shape);
             }
         }
     }
 
-    fn settle(&mut self) {
-        if let Some(items) = &mut self.items {
-            items.settle();
+    fn settle_types(&mut self) {
+        if let Some(items) = &mut self.item_shape {
+            items.settle_types();
         }
-        if let Some(object) = &mut self.object {
-            object.settle();
+        if let Some(object) = &mut self.object_shape {
+            object.settle_types();
         }
-        self.settled = self.is_scalar() || self.items.is_some() || self.object.is_some();
+        self.is_settled =
+            self.is_scalar() || self.item_shape.is_some() || self.object_shape.is_some();
     }
 
     /// Takes what another sample shows; of what is settled only what leaves it what it is.
-    fn widen(&mut self, other: &Shape) {
-        if !self.settled {
+    fn widen(&mut self, other: &JsonShape) {
+        if !self.is_settled {
             return self.merge(other);
         }
-        match (self.is_scalar(), &mut self.items, &mut self.object) {
+        match (self.is_scalar(), &mut self.item_shape, &mut self.object_shape) {
             (false, Some(items), None) => {
-                if let Some(other) = &other.items {
+                if let Some(other) = &other.item_shape {
                     items.widen(other);
                 }
             }
             (false, None, Some(object)) => {
-                if let Some(other) = &other.object {
+                if let Some(other) = &other.object_shape {
                     object.widen(other);
                 }
             }
-            (true, None, None) if !self.boolean => match (self.is_number(), &mut self.text) {
-                (true, None) => {
-                    self.int |= other.int;
-                    self.negative |= other.negative;
-                    self.beyond_i64 |= other.beyond_i64;
-                    self.float |= other.float;
-                    self.rounded |= other.rounded;
-                }
-                (false, Some(text)) => {
-                    let mut wider = *text;
-                    if let Some(other) = &other.text {
-                        wider.merge(other);
+            (true, None, None) if !self.has_boolean => {
+                match (self.is_number(), &mut self.text_type) {
+                    (true, None) => {
+                        self.has_int |= other.has_int;
+                        self.has_negative |= other.has_negative;
+                        self.exceeds_i64 |= other.exceeds_i64;
+                        self.has_float |= other.has_float;
+                        self.has_rounded_int |= other.has_rounded_int;
                     }
-                    let is_mere =
-                        |kind: &TextKind| kind.temporal_type() == Some(DataType::Utf8View);
-                    if is_mere(text) || !is_mere(&wider) {
-                        *text = wider;
+                    (false, Some(text)) => {
+                        let mut wider = *text;
+                        if let Some(other) = &other.text_type {
+                            wider.merge(other);
+                        }
+                        let is_mere = |kind: &InferredTextType| {
+                            kind.temporal_type() == Some(DataType::Utf8View)
+                        };
+                        if is_mere(text) || !is_mere(&wider) {
+                            *text = wider;
+                        }
                     }
+                    _ => {}
                 }
-                _ => {}
-            },
+            }
             _ => {}
         }
     }
 
     fn is_scalar(&self) -> bool {
-        self.boolean || self.is_number() || self.text.is_some()
+        self.has_boolean || self.is_number() || self.text_type.is_some()
     }
 
     fn is_number(&self) -> bool {
-        self.int || self.beyond_i64 || self.float
+        self.has_int || self.exceeds_i64 || self.has_float
     }
 
     /// Whether values of different shapes meet somewhere in it.
-    fn conflicts(&self) -> bool {
-        let shapes = [self.is_scalar(), self.items.is_some(), self.object.is_some()];
+    fn has_conflicts(&self) -> bool {
+        let shapes = [self.is_scalar(), self.item_shape.is_some(), self.object_shape.is_some()];
         shapes.iter().filter(|shape| **shape).count() > 1
-            || self.items.as_ref().is_some_and(|items| items.conflicts())
-            || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|key| key.shape.conflicts()))
+            || self.item_shape.as_ref().is_some_and(|items| items.has_conflicts())
+            || self
+                .object_shape
+                .as_ref()
+                .is_some_and(|o| o.keys.iter().any(|key| key.shape.has_conflicts()))
     }
 
     /// Returns whether its type would round an integer somewhere in it.
-    fn rounds(&self) -> bool {
-        self.rounded && self.is_number() && self.scalar_type() == DataType::Float64
-            || self.items.as_ref().is_some_and(|items| items.rounds())
-            || self.object.as_ref().is_some_and(|o| o.keys.iter().any(|key| key.shape.rounds()))
+    fn needs_rounding(&self) -> bool {
+        self.has_rounded_int && self.is_number() && self.scalar_type() == DataType::Float64
+            || self.item_shape.as_ref().is_some_and(|items| items.needs_rounding())
+            || self
+                .object_shape
+                .as_ref()
+                .is_some_and(|o| o.keys.iter().any(|key| key.shape.needs_rounding()))
     }
 
     fn data_type(&self) -> DataType {
-        match (&self.items, &self.object) {
+        match (&self.item_shape, &self.object_shape) {
             (Some(items), None) if !self.is_scalar() => {
                 DataType::List(Arc::new(Field::new("item", items.data_type(), true)))
             }
@@ -318,12 +343,12 @@ impl Shape {
     }
 
     fn scalar_type(&self) -> DataType {
-        match (self.boolean, self.is_number(), &self.text) {
+        match (self.has_boolean, self.is_number(), &self.text_type) {
             (true, false, None) => DataType::Boolean,
-            (false, true, None) if self.float || (self.beyond_i64 && self.negative) => {
+            (false, true, None) if self.has_float || (self.exceeds_i64 && self.has_negative) => {
                 DataType::Float64
             }
-            (false, true, None) if self.beyond_i64 => DataType::UInt64,
+            (false, true, None) if self.exceeds_i64 => DataType::UInt64,
             (false, true, None) => DataType::Int64,
             (false, false, Some(text)) => text.temporal_type().unwrap_or(DataType::Utf8View),
             _ => DataType::Utf8View,
@@ -333,54 +358,54 @@ impl Shape {
 
 /// Goes once over a record that may tell nothing new. What it says no to may still tell nothing
 /// new; of the shapes it changes nothing but the stamps.
-struct Confirmation<'a> {
-    cursor: Cursor<'a>,
+struct RecordConfirmation<'a> {
+    cursor: JsonCursor<'a>,
     nulls: &'a [String],
-    buffer: &'a mut Vec<u8>,
+    unescape_buffer: &'a mut Vec<u8>,
 }
 
-impl Confirmation<'_> {
-    fn record(&mut self, columns: &mut Object) -> bool {
+impl RecordConfirmation<'_> {
+    fn confirm_record(&mut self, columns: &mut JsonObjectShape) -> bool {
         simdutf8::basic::from_utf8(self.cursor.text).is_ok()
-            && self.next() == b'{'
-            && self.object(columns, 0)
+            && self.skip_to_token() == b'{'
+            && self.confirm_object(columns, 0)
             && self.cursor.peek().is_none()
     }
 
     /// The byte behind white space, which stays there; zero, which begins nothing, at the end.
     #[inline(always)]
-    fn next(&mut self) -> u8 {
-        while let Some(&byte) = self.cursor.text.get(self.cursor.at) {
-            if !is_white(byte) {
+    fn skip_to_token(&mut self) -> u8 {
+        while let Some(&byte) = self.cursor.text.get(self.cursor.position) {
+            if !is_json_whitespace(byte) {
                 return byte;
             }
-            self.cursor.at += 1;
+            self.cursor.position += 1;
         }
         0
     }
 
-    fn object(&mut self, object: &mut Object, depth: usize) -> bool {
-        self.cursor.at += 1;
-        if self.next() == b'}' {
-            self.cursor.at += 1;
+    fn confirm_object(&mut self, object: &mut JsonObjectShape, depth: usize) -> bool {
+        self.cursor.position += 1;
+        if self.skip_to_token() == b'}' {
+            self.cursor.position += 1;
             return true;
         }
-        object.stamp += 1;
+        object.object_count += 1;
         let mut expected = 0;
         loop {
-            let Some(place) = self.key(object, expected) else { return false };
+            let Some(place) = self.match_key(object, expected) else { return false };
             let key = &mut object.keys[place];
             // Of a key that comes twice only the last value counts.
-            if key.stamp == object.stamp {
+            if key.last_object == object.object_count {
                 return false;
             }
-            key.stamp = object.stamp;
+            key.last_object = object.object_count;
             expected = place + 1;
-            if !self.value(&mut key.shape, depth + 1) {
+            if !self.confirm_value(&mut key.shape, depth + 1) {
                 return false;
             }
-            let behind = self.next();
-            self.cursor.at += 1;
+            let behind = self.skip_to_token();
+            self.cursor.position += 1;
             match behind {
                 b',' => {}
                 byte => return byte == b'}',
@@ -391,53 +416,58 @@ impl Confirmation<'_> {
     /// Takes a key and its colon and returns its place, if it is known: most often the one that
     /// is expected.
     #[inline(always)]
-    fn key(&mut self, object: &Object, expected: usize) -> Option<usize> {
-        if self.next() != b'"' {
+    fn match_key(&mut self, object: &JsonObjectShape, expected: usize) -> Option<usize> {
+        if self.skip_to_token() != b'"' {
             return None;
         }
-        if let Some(Key { quoted, .. }) = object.keys.get(expected)
+        if let Some(JsonKeyShape { quoted_name: quoted, .. }) = object.keys.get(expected)
             && !quoted.is_empty()
-            && self.cursor.text[self.cursor.at..].starts_with(quoted.as_bytes())
+            && self.cursor.text[self.cursor.position..].starts_with(quoted.as_bytes())
         {
-            self.cursor.at += quoted.len();
+            self.cursor.position += quoted.len();
             return Some(expected);
         }
-        let inside = self.string()?;
-        if self.next() != b':' {
+        let inside = self.scan_string()?;
+        if self.skip_to_token() != b':' {
             return None;
         }
-        self.cursor.at += 1;
-        object.places.get(text_of(self.cursor.text, inside, self.buffer)).copied()
+        self.cursor.position += 1;
+        object
+            .key_indices
+            .get(decode_string(self.cursor.text, inside, self.unescape_buffer))
+            .copied()
     }
 
-    fn value(&mut self, shape: &mut Shape, depth: usize) -> bool {
-        if depth > DEPTH_MAX {
-            return self.cursor.skip().is_ok();
+    fn confirm_value(&mut self, shape: &mut JsonShape, depth: usize) -> bool {
+        if depth > NESTING_DEPTH_MAX {
+            return self.cursor.skip_value().is_ok();
         }
-        match self.next() {
-            b'"' => self.text(shape.text.as_ref()),
-            b'-' | b'0'..=b'9' => self.number(shape),
-            b'n' => self.literal(b"null"),
-            b't' => shape.boolean && self.literal(b"true"),
-            b'f' => shape.boolean && self.literal(b"false"),
-            b'{' => shape.object.as_mut().is_some_and(|object| self.object(object, depth)),
-            b'[' => shape.items.as_mut().is_some_and(|items| self.array(items, depth)),
+        match self.skip_to_token() {
+            b'"' => self.confirm_text(shape.text_type.as_ref()),
+            b'-' | b'0'..=b'9' => self.confirm_number(shape),
+            b'n' => self.confirm_literal(b"null"),
+            b't' => shape.has_boolean && self.confirm_literal(b"true"),
+            b'f' => shape.has_boolean && self.confirm_literal(b"false"),
+            b'{' => {
+                shape.object_shape.as_mut().is_some_and(|object| self.confirm_object(object, depth))
+            }
+            b'[' => shape.item_shape.as_mut().is_some_and(|items| self.confirm_array(items, depth)),
             _ => false,
         }
     }
 
-    fn array(&mut self, items: &mut Shape, depth: usize) -> bool {
-        self.cursor.at += 1;
-        if self.next() == b']' {
-            self.cursor.at += 1;
+    fn confirm_array(&mut self, items: &mut JsonShape, depth: usize) -> bool {
+        self.cursor.position += 1;
+        if self.skip_to_token() == b']' {
+            self.cursor.position += 1;
             return true;
         }
         loop {
-            if !self.value(items, depth + 1) {
+            if !self.confirm_value(items, depth + 1) {
                 return false;
             }
-            let behind = self.next();
-            self.cursor.at += 1;
+            let behind = self.skip_to_token();
+            self.cursor.position += 1;
             match behind {
                 b',' => {}
                 byte => return byte == b']',
@@ -447,30 +477,30 @@ impl Confirmation<'_> {
 
     /// What follows it is looked at where a comma or the end must be.
     #[inline(always)]
-    fn literal(&mut self, word: &[u8]) -> bool {
-        let found = self.cursor.text[self.cursor.at..].starts_with(word);
-        self.cursor.at += word.len();
+    fn confirm_literal(&mut self, word: &[u8]) -> bool {
+        let found = self.cursor.text[self.cursor.position..].starts_with(word);
+        self.cursor.position += word.len();
         found
     }
 
     #[inline(always)]
-    fn text(&mut self, kind: Option<&TextKind>) -> bool {
-        let Some(inside) = self.string() else { return false };
+    fn confirm_text(&mut self, kind: Option<&InferredTextType>) -> bool {
+        let Some(inside) = self.scan_string() else { return false };
         // Of mere text, null strings make no difference either.
-        if kind.is_some_and(TextKind::is_never_temporal) {
+        if kind.is_some_and(InferredTextType::is_never_temporal) {
             return true;
         }
-        let text = text_of(self.cursor.text, inside, self.buffer);
+        let text = decode_string(self.cursor.text, inside, self.unescape_buffer);
         self.nulls.iter().any(|null| null == text)
-            || kind.is_some_and(|kind| kind.keeps_temporal_type(text))
+            || kind.is_some_and(|kind| kind.is_temporal_type_unchanged_by(text))
     }
 
     /// Takes the string whose opening quote comes next, eight bytes at a time up to its first
     /// escape.
     #[inline(always)]
-    fn string(&mut self) -> Option<Inside> {
+    fn scan_string(&mut self) -> Option<StringInterior> {
         const ONES: u64 = 0x0101_0101_0101_0101;
-        let (text, start) = (self.cursor.text, self.cursor.at + 1);
+        let (text, start) = (self.cursor.text, self.cursor.position + 1);
         let mut at = start;
         while let Some(bytes) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*bytes);
@@ -487,16 +517,16 @@ impl Confirmation<'_> {
             if text[at] != b'"' {
                 break;
             }
-            self.cursor.at = at + 1;
-            return Some(Inside { start, end: at, has_escapes: false });
+            self.cursor.position = at + 1;
+            return Some(StringInterior { start, end: at, has_escapes: false });
         }
-        self.cursor.string(true).ok()
+        self.cursor.read_string(true).ok()
     }
 
     /// Takes a number; what follows a short one is looked at where a comma or the end must be.
     #[inline(always)]
-    fn number(&mut self, shape: &Shape) -> bool {
-        let (text, start) = (self.cursor.text, self.cursor.at);
+    fn confirm_number(&mut self, shape: &JsonShape) -> bool {
+        let (text, start) = (self.cursor.text, self.cursor.position);
         let digits = |at: usize| text[at..].iter().take_while(|b| b.is_ascii_digit()).count();
         let is_negative = text[start] == b'-';
         let first = start + usize::from(is_negative);
@@ -504,29 +534,29 @@ impl Confirmation<'_> {
         let mut end = first + count;
         let is_float = text.get(end) == Some(&b'.');
         // Zeros with a sign and integers of more digits may be floats.
-        let is_short = (1..=values::EXACT_DIGITS).contains(&count)
+        let is_short = (1..=value_parsing::DOUBLE_EXACT_DIGITS).contains(&count)
             && (text[first] != b'0' || (count == 1 && (is_float || !is_negative)));
         if is_float {
             end += 1 + digits(end + 1);
         }
         if !is_short || text[end - 1] == b'.' || matches!(text.get(end), Some(b'.' | b'e' | b'E')) {
-            return self.cursor.scalar().is_ok_and(|(_, token)| {
-                std::str::from_utf8(token).is_ok_and(|t| shape.covers_number(t))
+            return self.cursor.read_scalar().is_ok_and(|(_, token)| {
+                std::str::from_utf8(token).is_ok_and(|t| shape.is_number_covered(t))
             });
         }
-        self.cursor.at = end;
-        shape.float || (!is_float && shape.int && (shape.negative || !is_negative))
+        self.cursor.position = end;
+        shape.has_float || (!is_float && shape.has_int && (shape.has_negative || !is_negative))
     }
 }
 
-impl Object {
-    fn settle(&mut self) {
-        self.keys.iter_mut().for_each(|key| key.shape.settle());
+impl JsonObjectShape {
+    fn settle_types(&mut self) {
+        self.keys.iter_mut().for_each(|key| key.shape.settle_types());
     }
 
-    fn widen(&mut self, other: &Object) {
+    fn widen(&mut self, other: &JsonObjectShape) {
         for key in &other.keys {
-            let place = self.place(&key.name);
+            let place = self.find_or_add_key(&key.name);
             self.keys[place].shape.widen(&key.shape);
         }
     }
@@ -534,15 +564,15 @@ impl Object {
     fn data_type(&self) -> DataType {
         // A struct has at least one field.
         if self.keys.is_empty() {
-            return map(DataType::Utf8View);
+            return map_type(DataType::Utf8View);
         }
         if self.keys.len() > STRUCT_KEYS_MAX {
-            let mut values = Shape::default();
+            let mut values = JsonShape::default();
             self.keys.iter().for_each(|key| values.merge(&key.shape));
-            let kinds = [values.boolean, values.is_number(), values.text.is_some()];
+            let kinds = [values.has_boolean, values.is_number(), values.text_type.is_some()];
             let mixed = kinds.iter().filter(|kind| **kind).count() > 1;
-            if !mixed && !values.conflicts() && !values.rounds() {
-                return map(values.data_type());
+            if !mixed && !values.has_conflicts() && !values.needs_rounding() {
+                return map_type(values.data_type());
             }
         }
         DataType::Struct(self.fields().into())
@@ -556,7 +586,7 @@ impl Object {
     }
 }
 
-fn map(values: DataType) -> DataType {
+fn map_type(values: DataType) -> DataType {
     let pair = vec![Field::new("key", DataType::Utf8, false), Field::new("value", values, true)];
     let entries = Field::new("entries", DataType::Struct(pair.into()), false);
     DataType::Map(Arc::new(entries), false)
@@ -573,32 +603,32 @@ fn map(values: DataType) -> DataType {
 /// assert_eq!(types, ["List(Int64)", "Date32"]);
 /// ```
 #[derive(Debug)]
-pub struct Inference {
+pub struct JsonInference {
     nulls: Vec<String>,
-    columns: Object,
-    objects: u64,
-    first_fault: Option<Fault>,
-    buffer: Vec<u8>,
+    column_shapes: JsonObjectShape,
+    object_count: u64,
+    first_fault: Option<TextFault>,
+    unescape_buffer: Vec<u8>,
     /// True if a line may hold several records.
-    joined: bool,
+    has_joined_records: bool,
     /// Nothing is confirmed: every record is read for what is new.
     #[cfg(test)]
-    careful: bool,
+    skips_confirmation: bool,
 }
 
-impl Inference {
+impl JsonInference {
     /// For records in which these strings mean null.
     #[must_use]
     pub fn new(nulls: &[String]) -> Self {
         Self {
             nulls: nulls.to_vec(),
-            columns: Object::default(),
-            objects: 0,
+            column_shapes: JsonObjectShape::default(),
+            object_count: 0,
             first_fault: None,
-            buffer: Vec::new(),
-            joined: false,
+            unescape_buffer: Vec::new(),
+            has_joined_records: false,
             #[cfg(test)]
-            careful: false,
+            skips_confirmation: false,
         }
     }
 
@@ -606,39 +636,39 @@ impl Inference {
     /// [`JsonDecoder::with_joined_records`](crate::json::JsonDecoder::with_joined_records).
     #[must_use]
     pub fn with_joined_records(mut self) -> Self {
-        self.joined = true;
+        self.has_joined_records = true;
         self
     }
 
     /// Whether there are more keys than [`COLUMNS_MAX`], not counting those of objects within.
     pub fn is_too_wide(&self) -> bool {
-        self.columns.keys.len() > COLUMNS_MAX
+        self.column_shapes.keys.len() > JSON_COLUMNS_MAX
     }
 
     /// Takes a block of whole lines and returns how many records it holds. Lines that are no
     /// objects are left to the reading, which reports them.
-    pub fn add(&mut self, block: &[u8]) -> u64 {
+    pub fn add_block(&mut self, block: &[u8]) -> u64 {
         let mut records = 0;
         for line in block.split(|byte| *byte == b'\n') {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            if self.confirms(line) {
-                (records, self.objects) = (records + 1, self.objects + 1);
+            if self.is_confirmed(line) {
+                (records, self.object_count) = (records + 1, self.object_count + 1);
                 continue;
             }
             let mut rest = line;
-            while !(rest.is_empty() || self.joined && is_blank(rest)) {
+            while !(rest.is_empty() || self.has_joined_records && is_blank_line(rest)) {
                 let mut record = rest;
-                if self.joined {
-                    (record, rest) = rest.split_at(first_of_line(rest));
-                    record = stripped(record).1;
+                if self.has_joined_records {
+                    (record, rest) = rest.split_at(first_record_length(rest));
+                    record = strip_separators(record).1;
                 } else {
                     rest = &[];
                 }
                 records += 1;
                 match self.add_record(record) {
-                    Ok(()) => self.objects += 1,
+                    Ok(()) => self.object_count += 1,
                     Err(fault) => {
                         self.first_fault.get_or_insert(fault);
                     }
@@ -648,29 +678,30 @@ impl Inference {
         records
     }
 
-    fn add_record(&mut self, line: &[u8]) -> Result<(), Fault> {
+    fn add_record(&mut self, line: &[u8]) -> Result<(), TextFault> {
         // Nothing is taken of a record that is none.
-        check(line)?;
-        let mut cursor = Cursor::new(line, true);
+        check_object_line(line)?;
+        let mut cursor = JsonCursor::new(line, true);
         cursor.peek();
-        self.columns.add(&mut cursor, &self.nulls, 0)
+        self.column_shapes.add_object(&mut cursor, &self.nulls, 0)
     }
 
     /// Whether the line is an object that is known to tell nothing new.
-    fn confirms(&mut self, line: &[u8]) -> bool {
+    fn is_confirmed(&mut self, line: &[u8]) -> bool {
         #[cfg(test)]
-        if self.careful {
+        if self.skips_confirmation {
             return false;
         }
-        let cursor = Cursor::new(line, true);
-        let (nulls, buffer) = (&self.nulls[..], &mut self.buffer);
-        Confirmation { cursor, nulls, buffer }.record(&mut self.columns)
+        let cursor = JsonCursor::new(line, true);
+        let (nulls, buffer) = (&self.nulls[..], &mut self.unescape_buffer);
+        RecordConfirmation { cursor, nulls, unescape_buffer: buffer }
+            .confirm_record(&mut self.column_shapes)
     }
 
     /// Says that the sample so far is what types are taken from: what is
     /// [widened](Self::widen) from now on only widens them.
-    pub fn settle(&mut self) {
-        self.columns.settle();
+    pub fn settle_types(&mut self) {
+        self.column_shapes.settle_types();
     }
 
     /// Takes what the beginning of another file shows: keys that are new here with all that they
@@ -691,35 +722,36 @@ impl Inference {
     /// let types: Vec<_> = first.fields().iter().map(|f| f.data_type().to_string()).collect();
     /// assert_eq!(types, ["Float64", r#"Struct("c": Int64, "e": Boolean)"#, "Int64", "Int64"]);
     /// ```
-    pub fn widen(&mut self, other: &Inference) {
-        self.columns.widen(&other.columns);
-        self.objects += other.objects;
+    pub fn widen(&mut self, other: &JsonInference) {
+        self.column_shapes.widen(&other.column_shapes);
+        self.object_count += other.object_count;
     }
 
     /// The keys that had a value other than null.
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
-        let has_values =
-            |shape: &Shape| shape.is_scalar() || shape.items.is_some() || shape.object.is_some();
-        let keys = self.columns.keys.iter().filter(move |key| has_values(&key.shape));
+    pub fn non_null_keys(&self) -> impl Iterator<Item = &str> {
+        let has_values = |shape: &JsonShape| {
+            shape.is_scalar() || shape.item_shape.is_some() || shape.object_shape.is_some()
+        };
+        let keys = self.column_shapes.keys.iter().filter(move |key| has_values(&key.shape));
         keys.map(|key| key.name.as_str())
     }
 
     /// How many objects there were.
     #[must_use]
-    pub fn objects(&self) -> u64 {
-        self.objects
+    pub fn object_count(&self) -> u64 {
+        self.object_count
     }
 
     /// Why the first line that is not an object is none, if there was one.
     #[must_use]
-    pub fn first_fault(&self) -> Option<&Fault> {
+    pub fn first_fault(&self) -> Option<&TextFault> {
         self.first_fault.as_ref()
     }
 
     /// The columns, in the order in which their keys came first.
     #[must_use]
     pub fn fields(&self) -> Vec<FieldRef> {
-        self.columns.fields()
+        self.column_shapes.fields()
     }
 }
 
@@ -731,8 +763,8 @@ mod tests {
     use super::*;
 
     fn infer(text: &str) -> Vec<(String, String)> {
-        let mut inference = Inference::new(&["NA".to_string()]);
-        inference.add(text.as_bytes());
+        let mut inference = JsonInference::new(&["NA".to_string()]);
+        inference.add_block(text.as_bytes());
         assert!(inference.first_fault().is_none(), "{text}");
         let fields = inference.fields();
         fields.iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect()
@@ -771,19 +803,21 @@ mod tests {
     }
 
     #[test]
-    fn keys_beyond_any_table_are_not_gathered() {
+    fn keys_beyond_the_maximum_are_not_collected() {
         let record = |keys: std::ops::Range<usize>| {
             let pairs: Vec<_> = keys.map(|key| format!("\"{key}\":0")).collect();
             format!("{{{}}}\n", pairs.join(","))
         };
-        let mut inference = Inference::new(&[]);
-        inference.add(record(0..COLUMNS_MAX).as_bytes());
-        inference.add(record(0..COLUMNS_MAX).as_bytes());
-        inference.add(format!("{{\"1\":{}}}\n", record(0..COLUMNS_MAX + 9).trim()).as_bytes());
+        let mut inference = JsonInference::new(&[]);
+        inference.add_block(record(0..JSON_COLUMNS_MAX).as_bytes());
+        inference.add_block(record(0..JSON_COLUMNS_MAX).as_bytes());
+        inference.add_block(
+            format!("{{\"1\":{}}}\n", record(0..JSON_COLUMNS_MAX + 9).trim()).as_bytes(),
+        );
         assert!(!inference.is_too_wide() && inference.first_fault().is_none());
-        inference.add(record(COLUMNS_MAX..2 * COLUMNS_MAX).as_bytes());
+        inference.add_block(record(JSON_COLUMNS_MAX..2 * JSON_COLUMNS_MAX).as_bytes());
         assert!(inference.is_too_wide());
-        assert_eq!(inference.fields().len(), COLUMNS_MAX + 1);
+        assert_eq!(inference.fields().len(), JSON_COLUMNS_MAX + 1);
     }
 
     #[test]
@@ -801,7 +835,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_of_many_rounds_the_integers_of_another() {
+    fn map_type_never_rounds_integers() {
         // As with few keys: 2^53 + 1 is between two doubles.
         for (odd, other, is_map) in [
             ("9007199254740993", "1.5", false),
@@ -833,11 +867,11 @@ mod tests {
     }
 
     #[test]
-    fn a_later_file_that_shows_both_kinds_of_numbers_makes_no_map_round() {
+    fn widening_never_makes_a_map_round_integers() {
         let of = |value: &str| {
             let pairs: Vec<_> = (0..300).map(|key| format!("\"k{key}\":{value}")).collect();
-            let mut inference = Inference::new(&[]);
-            inference.add(format!("{{\"c\":{{{}}}}}\n", pairs.join(",")).as_bytes());
+            let mut inference = JsonInference::new(&[]);
+            inference.add_block(format!("{{\"c\":{{{}}}}}\n", pairs.join(",")).as_bytes());
             inference
         };
         for (first, second, is_map) in [
@@ -846,7 +880,7 @@ mod tests {
             ("1.5", "9007199254740993", false),
         ] {
             let mut inference = of(first);
-            inference.settle();
+            inference.settle_types();
             inference.widen(&of(second));
             let found = inference.fields().swap_remove(0);
             assert_eq!(matches!(found.data_type(), DataType::Map(..)), is_map, "{first} {second}");
@@ -854,7 +888,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_two_values_counts_and_escapes_are_read() {
+    fn last_value_of_duplicate_key_counts() {
         let text = r#"{"a": "x", "b\u0021": 1, "a": 1, "t": "2013\u002d01-01", "n": "N\u0041"}"#;
         let found = infer(text);
         let expected = [("a", "Int64"), ("b!", "Int64"), ("t", "Date32"), ("n", "Utf8View")];
@@ -862,7 +896,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_objects_are_counted_and_kept_out() {
+    fn non_object_lines_are_counted_and_ignored() {
         for (line, reason) in [
             ("a,b", "not valid JSON: expected a value at byte 1"),
             ("1", "expected an object, found a number"),
@@ -870,24 +904,24 @@ mod tests {
             ("{\"b\": 01}", "not valid JSON: a malformed number at byte 7"),
             ("{\"b\": 1} {}", "the line goes on"),
         ] {
-            let mut inference = Inference::new(&[]);
-            assert_eq!(inference.add(format!("{line}\n").as_bytes()), 1);
-            assert_eq!(inference.objects(), 0);
+            let mut inference = JsonInference::new(&[]);
+            assert_eq!(inference.add_block(format!("{line}\n").as_bytes()), 1);
+            assert_eq!(inference.object_count(), 0);
             assert!(inference.first_fault().unwrap().to_string().contains(reason));
-            assert_eq!(inference.add(b"\n{\"a\": 1}\n \n"), 1);
-            assert_eq!(inference.objects(), 1);
+            assert_eq!(inference.add_block(b"\n{\"a\": 1}\n \n"), 1);
+            assert_eq!(inference.object_count(), 1);
             assert_eq!(inference.fields().len(), 1);
         }
     }
 
     #[test]
-    fn deep_nesting_ends_somewhere() {
+    fn deep_nesting_does_not_overflow_the_stack() {
         let deep = format!("{{\"a\":{}{}}}\n", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(infer(&deep).len(), 1);
     }
 
     #[test]
-    fn a_record_is_confirmed_if_it_tells_nothing_new() {
+    fn record_without_new_shapes_is_confirmed() {
         for (seen, line, expected) in [
             (r#"{"a":1,"b":2}"#, r#" { "b" : null , "a" : 12 } "#, true),
             (r#"{"a":1}"#, "{}", true),
@@ -931,13 +965,13 @@ mod tests {
             (r#"{"a":1}"#, "[]", false),
             (r#"{"a\"b\\":1}"#, r#"{"a\"b\\":1}"#, true),
         ] {
-            let mut inference = Inference::new(&["NA".to_string()]);
-            inference.add(seen.as_bytes());
-            assert_eq!(inference.confirms(line.as_bytes()), expected, "{seen} {line}");
+            let mut inference = JsonInference::new(&["NA".to_string()]);
+            inference.add_block(seen.as_bytes());
+            assert_eq!(inference.is_confirmed(line.as_bytes()), expected, "{seen} {line}");
         }
-        let mut inference = Inference::new(&[]);
-        inference.add(b"{\"a\":\"x\"}");
-        assert!(!inference.confirms(b"{\"a\":\"\xff\"}"));
+        let mut inference = JsonInference::new(&[]);
+        inference.add_block(b"{\"a\":\"x\"}");
+        assert!(!inference.is_confirmed(b"{\"a\":\"\xff\"}"));
     }
 
     /// Values, mostly such as one finds again and again.
@@ -980,13 +1014,13 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1500))]
 
         #[test]
-        fn what_is_confirmed_is_what_would_have_changed_nothing(
+        fn confirmed_records_change_nothing(
             kinds in vec(object(value()), 1..4),
             // Some of them again and again; at some the text is cut or spoiled.
             order in vec((0..4usize, prop::option::weighted(0.1, (0..60usize, any::<u8>()))), 1..20),
         ) {
-            let mut confirming = Inference::new(&["NA".to_string()]);
-            let mut careful = Inference { careful: true, ..Inference::new(&["NA".to_string()]) };
+            let mut confirming = JsonInference::new(&["NA".to_string()]);
+            let mut careful = JsonInference { skips_confirmation: true, ..JsonInference::new(&["NA".to_string()]) };
             for (kind, spoiled) in order {
                 let mut line = kinds[kind % kinds.len()].clone().into_bytes();
                 match spoiled {
@@ -994,10 +1028,10 @@ mod tests {
                     Some((at, byte)) if at < line.len() => line[at] = byte % 128,
                     _ => {}
                 }
-                prop_assert_eq!(confirming.add(&line), careful.add(&line));
+                prop_assert_eq!(confirming.add_block(&line), careful.add_block(&line));
                 prop_assert_eq!(confirming.fields(), careful.fields());
-                prop_assert_eq!(confirming.objects(), careful.objects());
-                let fault = |inference: &Inference| inference.first_fault().map(ToString::to_string);
+                prop_assert_eq!(confirming.object_count(), careful.object_count());
+                let fault = |inference: &JsonInference| inference.first_fault().map(ToString::to_string);
                 prop_assert_eq!(fault(&confirming), fault(&careful));
             }
         }

@@ -12,85 +12,88 @@
 
 use arrow_schema::{DataType, TimeUnit};
 
-use crate::canonical::{is_canonical_float, is_canonical_integer, is_canonical_time, is_special};
-use crate::values;
+use crate::canonical_spelling::{
+    is_canonical_float, is_canonical_integer, is_canonical_time, is_special_float,
+};
+use crate::value_parsing;
 
-mod commas;
+mod comma_numbers;
 pub mod csv;
-mod day_order;
 pub mod json;
+mod non_iso_dates;
 
-pub use commas::Commas;
-pub use day_order::DayOrder;
+pub use comma_numbers::CommaNumbers;
+pub use non_iso_dates::NonIsoDates;
 
 /// Records that a sample has at least, if there are so many.
-pub const SAMPLE_RECORDS: u64 = 10_000;
+pub const SAMPLE_RECORDS_MIN: u64 = 10_000;
 /// Bytes after which a sample ends however few records it has.
-pub const SAMPLE_BYTES: u64 = 16 << 20;
+pub const SAMPLE_BYTES_MAX: u64 = 16 << 20;
 
 /// The types that text can turn out to be of, narrowed value by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TextKind {
-    seen: bool,
-    boolean: bool,
-    int: bool,
-    uint: bool,
-    float: bool,
-    number_seen: bool,
-    date: bool,
-    naive: bool,
-    zoned: bool,
+pub struct InferredTextType {
+    has_values: bool,
+    can_be_boolean: bool,
+    can_be_int: bool,
+    can_be_uint: bool,
+    can_be_float: bool,
+    has_number: bool,
+    can_be_date: bool,
+    can_be_naive: bool,
+    can_be_zoned: bool,
     /// All values are dates or times, of a zone or not.
-    temporal: bool,
-    time_seen: bool,
-    nanos: bool,
+    can_be_temporal: bool,
+    has_time: bool,
+    needs_nanos: bool,
     /// All values are canonical times of day.
-    clock: bool,
+    can_be_time_of_day: bool,
 }
 
-impl Default for TextKind {
+impl Default for InferredTextType {
     fn default() -> Self {
         Self {
-            seen: false,
-            boolean: true,
-            int: true,
-            uint: true,
-            float: true,
-            number_seen: false,
-            date: true,
-            naive: true,
-            zoned: true,
-            temporal: true,
-            time_seen: false,
-            nanos: false,
-            clock: true,
+            has_values: false,
+            can_be_boolean: true,
+            can_be_int: true,
+            can_be_uint: true,
+            can_be_float: true,
+            has_number: false,
+            can_be_date: true,
+            can_be_naive: true,
+            can_be_zoned: true,
+            can_be_temporal: true,
+            has_time: false,
+            needs_nanos: false,
+            can_be_time_of_day: true,
         }
     }
 }
 
-impl TextKind {
+impl InferredTextType {
     /// Takes a value that is not null.
-    pub fn add(&mut self, text: &str) {
-        self.seen = true;
-        if self.boolean && values::boolean(text).is_none() {
-            self.boolean = false;
+    pub fn add_value(&mut self, text: &str) {
+        self.has_values = true;
+        if self.can_be_boolean && value_parsing::parse_boolean(text).is_none() {
+            self.can_be_boolean = false;
         }
-        if self.int || self.uint || self.float {
+        if self.can_be_int || self.can_be_uint || self.can_be_float {
             self.add_number(text);
         }
-        self.clock = self.clock && is_canonical_time(text.as_bytes());
-        if self.temporal {
-            match values::date_time(text) {
+        self.can_be_time_of_day = self.can_be_time_of_day && is_canonical_time(text.as_bytes());
+        if self.can_be_temporal {
+            match value_parsing::parse_date_time(text) {
                 Some(written) => {
-                    self.date &= !written.has_time;
-                    self.naive &= written.offset.is_none();
-                    self.zoned &= written.offset.is_some();
-                    self.time_seen |= written.has_time;
-                    self.nanos |= written.nanos % 1000 != 0;
+                    self.can_be_date &= !written.has_time;
+                    self.can_be_naive &= written.utc_offset_seconds.is_none();
+                    self.can_be_zoned &= written.utc_offset_seconds.is_some();
+                    self.has_time |= written.has_time;
+                    self.needs_nanos |= written.nanos % 1000 != 0;
                 }
                 None => {
-                    (self.date, self.naive, self.zoned) = (false, false, false);
-                    self.temporal = false;
+                    (self.can_be_date, self.can_be_naive, self.can_be_zoned) =
+                        (false, false, false);
+                    self.can_be_temporal = false;
                 }
             }
         }
@@ -99,39 +102,40 @@ impl TextKind {
     fn add_number(&mut self, text: &str) {
         let bytes = text.as_bytes();
         if is_canonical_integer(bytes) {
-            self.int &= bytes.len() < 19 || text.parse::<i64>().is_ok();
-            self.uint &= bytes[0] != b'-' && (bytes.len() < 20 || text.parse::<u64>().is_ok());
-            self.float &= is_canonical_float(bytes);
-            self.number_seen = true;
+            self.can_be_int &= bytes.len() < 19 || text.parse::<i64>().is_ok();
+            self.can_be_uint &=
+                bytes[0] != b'-' && (bytes.len() < 20 || text.parse::<u64>().is_ok());
+            self.can_be_float &= is_canonical_float(bytes);
+            self.has_number = true;
             return;
         }
-        (self.int, self.uint) = (false, false);
-        self.float &= is_canonical_float(bytes);
-        self.number_seen |= self.float && !is_special(bytes);
+        (self.can_be_int, self.can_be_uint) = (false, false);
+        self.can_be_float &= is_canonical_float(bytes);
+        self.has_number |= self.can_be_float && !is_special_float(bytes);
     }
 
     /// The narrowest type of all values, if there was one.
     #[must_use]
     pub fn data_type(&self) -> Option<DataType> {
-        if !self.seen {
+        if !self.has_values {
             return None;
         }
-        let unit = if self.nanos { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
-        Some(if self.boolean {
+        let unit = if self.needs_nanos { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+        Some(if self.can_be_boolean {
             DataType::Boolean
-        } else if self.int {
+        } else if self.can_be_int {
             DataType::Int64
-        } else if self.uint {
+        } else if self.can_be_uint {
             DataType::UInt64
-        } else if self.float && self.number_seen {
+        } else if self.can_be_float && self.has_number {
             DataType::Float64
-        } else if self.date {
+        } else if self.can_be_date {
             DataType::Date32
-        } else if self.naive && self.time_seen {
+        } else if self.can_be_naive && self.has_time {
             DataType::Timestamp(unit, None)
-        } else if self.zoned && self.time_seen {
+        } else if self.can_be_zoned && self.has_time {
             DataType::Timestamp(unit, Some("UTC".into()))
-        } else if self.clock {
+        } else if self.can_be_time_of_day {
             DataType::Time64(TimeUnit::Microsecond)
         } else {
             DataType::Utf8View
@@ -142,28 +146,44 @@ impl TextKind {
     /// quotes was meant to be text.
     #[must_use]
     pub fn temporal_type(&self) -> Option<DataType> {
-        let kind = Self { boolean: false, int: false, uint: false, float: false, ..*self };
+        let kind = Self {
+            can_be_boolean: false,
+            can_be_int: false,
+            can_be_uint: false,
+            can_be_float: false,
+            ..*self
+        };
         kind.data_type()
     }
 
     /// Whether it is mere text to [`temporal_type`](Self::temporal_type), whatever values come.
     pub(crate) fn is_never_temporal(&self) -> bool {
-        self.seen && !(self.date || self.naive || self.zoned || self.clock)
+        self.has_values
+            && !(self.can_be_date
+                || self.can_be_naive
+                || self.can_be_zoned
+                || self.can_be_time_of_day)
     }
 
     /// Whether one more value would leave all that [`temporal_type`](Self::temporal_type) goes by
     /// as it is.
-    pub(crate) fn keeps_temporal_type(&self, text: &str) -> bool {
-        let mut dates = Self { boolean: false, int: false, uint: false, float: false, ..*self };
+    pub(crate) fn is_temporal_type_unchanged_by(&self, text: &str) -> bool {
+        let mut dates = Self {
+            can_be_boolean: false,
+            can_be_int: false,
+            can_be_uint: false,
+            can_be_float: false,
+            ..*self
+        };
         let before = dates;
-        dates.add(text);
+        dates.add_value(text);
         dates == before
     }
 
     /// Returns whether all values are dates or times of which some state a zone and others none.
     #[must_use]
     pub fn is_partly_zoned(&self) -> bool {
-        self.seen && self.temporal && !self.naive && !self.zoned
+        self.has_values && self.can_be_temporal && !self.can_be_naive && !self.can_be_zoned
     }
 
     /// Takes what values elsewhere show, unless it would make text of what is none: numbers and
@@ -172,26 +192,26 @@ impl TextKind {
         let is_text = |kind: &Self| kind.data_type() == Some(DataType::Utf8View);
         let mut wider = *self;
         wider.merge(other);
-        if !self.seen || is_text(self) || !is_text(&wider) {
+        if !self.has_values || is_text(self) || !is_text(&wider) {
             *self = wider;
         }
     }
 
     /// What values of both kinds have in common.
     pub fn merge(&mut self, other: &Self) {
-        self.seen |= other.seen;
-        self.boolean &= other.boolean;
-        self.int &= other.int;
-        self.uint &= other.uint;
-        self.float &= other.float;
-        self.number_seen |= other.number_seen;
-        self.date &= other.date;
-        self.naive &= other.naive;
-        self.zoned &= other.zoned;
-        self.temporal &= other.temporal;
-        self.time_seen |= other.time_seen;
-        self.nanos |= other.nanos;
-        self.clock &= other.clock;
+        self.has_values |= other.has_values;
+        self.can_be_boolean &= other.can_be_boolean;
+        self.can_be_int &= other.can_be_int;
+        self.can_be_uint &= other.can_be_uint;
+        self.can_be_float &= other.can_be_float;
+        self.has_number |= other.has_number;
+        self.can_be_date &= other.can_be_date;
+        self.can_be_naive &= other.can_be_naive;
+        self.can_be_zoned &= other.can_be_zoned;
+        self.can_be_temporal &= other.can_be_temporal;
+        self.has_time |= other.has_time;
+        self.needs_nanos |= other.needs_nanos;
+        self.can_be_time_of_day &= other.can_be_time_of_day;
     }
 }
 
@@ -247,19 +267,19 @@ mod tests {
             (&["1.2.3.4"], DataType::Utf8View),
             (&[" 1"], DataType::Utf8View),
         ] {
-            let mut kind = TextKind::default();
-            texts.iter().for_each(|text| kind.add(text));
+            let mut kind = InferredTextType::default();
+            texts.iter().for_each(|text| kind.add_value(text));
             let found = kind.data_type().unwrap();
             assert_eq!(found, expected, "{texts:?}");
             for text in texts {
-                assert!(values::accepts(text, &found), "{text} as {found}");
+                assert!(value_parsing::can_parse_as(text, &found), "{text} as {found}");
             }
         }
-        assert_eq!(TextKind::default().data_type(), None);
+        assert_eq!(InferredTextType::default().data_type(), None);
     }
 
     #[test]
-    fn times_with_and_without_a_zone_are_told_from_other_text() {
+    fn mixed_zoned_and_naive_times_are_detected() {
         for (texts, expected) in [
             (&["2013-01-01T10:00:00Z", "2013-01-01T10:00:00"][..], true),
             (&["2013-01-01T10:00:00", "2013-01-01T10:00:00+02:00"], true),
@@ -271,19 +291,19 @@ mod tests {
             (&[], false),
         ] {
             let kind = |texts: &[&str]| {
-                let mut kind = TextKind::default();
-                texts.iter().for_each(|text| kind.add(text));
+                let mut kind = InferredTextType::default();
+                texts.iter().for_each(|text| kind.add_value(text));
                 kind
             };
             assert_eq!(kind(texts).is_partly_zoned(), expected, "{texts:?}");
-            let mut merged = TextKind::default();
+            let mut merged = InferredTextType::default();
             texts.iter().for_each(|text| merged.merge(&kind(&[text])));
             assert_eq!(merged.is_partly_zoned(), expected, "{texts:?}");
         }
     }
 
     #[test]
-    fn a_kind_is_widened_but_never_made_text() {
+    fn type_is_widened_but_never_to_text() {
         let micros = |zone: Option<&str>| {
             Some(DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into)))
         };
@@ -305,8 +325,8 @@ mod tests {
             (&[], &[], None),
         ] {
             let kind = |texts: &[&str]| {
-                let mut kind = TextKind::default();
-                texts.iter().for_each(|text| kind.add(text));
+                let mut kind = InferredTextType::default();
+                texts.iter().for_each(|text| kind.add_value(text));
                 kind
             };
             let mut widened = kind(own);

@@ -1,12 +1,12 @@
 //! The grammar of RFC 8259 below the level of separators: literals, numbers, strings; and a
 //! cursor that checks a text against it byte by byte.
 
-use super::hex4;
-use crate::fault::{Fault, FaultKind};
+use super::parse_hex4;
+use crate::text_fault::{TextFault, TextFaultKind};
 
 /// A token that is neither a string nor a structural character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scalar {
+pub(crate) enum JsonScalar {
     Null,
     Boolean,
     Number,
@@ -14,11 +14,11 @@ pub(crate) enum Scalar {
 
 /// What a token is; none if it is nothing.
 #[inline(always)]
-pub(crate) fn scalar(token: &[u8]) -> Option<Scalar> {
+pub(crate) fn classify_scalar(token: &[u8]) -> Option<JsonScalar> {
     match token {
-        [b'-' | b'0'..=b'9', ..] => is_number(token).then_some(Scalar::Number),
-        b"null" => Some(Scalar::Null),
-        b"true" | b"false" => Some(Scalar::Boolean),
+        [b'-' | b'0'..=b'9', ..] => is_number(token).then_some(JsonScalar::Number),
+        b"null" => Some(JsonScalar::Null),
+        b"true" | b"false" => Some(JsonScalar::Boolean),
         _ => None,
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn is_short_number(text: &[u8], start: usize, end: usize) -> bool {
 }
 
 /// Where the first escape is that stands for nothing, in the inside of a string.
-pub(crate) fn bad_escape(raw: &[u8]) -> Option<usize> {
+pub(crate) fn find_bad_escape(raw: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = memchr::memchr(b'\\', &raw[at..]) {
         at += found;
@@ -88,10 +88,10 @@ pub(crate) fn bad_escape(raw: &[u8]) -> Option<usize> {
             Some((b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', _)) => at += 2,
             Some((b'u', tail)) => {
                 rest = tail;
-                match hex4(&mut rest) {
+                match parse_hex4(&mut rest) {
                     Some(0xd800..=0xdbff) => {
                         let Some(mut low) = rest.strip_prefix(b"\\u") else { return Some(at) };
-                        let Some(0xdc00..=0xdfff) = hex4(&mut low) else { return Some(at) };
+                        let Some(0xdc00..=0xdfff) = parse_hex4(&mut low) else { return Some(at) };
                         at += 12;
                     }
                     None | Some(0xdc00..=0xdfff) => return Some(at),
@@ -106,13 +106,13 @@ pub(crate) fn bad_escape(raw: &[u8]) -> Option<usize> {
 
 /// White space between tokens.
 #[inline(always)]
-pub(crate) fn is_white(byte: u8) -> bool {
+pub(crate) fn is_json_whitespace(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
 /// The inside of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Inside {
+pub(crate) struct StringInterior {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) has_escapes: bool,
@@ -120,202 +120,211 @@ pub(crate) struct Inside {
 
 /// Reads a text from its front.
 #[derive(Debug, Clone)]
-pub(crate) struct Cursor<'a> {
+pub(crate) struct JsonCursor<'a> {
     pub(crate) text: &'a [u8],
-    pub(crate) at: usize,
+    pub(crate) position: usize,
     /// Whether what is skipped has to be of the grammar in full.
-    pub(crate) strict: bool,
+    pub(crate) checks_skipped_values: bool,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> JsonCursor<'a> {
     pub(crate) fn new(text: &'a [u8], strict: bool) -> Self {
-        Self { text, at: 0, strict }
+        Self { text, position: 0, checks_skipped_values: strict }
     }
 
     /// The fault of a text that is not as `reason` says it should be.
-    pub(crate) fn not_json(at: usize, reason: &str) -> Fault {
-        Fault::new(at, FaultKind::Syntax(format!("not valid JSON: {reason}")))
+    pub(crate) fn syntax_fault(at: usize, reason: &str) -> TextFault {
+        TextFault::new(at, TextFaultKind::SyntaxError(format!("not valid JSON: {reason}")))
     }
 
-    fn ends(&self, within: &str) -> Fault {
-        Fault::new(self.text.len(), FaultKind::Ends(format!("within {within}")))
+    fn truncation_fault(&self, within: &str) -> TextFault {
+        TextFault::new(self.text.len(), TextFaultKind::EndsInsideValue(format!("within {within}")))
     }
 
     /// The byte behind white space, which stays there; none at the end.
     pub(crate) fn peek(&mut self) -> Option<u8> {
-        while let Some(&byte) = self.text.get(self.at) {
-            if !is_white(byte) {
+        while let Some(&byte) = self.text.get(self.position) {
+            if !is_json_whitespace(byte) {
                 return Some(byte);
             }
-            self.at += 1;
+            self.position += 1;
         }
         None
     }
 
     /// The same within something, which must not end there.
-    pub(crate) fn peek_in(&mut self, within: &str) -> Result<u8, Fault> {
-        self.peek().ok_or_else(|| self.ends(within))
+    pub(crate) fn peek_within(&mut self, within: &str) -> Result<u8, TextFault> {
+        self.peek().ok_or_else(|| self.truncation_fault(within))
     }
 
     /// Takes `byte`, white space before it aside.
-    pub(crate) fn expect(&mut self, byte: u8, within: &str, reason: &str) -> Result<(), Fault> {
-        if self.peek_in(within)? == byte {
-            self.at += 1;
+    pub(crate) fn expect_byte(
+        &mut self,
+        byte: u8,
+        within: &str,
+        reason: &str,
+    ) -> Result<(), TextFault> {
+        if self.peek_within(within)? == byte {
+            self.position += 1;
             return Ok(());
         }
-        Err(Self::not_json(self.at, reason))
+        Err(Self::syntax_fault(self.position, reason))
     }
 
     /// Takes the string whose opening quote comes next.
-    pub(crate) fn string(&mut self, check_escapes: bool) -> Result<Inside, Fault> {
-        let start = self.at + 1;
+    pub(crate) fn read_string(&mut self, check_escapes: bool) -> Result<StringInterior, TextFault> {
+        let start = self.position + 1;
         let mut at = start;
         let mut has_escapes = false;
         loop {
             match self.text.get(at) {
-                None => return Err(self.ends("a string")),
+                None => return Err(self.truncation_fault("a string")),
                 Some(b'"') => break,
                 Some(b'\\') => {
                     has_escapes = true;
                     at += 1;
                     match self.text.get(at) {
                         Some(0..0x20) => {
-                            return Err(Self::not_json(at, "a control character in a string"));
+                            return Err(Self::syntax_fault(at, "a control character in a string"));
                         }
                         Some(_) => at += 1,
-                        None => return Err(self.ends("a string")),
+                        None => return Err(self.truncation_fault("a string")),
                     }
                 }
                 Some(0..0x20) => {
-                    return Err(Self::not_json(at, "a control character in a string"));
+                    return Err(Self::syntax_fault(at, "a control character in a string"));
                 }
                 Some(_) => at += 1,
             }
         }
-        self.at = at + 1;
+        self.position = at + 1;
         if has_escapes
             && check_escapes
-            && let Some(bad) = bad_escape(&self.text[start..at])
+            && let Some(bad) = find_bad_escape(&self.text[start..at])
         {
-            return Err(Self::not_json(start + bad, "an escape that stands for nothing"));
+            return Err(Self::syntax_fault(start + bad, "an escape that stands for nothing"));
         }
-        Ok(Inside { start, end: at, has_escapes })
+        Ok(StringInterior { start, end: at, has_escapes })
     }
 
     /// Takes the token that comes next, which is not looked into.
-    pub(crate) fn token(&mut self) -> Result<&'a [u8], Fault> {
-        let start = self.at;
-        while let Some(&byte) = self.text.get(self.at) {
+    pub(crate) fn read_token(&mut self) -> Result<&'a [u8], TextFault> {
+        let start = self.position;
+        while let Some(&byte) = self.text.get(self.position) {
             match byte {
                 b'{' | b'}' | b'[' | b']' | b':' | b',' | b'"' => break,
-                byte if is_white(byte) => break,
-                b'\\' | 0..0x20 => return Err(Self::not_json(start, "expected a value")),
-                _ => self.at += 1,
+                byte if is_json_whitespace(byte) => break,
+                b'\\' | 0..0x20 => return Err(Self::syntax_fault(start, "expected a value")),
+                _ => self.position += 1,
             }
         }
-        if start == self.at {
-            return Err(Self::not_json(start, "expected a value"));
+        if start == self.position {
+            return Err(Self::syntax_fault(start, "expected a value"));
         }
-        Ok(&self.text[start..self.at])
+        Ok(&self.text[start..self.position])
     }
 
     /// Takes the token that comes next, which has to be a scalar.
-    pub(crate) fn scalar(&mut self) -> Result<(Scalar, &'a [u8]), Fault> {
-        let start = self.at;
-        let token = self.token()?;
-        match scalar(token) {
+    pub(crate) fn read_scalar(&mut self) -> Result<(JsonScalar, &'a [u8]), TextFault> {
+        let start = self.position;
+        let token = self.read_token()?;
+        match classify_scalar(token) {
             Some(scalar) => Ok((scalar, token)),
             None => {
                 // An input that was cut off mid-way.
-                let is_cut = self.at == self.text.len()
+                let is_cut = self.position == self.text.len()
                     && [&b"null"[..], b"true", b"false"].iter().any(|word| word.starts_with(token));
                 Err(if is_cut {
-                    self.ends("a value")
+                    self.truncation_fault("a value")
                 } else if matches!(token[0], b'-' | b'0'..=b'9') {
-                    Self::not_json(start, "a malformed number")
+                    Self::syntax_fault(start, "a malformed number")
                 } else {
-                    Self::not_json(start, "expected a value")
+                    Self::syntax_fault(start, "expected a value")
                 })
             }
         }
     }
 
     /// Takes the key and the colon that come next.
-    pub(crate) fn key(&mut self) -> Result<Inside, Fault> {
-        if self.peek_in("an object")? != b'"' {
-            return Err(Self::not_json(self.at, "expected a key in quotes"));
+    pub(crate) fn read_key(&mut self) -> Result<StringInterior, TextFault> {
+        if self.peek_within("an object")? != b'"' {
+            return Err(Self::syntax_fault(self.position, "expected a key in quotes"));
         }
-        let key = self.string(self.strict)?;
-        self.expect(b':', "an object", "expected `:`")?;
+        let key = self.read_string(self.checks_skipped_values)?;
+        self.expect_byte(b':', "an object", "expected `:`")?;
         Ok(key)
     }
 
     /// Takes the comma that comes next, or the end of the container: then it does not go on.
-    pub(crate) fn goes_on(&mut self, closing: u8) -> Result<bool, Fault> {
+    pub(crate) fn take_comma_or_end(&mut self, closing: u8) -> Result<bool, TextFault> {
         let (within, reason) = match closing {
             b'}' => ("an object", "expected `,` or `}`"),
             _ => ("an array", "expected `,` or `]`"),
         };
-        let byte = self.peek_in(within)?;
+        let byte = self.peek_within(within)?;
         if byte != b',' && byte != closing {
-            return Err(Self::not_json(self.at, reason));
+            return Err(Self::syntax_fault(self.position, reason));
         }
-        self.at += 1;
+        self.position += 1;
         Ok(byte == b',')
     }
 
     /// Takes the value that comes next, of whatever shape and depth.
-    pub(crate) fn skip(&mut self) -> Result<(), Fault> {
+    pub(crate) fn skip_value(&mut self) -> Result<(), TextFault> {
         // One bit for each bracket that is open: whether it is that of an object.
-        let mut open = Bits::default();
+        let mut open = BitStack::default();
         loop {
-            match self.peek_in("a value")? {
+            match self.peek_within("a value")? {
                 b'{' => {
-                    self.at += 1;
+                    self.position += 1;
                     open.push(true);
-                    if self.peek_in("an object")? != b'}' {
-                        self.key()?;
+                    if self.peek_within("an object")? != b'}' {
+                        self.read_key()?;
                         continue;
                     }
                 }
                 b'[' => {
-                    self.at += 1;
+                    self.position += 1;
                     open.push(false);
-                    if self.peek_in("an array")? != b']' {
+                    if self.peek_within("an array")? != b']' {
                         continue;
                     }
                 }
                 b'"' => {
-                    self.string(self.strict)?;
+                    self.read_string(self.checks_skipped_values)?;
                 }
-                _ if self.strict => {
-                    self.scalar()?;
+                _ if self.checks_skipped_values => {
+                    self.read_scalar()?;
                 }
                 _ => {
-                    self.token()?;
+                    self.read_token()?;
                 }
             }
             // Behind a value, or before the end of an empty container.
             loop {
                 let Some(in_object) = open.last() else { return Ok(()) };
                 let within = if in_object { "an object" } else { "an array" };
-                match (self.peek_in(within)?, in_object) {
+                match (self.peek_within(within)?, in_object) {
                     (b'}', true) | (b']', false) => {
-                        self.at += 1;
+                        self.position += 1;
                         open.pop();
                     }
                     // Not behind an opening bracket: that was looked behind.
                     (b',', true) => {
-                        self.at += 1;
-                        self.key()?;
+                        self.position += 1;
+                        self.read_key()?;
                         break;
                     }
                     (b',', false) => {
-                        self.at += 1;
+                        self.position += 1;
                         break;
                     }
-                    (_, true) => return Err(Self::not_json(self.at, "expected `,` or `}`")),
-                    (_, false) => return Err(Self::not_json(self.at, "expected `,` or `]`")),
+                    (_, true) => {
+                        return Err(Self::syntax_fault(self.position, "expected `,` or `}`"));
+                    }
+                    (_, false) => {
+                        return Err(Self::syntax_fault(self.position, "expected `,` or `]`"));
+                    }
                 }
             }
         }
@@ -324,12 +333,12 @@ impl<'a> Cursor<'a> {
 
 /// A stack of bits.
 #[derive(Debug, Default)]
-struct Bits {
+struct BitStack {
     words: Vec<u64>,
     len: usize,
 }
 
-impl Bits {
+impl BitStack {
     fn push(&mut self, bit: bool) {
         let (word, place) = (self.len / 64, self.len % 64);
         if word == self.words.len() {
@@ -350,7 +359,7 @@ impl Bits {
 }
 
 /// What a value that begins with `byte` is, in words.
-pub(crate) fn kind(byte: u8) -> Option<&'static str> {
+pub(crate) fn describe_value_kind(byte: u8) -> Option<&'static str> {
     Some(match byte {
         b'{' => "an object",
         b'[' => "an array",

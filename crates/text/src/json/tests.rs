@@ -9,47 +9,47 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::fault::FaultKind;
-use crate::keys::{quoted_step, shortened};
-use crate::values;
-use crate::{Decode, Decoded, Options, describe::sql_type};
+use crate::text_fault::TextFaultKind;
+use crate::unknown_keys::{quote_path_step, shorten_path};
+use crate::value_parsing;
+use crate::{BlockDecoder, DecodedBlocks, Options, sql_types::sql_type_name};
 
 fn field(name: &str, data_type: T) -> FieldRef {
     Arc::new(Field::new(name, data_type, true))
 }
 
-fn list(item: T) -> T {
+fn list_type(item: T) -> T {
     T::List(field("item", item))
 }
 
-fn object(fields: Vec<FieldRef>) -> T {
+fn struct_type(fields: Vec<FieldRef>) -> T {
     T::Struct(fields.into())
 }
 
-fn map(value: T) -> T {
+fn map_type(value: T) -> T {
     let pair = vec![Arc::new(Field::new("key", T::Utf8, false)), field("value", value)];
     T::Map(Arc::new(Field::new("entries", T::Struct(pair.into()), false)), false)
 }
 
 /// Columns of every shape.
 fn columns() -> Vec<FieldRef> {
-    let inner = vec![field("n", T::Int64), field("t", T::Utf8), field("l", list(T::Int64))];
+    let inner = vec![field("n", T::Int64), field("t", T::Utf8), field("l", list_type(T::Int64))];
     let item = vec![field("x", T::Int64), field("a longer name", T::Utf8View)];
     vec![
         field("a", T::Int64),
         field("t", T::Utf8View),
         field("float", T::Float64),
         field("is it", T::Boolean),
-        field("s", object(inner)),
-        field("list of objects", list(object(item))),
-        field("m", map(T::Utf8View)),
+        field("s", struct_type(inner)),
+        field("list of objects", list_type(struct_type(item))),
+        field("m", map_type(T::Utf8View)),
         field("", T::Int64),
         field("é\"\\", T::Utf8View),
-        field("ll", list(list(T::Boolean))),
+        field("ll", list_type(list_type(T::Boolean))),
     ]
 }
 
-fn cell(array: &ArrayRef, row: usize) -> Value {
+fn cell_to_json(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
     }
@@ -64,18 +64,20 @@ fn cell(array: &ArrayRef, row: usize) -> Value {
         }
         T::Struct(fields) => {
             let columns = fields.iter().zip(array.as_struct().columns());
-            columns.map(|(field, column)| (field.name().clone(), cell(column, row))).collect()
+            columns
+                .map(|(field, column)| (field.name().clone(), cell_to_json(column, row)))
+                .collect()
         }
         T::List(_) => {
             let items = array.as_list::<i32>().value(row);
-            (0..items.len()).map(|item| cell(&items, item)).collect()
+            (0..items.len()).map(|item| cell_to_json(&items, item)).collect()
         }
         T::Map(_, _) => {
             let pairs = array.as_map().value(row);
             let mut entries = Map::new();
             for at in 0..pairs.len() {
                 let key = pairs.column(0).as_string::<i32>().value(at).to_owned();
-                let other = entries.insert(key, cell(pairs.column(1), at));
+                let other = entries.insert(key, cell_to_json(pairs.column(1), at));
                 assert_eq!(other, None, "a map has a key once");
             }
             entries.iter().map(|(key, value)| json!([key, value])).collect()
@@ -84,21 +86,21 @@ fn cell(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
-fn rows(batches: &[RecordBatch]) -> Vec<Value> {
+fn rows_to_json(batches: &[RecordBatch]) -> Vec<Value> {
     let mut rows = Vec::new();
     for batch in batches {
         for column in batch.columns() {
             column.to_data().validate_full().unwrap();
         }
         for row in 0..batch.num_rows() {
-            rows.push(batch.columns().iter().map(|column| cell(column, row)).collect());
+            rows.push(batch.columns().iter().map(|column| cell_to_json(column, row)).collect());
         }
     }
     rows
 }
 
 /// What a column of the type holds for a value; none if it cannot.
-fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Option<Value> {
+fn expected_cell(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Option<Value> {
     let null = mismatch_is_null.then_some(Value::Null);
     Some(match (data_type, value.unwrap_or(&Value::Null)) {
         (_, Value::Null) => Value::Null,
@@ -106,13 +108,16 @@ fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Opt
             .iter()
             .map(|field| {
                 let part = object.get(field.name());
-                Some((field.name().clone(), expected(part, field.data_type(), mismatch_is_null)?))
+                Some((
+                    field.name().clone(),
+                    expected_cell(part, field.data_type(), mismatch_is_null)?,
+                ))
             })
             .collect::<Option<Map<_, _>>>()?
             .into(),
         (T::List(item), Value::Array(items)) => items
             .iter()
-            .map(|value| expected(Some(value), item.data_type(), mismatch_is_null))
+            .map(|value| expected_cell(Some(value), item.data_type(), mismatch_is_null))
             .collect::<Option<Vec<_>>>()?
             .into(),
         (T::Map(entries, _), Value::Object(object)) => {
@@ -120,7 +125,7 @@ fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Opt
             object
                 .iter()
                 .map(|(key, value)| {
-                    let value = expected(Some(value), pair[1].data_type(), mismatch_is_null)?;
+                    let value = expected_cell(Some(value), pair[1].data_type(), mismatch_is_null)?;
                     Some(json!([key, value]))
                 })
                 .collect::<Option<Vec<_>>>()?
@@ -137,13 +142,13 @@ fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Opt
                 Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            if !values::accepts(&text, leaf) {
+            if !value_parsing::can_parse_as(&text, leaf) {
                 return null;
             }
             match leaf {
                 T::Int64 => json!(text.parse::<i64>().unwrap()),
-                T::Float64 => json!(values::float(&text).unwrap()),
-                T::Boolean => json!(values::boolean(&text).unwrap()),
+                T::Float64 => json!(value_parsing::parse_float(&text).unwrap()),
+                T::Boolean => json!(value_parsing::parse_boolean(&text).unwrap()),
                 _ => json!(text),
             }
         }
@@ -152,13 +157,13 @@ fn expected(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Opt
 
 /// The same with what is JSON within texts as serde_json writes it: white space and escapes are its
 /// writer's.
-fn settled(value: Value) -> Value {
+fn normalize_json_text(value: Value) -> Value {
     match value {
         Value::String(text) if text.starts_with(['{', '[']) => serde_json::from_str::<Value>(&text)
             .map_or(json!(text), |inner| json!(inner.to_string())),
-        Value::Array(items) => items.into_iter().map(settled).collect(),
+        Value::Array(items) => items.into_iter().map(normalize_json_text).collect(),
         Value::Object(members) => {
-            members.into_iter().map(|(key, value)| (key, settled(value))).collect()
+            members.into_iter().map(|(key, value)| (key, normalize_json_text(value))).collect()
         }
         other => other,
     }
@@ -169,39 +174,46 @@ fn decode_with(
     columns: Vec<FieldRef>,
     options: Options,
     text: &[u8],
-) -> (Vec<Value>, Decoded) {
+) -> (Vec<Value>, DecodedBlocks) {
     let mut decoder = JsonDecoder::new(columns, &[], options).unwrap();
-    decoder.decoder.tokenizer_mut().careful = careful;
-    let mut out = Decoded::default();
+    decoder.decoder.tokenizer_mut().is_always_exact = careful;
+    let mut out = DecodedBlocks::default();
     decoder.decode(text, &mut out);
-    let found = rows(&out.batches);
+    let found = rows_to_json(&out.batches);
     // A decoder that was used once answers the same again.
-    let mut again = Decoded::default();
+    let mut again = DecodedBlocks::default();
     decoder.decode(text, &mut again);
-    assert_eq!(found, rows(&again.batches));
-    assert_eq!((&out.bad, out.rows), (&again.bad, again.rows));
-    out.unknown.sort_by(|one, other| (one.at, &one.path).cmp(&(other.at, &other.path)));
-    again.unknown.sort_by(|one, other| (one.at, &one.path).cmp(&(other.at, &other.path)));
-    assert_eq!((&out.unknown, out.unknown_others), (&again.unknown, again.unknown_others));
+    assert_eq!(found, rows_to_json(&again.batches));
+    assert_eq!((&out.rejected, out.rows), (&again.rejected, again.rows));
+    out.unknown_keys.sort_by(|one, other| {
+        (one.first_offset, &one.path).cmp(&(other.first_offset, &other.path))
+    });
+    again.unknown_keys.sort_by(|one, other| {
+        (one.first_offset, &one.path).cmp(&(other.first_offset, &other.path))
+    });
+    assert_eq!(
+        (&out.unknown_keys, out.unknown_key_overflow_count),
+        (&again.unknown_keys, again.unknown_key_overflow_count)
+    );
     (found, out)
 }
 
 /// The keys of columns, and others for which there are columns, if keys are counted at all.
-fn known(columns: &[FieldRef], others: &[&str], counts: bool) -> Option<Arc<KnownKeys>> {
+fn known_keys(columns: &[FieldRef], others: &[&str], counts: bool) -> Option<Arc<KnownKeys>> {
     let others = others.iter().map(|name| field(name, T::Utf8View));
     let all: Vec<FieldRef> = columns.iter().cloned().chain(others).collect();
     counts.then(|| Arc::new(KnownKeys::new(&all, |_| true)))
 }
 
-fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> (Vec<Value>, Decoded) {
+fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> (Vec<Value>, DecodedBlocks) {
     decode_with(false, columns, options, text)
 }
 
 /// A small generator of choices.
-struct Choices(u64);
+struct ChoiceGenerator(u64);
 
-impl Choices {
-    fn below(&mut self, end: u64) -> u64 {
+impl ChoiceGenerator {
+    fn next_below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -210,13 +222,13 @@ impl Choices {
 }
 
 /// Writes a value as somebody might.
-fn write(value: &Value, choices: &mut Choices, white: bool, out: &mut String) {
-    let blank = |choices: &mut Choices, out: &mut String| {
+fn write_value(value: &Value, choices: &mut ChoiceGenerator, white: bool, out: &mut String) {
+    let blank = |choices: &mut ChoiceGenerator, out: &mut String| {
         if white {
-            for _ in 0..choices.below(12).saturating_sub(8) {
-                out.push([' ', '\t', '\r', ' '][choices.below(4) as usize]);
+            for _ in 0..choices.next_below(12).saturating_sub(8) {
+                out.push([' ', '\t', '\r', ' '][choices.next_below(4) as usize]);
             }
-            if choices.below(40) == 0 {
+            if choices.next_below(40) == 0 {
                 out.push_str(&" ".repeat(100));
             }
         }
@@ -231,7 +243,7 @@ fn write(value: &Value, choices: &mut Choices, white: bool, out: &mut String) {
                 if index > 0 {
                     out.push(',');
                 }
-                write(item, choices, white, out);
+                write_value(item, choices, white, out);
             }
             out.push(']');
         }
@@ -243,17 +255,17 @@ fn write(value: &Value, choices: &mut Choices, white: bool, out: &mut String) {
                     out.push(',');
                 }
                 blank(choices, out);
-                if choices.below(30) == 0 {
+                if choices.next_below(30) == 0 {
                     // The last of several counts.
                     write_text(key, choices, out);
                     let others = [":null,", ":17,", ":\"x\",", ":[1],", ":{},"];
-                    out.push_str(others[choices.below(5) as usize]);
+                    out.push_str(others[choices.next_below(5) as usize]);
                     blank(choices, out);
                 }
                 write_text(key, choices, out);
                 blank(choices, out);
                 out.push(':');
-                write(value, choices, white, out);
+                write_value(value, choices, white, out);
             }
             out.push('}');
         }
@@ -262,8 +274,8 @@ fn write(value: &Value, choices: &mut Choices, white: bool, out: &mut String) {
     blank(choices, out);
 }
 
-fn write_text(text: &str, choices: &mut Choices, out: &mut String) {
-    let escapes = choices.below(4) == 0;
+fn write_text(text: &str, choices: &mut ChoiceGenerator, out: &mut String) {
+    let escapes = choices.next_below(4) == 0;
     out.push('"');
     for character in text.chars() {
         match character {
@@ -272,10 +284,10 @@ fn write_text(text: &str, choices: &mut Choices, out: &mut String) {
             '\n' => out.push_str("\\n"),
             '\u{8}' => out.push_str("\\b"),
             '/' if escapes => out.push_str("\\/"),
-            other if (other as u32) < 0x20 || escapes && choices.below(3) == 0 => {
+            other if (other as u32) < 0x20 || escapes && choices.next_below(3) == 0 => {
                 let mut units = [0; 2];
                 for unit in other.encode_utf16(&mut units) {
-                    out.push_str(&if choices.below(2) == 0 {
+                    out.push_str(&if choices.next_below(2) == 0 {
                         format!("\\u{unit:04x}")
                     } else {
                         format!("\\u{unit:04X}")
@@ -325,7 +337,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 /// A value that a column of the type can hold, or now and then any.
-fn fitting(data_type: &T) -> BoxedStrategy<Value> {
+fn fitting_value(data_type: &T) -> BoxedStrategy<Value> {
     let good: BoxedStrategy<Value> = match data_type {
         T::Int64 => {
             prop_oneof![(-100i64..100).prop_map(Value::from), any::<i64>().prop_map(Value::from)]
@@ -333,13 +345,13 @@ fn fitting(data_type: &T) -> BoxedStrategy<Value> {
         }
         T::Float64 => (-1e6..1e6f64).prop_map(Value::from).boxed(),
         T::Boolean => any::<bool>().prop_map(Value::from).boxed(),
-        T::Struct(fields) => members(fields),
-        T::List(item) => {
-            prop::collection::vec(fitting(item.data_type()), 0..4).prop_map(Value::from).boxed()
-        }
+        T::Struct(fields) => object_with_fields(fields),
+        T::List(item) => prop::collection::vec(fitting_value(item.data_type()), 0..4)
+            .prop_map(Value::from)
+            .boxed(),
         T::Map(entries, _) => {
             let T::Struct(pair) = entries.data_type() else { panic!() };
-            prop::collection::vec(("[a-z\"é]{0,12}", fitting(pair[1].data_type())), 0..4)
+            prop::collection::vec(("[a-z\"é]{0,12}", fitting_value(pair[1].data_type())), 0..4)
                 .prop_map(|pairs| pairs.into_iter().collect::<Map<_, _>>().into())
                 .boxed()
         }
@@ -349,12 +361,12 @@ fn fitting(data_type: &T) -> BoxedStrategy<Value> {
 }
 
 /// An object with some of the fields and others, in any order.
-fn members(fields: &[FieldRef]) -> BoxedStrategy<Value> {
+fn object_with_fields(fields: &[FieldRef]) -> BoxedStrategy<Value> {
     let wanted: Vec<_> = fields
         .iter()
         .map(|field| {
             let name = field.name().clone();
-            prop::option::weighted(0.8, (Just(name), fitting(field.data_type())))
+            prop::option::weighted(0.8, (Just(name), fitting_value(field.data_type())))
         })
         .collect();
     let others = prop::collection::vec(("[a-zé]{0,9}", any_value()), 0..4);
@@ -375,17 +387,17 @@ fn members(fields: &[FieldRef]) -> BoxedStrategy<Value> {
 }
 
 fn documents() -> impl Strategy<Value = Vec<Value>> {
-    prop::collection::vec(members(&columns()), 0..12)
+    prop::collection::vec(object_with_fields(&columns()), 0..12)
 }
 
 fn lines(documents: &[Value], seed: u64, white: bool) -> String {
-    let mut choices = Choices(seed | 1);
+    let mut choices = ChoiceGenerator(seed | 1);
     let mut out = String::new();
     for document in documents {
-        write(document, &mut choices, white, &mut out);
+        write_value(document, &mut choices, white, &mut out);
         out.push('\n');
-        if choices.below(8) == 0 {
-            out.push_str([" \t\n", "\n", "\r\n"][choices.below(3) as usize]);
+        if choices.next_below(8) == 0 {
+            out.push_str([" \t\n", "\n", "\r\n"][choices.next_below(3) as usize]);
         }
     }
     out
@@ -444,27 +456,27 @@ proptest! {
         if last {
             text.truncate(text.trim_end_matches('\n').len());
         }
-        let known = known(&columns(), &["a", "b", "c", "d", "é"], true);
-        let options = Options { batch_rows, strict, mismatch_is_null, known, ..Options::default() };
+        let known = known_keys(&columns(), &["a", "b", "c", "d", "é"], true);
+        let options = Options { batch_rows, checks_skipped_values: strict, mismatch_is_null, known_keys: known, ..Options::default() };
         let (found, out) = decode(columns(), options, text.as_bytes());
         let all: Vec<Option<Value>> = documents.iter().map(|document| {
             columns().iter()
-                .map(|field| expected(document.get(field.name()), field.data_type(), mismatch_is_null))
+                .map(|field| expected_cell(document.get(field.name()), field.data_type(), mismatch_is_null))
                 .collect::<Option<Vec<_>>>().map(Value::from)
         }).collect();
         let good: Vec<Value> = all.iter().flatten().cloned().collect();
-        prop_assert_eq!(out.bad.len(), all.len() - good.len());
-        let [found, good] = [found, good].map(|rows| settled(rows.into()));
+        prop_assert_eq!(out.rejected.len(), all.len() - good.len());
+        let [found, good] = [found, good].map(|rows| normalize_json_text(rows.into()));
         prop_assert_eq!(found, good, "{}", text);
         let mut unknown = BTreeMap::new();
         let read = documents.iter().zip(&all).filter(|(_, row)| row.is_some());
-        read.for_each(|(document, _)| count_unknown(document, &columns(), "", &mut unknown));
+        read.for_each(|(document, _)| count_unknown_keys(document, &columns(), "", &mut unknown));
         let counted: BTreeMap<String, u64> =
-            out.unknown.iter().map(|key| (key.path.clone(), key.count)).collect();
+            out.unknown_keys.iter().map(|key| (key.path.clone(), key.count)).collect();
         // Now and then a key is written twice.
         prop_assert!(counted.keys().eq(unknown.keys()), "{}", text);
         prop_assert!(unknown.iter().all(|(key, count)| counted[key] >= *count), "{}", text);
-        prop_assert!(out.unknown.iter().all(|key| text.as_bytes()[key.at] == b'"'));
+        prop_assert!(out.unknown_keys.iter().all(|key| text.as_bytes()[key.first_offset] == b'"'));
     }
 
     #[test]
@@ -473,42 +485,42 @@ proptest! {
         mismatch_is_null: bool, batch_rows in 1usize..20, counts: bool
     ) {
         let text = mutate(&lines(&documents, seed, white), &changes);
-        let known = known(&columns(), &["a", "b", "c"], counts);
-        let options = Options { strict, mismatch_is_null, batch_rows, known, ..Options::default() };
+        let known = known_keys(&columns(), &["a", "b", "c"], counts);
+        let options = Options { checks_skipped_values: strict, mismatch_is_null, batch_rows, known_keys: known, ..Options::default() };
         for columns in [columns(), columns()[4..6].to_vec(), vec![]] {
             let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), &text);
             let (slow, slow_out) = decode_with(true, columns, options.clone(), &text);
             prop_assert_eq!(fast, slow);
             prop_assert_eq!(fast_out.rows, slow_out.rows);
-            prop_assert_eq!(fast_out.bad, slow_out.bad);
-            prop_assert_eq!(fast_out.unknown, slow_out.unknown);
+            prop_assert_eq!(fast_out.rejected, slow_out.rejected);
+            prop_assert_eq!(fast_out.unknown_keys, slow_out.unknown_keys);
             // Line by line, so that one window's fault does not hide another.
         }
-        let options = Options { strict, ..Options::default() };
+        let options = Options { checks_skipped_values: strict, ..Options::default() };
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let (fast, fast_out) = decode_with(false, columns(), options.clone(), line);
             let (slow, slow_out) = decode_with(true, columns(), options.clone(), line);
             prop_assert_eq!(fast, slow);
-            prop_assert_eq!(fast_out.bad, slow_out.bad);
+            prop_assert_eq!(fast_out.rejected, slow_out.rejected);
         }
     }
 
     #[test]
-    fn what_is_accepted_strictly_is_what_serde_json_accepts(
+    fn strict_mode_accepts_what_serde_json_accepts(
         documents in documents(), seed: u64, white: bool, changes in changes()
     ) {
         let text = mutate(&lines(&documents, seed, white), &changes);
-        let options = Options { strict: true, ..Options::default() };
+        let options = Options { checks_skipped_values: true, ..Options::default() };
         for line in text.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)) {
             let Some(accepts) = serde_accepts(line) else { continue };
             let (_, out) = decode(vec![], options.clone(), line);
-            prop_assert_eq!(out.bad.is_empty(), accepts, "{:?}: {}", out.bad, String::from_utf8_lossy(line));
+            prop_assert_eq!(out.rejected.is_empty(), accepts, "{:?}: {}", out.rejected, String::from_utf8_lossy(line));
             // What is wanted is checked without being strict about it.
             if !accepts {
                 continue;
             }
             let (_, lenient) = decode(vec![], Options::default(), line);
-            prop_assert!(lenient.bad.is_empty());
+            prop_assert!(lenient.rejected.is_empty());
         }
     }
 
@@ -520,12 +532,12 @@ proptest! {
     ) {
         let from = from.min(bytes.len());
         let (mut one, mut kinds_one, mut slashes_one) = (vec![7], vec![8], vec![]);
-        let seen = index::structurals(
+        let seen = structural_index::index_structurals(
             &bytes, from, bytes.len(), &mut one, &mut kinds_one, &mut slashes_one);
         let (mut other, mut kinds_other, mut slashes_other) = (vec![7], vec![8], vec![]);
         // SAFETY: this one asks nothing of the processor.
         let expected = unsafe {
-            index::find_with::<crate::simd::Portable>(
+            structural_index::build_index_simd::<crate::simd::Portable>(
                 &bytes, from, bytes.len(), &mut other, &mut kinds_other, &mut slashes_other)
         };
         prop_assert_eq!(seen, expected);
@@ -542,27 +554,27 @@ proptest! {
             3 => prop::sample::select(b"{}[]:,\"\\\n at1nul".to_vec()), 1 => any::<u8>()], 0..120),
         strict: bool, mismatch_is_null: bool
     ) {
-        let options = Options { strict, mismatch_is_null, ..Options::default() };
+        let options = Options { checks_skipped_values: strict, mismatch_is_null, ..Options::default() };
         let (fast, fast_out) = decode_with(false, columns(), options.clone(), &bytes);
         let (slow, slow_out) = decode_with(true, columns(), options, &bytes);
         prop_assert_eq!(fast, slow);
-        prop_assert_eq!(fast_out.bad, slow_out.bad);
+        prop_assert_eq!(fast_out.rejected, slow_out.rejected);
     }
 
     #[test]
-    fn records_are_found_whatever_is_between_them_and_however_they_come(
+    fn records_are_found_in_any_separation_and_pieces(
         documents in documents(), seed: u64, cuts in prop::collection::vec(0.0..1.0f64, 0..6)
     ) {
-        let (text, expected) = sequence(&documents, seed);
-        let (found, broken) = scanned(&text, &pieces(text.len(), cuts));
+        let (text, expected) = sequence_with_ranges(&documents, seed);
+        let (found, broken) = scan_in_pieces(&text, &piece_ends(text.len(), cuts));
         prop_assert_eq!(broken, None);
         prop_assert_eq!(&found, &expected, "{}", String::from_utf8_lossy(&text));
-        let (rows, out) = decode(columns(), Options::default(), &as_lines(&text, &found));
+        let (rows, out) = decode(columns(), Options::default(), &records_as_lines(&text, &found));
         let (model, model_out) =
             decode(columns(), Options::default(), lines(&documents, seed, false).as_bytes());
-        let [rows, model] = [rows, model].map(|rows| settled(rows.into()));
+        let [rows, model] = [rows, model].map(|rows| normalize_json_text(rows.into()));
         prop_assert_eq!(rows, model);
-        prop_assert_eq!(out.bad.len(), model_out.bad.len());
+        prop_assert_eq!(out.rejected.len(), model_out.rejected.len());
     }
 
     #[test]
@@ -570,10 +582,10 @@ proptest! {
         documents in documents(), seed: u64, changes in changes(),
         cuts in prop::collection::vec(0.0..1.0f64, 0..6)
     ) {
-        let (text, _) = sequence(&documents, seed);
+        let (text, _) = sequence_with_ranges(&documents, seed);
         let text = mutate(std::str::from_utf8(&text).unwrap(), &changes);
-        let (found, broken) = scanned(&text, &[text.len()]);
-        prop_assert_eq!(&scanned(&text, &pieces(text.len(), cuts)), &(found.clone(), broken));
+        let (found, broken) = scan_in_pieces(&text, &[text.len()]);
+        prop_assert_eq!(&scan_in_pieces(&text, &piece_ends(text.len(), cuts)), &(found.clone(), broken));
         let mut at = 0;
         let end = broken.unwrap_or(text.len() as u64);
         for record in found.into_iter().chain(std::iter::once(end..end)) {
@@ -590,27 +602,27 @@ proptest! {
     fn records_that_share_a_line_are_read_as_on_lines_of_their_own(
         documents in documents(), seed: u64, changes in changes(), strict: bool
     ) {
-        let mut choices = Choices(seed | 1);
+        let mut choices = ChoiceGenerator(seed | 1);
         let mut text = String::new();
         for document in &documents {
-            text.push_str(["", "\x1e", " \x1e ", ""][choices.below(4) as usize]);
-            write(document, &mut choices, true, &mut text);
-            text.push_str(["", ",", " , \n", "\n", ",\x1e\n", "\r\n"][choices.below(6) as usize]);
+            text.push_str(["", "\x1e", " \x1e ", ""][choices.next_below(4) as usize]);
+            write_value(document, &mut choices, true, &mut text);
+            text.push_str(["", ",", " , \n", "\n", ",\x1e\n", "\r\n"][choices.next_below(6) as usize]);
         }
         // A comma belongs to the record before it in its line.
-        let options = Options { strict, ..Options::default() };
+        let options = Options { checks_skipped_values: strict, ..Options::default() };
         let (found, out) = decode_joined(false, options.clone(), text.as_bytes());
         let (model, model_out) =
             decode(columns(), options.clone(), lines(&documents, seed, false).as_bytes());
-        let [rows, model] = [found, model].map(|rows| settled(rows.into()));
+        let [rows, model] = [found, model].map(|rows| normalize_json_text(rows.into()));
         prop_assert_eq!(rows, model, "{}", text);
-        prop_assert_eq!(out.bad.len(), model_out.bad.len());
+        prop_assert_eq!(out.rejected.len(), model_out.rejected.len());
         // Broken or not, the careful way agrees, and lines cost no other line.
         let text = mutate(&text, &changes);
         let (fast, fast_out) = decode_joined(false, options.clone(), &text);
         let (slow, slow_out) = decode_joined(true, options.clone(), &text);
         prop_assert_eq!(&fast, &slow);
-        prop_assert_eq!(&fast_out.bad, &slow_out.bad);
+        prop_assert_eq!(&fast_out.rejected, &slow_out.rejected);
         let mut count = 0;
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             count += decode_joined(false, options.clone(), line).0.len();
@@ -619,16 +631,16 @@ proptest! {
     }
 
     #[test]
-    fn a_layout_stays_what_the_first_record_told(
+    fn layout_is_decided_by_the_first_record(
         documents in documents(), seed: u64, changes in changes(), at in 0.0..1.0f64
     ) {
-        let (text, _) = sequence(&documents, seed);
+        let (text, _) = sequence_with_ranges(&documents, seed);
         let text = mutate(std::str::from_utf8(&text).unwrap(), &changes);
         let at = (text.len() as f64 * at) as usize;
-        let all = layout(&text, true);
+        let all = detect_layout(&text, true);
         prop_assert!(all.is_some());
-        if let Some(early) = layout(&text[..at], false) {
-            prop_assert_eq!(Some(early), layout(&text, false));
+        if let Some(early) = detect_layout(&text[..at], false) {
+            prop_assert_eq!(Some(early), detect_layout(&text, false));
             prop_assert_eq!(Some(early), all);
         }
     }
@@ -642,13 +654,13 @@ proptest! {
         let line = format!("{{{}", tokens.concat());
         let accepts = serde_accepts(line.as_bytes()).unwrap();
         for careful in [false, true] {
-            let options = Options { strict: true, ..Options::default() };
+            let options = Options { checks_skipped_values: true, ..Options::default() };
             let (_, out) = decode_with(careful, vec![], options.clone(), line.as_bytes());
-            prop_assert_eq!(out.bad.is_empty(), accepts, "{} {}", careful, line);
+            prop_assert_eq!(out.rejected.is_empty(), accepts, "{} {}", careful, line);
             let options = Options { mismatch_is_null: true, ..options };
-            let wanted = vec![field("a", object(vec![field("a", list(T::Int64))])), field("b", map(T::Int64))];
+            let wanted = vec![field("a", struct_type(vec![field("a", list_type(T::Int64))])), field("b", map_type(T::Int64))];
             let (_, out) = decode_with(careful, wanted, options, line.as_bytes());
-            prop_assert_eq!(out.bad.is_empty(), accepts, "{} {}", careful, line);
+            prop_assert_eq!(out.rejected.is_empty(), accepts, "{} {}", careful, line);
         }
     }
 }
@@ -656,7 +668,7 @@ proptest! {
 /// After Nicolas Seriot, "Parsing JSON is a Minefield" (2016): what must be accepted (y), what
 /// must be refused (n), and what is up to the implementation (i), as this one does it.
 #[test]
-fn corners_of_the_grammar_are_where_rfc_8259_has_them() {
+fn grammar_corner_cases_follow_rfc_8259() {
     let yes = [
         "[]",
         "[ ]",
@@ -837,9 +849,13 @@ fn corners_of_the_grammar_are_where_rfc_8259_has_them() {
             for (careful, columns) in
                 [false, true].into_iter().flat_map(|careful| wanted.clone().map(|w| (careful, w)))
             {
-                let strict = Options { strict: true, mismatch_is_null: true, ..Options::default() };
+                let strict = Options {
+                    checks_skipped_values: true,
+                    mismatch_is_null: true,
+                    ..Options::default()
+                };
                 let (_, out) = decode_with(careful, columns, strict, text.as_bytes());
-                assert_eq!(out.bad.is_empty(), good, "{careful} {text} {:?}", out.bad);
+                assert_eq!(out.rejected.is_empty(), good, "{careful} {text} {:?}", out.rejected);
             }
         }
         // A wanted value is checked also where others are not.
@@ -848,7 +864,7 @@ fn corners_of_the_grammar_are_where_rfc_8259_has_them() {
         if !shape {
             let wanted = vec![field("k", T::Utf8View)];
             let (_, out) = decode(wanted, Options::default(), text.as_bytes());
-            assert_eq!(out.bad.is_empty(), good, "{text} {:?}", out.bad);
+            assert_eq!(out.rejected.is_empty(), good, "{text} {:?}", out.rejected);
         }
     };
     yes.iter().for_each(|value| check(value, true));
@@ -882,20 +898,23 @@ fn separators_and_strings_are_checked_where_nothing_is_wanted() {
     ] {
         for careful in [false, true] {
             let (_, out) = decode_with(careful, vec![], Options::default(), line.as_bytes());
-            assert_eq!(out.bad.is_empty(), good, "{line}");
-            let options = Options { strict: true, ..Options::default() };
+            assert_eq!(out.rejected.is_empty(), good, "{line}");
+            let options = Options { checks_skipped_values: true, ..Options::default() };
             let (_, out) = decode_with(careful, vec![], options, line.as_bytes());
-            assert!(!out.bad.is_empty(), "{line}");
+            assert!(!out.rejected.is_empty(), "{line}");
         }
     }
 }
 
 #[test]
-fn faults_name_their_place() {
+fn faults_state_column_and_offset() {
     let columns = vec![
         field("a", T::Int64),
-        field("s", object(vec![field("t", list(object(vec![field("c", T::Int64)])))])),
-        field("m", map(T::Int64)),
+        field(
+            "s",
+            struct_type(vec![field("t", list_type(struct_type(vec![field("c", T::Int64)])))]),
+        ),
+        field("m", map_type(T::Int64)),
     ];
     let cases: &[(&[u8], Option<&str>, usize, &str)] = &[
         (b"{\"a\": 1.5}", Some("a"), 6, "expected a BIGINT, found `1.5`"),
@@ -971,12 +990,12 @@ fn faults_name_their_place() {
         let text = [&good[..], line, b"\n", good].concat();
         let (found, out) = decode(columns.clone(), Options::default(), &text);
         let shown = String::from_utf8_lossy(line);
-        assert_eq!((found.len(), out.bad.len()), (2, 1), "{shown}");
-        let bad = &out.bad[0];
+        assert_eq!((found.len(), out.rejected.len()), (2, 1), "{shown}");
+        let bad = &out.rejected[0];
         assert_eq!(bad.range, good.len()..good.len() + line.len() + 1);
         let fault = &bad.fault;
         assert_eq!(
-            (fault.column.as_deref(), fault.at, fault.to_string().as_str()),
+            (fault.column.as_deref(), fault.offset, fault.to_string().as_str()),
             (*column, *at, *message),
             "{shown}"
         );
@@ -984,7 +1003,7 @@ fn faults_name_their_place() {
 }
 
 #[test]
-fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
+fn doubled_and_missing_values_do_not_cancel_out() {
     for (text, good, bad) in [
         ("{\"a\":1}\n\n{}{\"a\":2}\n", 1, 1),
         ("{\"a\":1}\n{\"a\":2\n}\n{\"a\":3}{\"a\":4}\n", 1, 3),
@@ -998,34 +1017,34 @@ fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
         ("", 0, 0),
     ] {
         let (found, out) = decode(vec![field("a", T::Int64)], Options::default(), text.as_bytes());
-        assert_eq!((found.len(), out.bad.len()), (good, bad), "{text}");
+        assert_eq!((found.len(), out.rejected.len()), (good, bad), "{text}");
     }
 }
 
 #[test]
-fn of_a_key_that_comes_twice_the_last_value_counts() {
+fn last_value_of_duplicate_key_counts() {
     let columns = vec![
         field("a", T::Int64),
-        field("l", list(T::Int64)),
+        field("l", list_type(T::Int64)),
         field("a", T::Utf8View),
-        field("s", object(vec![field("x", T::Int64), field("x", T::Utf8View)])),
+        field("s", struct_type(vec![field("x", T::Int64), field("x", T::Utf8View)])),
     ];
     let text =
         b"{\"a\":1,\"l\":[1,2],\"\\u0061\":2,\"l\":[3],\"s\":{\"x\":0},\"s\":{\"x\":4,\"x\":5}}\n\
                  {\"l\":[1],\"l\":null,\"a\":7}\n";
     let (found, out) = decode(columns, Options::default(), text);
-    assert!(out.bad.is_empty());
+    assert!(out.rejected.is_empty());
     // The cell of a struct is shown as an object, in which the last part counts too.
     assert_eq!(found, [json!([2, [3], "2", {"x": "5"}]), json!([7, null, "7", null])]);
 }
 
 #[test]
-fn of_a_key_that_comes_twice_in_a_map_the_last_value_counts() {
+fn last_value_of_duplicate_map_key_counts() {
     let columns = || {
         vec![
-            field("m", map(T::Int64)),
-            field("mm", map(map(T::Utf8View))),
-            field("lm", list(map(object(vec![field("x", T::Float64)])))),
+            field("m", map_type(T::Int64)),
+            field("mm", map_type(map_type(T::Utf8View))),
+            field("lm", list_type(map_type(struct_type(vec![field("x", T::Float64)])))),
         ]
     };
     let many = |last: &str| {
@@ -1050,8 +1069,8 @@ fn of_a_key_that_comes_twice_in_a_map_the_last_value_counts() {
         let text = format!("{{}}\n{line}\n{{}}\n");
         for careful in [false, true] {
             let (found, out) = decode_with(careful, columns(), Options::default(), text.as_bytes());
-            assert!(out.bad.is_empty(), "{line} {:?}", out.bad);
-            let [found, expected] = [&found[1], &expected].map(ordered);
+            assert!(out.rejected.is_empty(), "{line} {:?}", out.rejected);
+            let [found, expected] = [&found[1], &expected].map(with_ordered_map_entries);
             assert_eq!(found, expected, "{line}");
         }
     }
@@ -1062,7 +1081,7 @@ fn of_a_key_that_comes_twice_in_a_map_the_last_value_counts() {
         ("\"k1\":\"x\",\"k1\":9", 250, 9),
     ] {
         let (found, out) = decode(columns(), Options::default(), many(last).as_bytes());
-        assert!(out.bad.is_empty(), "{last} {:?}", out.bad);
+        assert!(out.rejected.is_empty(), "{last} {:?}", out.rejected);
         let entries = found[0][0].as_array().unwrap();
         assert_eq!(entries.len(), count, "{last}");
         assert!(entries.contains(&json!(["k1", value])), "{last}");
@@ -1073,14 +1092,14 @@ fn of_a_key_that_comes_twice_in_a_map_the_last_value_counts() {
         (r#"{"m":{"a":1,"a"}}"#, "expected `:`"),
     ] {
         let (_, out) = decode(columns(), Options::default(), line.as_bytes());
-        assert!(out.bad[0].fault.to_string().contains(reason), "{}", out.bad[0].fault);
+        assert!(out.rejected[0].fault.to_string().contains(reason), "{}", out.rejected[0].fault);
     }
 }
 
 /// The same with the entries of maps in order.
-fn ordered(value: &Value) -> Value {
+fn with_ordered_map_entries(value: &Value) -> Value {
     let Value::Array(items) = value else { return value.clone() };
-    let mut items: Vec<Value> = items.iter().map(ordered).collect();
+    let mut items: Vec<Value> = items.iter().map(with_ordered_map_entries).collect();
     if items
         .iter()
         .all(|item| item.as_array().is_some_and(|pair| pair.first().is_some_and(Value::is_string)))
@@ -1091,7 +1110,7 @@ fn ordered(value: &Value) -> Value {
 }
 
 /// Members as one program writes them, each with the values that it may have.
-const HABITS: [(&str, &[&str]); 16] = [
+const HABITUAL_MEMBERS: [(&str, &[&str]); 16] = [
     ("\"id\"", &["1", "2", "-30", "null", "12345678901", "1.5", "{}", "\"4\""]),
     ("\"xid\"", &["1", "\"\"", "null", "[]"]),
     ("\"src_ip_addr\"", &["\"1.2.3.4\"", "\"::1\"", "null"]),
@@ -1133,30 +1152,32 @@ const HABITS: [(&str, &[&str]); 16] = [
 ];
 
 /// Keys of these for which there are columns besides the habitual ones.
-const HABITS_KNOWN: &[&str] = &["tags", "src_ip_addr", "x", "last", "xid"];
+const KNOWN_HABITUAL_KEYS: &[&str] = &["tags", "src_ip_addr", "x", "last", "xid"];
 
 /// Lines of members that mostly come in one order; `rare` in 64 of the choices are unusual.
 fn habitual_lines(count: usize, rare: u64, seed: u64) -> String {
-    let mut choices = Choices(seed | 1);
+    let mut choices = ChoiceGenerator(seed | 1);
     let mut text = String::new();
     for _ in 0..count {
-        let mut members: Vec<(&str, &[&str])> = HABITS.to_vec();
-        let lucky = |choices: &mut Choices| choices.below(64) < rare;
+        let mut members: Vec<(&str, &[&str])> = HABITUAL_MEMBERS.to_vec();
+        let lucky = |choices: &mut ChoiceGenerator| choices.next_below(64) < rare;
         members.retain(|_| !lucky(&mut choices));
         if lucky(&mut choices) && members.len() > 1 {
-            let (from, to) =
-                (choices.below(members.len() as u64), choices.below(members.len() as u64));
+            let (from, to) = (
+                choices.next_below(members.len() as u64),
+                choices.next_below(members.len() as u64),
+            );
             members.swap(from as usize, to as usize);
         }
         if lucky(&mut choices) && !members.is_empty() {
-            let twice = members[choices.below(members.len() as u64) as usize];
-            members.insert(choices.below(members.len() as u64 + 1) as usize, twice);
+            let twice = members[choices.next_below(members.len() as u64) as usize];
+            members.insert(choices.next_below(members.len() as u64 + 1) as usize, twice);
         }
         text.push('{');
         for (at, (key, values)) in members.iter().enumerate() {
             let separators: &[&str] = if lucky(&mut choices) { &[" , ", ":", ","] } else { &[","] };
             if at > 0 {
-                text.push_str(separators[choices.below(separators.len() as u64) as usize]);
+                text.push_str(separators[choices.next_below(separators.len() as u64) as usize]);
             }
             // Another one that ends the same.
             let other = lucky(&mut choices).then(|| key.replace("\"dst", "\"mac"));
@@ -1164,7 +1185,7 @@ fn habitual_lines(count: usize, rare: u64, seed: u64) -> String {
             text.push_str(if lucky(&mut choices) { ": " } else { ":" });
             let unusual = lucky(&mut choices);
             let among = if unusual { values.len() } else { values.len().min(2) } as u64;
-            text.push_str(values[choices.below(among) as usize]);
+            text.push_str(values[choices.next_below(among) as usize]);
         }
         text.push_str(if lucky(&mut choices) && rare > 4 { "\n" } else { "}\n" });
     }
@@ -1176,7 +1197,7 @@ fn habitual_columns() -> Vec<FieldRef> {
     vec![
         field("id", T::Int64),
         field("dst_ip_addr", T::Utf8View),
-        field("user", object(user)),
+        field("user", struct_type(user)),
         field("abcdef", T::Utf8View),
         field("", T::Int64),
         field("a key of more than sixteen bytes", T::Utf8View),
@@ -1188,34 +1209,35 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_order_keys_are_in_the_careful_way_agrees(
+    fn fast_and_exact_paths_agree_on_any_key_order(
         rare in 0u64..16, seed: u64, strict: bool, mismatch_is_null: bool, few in 0usize..8,
         counts: bool
     ) {
         let text = habitual_lines(60, rare, seed);
         let columns = habitual_columns()[few.min(7)..].to_vec();
-        let known = known(&habitual_columns(), HABITS_KNOWN, counts);
-        let options = Options { strict, mismatch_is_null, known, ..Options::default() };
+        let known = known_keys(&habitual_columns(), KNOWN_HABITUAL_KEYS, counts);
+        let options = Options { checks_skipped_values: strict, mismatch_is_null, known_keys: known, ..Options::default() };
         let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), text.as_bytes());
         let (slow, slow_out) = decode_with(true, columns, options, text.as_bytes());
         prop_assert_eq!(fast, slow, "{}", text);
-        prop_assert_eq!(fast_out.bad, slow_out.bad, "{}", text);
-        prop_assert_eq!(fast_out.unknown, slow_out.unknown, "{}", text);
+        prop_assert_eq!(fast_out.rejected, slow_out.rejected, "{}", text);
+        prop_assert_eq!(fast_out.unknown_keys, slow_out.unknown_keys, "{}", text);
     }
 }
 
 /// Lines that are alike: the same members, whose values are of the same shape.
-fn lines_alike(count: usize, places: &[u64], spaces: bool) -> String {
-    let mut choices = Choices(places.iter().fold(7, |seed, place| seed.wrapping_mul(31) + place));
+fn similar_lines(count: usize, places: &[u64], spaces: bool) -> String {
+    let mut choices =
+        ChoiceGenerator(places.iter().fold(7, |seed, place| seed.wrapping_mul(31) + place));
     let keys: Vec<&str> = places
         .iter()
-        .map(|place| HABITS[(*place % 16) as usize].0)
+        .map(|place| HABITUAL_MEMBERS[(*place % 16) as usize].0)
         .filter(|key| !key.contains('\\') && !key.ends_with(' '))
         .collect();
     let mut text = String::new();
     for _ in 0..count {
         let member = |key: &&str| {
-            let value = match (*key, choices.below(8)) {
+            let value = match (*key, choices.next_below(8)) {
                 ("\"user\"", n) => {
                     format!("{{\"n\":{n},\"of\":[1,{{}}],\"a longer name\":\"x{n}\"}}")
                 }
@@ -1237,7 +1259,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn records_that_are_alike_are_what_the_careful_way_makes_of_them(
+    fn pattern_and_exact_paths_agree_on_similar_records(
         places in prop::collection::vec(0u64..16, 1..16), twice: bool, spaces: bool,
         changes in changes(), mismatch_is_null: bool, batch_rows in 1usize..60, few in 0usize..8,
         counts: bool
@@ -1247,22 +1269,22 @@ proptest! {
             places.sort_unstable();
             places.dedup();
         }
-        let plain = lines_alike(40, &places, spaces);
+        let plain = similar_lines(40, &places, spaces);
         let columns = habitual_columns()[few.min(7)..].to_vec();
-        let known = known(&habitual_columns(), HABITS_KNOWN, counts);
-        let options = Options { mismatch_is_null, batch_rows, known, ..Options::default() };
+        let known = known_keys(&habitual_columns(), KNOWN_HABITUAL_KEYS, counts);
+        let options = Options { mismatch_is_null, batch_rows, known_keys: known, ..Options::default() };
         for text in [plain.as_bytes(), &mutate(&plain, &changes)] {
             let (fast, fast_out) = decode_with(false, columns.clone(), options.clone(), text);
             let (slow, slow_out) = decode_with(true, columns.clone(), options.clone(), text);
             prop_assert_eq!(fast, slow, "{}", String::from_utf8_lossy(text));
-            prop_assert_eq!(fast_out.bad, slow_out.bad, "{}", String::from_utf8_lossy(text));
-            prop_assert_eq!(fast_out.unknown, slow_out.unknown, "{}", String::from_utf8_lossy(text));
+            prop_assert_eq!(fast_out.rejected, slow_out.rejected, "{}", String::from_utf8_lossy(text));
+            prop_assert_eq!(fast_out.unknown_keys, slow_out.unknown_keys, "{}", String::from_utf8_lossy(text));
         }
     }
 }
 
 /// Counts the keys that no column has, in a document without a key that comes twice.
-fn count_unknown(
+fn count_unknown_keys(
     value: &Value,
     fields: &[FieldRef],
     path: &str,
@@ -1273,41 +1295,43 @@ fn count_unknown(
         let is_other = path.is_empty() && ["a", "b", "c", "d", "é"].contains(&key.as_str());
         match fields.iter().find(|field| field.name() == key) {
             Some(field) => {
-                let path = format!("{path}{}", quoted_step(key));
-                count_unknown_within(value, field.data_type(), &path, unknown);
+                let path = format!("{path}{}", quote_path_step(key));
+                count_unknown_keys_within(value, field.data_type(), &path, unknown);
             }
             None if is_other => {}
             None => {
-                *unknown.entry(shortened(&format!("{path}{}", quoted_step(key)))).or_default() += 1
+                *unknown
+                    .entry(shorten_path(&format!("{path}{}", quote_path_step(key))))
+                    .or_default() += 1
             }
         }
     }
 }
 
-fn count_unknown_within(
+fn count_unknown_keys_within(
     value: &Value,
     data_type: &T,
     path: &str,
     unknown: &mut BTreeMap<String, u64>,
 ) {
     match (data_type, value) {
-        (T::Struct(fields), _) => count_unknown(value, fields, &format!("{path}."), unknown),
+        (T::Struct(fields), _) => count_unknown_keys(value, fields, &format!("{path}."), unknown),
         (T::List(item), Value::Array(items)) => items.iter().for_each(|it| {
-            count_unknown_within(it, item.data_type(), &format!("{path}[]"), unknown)
+            count_unknown_keys_within(it, item.data_type(), &format!("{path}[]"), unknown)
         }),
         _ => {}
     }
 }
 
 #[test]
-fn keys_that_no_column_has_are_counted_however_like_others_they_are() {
+fn unknown_keys_are_counted_even_if_similar_to_known_ones() {
     let columns = vec![
         field("id", T::Int64),
-        field("s", object(vec![field("n", T::Int64), field("old_status", T::Utf8View)])),
+        field("s", struct_type(vec![field("n", T::Int64), field("old_status", T::Utf8View)])),
     ];
     let known = || {
         let old = ["old_status", "a longer name of a key: old_status", "l", "m"];
-        known(&columns, &old, true)
+        known_keys(&columns, &old, true)
     };
     let wanted = [columns.clone(), columns[..1].to_vec(), vec![], columns[1..].to_vec()];
     let line = |id: usize, status: &str, long: &str, inner: &str| {
@@ -1327,7 +1351,7 @@ fn keys_that_no_column_has_are_counted_however_like_others_they_are() {
     }
     for wanted in wanted {
         for careful in [false, true] {
-            let options = Options { known: known(), ..Options::default() };
+            let options = Options { known_keys: known(), ..Options::default() };
             let (_, out) = decode_with(careful, wanted.clone(), options, text.as_bytes());
             let mut expected = vec![
                 ("new_status", 600 + 9, text.find("\"new\\u005f").unwrap()),
@@ -1341,16 +1365,19 @@ fn keys_that_no_column_has_are_counted_however_like_others_they_are() {
                 let at = text.find("{\"n\":1,\"new_status\"").unwrap() + 7;
                 expected.push(("s.new_status", 200, at));
             }
-            let found: Vec<_> =
-                out.unknown.iter().map(|key| (key.path.as_str(), key.count, key.at)).collect();
+            let found: Vec<_> = out
+                .unknown_keys
+                .iter()
+                .map(|key| (key.path.as_str(), key.count, key.first_offset))
+                .collect();
             assert_eq!(found, expected, "{wanted:?}");
         }
     }
 }
 
 #[test]
-fn keys_of_refused_records_and_of_values_that_nobody_reads_are_not_counted() {
-    let columns = vec![field("a", T::Int64), field("s", object(vec![field("n", T::Int64)]))];
+fn keys_of_rejected_records_and_skipped_values_are_not_counted() {
+    let columns = vec![field("a", T::Int64), field("s", struct_type(vec![field("n", T::Int64)]))];
     let closed = Arc::new(KnownKeys::new(&columns, |place| place != 1));
     for (line, expected) in [
         ("{\"a\":1,\"z\":1}", vec![("z", 1)]),
@@ -1366,24 +1393,25 @@ fn keys_of_refused_records_and_of_values_that_nobody_reads_are_not_counted() {
         // Other records of the block count as they are.
         let text = format!("{{\"a\":1,\"y\":1}}\n{line}\n{{\"a\":1,\"y\":1}}\n");
         for careful in [false, true] {
-            let options = Options { known: known(&columns, &["y"], true), ..Options::default() };
+            let options =
+                Options { known_keys: known_keys(&columns, &["y"], true), ..Options::default() };
             let (_, out) = decode_with(careful, columns.clone(), options, text.as_bytes());
             let found: Vec<_> =
-                out.unknown.iter().map(|key| (key.path.as_str(), key.count)).collect();
+                out.unknown_keys.iter().map(|key| (key.path.as_str(), key.count)).collect();
             let expected: Vec<_> =
                 expected.iter().filter(|(path, _)| *path != "y").copied().collect();
             assert_eq!(found, expected, "{line}");
         }
     }
     // Of what is declared nobody is told.
-    let options = Options { known: Some(closed), ..Options::default() };
+    let options = Options { known_keys: Some(closed), ..Options::default() };
     let (_, out) = decode(columns, options, b"{\"s\":{\"z\":1}}\n{\"t\":1}");
-    let found: Vec<_> = out.unknown.iter().map(|key| key.path.as_str()).collect();
+    let found: Vec<_> = out.unknown_keys.iter().map(|key| key.path.as_str()).collect();
     assert_eq!(found, ["t"]);
 }
 
 #[test]
-fn records_that_are_alike_are_taken_without_a_walk() {
+fn similar_records_are_taken_by_pattern() {
     let user = |n: usize| format!("\"user\":{{\"n\":{n},\"of\":[],\"a longer name\":\"x\"}}");
     for (odd, expected) in [(usize::MAX, 999), (500, 998), (3, 0)] {
         // One record is otherwise, or each third.
@@ -1394,50 +1422,50 @@ fn records_that_are_alike_are_taken_without_a_walk() {
         let text: String = (0..1000).map(line).collect();
         let columns = habitual_columns();
         let mut decoder = JsonDecoder::new(columns, &[], Options::default()).unwrap();
-        let mut out = Decoded::default();
+        let mut out = DecodedBlocks::default();
         decoder.decode(text.as_bytes(), &mut out);
-        assert!(out.bad.is_empty());
-        let taken = decoder.decoder.tokenizer_mut().alike.taken;
+        assert!(out.rejected.is_empty());
+        let taken = decoder.decoder.tokenizer_mut().pattern_matcher.taken_records;
         match expected {
             0 => assert!(taken < 1000),
             _ => assert_eq!(taken, expected),
         }
         let ids = |row: &Value| row[0].as_u64().unwrap();
-        assert!(rows(&out.batches).iter().map(ids).eq(0..1000));
+        assert!(rows_to_json(&out.batches).iter().map(ids).eq(0..1000));
     }
 }
 
 #[test]
-fn a_key_that_ends_as_a_wanted_one_is_not_taken_for_it() {
+fn key_with_wanted_ending_is_not_mistaken_for_it() {
     let columns = vec![field("dst_ip_addr", T::Utf8View), field("n", T::Int64)];
     let alike = "{\"src_ip_addr\":\"s\",\"dst_ip_addr\":\"d\",\"n\":1}\n";
     let other = "{\"dst_ip_addr\":\"t\",\"src_ip_addr\":\"u\",\"n\":2}\n";
     let third = "{\"dst_ip_addr\":\"v\",\"dst_ip_addr\":\"w\",\"n\":3}\n";
     let text = [alike, alike, other, alike, third, alike].concat();
     let (found, out) = decode(columns, Options::default(), text.as_bytes());
-    assert!(out.bad.is_empty());
+    assert!(out.rejected.is_empty());
     let one = json!(["d", 1]);
     let expected = [one.clone(), one.clone(), json!(["t", 2]), one.clone(), json!(["w", 3]), one];
     assert_eq!(found, expected);
 }
 
 #[test]
-fn keys_in_no_order_are_found_for_as_long_as_it_takes() {
+fn keys_in_random_order_are_found_across_pauses() {
     // Long enough for guessing to be left off, taken up again and left off for longer.
-    let mut choices = Choices(7);
+    let mut choices = ChoiceGenerator(7);
     let (mut text, mut sum) = (String::new(), 0);
     for row in 0..9000u64 {
         let mut members: Vec<String> = (0..12).map(|key| format!("\"key {key}\":{row}")).collect();
         members.push(format!("\"wanted\":{row}"));
         for at in 1..members.len() {
-            members.swap(at, choices.below(at as u64 + 1) as usize);
+            members.swap(at, choices.next_below(at as u64 + 1) as usize);
         }
         text.push_str(&format!("{{{}}}\n", members.join(",")));
         sum += row;
     }
     let columns = vec![field("key 3", T::Int64), field("wanted", T::Int64)];
     let (found, out) = decode(columns, Options::default(), text.as_bytes());
-    assert!(out.bad.is_empty());
+    assert!(out.rejected.is_empty());
     for column in 0..2 {
         let total: u64 = found.iter().map(|row| row[column].as_u64().unwrap()).sum();
         assert_eq!(total, sum);
@@ -1445,8 +1473,8 @@ fn keys_in_no_order_are_found_for_as_long_as_it_takes() {
 }
 
 #[test]
-fn what_is_no_text_is_in_a_column_of_text_as_it_is_written() {
-    let columns = || vec![field("t", T::Utf8View), field("l", list(T::Utf8View))];
+fn non_text_values_in_text_columns_keep_their_spelling() {
+    let columns = || vec![field("t", T::Utf8View), field("l", list_type(T::Utf8View))];
     for (line, expected) in [
         (r#"{"t": {"b" : [1, 2.50]} }"#, Ok(json!([r#"{"b" : [1, 2.50]}"#, null]))),
         (r#"{"t":[],"l":[{},"x",[ ],null]}"#, Ok(json!(["[]", ["{}", "x", "[ ]", null]]))),
@@ -1462,7 +1490,7 @@ fn what_is_no_text_is_in_a_column_of_text_as_it_is_written() {
         for careful in [false, true] {
             let options = Options::default();
             let (found, out) = decode_with(careful, columns(), options, line.as_bytes());
-            let found = match out.bad.first() {
+            let found = match out.rejected.first() {
                 Some(bad) => Err(bad.fault.column.clone()),
                 None => Ok(found[0].clone()),
             };
@@ -1472,13 +1500,13 @@ fn what_is_no_text_is_in_a_column_of_text_as_it_is_written() {
 }
 
 #[test]
-fn a_value_of_the_wrong_shape_is_forgiven_where_a_later_one_counts() {
-    let inner = object(vec![field("x", T::Int64), field("l", list(T::Int64))]);
+fn wrong_shape_is_ignored_if_a_later_duplicate_counts() {
+    let inner = struct_type(vec![field("x", T::Int64), field("l", list_type(T::Int64))]);
     let columns = vec![
         field("s", inner),
         field("t", T::Utf8View),
         field("b", T::Boolean),
-        field("l", list(T::Int64)),
+        field("l", list_type(T::Int64)),
     ];
     for (line, fault) in [
         ("{\"s\":3,\"s\":{\"x\":1}}", None),
@@ -1499,8 +1527,13 @@ fn a_value_of_the_wrong_shape_is_forgiven_where_a_later_one_counts() {
         for careful in [false, true] {
             let options = Options::default();
             let (_, out) = decode_with(careful, columns.clone(), options, line.as_bytes());
-            let found = out.bad.first().map(|bad| {
-                format!("{} at {}: {}", bad.fault.column.as_ref().unwrap(), bad.fault.at, bad.fault)
+            let found = out.rejected.first().map(|bad| {
+                format!(
+                    "{} at {}: {}",
+                    bad.fault.column.as_ref().unwrap(),
+                    bad.fault.offset,
+                    bad.fault
+                )
             });
             assert_eq!(found.as_deref(), fault, "{line}");
         }
@@ -1508,7 +1541,7 @@ fn a_value_of_the_wrong_shape_is_forgiven_where_a_later_one_counts() {
 }
 
 #[test]
-fn depth_does_not_matter_for_what_is_skipped() {
+fn skipped_values_may_nest_deeply() {
     for depth in [10, 63, 64, 65, 66, 200, 100_000] {
         let deep = format!(
             "{{\"x\":{}{},\"a\":1}}\n{{\"x\":{}1{},\"a\":2}}\n",
@@ -1518,12 +1551,12 @@ fn depth_does_not_matter_for_what_is_skipped() {
             "}".repeat(depth)
         );
         let (found, out) = decode(vec![field("a", T::Int64)], Options::default(), deep.as_bytes());
-        assert!(out.bad.is_empty());
+        assert!(out.rejected.is_empty());
         assert_eq!(found, [json!([1]), json!([2])]);
     }
     let mut data_type = T::Int64;
     for _ in 0..100 {
-        data_type = list(data_type);
+        data_type = list_type(data_type);
     }
     let deep = format!("{{\"a\":{}1{}}}\n", "[".repeat(100), "]".repeat(100));
     let (found, _) = decode(vec![field("a", data_type)], Options::default(), deep.as_bytes());
@@ -1536,24 +1569,24 @@ fn null_strings_are_null_but_not_as_keys() {
     let columns = vec![
         field("a", T::Int64),
         field("t", T::Utf8View),
-        field("m", map(T::Utf8View)),
+        field("m", map_type(T::Utf8View)),
         field("b", T::Boolean),
     ];
     let mut decoder = JsonDecoder::new(columns, &nulls, Options::default()).unwrap();
-    let mut out = Decoded::default();
+    let mut out = DecodedBlocks::default();
     decoder.decode(
         b"{\"a\":-1,\"t\":\"NA\",\"m\":{\"NA\":\"NA\"},\"b\":\"NA\"}\n{\"a\":\"NA\",\"t\":\"\"}\n",
         &mut out,
     );
-    assert!(out.bad.is_empty());
+    assert!(out.rejected.is_empty());
     assert_eq!(
-        rows(&out.batches),
+        rows_to_json(&out.batches),
         [json!([null, null, [["NA", null]], null]), json!([null, "", null, null])]
     );
 }
 
 #[test]
-fn windows_and_blocks_do_not_show() {
+fn result_does_not_depend_on_windows_and_blocks() {
     // More than a window, with records of all lengths, some longer than a window.
     let mut text = String::new();
     for index in 0..3000usize {
@@ -1568,7 +1601,7 @@ fn windows_and_blocks_do_not_show() {
     let wanted = || vec![field("a", T::Int64), field("t", T::Utf8View)];
     let options = |batch_rows| Options { batch_rows, ..Options::default() };
     let (all, out) = decode(wanted(), options(8192), text.as_bytes());
-    assert_eq!((out.rows, out.bad.len()), (3000, 0));
+    assert_eq!((out.rows, out.rejected.len()), (3000, 0));
     assert_eq!(all[3], json!([3, "\nééé"]));
     for batch_rows in [1, 7, 100] {
         let (few, out) = decode(wanted(), options(batch_rows), text.as_bytes());
@@ -1583,49 +1616,49 @@ fn windows_and_blocks_do_not_show() {
 }
 
 #[test]
-fn columns_that_no_json_can_fill_are_refused() {
+fn unsupported_column_types_are_refused() {
     for data_type in [
         T::Duration(arrow_schema::TimeUnit::Second),
-        list(T::Null),
-        object(vec![Arc::new(Field::new("n", T::Int64, false))]),
+        list_type(T::Null),
+        struct_type(vec![Arc::new(Field::new("n", T::Int64, false))]),
     ] {
         let bad = field("bad", data_type);
         let wanted = vec![field("a", T::Int64), bad.clone()];
         let found = JsonDecoder::new(wanted, &[], Options::default()).err();
-        assert_eq!(found, Some(bad), "{}", sql_type(&T::Int64));
+        assert_eq!(found, Some(bad), "{}", sql_type_name(&T::Int64));
     }
     let strict = Arc::new(Field::new("a", T::Int64, false));
     assert!(JsonDecoder::new(vec![strict], &[], Options::default()).is_err());
 }
 
 #[test]
-fn a_value_cut_off_is_told_from_one_that_is_wrong() {
+fn truncated_value_is_distinguished_from_wrong_one() {
     for (line, cut) in [("{\"a\":tr", true), ("{\"a\":trx", false), ("{\"a", true), ("{", true)] {
         let wanted = vec![field("a", T::Int64)];
         let (_, out) = decode(wanted, Options::default(), line.as_bytes());
-        let kind = &out.bad[0].fault.kind;
-        assert_eq!(matches!(kind, FaultKind::Ends(_)), cut, "{line}: {kind:?}");
+        let kind = &out.rejected[0].fault.kind;
+        assert_eq!(matches!(kind, TextFaultKind::EndsInsideValue(_)), cut, "{line}: {kind:?}");
     }
 }
 
 /// A text of objects with anything allowed between them, and where they are.
-fn sequence(documents: &[Value], seed: u64) -> (Vec<u8>, Vec<Range<u64>>) {
-    let mut choices = Choices(seed | 1);
+fn sequence_with_ranges(documents: &[Value], seed: u64) -> (Vec<u8>, Vec<Range<u64>>) {
+    let mut choices = ChoiceGenerator(seed | 1);
     let (mut text, mut records, mut in_array) = (String::new(), Vec::new(), false);
-    let white = |choices: &mut Choices, text: &mut String| {
-        text.push_str(["", "", " ", "\n", "\r\n", "\t \n\n"][choices.below(6) as usize]);
+    let white = |choices: &mut ChoiceGenerator, text: &mut String| {
+        text.push_str(["", "", " ", "\n", "\r\n", "\t \n\n"][choices.next_below(6) as usize]);
     };
     for (index, document) in documents.iter().enumerate() {
         white(&mut choices, &mut text);
-        if in_array && choices.below(4) == 0 {
+        if in_array && choices.next_below(4) == 0 {
             text.push(']');
             in_array = false;
             white(&mut choices, &mut text);
         }
-        match choices.below(4) {
+        match choices.next_below(4) {
             _ if in_array => text.push(','),
             0 if index > 0 => text.push(','),
-            1 if !in_array => text.push(SEPARATOR as char),
+            1 if !in_array => text.push(RECORD_SEPARATOR as char),
             2 if !in_array => {
                 text.push('[');
                 in_array = true;
@@ -1634,11 +1667,11 @@ fn sequence(documents: &[Value], seed: u64) -> (Vec<u8>, Vec<Range<u64>>) {
         }
         white(&mut choices, &mut text);
         let start = text.len() as u64;
-        match choices.below(3) {
+        match choices.next_below(3) {
             0 => text.push_str(&serde_json::to_string_pretty(document).unwrap()),
             1 => {
                 let mut object = String::new();
-                write(document, &mut choices, true, &mut object);
+                write_value(document, &mut choices, true, &mut object);
                 text.push_str(object.trim());
             }
             _ => text.push_str(&document.to_string()),
@@ -1652,18 +1685,18 @@ fn sequence(documents: &[Value], seed: u64) -> (Vec<u8>, Vec<Range<u64>>) {
     (text.into_bytes(), records)
 }
 
-fn pieces(len: usize, cuts: Vec<f64>) -> Vec<usize> {
+fn piece_ends(len: usize, cuts: Vec<f64>) -> Vec<usize> {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| (cut * len as f64) as usize).collect();
     ends.sort_unstable();
     ends.push(len);
     ends
 }
 
-fn scanned(text: &[u8], ends: &[usize]) -> (Vec<Range<u64>>, Option<u64>) {
-    let (mut scanner, mut records, mut start) = (Scanner::new(0), Vec::new(), 0);
+fn scan_in_pieces(text: &[u8], ends: &[usize]) -> (Vec<Range<u64>>, Option<u64>) {
+    let (mut scanner, mut records, mut start) = (RecordScanner::new(0), Vec::new(), 0);
     for &end in ends {
         // A limit is only a pause.
-        while start < end && scanner.broken_at().is_none() {
+        while start < end && scanner.broken_array_offset().is_none() {
             let max = records.len() + 2;
             start += scanner.scan(&text[start..end], &mut records, max);
         }
@@ -1673,28 +1706,28 @@ fn scanned(text: &[u8], ends: &[usize]) -> (Vec<Range<u64>>, Option<u64>) {
 }
 
 /// Records on lines of their own.
-fn as_lines(text: &[u8], records: &[Range<u64>]) -> Vec<u8> {
+fn records_as_lines(text: &[u8], records: &[Range<u64>]) -> Vec<u8> {
     let mut lines = Vec::new();
     for record in records {
         let record = &text[record.start as usize..record.end as usize];
-        lines.extend(record.is_empty().then_some(MISSING_COMMA));
+        lines.extend(record.is_empty().then_some(MISSING_COMMA_MARKER));
         lines.extend(record.iter().map(|byte| if *byte == b'\n' { b'\r' } else { *byte }));
         lines.push(b'\n');
     }
     lines
 }
 
-fn decode_joined(careful: bool, options: Options, text: &[u8]) -> (Vec<Value>, Decoded) {
+fn decode_joined(careful: bool, options: Options, text: &[u8]) -> (Vec<Value>, DecodedBlocks) {
     let decoder = JsonDecoder::new(columns(), &[], options).unwrap();
     let mut decoder = decoder.with_joined_records();
-    decoder.decoder.tokenizer_mut().careful = careful;
-    let mut out = Decoded::default();
+    decoder.decoder.tokenizer_mut().is_always_exact = careful;
+    let mut out = DecodedBlocks::default();
     decoder.decode(text, &mut out);
-    (rows(&out.batches), out)
+    (rows_to_json(&out.batches), out)
 }
 
 #[test]
-fn what_is_no_record_of_a_sequence_is_refused_and_costs_no_other() {
+fn non_records_of_a_sequence_are_refused_alone() {
     for (text, good, bad, is_closed) in [
         ("", 0, 0, true),
         ("{}{}", 2, 0, true),
@@ -1759,16 +1792,16 @@ fn what_is_no_record_of_a_sequence_is_refused_and_costs_no_other() {
         ("[{}", 1, 0, false),
     ] {
         let ends: Vec<usize> = (1..=text.len()).collect();
-        let (records, broken) = scanned(text.as_bytes(), &ends);
+        let (records, broken) = scan_in_pieces(text.as_bytes(), &ends);
         assert_eq!(broken.is_none(), is_closed, "{text}");
-        let lines = as_lines(text.as_bytes(), &records);
+        let lines = records_as_lines(text.as_bytes(), &records);
         let (found, out) = decode(vec![], Options::default(), &lines);
-        assert_eq!((found.len(), out.bad.len()), (good, bad), "{text:?} {records:?}");
+        assert_eq!((found.len(), out.rejected.len()), (good, bad), "{text:?} {records:?}");
     }
 }
 
 #[test]
-fn records_of_a_line_are_told_apart() {
+fn records_sharing_a_line_are_separated() {
     for (line, good, bad) in [
         ("{}", 1, 0),
         ("{}{}", 2, 0),
@@ -1797,12 +1830,12 @@ fn records_of_a_line_are_told_apart() {
             let good = good + usize::from(behind.ends_with('}'));
             for careful in [false, true] {
                 let (found, out) = decode_joined(careful, Options::default(), text.as_bytes());
-                assert_eq!((found.len(), out.bad.len()), (good, bad), "{text:?}");
+                assert_eq!((found.len(), out.rejected.len()), (good, bad), "{text:?}");
             }
-            let mut inference = crate::infer::json::Inference::new(&[]).with_joined_records();
-            let records = inference.add(text.as_bytes());
+            let mut inference = crate::infer::json::JsonInference::new(&[]).with_joined_records();
+            let records = inference.add_block(text.as_bytes());
             assert_eq!(
-                (inference.objects(), records),
+                (inference.object_count(), records),
                 (good as u64, (good + bad) as u64),
                 "{text:?}"
             );
@@ -1813,14 +1846,14 @@ fn records_of_a_line_are_told_apart() {
     }
     let text = b" \x1e{\"a\": 1},\x1e{\"a\": x}";
     let (_, out) = decode_joined(false, Options::default(), text);
-    let bad = &out.bad[0];
-    assert_eq!((bad.range.clone(), bad.fault.at), (12..20, 6));
-    assert_eq!(text[bad.range.start + bad.fault.at], b'x');
+    let bad = &out.rejected[0];
+    assert_eq!((bad.range.clone(), bad.fault.offset), (12..20, 6));
+    assert_eq!(text[bad.range.start + bad.fault.offset], b'x');
 }
 
 #[test]
-fn the_first_record_tells_the_layout() {
-    use Layout::{Lines, Sequence};
+fn first_record_decides_the_layout() {
+    use JsonLayout::{Lines, Sequence};
     for (text, early, all) in [
         ("", None, Lines),
         (" \n", None, Lines),
@@ -1853,13 +1886,13 @@ fn the_first_record_tells_the_layout() {
         ("a,b\n", Some(Lines), Lines),
         ("7\n", Some(Lines), Lines),
     ] {
-        assert_eq!(layout(text.as_bytes(), false), early, "{text:?}");
-        assert_eq!(layout(text.as_bytes(), true), Some(all), "{text:?}");
+        assert_eq!(detect_layout(text.as_bytes(), false), early, "{text:?}");
+        assert_eq!(detect_layout(text.as_bytes(), true), Some(all), "{text:?}");
     }
 }
 
 #[test]
-fn other_types_are_read_as_in_every_format() {
+fn uncommon_types_are_read_as_in_other_formats() {
     let micros = |zone: Option<&str>| {
         T::Timestamp(arrow_schema::TimeUnit::Microsecond, zone.map(Into::into))
     };
@@ -1877,29 +1910,29 @@ fn other_types_are_read_as_in_every_format() {
 {"n":"1.2.3"}
 "#;
     let mut decoder = JsonDecoder::new(columns, &[], Options::default()).unwrap();
-    let mut out = Decoded::default();
+    let mut out = DecodedBlocks::default();
     decoder.decode(text, &mut out);
     let batch = &out.batches[0];
-    let faults: Vec<_> = out.bad.iter().map(|bad| bad.fault.column.clone().unwrap()).collect();
+    let faults: Vec<_> = out.rejected.iter().map(|bad| bad.fault.column.clone().unwrap()).collect();
     assert_eq!(faults, ["t", "u", "n"]);
     assert_eq!(batch.num_rows(), 2);
     batch.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
     let keys = arrow_cast::cast(batch.column(4), &T::Utf8).unwrap();
     assert_eq!(keys.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("xA"), Some("12")]);
-    let faults: Vec<_> = out.bad.iter().map(|bad| bad.fault.column.clone().unwrap()).collect();
+    let faults: Vec<_> = out.rejected.iter().map(|bad| bad.fault.column.clone().unwrap()).collect();
     assert_eq!(faults, ["t", "u", "n"]);
 }
 
 #[test]
-fn inferred_doubles_hold_their_numbers_or_refuse_them() {
+fn inferred_double_columns_refuse_inexact_numbers() {
     let columns = || {
-        let inner = object(vec![field("n", T::Float64)]);
+        let inner = struct_type(vec![field("n", T::Float64)]);
         vec![
-            field("m", map(T::Float64)),
-            field("l", map(list(inner.clone()))),
+            field("m", map_type(T::Float64)),
+            field("l", map_type(list_type(inner.clone()))),
             field("f", T::Float64),
             field("s", inner),
-            field("fs", list(T::Float64)),
+            field("fs", list_type(T::Float64)),
         ]
     };
     const ALL: [usize; 5] = [0, 1, 2, 3, 4];
@@ -1928,25 +1961,27 @@ fn inferred_doubles_hold_their_numbers_or_refuse_them() {
         for (inferred, mismatch_is_null) in [(true, false), (true, true), (false, false)] {
             let inferred = if inferred { ALL.to_vec() } else { vec![] };
             let is_refused = column.is_some() && !inferred.is_empty() && !mismatch_is_null;
-            let options = Options { inferred, mismatch_is_null, ..Options::default() };
+            let options =
+                Options { inferred_columns: inferred, mismatch_is_null, ..Options::default() };
             // Many records fill a window.
             let text = format!("{}{line}\n", "{\"f\":0.5}\n".repeat(100));
             for careful in [false, true] {
                 let (found, out) =
                     decode_with(careful, columns(), options.clone(), text.as_bytes());
                 assert_eq!(found.len(), 101 - usize::from(is_refused), "{line}");
-                let Some(bad) = out.bad.first() else { continue };
+                let Some(bad) = out.rejected.first() else { continue };
                 assert_eq!(bad.fault.column.as_deref(), column, "{line}");
                 let value = value.to_owned();
                 let kind = match value.contains(['e', 'E']) {
-                    true => FaultKind::OutOfRange { value },
-                    false => FaultKind::Rounded { value },
+                    true => TextFaultKind::DoubleOutOfRange { value },
+                    false => TextFaultKind::RoundedByDouble { value },
                 };
                 assert_eq!(bad.fault.kind, kind, "{line}");
             }
         }
     }
-    let options = Options { inferred: ALL.to_vec(), mismatch_is_null: true, ..Options::default() };
+    let options =
+        Options { inferred_columns: ALL.to_vec(), mismatch_is_null: true, ..Options::default() };
     let text = "{\"m\":{\"a\":9007199254740993,\"b\":0.5},\"fs\":[1e400,1]}";
     let (found, out) = decode(columns(), options, text.as_bytes());
     assert_eq!(found[0][0], json!([["a", null], ["b", 0.5]]));
@@ -1956,20 +1991,22 @@ fn inferred_doubles_hold_their_numbers_or_refuse_them() {
 
 #[test]
 fn predicate_keeps_rows_whose_number_no_double_holds() {
-    use crate::filter::{Comparison, Constant, Predicate, Test};
+    use crate::predicate_filter::{
+        ComparisonOperator, Predicate, PredicateConstant, ValueCondition,
+    };
     let line = |value: &str| format!("{{\"f\":{value}}}\n");
     for value in ["9007199254740993", "1e400", "1e-400"] {
         for (comparison, constant) in [
-            (Comparison::NotEqual, 9007199254740992.0),
-            (Comparison::Equal, 0.5),
-            (Comparison::Less, -1.0),
+            (ComparisonOperator::NotEqual, 9007199254740992.0),
+            (ComparisonOperator::Equal, 0.5),
+            (ComparisonOperator::Less, -1.0),
         ] {
-            let test = Test::Compare(comparison, Constant::Float(constant));
-            let predicates = vec![Predicate { column: 0, test }];
-            let options = Options { inferred: vec![0], predicates, ..Options::default() };
+            let test = ValueCondition::Comparison(comparison, PredicateConstant::Float(constant));
+            let predicates = vec![Predicate { column: 0, condition: test }];
+            let options = Options { inferred_columns: vec![0], predicates, ..Options::default() };
             let text = line("0.5") + &line(value) + &line("9007199254740992");
             let (_, out) = decode(vec![field("f", T::Float64)], options, text.as_bytes());
-            assert_eq!(out.bad.len(), 1, "{value} {constant}");
+            assert_eq!(out.rejected.len(), 1, "{value} {constant}");
             assert_eq!(out.rows, 2, "{value} {constant}");
         }
     }
@@ -1979,12 +2016,12 @@ fn predicate_keeps_rows_whose_number_no_double_holds() {
 fn inferred_times_of_a_zone_state_their_zone_at_any_depth() {
     let zoned = || T::Timestamp(arrow_schema::TimeUnit::Microsecond, Some("UTC".into()));
     let columns = || {
-        let inner = object(vec![field("t", zoned())]);
+        let inner = struct_type(vec![field("t", zoned())]);
         vec![
             field("t", zoned()),
             field("o", inner.clone()),
-            field("l", list(inner)),
-            field("m", map(zoned())),
+            field("l", list_type(inner)),
+            field("m", map_type(zoned())),
         ]
     };
     for (line, column) in [
@@ -1997,12 +2034,12 @@ fn inferred_times_of_a_zone_state_their_zone_at_any_depth() {
     ] {
         for is_inferred in [true, false] {
             let inferred = if is_inferred { vec![0, 1, 2, 3] } else { vec![] };
-            let options = Options { inferred, ..Options::default() };
+            let options = Options { inferred_columns: inferred, ..Options::default() };
             let text = format!("{{}}\n{line}\n{{}}\n");
             let (found, out) = decode(columns(), options, text.as_bytes());
             let column = column.filter(|_| is_inferred);
             assert_eq!(found.len(), if column.is_some() { 2 } else { 3 }, "{line}");
-            let at_fault = out.bad.iter().map(|bad| bad.fault.column.as_deref());
+            let at_fault = out.rejected.iter().map(|bad| bad.fault.column.as_deref());
             assert_eq!(
                 at_fault.collect::<Vec<_>>(),
                 column.map(Some).into_iter().collect::<Vec<_>>(),
@@ -2014,16 +2051,19 @@ fn inferred_times_of_a_zone_state_their_zone_at_any_depth() {
 
 #[test]
 fn predicates_drop_rows_beside_nested_columns_too() {
-    use crate::filter::{Comparison, Constant, Predicate, Test};
-    let test = Test::Compare(Comparison::GreaterOrEqual, Constant::Int(2));
-    let predicates = vec![Predicate { column: 1, test }];
+    use crate::predicate_filter::{
+        ComparisonOperator, Predicate, PredicateConstant, ValueCondition,
+    };
+    let test =
+        ValueCondition::Comparison(ComparisonOperator::GreaterOrEqual, PredicateConstant::Int(2));
+    let predicates = vec![Predicate { column: 1, condition: test }];
     let text = b"{\"a\":1,\"l\":[1]}\n{\"a\":2,\"l\":[2]}\n{}\nx\n{\"a\":3}\n{\"a\":\"x\"}\n";
-    for first in [field("l", list(T::Int64)), field("l2", T::Int64)] {
+    for first in [field("l", list_type(T::Int64)), field("l2", T::Int64)] {
         let wanted = vec![first, field("a", T::Int64)];
         let options = Options { predicates: predicates.clone(), ..Options::default() };
         let (found, out) = decode(wanted, options, text);
         let ids: Vec<_> = found.iter().map(|row| row[1].clone()).collect();
-        assert_eq!((ids, out.rows, out.bad.len()), (vec![json!(2), json!(3)], 4, 2));
+        assert_eq!((ids, out.rows, out.rejected.len()), (vec![json!(2), json!(3)], 4, 2));
     }
 }
 
@@ -2057,9 +2097,9 @@ fn broken_lines_among_many_cost_no_other_line() {
         let options = Options { batch_rows, ..Options::default() };
         let (fast, fast_out) = decode_with(false, wanted(), options.clone(), &text);
         let (slow, slow_out) = decode_with(true, wanted(), options, &text);
-        assert_eq!(fast_out.bad.len(), expected);
+        assert_eq!(fast_out.rejected.len(), expected);
         assert_eq!(fast, slow);
-        assert_eq!((fast_out.bad, fast_out.rows), (slow_out.bad, slow_out.rows));
+        assert_eq!((fast_out.rejected, fast_out.rows), (slow_out.rejected, slow_out.rows));
     }
 }
 
@@ -2077,31 +2117,31 @@ fn strings_in_inferred_columns_of_numbers_and_booleans_are_refused() {
         (T::Boolean, "true", "\"TRUE\"", json!(true)),
         (T::Boolean, "true", "\"false\"", json!(false)),
     ] {
-        let part = |data_type: &T| object(vec![field("p", data_type.clone())]);
+        let part = |data_type: &T| struct_type(vec![field("p", data_type.clone())]);
         for (column, wrap) in [
             (data_type.clone(), "@"),
             (part(&data_type), "{\"p\": @}"),
-            (list(data_type.clone()), "[@, @]"),
-            (list(part(&data_type)), "[{\"p\": @}]"),
-            (map(data_type.clone()), "{\"k\": @}"),
+            (list_type(data_type.clone()), "[@, @]"),
+            (list_type(part(&data_type)), "[{\"p\": @}]"),
+            (map_type(data_type.clone()), "{\"k\": @}"),
         ] {
             let line = |value: &str| format!("{{\"v\": {}}}\n", wrap.replace('@', value));
             for (before, behind) in [(0, 0), (40, 1), (5000, 40)] {
                 let usual_before = line(usual).repeat(before);
                 let text = format!("{usual_before}{}{}", line(value), line(usual).repeat(behind));
                 let columns = || vec![field("v", column.clone())];
-                let inferred = Options { inferred: vec![0], ..Options::default() };
+                let inferred = Options { inferred_columns: vec![0], ..Options::default() };
                 let out = decode(columns(), inferred.clone(), text.as_bytes()).1;
-                assert_eq!((out.rows, out.bad.len()), ((before + behind) as u64, 1), "{text}");
-                assert_eq!(out.bad[0].range.start, usual_before.len());
-                let told = out.bad[0].fault.to_string();
+                assert_eq!((out.rows, out.rejected.len()), ((before + behind) as u64, 1), "{text}");
+                assert_eq!(out.rejected[0].range.start, usual_before.len());
+                let told = out.rejected[0].fault.to_string();
                 let starts = ["expected a", "a DOUBLE holds no integer"];
                 assert!(starts.iter().any(|start| told.starts_with(start)), "{told}");
                 let nulls = Options { mismatch_is_null: true, ..inferred };
                 let (rows, out) = decode(columns(), nulls, text.as_bytes());
-                assert_eq!((rows.len(), out.bad.len()), (before + behind + 1, 0), "{text}");
+                assert_eq!((rows.len(), out.rejected.len()), (before + behind + 1, 0), "{text}");
                 let (rows, out) = decode(columns(), Options::default(), text.as_bytes());
-                assert_eq!((rows.len(), out.bad.len()), (before + behind + 1, 0), "{text}");
+                assert_eq!((rows.len(), out.rejected.len()), (before + behind + 1, 0), "{text}");
                 if wrap == "@" {
                     assert_eq!(rows[before][0], declared, "{text}");
                 }
@@ -2113,23 +2153,28 @@ fn strings_in_inferred_columns_of_numbers_and_booleans_are_refused() {
 /// A predicate does not decide what the column refuses, and a null string is null.
 #[test]
 fn predicates_keep_strings_that_an_inferred_column_refuses() {
-    use crate::{Comparison, Constant, Predicate, Test};
-    let test = Test::Compare(Comparison::Greater, Constant::Int(8));
-    let predicates = vec![Predicate { column: 0, test }];
+    use crate::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
+    let test = ValueCondition::Comparison(ComparisonOperator::Greater, PredicateConstant::Int(8));
+    let predicates = vec![Predicate { column: 0, condition: test }];
     for (inferred, mismatch_is_null, rows, bad) in
         [(vec![0], false, 1, 1), (vec![0], true, 1, 0), (vec![], false, 2, 0)]
     {
         let predicates = predicates.clone();
-        let options = Options { inferred, predicates, mismatch_is_null, ..Options::default() };
+        let options = Options {
+            inferred_columns: inferred,
+            predicates,
+            mismatch_is_null,
+            ..Options::default()
+        };
         let text = b"{\"v\": 9}\n{\"v\": \"10\"}\n{\"v\": \"NA\"}\n{\"v\": 3}\n{\"v\": 8}\n";
         let columns = vec![field("v", T::Int64)];
         let mut decoder = JsonDecoder::new(columns, &["NA".to_owned()], options).unwrap();
-        let mut out = Decoded::default();
+        let mut out = DecodedBlocks::default();
         decoder.decode(text, &mut out);
         let kept: usize = out.batches.iter().map(RecordBatch::num_rows).sum();
-        assert_eq!((kept, out.bad.len()), (rows, bad));
+        assert_eq!((kept, out.rejected.len()), (rows, bad));
         assert!(
-            out.bad.iter().all(|bad| {
+            out.rejected.iter().all(|bad| {
                 bad.fault.to_string() == "expected a BIGINT, found a string `\"10\"`"
             })
         );

@@ -5,25 +5,25 @@ use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
 
 use super::*;
-use crate::filter::{Comparison, Constant, Predicate, Test};
-use crate::{Decode, Decoded, Options};
+use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
+use crate::{BlockDecoder, DecodedBlocks, Options};
 
 /// Decodes with a fresh decoder and again with the same one; checks what must hold always.
-pub(crate) fn decode_with(decoder: &mut dyn Decode, text: &[u8]) -> Decoded {
-    let (mut out, mut again) = (Decoded::default(), Decoded::default());
+pub(crate) fn decode_with(decoder: &mut dyn BlockDecoder, text: &[u8]) -> DecodedBlocks {
+    let (mut out, mut again) = (DecodedBlocks::default(), DecodedBlocks::default());
     decoder.decode(text, &mut out);
     decoder.decode(text, &mut again);
     assert!(out.batches == again.batches);
-    assert_eq!((&out.bad, out.rows), (&again.bad, again.rows));
+    assert_eq!((&out.rejected, out.rows), (&again.rejected, again.rows));
     for batch in &out.batches {
         for column in batch.columns() {
             column.to_data().validate_full().unwrap();
         }
     }
     let mut at = 0;
-    for bad in &out.bad {
+    for bad in &out.rejected {
         assert!(bad.range.start >= at && bad.range.end > bad.range.start);
-        assert!(bad.range.end <= text.len() && bad.fault.at <= bad.range.len());
+        assert!(bad.range.end <= text.len() && bad.fault.offset <= bad.range.len());
         at = bad.range.end;
     }
     out
@@ -48,7 +48,7 @@ pub(crate) fn rows(batches: &[RecordBatch]) -> Vec<Vec<Option<String>>> {
 /// them. `record` is given a number and a length, which is now and then more than a window.
 pub(crate) fn check_windows(
     record: impl Fn(usize, usize) -> String,
-    decode: impl Fn(Options, &[u8]) -> Decoded,
+    decode: impl Fn(Options, &[u8]) -> DecodedBlocks,
 ) {
     let long = |index| if index % 700 == 3 { 70_000 } else { index % 50 };
     let records: Vec<String> = (0..3000).map(|index| record(index, long(index))).collect();
@@ -56,7 +56,7 @@ pub(crate) fn check_windows(
         decode(Options { batch_rows, ..Options::default() }, text.as_bytes())
     };
     let all = of(8192, records.concat());
-    assert_eq!((all.rows, all.bad.len()), (3000, 0));
+    assert_eq!((all.rows, all.rejected.len()), (3000, 0));
     let found = rows(&all.batches);
     assert_eq!(found, rows(&of(7, records.concat()).batches));
     let pieces: Vec<_> =
@@ -79,7 +79,7 @@ fn field(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("line", data_type, true))
 }
 
-fn decode(data_type: DataType, batch_rows: usize, text: &[u8]) -> Decoded {
+fn decode(data_type: DataType, batch_rows: usize, text: &[u8]) -> DecodedBlocks {
     let options = Options { batch_rows, ..Options::default() };
     decode_with(&mut LinesDecoder::new(vec![field(data_type)], options).unwrap(), text)
 }
@@ -108,16 +108,16 @@ proptest! {
         let found = rows(&out.batches);
         let found: Vec<_> = found.iter().map(|row| row[0].as_deref().unwrap()).collect();
         prop_assert_eq!(&found, &good);
-        prop_assert_eq!(out.bad.len(), lines.len() - good.len());
-        for bad in &out.bad {
+        prop_assert_eq!(out.rejected.len(), lines.len() - good.len());
+        for bad in &out.rejected {
             let error = std::str::from_utf8(&text[bad.range.clone()]).unwrap_err();
-            prop_assert_eq!(bad.fault.at, error.valid_up_to());
+            prop_assert_eq!(bad.fault.offset, error.valid_up_to());
             prop_assert_eq!(bad.fault.column.as_deref(), Some("line"));
         }
         prop_assert!(out.batches.iter().all(|batch| batch.num_rows() <= batch_rows));
 
         let out = decode(DataType::BinaryView, batch_rows, &text);
-        prop_assert!(out.bad.is_empty());
+        prop_assert!(out.rejected.is_empty());
         let found: Vec<_> = out.batches.iter()
             .flat_map(|b| b.column(0).as_binary_view().iter().map(|v| v.unwrap())).collect();
         prop_assert_eq!(&found, &lines);
@@ -135,7 +135,7 @@ fn lines_can_be_counted_without_being_read() {
     let text = b"a\n\nb\r\n\xff\nlast";
     let mut decoder = LinesDecoder::new(vec![], Options::default()).unwrap();
     let out = decode_with(&mut decoder, text);
-    assert_eq!((out.rows, out.bad.len()), (4, 1));
+    assert_eq!((out.rows, out.rejected.len()), (4, 1));
     assert_eq!(out.batches[0].num_rows(), 4);
 }
 
@@ -144,15 +144,19 @@ fn a_line_of_text_beside_one_of_bytes_must_be_utf8() {
     let columns = vec![field(DataType::BinaryView), field(DataType::Utf8View)];
     let mut decoder = LinesDecoder::new(columns, Options::default()).unwrap();
     let out = decode_with(&mut decoder, b"a\n\xff\nb\n");
-    assert_eq!((out.rows, out.bad[0].range.clone()), (2, 2..4));
+    assert_eq!((out.rows, out.rejected[0].range.clone()), (2, 2..4));
 }
 
 #[test]
 fn predicates_drop_lines() {
-    let test = Test::Compare(Comparison::Greater, Constant::Text("b".into()));
-    let predicates = vec![Predicate { column: 0, test }];
+    let test = ValueCondition::Comparison(
+        ComparisonOperator::Greater,
+        PredicateConstant::Text("b".into()),
+    );
+    let predicates = vec![Predicate { column: 0, condition: test }];
     let options = Options { predicates, ..Options::default() };
-    let out = decode_with(&mut LinesDecoder::new(columns(), options).unwrap(), b"a\nb\nc\n\nd");
+    let out =
+        decode_with(&mut LinesDecoder::new(line_columns(), options).unwrap(), b"a\nb\nc\n\nd");
     assert_eq!(rows(&out.batches), [[Some("c".to_owned())], [Some("d".to_owned())]]);
     assert_eq!(out.rows, 5);
 }

@@ -1,9 +1,9 @@
 //! Apache's `LogFormat`: directives after `%`.
 
-use super::{BadFormat, Kind, Token};
+use super::{FormatToken, LogFieldKind, LogFormatError};
 
 /// The string of a line `LogFormat "…" nickname`, if it is one.
-pub(super) fn directive(text: &str) -> Result<Option<String>, BadFormat> {
+pub(super) fn parse_config_line(text: &str) -> Result<Option<String>, LogFormatError> {
     let Some(at) = text.find(char::is_whitespace) else { return Ok(None) };
     let (word, rest) = text.split_at(at);
     if !["LogFormat", "CustomLog", "TransferLog", "GlobalLog"]
@@ -15,17 +15,17 @@ pub(super) fn directive(text: &str) -> Result<Option<String>, BadFormat> {
     // `CustomLog` has the file's name first.
     let mut rest = rest.trim();
     if !word.eq_ignore_ascii_case("LogFormat") {
-        rest = match super::string(rest) {
+        rest = match super::parse_quoted_string(rest) {
             Some((_, behind)) => behind.trim(),
             None => rest.split_once(char::is_whitespace).map_or("", |(_, behind)| behind.trim()),
         };
     }
-    match super::string(rest) {
+    match super::parse_quoted_string(rest) {
         Some((format, _)) => Ok(Some(format)),
         None if word.eq_ignore_ascii_case("LogFormat") && !rest.is_empty() => {
-            Ok(Some(super::unescaped(rest.split_whitespace().next().unwrap_or(rest))))
+            Ok(Some(super::unescape_config(rest.split_whitespace().next().unwrap_or(rest))))
         }
-        None => Err(BadFormat::new(
+        None => Err(LogFormatError::new(
             format!("`{word}` has no format in quotes"),
             "copy the string of the LogFormat line: '%h %l %u %t \"%r\" %>s %b'",
         )),
@@ -33,14 +33,14 @@ pub(super) fn directive(text: &str) -> Result<Option<String>, BadFormat> {
 }
 
 /// A directive: `%>s`, `%{Referer}i`, `%!200{Referer}i`.
-struct Directive<'a> {
+struct ApacheDirective<'a> {
     written: &'a str,
     argument: Option<&'a str>,
     /// The letter, or `^` and two.
     name: &'a str,
 }
 
-impl<'a> Directive<'a> {
+impl<'a> ApacheDirective<'a> {
     /// The one that a text begins with, behind its `%`.
     fn new(text: &'a str) -> Option<Self> {
         let mut rest = text;
@@ -64,8 +64,8 @@ impl<'a> Directive<'a> {
 }
 
 /// Returns true if a directive is a header with a value for each proxy, separated by `, `.
-pub(super) fn is_list(written: &str) -> bool {
-    let directive = written.strip_prefix('%').and_then(Directive::new);
+pub(super) fn is_list_directive(written: &str) -> bool {
+    let directive = written.strip_prefix('%').and_then(ApacheDirective::new);
     directive.is_some_and(|directive| {
         let is_list = |header: &str| header.eq_ignore_ascii_case("X-Forwarded-For");
         directive.name == "i" && directive.argument.is_some_and(is_list)
@@ -73,7 +73,7 @@ pub(super) fn is_list(written: &str) -> bool {
 }
 
 /// A description taken apart.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, BadFormat> {
+pub(super) fn parse_tokens(text: &str) -> Result<Vec<FormatToken>, LogFormatError> {
     let mut tokens = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -90,121 +90,124 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, BadFormat> {
         };
         let unknown = || {
             let shown: String = rest.chars().take(12).collect();
-            BadFormat::new(
+            LogFormatError::new(
                 format!("`{shown}` is no directive of Apache's LogFormat"),
                 "they are in the documentation of mod_log_config; `%%` is a percent sign",
             )
         };
-        let directive = Directive::new(behind).ok_or_else(unknown)?;
+        let directive = ApacheDirective::new(behind).ok_or_else(unknown)?;
         rest = &behind[directive.written.len()..];
         if !literal.is_empty() {
-            tokens.push(Token::Text(std::mem::take(&mut literal).into_bytes()));
+            tokens.push(FormatToken::Text(std::mem::take(&mut literal).into_bytes()));
         }
         if directive.name == "t" && directive.argument.is_none() {
             // Its brackets are its own.
-            tokens.push(Token::Text(b"[".to_vec()));
-            tokens.push(field("ts", Kind::Clf, "%t"));
+            tokens.push(FormatToken::Text(b"[".to_vec()));
+            tokens.push(field_token("ts", LogFieldKind::ClfTime, "%t"));
             literal.push(']');
             continue;
         }
         let written = format!("%{}", directive.written);
-        let Some((name, kind)) = meaning(directive.name, directive.argument) else {
+        let Some((name, kind)) = column_of_directive(directive.name, directive.argument) else {
             return Err(unknown());
         };
         // A path and its query are one: nothing stands between them.
         if directive.name == "q"
-            && let Some(Token::Field { name, written, .. }) = tokens.last_mut()
+            && let Some(FormatToken::Field { name, written, .. }) = tokens.last_mut()
             && name == "path"
             && written == "%U"
         {
             *written = "%U%q".into();
             continue;
         }
-        tokens.push(field(&name, kind, &written));
+        tokens.push(field_token(&name, kind, &written));
     }
     if !literal.is_empty() {
-        tokens.push(Token::Text(literal.into_bytes()));
+        tokens.push(FormatToken::Text(literal.into_bytes()));
     }
-    Ok(joined(tokens))
+    Ok(join_times(tokens))
 }
 
-fn field(name: &str, kind: Kind, written: &str) -> Token {
-    Token::Field { name: name.into(), kind, written: written.into() }
+fn field_token(name: &str, kind: LogFieldKind, written: &str) -> FormatToken {
+    FormatToken::Field { name: name.into(), kind, written: written.into() }
 }
 
 /// What a directive is.
-fn meaning(name: &str, argument: Option<&str>) -> Option<(String, Kind)> {
-    let lower = |prefix: &str, name: &str| format!("{prefix}{}", super::column_name(name));
-    let plain = |name: &str, kind: Kind| Some((name.to_owned(), kind));
+fn column_of_directive(name: &str, argument: Option<&str>) -> Option<(String, LogFieldKind)> {
+    let lower = |prefix: &str, name: &str| format!("{prefix}{}", super::to_column_name(name));
+    let plain = |name: &str, kind: LogFieldKind| Some((name.to_owned(), kind));
     match (name, argument) {
-        ("h" | "a", Some("c")) => plain("peer_ip", Kind::Text),
-        ("h" | "a", _) => plain("ip", Kind::Text),
-        ("A", _) => plain("server_ip", Kind::Text),
-        ("l", _) => plain("ident", Kind::Text),
-        ("u", _) => plain("user", Kind::Text),
-        ("r", _) => plain("request", Kind::Request),
-        ("m", _) => plain("method", Kind::Text),
-        ("U", _) => plain("path", Kind::Text),
-        ("q", _) => plain("query", Kind::Text),
-        ("H", _) => plain("protocol", Kind::Text),
-        ("s", _) => plain("status", Kind::Status),
-        ("b" | "B", _) => plain("bytes", Kind::Int),
-        ("I", _) => plain("bytes_received", Kind::Int),
-        ("O", _) => plain("bytes_sent", Kind::Int),
-        ("S", _) => plain("bytes_total", Kind::Int),
-        ("v" | "V", _) => plain("host", Kind::Text),
-        ("p", Some("remote")) => plain("remote_port", Kind::Port),
-        ("p", _) => plain("port", Kind::Port),
-        ("P", Some("tid" | "hextid")) => plain("tid", Kind::Text),
-        ("P", _) => plain("pid", Kind::Int),
-        ("D", _) => plain("request_time_us", Kind::Int),
-        ("T", Some("us")) => plain("request_time_us", Kind::Int),
-        ("T", Some("ms")) => plain("request_time_ms", Kind::Int),
-        ("T", None | Some("s")) => plain("request_time", Kind::Seconds),
-        ("f", _) => plain("file", Kind::Text),
-        ("k", _) => plain("keepalive_requests", Kind::Int),
-        ("L", _) => plain("log_id", Kind::Text),
-        ("R", _) => plain("handler", Kind::Text),
-        ("X", _) => plain("connection", Kind::Verbatim),
-        ("i", Some(header)) => Some((super::header(header), Kind::Text)),
-        ("o", Some(header)) => Some((lower("sent_", header), Kind::Text)),
-        ("^ti" | "^to", Some(trailer)) => Some((lower("trailer_", trailer), Kind::Text)),
-        ("C", Some(cookie)) => Some((lower("cookie_", cookie), Kind::Text)),
-        ("e" | "n", Some(name)) => Some((lower("", name), Kind::Text)),
-        ("t", Some(format)) => Some(("ts".into(), Kind::Time(time_pattern(format)))),
+        ("h" | "a", Some("c")) => plain("peer_ip", LogFieldKind::Text),
+        ("h" | "a", _) => plain("ip", LogFieldKind::Text),
+        ("A", _) => plain("server_ip", LogFieldKind::Text),
+        ("l", _) => plain("ident", LogFieldKind::Text),
+        ("u", _) => plain("user", LogFieldKind::Text),
+        ("r", _) => plain("request", LogFieldKind::Request),
+        ("m", _) => plain("method", LogFieldKind::Text),
+        ("U", _) => plain("path", LogFieldKind::Text),
+        ("q", _) => plain("query", LogFieldKind::Text),
+        ("H", _) => plain("protocol", LogFieldKind::Text),
+        ("s", _) => plain("status", LogFieldKind::Status),
+        ("b" | "B", _) => plain("bytes", LogFieldKind::Int),
+        ("I", _) => plain("bytes_received", LogFieldKind::Int),
+        ("O", _) => plain("bytes_sent", LogFieldKind::Int),
+        ("S", _) => plain("bytes_total", LogFieldKind::Int),
+        ("v" | "V", _) => plain("host", LogFieldKind::Text),
+        ("p", Some("remote")) => plain("remote_port", LogFieldKind::Port),
+        ("p", _) => plain("port", LogFieldKind::Port),
+        ("P", Some("tid" | "hextid")) => plain("tid", LogFieldKind::Text),
+        ("P", _) => plain("pid", LogFieldKind::Int),
+        ("D", _) => plain("request_time_us", LogFieldKind::Int),
+        ("T", Some("us")) => plain("request_time_us", LogFieldKind::Int),
+        ("T", Some("ms")) => plain("request_time_ms", LogFieldKind::Int),
+        ("T", None | Some("s")) => plain("request_time", LogFieldKind::Seconds),
+        ("f", _) => plain("file", LogFieldKind::Text),
+        ("k", _) => plain("keepalive_requests", LogFieldKind::Int),
+        ("L", _) => plain("log_id", LogFieldKind::Text),
+        ("R", _) => plain("handler", LogFieldKind::Text),
+        ("X", _) => plain("connection", LogFieldKind::VerbatimText),
+        ("i", Some(header)) => Some((super::header_column_name(header), LogFieldKind::Text)),
+        ("o", Some(header)) => Some((lower("sent_", header), LogFieldKind::Text)),
+        ("^ti" | "^to", Some(trailer)) => Some((lower("trailer_", trailer), LogFieldKind::Text)),
+        ("C", Some(cookie)) => Some((lower("cookie_", cookie), LogFieldKind::Text)),
+        ("e" | "n", Some(name)) => Some((lower("", name), LogFieldKind::Text)),
+        ("t", Some(format)) => {
+            Some(("ts".into(), LogFieldKind::PatternTime(strftime_pattern(format))))
+        }
         _ => None,
     }
 }
 
 /// `strftime`'s words for the argument of a time.
-fn time_pattern(argument: &str) -> String {
+fn strftime_pattern(argument: &str) -> String {
     let argument = ["begin:", "end:"]
         .iter()
         .find_map(|prefix| argument.strip_prefix(prefix))
         .unwrap_or(argument);
     match argument {
         "sec" => "%s",
-        "msec" => super::times::MILLIS,
-        "usec" => super::times::MICROS,
+        "msec" => super::strftime_times::MILLIS_PATTERN,
+        "usec" => super::strftime_times::MICROS_PATTERN,
         "msec_frac" => "%3f",
         "usec_frac" => "%6f",
-        "" => super::times::CLF,
+        "" => super::strftime_times::CLF_PATTERN,
         other => other,
     }
     .to_owned()
 }
 
 /// The same, where pieces of one time (`%{%d/%b/%Y:%T}t.%{msec_frac}t`) are one field.
-fn joined(tokens: Vec<Token>) -> Vec<Token> {
-    let mut out: Vec<Token> = Vec::new();
+fn join_times(tokens: Vec<FormatToken>) -> Vec<FormatToken> {
+    let mut out: Vec<FormatToken> = Vec::new();
     for token in tokens {
-        let Token::Field { kind: Kind::Time(pattern), written, .. } = &token else {
+        let FormatToken::Field { kind: LogFieldKind::PatternTime(pattern), written, .. } = &token
+        else {
             out.push(token);
             continue;
         };
         // What stands between them is short, and no bracket or quote.
         let between = match out.last() {
-            Some(Token::Text(text))
+            Some(FormatToken::Text(text))
                 if text.len() <= 3 && !text.iter().any(|b| b"[]\"'|".contains(b)) =>
             {
                 Some(String::from_utf8_lossy(text).replace('%', "%%"))
@@ -212,10 +215,13 @@ fn joined(tokens: Vec<Token>) -> Vec<Token> {
             _ => None,
         };
         let place = out.len().wrapping_sub(1 + usize::from(between.is_some()));
-        if let Some(Token::Field { kind: Kind::Time(before), written: all, .. }) =
-            out.get_mut(place)
-            && !super::times::is_number(before)
-            && !super::times::is_number(pattern)
+        if let Some(FormatToken::Field {
+            kind: LogFieldKind::PatternTime(before),
+            written: all,
+            ..
+        }) = out.get_mut(place)
+            && !super::strftime_times::is_epoch_number(before)
+            && !super::strftime_times::is_epoch_number(pattern)
         {
             let between = between.unwrap_or_default();
             before.push_str(&between);

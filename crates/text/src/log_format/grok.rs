@@ -11,12 +11,12 @@ use std::ops::Range;
 
 use regex::{CaptureLocations, Regex, RegexBuilder};
 
-use super::backtrack::{Found, Program};
-use super::{BadFormat, Escapes, Kind, LogFormat, Matcher, Names};
-use crate::fault::{Fault, FaultKind};
+use super::backtracking_matcher::{MatchOutcome, MatchProgram};
+use super::{EscapeStyle, LineMatcher, LogFieldKind, LogFormat, LogFormatError, UniqueColumnNames};
+use crate::text_fault::{TextFault, TextFaultKind};
 
 /// The patterns: each name, and what it stands for.
-pub const PATTERNS: &[(&str, &str)] = &[
+pub const GROK_PATTERNS: &[(&str, &str)] = &[
     // Words and text.
     ("WORD", r"\b\w+\b"),
     ("NOTSPACE", r"[^ \t\r\n\x0b\x0c]+"),
@@ -105,7 +105,7 @@ pub const PATTERNS: &[(&str, &str)] = &[
 ];
 
 /// Patterns that do not begin behind some characters, which their texts may have, and these.
-const NOT_BEHIND: &[(&str, &str)] = &[
+const FORBIDDEN_PREDECESSORS: &[(&str, &str)] = &[
     ("BASE10NUM", "0-9.+-"),
     ("NUMBER", "0-9.+-"),
     ("BASE16NUM", "0-9A-Fa-f"),
@@ -116,69 +116,72 @@ const NOT_BEHIND: &[(&str, &str)] = &[
 ];
 
 /// So many patterns stand within one another at most, and this many in all.
-const DEPTH_MAX: usize = 16;
-const REFERENCES_MAX: usize = 1000;
+const PATTERN_DEPTH_MAX: usize = 16;
+const PATTERN_REFERENCES_MAX: usize = 1000;
 /// The largest compiled expression.
-const COMPILED_BYTES_MAX: usize = 8 << 20;
+const REGEX_BYTES_MAX: usize = 8 << 20;
 
-fn pattern(name: &str) -> Option<&'static str> {
-    PATTERNS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+fn find_pattern(name: &str) -> Option<&'static str> {
+    GROK_PATTERNS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
 /// Fields found by a regular expression.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern {
+pub(super) struct GrokPattern {
     /// What finds those that are wanted faster, if the expression allows it.
-    program: Option<Program>,
+    program: Option<MatchProgram>,
     regex: Regex,
     /// The groups of each field, of which one has matched at most.
     groups: Vec<Vec<usize>>,
     locations: CaptureLocations,
 }
 
-impl Pattern {
+impl GrokPattern {
     /// The same, which finds the fields that are wanted only.
-    pub(super) fn of_wanted(&self, is_wanted: impl Fn(usize) -> bool) -> Self {
+    pub(super) fn with_wanted_fields(&self, is_wanted: impl Fn(usize) -> bool) -> Self {
         let places = self.groups.iter().enumerate().filter(|(place, _)| is_wanted(*place));
         let wanted: Vec<usize> = places.flat_map(|(_, groups)| groups.iter().copied()).collect();
-        let program = Program::new(self.regex.as_str(), |group| wanted.contains(&group));
+        let program = MatchProgram::new(self.regex.as_str(), |group| wanted.contains(&group));
         Self { program, ..self.clone() }
     }
 
     /// The fields of a line as the regular expression finds them; none where it does not match.
     #[cfg(test)]
-    pub(super) fn by_expression(&self, line: &str) -> Option<Vec<Option<String>>> {
+    pub(super) fn match_by_regex(&self, line: &str) -> Option<Vec<Option<String>>> {
         let captures = self.regex.captures(line)?;
         let of = |groups: &Vec<usize>| groups.iter().find_map(|group| captures.get(*group));
         Some(self.groups.iter().map(|groups| Some(of(groups)?.as_str().to_owned())).collect())
     }
 
     /// Finds the fields of a line, which stands at `line` in the block.
-    pub(super) fn fields(
+    pub(super) fn find_fields(
         &mut self,
         block: &[u8],
         line: Range<usize>,
         take: &mut dyn FnMut(usize, Range<usize>),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TextFault> {
         let found = match &mut self.program {
-            Some(program) => program.find(&block[line.clone()]),
-            None => Found::Doubt,
+            Some(program) => program.match_line(&block[line.clone()]),
+            None => MatchOutcome::Undecided,
         };
-        if let (Found::Match, Some(program)) = (found, &self.program) {
+        if let (MatchOutcome::Match, Some(program)) = (found, &self.program) {
             for (place, groups) in self.groups.iter().enumerate() {
-                if let Some((start, end)) = groups.iter().find_map(|group| program.group(*group)) {
+                if let Some((start, end)) =
+                    groups.iter().find_map(|group| program.group_range(*group))
+                {
                     take(place, line.start + start..line.start + end);
                 }
             }
             return Ok(());
         }
-        let text = std::str::from_utf8(&block[line.clone()])
-            .map_err(|error| Fault::new(error.valid_up_to(), FaultKind::Utf8 { field: None }))?;
-        if found == Found::Nothing {
-            return Err(Fault::new(0, FaultKind::NoMatch));
+        let text = std::str::from_utf8(&block[line.clone()]).map_err(|error| {
+            TextFault::new(error.valid_up_to(), TextFaultKind::InvalidUtf8 { field: None })
+        })?;
+        if found == MatchOutcome::NoMatch {
+            return Err(TextFault::new(0, TextFaultKind::PatternMismatch));
         }
         if self.regex.captures_read(&mut self.locations, text).is_none() {
-            return Err(Fault::new(0, FaultKind::NoMatch));
+            return Err(TextFault::new(0, TextFaultKind::PatternMismatch));
         }
         for (place, groups) in self.groups.iter().enumerate() {
             let found = groups.iter().find_map(|group| self.locations.get(*group));
@@ -191,20 +194,20 @@ impl Pattern {
 }
 
 /// `%{NAME}`, `%{NAME:column}` or `%{NAME:column:type}`.
-struct Reference<'a> {
+struct PatternReference<'a> {
     name: &'a str,
     column: Option<&'a str>,
     kind: Option<&'a str>,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> PatternReference<'a> {
     /// The one that a text begins with, and what is behind it.
     fn new(text: &'a str) -> Option<(Self, &'a str)> {
         let inner = text.strip_prefix("%{")?;
         let (inner, rest) = inner.split_once('}')?;
         let mut parts = inner.splitn(3, ':');
         let name = parts.next()?;
-        if name.is_empty() || !name.chars().all(is_name) {
+        if name.is_empty() || !name.chars().all(is_pattern_name_char) {
             return None;
         }
         let column = parts.next().filter(|column| !column.is_empty());
@@ -213,24 +216,25 @@ impl<'a> Reference<'a> {
 }
 
 /// Whether a named pattern's name has such a character.
-fn is_name(c: char) -> bool {
+fn is_pattern_name_char(c: char) -> bool {
     c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
 }
 
 /// The name of a pattern that is nearest to one that there is none of: at most a third of its letters, or one,
 /// are others.
-fn nearest(name: &str) -> Option<&'static str> {
-    let near = PATTERNS.iter().map(|(known, _)| (strsim::damerau_levenshtein(name, known), *known));
+fn nearest_pattern_name(name: &str) -> Option<&'static str> {
+    let near =
+        GROK_PATTERNS.iter().map(|(known, _)| (strsim::damerau_levenshtein(name, known), *known));
     let near =
         near.filter(|(distance, _)| *distance <= (name.len() / 3).max(1) && *distance < name.len());
     near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
 /// Whether a description has a named pattern: `%{USER}e` is a directive of Apache's.
-pub(super) fn is_grok(text: &str) -> bool {
-    let mut is_one = has_groups(text);
+pub(super) fn has_named_pattern(text: &str) -> bool {
+    let mut is_one = has_named_groups(text);
     for (at, _) in text.match_indices("%{") {
-        if let Some((reference, rest)) = Reference::new(&text[at..]) {
+        if let Some((reference, rest)) = PatternReference::new(&text[at..]) {
             let is_directive = reference.column.is_none()
                 && (rest.starts_with('^') || rest.starts_with(|c: char| c.is_ascii_alphabetic()));
             is_one |= !is_directive;
@@ -240,7 +244,7 @@ pub(super) fn is_grok(text: &str) -> bool {
 }
 
 /// Whether a description names groups of a regular expression.
-fn has_groups(text: &str) -> bool {
+fn has_named_groups(text: &str) -> bool {
     ["(?<", "(?P<"].iter().any(|group| {
         text.match_indices(group).any(|(at, _)| {
             let inner = &text[at + group.len()..];
@@ -250,12 +254,12 @@ fn has_groups(text: &str) -> bool {
 }
 
 /// The column that a field is called: `[source][ip]` is `source.ip`.
-fn column_name(written: &str) -> Result<String, BadFormat> {
+fn parse_column_name(written: &str) -> Result<String, LogFormatError> {
     let nested = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let name = nested.map_or_else(|| written.to_owned(), |inner| inner.replace("][", "."));
     let is_plain = |c: char| c.is_alphanumeric() || "_.-@".contains(c);
     if name.is_empty() || !name.chars().all(is_plain) {
-        return Err(BadFormat::new(
+        return Err(LogFormatError::new(
             format!("`{written}` is no name of a column"),
             "a name is letters, digits, `_`, `.`, `-` and `@`",
         ));
@@ -264,46 +268,46 @@ fn column_name(written: &str) -> Result<String, BadFormat> {
 }
 
 /// What a column of a pattern is, where its type is not said.
-fn kind(pattern: &str, said: Option<&str>) -> Result<Kind, BadFormat> {
+fn column_kind(pattern: &str, said: Option<&str>) -> Result<LogFieldKind, LogFormatError> {
     Ok(match said {
-        Some("int" | "long") => Kind::Int,
-        Some("float" | "double") => Kind::Float,
-        Some("text" | "string") => Kind::Text,
+        Some("int" | "long") => LogFieldKind::Int,
+        Some("float" | "double") => LogFieldKind::Float,
+        Some("text" | "string") => LogFieldKind::Text,
         Some(other) => {
-            return Err(BadFormat::new(
+            return Err(LogFormatError::new(
                 format!("`{other}` is no type of a named pattern's column"),
                 "they are int, float and text; --schema 'column TYPE' gives any other",
             ));
         }
         None => match pattern {
-            "INT" | "POSINT" | "NONNEGINT" => Kind::Int,
-            "NUMBER" | "BASE10NUM" => Kind::Float,
-            "HTTPDATE" => Kind::Clf,
-            "TIMESTAMP_ISO8601" => Kind::Iso,
-            _ => Kind::Text,
+            "INT" | "POSINT" | "NONNEGINT" => LogFieldKind::Int,
+            "NUMBER" | "BASE10NUM" => LogFieldKind::Float,
+            "HTTPDATE" => LogFieldKind::ClfTime,
+            "TIMESTAMP_ISO8601" => LogFieldKind::IsoTime,
+            _ => LogFieldKind::Text,
         },
     })
 }
 
 /// What is made of a description.
 #[derive(Default)]
-struct Compiler {
+struct GrokCompiler {
     expression: String,
     /// Fields in the order in which they stand: name, kind, and the group's name.
-    fields: Vec<(String, Kind, String)>,
+    fields: Vec<(String, LogFieldKind, String)>,
     references: usize,
 }
 
 /// What the names of groups begin with that fields are.
-const GROUP: &str = "tidemill_";
+const GROUP_PREFIX: &str = "tidemill_";
 
 /// Columns by their name and kind, and the names of their groups. Fields of one name are one column
 /// where they cannot match together, being alternatives; else they are several.
-fn columns(
-    fields: Vec<(String, Kind, String)>,
+fn merge_alternatives(
+    fields: Vec<(String, LogFieldKind, String)>,
     expression: &str,
-) -> Vec<(String, Kind, Vec<String>)> {
-    let places = places(expression);
+) -> Vec<(String, LogFieldKind, Vec<String>)> {
+    let places = group_positions(expression);
     let are_alternatives = |one: &String, other: &String| match (places.get(one), places.get(other))
     {
         (Some(one), Some(other)) => one
@@ -313,7 +317,7 @@ fn columns(
             .is_some_and(|(one, other)| one.0 == other.0),
         _ => false,
     };
-    let mut columns: Vec<(String, Kind, Vec<String>)> = Vec::new();
+    let mut columns: Vec<(String, LogFieldKind, Vec<String>)> = Vec::new();
     for (name, kind, group) in fields {
         let known = columns.iter_mut().find(|(known, _, groups)| {
             *known == name && groups.iter().all(|other| are_alternatives(other, &group))
@@ -328,7 +332,7 @@ fn columns(
 
 /// Where the groups of an expression stand: the number of each pair of brackets around them, from the
 /// outermost on, and which of the alternatives in it they are in.
-fn places(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
+fn group_positions(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
     let mut found = HashMap::new();
     let mut within = vec![(0, 0)];
     let mut pairs = 0;
@@ -374,10 +378,10 @@ fn places(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
     found
 }
 
-impl Compiler {
+impl GrokCompiler {
     /// Has what stands last, if it is any text (`.*`), not end with one of these characters: it would take all of
     /// a number's digits but the last.
-    fn end_before(&mut self, characters: &str) {
+    fn restrict_preceding_text(&mut self, characters: &str) {
         let open = self.expression.trim_end_matches(')').len();
         let (text, brackets) = self.expression.split_at(open);
         let found = [
@@ -394,21 +398,23 @@ impl Compiler {
         }
     }
 
-    fn expand(&mut self, text: &str, depth: usize) -> Result<(), BadFormat> {
-        if depth > DEPTH_MAX {
-            return Err(BadFormat::new(
-                format!("named patterns stand within one another more than {DEPTH_MAX} deep"),
+    fn expand_patterns(&mut self, text: &str, depth: usize) -> Result<(), LogFormatError> {
+        if depth > PATTERN_DEPTH_MAX {
+            return Err(LogFormatError::new(
+                format!(
+                    "named patterns stand within one another more than {PATTERN_DEPTH_MAX} deep"
+                ),
                 "write less of them",
             ));
         }
         let mut rest = text;
         while let Some(at) = rest.find("%{") {
             self.expression.push_str(&rest[..at]);
-            let Some((reference, behind)) = Reference::new(&rest[at..]) else {
+            let Some((reference, behind)) = PatternReference::new(&rest[at..]) else {
                 let name = &rest[at + 2..];
-                let end = name.find(|c: char| !is_name(c)).unwrap_or(name.len());
+                let end = name.find(|c: char| !is_pattern_name_char(c)).unwrap_or(name.len());
                 if end > 0 && !name.contains('}') {
-                    return Err(BadFormat::new(
+                    return Err(LogFormatError::new(
                         format!("`%{{{}` is not ended", name.split(' ').next().unwrap_or(name)),
                         "a named pattern is %{PATTERN:column} or %{PATTERN}; the sign itself is %\\{",
                     ));
@@ -419,31 +425,34 @@ impl Compiler {
             };
             rest = behind;
             self.references += 1;
-            let Some(inner) = pattern(reference.name).filter(|_| self.references <= REFERENCES_MAX)
+            let Some(inner) =
+                find_pattern(reference.name).filter(|_| self.references <= PATTERN_REFERENCES_MAX)
             else {
-                let names: Vec<&str> = PATTERNS.iter().map(|(name, _)| *name).collect();
-                let meant = nearest(reference.name);
+                let names: Vec<&str> = GROK_PATTERNS.iter().map(|(name, _)| *name).collect();
+                let meant = nearest_pattern_name(reference.name);
                 let meant =
                     meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-                return Err(BadFormat::new(
+                return Err(LogFormatError::new(
                     format!("there is no pattern `{}`{meant}", reference.name),
                     format!("they are {}", names.join(", ")),
                 ));
             };
-            if let Some((_, behind)) = NOT_BEHIND.iter().find(|(name, _)| *name == reference.name) {
-                self.end_before(behind);
+            if let Some((_, behind)) =
+                FORBIDDEN_PREDECESSORS.iter().find(|(name, _)| *name == reference.name)
+            {
+                self.restrict_preceding_text(behind);
             }
             match reference.column {
                 None => self.expression.push_str("(?:"),
                 Some(column) => {
-                    let name = column_name(column)?;
-                    let kind = kind(reference.name, reference.kind)?;
-                    let group = format!("{GROUP}{}", self.references);
+                    let name = parse_column_name(column)?;
+                    let kind = column_kind(reference.name, reference.kind)?;
+                    let group = format!("{GROUP_PREFIX}{}", self.references);
                     self.expression.push_str(&format!("(?P<{group}>"));
                     self.fields.push((name, kind, group));
                 }
             }
-            self.expand(inner, depth + 1)?;
+            self.expand_patterns(inner, depth + 1)?;
             self.expression.push(')');
         }
         self.expression.push_str(rest);
@@ -452,18 +461,18 @@ impl Compiler {
 }
 
 /// Compiles a description by named patterns.
-pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
-    let mut compiler = Compiler::default();
-    compiler.expand(text, 0)?;
-    let Compiler { expression, fields, .. } = compiler;
-    let mut named = columns(fields, &expression);
+pub(super) fn compile_format(text: &str) -> Result<LogFormat, LogFormatError> {
+    let mut compiler = GrokCompiler::default();
+    compiler.expand_patterns(text, 0)?;
+    let GrokCompiler { expression, fields, .. } = compiler;
+    let mut named = merge_alternatives(fields, &expression);
     let regex = RegexBuilder::new(&format!("^(?:{expression})$"))
-        .size_limit(COMPILED_BYTES_MAX)
+        .size_limit(REGEX_BYTES_MAX)
         .build()
         .map_err(|error| {
             let reason = error.to_string();
             let last = reason.lines().last().unwrap_or_default();
-            BadFormat::new(
+            LogFormatError::new(
                 format!("the patterns are no regular expression: {}", last.trim_start_matches("error: ")),
                 "a bracket, dot or star that stands in the line is written `\\[`, `\\.`, `\\*`; there is no \
                  looking around (`(?=`, `(?<!`) and no `(?>`",
@@ -472,28 +481,33 @@ pub(super) fn format(text: &str) -> Result<LogFormat, BadFormat> {
     // Groups that the user has named.
     for name in regex.capture_names().flatten() {
         if !named.iter().any(|(_, _, groups)| groups.iter().any(|group| group == name)) {
-            named.push((name.to_owned(), Kind::Text, vec![name.to_owned()]));
+            named.push((name.to_owned(), LogFieldKind::Text, vec![name.to_owned()]));
         }
     }
     if named.is_empty() {
-        return Err(BadFormat::new(
+        return Err(LogFormatError::new(
             "the patterns name no column",
             "%{IPORHOST:client} makes a column `client` of what matches",
         ));
     }
     let index = |wanted: &String| regex.capture_names().position(|name| name == Some(wanted));
     // Columns in the order in which they stand in the line.
-    let mut found: Vec<(Vec<usize>, String, Kind)> = named
+    let mut found: Vec<(Vec<usize>, String, LogFieldKind)> = named
         .into_iter()
         .map(|(name, kind, groups)| (groups.iter().filter_map(index).collect(), name, kind))
         .collect();
     found.sort_by_key(|(groups, _, _): &(Vec<usize>, _, _)| groups.first().copied());
-    let (mut columns, mut names, mut groups) = (Vec::new(), Names::default(), Vec::new());
+    let (mut columns, mut names, mut groups) =
+        (Vec::new(), UniqueColumnNames::default(), Vec::new());
     for (place, (of, name, kind)) in found.into_iter().enumerate() {
-        names.add(&mut columns, &name, &kind, place);
+        names.add_columns(&mut columns, &name, &kind, place);
         groups.push(of);
     }
     let locations = regex.capture_locations();
-    let pattern = Pattern { program: None, regex, groups, locations };
-    Ok(LogFormat { columns, matcher: Matcher::Pattern(pattern), escapes: Escapes::None })
+    let pattern = GrokPattern { program: None, regex, groups, locations };
+    Ok(LogFormat {
+        columns,
+        matcher: LineMatcher::NamedPatterns(pattern),
+        escapes: EscapeStyle::NoEscapes,
+    })
 }

@@ -3,16 +3,16 @@ use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampMicrosecond
 use proptest::prelude::*;
 
 use super::*;
-use crate::filter::{Comparison, Constant, Predicate, Test};
 use crate::lines::tests::{check_windows, decode_with, real_log, rows};
-use crate::{Decoded, Options, sql_type};
+use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
+use crate::{DecodedBlocks, Options, sql_type_name};
 
 /// The columns of a description: `ip TEXT, status SMALLINT`.
-fn described(description: &str) -> String {
+fn describe_columns(description: &str) -> String {
     match LogFormat::new(description) {
         Ok(format) => {
             let column = |field: &FieldRef| {
-                let name = match sql_type(field.data_type()).as_str() {
+                let name = match sql_type_name(field.data_type()).as_str() {
                     "TIMESTAMP(6) WITH TIME ZONE" => "INSTANT".to_owned(),
                     other => other.to_owned(),
                 };
@@ -25,7 +25,7 @@ fn described(description: &str) -> String {
 }
 
 /// Decodes all columns as text.
-fn as_text(description: &str, text: &[u8], batch_rows: usize) -> Decoded {
+fn decode_as_text(description: &str, text: &[u8], batch_rows: usize) -> DecodedBlocks {
     let format = LogFormat::new(description).unwrap();
     let text_field =
         |field: FieldRef| Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View));
@@ -34,7 +34,12 @@ fn as_text(description: &str, text: &[u8], batch_rows: usize) -> Decoded {
     decode_with(&mut LogFormatDecoder::new(&format, columns, options).unwrap(), text)
 }
 
-fn typed(description: &str, names: &[&str], options: Options, text: &[u8]) -> Decoded {
+fn decode_columns(
+    description: &str,
+    names: &[&str],
+    options: Options,
+    text: &[u8],
+) -> DecodedBlocks {
     let format = LogFormat::new(description).unwrap();
     let all: Vec<_> = format.columns().into_iter().enumerate().collect();
     let of = |name: &&str| all.iter().find(|(_, field)| field.name() == name).unwrap().clone();
@@ -45,10 +50,10 @@ fn typed(description: &str, names: &[&str], options: Options, text: &[u8]) -> De
 #[test]
 fn request_without_quotes_has_its_words() {
     let check = |description: &str, line: &str, expected: &[&str]| {
-        let out = as_text(description, line.as_bytes(), 8192);
+        let out = decode_as_text(description, line.as_bytes(), 8192);
         let expected: Vec<_> =
             expected.iter().map(|value| (*value != "∅").then(|| (*value).to_owned())).collect();
-        assert_eq!(rows(&out.batches), [expected], "{description}: {line}: {:?}", out.bad);
+        assert_eq!(rows(&out.batches), [expected], "{description}: {line}: {:?}", out.rejected);
     };
     for description in ["%h %r %>s %b", "$remote_addr $request $status $bytes_sent"] {
         check(description, "h GET /a HTTP/1.1 200 7", &["h", "GET", "/a", "HTTP/1.1", "200", "7"]);
@@ -65,7 +70,8 @@ fn request_without_quotes_has_its_words() {
     check("%r|%>s", "GET /a HTTP/1.1|200", &["GET", "/a", "HTTP/1.1", "200"]);
     check("\"%r\" %>s", "\"GET /a b HTTP/1.1\" 200", &["GET", "/a b", "HTTP/1.1", "200"]);
     let text = b"h - - [10/Oct/2000:13:55:36 -0700] GET /a HTTP/1.1 200 7\n";
-    let out = typed("%h %l %u %t %r %>s %b", &["status", "bytes"], Options::default(), text);
+    let out =
+        decode_columns("%h %l %u %t %r %>s %b", &["status", "bytes"], Options::default(), text);
     assert_eq!(out.batches[0].column(0).as_primitive::<Int16Type>().value(0), 200);
     assert_eq!(out.batches[0].column(1).as_primitive::<Int64Type>().value(0), 7);
 }
@@ -73,7 +79,7 @@ fn request_without_quotes_has_its_words() {
 #[test]
 fn time_of_the_common_format_may_have_a_fraction() {
     let text = b"[10/Oct/2000:13:55:36.25 -0700] 200\n[10/Oct/2000:13:55:36 -0700] 200\n";
-    let out = typed("%t %>s", &["ts"], Options::default(), text);
+    let out = decode_columns("%t %>s", &["ts"], Options::default(), text);
     let times = out.batches[0].column(0).as_primitive::<TimestampMicrosecondType>();
     assert_eq!(times.values().to_vec(), [971_211_336_250_000, 971_211_336_000_000]);
 }
@@ -144,12 +150,12 @@ fn descriptions_give_columns() {
              httpversion TEXT, rawrequest TEXT, response BIGINT, bytes BIGINT",
         ),
     ] {
-        assert_eq!(described(description), expected, "{description}");
+        assert_eq!(describe_columns(description), expected, "{description}");
     }
 }
 
 #[test]
-fn what_is_not_understood_is_answered_with_what_to_write() {
+fn unknown_formats_are_refused_with_a_hint() {
     for (description, expected) in [
         ("%h%l", "nothing stands between `%h` and `%l`"),
         ("$a$b", "nothing stands between `$a` and `$b`"),
@@ -172,7 +178,7 @@ fn what_is_not_understood_is_answered_with_what_to_write() {
         ("%{WORD:a b}", "`a b` is no name"),
         ("%{WORD:a} (", "the patterns are no regular expression"),
     ] {
-        let found = described(description);
+        let found = describe_columns(description);
         assert!(found.contains(expected) && found.contains("\nhint: "), "{description}: {found}");
     }
     assert!(LogFormat::new(&"$a ".repeat(10_000)).is_err());
@@ -180,8 +186,8 @@ fn what_is_not_understood_is_answered_with_what_to_write() {
 
 /// Every pattern of the list compiles, with all that it names.
 #[test]
-fn all_patterns_are_patterns() {
-    for (name, _) in grok::PATTERNS {
+fn all_named_patterns_compile() {
+    for (name, _) in grok::GROK_PATTERNS {
         LogFormat::new(&format!("%{{{name}:all:text}}")).unwrap();
     }
 }
@@ -203,7 +209,7 @@ fn values_get_their_types_and_faults_their_places() {
     ]
     .concat();
     let names = ["host", "port", "user", "ts", "path", "status", "bytes", "request_time_us"];
-    let out = typed(description, &names, Options::default(), text.as_bytes());
+    let out = decode_columns(description, &names, Options::default(), text.as_bytes());
     assert_eq!(out.rows, 3);
     let batch = &out.batches[0];
     let texts = |column: usize| batch.column(column).as_string_view().iter().collect::<Vec<_>>();
@@ -216,11 +222,11 @@ fn values_get_their_types_and_faults_their_places() {
     let micros: Vec<_> = batch.column(7).as_primitive::<Int64Type>().iter().collect();
     assert_eq!(micros, [Some(1500), None, Some(9)]);
     let faults: Vec<String> = out
-        .bad
+        .rejected
         .iter()
         .map(|bad| {
             let column = bad.fault.column.clone().unwrap_or_default();
-            format!("{column} at {}: {}", bad.fault.at, bad.fault)
+            format!("{column} at {}: {}", bad.fault.offset, bad.fault)
         })
         .collect();
     assert_eq!(
@@ -237,25 +243,25 @@ fn values_get_their_types_and_faults_their_places() {
 fn times_of_several_servers_are_summed_and_other_types_can_be_asked_for() {
     let description = "$request_time $upstream_response_time";
     let text = b"0.250 0.125\n0.5 -\n1 0.125, 0.250 : -\n2 0.1, x\n3 \n4 0.1, 0.2\n5 1e-1, 0.2\n";
-    let out = typed(description, &["upstream_response_time"], Options::default(), text);
+    let out = decode_columns(description, &["upstream_response_time"], Options::default(), text);
     let found: Vec<_> = out.batches[0].column(0).as_primitive::<Float64Type>().iter().collect();
     let sum_of_doubles = Some(0.1 + 0.2);
     assert_eq!(found, [Some(0.125), None, Some(0.375), None, Some(0.3), sum_of_doubles]);
-    assert_eq!(out.bad.len(), 1);
-    let out = as_text(description, text, 8192);
+    assert_eq!(out.rejected.len(), 1);
+    let out = decode_as_text(description, text, 8192);
     assert_eq!(rows(&out.batches)[2][1].as_deref(), Some("0.125, 0.250 : -"));
 }
 
 /// The only record of a log that is read by a description; null as `∅`.
 fn record(description: &str, line: &str) -> String {
-    let out = as_text(description, format!("{line}\n").as_bytes(), 8192);
-    assert!(out.bad.is_empty(), "{description}: {:?}", out.bad);
+    let out = decode_as_text(description, format!("{line}\n").as_bytes(), 8192);
+    assert!(out.rejected.is_empty(), "{description}: {:?}", out.rejected);
     let row = rows(&out.batches).remove(0);
     row.into_iter().map(|value| value.unwrap_or("∅".into())).collect::<Vec<_>>().join("|")
 }
 
 #[test]
-fn fields_end_where_what_they_are_ends() {
+fn fields_end_by_their_kind() {
     for (description, line, expected) in [
         // A field alone in quotes, and the string of a configuration.
         (r#""%r""#, r#""GET /a HTTP/1.1""#, "GET|/a|HTTP/1.1"),
@@ -310,28 +316,35 @@ fn fields_end_where_what_they_are_ends() {
         assert_eq!(record(description, line), expected, "{description}: {line}");
     }
     let bad = |description: &str, line: &str| {
-        let out = as_text(description, format!("{line}\n").as_bytes(), 8192);
-        out.bad.iter().map(|bad| bad.fault.to_string()).collect::<Vec<_>>().join("; ")
+        let out = decode_as_text(description, format!("{line}\n").as_bytes(), 8192);
+        out.rejected.iter().map(|bad| bad.fault.to_string()).collect::<Vec<_>>().join("; ")
     };
     let expected = "the line does not match the pattern of --log-format";
     assert_eq!(bad("%{INT:a} %{INT:b}", "x y"), expected);
     assert!(bad("%v:%p %h", "::1 h").is_empty() && !bad("%v:%p %h", "b h").is_empty());
     assert!(!bad("$upstream_response_time $status", "0.004, 0.001").is_empty());
-    let out = typed(
+    let out = decode_columns(
         "$upstream_response_time $status",
         &["upstream_response_time"],
         Options::default(),
         b"0.250, 0.125 : 0.125 200\n",
     );
     assert_eq!(out.batches[0].column(0).as_primitive::<Float64Type>().value(0), 0.5);
-    let out = typed("%{NOTSPACE:a} %{NOTSPACE:b:int}", &["a", "b"], Options::default(), b"- -\n");
+    let out = decode_columns(
+        "%{NOTSPACE:a} %{NOTSPACE:b:int}",
+        &["a", "b"],
+        Options::default(),
+        b"- -\n",
+    );
     let (text, number) = (out.batches[0].column(0).as_string_view(), out.batches[0].column(1));
     assert!(text.value(0) == "-" && number.is_null(0));
     // What is a value in one column is null in others, and conditions see it so.
-    let predicates =
-        vec![Predicate { column: 0, test: Test::In(vec![Constant::Text("-".into())].into()) }];
+    let predicates = vec![Predicate {
+        column: 0,
+        condition: ValueCondition::InSet(vec![PredicateConstant::Text("-".into())].into()),
+    }];
     let options = Options { predicates, ..Options::default() };
-    let out = typed("%X %b", &["connection", "bytes"], options, b"- -\n+ 7\n- 8\n");
+    let out = decode_columns("%X %b", &["connection", "bytes"], options, b"- -\n+ 7\n- 8\n");
     let bytes: Vec<_> = out.batches[0].column(1).as_primitive::<Int64Type>().iter().collect();
     assert_eq!(bytes, [None, Some(8)]);
 }
@@ -347,21 +360,21 @@ fn times_of_java_and_python_are_times() {
         ("2026-03-01T01:02:03Z", 3_723_000_000),
     ] {
         let line = format!("{written} INFO x y\n");
-        let out = typed(format, &["ts"], Options::default(), line.as_bytes());
-        assert!(out.bad.is_empty(), "{:?}", out.bad);
+        let out = decode_columns(format, &["ts"], Options::default(), line.as_bytes());
+        assert!(out.rejected.is_empty(), "{:?}", out.rejected);
         let day = 20_513 * 86_400_000_000;
         let found = out.batches[0].column(0).as_primitive::<TimestampMicrosecondType>().value(0);
         assert_eq!(found - day, micros, "{written}");
     }
     let line = b"2026-13-01 01:02:03,456 INFO x\n";
-    assert_eq!(typed(format, &["ts"], Options::default(), line).bad.len(), 1);
+    assert_eq!(decode_columns(format, &["ts"], Options::default(), line).rejected.len(), 1);
 }
 
 #[test]
-fn times_say_how_they_are_written() {
+fn time_columns_state_their_pattern() {
     let format = LogFormat::new("[%{%d/%b/%Y:%T}t.%{usec_frac}t] %t %{usec}t %h").unwrap();
     let words: Vec<_> =
-        format.columns().iter().map(|field| format.time_words(field.name())).collect();
+        format.columns().iter().map(|field| format.strftime_pattern(field.name())).collect();
     assert_eq!(words, [Some("%d/%b/%Y:%T.%6f"), Some("%d/%b/%Y:%H:%M:%S %z"), None, None]);
 }
 
@@ -385,8 +398,8 @@ fn a_list_of_clients_is_one_field() {
         "$remote_addr $remote_user $ident $status",
     ] {
         let text: String = clients.iter().map(|list| format!("{list} - ann 200\n")).collect();
-        let out = as_text(description, text.as_bytes(), 8192);
-        assert!(out.bad.is_empty(), "{description}: {:?}", out.bad);
+        let out = decode_as_text(description, text.as_bytes(), 8192);
+        assert!(out.rejected.is_empty(), "{description}: {:?}", out.rejected);
         let found: Vec<_> = rows(&out.batches).into_iter().map(|row| row[0].clone()).collect();
         let expected = clients.map(|list| Some(list.to_owned()).filter(|list| list != "-"));
         assert_eq!(found, expected, "{description}");
@@ -398,8 +411,8 @@ fn a_list_of_clients_is_one_field() {
         ("$remote_addr,$status", "1.2.3.4,200\n", "1.2.3.4"),
         ("$remote_addr - $remote_user [$status]", "1.2.3.4, ::1 - ann [200]\n", "1.2.3.4, ::1"),
     ] {
-        let out = as_text(description, line.as_bytes(), 8192);
-        assert!(out.bad.is_empty(), "{description}: {:?}", out.bad);
+        let out = decode_as_text(description, line.as_bytes(), 8192);
+        assert!(out.rejected.is_empty(), "{description}: {:?}", out.rejected);
         assert_eq!(rows(&out.batches)[0][0].as_deref(), Some(expected), "{description}");
     }
 }
@@ -410,8 +423,8 @@ fn a_list_of_clients_is_one_field_of_the_combined_format() {
     for clients in ["10.0.0.1, 10.0.0.2", "10.0.0.1 , 10.0.0.2", "10.0.0.1 ,10.0.0.2"] {
         for (user, expected) in [("-", None), ("ann b", Some("ann b"))] {
             let line = format!("{clients} - {user} {behind}\n");
-            let out = as_text("combined", line.as_bytes(), 8192);
-            assert!(out.bad.is_empty(), "{line}: {:?}", out.bad);
+            let out = decode_as_text("combined", line.as_bytes(), 8192);
+            assert!(out.rejected.is_empty(), "{line}: {:?}", out.rejected);
             let row = rows(&out.batches).remove(0);
             let found: Vec<Option<&str>> = row[..3].iter().map(Option::as_deref).collect();
             assert_eq!(found, [Some(clients), None, expected], "{line}");
@@ -432,10 +445,10 @@ proptest! {
         let list = list.join(" : ");
         let text = format!("x {list}{behind}200\n");
         let description = format!("$a $upstream_response_time{behind}$status");
-        let out = as_text(&description, text.as_bytes(), 8192);
+        let out = decode_as_text(&description, text.as_bytes(), 8192);
         let expected = [Some("x".to_owned()), Some(list), Some("200".to_owned())];
         prop_assert_eq!(rows(&out.batches), vec![expected.to_vec()]);
-        let out = typed(&description, &["upstream_response_time"], Options::default(), text.as_bytes());
+        let out = decode_columns(&description, &["upstream_response_time"], Options::default(), text.as_bytes());
         let sum = out.batches[0].column(0).as_primitive::<Float64Type>().value(0);
         let thousandths: u32 = groups.iter().flatten().sum();
         prop_assert!((sum - f64::from(thousandths) / 1000.0).abs() < 1e-6);
@@ -445,7 +458,7 @@ proptest! {
 #[test]
 fn escapes_are_those_of_the_writer() {
     let check = |description: &str, raw: &str, expected: &str| {
-        let out = as_text(description, format!("x \"{raw}\"\n").as_bytes(), 8192);
+        let out = decode_as_text(description, format!("x \"{raw}\"\n").as_bytes(), 8192);
         assert_eq!(rows(&out.batches)[0][0].as_deref(), Some(expected), "{description}");
     };
     check(r#"x "%{a}i""#, r#"\"\x41\\"#, "\"A\\");
@@ -460,15 +473,29 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
     let text: String = (0..1000)
         .map(|n| format!("h{} \"GET /{n} HTTP/1.1\" {} 0.{n:03}\n", n % 3, 200 + n % 5))
         .collect();
-    let predicate = |column, test| Predicate { column, test };
+    let predicate = |column, test| Predicate { column, condition: test };
     let predicates = vec![
-        predicate(0, Test::Compare(Comparison::GreaterOrEqual, Constant::Int(203))),
-        predicate(1, Test::In(vec![Constant::Text("h1".into())].into())),
-        predicate(2, Test::Compare(Comparison::Less, Constant::Float(0.5))),
+        predicate(
+            0,
+            ValueCondition::Comparison(
+                ComparisonOperator::GreaterOrEqual,
+                PredicateConstant::Int(203),
+            ),
+        ),
+        predicate(1, ValueCondition::InSet(vec![PredicateConstant::Text("h1".into())].into())),
+        predicate(
+            2,
+            ValueCondition::Comparison(ComparisonOperator::Less, PredicateConstant::Float(0.5)),
+        ),
     ];
     let options = Options { predicates, ..Options::default() };
     let names = ["status", "host", "request_time", "path"];
-    let out = typed(r#"$host "$request" $status $request_time"#, &names, options, text.as_bytes());
+    let out = decode_columns(
+        r#"$host "$request" $status $request_time"#,
+        &names,
+        options,
+        text.as_bytes(),
+    );
     let found: Vec<String> = out
         .batches
         .iter()
@@ -481,7 +508,7 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
 }
 
 #[test]
-fn windows_and_blocks_do_not_show() {
+fn result_does_not_depend_on_windows_and_blocks() {
     for description in [
         "main",
         r#"%{IP:ip} - %{USER:u} \[%{HTTPDATE:at}\] "%{DATA:r}" %{INT:s} %{INT:b} "%{DATA:e}" "%{DATA:a}" "%{DATA:f}""#,
@@ -521,7 +548,7 @@ fn types_that_a_column_cannot_be_are_refused() {
 #[test]
 fn a_real_log_is_read_as_the_access_log_decoder_reads_it() {
     let Some(text) = real_log("apache_access.log") else { return };
-    let found = typed(
+    let found = decode_columns(
         "combined",
         &[
             "ip",
@@ -539,10 +566,10 @@ fn a_real_log_is_read_as_the_access_log_decoder_reads_it() {
         Options::default(),
         &text,
     );
-    let all = access_log::columns().into_iter().enumerate().collect();
+    let all = access_log::access_log_columns().into_iter().enumerate().collect();
     let mut decoder = access_log::AccessLogDecoder::new(all, Options::default()).unwrap();
     let expected = decode_with(&mut decoder, &text);
-    assert_eq!((found.rows, found.bad.len()), (expected.rows, expected.bad.len()));
+    assert_eq!((found.rows, found.rejected.len()), (expected.rows, expected.rejected.len()));
     assert_eq!(found.batches, expected.batches);
 }
 
@@ -604,12 +631,12 @@ proptest! {
         let lines: Vec<String> = lines.iter().map(|line| line.concat()).collect();
         let end = if crs { "\r\n" } else { "\n" };
         let text: String = lines.iter().map(|line| format!("{line}{end}")).collect();
-        let out = as_text(&description, text.as_bytes(), batch_rows);
+        let out = decode_as_text(&description, text.as_bytes(), batch_rows);
         let filled = lines.iter().filter(|line| !line.is_empty());
         let expected: Vec<Option<Vec<String>>> =
             filled.map(|line| model(start, &between, line)).collect();
         let bad = expected.iter().filter(|fields| fields.is_none()).count();
-        prop_assert_eq!(out.bad.len(), bad);
+        prop_assert_eq!(out.rejected.len(), bad);
         let expected: Vec<Vec<Option<String>>> = expected
             .into_iter().flatten().map(|fields| fields.into_iter().map(value).collect()).collect();
         prop_assert_eq!(rows(&out.batches), expected);
@@ -617,7 +644,7 @@ proptest! {
 
     /// What a server writes by a description is what is read by it.
     #[test]
-    fn what_is_written_is_read(
+    fn written_lines_round_trip(
         records in prop::collection::vec(
             ("[a-z0-9.]{1,20}", "[a-z][a-z ]{0,9}", "/[a-z0-9/?&=. ]{0,40}", 100u16..600, any::<u32>(), "[ -~é]{0,40}"), 1..30),
     ) {
@@ -629,8 +656,8 @@ proptest! {
             )
         };
         let text: String = records.iter().map(line).collect();
-        let out = as_text("combined", text.as_bytes(), 8192);
-        prop_assert!(out.bad.is_empty());
+        let out = decode_as_text("combined", text.as_bytes(), 8192);
+        prop_assert!(out.rejected.is_empty());
         let expected: Vec<Vec<Option<String>>> = records.into_iter().map(|(ip, user, path, status, bytes, agent)| {
             let all = [ip, "-".into(), user, "10/Oct/2000:13:55:36 -0700".into(), "GET".into(), path, "HTTP/1.1".into(),
                        status.to_string(), bytes.to_string(), "-".into(), agent];
@@ -669,7 +696,7 @@ proptest! {
             lines.push(sample);
         }
         let format = LogFormat::new(&description).unwrap();
-        let Matcher::Pattern(pattern) = &format.matcher else { panic!("a pattern") };
+        let LineMatcher::NamedPatterns(pattern) = &format.matcher else { panic!("a pattern") };
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let columns: Vec<_> = format.columns().into_iter().enumerate().collect();
         for wanted in [columns.clone(), columns[..1].to_vec(), columns[columns.len() / 2..].to_vec()] {
@@ -678,8 +705,8 @@ proptest! {
                 text.as_bytes(),
             );
             let filled = lines.iter().filter(|line| !line.is_empty());
-            let found: Vec<_> = filled.map(|line| pattern.by_expression(line)).collect();
-            prop_assert_eq!(own.bad.len(), found.iter().filter(|found| found.is_none()).count());
+            let found: Vec<_> = filled.map(|line| pattern.match_by_regex(line)).collect();
+            prop_assert_eq!(own.rejected.len(), found.iter().filter(|found| found.is_none()).count());
             let expected: Vec<Vec<Option<String>>> = found.into_iter().flatten().map(|fields| {
                 wanted.iter().map(|(place, _)| fields[*place].clone()).collect()
             }).collect();
@@ -710,7 +737,7 @@ proptest! {
 fn log_formats_are_fast() {
     let Some(text) = real_log("apache_access.log") else { return };
     let text = text.repeat(40);
-    let all = || access_log::columns().into_iter().enumerate().collect::<Vec<_>>();
+    let all = || access_log::access_log_columns().into_iter().enumerate().collect::<Vec<_>>();
     let mut own = access_log::AccessLogDecoder::new(all(), Options::default()).unwrap();
     let format = LogFormat::new("combined").unwrap();
     let mut described = LogFormatDecoder::new(&format, all(), Options::default()).unwrap();
@@ -720,14 +747,14 @@ fn log_formats_are_fast() {
     let apache = LogFormat::new("%{COMBINEDAPACHELOG}").unwrap();
     let columns = apache.columns().into_iter().enumerate().collect();
     let mut expression = LogFormatDecoder::new(&apache, columns, Options::default()).unwrap();
-    let decoders: [(&str, &mut dyn crate::Decode); 4] = [
+    let decoders: [(&str, &mut dyn crate::BlockDecoder); 4] = [
         ("access-log", &mut own),
         ("combined", &mut described),
         ("patterns", &mut patterns),
         ("expression", &mut expression),
     ];
     for (name, decoder) in decoders {
-        let mut out = Decoded::default();
+        let mut out = DecodedBlocks::default();
         let begun = std::time::Instant::now();
         for block in text.split_inclusive(|b| *b == b'\n').collect::<Vec<_>>().chunks(2000) {
             let start = block[0].as_ptr() as usize - text.as_ptr() as usize;

@@ -3,17 +3,17 @@ use arrow_array::types::{Float64Type, Int64Type};
 use proptest::prelude::*;
 
 use super::*;
-use crate::filter::{Comparison, Constant, Predicate, Test};
-use crate::keys::quoted_step;
 use crate::lines::tests::{check_windows, decode_with, rows};
-use crate::{Decoded, Options, UnknownKey};
+use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
+use crate::unknown_keys::quote_path_step;
+use crate::{BlockUnknownKey, DecodedBlocks, Options};
 
 fn text_columns(names: &[&str]) -> Vec<FieldRef> {
     let field = |name: &&str| Arc::new(Field::new(*name, DataType::Utf8View, true));
     names.iter().map(|name| field(name) as FieldRef).collect()
 }
 
-fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> Decoded {
+fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> DecodedBlocks {
     decode_with(&mut LogfmtDecoder::new(columns, options).unwrap(), text)
 }
 
@@ -53,7 +53,7 @@ fn model(line: &str) -> Option<Vec<(String, Value)>> {
         }
         let inner: String = quoted[..length].iter().collect();
         let mut out = Vec::new();
-        let value = super::unescape(format!("\"{inner}\"").as_bytes(), &mut out);
+        let value = super::unescape_value(format!("\"{inner}\"").as_bytes(), &mut out);
         let value = value.then(|| String::from_utf8(out).unwrap());
         pairs.push((key.to_owned(), value.map(Some).ok_or(())));
         let tail = &rest[key.len() + 3 + inner.len()..];
@@ -83,7 +83,7 @@ fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
         let expected: Vec<_> = lines.iter().filter_map(|line| model_row(line, names)).collect();
         let known: Vec<FieldRef> = text_columns(&[names, &["b", "other"]].concat());
         let known = Arc::new(KnownKeys::new(&known, |_| true));
-        let options = Options { batch_rows, known: Some(known), ..Options::default() };
+        let options = Options { batch_rows, known_keys: Some(known), ..Options::default() };
         let out = decode(text_columns(names), options, text);
         // Line by line, as the model has them.
         let mut unknown = std::collections::BTreeMap::<String, u64>::new();
@@ -91,32 +91,32 @@ fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
             let pairs = model(std::str::from_utf8(line).unwrap()).unwrap_or_default();
             for (key, _) in pairs {
                 if !names.contains(&key.as_str()) && key != "b" && key != "other" {
-                    *unknown.entry(quoted_step(&key).into_owned()).or_default() += 1;
+                    *unknown.entry(quote_path_step(&key).into_owned()).or_default() += 1;
                 }
             }
         }
         let mut counted = std::collections::BTreeMap::new();
-        for UnknownKey { path, count, at, .. } in &out.unknown {
+        for BlockUnknownKey { path, count, first_offset: at, .. } in &out.unknown_keys {
             // A key has no quotes of its own.
             prop_assert!(text[*at..].starts_with(path.trim_matches('"').as_bytes()));
             *counted.entry(path.clone()).or_default() += *count;
         }
         prop_assert_eq!(counted, unknown);
         prop_assert_eq!(out.rows as usize, expected.len());
-        prop_assert_eq!(out.bad.len(), lines.len() - expected.len());
+        prop_assert_eq!(out.rejected.len(), lines.len() - expected.len());
         if !names.is_empty() {
             prop_assert_eq!(rows(&out.batches), expected);
         }
         prop_assert!(out.batches.iter().all(|batch| batch.num_rows() <= batch_rows));
     }
-    let mut inference = Inference::default();
-    prop_assert_eq!(inference.add(text) as usize, lines.len());
-    let mut kinds = std::collections::BTreeMap::<String, TextKind>::new();
+    let mut inference = LogfmtInference::default();
+    prop_assert_eq!(inference.add_block(text) as usize, lines.len());
+    let mut kinds = std::collections::BTreeMap::<String, InferredTextType>::new();
     for pairs in lines.iter().filter_map(|line| model(std::str::from_utf8(line).ok()?)) {
         for (key, value) in pairs {
             let kind = kinds.entry(key).or_default();
             if let Ok(Some(value)) = value {
-                kind.add(&value);
+                kind.add_value(&value);
             }
         }
     }
@@ -234,11 +234,11 @@ fn values_get_their_types_and_faults_their_places() {
     let flags: Vec<_> = batch.column(2).as_boolean().iter().collect();
     assert_eq!(flags, [Some(true), Some(false), Some(true)]);
     let faults: Vec<_> = out
-        .bad
+        .rejected
         .iter()
         .map(|bad| {
             let column = bad.fault.column.clone().unwrap_or_default();
-            format!("{column} {}: {}", bad.fault.at, bad.fault)
+            format!("{column} {}: {}", bad.fault.offset, bad.fault)
         })
         .collect();
     assert_eq!(
@@ -253,22 +253,22 @@ fn values_get_their_types_and_faults_their_places() {
     );
     let options = Options { mismatch_is_null: true, ..Options::default() };
     let out = decode(columns, options, text.as_bytes());
-    assert_eq!((out.rows, out.bad.len()), (5, 3));
+    assert_eq!((out.rows, out.rejected.len()), (5, 3));
 }
 
 #[test]
 fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
     let columns = || vec![Arc::new(Field::new("zip", DataType::Int64, true))];
     let text = format!("{}zip=01234\n", "zip=12345\n".repeat(100));
-    let options = Options { inferred: vec![0], ..Options::default() };
+    let options = Options { inferred_columns: vec![0], ..Options::default() };
     let out = decode(columns(), options, text.as_bytes());
     assert_eq!(out.rows, 100);
     assert_eq!(
-        out.bad[0].fault.to_string(),
+        out.rejected[0].fault.to_string(),
         "expected a BIGINT, found `01234`, whose spelling a BIGINT would lose"
     );
     let out = decode(columns(), Options::default(), text.as_bytes());
-    assert_eq!((out.rows, out.bad.len()), (101, 0));
+    assert_eq!((out.rows, out.rejected.len()), (101, 0));
 }
 
 #[test]
@@ -283,13 +283,22 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
             }
         })
         .collect();
-    let predicate = |column, test| Predicate { column, test };
+    let predicate = |column, test| Predicate { column, condition: test };
     let predicates = vec![
         predicate(
             0,
-            Test::In(vec![Constant::Text("warn".into()), Constant::Text("error".into())].into()),
+            ValueCondition::InSet(
+                vec![
+                    PredicateConstant::Text("warn".into()),
+                    PredicateConstant::Text("error".into()),
+                ]
+                .into(),
+            ),
         ),
-        predicate(1, Test::Compare(Comparison::Greater, Constant::Int(500))),
+        predicate(
+            1,
+            ValueCondition::Comparison(ComparisonOperator::Greater, PredicateConstant::Int(500)),
+        ),
     ];
     let options = Options { predicates, ..Options::default() };
     let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
@@ -309,7 +318,7 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
 }
 
 #[test]
-fn windows_and_blocks_do_not_show() {
+fn result_does_not_depend_on_windows_and_blocks() {
     let record =
         |index, long| format!("a={index} long_key_name=\"{} é\" msg=x\n", "x".repeat(long));
     let names = ["msg", "long_key_name", "a"];
@@ -323,15 +332,15 @@ fn records_have_any_number_of_pairs() {
     let field = Arc::new(Field::new("k900", DataType::Int64, true));
     let out = decode(vec![field], Options::default(), text.as_bytes());
     assert_eq!(out.batches[0].column(0).as_primitive::<Int64Type>().values().to_vec(), [900, 900]);
-    let mut inference = Inference::default();
-    inference.add(text.as_bytes());
+    let mut inference = LogfmtInference::default();
+    inference.add_block(text.as_bytes());
     assert_eq!(inference.fields().len(), 1000);
 }
 
 #[test]
 fn record_behind_nuls_shows_no_key() {
-    let mut inference = Inference::default();
-    assert_eq!(inference.add(b"\0\0a=x b=1\na=1\n\0\0\n\0"), 4);
+    let mut inference = LogfmtInference::default();
+    assert_eq!(inference.add_block(b"\0\0a=x b=1\na=1\n\0\0\n\0"), 4);
     let fields = inference.fields();
     let found: Vec<_> =
         fields.iter().map(|field| (field.name().as_str(), field.data_type())).collect();
@@ -346,8 +355,8 @@ fn fault_of_an_escape_names_it() {
         let field = Arc::new(Field::new("msg", data_type, true));
         let text = format!("n=1 msg=\"{value}\"\n");
         let out = decode(vec![field], Options::default(), text.as_bytes());
-        assert_eq!((out.rows, out.bad.len()), (0, 1), "{value}");
-        let fault = &out.bad[0].fault;
+        assert_eq!((out.rows, out.rejected.len()), (0, 1), "{value}");
+        let fault = &out.rejected[0].fault;
         format!("{}: {fault}", fault.column.clone().unwrap_or_default())
     };
     for (value, expected) in [
@@ -380,7 +389,7 @@ fn quoted_values_have_the_escapes_of_json_and_of_go() {
         (r"\", None),
     ] {
         let mut out = b"before".to_vec();
-        let is_good = super::unescape(format!("\"{inner}\"").as_bytes(), &mut out);
+        let is_good = super::unescape_value(format!("\"{inner}\"").as_bytes(), &mut out);
         let found = is_good.then(|| String::from_utf8(out).unwrap());
         assert_eq!(found, expected.map(|text| format!("before{text}")), "{inner}");
     }

@@ -20,7 +20,7 @@ use std::arch::x86_64::{
 use std::mem::MaybeUninit;
 
 use super::{EIGHT, Isa};
-use crate::span::Span;
+use crate::value_span::ValueSpan;
 
 /// 512-bit vectors.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(crate) struct Avx512;
 
 /// The numbers of the bytes of a block.
 #[allow(clippy::cast_possible_truncation)] // There are 64.
-static NUMBERS: [u8; 64] = {
+static BYTE_NUMBERS: [u8; 64] = {
     let mut numbers = [0; 64];
     let mut at = 0;
     while at < 64 {
@@ -40,7 +40,7 @@ static NUMBERS: [u8; 64] = {
 
 /// The structural characters of JSON by their lower six bits, no two of which are the same. All other
 /// places hold what has other lower bits than they are found by.
-static STRUCTURAL: [u8; 64] = {
+static STRUCTURAL_BY_LOW_BITS: [u8; 64] = {
     let mut found = [0; 64];
     found[0] = 1;
     let (characters, mut at) = (b"{}[]:,\n", 0);
@@ -90,8 +90,10 @@ impl Isa for Avx512 {
     unsafe fn structural(block: Self::Block, _: u64) -> u64 {
         unsafe {
             // Looked up by its lower six bits, a structural character is found itself.
-            let found =
-                _mm512_permutexvar_epi8(block, _mm512_loadu_si512(STRUCTURAL.as_ptr().cast()));
+            let found = _mm512_permutexvar_epi8(
+                block,
+                _mm512_loadu_si512(STRUCTURAL_BY_LOW_BITS.as_ptr().cast()),
+            );
             _mm512_cmpeq_epi8_mask(found, block)
         }
     }
@@ -109,7 +111,7 @@ impl Isa for Avx512 {
     unsafe fn positions(mask: u64, base: u32, out: *mut u32) {
         unsafe {
             let numbers =
-                _mm512_maskz_compress_epi8(mask, _mm512_loadu_si512(NUMBERS.as_ptr().cast()));
+                _mm512_maskz_compress_epi8(mask, _mm512_loadu_si512(BYTE_NUMBERS.as_ptr().cast()));
             let base = _mm512_set1_epi32(base.cast_signed());
             let wide = |quarter| _mm512_add_epi32(_mm512_cvtepu8_epi32(quarter), base);
             _mm512_storeu_si512(out.cast(), wide(_mm512_castsi512_si128(numbers)));
@@ -192,25 +194,25 @@ impl Isa for Avx512 {
 }
 
 /// Eight words of digits, one of eight spans each.
-struct Eight {
+struct EightNumberWords {
     /// The characters behind a minus, moved to the words' ends, zeros before them.
     words: __m512i,
     /// The bits of these characters.
-    bits: __m512i,
+    digit_bits: __m512i,
     /// Which begin with a minus.
-    minus: __mmask8,
+    minus_mask: __mmask8,
     /// Mask of those that begin, behind a minus, with a zero.
-    zero: __mmask8,
+    leading_zero_mask: __mmask8,
     /// Mask of those of a single character.
-    single: __mmask8,
+    single_char_mask: __mmask8,
     /// Mask of those with a point as the second character behind a minus.
-    second_point: __mmask8,
+    second_point_mask: __mmask8,
 }
 
 /// The words of eight spans; none unless each is of one to eight characters, a minus aside at
 /// least one, and has eight bytes of the text behind its start.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn eight(text: &[u8], spans: &[Span; 8]) -> Option<Eight> {
+fn load_eight_words(text: &[u8], spans: &[ValueSpan; 8]) -> Option<EightNumberWords> {
     let last_start = text.len().checked_sub(8)?;
     let last_start = _mm512_set1_epi64(i64::try_from(last_start).unwrap_or(i64::MAX));
     // SAFETY: a span is two words of 32 bits, the start in the lower half of 64.
@@ -247,13 +249,20 @@ fn eight(text: &[u8], spans: &[Span; 8]) -> Option<Eight> {
     let words = _mm512_sllv_epi64(words, _mm512_sub_epi64(_mm512_set1_epi64(64), bits));
     let zeros = _mm512_set1_epi8(b'0'.cast_signed());
     let words = _mm512_or_si512(words, _mm512_srlv_epi64(zeros, bits));
-    Some(Eight { words, bits, minus, zero, single, second_point })
+    Some(EightNumberWords {
+        words,
+        digit_bits: bits,
+        minus_mask: minus,
+        leading_zero_mask: zero,
+        single_char_mask: single,
+        second_point_mask: second_point,
+    })
 }
 
 /// The numbers that eight words of eight digits each write; none if a byte is no digit. Pairs,
 /// fours and eights of digits are added up by multiplications.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn eight_numbers(words: __m512i) -> Option<__m512i> {
+fn parse_eight_numbers(words: __m512i) -> Option<__m512i> {
     let digits = _mm512_sub_epi8(words, _mm512_set1_epi8(b'0'.cast_signed()));
     if _mm512_cmpgt_epu8_mask(digits, _mm512_set1_epi8(9)) != 0 {
         return None;
@@ -273,21 +282,28 @@ fn eight_numbers(words: __m512i) -> Option<__m512i> {
 /// # Safety
 /// The processor must have AVX-512 with byte operations.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(crate) unsafe fn ints<const CANONICAL: bool>(
+pub(crate) unsafe fn parse_ints<const CANONICAL: bool>(
     text: &[u8],
-    spans: &[Span],
+    spans: &[ValueSpan],
     out: &mut [MaybeUninit<i64>],
 ) -> usize {
     let mut count = 0;
     for (eight_spans, places) in spans.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0) {
-        let Some(Eight { words, minus, zero, single, .. }) = eight(text, eight_spans) else {
+        let Some(EightNumberWords {
+            words,
+            minus_mask: minus,
+            leading_zero_mask: zero,
+            single_char_mask: single,
+            ..
+        }) = load_eight_words(text, eight_spans)
+        else {
             break;
         };
         // Zero is written without a sign and without further digits.
         if CANONICAL && zero & (minus | !single) != 0 {
             break;
         }
-        let Some(numbers) = eight_numbers(words) else { break };
+        let Some(numbers) = parse_eight_numbers(words) else { break };
         let values = _mm512_mask_sub_epi64(numbers, minus, _mm512_setzero_si512(), numbers);
         // SAFETY: there is room for eight.
         unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), values) };
@@ -303,16 +319,23 @@ pub(crate) unsafe fn ints<const CANONICAL: bool>(
 /// # Safety
 /// The processor must have AVX-512 with byte operations and conflict detection.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512cd")]
-pub(crate) unsafe fn floats<const CANONICAL: bool>(
+pub(crate) unsafe fn parse_floats<const CANONICAL: bool>(
     text: &[u8],
-    spans: &[Span],
+    spans: &[ValueSpan],
     out: &mut [MaybeUninit<f64>],
 ) -> usize {
     let mut count = 0;
     let powers = _mm512_setr_pd(1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7);
     for (eight_spans, places) in spans.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<8>().0) {
-        let Some(eight) = eight(text, eight_spans) else { break };
-        let Eight { words, bits, minus, zero, single, second_point } = eight;
+        let Some(eight) = load_eight_words(text, eight_spans) else { break };
+        let EightNumberWords {
+            words,
+            digit_bits: bits,
+            minus_mask: minus,
+            leading_zero_mask: zero,
+            single_char_mask: single,
+            second_point_mask: second_point,
+        } = eight;
         // A zero comes first only if a point or nothing follows.
         if CANONICAL && zero & !(single | second_point) != 0 {
             break;
@@ -333,7 +356,7 @@ pub(crate) unsafe fn floats<const CANONICAL: bool>(
             _mm512_or_si512(_mm512_slli_epi64::<8>(words), _mm512_set1_epi64(i64::from(b'0')));
         let words =
             _mm512_or_si512(_mm512_andnot_si512(below, words), _mm512_and_si512(below, moved));
-        let Some(numbers) = eight_numbers(words) else { break };
+        let Some(numbers) = parse_eight_numbers(words) else { break };
         let numbers = _mm512_cvtepi32_pd(_mm512_cvtepi64_epi32(numbers));
         // Of 64 bits, the eighth is the first.
         let powers = _mm512_permutexvar_pd(_mm512_srli_epi64::<3>(decimals), powers);
@@ -349,7 +372,7 @@ pub(crate) unsafe fn floats<const CANONICAL: bool>(
 
 /// Of eight rows, an entry of the index and the next one; none if these are not there.
 #[target_feature(enable = "avx512f")]
-fn pairs(index: &[u32], first: usize, stride: usize) -> Option<__m512i> {
+fn load_entry_pairs(index: &[u32], first: usize, stride: usize) -> Option<__m512i> {
     let step = i64::try_from(stride).ok()?;
     // An entry and the next one.
     let entries = index.get(first..=first + 7 * stride + 1)?;
@@ -363,15 +386,15 @@ fn pairs(index: &[u32], first: usize, stride: usize) -> Option<__m512i> {
 /// # Safety
 /// The processor must have AVX-512.
 #[target_feature(enable = "avx512f")]
-pub(crate) unsafe fn spans(
+pub(crate) unsafe fn spans_between_entries(
     index: &[u32],
     first: usize,
     stride: usize,
-    out: &mut [MaybeUninit<Span>],
+    out: &mut [MaybeUninit<ValueSpan>],
 ) -> usize {
     let mut count = 0;
     for places in out.as_chunks_mut::<8>().0 {
-        let Some(pairs) = pairs(index, first + count * stride, stride) else { break };
+        let Some(pairs) = load_entry_pairs(index, first + count * stride, stride) else { break };
         let low = _mm512_set1_epi64(0xffff_ffff);
         // From before the text it wraps to its beginning.
         let starts = _mm512_and_si512(_mm512_add_epi64(pairs, _mm512_set1_epi64(1)), low);
@@ -390,12 +413,12 @@ pub(crate) unsafe fn spans(
 /// # Safety
 /// The processor must have AVX-512 with byte operations and conflict detection.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512cd")]
-pub(crate) unsafe fn scalars(
+pub(crate) unsafe fn scalar_spans(
     text: &[u8],
     index: &[u32],
     first: usize,
     stride: usize,
-    out: &mut [MaybeUninit<Span>],
+    out: &mut [MaybeUninit<ValueSpan>],
 ) -> usize {
     let each = |number: i64| _mm512_set1_epi64(number);
     let Some(last_start) = text.len().checked_sub(8) else { return 0 };
@@ -403,7 +426,7 @@ pub(crate) unsafe fn scalars(
     let quote = i64::from(b'"');
     let mut count = 0;
     for places in out.as_chunks_mut::<8>().0 {
-        let Some(pairs) = pairs(index, first + count * stride, stride) else { break };
+        let Some(pairs) = load_entry_pairs(index, first + count * stride, stride) else { break };
         let one = each(1);
         let starts = _mm512_add_epi64(_mm512_and_si512(pairs, each(0xffff_ffff)), one);
         let ends = _mm512_srli_epi64::<32>(pairs);

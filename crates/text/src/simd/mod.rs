@@ -21,7 +21,7 @@ mod portable;
 
 use std::mem::MaybeUninit;
 
-use crate::span::Span;
+use crate::value_span::ValueSpan;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
@@ -32,7 +32,7 @@ pub(crate) use neon::Neon;
 pub(crate) use portable::Portable;
 
 /// Bytes of a block.
-pub(crate) const BLOCK: usize = 64;
+pub(crate) const BLOCK_BYTES: usize = 64;
 /// Blocks whose masks are looked at together: they fill a register of 512 bits.
 pub(crate) const EIGHT: usize = 8;
 
@@ -76,7 +76,7 @@ pub(crate) trait Isa {
     unsafe fn picked(bytes: *const u8, block: Self::Block, mask: u64, out: *mut u8) {
         let _ = block;
         // SAFETY: as the caller promises.
-        unsafe { picked_by_bits(bytes, mask, out) }
+        unsafe { write_selected_bytes(bytes, mask, out) }
     }
 
     /// Eight masks.
@@ -249,11 +249,11 @@ pub(crate) fn level() -> Level {
 /// Takes integers of up to eight characters from the front of `spans`, several at a time, as far
 /// as that goes with this processor; returns how many are in `out`.
 #[inline]
-pub(crate) fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) -> usize {
+pub(crate) fn parse_ints(text: &[u8], spans: &[ValueSpan], out: &mut [MaybeUninit<i64>]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::ints::<false>(text, spans, out) };
+        return unsafe { avx512::parse_ints::<false>(text, spans, out) };
     }
     let _ = (text, spans, out);
     0
@@ -261,11 +261,15 @@ pub(crate) fn ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) ->
 
 /// Takes [`canonical`](crate::canonical) integers as [`ints`] takes integers.
 #[inline]
-pub(crate) fn canonical_ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<i64>]) -> usize {
+pub(crate) fn parse_canonical_ints(
+    text: &[u8],
+    spans: &[ValueSpan],
+    out: &mut [MaybeUninit<i64>],
+) -> usize {
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::ints::<true>(text, spans, out) };
+        return unsafe { avx512::parse_ints::<true>(text, spans, out) };
     }
     let _ = (text, spans, out);
     0
@@ -273,11 +277,15 @@ pub(crate) fn canonical_ints(text: &[u8], spans: &[Span], out: &mut [MaybeUninit
 
 /// Takes [`canonical`](crate::canonical) floats as [`floats`] takes floats.
 #[inline]
-pub(crate) fn canonical_floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) -> usize {
+pub(crate) fn parse_canonical_floats(
+    text: &[u8],
+    spans: &[ValueSpan],
+    out: &mut [MaybeUninit<f64>],
+) -> usize {
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::floats::<true>(text, spans, out) };
+        return unsafe { avx512::parse_floats::<true>(text, spans, out) };
     }
     let _ = (text, spans, out);
     0
@@ -285,11 +293,15 @@ pub(crate) fn canonical_floats(text: &[u8], spans: &[Span], out: &mut [MaybeUnin
 
 /// The same of floats of up to eight characters in plain notation.
 #[inline]
-pub(crate) fn floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) -> usize {
+pub(crate) fn parse_floats(
+    text: &[u8],
+    spans: &[ValueSpan],
+    out: &mut [MaybeUninit<f64>],
+) -> usize {
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::floats::<false>(text, spans, out) };
+        return unsafe { avx512::parse_floats::<false>(text, spans, out) };
     }
     let _ = (text, spans, out);
     0
@@ -299,16 +311,16 @@ pub(crate) fn floats(text: &[u8], spans: &[Span], out: &mut [MaybeUninit<f64>]) 
 /// `first`, and at each `stride`-th from there on, several at a time, as far as that goes with this
 /// processor; returns how many spans are in `out`. An entry before the text is `u32::MAX`.
 #[inline]
-pub(crate) fn spans(
+pub(crate) fn spans_between_entries(
     index: &[u32],
     first: usize,
     stride: usize,
-    out: &mut [MaybeUninit<Span>],
+    out: &mut [MaybeUninit<ValueSpan>],
 ) -> usize {
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::spans(index, first, stride, out) };
+        return unsafe { avx512::spans_between_entries(index, first, stride, out) };
     }
     let _ = (index, first, stride, out);
     0
@@ -320,17 +332,17 @@ pub(crate) fn spans(
 /// no backslash, and numbers of up to eight digits with or without a point; only where there is no
 /// white space around them.
 #[inline]
-pub(crate) fn scalars(
+pub(crate) fn scalar_spans(
     text: &[u8],
     index: &[u32],
     first: usize,
     stride: usize,
-    out: &mut [MaybeUninit<Span>],
+    out: &mut [MaybeUninit<ValueSpan>],
 ) -> usize {
     #[cfg(target_arch = "x86_64")]
     if level() == Level::Avx512 {
         // SAFETY: the processor was asked.
-        return unsafe { avx512::scalars(text, index, first, stride, out) };
+        return unsafe { avx512::scalar_spans(text, index, first, stride, out) };
     }
     let _ = (text, index, first, stride, out);
     0
@@ -384,14 +396,14 @@ unsafe fn positions_by_bits(mut mask: u64, base: u32, out: *mut u32) {
 /// # Safety
 /// 64 bytes must be readable at `bytes`, and `out` must have room for 64.
 #[inline(always)]
-unsafe fn picked_by_bits(bytes: *const u8, mut mask: u64, out: *mut u8) {
+unsafe fn write_selected_bytes(bytes: *const u8, mut mask: u64, out: *mut u8) {
     let count = mask.count_ones() as usize;
     let mut at = 0;
     while at < count {
         for lane in 0..8 {
             // SAFETY: as above; of no bits at all, the last byte is taken for what is never read.
             unsafe {
-                let byte = *bytes.add(mask.trailing_zeros() as usize & (BLOCK - 1));
+                let byte = *bytes.add(mask.trailing_zeros() as usize & (BLOCK_BYTES - 1));
                 out.add(at + lane).write(byte);
             }
             mask &= mask.wrapping_sub(1);
@@ -403,7 +415,7 @@ unsafe fn picked_by_bits(bytes: *const u8, mut mask: u64, out: *mut u8) {
 /// Where escapes (`\`) stand: bits of the bytes that are escaped. `carry` is 1 if the first
 /// byte of the block is escaped, and is set for the next block.
 #[inline(always)]
-pub(crate) fn escaped(backslashes: u64, carry: &mut u64) -> u64 {
+pub(crate) fn find_escaped_bytes(backslashes: u64, carry: &mut u64) -> u64 {
     if backslashes == 0 {
         return std::mem::take(carry);
     }

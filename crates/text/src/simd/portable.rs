@@ -1,32 +1,32 @@
 //! Without any instruction set: eight bytes to a word.
 
-use super::{BLOCK, Isa, parity_by_shifts, plain_masks, positions_by_bits};
+use super::{BLOCK_BYTES, Isa, parity_by_shifts, plain_masks, positions_by_bits};
 
 /// Words of 64 bits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Portable;
 
-const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 
 /// The top bit of each byte to one bit per byte.
 #[inline(always)]
-fn gather(tops: u64) -> u64 {
+fn gather_top_bits(tops: u64) -> u64 {
     (tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
 #[inline(always)]
-fn map(block: [u64; 8], tops: impl Fn(u64) -> u64) -> u64 {
+fn mask_of_words(block: [u64; 8], tops: impl Fn(u64) -> u64) -> u64 {
     let mut mask = 0;
     for (index, word) in block.into_iter().enumerate() {
-        mask |= gather(tops(word)) << (8 * index);
+        mask |= gather_top_bits(tops(word)) << (8 * index);
     }
     mask
 }
 
 /// The top bit of each byte that is zero.
 #[inline(always)]
-fn zeros(word: u64) -> u64 {
-    !(((word & LOW) + LOW) | word | LOW)
+fn zero_byte_bits(word: u64) -> u64 {
+    !(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
 }
 
 impl Isa for Portable {
@@ -36,7 +36,7 @@ impl Isa for Portable {
     #[inline(always)]
     unsafe fn load(at: *const u8) -> Self::Block {
         // SAFETY: the caller has 64 bytes there.
-        let bytes: [u8; BLOCK] = unsafe { at.cast::<[u8; BLOCK]>().read_unaligned() };
+        let bytes: [u8; BLOCK_BYTES] = unsafe { at.cast::<[u8; BLOCK_BYTES]>().read_unaligned() };
         let mut words = [0; 8];
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
@@ -47,25 +47,25 @@ impl Isa for Portable {
     #[inline(always)]
     unsafe fn equal(block: Self::Block, byte: u8) -> u64 {
         let wanted = u64::from_le_bytes([byte; 8]);
-        map(block, |word| zeros(word ^ wanted))
+        mask_of_words(block, |word| zero_byte_bits(word ^ wanted))
     }
 
     #[inline(always)]
     unsafe fn equal_folded(block: Self::Block, byte: u8) -> u64 {
         let wanted = u64::from_le_bytes([byte; 8]);
-        map(block, |word| zeros((word | 0x2020_2020_2020_2020) ^ wanted))
+        mask_of_words(block, |word| zero_byte_bits((word | 0x2020_2020_2020_2020) ^ wanted))
     }
 
     #[inline(always)]
     unsafe fn below(block: Self::Block, byte: u8) -> u64 {
         // A byte's top bit survives adding 128 - `byte` to its low seven unless it is below.
         let add = u64::from_le_bytes([128 - byte; 8]);
-        map(block, |word| !(((word & LOW) + add) | word | LOW))
+        mask_of_words(block, |word| !(((word & LOW_BITS) + add) | word | LOW_BITS))
     }
 
     #[inline(always)]
     unsafe fn high(block: Self::Block) -> u64 {
-        map(block, |word| word & !LOW)
+        mask_of_words(block, |word| word & !LOW_BITS)
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn all<I: Isa>(bytes: &[u8; 64], byte: u8) -> [u64; 7] {
+fn all_masks_of_byte<I: Isa>(bytes: &[u8; 64], byte: u8) -> [u64; 7] {
     // SAFETY: called with instruction sets that the processor has.
     unsafe {
         let block = I::load(bytes.as_ptr());
@@ -62,7 +62,7 @@ fn all_masks<I: Isa>(
     }
 }
 
-fn model(bytes: &[u8; 64], byte: u8) -> [u64; 7] {
+fn masks_of_byte_model(bytes: &[u8; 64], byte: u8) -> [u64; 7] {
     let of = |test: &dyn Fn(u8) -> bool| {
         (0..64).filter(|i| test(bytes[*i])).fold(0u64, |mask, i| mask | 1 << i)
     };
@@ -94,18 +94,18 @@ proptest! {
             byte => byte,
         });
         let bytes = if sparse % 2 == 0 { bytes } else { some };
-        let expected = model(&bytes, byte);
+        let expected = masks_of_byte_model(&bytes, byte);
         let listed = |mask: u64| (0..64).filter(|i| mask >> i & 1 == 1).map(|i| i + 7).collect::<Vec<u32>>();
-        prop_assert_eq!(all::<Portable>(&bytes, byte), expected);
+        prop_assert_eq!(all_masks_of_byte::<Portable>(&bytes, byte), expected);
         #[cfg(target_arch = "aarch64")]
-        prop_assert_eq!(all::<Neon>(&bytes, byte), expected);
+        prop_assert_eq!(all_masks_of_byte::<Neon>(&bytes, byte), expected);
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("pclmulqdq") {
-                prop_assert_eq!(all::<Avx2>(&bytes, byte), expected);
+                prop_assert_eq!(all_masks_of_byte::<Avx2>(&bytes, byte), expected);
             }
             if level() == Level::Avx512 {
-                prop_assert_eq!(all::<Avx512>(&bytes, byte), expected);
+                prop_assert_eq!(all_masks_of_byte::<Avx512>(&bytes, byte), expected);
             }
         }
         let picked = |mask: u64| (0..64).filter(|i| mask >> i & 1 == 1).map(|i| bytes[i]).collect::<Vec<u8>>();
@@ -137,14 +137,14 @@ proptest! {
                         is_escaped = word >> bit & 1 == 1;
                     }
                 }
-                prop_assert_eq!(escaped(word, &mut carry), expected);
+                prop_assert_eq!(find_escaped_bytes(word, &mut carry), expected);
                 prop_assert_eq!(carry, u64::from(is_escaped));
             }
         }
     }
 
     #[test]
-    fn several_integers_are_what_each_is_by_itself(
+    fn bulk_integer_parsing_agrees_with_single_parsing(
         values in prop::collection::vec(prop_oneof![
             20 => (-99_999_999i64..100_000_000, 0u32..27).prop_map(|(n, shift)| (n >> shift).to_string()),
             1 => "[0-9]{1,9}",
@@ -158,11 +158,11 @@ proptest! {
             text.push(b'7');
             let start = text.len() as u32;
             text.extend_from_slice(value.as_bytes());
-            spans.push(Span::plain(start, text.len() as u32));
+            spans.push(ValueSpan::new_plain(start, text.len() as u32));
         }
         text.resize(text.len() + tail, b'8');
         let mut out = vec![std::mem::MaybeUninit::new(i64::MAX); spans.len()];
-        let several = if is_canonical { canonical_ints } else { ints };
+        let several = if is_canonical { parse_canonical_ints } else { parse_ints };
         let count = several(&text, &spans, &mut out);
         prop_assert!(count <= spans.len());
         for (value, found) in values.iter().zip(&out[..count]) {
@@ -174,7 +174,7 @@ proptest! {
         if level() == Level::Avx512 && tail >= 8 {
             let is_usual = |value: &String| {
                 let is_wanted =
-                    !is_canonical || crate::canonical::is_canonical_integer(value.as_bytes());
+                    !is_canonical || crate::canonical_spelling::is_canonical_integer(value.as_bytes());
                 value.parse::<i64>().is_ok() && value.len() <= 8 && is_wanted
             };
             let usual = values.chunks_exact(8).take_while(|eight| eight.iter().all(is_usual));
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn several_floats_are_what_each_is_by_itself(
+    fn bulk_float_parsing_agrees_with_single_parsing(
         values in prop::collection::vec(prop_oneof![
             30 => (-9_999_999i64..100_000_000, 0u32..27, 0usize..8).prop_map(|(n, shift, point)| {
                 let mut text = (n >> shift).to_string();
@@ -204,15 +204,15 @@ proptest! {
             text.push(b'7');
             let start = text.len() as u32;
             text.extend_from_slice(value.as_bytes());
-            spans.push(Span::plain(start, text.len() as u32));
+            spans.push(ValueSpan::new_plain(start, text.len() as u32));
         }
         text.resize(text.len() + tail, b'8');
         let mut out = vec![std::mem::MaybeUninit::new(f64::MAX); spans.len()];
-        let several = if is_canonical { canonical_floats } else { floats };
+        let several = if is_canonical { parse_canonical_floats } else { parse_floats };
         let count = several(&text, &spans, &mut out);
         prop_assert!(count <= spans.len());
-        let one = if is_canonical { crate::fast::canonical_float } else { crate::fast::float };
-        let alone = |span: &Span| one(&text, span.start(), span.len());
+        let one = if is_canonical { crate::fast_value_parsing::parse_canonical_float } else { crate::fast_value_parsing::parse_float };
+        let alone = |span: &ValueSpan| one(&text, span.start(), span.len());
         for (span, found) in spans.iter().zip(&out[..count]) {
             // SAFETY: all were made with a value.
             let found = unsafe { found.assume_init() };
@@ -220,14 +220,14 @@ proptest! {
         }
         #[cfg(target_arch = "x86_64")]
         if level() == Level::Avx512 && tail >= 8 {
-            let is_usual = |span: &Span| span.len() <= 8 && alone(span).is_some();
+            let is_usual = |span: &ValueSpan| span.len() <= 8 && alone(span).is_some();
             let usual = spans.chunks_exact(8).take_while(|eight| eight.iter().all(is_usual));
             prop_assert_eq!(count, 8 * usual.count());
         }
     }
 
     #[test]
-    fn several_scalars_are_strings_and_numbers(
+    fn bulk_scalar_spans_agree_with_single_spans(
         values in prop::collection::vec(prop_oneof![
             20 => (0u32..100_000_000, 0u32..27).prop_map(|(n, shift)| (n >> shift).to_string()),
             10 => "-?(0|[1-9][0-9]{0,3})\\.[0-9]{1,3}",
@@ -257,18 +257,18 @@ proptest! {
             written.push(value);
         }
         text.resize(text.len() + tail, b' ');
-        let mut out = vec![std::mem::MaybeUninit::new(Span::NULL); values.len()];
+        let mut out = vec![std::mem::MaybeUninit::new(ValueSpan::NULL); values.len()];
         // What is between the entries, whatever it is; the first may be before the text.
         for first in [stride - 2, 0] {
             if first == 0 && !index.is_empty() {
                 index[0] = u32::MAX;
             }
-            let count = spans(&index, first, stride, &mut out);
+            let count = spans_between_entries(&index, first, stride, &mut out);
             prop_assert!(count <= values.len());
             for (row, span) in out[..count].iter().enumerate() {
                 let [before, end] = [0, 1].map(|at| index[first + row * stride + at]);
                 // SAFETY: all were made with a value.
-                prop_assert_eq!(unsafe { span.assume_init() }, Span::plain(before.wrapping_add(1), end));
+                prop_assert_eq!(unsafe { span.assume_init() }, ValueSpan::new_plain(before.wrapping_add(1), end));
             }
             #[cfg(target_arch = "x86_64")]
             if level() == Level::Avx512 {
@@ -278,7 +278,7 @@ proptest! {
         if let Some(first) = index.first_mut() {
             *first = 8;
         }
-        let count = scalars(&text, &index, stride - 2, stride, &mut out);
+        let count = scalar_spans(&text, &index, stride - 2, stride, &mut out);
         prop_assert!(count <= values.len());
         let is_number = |value: &str| value.starts_with(|c: char| c == '-' || c.is_ascii_digit())
             && serde_json::from_str::<f64>(value).is_ok();
@@ -286,7 +286,7 @@ proptest! {
             // SAFETY: all were made with a value.
             let found = unsafe { span.assume_init() };
             prop_assert!(found.is_plain());
-            let found = std::str::from_utf8(found.raw(&text)).unwrap();
+            let found = std::str::from_utf8(found.raw_bytes(&text)).unwrap();
             match value.strip_prefix('"') {
                 Some(inner) => prop_assert_eq!(inner.strip_suffix('"'), Some(found)),
                 None => prop_assert!(found == value && is_number(value), "{}", value),
@@ -304,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn eight_masks_are_what_each_is_by_itself(one: [u64; 8], other: [u64; 8], inside: bool, carry in 0u64..2) {
+    fn eight_masks_agree_with_single_masks(one: [u64; 8], other: [u64; 8], inside: bool, carry in 0u64..2) {
         let inside = if inside { u64::MAX } else { 0 };
         let mut before = [0; 8];
         let mut carried = [0; 8];

@@ -4,24 +4,24 @@ use arrow_array::{Array, RecordBatch};
 use proptest::prelude::*;
 
 use super::*;
-use crate::filter::{Comparison, Constant, Predicate, Test};
 use crate::lines::tests::{decode_with, real_log, rows};
-use crate::{Decoded, Options};
+use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
+use crate::{DecodedBlocks, Options};
 
 /// 1 July 2015.
 const JULY: i64 = 1_435_708_800;
 
-fn format(framing: Framing) -> Format {
-    Format { framing, reference_seconds: JULY, offset_seconds: 0 }
+fn format(framing: SyslogFraming) -> SyslogFormat {
+    SyslogFormat { framing, reference_seconds: JULY, offset_seconds: 0 }
 }
 
 fn typed(names: &[&str]) -> Vec<(usize, FieldRef)> {
-    let all: Vec<_> = columns().into_iter().enumerate().collect();
+    let all: Vec<_> = syslog_columns().into_iter().enumerate().collect();
     let of = |name: &&str| all.iter().find(|(_, field)| field.name() == name).unwrap().clone();
     names.iter().map(of).collect()
 }
 
-fn decode(columns: Vec<(usize, FieldRef)>, framing: Framing, text: &[u8]) -> Decoded {
+fn decode(columns: Vec<(usize, FieldRef)>, framing: SyslogFraming, text: &[u8]) -> DecodedBlocks {
     let mut decoder = SyslogDecoder::new(columns, &format(framing), Options::default()).unwrap();
     decode_with(&mut decoder, text)
 }
@@ -32,7 +32,7 @@ type Model = Vec<Option<String>>;
 fn text_columns() -> Vec<(usize, FieldRef)> {
     (2..10)
         .map(|place| {
-            let field = columns()[place].as_ref().clone().with_data_type(DataType::Utf8View);
+            let field = syslog_columns()[place].as_ref().clone().with_data_type(DataType::Utf8View);
             (place, Arc::new(field))
         })
         .collect()
@@ -234,12 +234,13 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
     let good: Vec<_> =
         lines.iter().filter_map(|line| model(std::str::from_utf8(line).ok()?)).collect();
-    let out = decode(text_columns(), Framing::Lines, text);
+    let out = decode(text_columns(), SyslogFraming::Lines, text);
     let expected: Vec<_> = good.iter().map(|(_, row)| row.clone()).collect();
     prop_assert_eq!(rows(&out.batches), expected);
-    prop_assert_eq!(out.bad.len(), lines.len() - good.len());
+    prop_assert_eq!(out.rejected.len(), lines.len() - good.len());
     // In other types, and record by record for a part of them.
-    let out = decode(typed(&["severity", "data", "facility", "message"]), Framing::Lines, text);
+    let out =
+        decode(typed(&["severity", "data", "facility", "message"]), SyslogFraming::Lines, text);
     prop_assert_eq!(out.rows as usize, good.len());
     let numbers = |column: usize| -> Vec<Option<i16>> {
         let of = |batch: &RecordBatch| {
@@ -259,7 +260,7 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
         .collect();
     prop_assert_eq!(data, wanted);
     let options = Options { batch_rows: 3, ..Options::default() };
-    let mut decoder = SyslogDecoder::new(vec![], &format(Framing::Lines), options).unwrap();
+    let mut decoder = SyslogDecoder::new(vec![], &format(SyslogFraming::Lines), options).unwrap();
     let out = decode_with(&mut decoder, text);
     prop_assert_eq!(out.rows as usize, good.len());
     Ok(())
@@ -356,13 +357,13 @@ proptest! {
             }
         }
         check(&text)?;
-        decode(typed(&["ts", "data"]), Framing::Octets, &text);
+        decode(typed(&["ts", "data"]), SyslogFraming::Octets, &text);
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes: Vec<u8>) {
         check(&bytes)?;
-        decode(typed(&["ts", "data"]), Framing::Octets, &bytes);
+        decode(typed(&["ts", "data"]), SyslogFraming::Octets, &bytes);
     }
 
     #[test]
@@ -393,40 +394,40 @@ proptest! {
                 ends.pop();
             }
         }
-        let (mut framer, mut found, mut at) = (Framer::new(), Vec::new(), 0);
-        while let Some(end) = framer.first_end(&text[at..]) {
+        let (mut framer, mut found, mut at) = (SyslogFramer::new(), Vec::new(), 0);
+        while let Some(end) = framer.find_first_record_end(&text[at..]) {
             at += end;
             found.push(at);
         }
         prop_assert_eq!(&found, &ends);
         // However the stream is blocked, the last end of each block is one of those.
-        let (mut framer, mut at) = (Framer::new(), 0);
+        let (mut framer, mut at) = (SyslogFramer::new(), 0);
         for length in blocks.iter().cycle().take(text.len()) {
             let to = (at + length).min(text.len());
-            let last = framer.last_end(&text[at..to]).map(|end| at + end);
+            let last = framer.find_last_record_end(&text[at..to]).map(|end| at + end);
             prop_assert_eq!(last, ends.iter().copied().rfind(|end| *end > at && *end <= to));
             at = to;
         }
         // Every record is a row or refused.
-        let out = decode(typed(&["message"]), Framing::Octets, &text);
+        let out = decode(typed(&["message"]), SyslogFraming::Octets, &text);
         let blank = |frame: &[u8]| matches!(frame, b"\n" | b"\r\n" | b"\r");
         let count = frames.iter().filter(|(frame, _)| !blank(frame)).count();
-        prop_assert_eq!(out.rows as usize + out.bad.len(), count);
+        prop_assert_eq!(out.rows as usize + out.rejected.len(), count);
     }
 
     #[test]
-    fn a_date_without_a_year_is_of_the_latest_year_that_has_come(
+    fn date_without_year_is_of_the_latest_past_year(
         reference in 0i64..4_000_000_000, back in -1i64..300, second in 0i64..86_400, hours in -12i32..13
     ) {
         let offset = i64::from(hours) * 3600;
         let time = (reference / 86_400 - back) * 86_400 + second;
         let local = chrono::DateTime::from_timestamp(time + offset, 0).unwrap();
         let format =
-            Format { reference_seconds: reference, offset_seconds: hours * 3600, ..format(Framing::Lines) };
-        let mut times = Times::new(&format);
+            SyslogFormat { reference_seconds: reference, offset_seconds: hours * 3600, ..format(SyslogFraming::Lines) };
+        let mut times = SyslogTimeParser::new(&format);
         for pattern in ["%b %e %H:%M:%S", "%b %d %H:%M:%S", "%b %-d %H:%M:%S"] {
             let text = local.format(pattern).to_string();
-            let found = times.instant(text.as_bytes());
+            let found = times.parse_instant(text.as_bytes());
             if time <= reference + 86_400 {
                 prop_assert_eq!(found, Some((time, 0)));
             } else {
@@ -434,7 +435,7 @@ proptest! {
             }
         }
         let text = local.format("%Y-%m-%dT%H:%M:%S").to_string();
-        prop_assert_eq!(times.instant(text.as_bytes()), Some((time, 0)));
+        prop_assert_eq!(times.parse_instant(text.as_bytes()), Some((time, 0)));
     }
 }
 
@@ -452,9 +453,9 @@ fn examples_of_the_standards_are_read() {
         "Jul  2 00:00:01 postfix/smtpd[12]: no host\n",
         "<34>Apr 4 10:00:00 router one: blank\n",
     );
-    let all: Vec<_> = columns().into_iter().enumerate().collect();
-    let out = decode(all, Framing::Lines, text.as_bytes());
-    assert!(out.bad.is_empty(), "{:?}", out.bad);
+    let all: Vec<_> = syslog_columns().into_iter().enumerate().collect();
+    let out = decode(all, SyslogFraming::Lines, text.as_bytes());
+    assert!(out.rejected.is_empty(), "{:?}", out.rejected);
     let batch = &out.batches[0];
     let short = |column: usize| -> Vec<Option<i16>> {
         batch.column(column).as_primitive::<Int16Type>().iter().collect()
@@ -538,8 +539,9 @@ fn a_year_beside_the_time_is_the_year() {
         ("Dec 23 15:31:15 20245 app: x", "2014-12-23T15:31:15Z", "20245", "app", "x"),
         ("Dec 23 15:31:15 2024: x", "2014-12-23T15:31:15Z", "NULL", "2024", "x"),
     ] {
-        let out = decode(typed(&["ts", "host", "app", "message"]), Framing::Lines, line.as_bytes());
-        assert!(out.bad.is_empty(), "{line}: {:?}", out.bad);
+        let out =
+            decode(typed(&["ts", "host", "app", "message"]), SyslogFraming::Lines, line.as_bytes());
+        assert!(out.rejected.is_empty(), "{line}: {:?}", out.rejected);
         let batch = &out.batches[0];
         let micros = batch.column(0).as_primitive::<TimestampMicrosecondType>().value(0);
         let expected = chrono::DateTime::parse_from_rfc3339(time).unwrap().timestamp_micros();
@@ -556,8 +558,8 @@ fn a_year_beside_the_time_is_the_year() {
         "Dec 23 2024 15:31:60 h a: x",
         "Dec 23 1969 15:31:15 h a: x",
     ] {
-        let out = decode(typed(&["ts"]), Framing::Lines, line.as_bytes());
-        assert_eq!((out.rows, out.bad.len()), (0, 1), "{line}");
+        let out = decode(typed(&["ts"]), SyslogFraming::Lines, line.as_bytes());
+        assert_eq!((out.rows, out.rejected.len()), (0, 1), "{line}");
     }
 }
 
@@ -576,15 +578,15 @@ fn faults_have_their_kinds_and_places() {
         "<1>1 - -\n",
         "<1>1 2003-10-11 22:14:15 h a - - - text\n",
     );
-    let out = decode(typed(&["ts", "message"]), Framing::Lines, text.as_bytes());
+    let out = decode(typed(&["ts", "message"]), SyslogFraming::Lines, text.as_bytes());
     let faults: Vec<_> = out
-        .bad
+        .rejected
         .iter()
         .map(|bad| {
             format!(
                 "{} {}: {}",
                 bad.fault.column.clone().unwrap_or_default(),
-                bad.fault.at,
+                bad.fault.offset,
                 bad.fault
             )
         })
@@ -618,25 +620,25 @@ fn counted_records_may_hold_line_ends() {
         }
     }
     let mut decoder =
-        SyslogDecoder::new(typed(&["message"]), &format(Framing::Octets), Options::default())
+        SyslogDecoder::new(typed(&["message"]), &format(SyslogFraming::Octets), Options::default())
             .unwrap();
-    let (mut framer, mut kept, mut messages) = (Framer::new(), Vec::new(), Vec::new());
+    let (mut framer, mut kept, mut messages) = (SyslogFramer::new(), Vec::new(), Vec::new());
     for block in stream.chunks(777) {
-        let last = framer.last_end(block);
+        let last = framer.find_last_record_end(block);
         kept.extend_from_slice(block);
         let Some(last) = last else { continue };
         let rest = kept.split_off(kept.len() - block.len() + last);
         let out = decode_with(&mut decoder, &kept);
-        assert!(out.bad.is_empty(), "{:?}", out.bad);
+        assert!(out.rejected.is_empty(), "{:?}", out.rejected);
         messages.extend(rows(&out.batches).into_iter().map(|row| row[0].clone().unwrap()));
         kept = rest;
     }
-    assert!(kept.is_empty() && framer.is_whole());
+    assert!(kept.is_empty() && framer.can_end_here());
     assert_eq!(messages.iter().filter(|message| *message == "two\nlines").count(), 3000);
     assert_eq!(messages.iter().filter(|message| *message == "a line").count(), 3);
     // One that is cut off is refused.
     let out = decode_with(&mut decoder, b"30 <34>Oct 11 22:14:15 h app: x");
-    assert!(matches!(out.bad[0].fault.kind, FaultKind::Ends(_)));
+    assert!(matches!(out.rejected[0].fault.kind, TextFaultKind::EndsInsideValue(_)));
 }
 
 #[test]
@@ -650,15 +652,32 @@ fn predicates_keep_what_a_filter_on_values_keeps() {
         &["severity", "facility", "host", "message"][..],
         &["severity", "facility", "host", "message", "data"],
     ] {
-        let predicate = |column, test| Predicate { column, test };
+        let predicate = |column, test| Predicate { column, condition: test };
         let predicates = vec![
-            predicate(0, Test::Compare(Comparison::LessOrEqual, Constant::Int(3))),
-            predicate(1, Test::In(vec![Constant::Int(4), Constant::Int(20)].into())),
-            predicate(2, Test::Compare(Comparison::NotEqual, Constant::Text("h0".into()))),
+            predicate(
+                0,
+                ValueCondition::Comparison(
+                    ComparisonOperator::LessOrEqual,
+                    PredicateConstant::Int(3),
+                ),
+            ),
+            predicate(
+                1,
+                ValueCondition::InSet(
+                    vec![PredicateConstant::Int(4), PredicateConstant::Int(20)].into(),
+                ),
+            ),
+            predicate(
+                2,
+                ValueCondition::Comparison(
+                    ComparisonOperator::NotEqual,
+                    PredicateConstant::Text("h0".into()),
+                ),
+            ),
         ];
         let options = Options { predicates, batch_rows: 100, ..Options::default() };
         let mut decoder =
-            SyslogDecoder::new(typed(names), &format(Framing::Lines), options).unwrap();
+            SyslogDecoder::new(typed(names), &format(SyslogFraming::Lines), options).unwrap();
         let out = decode_with(&mut decoder, text.as_bytes());
         let found: Vec<String> = out
             .batches
@@ -684,7 +703,7 @@ fn types_that_a_column_cannot_be_are_refused() {
     ] {
         let field = Arc::new(Field::new("c", data_type, true));
         let decoder =
-            SyslogDecoder::new(vec![(place, field)], &Format::default(), Options::default());
+            SyslogDecoder::new(vec![(place, field)], &SyslogFormat::default(), Options::default());
         assert!(decoder.is_err());
     }
 }
@@ -694,8 +713,8 @@ fn types_that_a_column_cannot_be_are_refused() {
 fn a_real_log_has_the_sums_that_another_program_finds() {
     let Some(text) = real_log("auth.log") else { return };
     let names = ["ts", "host", "app", "pid", "message", "data"];
-    let out = decode(typed(&names), Framing::Lines, &text);
-    assert_eq!((out.rows, out.bad.len()), (7121, 0));
+    let out = decode(typed(&names), SyslogFraming::Lines, &text);
+    assert_eq!((out.rows, out.rejected.len()), (7121, 0));
     let (mut times, mut sizes, mut nulls) = (0i64, [0usize; 5], 0);
     let mut apps = std::collections::BTreeMap::<String, usize>::new();
     for batch in &out.batches {

@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, DataType as T, Field, Schema, SchemaRef};
 use proptest::prelude::*;
 use proptest::sample::select;
 use tidemill_text::csv::CsvDecoder;
-use tidemill_text::{Decode, Decoded, Dialect, Options};
+use tidemill_text::{BlockDecoder, CsvDialect, DecodedBlocks, Options};
 
 use crate::same;
 use crate::values::{for_arrow, scalars, texts};
@@ -25,14 +25,14 @@ struct Record {
     before: &'static str,
 }
 
-fn dialects() -> impl Strategy<Value = Dialect> {
+fn dialects() -> impl Strategy<Value = CsvDialect> {
     (select(b",\t;|".to_vec()), prop::bool::weighted(0.2), prop::bool::weighted(0.2)).prop_map(
-        |(delimiter, escape, comment)| Dialect {
+        |(delimiter, escape, comment)| CsvDialect {
             delimiter,
             escape: escape.then_some(b'\\'),
             comment: comment.then_some(b'#'),
             nulls: vec!["NA".into()],
-            ..Dialect::default()
+            ..CsvDialect::default()
         },
     )
 }
@@ -61,7 +61,7 @@ fn records(types: &[T]) -> BoxedStrategy<Vec<Record>> {
 /// Writes a record; its values as `change` has them.
 fn write(
     record: &Record,
-    dialect: &Dialect,
+    dialect: &CsvDialect,
     change: impl Fn(usize, &str) -> String,
     out: &mut String,
 ) {
@@ -98,7 +98,7 @@ fn write(
 
 /// What Arrow makes of a text.
 fn arrow(
-    dialect: &Dialect,
+    dialect: &CsvDialect,
     schema: &SchemaRef,
     wanted: &[usize],
     text: &str,
@@ -118,16 +118,16 @@ fn arrow(
 }
 
 fn ours(
-    dialect: &Dialect,
+    dialect: &CsvDialect,
     schema: &SchemaRef,
     wanted: &[usize],
     options: Options,
     text: &str,
-) -> Decoded {
+) -> DecodedBlocks {
     let fields = schema.fields();
     let columns = wanted.iter().map(|place| (*place, fields[*place].clone())).collect();
     let mut decoder = CsvDecoder::new(dialect, fields.len(), columns, options).unwrap();
-    let mut out = Decoded::default();
+    let mut out = DecodedBlocks::default();
     decoder.decode(text.as_bytes(), &mut out);
     // To Arrow, nothing in quotes is null.
     for batch in &mut out.batches {
@@ -195,7 +195,7 @@ proptest! {
         let text = if cut { text.trim_end_matches(['\r', '\n']) } else { &text };
         let options = Options { batch_rows, ..Options::default() };
         let out = ours(&dialect, &schema, &wanted, options, text);
-        prop_assert_eq!(out.bad.len(), bad, "{:?}\n{:?}\n{:?}", out.bad, text, all_for_arrow);
+        prop_assert_eq!(out.rejected.len(), bad, "{:?}\n{:?}\n{:?}", out.rejected, text, all_for_arrow);
         same(&out.batches, &good)?;
         // The same as a whole.
         if bad == 0 {

@@ -11,7 +11,7 @@ use arrow_schema::{ArrowError, DataType as T, Field, FieldRef, Schema, SchemaRef
 use proptest::prelude::*;
 use proptest::sample::select;
 use tidemill_text::json::JsonDecoder;
-use tidemill_text::{Decode, Decoded, Options};
+use tidemill_text::{BlockDecoder, DecodedBlocks, Options};
 
 use crate::values::{REFUSED, scalars, texts, words};
 use crate::{same, values};
@@ -318,10 +318,10 @@ fn arrow(schema: &SchemaRef, lax: bool, text: &str) -> Result<Vec<RecordBatch>, 
         .collect()
 }
 
-fn ours(schema: &SchemaRef, options: Options, text: &str) -> Decoded {
+fn ours(schema: &SchemaRef, options: Options, text: &str) -> DecodedBlocks {
     let columns = schema.fields().iter().cloned().collect();
     let mut decoder = JsonDecoder::new(columns, &[], options).unwrap();
-    let mut out = Decoded::default();
+    let mut out = DecodedBlocks::default();
     decoder.decode(text.as_bytes(), &mut out);
     out
 }
@@ -359,9 +359,9 @@ proptest! {
                 _ => bad += 1,
             }
         }
-        let options = Options { batch_rows, mismatch_is_null: lax, strict, ..Options::default() };
+        let options = Options { batch_rows, mismatch_is_null: lax, checks_skipped_values: strict, ..Options::default() };
         let out = ours(&schema, options, &text);
-        prop_assert_eq!(out.bad.len(), bad, "{:?}\n{}\n{}", out.bad, text, all_for_arrow);
+        prop_assert_eq!(out.rejected.len(), bad, "{:?}\n{}\n{}", out.rejected, text, all_for_arrow);
         same(&out.batches, &good)?;
         // The same as a whole.
         if bad == 0 {

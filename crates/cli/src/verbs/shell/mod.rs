@@ -22,7 +22,7 @@ use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
 use tidemill_engine::settings::MaxBad;
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
-use tidemill_engine::types::sql_type;
+use tidemill_engine::types::sql_type_name;
 use tidemill_engine::{CopyQuery, Error, Home, Kept, Query, coverage};
 
 use self::completer::Typing;
@@ -303,7 +303,7 @@ impl Shell {
         let mut text = String::new();
         for field in fields {
             let padding = width - field.name().chars().count();
-            let (name, sql_type) = (field.name(), sql_type(field.data_type()));
+            let (name, sql_type) = (field.name(), sql_type_name(field.data_type()));
             text.push_str(&format!("  {name}{:padding$}  {sql_type}\n", ""));
         }
         Ok(print(text.as_bytes())?)

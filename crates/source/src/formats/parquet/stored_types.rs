@@ -27,7 +27,7 @@ use arrow::error::ArrowError;
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
-use tidemill_text::sql_type;
+use tidemill_text::sql_type_name;
 
 use super::super::unions::struct_of_union;
 
@@ -391,7 +391,7 @@ fn timestamps(
             return Err(misfit(MisfitKind::Finer(unit)));
         }
         values.push(instant(nanos, day, per_second).ok_or_else(|| {
-            let kind = sql_type(&DataType::Timestamp(unit, None));
+            let kind = sql_type_name(&DataType::Timestamp(unit, None));
             misfit(MisfitKind::OutOfRange(format!(
                 "Julian day {day} and {nanos} nanoseconds are no {kind}"
             )))
