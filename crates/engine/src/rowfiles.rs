@@ -56,7 +56,7 @@ pub struct Rowfile {
     name: String,
     bytes: u64,
     reader: rowfile::Reader<Watched>,
-    plan: Arc<rowfile::Plan>,
+    plan: Arc<rowfile::RowDecodePlan>,
     /// The blocks that are wanted.
     blocks: Vec<usize>,
 }
@@ -134,12 +134,12 @@ impl Rowfiles {
             let watched = Watched { bytes, cancel: cancel.clone() };
             let size = watched.len().map_err(|error| Error::io("read", &name, error))?;
             let reader = match request.recover {
-                true => rowfile::Reader::salvaging(watched, &name),
+                true => rowfile::Reader::open_for_salvage(watched, &name),
                 false => rowfile::Reader::new(watched, &name),
             };
             let reader = reader.map_err(|error| from_rowfile(error, &name))?;
             let schema = wanted.get_or_insert_with(|| {
-                projected(&reader.schema().to_arrow(rowfile::Strings::default()), request)
+                projected(&reader.schema().to_arrow(rowfile::StringLayout::default()), request)
             });
             let schema = match schema {
                 Ok(schema) => Arc::clone(schema),
@@ -147,9 +147,11 @@ impl Rowfiles {
                 Err(error) => return Err(std::mem::replace(error, Error::Interrupted)),
             };
             let plan = match files.last() {
-                Some(last) if last.plan.writer() == reader.schema() => Arc::clone(&last.plan),
+                Some(last) if last.plan.writer_schema() == reader.schema() => {
+                    Arc::clone(&last.plan)
+                }
                 _ => {
-                    let plan = rowfile::Plan::new(reader.schema(), &schema);
+                    let plan = rowfile::RowDecodePlan::new(reader.schema(), &schema);
                     Arc::new(plan.map_err(|error| from_rowfile(error, &name))?)
                 }
             };
@@ -159,7 +161,7 @@ impl Rowfiles {
         let Some(first) = files.first() else {
             return Err(Error::usage("no files to read"));
         };
-        let schema = Arc::clone(first.plan.schema());
+        let schema = Arc::clone(first.plan.output_schema());
         let batch_rows = request.batch_rows.max(1);
         Ok(Self { files, schema, batch_rows, recover: request.recover })
     }
@@ -300,7 +302,7 @@ impl Rowfiles {
                     batch_rows: self.batch_rows,
                     ..rowfile::ReadOptions::default()
                 };
-                let batches = file.reader.read_with(Arc::clone(&file.plan), &options);
+                let batches = file.reader.read_with_plan(Arc::clone(&file.plan), &options);
                 let mut batches = batches.map_err(failed)?;
                 for task in tasks {
                     cancel.check()?;
@@ -348,7 +350,7 @@ enum Decoded {
 
 /// The batches of the next block.
 fn whole_block(
-    batches: &mut rowfile::Batches<Watched>,
+    batches: &mut rowfile::RowfileBatches<Watched>,
     rows: u32,
 ) -> rowfile::Result<Vec<RecordBatch>> {
     let (mut whole, mut left) = (Vec::new(), rows as usize);

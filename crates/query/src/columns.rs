@@ -73,7 +73,7 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
             Some(table) => format!("{}.{}", table.table(), field.name()),
             None => field.name().clone(),
         };
-        let rows = field.metadata().get_key_value(tidemill_rowfile::keys::ROWS);
+        let rows = field.metadata().get_key_value(tidemill_rowfile::metadata_keys::ROW_SCHEMA);
         let kept = rows.map(|(key, schema)| (key.clone(), schema.clone())).into_iter().collect();
         field.as_ref().clone().with_name(name).with_metadata(kept)
     });

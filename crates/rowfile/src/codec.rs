@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Fault;
+use crate::error::RowDecodeError;
 
 /// How blocks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,14 +25,14 @@ impl Default for Codec {
 }
 
 /// Bytes that are decompressed before it is known whether the file has them.
-const TRUSTED_BYTES: usize = 4 << 20;
+const BULK_DECOMPRESS_BYTES_MAX: usize = 4 << 20;
 
 /// LZ4 makes at most this many bytes of one.
 const LZ4_RATIO_MAX: usize = 255;
 
 impl Codec {
     /// The number of the codec in a section.
-    pub(crate) fn number(self) -> u8 {
+    pub(crate) fn codec_number(self) -> u8 {
         match self {
             Self::None => 0,
             Self::Lz4 => 1,
@@ -42,18 +42,18 @@ impl Codec {
 }
 
 /// Compresses, and keeps what it needs to do so again.
-pub(crate) struct Compressor {
+pub(crate) struct SectionCompressor {
     codec: Codec,
     zstd: Option<zstd::bulk::Compressor<'static>>,
 }
 
-impl std::fmt::Debug for Compressor {
+impl std::fmt::Debug for SectionCompressor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.codec.fmt(f)
     }
 }
 
-impl Compressor {
+impl SectionCompressor {
     pub(crate) fn new(codec: Codec) -> std::io::Result<Self> {
         let zstd = match codec {
             Codec::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
@@ -85,16 +85,16 @@ impl Compressor {
         };
         let size = size.filter(|size| *size < raw.len());
         out.truncate(start + size.unwrap_or_default());
-        Ok(size.map(|_| self.codec.number()))
+        Ok(size.map(|_| self.codec.codec_number()))
     }
 }
 
 /// Decompresses, and keeps what it needs to do so again.
-pub(crate) struct Decompressor {
+pub(crate) struct SectionDecompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
-impl Decompressor {
+impl SectionDecompressor {
     pub(crate) fn new() -> Self {
         Self { zstd: None }
     }
@@ -108,8 +108,9 @@ impl Decompressor {
         size: usize,
         slack: usize,
         out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        let wrong = || Fault::damaged(format!("it does not decompress to {size} bytes"));
+    ) -> Result<(), RowDecodeError> {
+        let wrong =
+            || RowDecodeError::from_damage(format!("it does not decompress to {size} bytes"));
         out.clear();
         match number {
             0 if stored.len() == size => {
@@ -125,10 +126,11 @@ impl Decompressor {
                     return Err(wrong());
                 }
             }
-            2 if size <= TRUSTED_BYTES => {
+            2 if size <= BULK_DECOMPRESS_BYTES_MAX => {
                 if self.zstd.is_none() {
                     let new = zstd::bulk::Decompressor::new();
-                    self.zstd = Some(new.map_err(|error| Fault::damaged(error.to_string()))?);
+                    self.zstd =
+                        Some(new.map_err(|error| RowDecodeError::from_damage(error.to_string()))?);
                 }
                 let Some(zstd) = &mut self.zstd else { return Err(wrong()) };
                 out.reserve(size + slack);
@@ -148,7 +150,11 @@ impl Decompressor {
                 }
             }
             0 => return Err(wrong()),
-            other => return Err(Fault::damaged(format!("{other} is no codec that is known"))),
+            other => {
+                return Err(RowDecodeError::from_damage(format!(
+                    "{other} is no codec that is known"
+                )));
+            }
         }
         out.resize(size + slack, 0);
         Ok(())

@@ -16,32 +16,32 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer
 use arrow_schema::DataType;
 
 use crate::error::{Error, Result};
-use crate::layout::{BLOCK_BYTES_MAX, LeafKind, Record};
-use crate::schema::{Field, Type};
+use crate::row_layout::{BLOCK_BYTES_MAX, LeafKind, RowStructure};
+use crate::schema::{FieldType, SchemaField};
 
 /// The leaves of some rows.
 #[derive(Debug)]
-pub(crate) struct Columns {
+pub(crate) struct LeafColumns {
     pub rows: usize,
     /// One for each leaf of the record.
-    pub leaves: Vec<EncodedColumn>,
+    pub leaves: Vec<LeafColumn>,
     /// What all strings of a row take together, or [`u32::MAX`] if that is more.
     pub string_bytes: Vec<u32>,
 }
 
 #[derive(Debug)]
-pub(crate) struct EncodedColumn {
+pub(crate) struct LeafColumn {
     /// Where it is null, be it by itself or with a struct that holds it.
     pub nulls: Option<NullBuffer>,
-    pub values: Values,
+    pub values: LeafValues,
 }
 
 #[derive(Debug)]
-pub(crate) enum Values {
+pub(crate) enum LeafValues {
     /// A struct's, whose fields follow, or none at all.
     None,
     Boolean(BooleanBuffer),
-    Integer(Integers),
+    Integer(IntegerValues),
     Wide128(ScalarBuffer<i128>),
     Wide256(ScalarBuffer<i256>),
     /// The bits of floats.
@@ -55,18 +55,18 @@ pub(crate) enum Values {
     Bytes {
         /// 0 where it is null.
         lengths: Vec<u32>,
-        source: Bytes,
+        source: StringBytes,
     },
     List {
         /// Of each row's items, and of the last one's end.
         offsets: Vec<u32>,
-        items: Columns,
+        items: LeafColumns,
     },
 }
 
 /// Integers of at most 64 bits.
 #[derive(Debug)]
-pub(crate) enum Integers {
+pub(crate) enum IntegerValues {
     I8(ScalarBuffer<i8>),
     I16(ScalarBuffer<i16>),
     I32(ScalarBuffer<i32>),
@@ -81,14 +81,14 @@ pub(crate) enum Integers {
 macro_rules! with_integers {
     ($integers:expr, $values:ident => $body:expr) => {
         match $integers {
-            $crate::columns::Integers::I8($values) => $body,
-            $crate::columns::Integers::I16($values) => $body,
-            $crate::columns::Integers::I32($values) => $body,
-            $crate::columns::Integers::I64($values) => $body,
-            $crate::columns::Integers::U8($values) => $body,
-            $crate::columns::Integers::U16($values) => $body,
-            $crate::columns::Integers::U32($values) => $body,
-            $crate::columns::Integers::U64($values) => $body,
+            $crate::columns::IntegerValues::I8($values) => $body,
+            $crate::columns::IntegerValues::I16($values) => $body,
+            $crate::columns::IntegerValues::I32($values) => $body,
+            $crate::columns::IntegerValues::I64($values) => $body,
+            $crate::columns::IntegerValues::U8($values) => $body,
+            $crate::columns::IntegerValues::U16($values) => $body,
+            $crate::columns::IntegerValues::U32($values) => $body,
+            $crate::columns::IntegerValues::U64($values) => $body,
         }
     };
 }
@@ -96,29 +96,29 @@ pub(crate) use with_integers;
 
 /// Where the bytes of strings are.
 #[derive(Debug)]
-pub(crate) enum Bytes {
+pub(crate) enum StringBytes {
     Small(OffsetBuffer<i32>, Buffer),
     Large(OffsetBuffer<i64>, Buffer),
     View(ScalarBuffer<u128>, Vec<Buffer>),
 }
 
-impl Columns {
+impl LeafColumns {
     /// Binds `arrays`, whose types are those of `fields`.
     ///
     /// # Errors
     /// If a value is null that may not be, an enum has a symbol that is not of its type, or a
     /// value is larger than a block.
     pub(crate) fn new(
-        record: &Record,
-        fields: &[Field],
+        record: &RowStructure,
+        fields: &[SchemaField],
         arrays: &[ArrayRef],
         rows: usize,
     ) -> Result<Self> {
         let leaves = Vec::with_capacity(record.leaves.len());
         let mut columns = Self { rows, leaves, string_bytes: vec![0; rows] };
-        columns.bind(record, fields, arrays, None)?;
+        columns.bind_arrays(record, fields, arrays, None)?;
         for column in &columns.leaves {
-            if let Values::Bytes { lengths, .. } = &column.values {
+            if let LeafValues::Bytes { lengths, .. } = &column.values {
                 for (bytes, length) in columns.string_bytes.iter_mut().zip(lengths) {
                     // Each is below 2^31, so that a sum that is too large shows here.
                     *bytes = bytes.saturating_add(*length);
@@ -128,24 +128,24 @@ impl Columns {
         Ok(columns)
     }
 
-    fn bind(
+    fn bind_arrays(
         &mut self,
-        record: &Record,
-        fields: &[Field],
+        record: &RowStructure,
+        fields: &[SchemaField],
         arrays: &[ArrayRef],
         outer: Option<&NullBuffer>,
     ) -> Result<()> {
         for (field, array) in fields.iter().zip(arrays) {
             let Some(leaf) = record.leaves.get(self.leaves.len()) else { return Ok(()) };
-            let mismatch = |found: String| Error::Mismatch {
+            let mismatch = |found: String| Error::SchemaMismatch {
                 column: leaf.path.clone(),
                 expected: field.kind.to_string(),
                 found,
             };
-            let array = plain(array, &field.kind)?;
+            let array = unpack_dictionary(array, &field.kind)?;
             let own = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
             let nulls = NullBuffer::union(own.as_ref(), outer);
-            if leaf.null.is_none()
+            if leaf.null_bit.is_none()
                 && leaf.kind != LeafKind::Null
                 && let Some(own) = &own
                 && let Some(row) = (0..array.len())
@@ -155,68 +155,71 @@ impl Columns {
             }
             let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
             let values = match (&leaf.kind, array.data_type()) {
-                (LeafKind::Null, _) => Values::None,
+                (LeafKind::Null, _) => LeafValues::None,
                 (LeafKind::Boolean { .. }, DataType::Boolean) => {
-                    Values::Boolean(array.as_boolean().values().clone())
+                    LeafValues::Boolean(array.as_boolean().values().clone())
                 }
                 (LeafKind::Integer { .. }, _) => match &field.kind {
-                    Type::Enum { symbols, .. } => {
-                        Values::Integer(Integers::U32(positions(&array, symbols, &leaf.path)?))
-                    }
-                    _ => Values::Integer(
-                        integers(&array).ok_or_else(|| mismatch(array.data_type().to_string()))?,
+                    FieldType::Enum { symbols, .. } => LeafValues::Integer(IntegerValues::U32(
+                        symbol_positions(&array, symbols, &leaf.path)?,
+                    )),
+                    _ => LeafValues::Integer(
+                        integer_values(&array)
+                            .ok_or_else(|| mismatch(array.data_type().to_string()))?,
                     ),
                 },
                 (LeafKind::Wide { .. }, DataType::Decimal128(..)) => {
-                    Values::Wide128(array.as_primitive::<Decimal128Type>().values().clone())
+                    LeafValues::Wide128(array.as_primitive::<Decimal128Type>().values().clone())
                 }
                 (LeafKind::Wide { .. }, DataType::Decimal256(..)) => {
-                    Values::Wide256(array.as_primitive::<Decimal256Type>().values().clone())
+                    LeafValues::Wide256(array.as_primitive::<Decimal256Type>().values().clone())
                 }
                 (LeafKind::Float { .. }, DataType::Float16) => {
-                    Values::Float16(bits(array.as_primitive::<Float16Type>()))
+                    LeafValues::Float16(float_bits(array.as_primitive::<Float16Type>()))
                 }
                 (LeafKind::Float { .. }, DataType::Float32) => {
-                    Values::Float32(bits(array.as_primitive::<Float32Type>()))
+                    LeafValues::Float32(float_bits(array.as_primitive::<Float32Type>()))
                 }
                 (LeafKind::Float { .. }, DataType::Float64) => {
-                    Values::Float64(bits(array.as_primitive::<Float64Type>()))
+                    LeafValues::Float64(float_bits(array.as_primitive::<Float64Type>()))
                 }
                 (LeafKind::Fixed { .. }, DataType::FixedSizeBinary(_)) => {
                     let array = array.as_fixed_size_binary();
                     let size = usize::try_from(array.value_length()).unwrap_or_default();
-                    Values::Fixed { size, bytes: array.values().clone() }
+                    LeafValues::Fixed { size, bytes: array.values().clone() }
                 }
                 (LeafKind::Bytes { .. }, _) => {
-                    let source =
-                        Bytes::of(&array).ok_or_else(|| mismatch(array.data_type().to_string()))?;
-                    let lengths = source.lengths(nulls.as_ref())?;
-                    Values::Bytes { lengths, source }
+                    let source = StringBytes::from_array(&array)
+                        .ok_or_else(|| mismatch(array.data_type().to_string()))?;
+                    let lengths = source.value_lengths(nulls.as_ref())?;
+                    LeafValues::Bytes { lengths, source }
                 }
                 (LeafKind::List { child, .. }, _) => {
                     let Some(record) = record.children.get(*child) else { return Ok(()) };
-                    let (offsets, items) =
-                        items(&array).ok_or_else(|| mismatch(array.data_type().to_string()))?;
-                    let (offsets, items) = without_gaps(&offsets, items, is_null)?;
+                    let (offsets, items) = list_items(&array)
+                        .ok_or_else(|| mismatch(array.data_type().to_string()))?;
+                    let (offsets, items) = remove_null_items(&offsets, items, is_null)?;
                     let rows = offsets.last().copied().unwrap_or_default() as usize;
                     let items = match &field.kind {
-                        Type::List(item) => {
+                        FieldType::List(item) => {
                             Self::new(record, std::slice::from_ref(item), &[items], rows)?
                         }
-                        Type::Map { key, value, .. } => {
+                        FieldType::Map { key, value, .. } => {
                             let pair = [(**key).clone(), (**value).clone()];
                             Self::new(record, &pair, items.as_struct().columns(), rows)?
                         }
                         _ => return Err(mismatch(array.data_type().to_string())),
                     };
-                    Values::List { offsets, items }
+                    LeafValues::List { offsets, items }
                 }
-                (LeafKind::Struct, DataType::Struct(_)) => Values::None,
+                (LeafKind::Struct, DataType::Struct(_)) => LeafValues::None,
                 (_, found) => return Err(mismatch(found.to_string())),
             };
-            self.leaves.push(EncodedColumn { nulls: nulls.clone(), values });
-            if let (Type::Struct(fields), DataType::Struct(_)) = (&field.kind, array.data_type()) {
-                self.bind(record, fields, array.as_struct().columns(), nulls.as_ref())?;
+            self.leaves.push(LeafColumn { nulls: nulls.clone(), values });
+            if let (FieldType::Struct(fields), DataType::Struct(_)) =
+                (&field.kind, array.data_type())
+            {
+                self.bind_arrays(record, fields, array.as_struct().columns(), nulls.as_ref())?;
             }
         }
         Ok(())
@@ -224,8 +227,8 @@ impl Columns {
 }
 
 /// The array without a dictionary, unless it is an enum's.
-fn plain(array: &ArrayRef, kind: &Type) -> Result<ArrayRef> {
-    if matches!(kind, Type::Enum { .. }) {
+fn unpack_dictionary(array: &ArrayRef, kind: &FieldType) -> Result<ArrayRef> {
+    if matches!(kind, FieldType::Enum { .. }) {
         return Ok(array.clone());
     }
     let dynamic = array.as_ref();
@@ -236,19 +239,19 @@ fn plain(array: &ArrayRef, kind: &Type) -> Result<ArrayRef> {
 }
 
 /// The integers of a primitive array, whatever they stand for.
-fn integers(array: &ArrayRef) -> Option<Integers> {
-    fn of<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Option<Integers> {
+fn integer_values(array: &ArrayRef) -> Option<IntegerValues> {
+    fn of<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Option<IntegerValues> {
         let (buffer, rows) = (array.values().inner().clone(), array.len());
         let is_signed = !array.data_type().is_unsigned_integer();
         Some(match (size_of::<T::Native>(), is_signed) {
-            (1, true) => Integers::I8(ScalarBuffer::new(buffer, 0, rows)),
-            (2, true) => Integers::I16(ScalarBuffer::new(buffer, 0, rows)),
-            (4, true) => Integers::I32(ScalarBuffer::new(buffer, 0, rows)),
-            (8, true) => Integers::I64(ScalarBuffer::new(buffer, 0, rows)),
-            (1, false) => Integers::U8(ScalarBuffer::new(buffer, 0, rows)),
-            (2, false) => Integers::U16(ScalarBuffer::new(buffer, 0, rows)),
-            (4, false) => Integers::U32(ScalarBuffer::new(buffer, 0, rows)),
-            (8, false) => Integers::U64(ScalarBuffer::new(buffer, 0, rows)),
+            (1, true) => IntegerValues::I8(ScalarBuffer::new(buffer, 0, rows)),
+            (2, true) => IntegerValues::I16(ScalarBuffer::new(buffer, 0, rows)),
+            (4, true) => IntegerValues::I32(ScalarBuffer::new(buffer, 0, rows)),
+            (8, true) => IntegerValues::I64(ScalarBuffer::new(buffer, 0, rows)),
+            (1, false) => IntegerValues::U8(ScalarBuffer::new(buffer, 0, rows)),
+            (2, false) => IntegerValues::U16(ScalarBuffer::new(buffer, 0, rows)),
+            (4, false) => IntegerValues::U32(ScalarBuffer::new(buffer, 0, rows)),
+            (8, false) => IntegerValues::U64(ScalarBuffer::new(buffer, 0, rows)),
             _ => return None,
         })
     }
@@ -263,17 +266,21 @@ fn integers(array: &ArrayRef) -> Option<Integers> {
 }
 
 /// The bits of floats.
-fn bits<T: ArrowPrimitiveType, B: arrow_buffer::ArrowNativeType>(
+fn float_bits<T: ArrowPrimitiveType, B: arrow_buffer::ArrowNativeType>(
     array: &PrimitiveArray<T>,
 ) -> ScalarBuffer<B> {
     ScalarBuffer::new(array.values().inner().clone(), 0, array.len())
 }
 
 /// The position of each value among an enum's symbols; 0 where it is null.
-fn positions(array: &ArrayRef, symbols: &[String], column: &str) -> Result<ScalarBuffer<u32>> {
+fn symbol_positions(
+    array: &ArrayRef,
+    symbols: &[String],
+    column: &str,
+) -> Result<ScalarBuffer<u32>> {
     let known: HashMap<&str, u32> = symbols.iter().map(String::as_str).zip(0..).collect();
     let find = |symbol: &str| {
-        known.get(symbol).copied().ok_or_else(|| Error::Mismatch {
+        known.get(symbol).copied().ok_or_else(|| Error::SchemaMismatch {
             column: column.into(),
             expected: format!("one of {}", symbols.join(", ")),
             found: format!("`{symbol}`"),
@@ -311,7 +318,7 @@ fn positions(array: &ArrayRef, symbols: &[String], column: &str) -> Result<Scala
         }
         Ok(at.into())
     }
-    let mismatch = || Error::Mismatch {
+    let mismatch = || Error::SchemaMismatch {
         column: column.into(),
         expected: "enum".into(),
         found: array.data_type().to_string(),
@@ -324,7 +331,7 @@ fn positions(array: &ArrayRef, symbols: &[String], column: &str) -> Result<Scala
 }
 
 /// The offsets and items of a list or map.
-fn items(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
+fn list_items(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
     fn wide<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<usize> {
         offsets.iter().map(|offset| offset.as_usize()).collect()
     }
@@ -347,7 +354,7 @@ fn items(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
 }
 
 /// The items of rows that are not null, and nothing else; offsets into them.
-fn without_gaps(
+fn remove_null_items(
     offsets: &[usize],
     items: ArrayRef,
     is_null: impl Fn(usize) -> bool,
@@ -380,8 +387,8 @@ fn without_gaps(
     Ok((kept, arrow_select::take::take(&items, &indices, None)?))
 }
 
-impl Bytes {
-    fn of(array: &ArrayRef) -> Option<Self> {
+impl StringBytes {
+    fn from_array(array: &ArrayRef) -> Option<Self> {
         Some(match array.data_type() {
             DataType::Utf8 => {
                 let array = array.as_string::<i32>();
@@ -411,7 +418,7 @@ impl Bytes {
         })
     }
 
-    fn lengths(&self, nulls: Option<&NullBuffer>) -> Result<Vec<u32>> {
+    fn value_lengths(&self, nulls: Option<&NullBuffer>) -> Result<Vec<u32>> {
         let (mut lengths, largest): (Vec<u32>, u64) = match self {
             // None of them can be too large.
             Self::Small(offsets, _) => {

@@ -34,7 +34,7 @@ pub enum Error {
         "`{file}` is a rowfile of version {found}; this release reads version {known}\n\
          hint: read it with a newer release"
     )]
-    Newer {
+    NewerVersion {
         /// The file.
         file: String,
         /// The version that it says.
@@ -48,11 +48,11 @@ pub enum Error {
         "`{file}` was cut off: {end}\n\
          hint: {blocks} whole blocks with {rows} rows can be salvaged"
     )]
-    CutOff {
+    Truncated {
         /// The file.
         file: String,
         /// Where the last whole block ends, in words.
-        end: LastBlock,
+        end: LastIntactBlock,
         /// Whole blocks before that.
         blocks: usize,
         /// Their rows.
@@ -65,7 +65,7 @@ pub enum Error {
         /// The file.
         file: String,
         /// What is damaged.
-        part: Part,
+        part: FilePart,
         /// Where it begins in the file.
         offset: u64,
         /// What is wrong with it.
@@ -74,7 +74,7 @@ pub enum Error {
 
     /// A value that the reader's schema does not take.
     #[error("`{file}`: row {row}, column `{column}`: {reason}")]
-    Value {
+    InvalidValue {
         /// The file.
         file: String,
         /// The row, the file's first being 0.
@@ -90,7 +90,7 @@ pub enum Error {
         "`{name}`: row {row} is no encoded row: {reason}\n\
          hint: rows are decoded with the schema that they were encoded with"
     )]
-    Row {
+    InvalidEncodedRow {
         /// What the column was called.
         name: String,
         /// The row of the column, the first being 0.
@@ -101,11 +101,11 @@ pub enum Error {
 
     /// Data of the writer's schema cannot be read with the reader's.
     #[error("{0}")]
-    Incompatible(Conflicts),
+    IncompatibleSchemas(SchemaConflicts),
 
     /// A schema that cannot be: names twice, a default of the wrong type, bad JSON.
     #[error("column `{column}`: {reason}")]
-    Schema {
+    InvalidSchema {
         /// The field's path; empty for the schema as a whole.
         column: String,
         /// What is wrong with it.
@@ -114,7 +114,7 @@ pub enum Error {
 
     /// An Arrow type that has no place in a rowfile.
     #[error("column `{column}`: {found} cannot be kept in a rowfile")]
-    Unsupported {
+    UnsupportedType {
         /// The column's path.
         column: String,
         /// The type.
@@ -123,7 +123,7 @@ pub enum Error {
 
     /// A batch or row of another schema than the file's.
     #[error("column `{column}`: expected {expected}, found {found}")]
-    Mismatch {
+    SchemaMismatch {
         /// The column's path.
         column: String,
         /// What the file's schema says.
@@ -166,7 +166,7 @@ pub enum Error {
 
     /// The writer failed before; what it has written so far has no end.
     #[error("the writer of `{file}` failed before and writes no more")]
-    Poisoned {
+    WriterPoisoned {
         /// The file.
         file: String,
     },
@@ -182,14 +182,14 @@ pub enum Error {
 
 /// Where the last whole block of a file that was cut off ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastBlock {
+pub struct LastIntactBlock {
     /// The last whole block, if there is one: its number, the first being 0, and where it begins.
     pub block: Option<(usize, u64)>,
     /// The first byte that belongs to nothing whole.
     pub end: u64,
 }
 
-impl fmt::Display for LastBlock {
+impl fmt::Display for LastIntactBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.block {
             Some((block, offset)) => write!(
@@ -205,7 +205,7 @@ impl fmt::Display for LastBlock {
 /// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Part {
+pub enum FilePart {
     /// The header with the schema.
     Header,
     /// The block of this number, the first being 0, where it is known.
@@ -214,7 +214,7 @@ pub enum Part {
     Footer,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for FilePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header => f.write_str("the header"),
@@ -227,21 +227,21 @@ impl fmt::Display for Part {
 
 /// Every reason why a reader's schema does not fit a writer's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflicts(pub Vec<Conflict>);
+pub struct SchemaConflicts(pub Vec<SchemaConflict>);
 
 /// One reason why a reader's schema does not fit a writer's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflict {
+pub struct SchemaConflict {
     /// The reader's field, as a path: `request.headers.item`.
     pub column: String,
     /// What is wrong with it.
     pub reason: String,
 }
 
-impl fmt::Display for Conflicts {
+impl fmt::Display for SchemaConflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the data cannot be read with this schema:")?;
-        for Conflict { column, reason } in &self.0 {
+        for SchemaConflict { column, reason } in &self.0 {
             write!(f, "\n  column `{column}`: {reason}")?;
         }
         Ok(())
@@ -250,33 +250,42 @@ impl fmt::Display for Conflicts {
 
 /// What decoding says, which does not know files: the reader adds the place.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum RowDecodeError {
     /// The bytes are not what a writer writes.
     Damaged(String),
     /// A value, in a row counted from the beginning of what was decoded.
-    Value { row: usize, column: String, reason: String },
+    InvalidValue { row: usize, column: String, reason: String },
     /// Anything else.
     Other(Error),
 }
 
-impl Fault {
-    pub(crate) fn damaged(reason: impl Into<String>) -> Self {
+impl RowDecodeError {
+    pub(crate) fn from_damage(reason: impl Into<String>) -> Self {
         Self::Damaged(reason.into())
     }
 
     /// The error of a block.
-    pub(crate) fn at(self, file: &str, part: Part, offset: u64, first_row: u64) -> Error {
+    pub(crate) fn into_error(
+        self,
+        file: &str,
+        part: FilePart,
+        offset: u64,
+        first_row: u64,
+    ) -> Error {
         match self {
             Self::Damaged(reason) => Error::Damaged { file: file.into(), part, offset, reason },
-            Self::Value { row, column, reason } => {
-                Error::Value { file: file.into(), row: first_row + row as u64, column, reason }
-            }
+            Self::InvalidValue { row, column, reason } => Error::InvalidValue {
+                file: file.into(),
+                row: first_row + row as u64,
+                column,
+                reason,
+            },
             Self::Other(error) => error,
         }
     }
 }
 
-impl From<arrow_schema::ArrowError> for Fault {
+impl From<arrow_schema::ArrowError> for RowDecodeError {
     fn from(error: arrow_schema::ArrowError) -> Self {
         Self::Other(error.into())
     }

@@ -24,31 +24,33 @@
     )
 )]
 
+mod block_statistics;
 mod codec;
 mod columns;
-mod decode;
-mod encode;
+mod encoded_rows;
 mod error;
-mod format;
-mod layout;
+mod file_format;
+mod read_at;
 mod reader;
-mod resolve;
-mod rows;
+mod row_decoder;
+mod row_encoder;
+mod row_layout;
+mod scalar_arrays;
 mod schema;
-mod source;
-mod statistics;
-mod typed;
-mod values;
+mod schema_resolution;
+mod serde_rows;
 mod writer;
 
 pub use codec::Codec;
-pub use error::{Conflict, Conflicts, Error, LastBlock, Part, Result};
-pub use reader::{Batches, BlockInfo, ColumnStatistics, ReadOptions, Reader};
-pub use resolve::Plan;
-pub use schema::{DEPTH_MAX, Field, Schema, Strings, Type, Unit, keys};
-pub use source::ReadAt;
-pub use typed::TypedRows;
-pub use writer::{Salvaged, WriteOptions, Writer, salvage};
+pub use error::{Error, FilePart, LastIntactBlock, Result, SchemaConflict, SchemaConflicts};
+pub use read_at::ReadAt;
+pub use reader::{BlockInfo, PerBlockStatistics, ReadOptions, Reader, RowfileBatches};
+pub use schema::{
+    FieldType, NESTING_DEPTH_MAX, Schema, SchemaField, StringLayout, TemporalUnit, metadata_keys,
+};
+pub use schema_resolution::RowDecodePlan;
+pub use serde_rows::TypedRows;
+pub use writer::{SalvageReport, WriteOptions, Writer, salvage};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -9,21 +9,22 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::SchemaRef;
 
-use crate::codec::Decompressor;
-use crate::decode::BlockRows;
-use crate::error::{Error, Fault, LastBlock, Part, Result};
-use crate::format::{
-    Entry, Footer, HEADER_BYTES, Header, Kind, SECTION_BYTES, Section, TRAILER_BYTES, Trailer,
+use crate::block_statistics::{BlockStatistics, leaf_fields};
+use crate::codec::SectionDecompressor;
+use crate::error::{Error, FilePart, LastIntactBlock, Result, RowDecodeError};
+use crate::file_format::{
+    FileFooter, FileHeader, FooterEntry, FooterTrailer, HEADER_BYTES, SECTION_BYTES, SectionHeader,
+    SectionKind, TRAILER_BYTES,
 };
-use crate::layout::{Layout, SLACK};
-use crate::resolve::Plan;
-use crate::schema::{Schema, Strings};
-use crate::source::ReadAt;
-use crate::statistics::{BlockStatistics, leaf_fields};
+use crate::read_at::ReadAt;
+use crate::row_decoder::BlockRowDecoder;
+use crate::row_layout::{BlockLayout, SLACK_BYTES};
+use crate::schema::{Schema, StringLayout};
+use crate::schema_resolution::RowDecodePlan;
 
 /// Bytes that are read at the beginning and at the end of a file, in the hope that they are all
 /// of the header and of the footer.
-const GUESS_BYTES: u64 = 64 << 10;
+const SPECULATIVE_READ_BYTES: u64 = 64 << 10;
 
 /// What to read, and as what.
 #[derive(Debug, Clone)]
@@ -33,7 +34,7 @@ pub struct ReadOptions {
     /// Names of the columns wanted, in this order. Default: all.
     pub columns: Option<Vec<String>>,
     /// Which of Arrow's layouts strings come in, if `schema` does not say. Default: views.
-    pub strings: Strings,
+    pub strings: StringLayout,
     /// Only blocks that begin in these bytes of the file: ranges that follow one another read
     /// every row once. Default: all.
     pub range: Option<Range<u64>>,
@@ -48,7 +49,7 @@ impl Default for ReadOptions {
         Self {
             schema: None,
             columns: None,
-            strings: Strings::default(),
+            strings: StringLayout::default(),
             range: None,
             blocks: None,
             batch_rows: 8192,
@@ -73,7 +74,7 @@ pub struct BlockInfo {
 /// What is known of a column without reading it, one value for each block.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct ColumnStatistics {
+pub struct PerBlockStatistics {
     /// No value of the block is smaller; null where nothing is known.
     pub min: ArrayRef,
     /// No value of the block is larger; null where nothing is known.
@@ -85,38 +86,38 @@ pub struct ColumnStatistics {
 /// An open rowfile. Cloning is cheap, and clones can be used by several threads.
 pub struct Reader<S: ReadAt> {
     source: Arc<S>,
-    about: Arc<About>,
+    index: Arc<FileIndex>,
 }
 
 impl<S: ReadAt> Clone for Reader<S> {
     fn clone(&self) -> Self {
-        Self { source: self.source.clone(), about: self.about.clone() }
+        Self { source: self.source.clone(), index: self.index.clone() }
     }
 }
 
 /// What is known of a file from its header and its footers.
-struct About {
+struct FileIndex {
     name: String,
-    header: Header,
+    header: FileHeader,
     /// The checksum of the header.
-    file: u32,
+    header_checksum: u32,
     blocks: Vec<BlockInfo>,
     /// The statistics of each block, if it has any.
     statistics: Vec<BlockStatistics>,
     /// The leaves that they are of.
-    leaves: Vec<u32>,
+    statistics_leaves: Vec<u32>,
     last_footer: u64,
     /// The first byte behind the last footer.
-    end: u64,
+    footer_end: u64,
     /// Bytes behind that, of an append that is not done.
-    unfinished: u64,
+    unfinished_bytes: u64,
     damages: Vec<(u64, String)>,
-    skipped: u64,
+    skipped_bytes: u64,
 }
 
 impl<S: ReadAt> std::fmt::Debug for Reader<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("name", &self.about.name).finish_non_exhaustive()
+        f.debug_struct("Reader").field("name", &self.index.name).finish_non_exhaustive()
     }
 }
 
@@ -138,10 +139,10 @@ impl<S: ReadAt> Reader<S> {
     /// # Errors
     /// If it is no rowfile, was cut off, is damaged, or of a later version; if it cannot be read.
     pub fn new(source: S, name: &str) -> Result<Self> {
-        let mut open = Open::new(source, name)?;
-        open.find_end()?;
-        open.footers()?;
-        Ok(open.done())
+        let mut open = FileOpener::new(source, name)?;
+        open.find_last_footer()?;
+        open.read_footers()?;
+        Ok(open.into_reader())
     }
 
     /// Opens `source` without asking its footers: every whole block is found, whatever is
@@ -149,156 +150,160 @@ impl<S: ReadAt> Reader<S> {
     ///
     /// # Errors
     /// If it is no rowfile, its header is damaged, or it cannot be read.
-    pub fn salvaging(source: S, name: &str) -> Result<Self> {
-        let mut open = Open::new(source, name)?;
-        open.scan()?;
-        Ok(open.done())
+    pub fn open_for_salvage(source: S, name: &str) -> Result<Self> {
+        let mut open = FileOpener::new(source, name)?;
+        open.scan_blocks()?;
+        Ok(open.into_reader())
     }
 
     /// The schema that the file was written with.
     #[must_use]
     pub fn schema(&self) -> &Schema {
-        &self.about.header.schema
+        &self.index.header.schema
     }
 
     /// What the writer said about it.
     #[must_use]
     pub fn metadata(&self) -> &std::collections::BTreeMap<String, String> {
-        &self.about.header.metadata
+        &self.index.header.metadata
     }
 
     /// How its blocks are compressed, unless that made them larger.
     #[must_use]
     pub fn codec(&self) -> crate::Codec {
-        self.about.header.codec
+        self.index.header.codec
     }
 
     /// The blocks.
     #[must_use]
     pub fn blocks(&self) -> &[BlockInfo] {
-        &self.about.blocks
+        &self.index.blocks
     }
 
     /// All rows.
     #[must_use]
-    pub fn rows(&self) -> u64 {
-        self.about.blocks.iter().map(|block| u64::from(block.rows)).sum()
+    pub fn row_count(&self) -> u64 {
+        self.index.blocks.iter().map(|block| u64::from(block.rows)).sum()
     }
 
     /// Bytes at the end of an append that is under way, or was killed. They are not read.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
-        self.about.unfinished
+        self.index.unfinished_bytes
     }
 
     /// What [`salvaging`](Self::salvaging) found damaged: where, and what is wrong with it.
     #[must_use]
     pub fn damages(&self) -> &[(u64, String)] {
-        &self.about.damages
+        &self.index.damages
     }
 
     /// Bytes that [`salvaging`](Self::salvaging) skipped because they are of nothing whole.
     #[must_use]
     pub fn skipped_bytes(&self) -> u64 {
-        self.about.skipped
+        self.index.skipped_bytes
     }
 
     /// The same file behind another source, which is taken to be that file: neither header nor
     /// footers are read again.
     #[must_use]
-    pub fn over<T: ReadAt>(&self, source: T) -> Reader<T> {
-        Reader { source: Arc::new(source), about: self.about.clone() }
+    pub fn with_source<T: ReadAt>(&self, source: T) -> Reader<T> {
+        Reader { source: Arc::new(source), index: self.index.clone() }
     }
 
-    pub(crate) fn for_append(&self) -> (Header, u32, u64) {
-        (self.about.header.clone(), self.about.file, self.about.end)
+    pub(crate) fn append_state(&self) -> (FileHeader, u32, u64) {
+        (self.index.header.clone(), self.index.header_checksum, self.index.footer_end)
     }
 
     pub(crate) fn last_footer(&self) -> u64 {
-        self.about.last_footer
+        self.index.last_footer
     }
 
     pub(crate) fn has_statistics(&self) -> bool {
-        !self.about.leaves.is_empty() || self.about.header.schema.fields.is_empty()
+        !self.index.statistics_leaves.is_empty() || self.index.header.schema.fields.is_empty()
     }
 
     /// What the footers know of a column of the file, which is named by its path: `user.id`. None
     /// where there is no such column, it is of a type without an order, or the writer kept no
     /// statistics.
     #[must_use]
-    pub fn statistics(&self, column: &str) -> Option<ColumnStatistics> {
-        let schema = &self.about.header.schema;
-        let record = crate::layout::Record::new(schema);
+    pub fn column_statistics(&self, column: &str) -> Option<PerBlockStatistics> {
+        let schema = &self.index.header.schema;
+        let record = crate::row_layout::RowStructure::new(schema);
         let leaf = record.leaves.iter().position(|leaf| leaf.path == column)?;
-        let at = self.about.leaves.iter().position(|known| *known as usize == leaf)?;
+        let at = self.index.statistics_leaves.iter().position(|known| *known as usize == leaf)?;
         let fields = leaf_fields(&schema.fields);
         let field = fields.get(leaf)?;
-        let all: Vec<_> = self.about.statistics.iter().map(|block| block.0.get(at)).collect();
+        let all: Vec<_> = self.index.statistics.iter().map(|block| block.0.get(at)).collect();
         let bounds = |is_max: bool| {
             let bounds = all.iter().map(|found| {
                 let (min, max) = found.as_ref()?.bounds.as_ref()?;
                 Some(if is_max { max.as_slice() } else { min.as_slice() })
             });
-            crate::values::from_bounds(&field.kind, bounds)
+            crate::scalar_arrays::array_from_bounds(&field.kind, bounds)
         };
         let nulls = all.iter().map(|found| found.map(|found| u64::from(found.nulls)));
-        Some(ColumnStatistics { min: bounds(false)?, max: bounds(true)?, nulls: nulls.collect() })
+        Some(PerBlockStatistics { min: bounds(false)?, max: bounds(true)?, nulls: nulls.collect() })
     }
 
     /// The plan that `options` ask for. It can be used for other files with the same schema.
     ///
     /// # Errors
     /// [`Error::Incompatible`] with every conflict of the schemas; if a column is unknown.
-    pub fn plan(&self, options: &ReadOptions) -> Result<Plan> {
+    pub fn plan(&self, options: &ReadOptions) -> Result<RowDecodePlan> {
         let schema = match &options.schema {
             Some(schema) => schema.clone(),
             None => Arc::new(self.schema().to_arrow(options.strings)),
         };
         let schema = match &options.columns {
             Some(columns) => {
-                let fields = crate::resolve::project(&schema, columns)?;
+                let fields = crate::schema_resolution::project_columns(&schema, columns)?;
                 Arc::new(arrow_schema::Schema::new_with_metadata(fields, schema.metadata().clone()))
             }
             None => schema,
         };
-        Plan::new(self.schema(), &schema)
+        RowDecodePlan::new(self.schema(), &schema)
     }
 
     /// Batches, in the order of the rows.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
-    pub fn read(&self, options: &ReadOptions) -> Result<Batches<S>> {
+    pub fn read(&self, options: &ReadOptions) -> Result<RowfileBatches<S>> {
         let plan = Arc::new(self.plan(options)?);
-        self.read_with(plan, options)
+        self.read_with_plan(plan, options)
     }
 
     /// As [`read`](Self::read), by a plan that was made before.
     ///
     /// # Errors
     /// If the plan is for data of another schema.
-    pub fn read_with(&self, plan: Arc<Plan>, options: &ReadOptions) -> Result<Batches<S>> {
-        if plan.writer != *self.schema() {
-            return Err(Error::Schema {
+    pub fn read_with_plan(
+        &self,
+        plan: Arc<RowDecodePlan>,
+        options: &ReadOptions,
+    ) -> Result<RowfileBatches<S>> {
+        if plan.writer_schema != *self.schema() {
+            return Err(Error::InvalidSchema {
                 column: String::new(),
                 reason: "the plan was made for data of another schema".into(),
             });
         }
         let is_wanted = |block: &usize| {
-            let offset = self.about.blocks.get(*block).map(|block| block.offset);
+            let offset = self.index.blocks.get(*block).map(|block| block.offset);
             offset.is_some_and(|at| options.range.as_ref().is_none_or(|range| range.contains(&at)))
         };
         let blocks: Vec<usize> = match &options.blocks {
             Some(blocks) => blocks.iter().copied().filter(is_wanted).collect(),
-            None => (0..self.about.blocks.len()).filter(is_wanted).collect(),
+            None => (0..self.index.blocks.len()).filter(is_wanted).collect(),
         };
-        Ok(Batches {
+        Ok(RowfileBatches {
             reader: self.clone(),
             plan,
             blocks: blocks.into_iter(),
             batch_rows: options.batch_rows.max(1),
             buffers: KEPT.take().unwrap_or_default(),
-            decompressor: Decompressor::new(),
+            decompressor: SectionDecompressor::new(),
             current: None,
         })
     }
@@ -308,10 +313,10 @@ impl<S: ReadAt> Reader<S> {
     /// # Errors
     /// The first damage.
     pub fn verify(&self) -> Result<()> {
-        match self.damage()?.first() {
+        match self.find_damages()?.first() {
             Some((offset, reason)) => Err(Error::Damaged {
-                file: self.about.name.clone(),
-                part: Part::Block(self.about.blocks.iter().position(|it| it.offset == *offset)),
+                file: self.index.name.clone(),
+                part: FilePart::Block(self.index.blocks.iter().position(|it| it.offset == *offset)),
                 offset: *offset,
                 reason: reason.clone(),
             }),
@@ -324,28 +329,28 @@ impl<S: ReadAt> Reader<S> {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn damage(&self) -> Result<Vec<(u64, String)>> {
-        let mut open = Open::new(&*self.source, &self.about.name)?;
-        open.length = self.about.end;
-        open.scan()?;
+    pub fn find_damages(&self) -> Result<Vec<(u64, String)>> {
+        let mut open = FileOpener::new(&*self.source, &self.index.name)?;
+        open.file_bytes = self.index.footer_end;
+        open.scan_blocks()?;
         Ok(open.damages)
     }
 }
 
 /// Batches of a file.
-pub struct Batches<S: ReadAt> {
+pub struct RowfileBatches<S: ReadAt> {
     reader: Reader<S>,
-    plan: Arc<Plan>,
+    plan: Arc<RowDecodePlan>,
     blocks: std::vec::IntoIter<usize>,
     batch_rows: usize,
-    buffers: Buffers,
-    decompressor: Decompressor,
-    current: Option<Current>,
+    buffers: BlockBuffers,
+    decompressor: SectionDecompressor,
+    current: Option<CurrentBlock>,
 }
 
 /// A block as it is stored, and as it was before it was compressed.
 #[derive(Default)]
-struct Buffers {
+struct BlockBuffers {
     /// As long as the longest that there was, and [`SLACK`].
     stored: Vec<u8>,
     raw: Vec<u8>,
@@ -353,14 +358,14 @@ struct Buffers {
 
 /// Memory that a thread keeps for its next reader at most: readers of a few blocks each would
 /// otherwise have the system clear as much for each of them as the file is long.
-const KEPT_BYTES_MAX: usize = 4 << 20;
+const REUSED_BUFFER_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
-    static KEPT: Cell<Option<Buffers>> = const { Cell::new(None) };
+    static KEPT: Cell<Option<BlockBuffers>> = const { Cell::new(None) };
 }
 
-impl Buffers {
-    fn of(&self, from: Option<usize>) -> &[u8] {
+impl BlockBuffers {
+    fn block_bytes(&self, from: Option<usize>) -> &[u8] {
         match from {
             Some(from) => self.stored.get(from..).unwrap_or_default(),
             None => &self.raw,
@@ -368,10 +373,10 @@ impl Buffers {
     }
 }
 
-impl<S: ReadAt> Drop for Batches<S> {
+impl<S: ReadAt> Drop for RowfileBatches<S> {
     fn drop(&mut self) {
         let buffers = std::mem::take(&mut self.buffers);
-        if buffers.stored.capacity() + buffers.raw.capacity() <= KEPT_BYTES_MAX {
+        if buffers.stored.capacity() + buffers.raw.capacity() <= REUSED_BUFFER_BYTES_MAX {
             // Where the thread is about to end nothing is kept.
             let _ = KEPT.try_with(|kept| kept.set(Some(buffers)));
         }
@@ -379,118 +384,138 @@ impl<S: ReadAt> Drop for Batches<S> {
 }
 
 /// A block of which some rows are to come.
-struct Current {
+struct CurrentBlock {
     block: usize,
-    layout: Layout,
+    layout: BlockLayout,
     /// Where it begins in what was read; none if it was decompressed.
-    from: Option<usize>,
+    stored_offset: Option<usize>,
     /// Where its next row begins, and where its last ends.
-    at: usize,
-    end: usize,
+    next_row_offset: usize,
+    rows_end: usize,
     /// Rows that are done, and all.
-    done: usize,
+    decoded_rows: usize,
     rows: usize,
 }
 
-impl<S: ReadAt> Batches<S> {
+impl<S: ReadAt> RowfileBatches<S> {
     /// The schema of the batches.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
-        &self.plan.schema
+        &self.plan.output_schema
     }
 
-    fn load(&mut self, block: usize) -> Result<()> {
-        let about = &*self.reader.about;
+    fn load_block(&mut self, block: usize) -> Result<()> {
+        let about = &*self.reader.index;
         let Some(info) = about.blocks.get(block) else { return Ok(()) };
-        let fault = |fault: Fault| {
-            fault.at(&about.name, Part::Block(Some(block)), info.offset, info.first_row)
+        let fault = |fault: RowDecodeError| {
+            fault.into_error(&about.name, FilePart::Block(Some(block)), info.offset, info.first_row)
         };
-        let Buffers { stored, raw } = &mut self.buffers;
+        let BlockBuffers { stored, raw } = &mut self.buffers;
         let bytes = info.bytes as usize;
-        if stored.len() < bytes + SLACK {
+        if stored.len() < bytes + SLACK_BYTES {
             // Nothing of it is needed any more, so that it need not be copied to where there is room.
-            *stored = vec![0; bytes + SLACK];
+            *stored = vec![0; bytes + SLACK_BYTES];
         }
         let section = stored.get_mut(..bytes).unwrap_or_default();
         let read = self.reader.source.read_at(info.offset, section);
         read.map_err(|error| Error::Io { file: about.name.clone(), error })?;
         let content = section.get(SECTION_BYTES..).unwrap_or_default();
-        let section = Section::parse(section, about.file, info.offset).map_err(fault)?;
-        let is_same = section.kind == Kind::Block
+        let section =
+            SectionHeader::parse(section, about.header_checksum, info.offset).map_err(fault)?;
+        let is_same = section.kind == SectionKind::Block
             && section.count == info.rows
             && section.first_row == info.first_row
             && section.end() == info.offset + u64::from(info.bytes);
         if !is_same && about.damages.is_empty() {
-            return Err(fault(Fault::damaged("it is not the block that the footer lists")));
+            return Err(fault(RowDecodeError::from_damage(
+                "it is not the block that the footer lists",
+            )));
         }
-        section.verify(content).map_err(fault)?;
-        let size = section.raw as usize;
-        let from = if section.is_plain() && size == content.len() {
+        section.verify_checksum(content).map_err(fault)?;
+        let size = section.raw_bytes as usize;
+        let from = if section.is_uncompressed() && size == content.len() {
             // It is decoded where it was read to.
-            if let Some(slack) = stored.get_mut(bytes..bytes + SLACK) {
+            if let Some(slack) = stored.get_mut(bytes..bytes + SLACK_BYTES) {
                 slack.fill(0);
             }
             Some(SECTION_BYTES)
         } else {
             self.decompressor
-                .decompress(section.codec, content, size, SLACK, raw)
+                .decompress(section.codec, content, size, SLACK_BYTES, raw)
                 .map_err(fault)?;
             None
         };
         let rows = section.count as usize;
-        let mut rest = self.buffers.of(from).get(..size).unwrap_or_default();
-        let layout = Layout::read(&self.plan.record, &mut rest).map_err(fault)?;
+        let mut rest = self.buffers.block_bytes(from).get(..size).unwrap_or_default();
+        let layout = BlockLayout::read(&self.plan.record, &mut rest).map_err(fault)?;
         let at = size - rest.len();
-        self.current = Some(Current { block, layout, from, at, end: size, done: 0, rows });
+        self.current = Some(CurrentBlock {
+            block,
+            layout,
+            stored_offset: from,
+            next_row_offset: at,
+            rows_end: size,
+            decoded_rows: 0,
+            rows,
+        });
         Ok(())
     }
 
-    fn decode(&mut self) -> Result<Option<RecordBatch>> {
+    fn decode_batch(&mut self) -> Result<Option<RecordBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
-        let about = &*self.reader.about;
+        let about = &*self.reader.index;
         let Some(info) = about.blocks.get(current.block) else { return Ok(None) };
-        let first_row = info.first_row + current.done as u64;
-        let fault = |fault: Fault| {
-            fault.at(&about.name, Part::Block(Some(current.block)), info.offset, first_row)
+        let first_row = info.first_row + current.decoded_rows as u64;
+        let fault = |fault: RowDecodeError| {
+            fault.into_error(
+                &about.name,
+                FilePart::Block(Some(current.block)),
+                info.offset,
+                first_row,
+            )
         };
-        let rows = (current.rows - current.done).min(self.batch_rows);
-        let block = BlockRows {
+        let rows = (current.rows - current.decoded_rows).min(self.batch_rows);
+        let block = BlockRowDecoder {
             record: &self.plan.record,
             layout: &current.layout,
-            bytes: self.buffers.of(current.from),
-            end: current.end,
+            bytes: self.buffers.block_bytes(current.stored_offset),
+            rows_end: current.rows_end,
         };
-        let (columns, at) = block.next(&self.plan.rows, current.at, rows).map_err(fault)?;
-        current.at = at;
-        current.done += rows;
-        if current.done == current.rows {
-            if current.at != current.end {
-                let left = current.end - current.at;
-                return Err(fault(Fault::damaged(format!("{left} bytes follow its last row"))));
+        let (columns, at) = block
+            .decode_next(&self.plan.record_plan, current.next_row_offset, rows)
+            .map_err(fault)?;
+        current.next_row_offset = at;
+        current.decoded_rows += rows;
+        if current.decoded_rows == current.rows {
+            if current.next_row_offset != current.rows_end {
+                let left = current.rows_end - current.next_row_offset;
+                return Err(fault(RowDecodeError::from_damage(format!(
+                    "{left} bytes follow its last row"
+                ))));
             }
             self.current = None;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = self.plan.schema.clone();
+        let schema = self.plan.output_schema.clone();
         Ok(Some(RecordBatch::try_new_with_options(schema, columns, &options)?))
     }
 
-    fn step(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if self.current.is_some() {
-                return self.decode();
+                return self.decode_batch();
             }
             let Some(block) = self.blocks.next() else { return Ok(None) };
-            self.load(block)?;
+            self.load_block(block)?;
         }
     }
 }
 
-impl<S: ReadAt> Iterator for Batches<S> {
+impl<S: ReadAt> Iterator for RowfileBatches<S> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.step();
+        let step = self.next_batch();
         if step.is_err() {
             // Nothing comes after an error.
             self.blocks = Vec::new().into_iter();
@@ -501,44 +526,45 @@ impl<S: ReadAt> Iterator for Batches<S> {
 }
 
 /// A file that is being opened.
-struct Open<S> {
+struct FileOpener<S> {
     source: S,
     name: String,
-    header: Header,
-    file: u32,
+    header: FileHeader,
+    header_checksum: u32,
     header_end: u64,
-    length: u64,
-    end: u64,
+    file_bytes: u64,
+    footer_end: u64,
     last_footer: u64,
     /// From the last to the first.
-    footers: Vec<Footer>,
+    footers: Vec<FileFooter>,
     /// Found without a footer.
-    scanned: Vec<BlockInfo>,
+    scanned_blocks: Vec<BlockInfo>,
     damages: Vec<(u64, String)>,
-    skipped: u64,
+    skipped_bytes: u64,
 }
 
-impl<S: ReadAt> Open<S> {
+impl<S: ReadAt> FileOpener<S> {
     fn new(source: S, name: &str) -> Result<Self> {
         let io = |error| Error::Io { file: name.into(), error };
         let length = source.len().map_err(io)?;
-        let cut_off = |end| Error::CutOff {
+        let cut_off = |end| Error::Truncated {
             file: name.into(),
-            end: LastBlock { block: None, end },
+            end: LastIntactBlock { block: None, end },
             blocks: 0,
             rows: 0,
         };
-        let guess = usize::try_from(length.min(GUESS_BYTES)).unwrap_or_default();
+        let guess = usize::try_from(length.min(SPECULATIVE_READ_BYTES)).unwrap_or_default();
         let mut bytes = vec![0; guess];
         source.read_at(0, &mut bytes).map_err(io)?;
         if bytes.len() < HEADER_BYTES {
             // As far as it goes it may be one.
-            if crate::format::MAGIC.starts_with(bytes.get(..8).unwrap_or(&bytes)) && guess > 0 {
+            if crate::file_format::MAGIC.starts_with(bytes.get(..8).unwrap_or(&bytes)) && guess > 0
+            {
                 return Err(cut_off(0));
             }
-            Header::bytes(name, &bytes)?;
+            FileHeader::total_bytes(name, &bytes)?;
         }
-        let header_end = Header::bytes(name, &bytes)?;
+        let header_end = FileHeader::total_bytes(name, &bytes)?;
         if header_end > length {
             return Err(cut_off(0));
         }
@@ -547,24 +573,24 @@ impl<S: ReadAt> Open<S> {
             bytes.resize(rest, 0);
             source.read_at(0, &mut bytes).map_err(io)?;
         }
-        let (header, file) = Header::parse(name, bytes.get(..rest).unwrap_or_default())?;
+        let (header, file) = FileHeader::parse(name, bytes.get(..rest).unwrap_or_default())?;
         Ok(Self {
             source,
             name: name.into(),
             header,
-            file,
+            header_checksum: file,
             header_end,
-            length,
-            end: header_end,
+            file_bytes: length,
+            footer_end: header_end,
             last_footer: 0,
             footers: Vec::new(),
-            scanned: Vec::new(),
+            scanned_blocks: Vec::new(),
             damages: Vec::new(),
-            skipped: 0,
+            skipped_bytes: 0,
         })
     }
 
-    fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+    fn read_bytes(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         // Callers ask for what is in the file only.
         let mut into = vec![0; usize::try_from(bytes).unwrap_or_default()];
         self.source
@@ -573,33 +599,37 @@ impl<S: ReadAt> Open<S> {
         Ok(into)
     }
 
-    fn damaged(&self, part: Part, offset: u64, reason: impl Into<String>) -> Error {
+    fn damaged_error(&self, part: FilePart, offset: u64, reason: impl Into<String>) -> Error {
         Error::Damaged { file: self.name.clone(), part, offset, reason: reason.into() }
     }
 
     /// The trailer that ends at `end`.
-    fn trailer(&self, end: u64) -> Result<Option<Trailer>> {
+    fn read_trailer(&self, end: u64) -> Result<Option<FooterTrailer>> {
         let Some(start) = end.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
         if start < self.header_end {
             return Ok(None);
         }
-        Ok(Trailer::parse(&self.read(start, TRAILER_BYTES as u64)?, self.file, end))
+        Ok(FooterTrailer::parse(
+            &self.read_bytes(start, TRAILER_BYTES as u64)?,
+            self.header_checksum,
+            end,
+        ))
     }
 
     /// Finds the last footer that is whole.
-    fn find_end(&mut self) -> Result<()> {
-        if let Some(trailer) = self.trailer(self.length)? {
-            (self.last_footer, self.end) = (trailer.footer, trailer.end);
+    fn find_last_footer(&mut self) -> Result<()> {
+        if let Some(trailer) = self.read_trailer(self.file_bytes)? {
+            (self.last_footer, self.footer_end) = (trailer.footer_offset, trailer.end_offset);
             return Ok(());
         }
         // An append is under way or was killed, or the file was cut off: go from section to
         // section.
         let mut at = self.header_end;
         let (mut blocks, mut rows, mut last) = (0, 0, None);
-        while let Some(section) = self.section(at)? {
+        while let Some(section) = self.read_section(at)? {
             match section.kind {
-                Kind::Block => {
-                    if section.end() > self.length {
+                SectionKind::Block => {
+                    if section.end() > self.file_bytes {
                         break;
                     }
                     last = Some((blocks, at));
@@ -607,28 +637,28 @@ impl<S: ReadAt> Open<S> {
                     rows += u64::from(section.count);
                     at = section.end();
                 }
-                Kind::Footer => {
+                SectionKind::Footer => {
                     let end = section.end().saturating_add(TRAILER_BYTES as u64);
-                    if end > self.length {
+                    if end > self.file_bytes {
                         break;
                     }
-                    match self.trailer(end)? {
-                        Some(trailer) if trailer.footer == at => {
-                            (self.last_footer, self.end) = (at, end);
+                    match self.read_trailer(end)? {
+                        Some(trailer) if trailer.footer_offset == at => {
+                            (self.last_footer, self.footer_end) = (at, end);
                             at = end;
                         }
                         _ => {
                             let reason = "its trailer is not what its checksum says";
-                            return Err(self.damaged(Part::Footer, at, reason));
+                            return Err(self.damaged_error(FilePart::Footer, at, reason));
                         }
                     }
                 }
             }
         }
         if self.last_footer == 0 {
-            return Err(Error::CutOff {
+            return Err(Error::Truncated {
                 file: self.name.clone(),
-                end: LastBlock { block: last, end: at },
+                end: LastIntactBlock { block: last, end: at },
                 blocks,
                 rows,
             });
@@ -637,102 +667,123 @@ impl<S: ReadAt> Open<S> {
     }
 
     /// The section at `at`, if the file goes on for as long as one.
-    fn section(&self, at: u64) -> Result<Option<Section>> {
-        if at.saturating_add(SECTION_BYTES as u64) > self.length {
+    fn read_section(&self, at: u64) -> Result<Option<SectionHeader>> {
+        if at.saturating_add(SECTION_BYTES as u64) > self.file_bytes {
             return Ok(None);
         }
-        let bytes = self.read(at, SECTION_BYTES as u64)?;
-        let section = Section::parse(&bytes, self.file, at);
-        section.map(Some).map_err(|fault| fault.at(&self.name, Part::Block(None), at, 0))
+        let bytes = self.read_bytes(at, SECTION_BYTES as u64)?;
+        let section = SectionHeader::parse(&bytes, self.header_checksum, at);
+        section
+            .map(Some)
+            .map_err(|fault| fault.into_error(&self.name, FilePart::Block(None), at, 0))
     }
 
     /// Reads the footers, from the last to the first.
-    fn footers(&mut self) -> Result<()> {
+    fn read_footers(&mut self) -> Result<()> {
         let mut at = self.last_footer;
-        let mut end = self.end;
-        let mut decompressor = Decompressor::new();
+        let mut end = self.footer_end;
+        let mut decompressor = SectionDecompressor::new();
         let mut raw = Vec::new();
         loop {
             let reason = "it is not where the trailer says";
             if at < self.header_end || at >= end {
-                return Err(self.damaged(Part::Footer, at, reason));
+                return Err(self.damaged_error(FilePart::Footer, at, reason));
             }
             // Once the end of the footer is known, it is read with its trailer; before, only the last is.
-            let head = self.read(at, (SECTION_BYTES as u64).min(end - at))?;
-            let fault = |fault: Fault| fault.at(&self.name, Part::Footer, at, 0);
-            let section = Section::parse(&head, self.file, at).map_err(fault)?;
+            let head = self.read_bytes(at, (SECTION_BYTES as u64).min(end - at))?;
+            let fault =
+                |fault: RowDecodeError| fault.into_error(&self.name, FilePart::Footer, at, 0);
+            let section = SectionHeader::parse(&head, self.header_checksum, at).map_err(fault)?;
             let found = section.end() + TRAILER_BYTES as u64;
-            if section.kind != Kind::Footer || found > end {
-                return Err(self.damaged(Part::Footer, at, reason));
+            if section.kind != SectionKind::Footer || found > end {
+                return Err(self.damaged_error(FilePart::Footer, at, reason));
             }
-            let stored = self.read(at + SECTION_BYTES as u64, u64::from(section.stored))?;
-            section.verify(&stored).map_err(fault)?;
+            let stored =
+                self.read_bytes(at + SECTION_BYTES as u64, u64::from(section.stored_bytes))?;
+            section.verify_checksum(&stored).map_err(fault)?;
             decompressor
-                .decompress(section.codec, &stored, section.raw as usize, 0, &mut raw)
+                .decompress(section.codec, &stored, section.raw_bytes as usize, 0, &mut raw)
                 .map_err(fault)?;
-            let footer = Footer::parse(&raw, section.count).map_err(fault)?;
-            if self.trailer(found)?.is_none_or(|trailer| trailer.footer != at) {
+            let footer = FileFooter::parse(&raw, section.count).map_err(fault)?;
+            if self.read_trailer(found)?.is_none_or(|trailer| trailer.footer_offset != at) {
                 let reason = "its trailer is not what its checksum says";
-                return Err(self.damaged(Part::Footer, at, reason));
+                return Err(self.damaged_error(FilePart::Footer, at, reason));
             }
             // The entries are in order, between the footer before and this one.
-            let mut from = footer.previous.max(self.header_end);
+            let mut from = footer.previous_footer.max(self.header_end);
             for entry in &footer.entries {
                 let entry_end = entry.offset.saturating_add(u64::from(entry.bytes));
                 if entry.offset < from || entry_end > at || (entry.bytes as usize) < SECTION_BYTES {
-                    return Err(self.damaged(Part::Footer, at, "a block outside of the file"));
+                    return Err(self.damaged_error(
+                        FilePart::Footer,
+                        at,
+                        "a block outside of the file",
+                    ));
                 }
                 from = entry_end;
             }
-            if self.footers.last().is_some_and(|behind| behind.leaves != footer.leaves) {
-                return Err(self.damaged(Part::Footer, at, "statistics of other columns"));
+            if self
+                .footers
+                .last()
+                .is_some_and(|behind| behind.statistics_leaves != footer.statistics_leaves)
+            {
+                return Err(self.damaged_error(
+                    FilePart::Footer,
+                    at,
+                    "statistics of other columns",
+                ));
             }
-            let previous = footer.previous;
+            let previous = footer.previous_footer;
             self.footers.push(footer);
             if previous == 0 {
                 return Ok(());
             }
             if previous >= at {
-                return Err(self.damaged(Part::Footer, at, "a footer before it that is behind it"));
+                return Err(self.damaged_error(
+                    FilePart::Footer,
+                    at,
+                    "a footer before it that is behind it",
+                ));
             }
             (end, at) = (at, previous);
         }
     }
 
     /// Finds every whole block, and what is not whole.
-    fn scan(&mut self) -> Result<()> {
+    fn scan_blocks(&mut self) -> Result<()> {
         let mut at = self.header_end;
         let mut has_end = false;
-        while at < self.length {
-            let section = match self.section(at) {
-                Ok(section) => section.filter(|section| section.end() <= self.length),
+        while at < self.file_bytes {
+            let section = match self.read_section(at) {
+                Ok(section) => section.filter(|section| section.end() <= self.file_bytes),
                 Err(Error::Damaged { reason, .. }) => {
-                    at = self.skip(at, at + 1, reason)?;
+                    at = self.skip_damage(at, at + 1, reason)?;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             has_end = false;
             let Some(section) = section else {
-                at = self.skip(at, at + 1, "it is cut off".into())?;
+                at = self.skip_damage(at, at + 1, "it is cut off".into())?;
                 continue;
             };
-            let stored = self.read(at + SECTION_BYTES as u64, u64::from(section.stored))?;
-            if let Err(fault) = section.verify(&stored) {
-                let error = fault.at(&self.name, Part::Block(None), at, 0);
+            let stored =
+                self.read_bytes(at + SECTION_BYTES as u64, u64::from(section.stored_bytes))?;
+            if let Err(fault) = section.verify_checksum(&stored) {
+                let error = fault.into_error(&self.name, FilePart::Block(None), at, 0);
                 let reason = match error {
                     Error::Damaged { reason, .. } => reason,
                     other => other.to_string(),
                 };
                 at = match section.kind {
-                    Kind::Block => self.skip_to(at, section.end(), reason),
-                    Kind::Footer => self.skip(at, section.end(), reason)?,
+                    SectionKind::Block => self.record_damage(at, section.end(), reason),
+                    SectionKind::Footer => self.skip_damage(at, section.end(), reason)?,
                 };
                 continue;
             }
             match section.kind {
-                Kind::Block => {
-                    self.scanned.push(BlockInfo {
+                SectionKind::Block => {
+                    self.scanned_blocks.push(BlockInfo {
                         offset: at,
                         bytes: u32::try_from(section.end() - at).unwrap_or(u32::MAX),
                         rows: section.count,
@@ -740,82 +791,85 @@ impl<S: ReadAt> Open<S> {
                     });
                     at = section.end();
                 }
-                Kind::Footer => {
+                SectionKind::Footer => {
                     let end = section.end() + TRAILER_BYTES as u64;
-                    if end <= self.length
-                        && self.trailer(end)?.is_some_and(|trailer| trailer.footer == at)
+                    if end <= self.file_bytes
+                        && self
+                            .read_trailer(end)?
+                            .is_some_and(|trailer| trailer.footer_offset == at)
                     {
                         has_end = true;
                         at = end;
                     } else {
                         let reason = "its trailer is not what its checksum says";
-                        at = self.skip(at, section.end(), reason.into())?;
+                        at = self.skip_damage(at, section.end(), reason.into())?;
                     }
                 }
             }
         }
         if !has_end && self.damages.is_empty() {
-            self.damages.push((self.length, "it has no footer".into()));
+            self.damages.push((self.file_bytes, "it has no footer".into()));
         }
         Ok(())
     }
 
     /// Notes that what is at `at` is damaged, and goes on where the next section may begin.
-    fn skip(&mut self, at: u64, from: u64, reason: String) -> Result<u64> {
-        let next = self.search(from)?;
-        Ok(self.skip_to(at, next, reason))
+    fn skip_damage(&mut self, at: u64, from: u64, reason: String) -> Result<u64> {
+        let next = self.find_next_section(from)?;
+        Ok(self.record_damage(at, next, reason))
     }
 
-    fn skip_to(&mut self, at: u64, next: u64, reason: String) -> u64 {
+    fn record_damage(&mut self, at: u64, next: u64, reason: String) -> u64 {
         self.damages.push((at, reason));
-        self.skipped += next - at;
+        self.skipped_bytes += next - at;
         next
     }
 
     /// The next place from `from` on where a section may begin; the end of the file if there is none.
-    fn search(&self, from: u64) -> Result<u64> {
+    fn find_next_section(&self, from: u64) -> Result<u64> {
         const STEP: u64 = 1 << 20;
-        let marks = [Kind::Block, Kind::Footer].map(|kind| {
-            let mut mark = kind.name().to_vec();
-            mark.extend_from_slice(&self.file.to_le_bytes());
+        let marks = [SectionKind::Block, SectionKind::Footer].map(|kind| {
+            let mut mark = kind.magic().to_vec();
+            mark.extend_from_slice(&self.header_checksum.to_le_bytes());
             mark
         });
         let mut at = from;
-        while at < self.length {
-            let bytes = self.read(at, (self.length - at).min(STEP + 8))?;
+        while at < self.file_bytes {
+            let bytes = self.read_bytes(at, (self.file_bytes - at).min(STEP + 8))?;
             let found = bytes.windows(8).position(|window| marks.iter().any(|mark| mark == window));
             if let Some(found) = found {
                 return Ok(at + found as u64);
             }
             at += STEP;
         }
-        Ok(self.length)
+        Ok(self.file_bytes)
     }
 
-    fn done(self) -> Reader<S> {
-        let (mut blocks, mut statistics, mut leaves) = (self.scanned, Vec::new(), Vec::new());
+    fn into_reader(self) -> Reader<S> {
+        let (mut blocks, mut statistics, mut leaves) =
+            (self.scanned_blocks, Vec::new(), Vec::new());
         let mut first_row = 0;
         for footer in self.footers.into_iter().rev() {
-            leaves = footer.leaves;
-            for Entry { offset, bytes, rows, statistics: found } in footer.entries {
+            leaves = footer.statistics_leaves;
+            for FooterEntry { offset, bytes, rows, statistics: found } in footer.entries {
                 blocks.push(BlockInfo { offset, bytes, rows, first_row });
                 statistics.push(found);
                 first_row += u64::from(rows);
             }
         }
-        let about = About {
-            unfinished: self.length - self.end,
+        let about = FileIndex {
+            unfinished_bytes: self.file_bytes - self.footer_end,
             name: self.name,
             header: self.header,
-            file: self.file,
+            header_checksum: self.header_checksum,
             blocks,
             statistics,
-            leaves,
+            statistics_leaves: leaves,
             last_footer: self.last_footer,
-            end: self.end,
+            footer_end: self.footer_end,
             damages: self.damages,
-            skipped: self.skipped,
+            skipped_bytes: self.skipped_bytes,
         };
-        Reader { source: Arc::new(self.source), about: Arc::new(about) }
+        Reader { source: Arc::new(self.source), index: Arc::new(about) }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 
 /// Keys of an Arrow field's metadata that say what Arrow does not.
-pub mod keys {
+pub mod metadata_keys {
     /// Other names of the field, as a JSON array of strings; see [`Field::aliases`](super::Field::aliases).
     pub const ALIASES: &str = "rowfile.aliases";
     /// The value where a file has no such field, as JSON.
@@ -23,34 +23,34 @@ pub mod keys {
     /// What the field is, in words.
     pub const DOC: &str = "rowfile.doc";
     /// The symbols of an enum, as a JSON array; the Arrow type is a dictionary of strings.
-    pub const SYMBOLS: &str = "rowfile.enum.symbols";
+    pub const ENUM_SYMBOLS: &str = "rowfile.enum.symbols";
     /// The symbol that stands for those that the reader does not know.
-    pub const SYMBOL_DEFAULT: &str = "rowfile.enum.default";
+    pub const ENUM_DEFAULT: &str = "rowfile.enum.default";
     /// The schema, as JSON, of the rows that a binary column holds; see
     /// [`Schema::rows_field`](super::Schema::rows_field).
-    pub const ROWS: &str = "rowfile.rows";
+    pub const ROW_SCHEMA: &str = "rowfile.rows";
 }
 
 /// Types may be nested this deep.
-pub const DEPTH_MAX: usize = 32;
+pub const NESTING_DEPTH_MAX: usize = 32;
 
 /// The fields of a row.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {
     /// The fields, in the order of their values.
-    pub fields: Vec<Field>,
+    pub fields: Vec<SchemaField>,
 }
 
 /// A named value of a row, a struct, a list or a map.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Field {
+pub struct SchemaField {
     /// The name; unique among its siblings.
     pub name: String,
     /// What it holds.
     #[serde(rename = "type")]
-    pub kind: Type,
+    pub kind: FieldType,
     /// Whether it may be null. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub nullable: bool,
@@ -85,7 +85,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum Type {
+pub enum FieldType {
     /// Nothing but null.
     Null,
     /// True or false.
@@ -132,17 +132,17 @@ pub enum Type {
     /// Milliseconds since 1970-01-01 that are whole days, 64 bits.
     Date64,
     /// Time of day; 32 bits for `s` and `ms`, 64 for `us` and `ns`.
-    Time(Unit),
+    Time(TemporalUnit),
     /// Time since 1970-01-01T00:00:00, in UTC if there is a zone, 64 bits.
     Timestamp {
         /// The unit of the integer.
-        unit: Unit,
+        unit: TemporalUnit,
         /// The zone that it is shown in; without one it is a local time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         zone: Option<String>,
     },
     /// A length of time, 64 bits.
-    Duration(Unit),
+    Duration(TemporalUnit),
     /// One of some symbols.
     Enum {
         /// The symbols, each once.
@@ -152,24 +152,24 @@ pub enum Type {
         default: Option<String>,
     },
     /// Any number of items.
-    List(Box<Field>),
+    List(Box<SchemaField>),
     /// Any number of pairs.
     Map {
         /// The key; never null.
-        key: Box<Field>,
+        key: Box<SchemaField>,
         /// The value.
-        value: Box<Field>,
+        value: Box<SchemaField>,
         /// Whether the pairs of each map are in the order of their keys.
         #[serde(default, skip_serializing_if = "is_false")]
         sorted: bool,
     },
     /// Fields of its own.
-    Struct(Vec<Field>),
+    Struct(Vec<SchemaField>),
 }
 
 /// A unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Unit {
+pub enum TemporalUnit {
     /// Seconds.
     #[serde(rename = "s")]
     Second,
@@ -184,8 +184,8 @@ pub enum Unit {
     Nanosecond,
 }
 
-impl Unit {
-    pub(crate) fn per_second(self) -> i64 {
+impl TemporalUnit {
+    pub(crate) fn units_per_second(self) -> i64 {
         match self {
             Self::Second => 1,
             Self::Millisecond => 1_000,
@@ -195,7 +195,7 @@ impl Unit {
     }
 }
 
-impl From<TimeUnit> for Unit {
+impl From<TimeUnit> for TemporalUnit {
     fn from(unit: TimeUnit) -> Self {
         match unit {
             TimeUnit::Second => Self::Second,
@@ -206,25 +206,25 @@ impl From<TimeUnit> for Unit {
     }
 }
 
-impl From<Unit> for TimeUnit {
-    fn from(unit: Unit) -> Self {
+impl From<TemporalUnit> for TimeUnit {
+    fn from(unit: TemporalUnit) -> Self {
         match unit {
-            Unit::Second => Self::Second,
-            Unit::Millisecond => Self::Millisecond,
-            Unit::Microsecond => Self::Microsecond,
-            Unit::Nanosecond => Self::Nanosecond,
+            TemporalUnit::Second => Self::Second,
+            TemporalUnit::Millisecond => Self::Millisecond,
+            TemporalUnit::Microsecond => Self::Microsecond,
+            TemporalUnit::Nanosecond => Self::Nanosecond,
         }
     }
 }
 
-impl std::fmt::Display for Type {
+impl std::fmt::Display for FieldType {
     /// As in the JSON of a schema, without what is nested.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unit = |unit: &Unit| match unit {
-            Unit::Second => "s",
-            Unit::Millisecond => "ms",
-            Unit::Microsecond => "us",
-            Unit::Nanosecond => "ns",
+        let unit = |unit: &TemporalUnit| match unit {
+            TemporalUnit::Second => "s",
+            TemporalUnit::Millisecond => "ms",
+            TemporalUnit::Microsecond => "us",
+            TemporalUnit::Nanosecond => "ns",
         };
         match self {
             Self::Null => f.write_str("null"),
@@ -263,7 +263,7 @@ impl std::fmt::Display for Type {
 /// Which of Arrow's layouts strings and binary values are read into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Strings {
+pub enum StringLayout {
     /// `Utf8View` and `BinaryView`.
     #[default]
     View,
@@ -291,9 +291,11 @@ impl Schema {
     /// # Errors
     /// If it is not JSON of a schema, or a schema that [`check`](Self::check) refuses.
     pub fn parse(json: &str) -> Result<Self> {
-        let schema: Self = serde_json::from_str(json)
-            .map_err(|error| Error::Schema { column: String::new(), reason: error.to_string() })?;
-        schema.check()?;
+        let schema: Self = serde_json::from_str(json).map_err(|error| Error::InvalidSchema {
+            column: String::new(),
+            reason: error.to_string(),
+        })?;
+        schema.validate()?;
         Ok(schema)
     }
 
@@ -309,7 +311,7 @@ impl Schema {
     /// If siblings share a name, an enum has a symbol twice or none, its default is not one of its
     /// symbols, a map's key is nullable, a decimal has more digits than its bits, a fixed size is 0, or types are nested
     /// deeper than [`DEPTH_MAX`].
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         check_fields(&self.fields, "", 0)
     }
 
@@ -321,19 +323,19 @@ impl Schema {
     pub fn from_arrow(schema: &arrow_schema::Schema) -> Result<Self> {
         let fields = from_arrow_fields(schema.fields(), "")?;
         let schema = Self { fields };
-        schema.check()?;
+        schema.validate()?;
         Ok(schema)
     }
 
     /// The Arrow schema that its data is read into.
     #[must_use]
-    pub fn to_arrow(&self, strings: Strings) -> arrow_schema::Schema {
+    pub fn to_arrow(&self, strings: StringLayout) -> arrow_schema::Schema {
         arrow_schema::Schema::new(to_arrow_fields(&self.fields, strings))
     }
 
     /// The field of this name, at the top level.
     #[must_use]
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&SchemaField> {
         self.fields.iter().find(|field| field.name == name)
     }
 
@@ -343,10 +345,10 @@ impl Schema {
     ///
     /// # Errors
     /// If there is no such column, it is no struct, or one of its fields has the name of another column.
-    pub fn promote(&self, column: &str) -> Result<Self> {
-        let wrong = |reason: String| Error::Schema { column: column.into(), reason };
-        let field = self.field(column).ok_or_else(|| unknown(column, &self.fields))?;
-        let Type::Struct(inner) = &field.kind else {
+    pub fn promote_struct(&self, column: &str) -> Result<Self> {
+        let wrong = |reason: String| Error::InvalidSchema { column: column.into(), reason };
+        let field = self.field(column).ok_or_else(|| unknown_column_error(column, &self.fields))?;
+        let FieldType::Struct(inner) = &field.kind else {
             return Err(wrong(format!("only a struct can be promoted, this is {}", field.kind)));
         };
         let mut fields = Vec::with_capacity(self.fields.len() + inner.len());
@@ -368,8 +370,8 @@ impl Schema {
             }
         }
         let schema = Self { fields };
-        schema.check().map_err(|error| match error {
-            Error::Schema { column: name, reason } => {
+        schema.validate().map_err(|error| match error {
+            Error::InvalidSchema { column: name, reason } => {
                 wrong(format!("its field `{name}` cannot stand beside it: {reason}"))
             }
             other => other,
@@ -379,7 +381,7 @@ impl Schema {
 }
 
 /// The error of a column that is not there.
-pub(crate) fn unknown(column: &str, fields: &[Field]) -> Error {
+pub(crate) fn unknown_column_error(column: &str, fields: &[SchemaField]) -> Error {
     let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
     let near = names
         .iter()
@@ -395,31 +397,36 @@ pub(crate) fn unknown(column: &str, fields: &[Field]) -> Error {
 }
 
 /// A field's path.
-pub(crate) fn path(outer: &str, name: &str) -> String {
+pub(crate) fn field_path(outer: &str, name: &str) -> String {
     if outer.is_empty() { name.into() } else { format!("{outer}.{name}") }
 }
 
-fn check_fields(fields: &[Field], outer: &str, depth: usize) -> Result<()> {
+fn check_fields(fields: &[SchemaField], outer: &str, depth: usize) -> Result<()> {
     let mut names = std::collections::HashSet::new();
     for field in fields {
         if !names.insert(field.name.as_str()) {
-            let column = path(outer, &field.name);
-            return Err(Error::Schema { column, reason: "there are two of this name".into() });
+            let column = field_path(outer, &field.name);
+            return Err(Error::InvalidSchema {
+                column,
+                reason: "there are two of this name".into(),
+            });
         }
         check_field(field, outer, depth)?;
     }
     Ok(())
 }
 
-fn check_field(field: &Field, outer: &str, depth: usize) -> Result<()> {
-    let column = path(outer, &field.name);
-    let wrong = |reason: String| Err(Error::Schema { column: column.clone(), reason });
-    if depth >= DEPTH_MAX {
-        return wrong(format!("types are nested deeper than {DEPTH_MAX}"));
+fn check_field(field: &SchemaField, outer: &str, depth: usize) -> Result<()> {
+    let column = field_path(outer, &field.name);
+    let wrong = |reason: String| Err(Error::InvalidSchema { column: column.clone(), reason });
+    if depth >= NESTING_DEPTH_MAX {
+        return wrong(format!("types are nested deeper than {NESTING_DEPTH_MAX}"));
     }
     match &field.kind {
-        Type::Null if !field.nullable => return wrong("a null column must be nullable".into()),
-        Type::Decimal { bits, precision, scale } => {
+        FieldType::Null if !field.nullable => {
+            return wrong("a null column must be nullable".into());
+        }
+        FieldType::Decimal { bits, precision, scale } => {
             let digits = match bits {
                 32 => 9,
                 64 => 18,
@@ -438,10 +445,10 @@ fn check_field(field: &Field, outer: &str, depth: usize) -> Result<()> {
                 ));
             }
         }
-        Type::Fixed(size) if *size == 0 || *size > i32::MAX as u32 => {
+        FieldType::Fixed(size) if *size == 0 || *size > i32::MAX as u32 => {
             return wrong(format!("values of {size} bytes each cannot be"));
         }
-        Type::Enum { symbols, default } => {
+        FieldType::Enum { symbols, default } => {
             if symbols.is_empty() || symbols.len() > i32::MAX as usize {
                 return wrong("an enum needs a symbol".into());
             }
@@ -458,8 +465,8 @@ fn check_field(field: &Field, outer: &str, depth: usize) -> Result<()> {
                 ));
             }
         }
-        Type::List(item) => check_field(item, &column, depth + 1)?,
-        Type::Map { key, value, .. } => {
+        FieldType::List(item) => check_field(item, &column, depth + 1)?,
+        FieldType::Map { key, value, .. } => {
             if key.nullable {
                 return wrong("the key of a map is never null".into());
             }
@@ -469,130 +476,139 @@ fn check_field(field: &Field, outer: &str, depth: usize) -> Result<()> {
             check_field(key, &column, depth + 1)?;
             check_field(value, &column, depth + 1)?;
         }
-        Type::Struct(fields) => check_fields(fields, &column, depth + 1)?,
+        FieldType::Struct(fields) => check_fields(fields, &column, depth + 1)?,
         _ => {}
     }
     Ok(())
 }
 
-fn from_arrow_fields(fields: &Fields, outer: &str) -> Result<Vec<Field>> {
+fn from_arrow_fields(fields: &Fields, outer: &str) -> Result<Vec<SchemaField>> {
     fields.iter().map(|field| from_arrow_field(field, outer)).collect()
 }
 
-fn from_arrow_field(field: &FieldRef, outer: &str) -> Result<Field> {
-    let column = path(outer, field.name());
+fn from_arrow_field(field: &FieldRef, outer: &str) -> Result<SchemaField> {
+    let column = field_path(outer, field.name());
     let mut metadata: BTreeMap<String, String> =
         field.metadata().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     let mut json = |key: &str| -> Result<Option<Value>> {
         let Some(text) = metadata.remove(key) else { return Ok(None) };
-        serde_json::from_str(&text).map(Some).map_err(|error| Error::Schema {
+        serde_json::from_str(&text).map(Some).map_err(|error| Error::InvalidSchema {
             column: column.clone(),
             reason: format!("`{key}` is not JSON: {error}"),
         })
     };
     let names = |key: &str, value: Option<Value>| -> Result<Vec<String>> {
         let Some(value) = value else { return Ok(Vec::new()) };
-        serde_json::from_value(value).map_err(|_| Error::Schema {
+        serde_json::from_value(value).map_err(|_| Error::InvalidSchema {
             column: column.clone(),
             reason: format!("`{key}` is not a JSON array of strings"),
         })
     };
-    let aliases = names(keys::ALIASES, json(keys::ALIASES)?)?;
-    let symbols = json(keys::SYMBOLS)?;
-    let default = json(keys::DEFAULT)?;
-    let doc = metadata.remove(keys::DOC);
-    let symbol_default = metadata.remove(keys::SYMBOL_DEFAULT);
+    let aliases = names(metadata_keys::ALIASES, json(metadata_keys::ALIASES)?)?;
+    let symbols = json(metadata_keys::ENUM_SYMBOLS)?;
+    let default = json(metadata_keys::DEFAULT)?;
+    let doc = metadata.remove(metadata_keys::DOC);
+    let symbol_default = metadata.remove(metadata_keys::ENUM_DEFAULT);
     let kind = match (field.data_type(), symbols) {
-        (DataType::Dictionary(_, values), Some(symbols)) if is_text(values) => {
-            Type::Enum { symbols: names(keys::SYMBOLS, Some(symbols))?, default: symbol_default }
+        (DataType::Dictionary(_, values), Some(symbols)) if is_string_type(values) => {
+            FieldType::Enum {
+                symbols: names(metadata_keys::ENUM_SYMBOLS, Some(symbols))?,
+                default: symbol_default,
+            }
         }
         (data_type, _) => from_arrow_type(data_type, &column)?,
     };
-    let nullable = field.is_nullable() || kind == Type::Null;
-    Ok(Field { name: field.name().clone(), kind, nullable, aliases, default, doc, metadata })
+    let nullable = field.is_nullable() || kind == FieldType::Null;
+    Ok(SchemaField { name: field.name().clone(), kind, nullable, aliases, default, doc, metadata })
 }
 
-pub(crate) fn is_text(data_type: &DataType) -> bool {
+pub(crate) fn is_string_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-fn from_arrow_type(data_type: &DataType, column: &str) -> Result<Type> {
+fn from_arrow_type(data_type: &DataType, column: &str) -> Result<FieldType> {
     let item = |field: &FieldRef| from_arrow_field(field, column).map(Box::new);
     Ok(match data_type {
-        DataType::Null => Type::Null,
-        DataType::Boolean => Type::Boolean,
-        DataType::Int8 => Type::Int8,
-        DataType::Int16 => Type::Int16,
-        DataType::Int32 => Type::Int32,
-        DataType::Int64 => Type::Int64,
-        DataType::UInt8 => Type::Uint8,
-        DataType::UInt16 => Type::Uint16,
-        DataType::UInt32 => Type::Uint32,
-        DataType::UInt64 => Type::Uint64,
-        DataType::Float16 => Type::Float16,
-        DataType::Float32 => Type::Float32,
-        DataType::Float64 => Type::Float64,
+        DataType::Null => FieldType::Null,
+        DataType::Boolean => FieldType::Boolean,
+        DataType::Int8 => FieldType::Int8,
+        DataType::Int16 => FieldType::Int16,
+        DataType::Int32 => FieldType::Int32,
+        DataType::Int64 => FieldType::Int64,
+        DataType::UInt8 => FieldType::Uint8,
+        DataType::UInt16 => FieldType::Uint16,
+        DataType::UInt32 => FieldType::Uint32,
+        DataType::UInt64 => FieldType::Uint64,
+        DataType::Float16 => FieldType::Float16,
+        DataType::Float32 => FieldType::Float32,
+        DataType::Float64 => FieldType::Float64,
         DataType::Decimal32(precision, scale) => {
-            Type::Decimal { bits: 32, precision: *precision, scale: *scale }
+            FieldType::Decimal { bits: 32, precision: *precision, scale: *scale }
         }
         DataType::Decimal64(precision, scale) => {
-            Type::Decimal { bits: 64, precision: *precision, scale: *scale }
+            FieldType::Decimal { bits: 64, precision: *precision, scale: *scale }
         }
         DataType::Decimal128(precision, scale) => {
-            Type::Decimal { bits: 128, precision: *precision, scale: *scale }
+            FieldType::Decimal { bits: 128, precision: *precision, scale: *scale }
         }
         DataType::Decimal256(precision, scale) => {
-            Type::Decimal { bits: 256, precision: *precision, scale: *scale }
+            FieldType::Decimal { bits: 256, precision: *precision, scale: *scale }
         }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Type::String,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Type::Binary,
-        DataType::FixedSizeBinary(size) if *size >= 0 => Type::Fixed(size.unsigned_abs()),
-        DataType::Date32 => Type::Date,
-        DataType::Date64 => Type::Date64,
-        DataType::Time32(unit) | DataType::Time64(unit) => Type::Time((*unit).into()),
-        DataType::Timestamp(unit, zone) => {
-            Type::Timestamp { unit: (*unit).into(), zone: zone.as_ref().map(ToString::to_string) }
-        }
-        DataType::Duration(unit) => Type::Duration((*unit).into()),
-        DataType::List(field) | DataType::LargeList(field) => Type::List(item(field)?),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => FieldType::String,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => FieldType::Binary,
+        DataType::FixedSizeBinary(size) if *size >= 0 => FieldType::Fixed(size.unsigned_abs()),
+        DataType::Date32 => FieldType::Date,
+        DataType::Date64 => FieldType::Date64,
+        DataType::Time32(unit) | DataType::Time64(unit) => FieldType::Time((*unit).into()),
+        DataType::Timestamp(unit, zone) => FieldType::Timestamp {
+            unit: (*unit).into(),
+            zone: zone.as_ref().map(ToString::to_string),
+        },
+        DataType::Duration(unit) => FieldType::Duration((*unit).into()),
+        DataType::List(field) | DataType::LargeList(field) => FieldType::List(item(field)?),
         DataType::Map(entries, sorted) => match entries.data_type() {
             DataType::Struct(pair) if pair.len() == 2 => {
                 let (key, value) = (item(&pair[0])?, item(&pair[1])?);
-                Type::Map { key, value, sorted: *sorted }
+                FieldType::Map { key, value, sorted: *sorted }
             }
             _ => {
-                return Err(Error::Unsupported { column: column.into(), found: data_type.clone() });
+                return Err(Error::UnsupportedType {
+                    column: column.into(),
+                    found: data_type.clone(),
+                });
             }
         },
-        DataType::Struct(fields) => Type::Struct(from_arrow_fields(fields, column)?),
+        DataType::Struct(fields) => FieldType::Struct(from_arrow_fields(fields, column)?),
         // A dictionary without symbols is a way to keep values, no type of them.
         DataType::Dictionary(_, values) => from_arrow_type(values, column)?,
-        other => return Err(Error::Unsupported { column: column.into(), found: other.clone() }),
+        other => {
+            return Err(Error::UnsupportedType { column: column.into(), found: other.clone() });
+        }
     })
 }
 
-fn to_arrow_fields(fields: &[Field], strings: Strings) -> Fields {
+fn to_arrow_fields(fields: &[SchemaField], strings: StringLayout) -> Fields {
     fields.iter().map(|field| to_arrow_field(field, strings)).collect()
 }
 
 /// The Arrow field that a field's values are read into.
-pub(crate) fn to_arrow_field(field: &Field, strings: Strings) -> FieldRef {
+pub(crate) fn to_arrow_field(field: &SchemaField, strings: StringLayout) -> FieldRef {
     let mut metadata: std::collections::HashMap<String, String> =
         field.metadata.clone().into_iter().collect();
     let names = |names: &[String]| Value::from(names.to_vec()).to_string();
     if !field.aliases.is_empty() {
-        metadata.insert(keys::ALIASES.into(), names(&field.aliases));
+        metadata.insert(metadata_keys::ALIASES.into(), names(&field.aliases));
     }
     if let Some(default) = &field.default {
-        metadata.insert(keys::DEFAULT.into(), default.to_string());
+        metadata.insert(metadata_keys::DEFAULT.into(), default.to_string());
     }
     if let Some(doc) = &field.doc {
-        metadata.insert(keys::DOC.into(), doc.clone());
+        metadata.insert(metadata_keys::DOC.into(), doc.clone());
     }
-    if let Type::Enum { symbols, default } = &field.kind {
-        metadata.insert(keys::SYMBOLS.into(), names(symbols));
+    if let FieldType::Enum { symbols, default } = &field.kind {
+        metadata.insert(metadata_keys::ENUM_SYMBOLS.into(), names(symbols));
         if let Some(default) = default {
-            metadata.insert(keys::SYMBOL_DEFAULT.into(), default.clone());
+            metadata.insert(metadata_keys::ENUM_DEFAULT.into(), default.clone());
         }
     }
     let data_type = to_arrow_type(&field.kind, strings);
@@ -600,55 +616,65 @@ pub(crate) fn to_arrow_field(field: &Field, strings: Strings) -> FieldRef {
     Arc::new(arrow.with_metadata(metadata))
 }
 
-fn to_arrow_type(kind: &Type, strings: Strings) -> DataType {
+fn to_arrow_type(kind: &FieldType, strings: StringLayout) -> DataType {
     match kind {
-        Type::Null => DataType::Null,
-        Type::Boolean => DataType::Boolean,
-        Type::Int8 => DataType::Int8,
-        Type::Int16 => DataType::Int16,
-        Type::Int32 => DataType::Int32,
-        Type::Int64 => DataType::Int64,
-        Type::Uint8 => DataType::UInt8,
-        Type::Uint16 => DataType::UInt16,
-        Type::Uint32 => DataType::UInt32,
-        Type::Uint64 => DataType::UInt64,
-        Type::Float16 => DataType::Float16,
-        Type::Float32 => DataType::Float32,
-        Type::Float64 => DataType::Float64,
-        Type::Decimal { bits: 32, precision, scale } => DataType::Decimal32(*precision, *scale),
-        Type::Decimal { bits: 64, precision, scale } => DataType::Decimal64(*precision, *scale),
-        Type::Decimal { bits: 128, precision, scale } => DataType::Decimal128(*precision, *scale),
-        Type::Decimal { precision, scale, .. } => DataType::Decimal256(*precision, *scale),
-        Type::String => match strings {
-            Strings::View => DataType::Utf8View,
-            Strings::Small => DataType::Utf8,
-            Strings::Large => DataType::LargeUtf8,
+        FieldType::Null => DataType::Null,
+        FieldType::Boolean => DataType::Boolean,
+        FieldType::Int8 => DataType::Int8,
+        FieldType::Int16 => DataType::Int16,
+        FieldType::Int32 => DataType::Int32,
+        FieldType::Int64 => DataType::Int64,
+        FieldType::Uint8 => DataType::UInt8,
+        FieldType::Uint16 => DataType::UInt16,
+        FieldType::Uint32 => DataType::UInt32,
+        FieldType::Uint64 => DataType::UInt64,
+        FieldType::Float16 => DataType::Float16,
+        FieldType::Float32 => DataType::Float32,
+        FieldType::Float64 => DataType::Float64,
+        FieldType::Decimal { bits: 32, precision, scale } => {
+            DataType::Decimal32(*precision, *scale)
+        }
+        FieldType::Decimal { bits: 64, precision, scale } => {
+            DataType::Decimal64(*precision, *scale)
+        }
+        FieldType::Decimal { bits: 128, precision, scale } => {
+            DataType::Decimal128(*precision, *scale)
+        }
+        FieldType::Decimal { precision, scale, .. } => DataType::Decimal256(*precision, *scale),
+        FieldType::String => match strings {
+            StringLayout::View => DataType::Utf8View,
+            StringLayout::Small => DataType::Utf8,
+            StringLayout::Large => DataType::LargeUtf8,
         },
-        Type::Binary => match strings {
-            Strings::View => DataType::BinaryView,
-            Strings::Small => DataType::Binary,
-            Strings::Large => DataType::LargeBinary,
+        FieldType::Binary => match strings {
+            StringLayout::View => DataType::BinaryView,
+            StringLayout::Small => DataType::Binary,
+            StringLayout::Large => DataType::LargeBinary,
         },
-        Type::Fixed(size) => DataType::FixedSizeBinary(i32::try_from(*size).unwrap_or(i32::MAX)),
-        Type::Date => DataType::Date32,
-        Type::Date64 => DataType::Date64,
-        Type::Time(unit @ (Unit::Second | Unit::Millisecond)) => DataType::Time32((*unit).into()),
-        Type::Time(unit) => DataType::Time64((*unit).into()),
-        Type::Timestamp { unit, zone } => {
+        FieldType::Fixed(size) => {
+            DataType::FixedSizeBinary(i32::try_from(*size).unwrap_or(i32::MAX))
+        }
+        FieldType::Date => DataType::Date32,
+        FieldType::Date64 => DataType::Date64,
+        FieldType::Time(unit @ (TemporalUnit::Second | TemporalUnit::Millisecond)) => {
+            DataType::Time32((*unit).into())
+        }
+        FieldType::Time(unit) => DataType::Time64((*unit).into()),
+        FieldType::Timestamp { unit, zone } => {
             DataType::Timestamp((*unit).into(), zone.as_deref().map(Into::into))
         }
-        Type::Duration(unit) => DataType::Duration((*unit).into()),
-        Type::Enum { .. } => {
+        FieldType::Duration(unit) => DataType::Duration((*unit).into()),
+        FieldType::Enum { .. } => {
             DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
         }
-        Type::List(item) => DataType::List(to_arrow_field(item, strings)),
-        Type::Map { key, value, sorted } => {
+        FieldType::List(item) => DataType::List(to_arrow_field(item, strings)),
+        FieldType::Map { key, value, sorted } => {
             let pair: Fields = [to_arrow_field(key, strings), to_arrow_field(value, strings)]
                 .into_iter()
                 .collect();
             let entries = arrow_schema::Field::new("entries", DataType::Struct(pair), false);
             DataType::Map(Arc::new(entries), *sorted)
         }
-        Type::Struct(fields) => DataType::Struct(to_arrow_fields(fields, strings)),
+        FieldType::Struct(fields) => DataType::Struct(to_arrow_fields(fields, strings)),
     }
 }

@@ -10,22 +10,25 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use crate::codec::{Codec, Compressor};
-use crate::columns::Columns;
-use crate::encode;
+use crate::block_statistics;
+use crate::codec::{Codec, SectionCompressor};
+use crate::columns::LeafColumns;
 use crate::error::{Error, Result};
-use crate::format::{Entry, Footer, Header, Kind, SECTION_BYTES, Section, TRAILER_BYTES, Trailer};
-use crate::layout::{BLOCK_BYTES_MAX, Record};
+use crate::file_format::{
+    FileFooter, FileHeader, FooterEntry, FooterTrailer, SECTION_BYTES, SectionHeader, SectionKind,
+    TRAILER_BYTES,
+};
 use crate::reader::{ReadOptions, Reader};
-use crate::schema::{Field, Schema, Type};
-use crate::statistics;
-use crate::typed::RowBuilder;
+use crate::row_encoder;
+use crate::row_layout::{BLOCK_BYTES_MAX, RowStructure};
+use crate::schema::{FieldType, Schema, SchemaField};
+use crate::serde_rows::TypedRowBuilder;
 
 /// Rows that are put into a block together if there is room for all of them.
-const CHUNK_ROWS: usize = 64;
+const SIZE_CHECK_ROWS: usize = 64;
 
 /// Typed rows that become a batch.
-const TYPED_ROWS: usize = 1024;
+const TYPED_BATCH_ROWS: usize = 1024;
 
 /// How to write.
 #[derive(Debug, Clone)]
@@ -76,25 +79,25 @@ pub struct Writer<W: Write> {
     /// The sink's name, for messages.
     name: String,
     schema: Schema,
-    record: Record,
+    record: RowStructure,
     block_bytes: u64,
-    compressor: Compressor,
+    compressor: SectionCompressor,
     /// The checksum of the header.
-    file: u32,
+    header_checksum: u32,
     /// Where the next byte goes.
     offset: u64,
     rows: u64,
-    footer: Footer,
+    footer: FileFooter,
     has_statistics: bool,
     pending: Vec<PendingRows>,
     /// What the pending rows take at most.
     pending_bytes: u64,
     /// What blocks took so far, and what they could have taken at most.
-    taken: (u64, u64),
+    written_and_estimated_bytes: (u64, u64),
     /// Rows that were given one by one.
-    typed: RowBuilder,
+    typed_rows: TypedRowBuilder,
     /// The schema of the last batch, if it has been looked at.
-    checked: Option<SchemaRef>,
+    checked_schema: Option<SchemaRef>,
     /// Memory for a section before compression, and as it is written.
     raw: Vec<u8>,
     stored: Vec<u8>,
@@ -104,7 +107,7 @@ pub struct Writer<W: Write> {
 /// Rows that wait for their block.
 #[derive(Debug)]
 struct PendingRows {
-    columns: Arc<Columns>,
+    columns: Arc<LeafColumns>,
     rows: Range<usize>,
 }
 
@@ -114,29 +117,35 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If the schema [cannot be](Schema::check), or the sink fails.
     pub fn new(sink: W, schema: &Schema, options: WriteOptions) -> Result<Self> {
-        Self::named(sink, "output", schema, options)
+        Self::with_name(sink, "output", schema, options)
     }
 
-    fn named(sink: W, name: &str, schema: &Schema, options: WriteOptions) -> Result<Self> {
-        schema.check()?;
+    fn with_name(sink: W, name: &str, schema: &Schema, options: WriteOptions) -> Result<Self> {
+        schema.validate()?;
         let header =
-            Header { schema: schema.clone(), codec: options.codec, metadata: options.metadata };
+            FileHeader { schema: schema.clone(), codec: options.codec, metadata: options.metadata };
         let (bytes, file) = header.to_bytes()?;
-        let mut writer = Self::at(sink, name, header, file, options.block_bytes)?;
+        let mut writer = Self::with_header(sink, name, header, file, options.block_bytes)?;
         if !options.statistics {
             writer.has_statistics = false;
-            writer.footer.leaves.clear();
+            writer.footer.statistics_leaves.clear();
         }
-        writer.put(&bytes)?;
+        writer.write_bytes(&bytes)?;
         Ok(writer)
     }
 
-    fn at(sink: W, name: &str, header: Header, file: u32, block_bytes: usize) -> Result<Self> {
-        let compressor = Compressor::new(header.codec)
+    fn with_header(
+        sink: W,
+        name: &str,
+        header: FileHeader,
+        file: u32,
+        block_bytes: usize,
+    ) -> Result<Self> {
+        let compressor = SectionCompressor::new(header.codec)
             .map_err(|error| Error::Io { file: name.into(), error })?;
-        let record = Record::new(&header.schema);
-        let leaves = statistics::leaves(&record);
-        let typed = RowBuilder::new(&header.schema);
+        let record = RowStructure::new(&header.schema);
+        let leaves = block_statistics::statistics_leaves(&record);
+        let typed = TypedRowBuilder::new(&header.schema);
         Ok(Self {
             sink,
             name: name.into(),
@@ -144,16 +153,20 @@ impl<W: Write> Writer<W> {
             record,
             block_bytes: (block_bytes as u64).min(BLOCK_BYTES_MAX / 4),
             compressor,
-            file,
+            header_checksum: file,
             offset: 0,
             rows: 0,
-            footer: Footer { previous: 0, leaves, entries: Vec::new() },
+            footer: FileFooter {
+                previous_footer: 0,
+                statistics_leaves: leaves,
+                entries: Vec::new(),
+            },
             has_statistics: true,
             pending: Vec::new(),
             pending_bytes: 0,
-            taken: (1, 1),
-            typed,
-            checked: None,
+            written_and_estimated_bytes: (1, 1),
+            typed_rows: typed,
+            checked_schema: None,
             raw: Vec::new(),
             stored: Vec::new(),
             is_poisoned: false,
@@ -168,14 +181,14 @@ impl<W: Write> Writer<W> {
 
     /// Rows of the file so far, those included that wait for their block to fill up.
     #[must_use]
-    pub fn rows(&self) -> u64 {
+    pub fn row_count(&self) -> u64 {
         let pending: usize = self.pending.iter().map(|part| part.rows.len()).sum();
-        self.rows + pending as u64 + self.typed.rows() as u64
+        self.rows + pending as u64 + self.typed_rows.rows() as u64
     }
 
     /// Bytes of the file so far.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub fn byte_count(&self) -> u64 {
         self.offset
     }
 
@@ -186,10 +199,10 @@ impl<W: Write> Writer<W> {
     /// If the columns are others, a value is null that may not be, an enum has an unknown
     /// symbol, or the sink fails. After a failure of the sink the writer refuses to go on.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.check_sound()?;
+        self.check_not_poisoned()?;
         self.check_schema(&batch.schema())?;
-        self.write_typed()?;
-        self.write_checked(batch)
+        self.write_typed_rows()?;
+        self.add_batch(batch)
     }
 
     /// Adds one row: a struct, or a map with names for keys. See [`Reader::rows_as`] for an
@@ -200,39 +213,39 @@ impl<W: Write> Writer<W> {
     /// null, or has a value of the wrong type; the row is not added then. As
     /// [`write`](Self::write) otherwise.
     pub fn write_row<T: serde::Serialize + ?Sized>(&mut self, row: &T) -> Result<()> {
-        self.check_sound()?;
-        self.typed.push(row)?;
-        if self.typed.rows() >= TYPED_ROWS {
-            self.write_typed()?;
+        self.check_not_poisoned()?;
+        self.typed_rows.push_row(row)?;
+        if self.typed_rows.rows() >= TYPED_BATCH_ROWS {
+            self.write_typed_rows()?;
         }
         Ok(())
     }
 
-    fn write_typed(&mut self) -> Result<()> {
-        if self.typed.rows() == 0 {
+    fn write_typed_rows(&mut self) -> Result<()> {
+        if self.typed_rows.rows() == 0 {
             return Ok(());
         }
-        let batch = self.typed.take()?;
-        self.write_checked(&batch)
+        let batch = self.typed_rows.take_batch()?;
+        self.add_batch(&batch)
     }
 
-    fn write_checked(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn add_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns =
-            Columns::new(&self.record, &self.schema.fields, batch.columns(), batch.num_rows())?;
-        let sizes = encode::sizes_max(&self.record, &columns)?;
+            LeafColumns::new(&self.record, &self.schema.fields, batch.columns(), batch.num_rows())?;
+        let sizes = row_encoder::row_sizes_max(&self.record, &columns)?;
         let columns = Arc::new(columns);
         let mut first = 0;
         let mut full = self.pending_bytes_max();
-        for (at, sizes) in sizes.chunks(CHUNK_ROWS).enumerate() {
+        for (at, sizes) in sizes.chunks(SIZE_CHECK_ROWS).enumerate() {
             let all: u64 = sizes.iter().map(|size| u64::from(*size)).sum();
             if self.pending_bytes + all <= full {
                 self.pending_bytes += all;
                 continue;
             }
-            for (row, size) in (at * CHUNK_ROWS..).zip(sizes) {
+            for (row, size) in (at * SIZE_CHECK_ROWS..).zip(sizes) {
                 let size = u64::from(*size);
                 if self.pending_bytes + size > full && self.pending_bytes > 0 {
-                    self.pend(&columns, first..row);
+                    self.add_pending(&columns, first..row);
                     first = row;
                     self.flush_pending()?;
                     full = self.pending_bytes_max();
@@ -240,37 +253,37 @@ impl<W: Write> Writer<W> {
                 self.pending_bytes += size;
             }
         }
-        self.pend(&columns, first..sizes.len());
+        self.add_pending(&columns, first..sizes.len());
         Ok(())
     }
 
     /// What pending rows may take at most, going by what that turned out to be in earlier blocks.
     fn pending_bytes_max(&self) -> u64 {
-        let (taken, estimate) = self.taken;
+        let (taken, estimate) = self.written_and_estimated_bytes;
         let full = u128::from(self.block_bytes) * u128::from(estimate) / u128::from(taken.max(1));
         u64::try_from(full).unwrap_or(u64::MAX).min(BLOCK_BYTES_MAX)
     }
 
-    fn pend(&mut self, columns: &Arc<Columns>, rows: Range<usize>) {
+    fn add_pending(&mut self, columns: &Arc<LeafColumns>, rows: Range<usize>) {
         if !rows.is_empty() {
             self.pending.push(PendingRows { columns: columns.clone(), rows });
         }
     }
 
-    fn check_sound(&self) -> Result<()> {
+    fn check_not_poisoned(&self) -> Result<()> {
         if self.is_poisoned {
-            return Err(Error::Poisoned { file: self.name.clone() });
+            return Err(Error::WriterPoisoned { file: self.name.clone() });
         }
         Ok(())
     }
 
     fn check_schema(&mut self, schema: &SchemaRef) -> Result<()> {
-        if self.checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, schema)) {
+        if self.checked_schema.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, schema)) {
             return Ok(());
         }
         let found = Schema::from_arrow(schema)?;
-        same_fields(&self.schema.fields, &found.fields, "")?;
-        self.checked = Some(schema.clone());
+        check_same_fields(&self.schema.fields, &found.fields, "")?;
+        self.checked_schema = Some(schema.clone());
         Ok(())
     }
 
@@ -280,8 +293,8 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If the sink fails.
     pub fn flush(&mut self) -> Result<()> {
-        self.check_sound()?;
-        self.write_typed()?;
+        self.check_not_poisoned()?;
+        self.write_typed_rows()?;
         self.flush_pending()
     }
 
@@ -291,10 +304,14 @@ impl<W: Write> Writer<W> {
         if pending.is_empty() {
             return Ok(());
         }
-        let parts: Vec<(&Columns, Range<usize>)> =
+        let parts: Vec<(&LeafColumns, Range<usize>)> =
             pending.iter().map(|part| (&*part.columns, part.rows.clone())).collect();
-        let (ranges, end) = encode::block(&self.record, &parts, &mut self.raw, SECTION_BYTES)?;
-        self.taken = (self.taken.0 + end as u64, self.taken.1 + estimate);
+        let (ranges, end) =
+            row_encoder::encode_block(&self.record, &parts, &mut self.raw, SECTION_BYTES)?;
+        self.written_and_estimated_bytes = (
+            self.written_and_estimated_bytes.0 + end as u64,
+            self.written_and_estimated_bytes.1 + estimate,
+        );
         let rows: usize = parts.iter().map(|(_, rows)| rows.len()).sum();
         let rows = u32::try_from(rows).map_err(|_| Error::TooLarge {
             what: "a block's rows",
@@ -302,22 +319,22 @@ impl<W: Write> Writer<W> {
             limit: u32::MAX.into(),
         })?;
         let statistics = if self.has_statistics {
-            let fields = statistics::leaf_fields(&self.schema.fields);
-            statistics::of_block(&self.record, &fields, &ranges, &parts)
+            let fields = block_statistics::leaf_fields(&self.schema.fields);
+            block_statistics::compute_block_statistics(&self.record, &fields, &ranges, &parts)
         } else {
-            statistics::BlockStatistics::default()
+            block_statistics::BlockStatistics::default()
         };
         let offset = self.offset;
-        self.section(Kind::Block, rows, end)?;
+        self.write_section(SectionKind::Block, rows, end)?;
         let bytes = u32::try_from(self.offset - offset).unwrap_or(u32::MAX);
-        self.footer.entries.push(Entry { offset, bytes, rows, statistics });
+        self.footer.entries.push(FooterEntry { offset, bytes, rows, statistics });
         self.rows += u64::from(rows);
         Ok(())
     }
 
     /// Writes what is in `raw` up to `end`, the place of a section's head first, and behind a
     /// footer the trailer, in one go.
-    fn section(&mut self, kind: Kind, count: u32, end: usize) -> Result<()> {
+    fn write_section(&mut self, kind: SectionKind, count: u32, end: usize) -> Result<()> {
         let narrow = |length: usize| {
             u32::try_from(length).ok().filter(|it| u64::from(*it) <= BLOCK_BYTES_MAX).ok_or(
                 Error::TooLarge { what: "a block", found: length as u64, limit: BLOCK_BYTES_MAX },
@@ -340,26 +357,29 @@ impl<W: Write> Writer<W> {
             None => (std::mem::take(&mut self.raw), end),
         };
         let content = section.get(SECTION_BYTES..end).unwrap_or_default();
-        let head = Section {
+        let head = SectionHeader {
             kind,
             offset: self.offset,
             first_row: self.rows,
             count,
-            raw: raw_bytes,
-            stored: narrow(content.len())?,
+            raw_bytes,
+            stored_bytes: narrow(content.len())?,
             codec: codec.unwrap_or_default(),
             checksum: crc32c::crc32c(content),
         };
         if let Some(to) = section.first_chunk_mut() {
-            *to = head.to_bytes(self.file);
+            *to = head.to_bytes(self.header_checksum);
         }
-        if kind == Kind::Footer {
-            let trailer = Trailer { footer: head.offset, end: head.end() + TRAILER_BYTES as u64 };
+        if kind == SectionKind::Footer {
+            let trailer = FooterTrailer {
+                footer_offset: head.offset,
+                end_offset: head.end() + TRAILER_BYTES as u64,
+            };
             section.truncate(end);
-            section.extend_from_slice(&trailer.to_bytes(self.file));
+            section.extend_from_slice(&trailer.to_bytes(self.header_checksum));
             end = section.len();
         }
-        let result = self.put(section.get(..end).unwrap_or_default());
+        let result = self.write_bytes(section.get(..end).unwrap_or_default());
         // The memory is used again.
         match codec {
             Some(_) => self.stored = section,
@@ -368,7 +388,7 @@ impl<W: Write> Writer<W> {
         result
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         // A sink that failed in the middle of this has an unknown part of it.
         self.is_poisoned = true;
         self.sink.write_all(bytes).map_err(|error| Error::Io { file: self.name.clone(), error })?;
@@ -382,17 +402,17 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If the sink fails; the file has no end then.
     pub fn finish(mut self) -> Result<W> {
-        self.end()?;
+        self.write_footer()?;
         Ok(self.sink)
     }
 
-    fn end(&mut self) -> Result<()> {
+    fn write_footer(&mut self) -> Result<()> {
         self.flush()?;
         self.raw.clear();
         self.raw.resize(SECTION_BYTES, 0);
         self.footer.write(&mut self.raw);
         let count = u32::try_from(self.footer.entries.len()).unwrap_or(u32::MAX);
-        self.section(Kind::Footer, count, self.raw.len())?;
+        self.write_section(SectionKind::Footer, count, self.raw.len())?;
         self.sink.flush().map_err(|error| Error::Io { file: self.name.clone(), error })
     }
 }
@@ -410,8 +430,8 @@ impl Writer<File> {
             .create_new(true)
             .open(path)
             .map_err(|error| Error::Io { file: name.clone(), error })?;
-        lock(&file, path)?;
-        Self::named(file, &name, schema, options)
+        lock_file(&file, path)?;
+        Self::with_name(file, &name, schema, options)
     }
 
     /// Adds to a file that is there, with its schema, codec and choice of statistics. What it holds
@@ -425,18 +445,18 @@ impl Writer<File> {
         let name = path.display().to_string();
         let io = |error| Error::Io { file: name.clone(), error };
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
-        lock(&file, path)?;
+        lock_file(&file, path)?;
         let reader = Reader::new(file.try_clone().map_err(io)?, &name)?;
-        let (header, checksum, end) = reader.for_append();
+        let (header, checksum, end) = reader.append_state();
         let previous = reader.last_footer();
-        let mut writer = Self::at(file, &name, header, checksum, block_bytes)?;
+        let mut writer = Self::with_header(file, &name, header, checksum, block_bytes)?;
         if !reader.has_statistics() {
             writer.has_statistics = false;
-            writer.footer.leaves.clear();
+            writer.footer.statistics_leaves.clear();
         }
-        writer.footer.previous = previous;
+        writer.footer.previous_footer = previous;
         writer.offset = end;
-        writer.rows = reader.rows();
+        writer.rows = reader.row_count();
         writer.sink.set_len(end).map_err(io)?;
         io::Seek::seek(&mut writer.sink, io::SeekFrom::Start(end)).map_err(io)?;
         Ok(writer)
@@ -451,7 +471,7 @@ impl Writer<File> {
         let failed = |name: &str, error| Error::Io { file: name.into(), error };
         // The blocks before the footer that says that they are there.
         self.sink.sync_data().map_err(|error| failed(&self.name, error))?;
-        self.end()?;
+        self.write_footer()?;
         self.sink.sync_data().map_err(|error| failed(&self.name, error))?;
         // Closing a file does not free it while a process that is just being forked has it too.
         match self.sink.unlock() {
@@ -463,7 +483,7 @@ impl Writer<File> {
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<()> {
+fn lock_file(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(std::fs::TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
@@ -479,35 +499,49 @@ fn lock(file: &File, path: &Path) -> Result<()> {
 
 /// Looks whether what is given has the file's fields; whether they may be null is looked at by
 /// value.
-pub(crate) fn same_fields(expected: &[Field], found: &[Field], outer: &str) -> Result<()> {
-    let names = |fields: &[Field]| {
+pub(crate) fn check_same_fields(
+    expected: &[SchemaField],
+    found: &[SchemaField],
+    outer: &str,
+) -> Result<()> {
+    let names = |fields: &[SchemaField]| {
         fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ")
     };
     let is_same = expected.len() == found.len()
         && expected.iter().zip(found).all(|(expected, found)| expected.name == found.name);
     if !is_same {
-        return Err(Error::Mismatch {
+        return Err(Error::SchemaMismatch {
             column: outer.into(),
             expected: format!("the fields {}", names(expected)),
             found: names(found),
         });
     }
-    expected.iter().zip(found).try_for_each(|(expected, found)| same_field(expected, found, outer))
+    expected
+        .iter()
+        .zip(found)
+        .try_for_each(|(expected, found)| check_same_field(expected, found, outer))
 }
 
-fn same_field(expected: &Field, found: &Field, outer: &str) -> Result<()> {
-    let column = crate::schema::path(outer, &expected.name);
+fn check_same_field(expected: &SchemaField, found: &SchemaField, outer: &str) -> Result<()> {
+    let column = crate::schema::field_path(outer, &expected.name);
     match (&expected.kind, &found.kind) {
-        (Type::Struct(expected), Type::Struct(found)) => same_fields(expected, found, &column),
-        (Type::List(expected), Type::List(found)) => same_field(expected, found, &column),
-        (Type::Map { key, value, .. }, Type::Map { key: found_key, value: found_value, .. }) => {
-            same_field(key, found_key, &column)?;
-            same_field(value, found_value, &column)
+        (FieldType::Struct(expected), FieldType::Struct(found)) => {
+            check_same_fields(expected, found, &column)
+        }
+        (FieldType::List(expected), FieldType::List(found)) => {
+            check_same_field(expected, found, &column)
+        }
+        (
+            FieldType::Map { key, value, .. },
+            FieldType::Map { key: found_key, value: found_value, .. },
+        ) => {
+            check_same_field(key, found_key, &column)?;
+            check_same_field(value, found_value, &column)
         }
         // Symbols are looked at by value.
-        (Type::Enum { .. }, Type::Enum { .. } | Type::String) => Ok(()),
+        (FieldType::Enum { .. }, FieldType::Enum { .. } | FieldType::String) => Ok(()),
         (expected, found) if expected == found => Ok(()),
-        (expected, found) => Err(Error::Mismatch {
+        (expected, found) => Err(Error::SchemaMismatch {
             column,
             expected: expected.to_string(),
             found: found.to_string(),
@@ -518,7 +552,7 @@ fn same_field(expected: &Field, found: &Field, outer: &str) -> Result<()> {
 /// What [`salvage`] kept and what it did not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Salvaged {
+pub struct SalvageReport {
     /// Whole blocks.
     pub blocks: usize,
     /// Their rows.
@@ -531,9 +565,13 @@ pub struct Salvaged {
 ///
 /// # Errors
 /// If the header is damaged, or either file fails.
-pub fn salvage<S: crate::ReadAt, W: Write>(from: S, name: &str, to: W) -> Result<(W, Salvaged)> {
-    let reader = Reader::salvaging(from, name)?;
-    let (header, ..) = reader.for_append();
+pub fn salvage<S: crate::ReadAt, W: Write>(
+    from: S,
+    name: &str,
+    to: W,
+) -> Result<(W, SalvageReport)> {
+    let reader = Reader::open_for_salvage(from, name)?;
+    let (header, ..) = reader.append_state();
     let options =
         WriteOptions { codec: header.codec, metadata: header.metadata, ..WriteOptions::default() };
     let mut writer = Writer::new(to, &header.schema, options)?;
@@ -555,6 +593,6 @@ pub fn salvage<S: crate::ReadAt, W: Write>(from: S, name: &str, to: W) -> Result
             }
         }
     }
-    let rows = writer.rows();
-    Ok((writer.finish()?, Salvaged { blocks: kept, rows, damages }))
+    let rows = writer.row_count();
+    Ok((writer.finish()?, SalvageReport { blocks: kept, rows, damages }))
 }

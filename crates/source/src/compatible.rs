@@ -3,7 +3,7 @@
 use arrow::datatypes::{Decimal256Type, DecimalType, i256};
 use serde_json::Value;
 use tidemill_avro as avro;
-use tidemill_rowfile::{self as rowfile, Conflict};
+use tidemill_rowfile::{self as rowfile, SchemaConflict};
 
 use super::error::{Error, Result};
 use super::formats;
@@ -66,12 +66,12 @@ pub fn schema_of(spec: &SourceSpec) -> Result<rowfile::Schema> {
 fn from_avro(declared: &arrow::datatypes::Schema) -> rowfile::Result<rowfile::Schema> {
     let mut schema = rowfile::Schema::from_arrow(declared)?;
     schema.fields.iter_mut().for_each(take_said);
-    schema.check()?;
+    schema.validate()?;
     Ok(schema)
 }
 
 /// Gives a field, and those within it, what Avro's schema says of it besides its type.
-fn take_said(field: &mut rowfile::Field) {
+fn take_said(field: &mut rowfile::SchemaField) {
     let mut said = |key| field.metadata.remove(key);
     let json = |text: Option<String>| serde_json::from_str::<Value>(&text?).ok();
     let (aliases, default) = (json(said(avro::keys::ALIASES)), json(said(avro::keys::DEFAULT)));
@@ -80,15 +80,15 @@ fn take_said(field: &mut rowfile::Field) {
         field.aliases = aliases.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     }
     field.default = default.map(|default| match (&field.kind, &default) {
-        (rowfile::Type::Decimal { scale, .. }, Value::String(bytes)) => {
+        (rowfile::FieldType::Decimal { scale, .. }, Value::String(bytes)) => {
             decimal(bytes, *scale).map_or(default, Value::String)
         }
         _ => default,
     });
     match &mut field.kind {
-        rowfile::Type::Struct(fields) => fields.iter_mut().for_each(take_said),
-        rowfile::Type::List(item) => take_said(item),
-        rowfile::Type::Map { value, .. } => take_said(value),
+        rowfile::FieldType::Struct(fields) => fields.iter_mut().for_each(take_said),
+        rowfile::FieldType::List(item) => take_said(item),
+        rowfile::FieldType::Map { value, .. } => take_said(value),
         _ => {}
     }
 }
@@ -109,11 +109,11 @@ fn decimal(characters: &str, scale: i8) -> Option<String> {
 ///
 /// # Errors
 /// As [`schema_of`].
-pub fn conflicts(old: &SourceSpec, new: &SourceSpec) -> Result<Vec<Conflict>> {
+pub fn conflicts(old: &SourceSpec, new: &SourceSpec) -> Result<Vec<SchemaConflict>> {
     let (written, read) = (schema_of(old)?, schema_of(new)?);
-    match read.reads(&written) {
+    match read.check_can_read(&written) {
         Ok(()) => Ok(Vec::new()),
-        Err(rowfile::Error::Incompatible(conflicts)) => Ok(conflicts.0),
+        Err(rowfile::Error::IncompatibleSchemas(conflicts)) => Ok(conflicts.0),
         Err(other) => Err(Error::usage(format!("`{}`: {other}", new.url))),
     }
 }

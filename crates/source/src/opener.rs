@@ -101,7 +101,7 @@ enum How {
     Struct,
     Json(Box<JsonDecoder>),
     /// By the plan for the file of this position, once it is known.
-    Rows(Option<(usize, Box<rowfile::Plan>)>),
+    Rows(Option<(usize, Box<rowfile::RowDecodePlan>)>),
 }
 
 /// What became of a column's values.
@@ -337,15 +337,19 @@ fn bad_values(lines: &[u8], bad: impl Iterator<Item = RejectedTextRecord>) -> Ve
 }
 
 /// The plan for the wanted fields of a file's rows.
-fn plan_of(file: &SourceFile, name: &str, wanted: &[String]) -> Result<Box<rowfile::Plan>> {
+fn plan_of(
+    file: &SourceFile,
+    name: &str,
+    wanted: &[String],
+) -> Result<Box<rowfile::RowDecodePlan>> {
     let failed = |error| from_rowfile(error, &file.shown);
     let Some(schema) = rows_of(file, name)? else {
         return Err(Error::Internal(format!("`{name}` holds no rows in `{}`", file.shown)));
     };
-    let all = schema.to_arrow(rowfile::Strings::default());
+    let all = schema.to_arrow(rowfile::StringLayout::default());
     let fields: Vec<FieldRef> =
         all.fields().iter().filter(|field| wanted.contains(field.name())).cloned().collect();
-    let plan = rowfile::Plan::new(&schema, &Arc::new(Schema::new(fields)));
+    let plan = rowfile::RowDecodePlan::new(&schema, &Arc::new(Schema::new(fields)));
     plan.map(Box::new).map_err(failed)
 }
 
@@ -425,7 +429,7 @@ pub(super) fn joined(
 pub(super) fn rows_of(file: &SourceFile, name: &str) -> Result<Option<rowfile::Schema>> {
     let Some(known) = file.metadata() else { return Ok(None) };
     let Ok(field) = known.schema().field_with_name(name) else { return Ok(None) };
-    rowfile::Schema::of_rows(field).map_err(|error| from_rowfile(error, &file.shown))
+    rowfile::Schema::from_rows_field(field).map_err(|error| from_rowfile(error, &file.shown))
 }
 
 /// Text, or bytes that are to be text.

@@ -244,7 +244,7 @@ fn fields_of_rows(source: &Source, column: usize, name: &str) -> Result<Fields> 
         if known.as_ref().is_some_and(|(other, _)| *other == schema) {
             continue;
         }
-        let own = schema.to_arrow(rowfile::Strings::default());
+        let own = schema.to_arrow(rowfile::StringLayout::default());
         let own = DataType::Struct(own.fields().iter().map(plain).collect());
         all = unify(&all, &own).map_err(|clash| {
             let first = known.as_ref().map_or(0, |(_, first)| *first);

@@ -60,20 +60,20 @@ pub fn salvaged<'a, S: ReadAt>(
 pub fn undecodable<S: ReadAt>(
     reader: &rowfile::Reader<S>,
     name: &str,
-    all: &Arc<rowfile::Plan>,
+    all: &Arc<rowfile::RowDecodePlan>,
     block: usize,
     cancel: &Cancel,
 ) -> Result<Option<String>> {
     let options =
         rowfile::ReadOptions { blocks: Some(vec![block]), ..rowfile::ReadOptions::default() };
-    let batches = reader.read_with(Arc::clone(all), &options);
+    let batches = reader.read_with_plan(Arc::clone(all), &options);
     for batch in batches.map_err(|error| from_rowfile(error, name))? {
         cancel.check()?;
         let Err(error) = batch else { continue };
         return match error {
             rowfile::Error::Io { .. } => Err(from_rowfile(error, name)),
             rowfile::Error::Damaged { reason, .. } => Ok(Some(reason)),
-            rowfile::Error::Value { row, column, reason, .. } => {
+            rowfile::Error::InvalidValue { row, column, reason, .. } => {
                 Ok(Some(format!("row {row}, column `{column}`: {reason}")))
             }
             other => Ok(Some(other.to_string())),
@@ -96,12 +96,12 @@ pub(super) struct LeftOut {
 pub(super) struct Decodable {
     pub(super) reader: rowfile::Reader<Stored>,
     /// What is wanted.
-    pub(super) plan: Arc<rowfile::Plan>,
+    pub(super) plan: Arc<rowfile::RowDecodePlan>,
     /// All columns, as the file has them.
-    pub(super) all: Arc<rowfile::Plan>,
+    pub(super) all: Arc<rowfile::RowDecodePlan>,
     pub(super) blocks: std::vec::IntoIter<usize>,
     pub(super) batch_rows: usize,
-    pub(super) current: Option<rowfile::Batches<Stored>>,
+    pub(super) current: Option<rowfile::RowfileBatches<Stored>>,
     pub(super) undecodable: Undecodable,
     pub(super) left_out: Arc<LeftOut>,
     pub(super) cancel: Cancel,
@@ -122,7 +122,7 @@ impl Decodable {
                     batch_rows: self.batch_rows,
                     ..rowfile::ReadOptions::default()
                 };
-                let batches = self.reader.read_with(Arc::clone(&self.plan), &options);
+                let batches = self.reader.read_with_plan(Arc::clone(&self.plan), &options);
                 self.current = Some(batches.map_err(|error| from_rowfile(error, &self.path))?);
             } else if let Some(info) = self.reader.blocks().get(block) {
                 self.left_out.bytes.fetch_add(info.bytes.into(), Ordering::Relaxed);
@@ -187,7 +187,7 @@ pub(super) fn open_rowfile_of(file: &SourceFile) -> Result<rowfile::Reader<Store
 
 pub(super) fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile::Reader<Stored>> {
     let reader = match file.recover {
-        true => rowfile::Reader::salvaging(stored, file.shown()),
+        true => rowfile::Reader::open_for_salvage(stored, file.shown()),
         false => rowfile::Reader::new(stored, file.shown()),
     };
     reader.map_err(|error| from_rowfile(error, file.shown()))
@@ -197,7 +197,7 @@ pub(super) fn open_rowfile(stored: Stored, file: &SourceFile) -> Result<rowfile:
 pub fn from_rowfile(error: rowfile::Error, path: &str) -> Error {
     match error {
         rowfile::Error::Io { error, .. } => Error::io("read", path, error),
-        rowfile::Error::CutOff { blocks, rows, .. } => {
+        rowfile::Error::Truncated { blocks, rows, .. } => {
             let text = error.to_string();
             let reason = text.split("\nhint: ").next().unwrap_or_default().to_owned();
             let count = |count: u64, what: &str| match count {
@@ -209,11 +209,13 @@ pub fn from_rowfile(error: rowfile::Error, path: &str) -> Error {
             Error::Rowfile { path: path.to_owned(), reason, hint: Some(hint) }
         }
         // It is not the file that is at fault, but what is wanted of it.
-        rowfile::Error::Incompatible(conflicts) => Error::usage(format!("`{path}`: {conflicts}")),
-        rowfile::Error::Value { .. } | rowfile::Error::Schema { .. } => {
+        rowfile::Error::IncompatibleSchemas(conflicts) => {
+            Error::usage(format!("`{path}`: {conflicts}"))
+        }
+        rowfile::Error::InvalidValue { .. } | rowfile::Error::InvalidSchema { .. } => {
             Error::usage(error.to_string())
         }
-        rowfile::Error::Unsupported { .. } | rowfile::Error::Mismatch { .. } => {
+        rowfile::Error::UnsupportedType { .. } | rowfile::Error::SchemaMismatch { .. } => {
             Error::usage(error.to_string())
         }
         other => {

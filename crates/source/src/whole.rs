@@ -134,7 +134,7 @@ impl Files {
             whole: damages.is_empty(),
             bytes: file.size(),
             blocks: reader.blocks().len() as u64,
-            rows: reader.rows(),
+            rows: reader.row_count(),
             codec: match reader.codec() {
                 rowfile::Codec::None => Some("none".to_owned()),
                 rowfile::Codec::Lz4 => Some("lz4".to_owned()),
@@ -146,7 +146,7 @@ impl Files {
         };
         match rowfile::Reader::new(stored, &path) {
             Ok(reader) => {
-                let found = reader.damage().map_err(failed)?;
+                let found = reader.find_damages().map_err(failed)?;
                 let lost: Vec<u64> = found.iter().map(|(offset, _)| *offset).collect();
                 let whole: Vec<_> =
                     reader.blocks().iter().filter(|it| !lost.contains(&it.offset)).collect();
@@ -157,10 +157,10 @@ impl Files {
                 })
             }
             Err(rowfile::Error::Io { error, .. }) => Err(Error::io("read", &path, error)),
-            Err(first @ (rowfile::Error::CutOff { .. } | rowfile::Error::Damaged { .. })) => {
+            Err(first @ (rowfile::Error::Truncated { .. } | rowfile::Error::Damaged { .. })) => {
                 // Its header may be whole all the same.
                 let (_, stored) = self.open(index)?;
-                match rowfile::Reader::salvaging(stored, &path) {
+                match rowfile::Reader::open_for_salvage(stored, &path) {
                     Ok(reader) => Ok(checked(&reader, damages(reader.damages().to_vec()))),
                     Err(rowfile::Error::Io { error, .. }) => Err(Error::io("read", &path, error)),
                     Err(_) => Err(failed(first)),

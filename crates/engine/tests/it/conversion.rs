@@ -409,7 +409,7 @@ fn what_a_schema_says_of_its_columns_is_kept_between_formats_that_keep_it() {
         Ok(schema) => schema,
         Err(error) => panic!("{error}"),
     };
-    let arrow = Arc::new(schema.to_arrow(rowfile::Strings::default()));
+    let arrow = Arc::new(schema.to_arrow(rowfile::StringLayout::default()));
     let kinds: ArrayRef = Arc::new(StringArray::from(vec!["c", "a", "c"]));
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int32Array::from(vec![1, 2, 3])),

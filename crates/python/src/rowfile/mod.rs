@@ -21,7 +21,7 @@ use tidemill_engine::remote;
 use tidemill_engine::rowfiles::{self, Input, Request, Rowfiles};
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::{Cancel, Error, suggest};
-use tidemill_rowfile::{self as rowfile, Field, Schema, Strings, Type};
+use tidemill_rowfile::{self as rowfile, FieldType, Schema, SchemaField, StringLayout};
 
 use crate::errors::raise;
 use crate::objects::in_python;
@@ -42,7 +42,7 @@ impl GivenSchema {
         let object = match self {
             GivenSchema::Json(json) => {
                 let schema = Schema::parse(json).map_err(|error| raise(py, wrong_schema(error)))?;
-                return Ok(Arc::new(schema.to_arrow(Strings::default())));
+                return Ok(Arc::new(schema.to_arrow(StringLayout::default())));
             }
             GivenSchema::Arrow(object) => object.bind(py),
         };
@@ -66,7 +66,7 @@ impl GivenSchema {
 
 fn wrong_schema(error: rowfile::Error) -> Error {
     match error {
-        rowfile::Error::Schema { column, reason } if column.is_empty() => {
+        rowfile::Error::InvalidSchema { column, reason } if column.is_empty() => {
             Error::usage(format!("the schema: {reason}"))
         }
         other => Error::usage(format!("the schema: {other}")),
@@ -221,12 +221,14 @@ impl RawRowfile {
 
     #[getter]
     fn num_rows(&self) -> u64 {
-        self.file().reader().rows()
+        self.file().reader().row_count()
     }
 
     #[getter]
     fn schema(&self) -> RawSchema {
-        RawSchema { schema: Arc::new(self.file().reader().schema().to_arrow(Strings::default())) }
+        RawSchema {
+            schema: Arc::new(self.file().reader().schema().to_arrow(StringLayout::default())),
+        }
     }
 
     /// The schema as the file has it, in JSON.
@@ -268,7 +270,7 @@ impl RawRowfile {
     /// nothing is known.
     fn statistics(&self, py: Python<'_>, column: &str) -> PyResult<Option<RawBatch>> {
         let reader = self.file().reader();
-        let Some(found) = reader.statistics(column) else {
+        let Some(found) = reader.column_statistics(column) else {
             let mut paths = Vec::new();
             leaves(&reader.schema().fields, "", &mut paths);
             if paths.iter().any(|path| path == column) {
@@ -290,13 +292,13 @@ impl RawRowfile {
 }
 
 /// The paths of all columns that are in no list or map.
-fn leaves(fields: &[Field], outer: &str, paths: &mut Vec<String>) {
+fn leaves(fields: &[SchemaField], outer: &str, paths: &mut Vec<String>) {
     for field in fields {
         let path = match outer {
             "" => field.name.clone(),
             outer => format!("{outer}.{}", field.name),
         };
-        if let Type::Struct(inner) = &field.kind {
+        if let FieldType::Struct(inner) = &field.kind {
             leaves(inner, &path, paths);
         }
         paths.push(path);

@@ -28,7 +28,7 @@ use pyo3::types::{
     PyType,
 };
 use serde_json::Value;
-use tidemill_rowfile::{Field, Schema, Strings, Type, Unit};
+use tidemill_rowfile::{FieldType, Schema, SchemaField, StringLayout, TemporalUnit};
 
 /// Why an object is no value of its column.
 pub(crate) enum Fault {
@@ -96,7 +96,7 @@ pub(crate) struct RowBuilder {
 
 impl RowBuilder {
     pub(crate) fn new(py: Python<'_>, schema: &Schema) -> PyResult<Self> {
-        let arrow = Arc::new(schema.to_arrow(Strings::Large));
+        let arrow = Arc::new(schema.to_arrow(StringLayout::Large));
         let fields = Fields::new(py, &schema.fields, arrow.fields());
         Ok(RowBuilder { kit: Kit::new(py)?, schema: arrow, fields, count: 0, bytes: 0 })
     }
@@ -146,7 +146,7 @@ struct Fields {
 struct ColumnBuilder {
     name: String,
     arrow: FieldRef,
-    field: Field,
+    field: SchemaField,
     valid: Vec<bool>,
     kind: ColumnValues,
 }
@@ -162,9 +162,9 @@ enum ColumnValues {
     Binary { ends: Vec<i64>, bytes: Vec<u8> },
     Fixed { size: usize, bytes: Vec<u8> },
     Date(Vec<i64>),
-    Time { values: Vec<i64>, unit: Unit },
-    Timestamp { values: Vec<i64>, unit: Unit, has_zone: bool },
-    Duration { values: Vec<i64>, unit: Unit },
+    Time { values: Vec<i64>, unit: TemporalUnit },
+    Timestamp { values: Vec<i64>, unit: TemporalUnit, has_zone: bool },
+    Duration { values: Vec<i64>, unit: TemporalUnit },
     Enum(Symbols),
     List { ends: Vec<usize>, items: Box<ColumnBuilder> },
     Map { ends: Vec<usize>, keys: Box<ColumnBuilder>, values: Box<ColumnBuilder> },
@@ -180,7 +180,7 @@ struct Symbols {
 }
 
 impl Fields {
-    fn new(py: Python<'_>, fields: &[Field], arrow: &arrow::datatypes::Fields) -> Self {
+    fn new(py: Python<'_>, fields: &[SchemaField], arrow: &arrow::datatypes::Fields) -> Self {
         let names = fields.iter().map(|field| PyString::intern(py, &field.name).unbind());
         let columns =
             fields.iter().zip(arrow).map(|(field, arrow)| ColumnBuilder::new(py, field, arrow));
@@ -315,7 +315,7 @@ pub(crate) fn described(object: &Bound<'_, PyAny>) -> String {
 }
 
 impl ColumnBuilder {
-    fn new(py: Python<'_>, field: &Field, arrow: &FieldRef) -> Self {
+    fn new(py: Python<'_>, field: &SchemaField, arrow: &FieldRef) -> Self {
         ColumnBuilder {
             name: field.name.clone(),
             arrow: Arc::clone(arrow),
@@ -493,7 +493,7 @@ impl ColumnBuilder {
                 }
                 let ordinal: i64 = object.call_method0(intern!(py, "toordinal"))?.extract()?;
                 let day = ordinal - EPOCH_ORDINAL;
-                let is_days = self.field.kind == Type::Date;
+                let is_days = self.field.kind == FieldType::Date;
                 values.push(if is_days { day } else { day * 86_400_000 });
             }
             ColumnValues::Time { values, unit } => {
@@ -883,46 +883,50 @@ fn mistaken(data_type: &DataType) -> ArrowError {
 }
 
 impl ColumnValues {
-    fn new(py: Python<'_>, kind: &Type, arrow: &DataType) -> Self {
+    fn new(py: Python<'_>, kind: &FieldType, arrow: &DataType) -> Self {
         let integer = |min: i64, max: i64| ColumnValues::Integer { values: Vec::new(), min, max };
         match (kind, arrow) {
-            (Type::Boolean, _) => ColumnValues::Boolean(Vec::new()),
-            (Type::Int8, _) => integer(i8::MIN.into(), i8::MAX.into()),
-            (Type::Int16, _) => integer(i16::MIN.into(), i16::MAX.into()),
-            (Type::Int32, _) => integer(i32::MIN.into(), i32::MAX.into()),
-            (Type::Int64, _) => integer(i64::MIN, i64::MAX),
-            (Type::Uint8, _) => integer(0, u8::MAX.into()),
-            (Type::Uint16, _) => integer(0, u16::MAX.into()),
-            (Type::Uint32, _) => integer(0, u32::MAX.into()),
-            (Type::Uint64, _) => ColumnValues::Unsigned(Vec::new()),
-            (Type::Float16 | Type::Float32 | Type::Float64, _) => ColumnValues::Float(Vec::new()),
-            (Type::Decimal { precision, scale, .. }, _) => {
+            (FieldType::Boolean, _) => ColumnValues::Boolean(Vec::new()),
+            (FieldType::Int8, _) => integer(i8::MIN.into(), i8::MAX.into()),
+            (FieldType::Int16, _) => integer(i16::MIN.into(), i16::MAX.into()),
+            (FieldType::Int32, _) => integer(i32::MIN.into(), i32::MAX.into()),
+            (FieldType::Int64, _) => integer(i64::MIN, i64::MAX),
+            (FieldType::Uint8, _) => integer(0, u8::MAX.into()),
+            (FieldType::Uint16, _) => integer(0, u16::MAX.into()),
+            (FieldType::Uint32, _) => integer(0, u32::MAX.into()),
+            (FieldType::Uint64, _) => ColumnValues::Unsigned(Vec::new()),
+            (FieldType::Float16 | FieldType::Float32 | FieldType::Float64, _) => {
+                ColumnValues::Float(Vec::new())
+            }
+            (FieldType::Decimal { precision, scale, .. }, _) => {
                 ColumnValues::Decimal { values: Vec::new(), precision: *precision, scale: *scale }
             }
-            (Type::String, _) => ColumnValues::Text { ends: Vec::new(), bytes: Vec::new() },
-            (Type::Binary, _) => ColumnValues::Binary { ends: Vec::new(), bytes: Vec::new() },
-            (Type::Fixed(size), _) => {
+            (FieldType::String, _) => ColumnValues::Text { ends: Vec::new(), bytes: Vec::new() },
+            (FieldType::Binary, _) => ColumnValues::Binary { ends: Vec::new(), bytes: Vec::new() },
+            (FieldType::Fixed(size), _) => {
                 ColumnValues::Fixed { size: *size as usize, bytes: Vec::new() }
             }
-            (Type::Date | Type::Date64, _) => ColumnValues::Date(Vec::new()),
-            (Type::Time(unit), _) => ColumnValues::Time { values: Vec::new(), unit: *unit },
-            (Type::Timestamp { unit, zone }, _) => ColumnValues::Timestamp {
+            (FieldType::Date | FieldType::Date64, _) => ColumnValues::Date(Vec::new()),
+            (FieldType::Time(unit), _) => ColumnValues::Time { values: Vec::new(), unit: *unit },
+            (FieldType::Timestamp { unit, zone }, _) => ColumnValues::Timestamp {
                 values: Vec::new(),
                 unit: *unit,
                 has_zone: zone.is_some(),
             },
-            (Type::Duration(unit), _) => ColumnValues::Duration { values: Vec::new(), unit: *unit },
-            (Type::Enum { symbols, .. }, _) => ColumnValues::Enum(Symbols {
+            (FieldType::Duration(unit), _) => {
+                ColumnValues::Duration { values: Vec::new(), unit: *unit }
+            }
+            (FieldType::Enum { symbols, .. }, _) => ColumnValues::Enum(Symbols {
                 values: Vec::new(),
                 names: symbols.clone(),
                 known: symbols.iter().cloned().zip(0..).collect(),
                 classes: Vec::new(),
             }),
-            (Type::List(item), DataType::List(inner)) => ColumnValues::List {
+            (FieldType::List(item), DataType::List(inner)) => ColumnValues::List {
                 ends: Vec::new(),
                 items: Box::new(ColumnBuilder::new(py, item, inner)),
             },
-            (Type::Map { key, value, .. }, DataType::Map(entries, _)) => {
+            (FieldType::Map { key, value, .. }, DataType::Map(entries, _)) => {
                 match entries.data_type() {
                     DataType::Struct(pair) if pair.len() == 2 => ColumnValues::Map {
                         ends: Vec::new(),
@@ -932,7 +936,7 @@ impl ColumnValues {
                     _ => ColumnValues::Null,
                 }
             }
-            (Type::Struct(fields), DataType::Struct(inner)) => {
+            (FieldType::Struct(fields), DataType::Struct(inner)) => {
                 ColumnValues::Struct(Fields::new(py, fields, inner))
             }
             _ => ColumnValues::Null,
@@ -999,12 +1003,12 @@ fn float(object: &Bound<'_, PyAny>, kit: &Kit) -> PyResult<Option<f64>> {
 }
 
 /// Whether a float stays finite in its type.
-fn fits(value: f64, kind: &Type) -> bool {
+fn fits(value: f64, kind: &FieldType) -> bool {
     type Half = <Float16Type as ArrowPrimitiveType>::Native;
     !value.is_finite()
         || match kind {
-            Type::Float16 => Half::from_f64(value).is_finite(),
-            Type::Float32 => (value as f32).is_finite(),
+            FieldType::Float16 => Half::from_f64(value).is_finite(),
+            FieldType::Float32 => (value as f32).is_finite(),
             _ => true,
         }
 }
@@ -1049,12 +1053,12 @@ pub(crate) fn delta(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
 }
 
 /// A time in its unit; none if some of it would be lost or it does not fit.
-fn ticks(seconds: i64, micros: i64, nanos: i64, unit: Unit) -> Option<i64> {
+fn ticks(seconds: i64, micros: i64, nanos: i64, unit: TemporalUnit) -> Option<i64> {
     let per_second = match unit {
-        Unit::Second => 1,
-        Unit::Millisecond => 1_000,
-        Unit::Microsecond => 1_000_000,
-        Unit::Nanosecond => 1_000_000_000,
+        TemporalUnit::Second => 1,
+        TemporalUnit::Millisecond => 1_000,
+        TemporalUnit::Microsecond => 1_000_000,
+        TemporalUnit::Nanosecond => 1_000_000_000,
     };
     let nanos =
         i128::from(seconds) * 1_000_000_000 + i128::from(micros) * 1_000 + i128::from(nanos);

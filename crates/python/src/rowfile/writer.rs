@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tidemill_engine::{Error, Result};
-use tidemill_rowfile::{self as rowfile, Codec, Schema, Strings, WriteOptions, Writer};
+use tidemill_rowfile::{self as rowfile, Codec, Schema, StringLayout, WriteOptions, Writer};
 
 use super::rows::{Fault, RowBuilder};
 use super::{GivenSchema, failed};
@@ -117,7 +117,7 @@ impl RawRowfileWriter {
         self.with(py, |state| {
             Ok(match state {
                 WriterState::Open(open) => open.writer.as_ref().map(|writer| {
-                    let schema = writer.schema().to_arrow(Strings::default());
+                    let schema = writer.schema().to_arrow(StringLayout::default());
                     RawSchema { schema: schema.into() }
                 }),
                 _ => None,
@@ -337,7 +337,7 @@ impl Open {
     }
 
     fn count(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::rows) + self.rows.count() as u64
+        self.writer.as_ref().map_or(0, Writer::row_count) + self.rows.count() as u64
     }
 
     /// Where the file's columns are among others of the same names; none if they are as they are.
@@ -450,13 +450,15 @@ fn grown(
         rowfile::Error::Io { error, .. } => Error::io("append to", path, error),
         other => failed(other, path),
     })?;
-    let end = writer.bytes();
+    let end = writer.byte_count();
     let name = shown(path);
     if let Some(schema) = schema
         && *schema != *writer.schema()
     {
-        let why =
-            schema.reads(writer.schema()).err().map_or(String::new(), |why| format!(": {why}"));
+        let why = schema
+            .check_can_read(writer.schema())
+            .err()
+            .map_or(String::new(), |why| format!(": {why}"));
         return Err(Error::usage_hint(
             format!("`{name}` was written with another schema{why}"),
             "leave `schema` out to append with the file's own, or write a file of its own",

@@ -10,7 +10,7 @@ use arrow_array::*;
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use serde_json::{Value, json};
-use tidemill_rowfile::keys;
+use tidemill_rowfile::metadata_keys;
 
 /// Numbers from a seed: xorshift64*.
 pub(crate) struct Random(u64);
@@ -49,7 +49,9 @@ pub(crate) fn field(random: &mut Random, name: &str, depth: usize) -> FieldRef {
         let kind = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
         let symbols = serde_json::to_string(&SYMBOLS).unwrap();
         let field = Field::new(name, kind, random.chance(2));
-        return Arc::new(field.with_metadata([(keys::SYMBOLS.to_string(), symbols)].into()));
+        return Arc::new(
+            field.with_metadata([(metadata_keys::ENUM_SYMBOLS.to_string(), symbols)].into()),
+        );
     }
     let data_type = data_type(random, depth);
     let nullable = random.chance(2) || data_type == DataType::Null;

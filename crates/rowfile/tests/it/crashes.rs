@@ -18,11 +18,11 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use tidemill_rowfile::{Codec, Error, ReadOptions, Reader, Schema, WriteOptions, Writer, salvage};
 
 /// The variable that says what the process is to do, and where.
-const CHILD: &str = "ROWFILE_CHILD";
+const CHILD_TASK_VARIABLE: &str = "ROWFILE_CHILD";
 /// The variable that says at which byte of its file the process is to end.
-const LIMIT: &str = "ROWFILE_LIMIT";
+const FILE_LIMIT_VARIABLE: &str = "ROWFILE_LIMIT";
 /// Rows that are written at a time.
-const ROWS: usize = 50;
+const ROWS_PER_WRITE: usize = 50;
 
 /// The rows from `first` on: numbers, and a text that follows from each.
 fn rows(first: usize, count: usize) -> RecordBatch {
@@ -43,7 +43,7 @@ fn options() -> WriteOptions {
 
 /// Asserts that a file has the rows from 0 on, and returns how many.
 fn assert_rows(reader: &Reader<impl tidemill_rowfile::ReadAt>) -> usize {
-    let strings = tidemill_rowfile::Strings::Small;
+    let strings = tidemill_rowfile::StringLayout::Small;
     let options = ReadOptions { strings, ..ReadOptions::default() };
     let mut found = 0;
     for batch in reader.read(&options).unwrap() {
@@ -51,15 +51,15 @@ fn assert_rows(reader: &Reader<impl tidemill_rowfile::ReadAt>) -> usize {
         assert_eq!(batch, rows(found, batch.num_rows()));
         found += batch.num_rows();
     }
-    assert_eq!(found as u64, reader.rows());
+    assert_eq!(found as u64, reader.row_count());
     found
 }
 
 /// Asserts that a file is refused as cut off behind its last whole block, of which all rows are
 /// salvaged. Returns how many.
-fn assert_cut_off(path: &Path) -> usize {
+fn assert_truncated(path: &Path) -> usize {
     let error = Reader::open(path).expect_err("a file without an end");
-    let Error::CutOff { end, blocks, rows: found, .. } = &error else { panic!("{error}") };
+    let Error::Truncated { end, blocks, rows: found, .. } = &error else { panic!("{error}") };
     if *blocks > 0 {
         let (last, offset) = end.block.unwrap();
         assert_eq!(last + 1, *blocks);
@@ -75,19 +75,19 @@ fn assert_cut_off(path: &Path) -> usize {
 }
 
 /// This test again, in a process of its own.
-fn again(test: &str) -> [OsString; 4] {
+fn child_command_arguments(test: &str) -> [OsString; 4] {
     let program = std::env::current_exe().unwrap();
     let test = format!("crashes::{test}");
     [program.into(), "--exact".into(), test.into(), "--nocapture".into()]
 }
 
 /// Where this process is to do what the test is about, if it was started for that.
-fn child() -> Option<PathBuf> {
-    std::env::var_os(CHILD).map(Into::into)
+fn child_path() -> Option<PathBuf> {
+    std::env::var_os(CHILD_TASK_VARIABLE).map(Into::into)
 }
 
 #[test]
-fn the_device_that_is_always_full_is_an_error_that_says_so() {
+fn full_device_gives_no_space_error() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     match Writer::new(full, &schema(), options()) {
         Err(Error::Io { error, .. }) => assert_eq!(error.kind(), ErrorKind::StorageFull),
@@ -96,7 +96,7 @@ fn the_device_that_is_always_full_is_an_error_that_says_so() {
 }
 
 /// Writes to a disk that has room for less, then appends to what was written before.
-fn fill(folder: &Path) {
+fn fill_disk(folder: &Path) {
     let is_full = |error: &Error| {
         let Error::Io { error, file } = error else { panic!("{error}") };
         assert!(file.ends_with(".rows"), "{file}");
@@ -107,8 +107,8 @@ fn fill(folder: &Path) {
     };
     let write_until_full = |mut writer: Writer<File>, mut first: usize| {
         loop {
-            match writer.write(&rows(first, ROWS)) {
-                Ok(()) => first += ROWS,
+            match writer.write(&rows(first, ROWS_PER_WRITE)) {
+                Ok(()) => first += ROWS_PER_WRITE,
                 Err(error) => {
                     is_full(&error);
                     break;
@@ -116,42 +116,45 @@ fn fill(folder: &Path) {
             }
             assert!(first < 1_000_000, "the disk is not full yet");
         }
-        assert!(matches!(writer.write(&rows(first, ROWS)), Err(Error::Poisoned { .. })));
-        assert!(matches!(writer.close(), Err(Error::Poisoned { .. })));
+        assert!(matches!(
+            writer.write(&rows(first, ROWS_PER_WRITE)),
+            Err(Error::WriterPoisoned { .. })
+        ));
+        assert!(matches!(writer.close(), Err(Error::WriterPoisoned { .. })));
         first
     };
     let small = folder.join("small.rows");
     let mut writer = Writer::create(&small, &schema(), options()).unwrap();
-    writer.write(&rows(0, ROWS)).unwrap();
+    writer.write(&rows(0, ROWS_PER_WRITE)).unwrap();
     writer.close().unwrap();
 
     let large = folder.join("large.rows");
     let given = write_until_full(Writer::create(&large, &schema(), options()).unwrap(), 0);
-    let kept = assert_cut_off(&large);
+    let kept = assert_truncated(&large);
     // Of the rows that were given last some may be there.
-    assert!(kept > 0 && kept < given + ROWS, "{kept} of {given}");
+    assert!(kept > 0 && kept < given + ROWS_PER_WRITE, "{kept} of {given}");
     // Room for a few blocks more, which is not enough.
     let length = std::fs::metadata(&large).unwrap().len();
     File::options().write(true).open(&large).unwrap().set_len(length - 40_000).unwrap();
 
-    write_until_full(Writer::append(&small, 3000).unwrap(), ROWS);
+    write_until_full(Writer::append(&small, 3000).unwrap(), ROWS_PER_WRITE);
     let reader = Reader::open(&small).unwrap();
     assert!(reader.unfinished_bytes() > 0);
-    assert_eq!(assert_rows(&reader), ROWS);
+    assert_eq!(assert_rows(&reader), ROWS_PER_WRITE);
     // What was given up goes, and makes room.
     std::fs::remove_file(&large).unwrap();
     let mut writer = Writer::append(&small, 3000).unwrap();
-    writer.write(&rows(ROWS, ROWS)).unwrap();
+    writer.write(&rows(ROWS_PER_WRITE, ROWS_PER_WRITE)).unwrap();
     writer.close().unwrap();
     let reader = Reader::open(&small).unwrap();
     reader.verify().unwrap();
-    assert_eq!((assert_rows(&reader), reader.unfinished_bytes()), (2 * ROWS, 0));
+    assert_eq!((assert_rows(&reader), reader.unfinished_bytes()), (2 * ROWS_PER_WRITE, 0));
 }
 
 #[test]
 fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_there() {
-    if let Some(folder) = child() {
-        return fill(&folder);
+    if let Some(folder) = child_path() {
+        return fill_disk(&folder);
     }
     let name = "a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_there";
     // A file system of its own, which nobody else sees and which goes with the process; and a
@@ -160,7 +163,7 @@ fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_t
     let mount = "mount -t tmpfs -o size=300k tmpfs \"$ROWFILE_CHILD\"";
     let is_mounted = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount])
-        .env(CHILD, tempfile::tempdir().unwrap().path())
+        .env(CHILD_TASK_VARIABLE, tempfile::tempdir().unwrap().path())
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
@@ -183,8 +186,8 @@ fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_t
         let folder = tempfile::tempdir().unwrap();
         let done = Command::new(way[0])
             .args(&way[1..])
-            .args(again(name))
-            .env(CHILD, folder.path())
+            .args(child_command_arguments(name))
+            .env(CHILD_TASK_VARIABLE, folder.path())
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -194,7 +197,7 @@ fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_t
 }
 
 /// What a process of this test has come to.
-struct Ended {
+struct ChildOutcome {
     /// The rows that it said it had written.
     said: usize,
     /// The signal that ended it.
@@ -203,23 +206,26 @@ struct Ended {
 
 /// Starts the test again for a file, which the kernel ends once the file would grow past so many
 /// bytes: the write under way goes as far as that byte, and nothing runs after it.
-fn killed_at(test: &str, path: &Path, bytes: usize) -> Ended {
-    let program = again(test);
+fn run_until_killed_at(test: &str, path: &Path, bytes: usize) -> ChildOutcome {
+    let program = child_command_arguments(test);
     let done = Command::new(&program[0])
         .args(&program[1..])
-        .env(CHILD, path)
-        .env(LIMIT, bytes.to_string())
+        .env(CHILD_TASK_VARIABLE, path)
+        .env(FILE_LIMIT_VARIABLE, bytes.to_string())
         .stderr(Stdio::null())
         .output()
         .unwrap();
     let said = String::from_utf8(done.stdout).unwrap();
     let said = said.lines().rev().find_map(|line| line.strip_prefix("rows "));
-    Ended { said: said.map_or(0, |rows| rows.parse().unwrap()), signal: done.status.signal() }
+    ChildOutcome {
+        said: said.map_or(0, |rows| rows.parse().unwrap()),
+        signal: done.status.signal(),
+    }
 }
 
 /// In a process of its own: has the kernel end it at the first byte past the limit.
-fn limit_files() {
-    let bytes: libc::rlim_t = std::env::var(LIMIT).unwrap().parse().unwrap();
+fn limit_file_size() {
+    let bytes: libc::rlim_t = std::env::var(FILE_LIMIT_VARIABLE).unwrap().parse().unwrap();
     let size = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     let no_dump = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both are given what they read; the signal's default, which may have been inherited
@@ -234,11 +240,11 @@ fn limit_files() {
 /// Starts the test again, kills it from outside when it has said `lines` times that it has come
 /// further, and returns how far it had come.
 fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
-    let program = again(test);
+    let program = child_command_arguments(test);
     let mut child = Command::new(&program[0])
         .args(&program[1..])
         .arg("--ignored")
-        .env(CHILD, path)
+        .env(CHILD_TASK_VARIABLE, path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -259,8 +265,8 @@ fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
 }
 
 /// In a process of its own: says how far it has come.
-fn say(rows: usize) {
-    if child().is_none() {
+fn report_rows(rows: usize) {
+    if child_path().is_none() {
         return;
     }
     let mut out = std::io::stdout().lock();
@@ -283,11 +289,11 @@ fn kill_points(whole: &[u8], from: usize) -> Vec<usize> {
 }
 
 /// Writes four times [`ROWS`] rows, each of them down before it says so, and the end.
-fn write_on(mut writer: Writer<File>, first: usize) {
-    for first in (first..).step_by(ROWS).take(4) {
-        writer.write(&rows(first, ROWS)).unwrap();
+fn write_rows_and_footer(mut writer: Writer<File>, first: usize) {
+    for first in (first..).step_by(ROWS_PER_WRITE).take(4) {
+        writer.write(&rows(first, ROWS_PER_WRITE)).unwrap();
         writer.flush().unwrap();
-        say(first + ROWS);
+        report_rows(first + ROWS_PER_WRITE);
     }
     writer.close().unwrap();
 }
@@ -296,25 +302,25 @@ fn write_on(mut writer: Writer<File>, first: usize) {
 fn a_writer_that_is_killed_at_any_byte_leaves_a_file_that_is_refused_and_every_whole_block() {
     let name =
         "a_writer_that_is_killed_at_any_byte_leaves_a_file_that_is_refused_and_every_whole_block";
-    if let Some(path) = child() {
-        limit_files();
-        return write_on(Writer::create(&path, &schema(), options()).unwrap(), 0);
+    if let Some(path) = child_path() {
+        limit_file_size();
+        return write_rows_and_footer(Writer::create(&path, &schema(), options()).unwrap(), 0);
     }
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole.rows");
-    write_on(Writer::create(&whole, &schema(), options()).unwrap(), 0);
+    write_rows_and_footer(Writer::create(&whole, &schema(), options()).unwrap(), 0);
     let whole = std::fs::read(whole).unwrap();
     let path = folder.path().join("test.rows");
     for point in kill_points(&whole, 0) {
-        let ended = killed_at(name, &path, point);
+        let ended = run_until_killed_at(name, &path, point);
         assert_eq!(ended.signal, Some(libc::SIGXFSZ), "at byte {point}");
         assert!(std::fs::read(&path).unwrap() == whole[..point], "at byte {point}");
         if point == 0 {
             assert!(matches!(Reader::open(&path), Err(Error::NotARowfile { .. })));
         } else {
-            let kept = assert_cut_off(&path);
+            let kept = assert_truncated(&path);
             assert!(kept >= ended.said, "at byte {point}: {kept} of {}", ended.said);
-            assert!(matches!(Writer::append(&path, 3000), Err(Error::CutOff { .. })));
+            assert!(matches!(Writer::append(&path, 3000), Err(Error::Truncated { .. })));
         }
         std::fs::remove_file(&path).unwrap();
     }
@@ -323,42 +329,42 @@ fn a_writer_that_is_killed_at_any_byte_leaves_a_file_that_is_refused_and_every_w
 #[test]
 fn an_appender_that_is_killed_at_any_byte_leaves_the_old_end_or_the_new() {
     let name = "an_appender_that_is_killed_at_any_byte_leaves_the_old_end_or_the_new";
-    if let Some(path) = child() {
-        limit_files();
-        return write_on(Writer::append(&path, 3000).unwrap(), 4 * ROWS);
+    if let Some(path) = child_path() {
+        limit_file_size();
+        return write_rows_and_footer(Writer::append(&path, 3000).unwrap(), 4 * ROWS_PER_WRITE);
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
-    write_on(Writer::create(&path, &schema(), options()).unwrap(), 0);
+    write_rows_and_footer(Writer::create(&path, &schema(), options()).unwrap(), 0);
     let before = std::fs::read(&path).unwrap();
-    write_on(Writer::append(&path, 3000).unwrap(), 4 * ROWS);
+    write_rows_and_footer(Writer::append(&path, 3000).unwrap(), 4 * ROWS_PER_WRITE);
     let after = std::fs::read(&path).unwrap();
     for point in kill_points(&after, before.len()) {
         std::fs::write(&path, &before).unwrap();
-        let ended = killed_at(name, &path, point);
+        let ended = run_until_killed_at(name, &path, point);
         assert_eq!(ended.signal, Some(libc::SIGXFSZ), "at byte {point}");
         assert!(std::fs::read(&path).unwrap() == after[..point], "at byte {point}");
         let reader = Reader::open(&path).unwrap();
         reader.verify().unwrap();
         assert_eq!(reader.unfinished_bytes(), (point - before.len()) as u64);
-        assert_eq!(assert_rows(&reader), 4 * ROWS);
+        assert_eq!(assert_rows(&reader), 4 * ROWS_PER_WRITE);
         let (saved, report) = salvage(File::open(&path).unwrap(), "test.rows", Vec::new()).unwrap();
-        assert!(report.rows as usize >= ended.said.max(4 * ROWS), "at byte {point}");
+        assert!(report.rows as usize >= ended.said.max(4 * ROWS_PER_WRITE), "at byte {point}");
         assert_rows(&Reader::new(saved, "saved").unwrap());
         // The next one goes on from the old end.
-        write_on(Writer::append(&path, 3000).unwrap(), 4 * ROWS);
+        write_rows_and_footer(Writer::append(&path, 3000).unwrap(), 4 * ROWS_PER_WRITE);
         let reader = Reader::open(&path).unwrap();
-        assert_eq!((assert_rows(&reader), reader.unfinished_bytes()), (8 * ROWS, 0));
+        assert_eq!((assert_rows(&reader), reader.unfinished_bytes()), (8 * ROWS_PER_WRITE, 0));
     }
     // One that is killed behind its last byte has appended.
     std::fs::write(&path, &before).unwrap();
-    let ended = killed_at(name, &path, after.len());
-    assert_eq!((ended.said, ended.signal), (8 * ROWS, None));
+    let ended = run_until_killed_at(name, &path, after.len());
+    assert_eq!((ended.said, ended.signal), (8 * ROWS_PER_WRITE, None));
     assert!(std::fs::read(&path).unwrap() == after);
 }
 
 /// Repeats a round until the time that `make soak` gives is over; once without it.
-fn soak(mut round: impl FnMut(u64)) {
+fn repeat_until_soak_ends(mut round: impl FnMut(u64)) {
     let seconds = std::env::var("SOAK_SECONDS").map_or(0, |text| text.parse().unwrap());
     let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
     for seed in 0.. {
@@ -373,22 +379,22 @@ fn soak(mut round: impl FnMut(u64)) {
 #[test]
 #[ignore = "kills from outside: make soak repeats it for a given time"]
 fn soak_a_writer_that_is_killed() {
-    if let Some(path) = child() {
+    if let Some(path) = child_path() {
         let mut writer = Writer::create(&path, &schema(), options()).unwrap();
-        for first in (0..).step_by(ROWS) {
-            writer.write(&rows(first, ROWS)).unwrap();
+        for first in (0..).step_by(ROWS_PER_WRITE) {
+            writer.write(&rows(first, ROWS_PER_WRITE)).unwrap();
             writer.flush().unwrap();
-            say(first + ROWS);
+            report_rows(first + ROWS_PER_WRITE);
         }
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
-    soak(|seed| {
+    repeat_until_soak_ends(|seed| {
         let lines = 1 + Random::new(seed).below(60);
         let reached = kill_after("soak_a_writer_that_is_killed", &path, lines);
-        let kept = assert_cut_off(&path);
+        let kept = assert_truncated(&path);
         assert!(kept >= reached, "{kept} of {reached}");
-        assert!(matches!(Writer::append(&path, 3000), Err(Error::CutOff { .. })));
+        assert!(matches!(Writer::append(&path, 3000), Err(Error::Truncated { .. })));
         std::fs::remove_file(&path).unwrap();
     });
 }
@@ -396,28 +402,28 @@ fn soak_a_writer_that_is_killed() {
 #[test]
 #[ignore = "kills from outside: make soak repeats it for a given time"]
 fn soak_an_appender_that_is_killed() {
-    if let Some(path) = child() {
-        let mut first = Reader::open(&path).unwrap().rows() as usize;
+    if let Some(path) = child_path() {
+        let mut first = Reader::open(&path).unwrap().row_count() as usize;
         loop {
             let mut writer = Writer::append(&path, 3000).unwrap();
             for _ in 0..4 {
-                writer.write(&rows(first, ROWS)).unwrap();
-                first += ROWS;
+                writer.write(&rows(first, ROWS_PER_WRITE)).unwrap();
+                first += ROWS_PER_WRITE;
             }
             writer.close().unwrap();
-            say(first);
+            report_rows(first);
         }
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
-    soak(|seed| {
+    repeat_until_soak_ends(|seed| {
         // A file that has grown large is begun anew.
         if seed % 50 == 0 {
             if seed > 0 {
                 std::fs::remove_file(&path).unwrap();
             }
             let mut writer = Writer::create(&path, &schema(), options()).unwrap();
-            writer.write(&rows(0, 4 * ROWS)).unwrap();
+            writer.write(&rows(0, 4 * ROWS_PER_WRITE)).unwrap();
             writer.close().unwrap();
         }
         let lines = 1 + Random::new(seed).below(5);
@@ -425,7 +431,10 @@ fn soak_an_appender_that_is_killed() {
         let reader = Reader::open(&path).unwrap();
         reader.verify().unwrap();
         let found = assert_rows(&reader);
-        assert!(found >= reached && found.is_multiple_of(4 * ROWS), "{found} of {reached}");
+        assert!(
+            found >= reached && found.is_multiple_of(4 * ROWS_PER_WRITE),
+            "{found} of {reached}"
+        );
         let (saved, report) = salvage(File::open(&path).unwrap(), "test.rows", Vec::new()).unwrap();
         assert!(report.rows >= found as u64);
         assert_rows(&Reader::new(saved, "saved").unwrap());

@@ -12,7 +12,8 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Fields};
 use proptest::prelude::*;
 use tidemill_rowfile::{
-    Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer, keys,
+    Error, ReadOptions, Reader, RowDecodePlan, Schema, StringLayout, WriteOptions, Writer,
+    metadata_keys,
 };
 
 /// A batch of random rows, in which some strings are long.
@@ -54,7 +55,7 @@ proptest! {
             StructArray::try_new_with_length(fields, columns, nulls, batch.num_rows()).unwrap();
         let encoded = schema.encode_structs(&expected).unwrap();
         prop_assert_eq!(encoded.null_count(), expected.null_count());
-        let plan = Plan::new(&schema, &batch.schema()).unwrap();
+        let plan = RowDecodePlan::new(&schema, &batch.schema()).unwrap();
         let same = |found: StructArray| {
             found.to_data().validate_full().unwrap();
             // What is under a null is nobody's.
@@ -93,7 +94,7 @@ proptest! {
         prop_assume!(batch.num_rows() > 0);
         let schema = Schema::from_arrow(&batch.schema()).unwrap();
         let encoded = schema.encode_rows(&batch).unwrap();
-        let plan = Plan::new(&schema, &batch.schema()).unwrap();
+        let plan = RowDecodePlan::new(&schema, &batch.schema()).unwrap();
         let bad = random.below(batch.num_rows());
         let mut rows: Vec<Vec<u8>> = encoded.iter().flatten().map(<[u8]>::to_vec).collect();
         if random.chance(2) {
@@ -104,7 +105,7 @@ proptest! {
         }
         let damaged = BinaryArray::from_iter_values(&rows);
         match plan.decode_rows(&damaged, "input") {
-            Err(Error::Row { name, row, .. }) => prop_assert_eq!((name.as_str(), row), ("input", bad as u64)),
+            Err(Error::InvalidEncodedRow { name, row, .. }) => prop_assert_eq!((name.as_str(), row), ("input", bad as u64)),
             other => prop_assert!(false, "{:?}", other),
         }
     }
@@ -118,7 +119,7 @@ fn inputs() -> RecordBatch {
 }
 
 #[test]
-fn a_column_of_rows_comes_with_its_schema_through_a_file() {
+fn column_of_rows_keeps_its_schema_through_a_file() {
     let inputs = inputs();
     let schema = Schema::from_arrow(&inputs.schema()).unwrap();
     let outer = Arc::new(arrow_schema::Schema::new(vec![
@@ -134,13 +135,13 @@ fn a_column_of_rows_comes_with_its_schema_through_a_file() {
     let reader = Reader::new(writer.finish().unwrap(), "test").unwrap();
     let found = reader.read(&ReadOptions::default()).unwrap().next().unwrap().unwrap();
     let field = found.schema().field(1).clone();
-    let inner = Schema::of_rows(&field).unwrap().unwrap();
+    let inner = Schema::from_rows_field(&field).unwrap().unwrap();
     assert_eq!(inner, schema);
     // A reader may want less and other types, as of a file.
     let wanted = r#"{"fields": [{"name": "who", "type": "string", "nullable": true, "aliases": ["name"]},
         {"name": "id", "type": "float64"}]}"#;
-    let wanted = Schema::parse(wanted).unwrap().to_arrow(Strings::View);
-    let plan = Plan::new(&inner, &Arc::new(wanted)).unwrap();
+    let wanted = Schema::parse(wanted).unwrap().to_arrow(StringLayout::View);
+    let plan = RowDecodePlan::new(&inner, &Arc::new(wanted)).unwrap();
     let rows = plan.decode_rows(found.column(1), "input").unwrap();
     let who: Vec<_> = rows.column(0).as_string_view().iter().collect();
     assert_eq!(who, [Some("ada"), None, Some("größe")]);
@@ -148,11 +149,11 @@ fn a_column_of_rows_comes_with_its_schema_through_a_file() {
         rows.column(1).as_primitive::<arrow_array::types::Float64Type>().values(),
         &[7.0, 8.0, 9.0]
     );
-    assert_eq!(Schema::of_rows(found.schema().field(0)).unwrap(), None);
+    assert_eq!(Schema::from_rows_field(found.schema().field(0)).unwrap(), None);
 }
 
 #[test]
-fn a_row_is_as_the_document_draws_it() {
+fn encoded_row_has_the_documented_bytes() {
     let inputs = inputs();
     let schema = Schema::from_arrow(&inputs.schema()).unwrap();
     let rows = schema.encode_rows(&inputs).unwrap();
@@ -172,7 +173,7 @@ fn messages_name_the_column_and_the_row() {
     let inputs = inputs();
     let schema = Schema::from_arrow(&inputs.schema()).unwrap();
     let rows = schema.encode_rows(&inputs).unwrap();
-    let plan = Plan::new(&schema, &inputs.schema()).unwrap();
+    let plan = RowDecodePlan::new(&schema, &inputs.schema()).unwrap();
     let message = |rows: &dyn Array| plan.decode_rows(rows, "input").unwrap_err().to_string();
     let with = |last: &[u8]| BinaryArray::from_iter([None, Some(rows.value(0)), None, Some(last)]);
     let hint = "hint: rows are decoded with the schema that they were encoded with";
@@ -195,22 +196,22 @@ fn messages_name_the_column_and_the_row() {
     assert_eq!(message(&with(&text)), "`input`: row 3, column `name`: it is not valid UTF-8");
     assert_eq!(message(&Int64Array::from(vec![1])), "column `input`: expected binary, found Int64");
     let field = Field::new("input", DataType::Binary, false)
-        .with_metadata([(keys::ROWS.to_owned(), "{}".to_owned())].into());
-    let error = Schema::of_rows(&field).unwrap_err().to_string();
+        .with_metadata([(metadata_keys::ROW_SCHEMA.to_owned(), "{}".to_owned())].into());
+    let error = Schema::from_rows_field(&field).unwrap_err().to_string();
     assert!(error.starts_with("column `input`: `rowfile.rows` in its metadata is no schema"));
 }
 
 #[test]
-fn rows_without_fields_and_columns_without_rows_are_taken() {
+fn rows_without_fields_and_empty_columns_are_accepted() {
     let schema = Schema { fields: vec![] };
-    let arrow = Arc::new(schema.to_arrow(Strings::View));
-    let plan = Plan::new(&schema, &arrow).unwrap();
+    let arrow = Arc::new(schema.to_arrow(StringLayout::View));
+    let plan = RowDecodePlan::new(&schema, &arrow).unwrap();
     let empty = StructArray::new_empty_fields(3, None);
     let rows = schema.encode_structs(&empty).unwrap();
     assert_eq!(rows.value(0), [1, 0]);
     assert_eq!(plan.decode_rows(&rows, "rows").unwrap().len(), 3);
     let schema = Schema::from_arrow(&inputs().schema()).unwrap();
-    let plan = Plan::new(&schema, &inputs().schema()).unwrap();
+    let plan = RowDecodePlan::new(&schema, &inputs().schema()).unwrap();
     let none = BinaryArray::from_iter_values(Vec::<&[u8]>::new());
     assert_eq!(plan.decode_rows(&none, "rows").unwrap().len(), 0);
     let nulls = BinaryArray::from(vec![None::<&[u8]>; 4]);

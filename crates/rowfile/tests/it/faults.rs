@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema as ArrowSchema;
 use arrow_select::concat::concat_batches;
 use tidemill_rowfile::{
-    Codec, Error, Part, ReadOptions, Reader, Schema, WriteOptions, Writer, salvage,
+    Codec, Error, FilePart, ReadOptions, Reader, Schema, WriteOptions, Writer, salvage,
 };
 
 fn sample() -> (Arc<ArrowSchema>, RecordBatch) {
@@ -60,7 +60,7 @@ fn appended(batch: &RecordBatch, codec: Codec) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn every_bit_that_flips_is_an_error_with_its_place() {
+fn every_flipped_bit_is_an_error_with_offset() {
     let (schema, batch) = sample();
     for codec in [Codec::None, Codec::Zstd(1)] {
         let (_, bytes) = appended(&batch, codec);
@@ -76,14 +76,14 @@ fn every_bit_that_flips_is_an_error_with_its_place() {
             });
             if let Some(number) = inside {
                 let Error::Damaged { part, offset, .. } = error else { panic!("{error}") };
-                assert_eq!((part, offset), (Part::Block(Some(number)), blocks[number].offset));
+                assert_eq!((part, offset), (FilePart::Block(Some(number)), blocks[number].offset));
             } else {
                 let is_fit = matches!(
                     error,
                     Error::Damaged { .. }
                         | Error::NotARowfile { .. }
-                        | Error::Newer { .. }
-                        | Error::CutOff { .. }
+                        | Error::NewerVersion { .. }
+                        | Error::Truncated { .. }
                 );
                 assert!(is_fit, "bit {bit}: {error}");
             }
@@ -92,7 +92,7 @@ fn every_bit_that_flips_is_an_error_with_its_place() {
 }
 
 #[test]
-fn a_file_cut_at_any_byte_is_refused_and_its_whole_blocks_are_salvaged() {
+fn file_truncated_at_any_byte_is_refused_and_whole_blocks_are_salvaged() {
     let (schema, batch) = sample();
     for codec in [Codec::None, Codec::Lz4] {
         let bytes = write(&schema, &batch, codec);
@@ -106,7 +106,7 @@ fn a_file_cut_at_any_byte_is_refused_and_its_whole_blocks_are_salvaged() {
                 .collect();
             let rows: u64 = whole.iter().map(|block| u64::from(block.rows)).sum();
             match error {
-                Error::CutOff { blocks, rows: found, end, .. } => {
+                Error::Truncated { blocks, rows: found, end, .. } => {
                     assert_eq!((blocks, found), (whole.len(), rows), "{length}");
                     let last = whole.len().checked_sub(1).map(|last| (last, whole[last].offset));
                     assert_eq!(end.block, last);
@@ -114,11 +114,11 @@ fn a_file_cut_at_any_byte_is_refused_and_its_whole_blocks_are_salvaged() {
                 Error::NotARowfile { .. } if length == 0 => {}
                 other => panic!("{length}: {other}"),
             }
-            let Ok(reader) = Reader::salvaging(cut.to_vec(), "test.rows") else {
+            let Ok(reader) = Reader::open_for_salvage(cut.to_vec(), "test.rows") else {
                 assert_eq!(rows, 0);
                 continue;
             };
-            assert_eq!(reader.rows(), rows);
+            assert_eq!(reader.row_count(), rows);
             assert!(!reader.damages().is_empty());
             let found = rows_of(&reader, &schema).unwrap();
             assert_eq!(found, batch.slice(0, rows as usize));
@@ -127,7 +127,7 @@ fn a_file_cut_at_any_byte_is_refused_and_its_whole_blocks_are_salvaged() {
 }
 
 #[test]
-fn an_append_is_seen_whole_or_not_at_all() {
+fn append_is_visible_completely_or_not_at_all() {
     let (schema, batch) = sample();
     let (before, after) = appended(&batch, Codec::Zstd(1));
     assert!(after.starts_with(&before));
@@ -140,12 +140,12 @@ fn an_append_is_seen_whole_or_not_at_all() {
 }
 
 /// A sink that takes so many bytes and no more.
-struct Full {
+struct LimitedSink {
     bytes: Vec<u8>,
     room: usize,
 }
 
-impl Write for &mut Full {
+impl Write for &mut LimitedSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len().min(self.room - self.bytes.len());
         if count == 0 {
@@ -161,12 +161,12 @@ impl Write for &mut Full {
 }
 
 #[test]
-fn a_writer_whose_sink_fails_anywhere_leaves_what_can_be_salvaged_and_writes_no_more() {
+fn writer_with_failing_sink_leaves_salvageable_blocks_and_stops() {
     let (schema, batch) = sample();
     let own = Schema::from_arrow(&schema).unwrap();
     let whole = write(&schema, &batch, Codec::Zstd(1));
     for room in 0..whole.len() {
-        let mut sink = Full { bytes: Vec::new(), room };
+        let mut sink = LimitedSink { bytes: Vec::new(), room };
         let mut failed = false;
         match Writer::new(&mut sink, &own, options(Codec::Zstd(1))) {
             Err(error) => {
@@ -181,7 +181,7 @@ fn a_writer_whose_sink_fails_anywhere_leaves_what_can_be_salvaged_and_writes_no_
                             assert!(!failed);
                             failed = true;
                         }
-                        Err(Error::Poisoned { .. }) => assert!(failed),
+                        Err(Error::WriterPoisoned { .. }) => assert!(failed),
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -190,15 +190,15 @@ fn a_writer_whose_sink_fails_anywhere_leaves_what_can_be_salvaged_and_writes_no_
         }
         assert!(failed, "a file of {} bytes in {room}", whole.len());
         assert!(read(&sink.bytes, &schema).is_err());
-        if let Ok(reader) = Reader::salvaging(sink.bytes.clone(), "test.rows") {
-            let rows = reader.rows() as usize;
+        if let Ok(reader) = Reader::open_for_salvage(sink.bytes.clone(), "test.rows") {
+            let rows = reader.row_count() as usize;
             assert_eq!(rows_of(&reader, &schema).unwrap(), batch.slice(0, rows));
         }
     }
 }
 
 #[test]
-fn a_second_writer_is_refused_while_there_is_one() {
+fn second_writer_is_refused_while_first_is_open() {
     let (_, batch) = sample();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
@@ -214,29 +214,29 @@ fn a_second_writer_is_refused_while_there_is_one() {
     first.write(&batch).unwrap();
     first.close().unwrap();
     Writer::append(&path, 400).unwrap().close().unwrap();
-    assert_eq!(Reader::open(&path).unwrap().rows(), 40);
+    assert_eq!(Reader::open(&path).unwrap().row_count(), 40);
 }
 
 #[test]
-fn readers_see_the_old_end_until_an_append_is_done() {
+fn readers_see_previous_footer_until_append_is_closed() {
     let (schema, batch) = sample();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
     let own = Schema::from_arrow(&schema).unwrap();
     let mut writer = Writer::create(&path, &own, options(Codec::Lz4)).unwrap();
     writer.write(&batch.slice(0, 10)).unwrap();
-    assert!(matches!(Reader::open(&path), Err(Error::CutOff { .. })));
+    assert!(matches!(Reader::open(&path), Err(Error::Truncated { .. })));
     writer.close().unwrap();
     let early = Reader::open(&path).unwrap();
     for from in [10, 20, 30] {
         let mut writer = Writer::append(&path, 400).unwrap();
         writer.write(&batch.slice(from, 10)).unwrap();
         writer.flush().unwrap();
-        assert_eq!(Reader::open(&path).unwrap().rows(), from as u64);
+        assert_eq!(Reader::open(&path).unwrap().row_count(), from as u64);
         writer.close().unwrap();
-        assert_eq!(Reader::open(&path).unwrap().rows(), from as u64 + 10);
+        assert_eq!(Reader::open(&path).unwrap().row_count(), from as u64 + 10);
     }
-    assert_eq!(early.rows(), 10);
+    assert_eq!(early.row_count(), 10);
     early.verify().unwrap();
     assert_eq!(early.read(&ReadOptions::default()).unwrap().count(), early.blocks().len());
     // An append that is given up is cut off by the next.
@@ -246,7 +246,7 @@ fn readers_see_the_old_end_until_an_append_is_done() {
     assert!(Reader::open(&path).unwrap().unfinished_bytes() > 0);
     Writer::append(&path, 1).unwrap().close().unwrap();
     let reader = Reader::open(&path).unwrap();
-    assert_eq!((reader.unfinished_bytes(), reader.rows()), (0, 40));
+    assert_eq!((reader.unfinished_bytes(), reader.row_count()), (0, 40));
     reader.verify().unwrap();
     assert_eq!(read(&std::fs::read(&path).unwrap(), &schema).unwrap(), batch);
 }
@@ -284,7 +284,7 @@ fn salvage_keeps_every_whole_block() {
 }
 
 #[test]
-fn messages_say_what_to_do() {
+fn error_messages_contain_hints() {
     let (schema, batch) = sample();
     let bytes = write(&schema, &batch, Codec::None);
     let message = |bytes: &[u8]| read(bytes, &schema).unwrap_err().to_string();

@@ -13,7 +13,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema, TimeUnit};
 use serde_json::Value;
 use tidemill_rowfile::{
-    Codec, Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer, keys, salvage,
+    Codec, Error, ReadOptions, Reader, RowDecodePlan, Schema, StringLayout, WriteOptions, Writer,
+    metadata_keys, salvage,
 };
 
 const ROWS: usize = 24;
@@ -64,8 +65,8 @@ fn every_type() -> Arc<ArrowSchema> {
     }
     let symbols = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let metadata = [
-        (keys::SYMBOLS.to_owned(), serde_json::to_string(&common::SYMBOLS).unwrap()),
-        (keys::SYMBOL_DEFAULT.to_owned(), "info".to_owned()),
+        (metadata_keys::ENUM_SYMBOLS.to_owned(), serde_json::to_string(&common::SYMBOLS).unwrap()),
+        (metadata_keys::ENUM_DEFAULT.to_owned(), "info".to_owned()),
     ];
     fields.push(Field::new("enum", symbols, true).with_metadata(metadata.into()));
     let plain = |name: &str, nullable| Arc::new(Field::new(name, DataType::Utf8, nullable));
@@ -89,9 +90,9 @@ fn every_type() -> Arc<ArrowSchema> {
     fields.push(Field::new("map", DataType::Map(entries, false), true));
     fields.push(Field::new("structs", DataType::List(structs), true));
     let metadata = [
-        (keys::ALIASES.to_owned(), r#"["former","struct.text"]"#.to_owned()),
-        (keys::DEFAULT.to_owned(), r#""-""#.to_owned()),
-        (keys::DOC.to_owned(), "what it is".to_owned()),
+        (metadata_keys::ALIASES.to_owned(), r#"["former","struct.text"]"#.to_owned()),
+        (metadata_keys::DEFAULT.to_owned(), r#""-""#.to_owned()),
+        (metadata_keys::DOC.to_owned(), "what it is".to_owned()),
         ("of the user's".to_owned(), "own".to_owned()),
     ];
     fields.push(Field::new("described", DataType::Utf8, false).with_metadata(metadata.into()));
@@ -186,20 +187,21 @@ fn files_of_release_0_1_are_read_exactly() {
         assert_eq!(reader.metadata().get("written by").map(String::as_str), Some("0.1"));
         assert!(reader.blocks().len() > 1);
         assert_eq!(values(batches(&reader)), rows, "{name}");
-        let bounds = reader.statistics("f4").map(|found| found.min.len());
+        let bounds = reader.column_statistics("f4").map(|found| found.min.len());
         assert_eq!(bounds, (name != "appended").then(|| reader.blocks().len()), "{name}");
     }
 }
 
 #[test]
-fn rows_that_release_0_1_encoded_alone_are_read_exactly() {
+fn encoded_rows_of_release_0_1_are_read_exactly() {
     let (schema, rows) = expected();
     let reader = Reader::open(&folder().join("rows-in-binary.rows")).unwrap();
     let mut found = Vec::new();
     for batch in batches(&reader) {
-        let inner = Schema::of_rows(batch.schema().field(0)).unwrap().unwrap();
+        let inner = Schema::from_rows_field(batch.schema().field(0)).unwrap().unwrap();
         assert_eq!(inner, schema);
-        let plan = Plan::new(&inner, &Arc::new(inner.to_arrow(Strings::Small))).unwrap();
+        let plan =
+            RowDecodePlan::new(&inner, &Arc::new(inner.to_arrow(StringLayout::Small))).unwrap();
         let decoded = plan.decode_rows(batch.column(0), "input").unwrap();
         found.extend((0..decoded.len()).map(|row| value(&decoded, row)));
         // And they are what is written today.
@@ -213,10 +215,10 @@ fn rows_that_release_0_1_encoded_alone_are_read_exactly() {
 }
 
 #[test]
-fn a_file_of_release_0_1_without_an_end_is_refused_and_salvaged() {
+fn truncated_file_of_release_0_1_is_refused_and_salvaged() {
     let (_, rows) = expected();
     let path = folder().join("cut.rows");
-    let Err(Error::CutOff { rows: whole, .. }) = Reader::open(&path) else {
+    let Err(Error::Truncated { rows: whole, .. }) = Reader::open(&path) else {
         panic!("it has no end")
     };
     assert!(whole > 0 && whole < ROWS as u64);

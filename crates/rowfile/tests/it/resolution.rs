@@ -6,7 +6,9 @@ use std::sync::Arc;
 use arrow_array::{Array, RecordBatch};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidemill_rowfile::{Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer};
+use tidemill_rowfile::{
+    Error, ReadOptions, Reader, RowDecodePlan, Schema, StringLayout, WriteOptions, Writer,
+};
 
 fn schema(fields: &Value) -> Schema {
     Schema::parse(&json!({ "fields": fields }).to_string()).unwrap()
@@ -20,8 +22,8 @@ fn file(fields: &Value, rows: &[Value]) -> Reader<Vec<u8>> {
 }
 
 fn read(file: &Reader<Vec<u8>>, reader: &Value) -> Result<Vec<Value>, Error> {
-    let schema = Some(Arc::new(schema(reader).to_arrow(Strings::View)));
-    file.rows_as(&ReadOptions { schema, ..ReadOptions::default() })?.collect()
+    let schema = Some(Arc::new(schema(reader).to_arrow(StringLayout::View)));
+    file.read_rows_as(&ReadOptions { schema, ..ReadOptions::default() })?.collect()
 }
 
 /// One field `x` of a type, with a value, read as another: what comes out, or what is said.
@@ -119,7 +121,7 @@ fn an_unknown_symbol_takes_the_default() {
 }
 
 #[test]
-fn required_is_looked_at_by_value() {
+fn nullability_is_checked_by_value() {
     let rows: Vec<Value> = (0..100)
         .map(|row| if row == 77 { json!({"x": null}) } else { json!({"x": row}) })
         .collect();
@@ -132,7 +134,7 @@ fn required_is_looked_at_by_value() {
 }
 
 #[test]
-fn what_is_null_with_its_struct_is_not_asked_for() {
+fn required_field_of_a_null_struct_is_accepted() {
     let kind = |nullable| {
         json!([{"name": "s", "nullable": true, "type": {"struct": [
         {"name": "t", "type": {"struct": [
@@ -180,7 +182,9 @@ fn every_conflict_is_listed() {
         {"name": "c", "type": "int8", "default": 300},
         {"name": "s", "type": {"struct": [{"name": "x", "type": "int32"}]}},
         {"name": "l", "type": {"list": {"name": "item", "type": "string"}}}]));
-    let Err(Error::Incompatible(conflicts)) = new.reads(&old) else { panic!("it is read") };
+    let Err(Error::IncompatibleSchemas(conflicts)) = new.check_can_read(&old) else {
+        panic!("it is read")
+    };
     let columns: Vec<&str> = conflicts.0.iter().map(|it| it.column.as_str()).collect();
     assert_eq!(columns, ["a", "b", "c", "s.x", "l.item"]);
     assert!(conflicts.to_string().contains(
@@ -189,14 +193,14 @@ fn every_conflict_is_listed() {
 }
 
 #[test]
-fn files_from_before_and_after_a_promotion_read_as_one() {
+fn files_before_and_after_promotion_read_with_one_schema() {
     let before = json!([
         {"name": "id", "type": "int64"},
         {"name": "input", "nullable": true, "type": {"struct": [
             {"name": "user", "type": "string"},
             {"name": "page", "type": "int32", "nullable": true},
             {"name": "items", "type": {"list": {"name": "item", "type": "string"}}}]}}]);
-    let promoted = schema(&before).promote("input").unwrap();
+    let promoted = schema(&before).promote_struct("input").unwrap();
     let names: Vec<&str> = promoted.fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names, ["id", "user", "page", "items"]);
     assert_eq!(promoted.fields[1].aliases, ["input.user"]);
@@ -212,11 +216,11 @@ fn files_from_before_and_after_a_promotion_read_as_one() {
     writer.write_row(&json!({"id": 3, "user": "bob", "page": null, "items": []})).unwrap();
     let new = Reader::new(writer.finish().unwrap(), "new.rows").unwrap();
 
-    let arrow = Arc::new(promoted.to_arrow(Strings::View));
+    let arrow = Arc::new(promoted.to_arrow(StringLayout::View));
     let options = ReadOptions { schema: Some(arrow), ..ReadOptions::default() };
     let rows: Vec<Value> = [&old, &new]
         .into_iter()
-        .flat_map(|file| file.rows_as(&options).unwrap().map(Result::unwrap))
+        .flat_map(|file| file.read_rows_as(&options).unwrap().map(Result::unwrap))
         .collect();
     assert_eq!(
         rows,
@@ -229,7 +233,7 @@ fn files_from_before_and_after_a_promotion_read_as_one() {
     let error = schema(&json!([
         {"name": "user", "type": "int32"},
         {"name": "input", "type": {"struct": [{"name": "user", "type": "string"}]}}]))
-    .promote("input")
+    .promote_struct("input")
     .unwrap_err();
     assert!(error.to_string().contains("its field `user` cannot stand beside it"), "{error}");
 }
@@ -253,7 +257,7 @@ fn statistics_bound_every_block() {
     let batches: Vec<RecordBatch> = file.read(&options).unwrap().map(Result::unwrap).collect();
     assert_eq!(batches.len(), file.blocks().len());
     for (column, path) in [(0, "n"), (1, "s")] {
-        let found = file.statistics(path).unwrap();
+        let found = file.column_statistics(path).unwrap();
         for (block, batch) in batches.iter().enumerate() {
             let array = batch.column(column);
             assert_eq!(found.nulls.value(block), array.null_count() as u64);
@@ -271,21 +275,21 @@ fn statistics_bound_every_block() {
             }
         }
     }
-    assert_eq!(file.statistics("in.f").unwrap().nulls.len(), file.blocks().len());
-    assert!(file.statistics("in").is_none() && file.statistics("other").is_none());
+    assert_eq!(file.column_statistics("in.f").unwrap().nulls.len(), file.blocks().len());
+    assert!(file.column_statistics("in").is_none() && file.column_statistics("other").is_none());
 }
 
 #[test]
-fn a_plan_serves_files_of_one_schema() {
+fn plan_can_be_used_for_files_with_the_same_schema() {
     let fields = json!([{"name": "n", "type": "int32"}]);
     let (one, two) = (file(&fields, &[json!({"n": 1})]), file(&fields, &[json!({"n": 2})]));
-    let arrow = Arc::new(one.schema().to_arrow(Strings::View));
-    let plan = Arc::new(Plan::new(one.schema(), &arrow).unwrap());
+    let arrow = Arc::new(one.schema().to_arrow(StringLayout::View));
+    let plan = Arc::new(RowDecodePlan::new(one.schema(), &arrow).unwrap());
     for file in [&one, &two] {
-        assert_eq!(file.read_with(plan.clone(), &ReadOptions::default()).unwrap().count(), 1);
+        assert_eq!(file.read_with_plan(plan.clone(), &ReadOptions::default()).unwrap().count(), 1);
     }
     let other = file_of_other();
-    assert!(other.read_with(plan, &ReadOptions::default()).is_err());
+    assert!(other.read_with_plan(plan, &ReadOptions::default()).is_err());
     let columns = Some(vec!["N".to_owned()]);
     let error = one.read(&ReadOptions { columns, ..ReadOptions::default() }).err().unwrap();
     assert_eq!(error.to_string(), "unknown column `N`; did you mean `n`?\ncolumns: n");
@@ -296,9 +300,9 @@ fn file_of_other() -> Reader<Vec<u8>> {
 }
 
 /// Any value, as JSON has it; bytes as a list of numbers.
-struct Shown(Value);
+struct JsonRow(Value);
 
-impl<'de> Deserialize<'de> for Shown {
+impl<'de> Deserialize<'de> for JsonRow {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Show;
         macro_rules! plain {
@@ -327,7 +331,7 @@ impl<'de> Deserialize<'de> for Shown {
             }
 
             fn visit_some<D: serde::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
-                Shown::deserialize(from).map(|shown| shown.0)
+                JsonRow::deserialize(from).map(|shown| shown.0)
             }
 
             fn visit_seq<A: serde::de::SeqAccess<'de>>(
@@ -335,7 +339,7 @@ impl<'de> Deserialize<'de> for Shown {
                 mut from: A,
             ) -> Result<Value, A::Error> {
                 let mut items = Vec::new();
-                while let Some(Shown(item)) = from.next_element()? {
+                while let Some(JsonRow(item)) = from.next_element()? {
                     items.push(item);
                 }
                 Ok(items.into())
@@ -346,42 +350,42 @@ impl<'de> Deserialize<'de> for Shown {
                 mut from: A,
             ) -> Result<Value, A::Error> {
                 let mut members = serde_json::Map::new();
-                while let Some((name, Shown(value))) = from.next_entry()? {
+                while let Some((name, JsonRow(value))) = from.next_entry()? {
                     members.insert(name, value);
                 }
                 Ok(members.into())
             }
         }
-        from.deserialize_any(Show).map(Shown)
+        from.deserialize_any(Show).map(JsonRow)
     }
 }
 
 /// What comes of a documented case: the row as it is read, or why it is not.
-fn outcome(fields: &Value, row: &Value, reader: &Value) -> String {
+fn read_outcome(fields: &Value, row: &Value, reader: &Value) -> String {
     let file = file(fields, std::slice::from_ref(row));
-    let schema = Arc::new(schema(reader).to_arrow(Strings::View));
+    let schema = Arc::new(schema(reader).to_arrow(StringLayout::View));
     let options = ReadOptions { schema: Some(schema), ..ReadOptions::default() };
     let said = |error: Error| {
         let text = error.to_string();
         let reason = match &error {
-            Error::Incompatible(conflicts) => conflicts.0[0].reason.clone(),
-            Error::Value { reason, .. } => reason.clone(),
+            Error::IncompatibleSchemas(conflicts) => conflicts.0[0].reason.clone(),
+            Error::InvalidValue { reason, .. } => reason.clone(),
             _ => text,
         };
         reason.replace('|', "\\|")
     };
-    let rows = match file.rows_as::<Shown>(&options) {
+    let rows = match file.read_rows_as::<JsonRow>(&options) {
         Ok(rows) => rows,
         Err(error) => return format!("refused: {}", said(error)),
     };
-    match rows.collect::<Result<Vec<Shown>, Error>>() {
+    match rows.collect::<Result<Vec<JsonRow>, Error>>() {
         Ok(rows) => format!("`{}`", rows[0].0),
         Err(error) => format!("the row is refused: {}", said(error)),
     }
 }
 
 #[test]
-fn every_documented_case_comes_out_as_documented() {
+fn every_documented_case_gives_documented_result() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema-change.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (mut now, mut cases) = (String::new(), 0);
@@ -394,7 +398,7 @@ fn every_documented_case_comes_out_as_documented() {
         };
         match parsed {
             (Some(fields), Some(row), Some(reader)) => {
-                let found = outcome(&fields, &row, &reader);
+                let found = read_outcome(&fields, &row, &reader);
                 now.push_str(&format!("{} | {found} |\n", cells[..5].join(" | ")));
                 cases += 1;
             }

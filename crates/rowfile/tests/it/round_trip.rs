@@ -154,7 +154,7 @@ proptest! {
         same(&schema, &batches, &read(&bytes, &wanted));
 
         let reader = Reader::new(bytes, "test").unwrap();
-        let bounds = reader.statistics("s").unwrap();
+        let bounds = reader.column_statistics("s").unwrap();
         let (mins, maxes) = (bounds.min.as_string_view(), bounds.max.as_string_view());
         for block in 0..reader.blocks().len() {
             let one = ReadOptions { blocks: Some(vec![block]), ..ReadOptions::default() };
@@ -180,7 +180,7 @@ proptest! {
         let random = &mut Random::new(seed);
         let schema = Schema::from_arrow(&common::schema(random)).unwrap();
         prop_assert_eq!(&Schema::parse(&schema.to_json()).unwrap(), &schema);
-        let arrow = schema.to_arrow(tidemill_rowfile::Strings::Small);
+        let arrow = schema.to_arrow(tidemill_rowfile::StringLayout::Small);
         prop_assert_eq!(Schema::from_arrow(&arrow).unwrap(), schema);
     }
 }

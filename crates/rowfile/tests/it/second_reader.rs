@@ -38,7 +38,7 @@ fn structs(batch: &RecordBatch, nulls: Option<NullBuffer>) -> StructArray {
 }
 
 #[test]
-fn a_reader_made_from_the_document_reads_the_same() {
+fn python_reader_reads_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
     for seed in 0..30 {
@@ -75,7 +75,7 @@ fn a_reader_made_from_the_document_reads_the_same() {
 }
 
 #[test]
-fn a_reader_made_from_the_document_reads_rows_in_a_binary_field() {
+fn python_reader_reads_rows_in_a_binary_field() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
     for seed in 100..120 {

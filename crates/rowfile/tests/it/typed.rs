@@ -71,7 +71,7 @@ fn event(id: u64) -> Event {
 }
 
 #[test]
-fn typed_rows_come_back_as_they_were() {
+fn typed_rows_round_trip() {
     let schema = Schema::parse(SCHEMA).unwrap();
     let options = WriteOptions { block_bytes: 20_000, ..WriteOptions::default() };
     let mut writer = Writer::new(Vec::new(), &schema, options).unwrap();
@@ -79,10 +79,10 @@ fn typed_rows_come_back_as_they_were() {
     for event in &events {
         writer.write_row(event).unwrap();
     }
-    assert_eq!(writer.rows(), 3000);
+    assert_eq!(writer.row_count(), 3000);
     let reader = Reader::new(writer.finish().unwrap(), "test").unwrap();
     let found: Result<Vec<Event>, Error> =
-        reader.rows_as(&ReadOptions::default()).unwrap().collect();
+        reader.read_rows_as(&ReadOptions::default()).unwrap().collect();
     assert_eq!(found.unwrap(), events);
 
     #[derive(Deserialize)]
@@ -90,12 +90,12 @@ fn typed_rows_come_back_as_they_were() {
         later: i32,
     }
     let columns = Some(vec!["later".to_owned()]);
-    let rows = reader.rows_as::<Later>(&ReadOptions { columns, ..ReadOptions::default() });
+    let rows = reader.read_rows_as::<Later>(&ReadOptions { columns, ..ReadOptions::default() });
     assert!(rows.unwrap().all(|row| row.unwrap().later == 7));
 }
 
 #[test]
-fn a_row_that_does_not_fit_is_refused_and_leaves_nothing() {
+fn invalid_row_is_refused_and_leaves_no_trace() {
     let schema = Schema::parse(SCHEMA).unwrap();
     let mut writer = Writer::new(Vec::new(), &schema, WriteOptions::default()).unwrap();
     writer.write_row(&event(1)).unwrap();
@@ -124,6 +124,6 @@ fn a_row_that_does_not_fit_is_refused_and_leaves_nothing() {
     writer.write_row(&event(3)).unwrap();
     let reader = Reader::new(writer.finish().unwrap(), "test").unwrap();
     let found: Result<Vec<Event>, Error> =
-        reader.rows_as(&ReadOptions::default()).unwrap().collect();
+        reader.read_rows_as(&ReadOptions::default()).unwrap().collect();
     assert_eq!(found.unwrap(), [event(1), event(3)]);
 }

@@ -132,10 +132,10 @@ pub(crate) fn plain(field: &FieldRef) -> FieldRef {
     };
     let plain = Field::new(field.name(), data_type, true);
     // Of what a field says, this is what its bytes cannot be read without.
-    Arc::new(match field.metadata().get(rowfile::keys::ROWS) {
-        Some(schema) => {
-            plain.with_metadata([(rowfile::keys::ROWS.to_owned(), schema.clone())].into())
-        }
+    Arc::new(match field.metadata().get(rowfile::metadata_keys::ROW_SCHEMA) {
+        Some(schema) => plain.with_metadata(
+            [(rowfile::metadata_keys::ROW_SCHEMA.to_owned(), schema.clone())].into(),
+        ),
         None => plain,
     })
 }

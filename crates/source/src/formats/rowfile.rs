@@ -50,7 +50,7 @@ impl TypedFormat for Rowfile {
     ) -> Result<Columns> {
         batches::columns(files, layouts, &mut |file| {
             let reader = open_rowfile_of(file)?;
-            let schema = Arc::new(reader.schema().to_arrow(rowfile::Strings::default()));
+            let schema = Arc::new(reader.schema().to_arrow(rowfile::StringLayout::default()));
             let blocks = reader.blocks().iter();
             let blocks = blocks.map(|it| Chunk { rows: it.rows.into(), bytes: it.bytes.into() });
             let blocks = blocks.collect();
@@ -179,7 +179,7 @@ fn blocks(reading: &Reading<'_>, known: &RowfileMetadata) -> Result<Blocks> {
         reader => {
             let stored = Stored::Open(OpenFile::open(file, Access::Random, watch)?);
             let reader = match reader {
-                Some(reader) => reader.over(stored),
+                Some(reader) => reader.with_source(stored),
                 None => open_rowfile(stored, file)?,
             };
             let wanted = rowfile::ReadOptions { blocks: Some(chunks), ..wanted };
@@ -242,17 +242,17 @@ impl BlockStatistics {
     }
 
     /// What is known of a column, or of a field of a struct; none where its name might be another's.
-    pub fn column(&self, path: &[&str]) -> Option<rowfile::ColumnStatistics> {
-        fn is_plain(fields: &[rowfile::Field]) -> bool {
+    pub fn column(&self, path: &[&str]) -> Option<rowfile::PerBlockStatistics> {
+        fn is_plain(fields: &[rowfile::SchemaField]) -> bool {
             fields.iter().all(|field| {
                 !field.name.contains('.')
                     && match &field.kind {
-                        rowfile::Type::Struct(inner) => is_plain(inner),
+                        rowfile::FieldType::Struct(inner) => is_plain(inner),
                         _ => true,
                     }
             })
         }
         // A path is written with dots.
-        is_plain(&self.0.schema().fields).then(|| self.0.statistics(&path.join(".")))?
+        is_plain(&self.0.schema().fields).then(|| self.0.column_statistics(&path.join(".")))?
     }
 }

@@ -17,18 +17,18 @@ use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StructArray, UInt32
 use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, Fields};
 
-use crate::columns::Columns;
-use crate::decode::BlockRows;
-use crate::encode;
-use crate::error::{Error, Fault, Result};
-use crate::layout::{BLOCK_BYTES_MAX, Layout, Record, SLACK};
-use crate::resolve::Plan;
-use crate::schema::{Schema, keys};
+use crate::columns::LeafColumns;
+use crate::error::{Error, Result, RowDecodeError};
+use crate::row_decoder::BlockRowDecoder;
+use crate::row_encoder;
+use crate::row_layout::{BLOCK_BYTES_MAX, BlockLayout, RowStructure, SLACK_BYTES};
+use crate::schema::{Schema, metadata_keys};
+use crate::schema_resolution::RowDecodePlan;
 
 /// The widths that lengths may have, each of which is the head of its rows.
-const WIDTHS: [u8; 3] = [1, 2, 4];
+const LENGTH_WIDTHS: [u8; 3] = [1, 2, 4];
 
-fn too_large(found: u64) -> Error {
+fn rows_too_large_error(found: u64) -> Error {
     Error::TooLarge { what: "a batch of encoded rows", found, limit: BLOCK_BYTES_MAX }
 }
 
@@ -60,7 +60,7 @@ impl Schema {
     /// # Errors
     /// If the batch has other fields than the schema; if the rows take 2 GiB or more.
     pub fn encode_rows(&self, batch: &RecordBatch) -> Result<BinaryArray> {
-        self.encode(batch.schema().fields(), batch.columns(), batch.num_rows())
+        self.encode_arrays(batch.schema().fields(), batch.columns(), batch.num_rows())
     }
 
     /// Each struct of an array as the bytes of a row, and a null as null. As
@@ -70,13 +70,13 @@ impl Schema {
     /// As [`encode_rows`](Self::encode_rows).
     pub fn encode_structs(&self, structs: &StructArray) -> Result<BinaryArray> {
         let Some(nulls) = structs.nulls().filter(|nulls| nulls.null_count() > 0) else {
-            return self.encode(structs.fields(), structs.columns(), structs.len());
+            return self.encode_arrays(structs.fields(), structs.columns(), structs.len());
         };
         // What is null has values all the same, which may be anything.
         let valid: UInt32Array =
             (0..).zip(nulls).filter(|(_, is_valid)| *is_valid).map(|(row, _)| Some(row)).collect();
         let columns = arrow_select::take::take_arrays(structs.columns(), &valid, None)?;
-        let found = self.encode(structs.fields(), &columns, valid.len())?;
+        let found = self.encode_arrays(structs.fields(), &columns, valid.len())?;
         let mut next = 0;
         let at = nulls.iter().map(|is_valid| {
             is_valid.then(|| {
@@ -92,7 +92,7 @@ impl Schema {
     /// [`keys::ROWS`].
     #[must_use]
     pub fn rows_field(&self, name: &str, nullable: bool) -> arrow_schema::Field {
-        let metadata = [(keys::ROWS.to_owned(), self.to_json())].into();
+        let metadata = [(metadata_keys::ROW_SCHEMA.to_owned(), self.to_json())].into();
         arrow_schema::Field::new(name, DataType::Binary, nullable).with_metadata(metadata)
     }
 
@@ -101,35 +101,44 @@ impl Schema {
     ///
     /// # Errors
     /// If what the field says is no schema.
-    pub fn of_rows(field: &arrow_schema::Field) -> Result<Option<Self>> {
+    pub fn from_rows_field(field: &arrow_schema::Field) -> Result<Option<Self>> {
         let is_binary = matches!(
             field.data_type(),
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView
         );
-        let Some(json) = field.metadata().get(keys::ROWS).filter(|_| is_binary) else {
+        let Some(json) = field.metadata().get(metadata_keys::ROW_SCHEMA).filter(|_| is_binary)
+        else {
             return Ok(None);
         };
-        Self::parse(json).map(Some).map_err(|error| Error::Schema {
+        Self::parse(json).map(Some).map_err(|error| Error::InvalidSchema {
             column: field.name().clone(),
-            reason: format!("`{}` in its metadata is no schema: {error}", keys::ROWS),
+            reason: format!(
+                "`{}` in its metadata is no schema: {error}",
+                metadata_keys::ROW_SCHEMA
+            ),
         })
     }
 
-    fn encode(&self, fields: &Fields, arrays: &[ArrayRef], rows: usize) -> Result<BinaryArray> {
-        self.check()?;
+    fn encode_arrays(
+        &self,
+        fields: &Fields,
+        arrays: &[ArrayRef],
+        rows: usize,
+    ) -> Result<BinaryArray> {
+        self.validate()?;
         let found = Self::from_arrow(&arrow_schema::Schema::new(fields.clone()))?;
-        crate::writer::same_fields(&self.fields, &found.fields, "")?;
-        let record = Record::new(self);
-        let columns = Columns::new(&record, &self.fields, arrays, rows)?;
-        let widths = encode::length_widths(&record, &columns)?;
+        crate::writer::check_same_fields(&self.fields, &found.fields, "")?;
+        let record = RowStructure::new(self);
+        let columns = LeafColumns::new(&record, &self.fields, arrays, rows)?;
+        let widths = row_encoder::length_widths(&record, &columns)?;
         let first = widths.first().copied().unwrap_or(1);
         if widths.iter().all(|width| *width == first) {
-            return of_width(&record, &columns, first);
+            return encode_rows_with_width(&record, &columns, first);
         }
         // Each width by itself, and the rows back in their order.
         let (mut parts, mut places) = (Vec::new(), vec![(0, 0); rows]);
         let mut total = 0;
-        for width in WIDTHS {
+        for width in LENGTH_WIDTHS {
             let wanted = || widths.iter().enumerate().filter(move |(_, found)| **found == width);
             for (at, (row, _)) in wanted().enumerate() {
                 if let Some(place) = places.get_mut(row) {
@@ -139,13 +148,13 @@ impl Schema {
             let rows = wanted().map(|(row, _)| u32::try_from(row).ok());
             let rows: UInt32Array = rows.collect();
             let arrays = arrow_select::take::take_arrays(arrays, &rows, None)?;
-            let columns = Columns::new(&record, &self.fields, &arrays, rows.len())?;
-            let part = of_width(&record, &columns, width)?;
+            let columns = LeafColumns::new(&record, &self.fields, &arrays, rows.len())?;
+            let part = encode_rows_with_width(&record, &columns, width)?;
             total += part.value_data().len() as u64;
             parts.push(part);
         }
         if total > BLOCK_BYTES_MAX {
-            return Err(too_large(total));
+            return Err(rows_too_large_error(total));
         }
         let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
         Ok(arrow_select::interleave::interleave(&parts, &places)?.as_binary().clone())
@@ -153,23 +162,27 @@ impl Schema {
 }
 
 /// Rows whose lengths all fit in a width.
-fn of_width(record: &Record, columns: &Columns, width: u8) -> Result<BinaryArray> {
-    let layout = Layout::plain(record, width.into()).map_err(too_large)?;
-    let (bytes, sizes) = encode::rows_alone(record, &layout, columns, width)?;
+fn encode_rows_with_width(
+    record: &RowStructure,
+    columns: &LeafColumns,
+    width: u8,
+) -> Result<BinaryArray> {
+    let layout = BlockLayout::new_plain(record, width.into()).map_err(rows_too_large_error)?;
+    let (bytes, sizes) = row_encoder::encode_single_rows(record, &layout, columns, width)?;
     let offsets = OffsetBuffer::from_lengths(sizes.iter().map(|size| *size as usize + 1));
     Ok(BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)?)
 }
 
 /// Rows with the same head.
 #[derive(Default)]
-struct Class {
+struct RowsOfWidth {
     /// Where they are in the bytes, without their heads.
     spans: Vec<(u32, u32)>,
     /// Which they are of the column's.
     rows: Vec<usize>,
 }
 
-impl Plan {
+impl RowDecodePlan {
     /// Decodes rows that were [encoded](Schema::encode_rows) alone, out of a binary column of
     /// any of Arrow's layouts. A null in it is a null of the struct. Messages call the column
     /// `name`.
@@ -179,16 +192,20 @@ impl Plan {
     /// not what the reader's schema allows; both name the row, counted in the column. If the
     /// column is not binary or has 2 GiB or more.
     pub fn decode_rows(&self, rows: &dyn Array, name: &str) -> Result<StructArray> {
-        let (bytes, spans) = together(rows, name)?;
-        let mut classes: [Class; WIDTHS.len()] = Default::default();
+        let (bytes, spans) = concatenate_rows(rows, name)?;
+        let mut classes: [RowsOfWidth; LENGTH_WIDTHS.len()] = Default::default();
         for (row, span) in spans.iter().enumerate() {
             let Some((start, length)) = *span else { continue };
-            let wrong = |reason: String| Error::Row { name: name.into(), row: row as u64, reason };
+            let wrong = |reason: String| Error::InvalidEncodedRow {
+                name: name.into(),
+                row: row as u64,
+                reason,
+            };
             let Some(rest) = length.checked_sub(1) else {
                 return Err(wrong("it has no bytes".into()));
             };
             let head = bytes.get(start as usize).copied().unwrap_or_default();
-            let class = WIDTHS.iter().position(|width| *width == head);
+            let class = LENGTH_WIDTHS.iter().position(|width| *width == head);
             let Some(class) = class.and_then(|class| classes.get_mut(class)) else {
                 return Err(wrong(format!("it begins with {head}, not with 1, 2 or 4")));
             };
@@ -199,11 +216,11 @@ impl Plan {
         // Where each row is in the parts one behind another.
         let mut places: Vec<Option<u32>> = vec![None; spans.len()];
         let mut next = 0;
-        for (class, width) in classes.iter().zip(WIDTHS) {
+        for (class, width) in classes.iter().zip(LENGTH_WIDTHS) {
             if class.rows.is_empty() {
                 continue;
             }
-            parts.push(self.decode_class(class, width, &bytes, name)?);
+            parts.push(self.decode_rows_of_width(class, width, &bytes, name)?);
             for row in &class.rows {
                 if let Some(place) = places.get_mut(*row) {
                     *place = Some(next);
@@ -212,7 +229,9 @@ impl Plan {
             }
         }
         let found = match parts.as_slice() {
-            [] => return Ok(StructArray::new_null(self.schema.fields().clone(), spans.len())),
+            [] => {
+                return Ok(StructArray::new_null(self.output_schema.fields().clone(), spans.len()));
+            }
             [one] if one.len() == spans.len() => return Ok(one.clone()),
             [one] => Arc::new(one.clone()) as ArrayRef,
             many => {
@@ -224,54 +243,62 @@ impl Plan {
         Ok(arrow_select::take::take(&found, &places, None)?.as_struct().clone())
     }
 
-    fn decode_class(
+    fn decode_rows_of_width(
         &self,
-        class: &Class,
+        class: &RowsOfWidth,
         width: u8,
         bytes: &[u8],
         name: &str,
     ) -> Result<StructArray> {
-        let layout = Layout::plain(&self.record, width.into()).map_err(too_large)?;
-        let end = bytes.len().saturating_sub(SLACK);
-        let decoder = BlockRows { record: &self.record, layout: &layout, bytes, end };
-        let columns = decoder.scattered(&self.rows, &class.spans).map_err(|fault| {
-            let of = |at: usize| class.rows.get(at).copied().unwrap_or_default() as u64;
-            match fault {
-                Fault::Value { row, column, reason } => {
-                    Error::Value { file: name.into(), row: of(row), column, reason }
+        let layout =
+            BlockLayout::new_plain(&self.record, width.into()).map_err(rows_too_large_error)?;
+        let end = bytes.len().saturating_sub(SLACK_BYTES);
+        let decoder =
+            BlockRowDecoder { record: &self.record, layout: &layout, bytes, rows_end: end };
+        let columns =
+            decoder.decode_at_spans(&self.record_plan, &class.spans).map_err(|fault| {
+                let of = |at: usize| class.rows.get(at).copied().unwrap_or_default() as u64;
+                match fault {
+                    RowDecodeError::InvalidValue { row, column, reason } => {
+                        Error::InvalidValue { file: name.into(), row: of(row), column, reason }
+                    }
+                    RowDecodeError::Damaged(reason) => {
+                        // Which one it is nobody has kept: the first that is damaged by itself.
+                        let alone = |span: &(u32, u32)| {
+                            let fault =
+                                decoder.decode_at_spans(&self.record_plan, &[*span]).err()?;
+                            matches!(fault, RowDecodeError::Damaged(_)).then_some(())
+                        };
+                        let at = class.spans.iter().position(|span| alone(span).is_some());
+                        Error::InvalidEncodedRow {
+                            name: name.into(),
+                            row: of(at.unwrap_or_default()),
+                            reason,
+                        }
+                    }
+                    RowDecodeError::Other(error) => error,
                 }
-                Fault::Damaged(reason) => {
-                    // Which one it is nobody has kept: the first that is damaged by itself.
-                    let alone = |span: &(u32, u32)| {
-                        let fault = decoder.scattered(&self.rows, &[*span]).err()?;
-                        matches!(fault, Fault::Damaged(_)).then_some(())
-                    };
-                    let at = class.spans.iter().position(|span| alone(span).is_some());
-                    Error::Row { name: name.into(), row: of(at.unwrap_or_default()), reason }
-                }
-                Fault::Other(error) => error,
-            }
-        })?;
-        let fields = self.schema.fields().clone();
+            })?;
+        let fields = self.output_schema.fields().clone();
         Ok(StructArray::try_new_with_length(fields, columns, None, class.rows.len())?)
     }
 }
 
 /// The bytes of a binary column and [`SLACK`] bytes, and where each row's are among them.
-type Together = (Vec<u8>, Vec<Option<(u32, u32)>>);
+type ConcatenatedRows = (Vec<u8>, Vec<Option<(u32, u32)>>);
 
-fn together(rows: &dyn Array, name: &str) -> Result<Together> {
+fn concatenate_rows(rows: &dyn Array, name: &str) -> Result<ConcatenatedRows> {
     /// All of it in one go, what is null included.
     fn packed<O: arrow_array::OffsetSizeTrait>(
         array: &arrow_array::GenericBinaryArray<O>,
-    ) -> Result<Together> {
+    ) -> Result<ConcatenatedRows> {
         let offsets = array.value_offsets();
         let at = |offset: Option<&O>| offset.map_or(0, |offset| offset.as_usize());
         let (first, last) = (at(offsets.first()), at(offsets.last()));
         let values = array.value_data().get(first..last).unwrap_or_default();
-        let mut bytes = with_room(values.len())?;
+        let mut bytes = allocate_with_slack(values.len())?;
         bytes.extend_from_slice(values);
-        bytes.resize(values.len() + SLACK, 0);
+        bytes.resize(values.len() + SLACK_BYTES, 0);
         let spans = offsets.windows(2).enumerate().map(|(row, pair)| match pair {
             [start, end] if array.is_valid(row) => {
                 let narrow = |at: usize| u32::try_from(at - first).unwrap_or(u32::MAX);
@@ -290,8 +317,8 @@ fn together(rows: &dyn Array, name: &str) -> Result<Together> {
             let array = rows.as_binary_view();
             // Views may share bytes: each is counted.
             let total: u64 = array.iter().flatten().map(|row| row.len() as u64).sum();
-            let total = usize::try_from(total).map_err(|_| too_large(total))?;
-            let mut bytes = with_room(total)?;
+            let total = usize::try_from(total).map_err(|_| rows_too_large_error(total))?;
+            let mut bytes = allocate_with_slack(total)?;
             let narrow = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
             let spans = array.iter().map(|row| {
                 let row = row?;
@@ -300,10 +327,10 @@ fn together(rows: &dyn Array, name: &str) -> Result<Together> {
                 Some((start, narrow(row.len())))
             });
             let spans = spans.collect();
-            bytes.resize(total + SLACK, 0);
+            bytes.resize(total + SLACK_BYTES, 0);
             Ok((bytes, spans))
         }
-        other => Err(Error::Mismatch {
+        other => Err(Error::SchemaMismatch {
             column: name.into(),
             expected: "binary".into(),
             found: other.to_string(),
@@ -311,9 +338,9 @@ fn together(rows: &dyn Array, name: &str) -> Result<Together> {
     }
 }
 
-fn with_room(bytes: usize) -> Result<Vec<u8>> {
+fn allocate_with_slack(bytes: usize) -> Result<Vec<u8>> {
     if bytes as u64 > BLOCK_BYTES_MAX {
-        return Err(too_large(bytes as u64));
+        return Err(rows_too_large_error(bytes as u64));
     }
-    Ok(Vec::with_capacity(bytes + SLACK))
+    Ok(Vec::with_capacity(bytes + SLACK_BYTES))
 }

@@ -26,35 +26,39 @@ use arrow_buffer::{
 };
 use arrow_schema::{DataType, FieldRef, TimeUnit};
 
-use crate::encode::COPY_BYTES;
-use crate::error::Fault;
-use crate::layout::{Bit, Layout, LeafKind, Record, Slot};
-use crate::values::with_integer_type;
+use crate::error::RowDecodeError;
+use crate::row_encoder::SHORT_COPY_BYTES;
+use crate::row_layout::{BitLayout, BlockLayout, LeafKind, RowStructure, SlotLayout};
+use crate::scalar_arrays::with_integer_type;
 
 /// What to make of the rows of a record.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RecordPlan {
-    pub outs: Vec<Out>,
+pub(crate) struct RecordDecodePlan {
+    pub output_fields: Vec<OutputField>,
     /// For each leaf, if it is of variable length and wanted: which of the places noted in the
     /// walk are its own.
-    pub wants: Vec<Option<usize>>,
+    pub span_indexes: Vec<Option<usize>>,
     /// How many of them are wanted.
-    pub wanted: usize,
+    pub span_count: usize,
 }
 
-impl RecordPlan {
-    pub(crate) fn new(record: &Record) -> Self {
-        Self { outs: Vec::new(), wants: vec![None; record.leaves.len()], wanted: 0 }
+impl RecordDecodePlan {
+    pub(crate) fn new(record: &RowStructure) -> Self {
+        Self {
+            output_fields: Vec::new(),
+            span_indexes: vec![None; record.leaves.len()],
+            span_count: 0,
+        }
     }
 
     /// Notes that the places of a leaf are wanted.
-    pub(crate) fn want(&mut self, leaf: usize) -> usize {
-        let next = self.wanted;
-        match self.wants.get_mut(leaf) {
+    pub(crate) fn request_spans(&mut self, leaf: usize) -> usize {
+        let next = self.span_count;
+        match self.span_indexes.get_mut(leaf) {
             Some(Some(want)) => *want,
             Some(none) => {
                 *none = Some(next);
-                self.wanted += 1;
+                self.span_count += 1;
                 next
             }
             None => next,
@@ -64,18 +68,18 @@ impl RecordPlan {
 
 /// A field that comes out.
 #[derive(Debug, Clone)]
-pub(crate) struct Out {
+pub(crate) struct OutputField {
     pub field: FieldRef,
     /// Its path, for messages.
     pub path: String,
     /// It is null where one of these bits is set.
-    pub nulls: Vec<usize>,
-    pub node: Node,
+    pub null_bits: Vec<usize>,
+    pub source: FieldValueSource,
 }
 
 /// Where the values of a field come from.
 #[derive(Debug, Clone)]
-pub(crate) enum Node {
+pub(crate) enum FieldValueSource {
     Null,
     /// Always this one value.
     Constant(ArrayRef),
@@ -86,7 +90,7 @@ pub(crate) enum Node {
     Integer {
         slot: usize,
         signed: bool,
-        times: i64,
+        factor: i64,
     },
     Wide {
         slot: usize,
@@ -99,28 +103,28 @@ pub(crate) enum Node {
         slot: usize,
     },
     Bytes {
-        want: usize,
+        span_index: usize,
     },
     Enum {
         slot: usize,
         /// What the reader makes of each of the writer's symbols.
-        keys: Vec<Option<i32>>,
+        reader_keys: Vec<Option<i32>>,
         /// The writer's symbols, for messages.
-        names: Vec<String>,
+        writer_symbols: Vec<String>,
         symbols: ArrayRef,
     },
     List {
-        want: usize,
+        span_index: usize,
         count: usize,
         child: usize,
-        items: RecordPlan,
+        items: RecordDecodePlan,
     },
-    Struct(Vec<Out>),
+    Struct(Vec<OutputField>),
 }
 
 /// Reads 8 bytes, or 0 where there are none: callers have looked whether there are.
 #[inline]
-fn load(bytes: &[u8], at: usize) -> u64 {
+fn load_u64(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
         Some(bytes) => u64::from_le_bytes(*bytes),
         None => 0,
@@ -128,71 +132,73 @@ fn load(bytes: &[u8], at: usize) -> u64 {
 }
 
 #[inline]
-fn load_wide(bytes: &[u8], at: usize) -> u128 {
+fn load_u128(bytes: &[u8], at: usize) -> u128 {
     match bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
         Some(bytes) => u128::from_le_bytes(*bytes),
         None => 0,
     }
 }
 
-impl Slot {
+impl SlotLayout {
     #[inline]
-    fn get(&self, bytes: &[u8], start: u32) -> u64 {
-        self.base.wrapping_add(load(bytes, start as usize + self.at as usize) & self.mask)
+    fn read_integer(&self, bytes: &[u8], start: u32) -> u64 {
+        self.base.wrapping_add(load_u64(bytes, start as usize + self.offset as usize) & self.mask)
     }
 }
 
 /// Lengths that a row says, in the order of what they are of.
-struct Lengths {
+struct RowWalker {
     slots: Vec<LengthSlot>,
     fixed: u64,
 }
 
 struct LengthSlot {
-    slot: Slot,
+    slot: SlotLayout,
     /// Whether the slot stands where the bytes begin, and not in the fixed part.
     is_prefix: bool,
     /// Bytes for each that the slot counts.
-    each: u64,
-    want: Option<usize>,
+    item_bytes: u64,
+    span_index: Option<usize>,
 }
 
 /// Where rows are, and what is wanted of variable length in them.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct RowPositions {
     starts: Vec<u32>,
     /// For each that is wanted, for each row: where it begins, and its bytes.
     spans: Vec<(u32, u32)>,
 }
 
-impl Places {
+impl RowPositions {
     fn spans(&self, want: usize) -> &[(u32, u32)] {
         let rows = self.starts.len();
         self.spans.get(want * rows..(want + 1) * rows).unwrap_or_default()
     }
 }
 
-impl Lengths {
-    fn new(record: &Record, layout: &Layout, plan: &RecordPlan) -> Self {
+impl RowWalker {
+    fn new(record: &RowStructure, layout: &BlockLayout, plan: &RecordDecodePlan) -> Self {
         let mut slots = Vec::new();
-        for (leaf, want) in record.leaves.iter().zip(&plan.wants) {
+        for (leaf, want) in record.leaves.iter().zip(&plan.span_indexes) {
             let (slot, is_prefix, each) = match leaf.kind {
                 LeafKind::Bytes { slot } => (slot, true, 1),
                 LeafKind::List { bytes: Some(slot), .. } => (slot, false, 1),
-                LeafKind::List { count, child, .. } => {
-                    (count, false, layout.children.get(child).map_or(1, |item| item.fixed as u64))
-                }
+                LeafKind::List { count, child, .. } => (
+                    count,
+                    false,
+                    layout.children.get(child).map_or(1, |item| item.fixed_bytes as u64),
+                ),
                 _ => continue,
             };
             let slot = layout.slots.get(slot).copied().unwrap_or_default();
-            slots.push(LengthSlot { slot, is_prefix, each, want: *want });
+            slots.push(LengthSlot { slot, is_prefix, item_bytes: each, span_index: *want });
         }
-        Self { slots, fixed: layout.fixed as u64 }
+        Self { slots, fixed: layout.fixed_bytes as u64 }
     }
 
     /// Walks over one row, which begins at `start`, and returns where it ends.
     #[inline]
-    fn walk(
+    fn walk_row(
         &self,
         bytes: &[u8],
         start: u64,
@@ -200,22 +206,22 @@ impl Lengths {
         row: usize,
         rows: usize,
         spans: &mut [(u32, u32)],
-    ) -> Result<u64, Fault> {
-        let behind = || Fault::damaged("a row goes on behind the end of its bytes");
+    ) -> Result<u64, RowDecodeError> {
+        let behind = || RowDecodeError::from_damage("a row goes on behind the end of its bytes");
         let mut at = start + self.fixed;
         if at > end {
             return Err(behind());
         }
         let first = u32::try_from(start).map_err(|_| behind())?;
-        for LengthSlot { slot, is_prefix, each, want } in &self.slots {
+        for LengthSlot { slot, is_prefix, item_bytes: each, span_index: want } in &self.slots {
             // At most 2^33 each: a sum of many does not overflow.
             let length = if *is_prefix {
                 #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
-                let number = load(bytes, at as usize) & slot.mask;
+                let number = load_u64(bytes, at as usize) & slot.mask;
                 at += u64::from(slot.width);
                 slot.base.wrapping_add(number)
             } else {
-                slot.get(bytes, first).wrapping_mul(*each)
+                slot.read_integer(bytes, first).wrapping_mul(*each)
             };
             if at + length > end {
                 return Err(behind());
@@ -234,72 +240,81 @@ impl Lengths {
 }
 
 /// The rows of a block, decoded some at a time.
-pub(crate) struct BlockRows<'a> {
-    pub record: &'a Record,
-    pub layout: &'a Layout,
+pub(crate) struct BlockRowDecoder<'a> {
+    pub record: &'a RowStructure,
+    pub layout: &'a BlockLayout,
     /// The rows, and [`SLACK`](crate::layout::SLACK) bytes.
     pub bytes: &'a [u8],
     /// Where the rows end in them.
-    pub end: usize,
+    pub rows_end: usize,
 }
 
-impl BlockRows<'_> {
+impl BlockRowDecoder<'_> {
     /// Decodes `rows` rows that begin at `at`, one behind the other. Returns where they end, too.
-    pub(crate) fn next(
+    pub(crate) fn decode_next(
         &self,
-        plan: &RecordPlan,
+        plan: &RecordDecodePlan,
         at: usize,
         rows: usize,
-    ) -> Result<(Vec<ArrayRef>, usize), Fault> {
-        let left = self.end.saturating_sub(at);
-        if rows.saturating_mul(self.layout.fixed) > left {
-            return Err(Fault::damaged(format!("{rows} rows do not fit in {left} bytes")));
+    ) -> Result<(Vec<ArrayRef>, usize), RowDecodeError> {
+        let left = self.rows_end.saturating_sub(at);
+        if rows.saturating_mul(self.layout.fixed_bytes) > left {
+            return Err(RowDecodeError::from_damage(format!(
+                "{rows} rows do not fit in {left} bytes"
+            )));
         }
-        let lengths = Lengths::new(self.record, self.layout, plan);
-        let mut places =
-            Places { starts: Vec::with_capacity(rows), spans: vec![(0, 0); plan.wanted * rows] };
-        let (mut start, end) = (at as u64, self.end as u64);
+        let lengths = RowWalker::new(self.record, self.layout, plan);
+        let mut places = RowPositions {
+            starts: Vec::with_capacity(rows),
+            spans: vec![(0, 0); plan.span_count * rows],
+        };
+        let (mut start, end) = (at as u64, self.rows_end as u64);
         for row in 0..rows {
-            let next = lengths.walk(self.bytes, start, end, row, rows, &mut places.spans)?;
+            let next = lengths.walk_row(self.bytes, start, end, row, rows, &mut places.spans)?;
             #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
             places.starts.push(start as u32);
             start = next;
         }
-        let end = usize::try_from(start).unwrap_or(self.end);
-        Ok((self.gather(plan, &places, None)?, end))
+        let end = usize::try_from(start).unwrap_or(self.rows_end);
+        Ok((self.gather_fields(plan, &places, None)?, end))
     }
 
     /// Decodes rows that are at the given places, each as long as it says.
-    pub(crate) fn scattered(
+    pub(crate) fn decode_at_spans(
         &self,
-        plan: &RecordPlan,
+        plan: &RecordDecodePlan,
         spans: &[(u32, u32)],
-    ) -> Result<Vec<ArrayRef>, Fault> {
-        let lengths = Lengths::new(self.record, self.layout, plan);
+    ) -> Result<Vec<ArrayRef>, RowDecodeError> {
+        let lengths = RowWalker::new(self.record, self.layout, plan);
         let rows = spans.len();
-        let mut places =
-            Places { starts: Vec::with_capacity(rows), spans: vec![(0, 0); plan.wanted * rows] };
+        let mut places = RowPositions {
+            starts: Vec::with_capacity(rows),
+            spans: vec![(0, 0); plan.span_count * rows],
+        };
         for (row, (start, length)) in spans.iter().enumerate() {
             let end = u64::from(*start) + u64::from(*length);
             let found =
-                lengths.walk(self.bytes, (*start).into(), end, row, rows, &mut places.spans)?;
+                lengths.walk_row(self.bytes, (*start).into(), end, row, rows, &mut places.spans)?;
             if found != end {
-                return Err(Fault::damaged(format!("it has {} bytes too many", end - found)));
+                return Err(RowDecodeError::from_damage(format!(
+                    "it has {} bytes too many",
+                    end - found
+                )));
             }
             places.starts.push(*start);
         }
-        self.gather(plan, &places, None)
+        self.gather_fields(plan, &places, None)
     }
 
     /// Walks over the items of lists.
-    fn items(
+    fn walk_list_items(
         &self,
-        plan: &RecordPlan,
+        plan: &RecordDecodePlan,
         spans: &[(u32, u32)],
         counts: impl Iterator<Item = u64>,
-    ) -> Result<(Places, Vec<u32>), Fault> {
-        let wrong = || Fault::damaged("a list whose items are not as long as it says");
-        let lengths = Lengths::new(self.record, self.layout, plan);
+    ) -> Result<(RowPositions, Vec<u32>), RowDecodeError> {
+        let wrong = || RowDecodeError::from_damage("a list whose items are not as long as it says");
+        let lengths = RowWalker::new(self.record, self.layout, plan);
         let mut offsets = Vec::with_capacity(spans.len() + 1);
         let mut total = 0_u64;
         offsets.push(0);
@@ -312,15 +327,24 @@ impl BlockRows<'_> {
             offsets.push(u32::try_from(total).map_err(|_| wrong())?);
         }
         let rows = usize::try_from(total).map_err(|_| wrong())?;
-        let mut places =
-            Places { starts: Vec::with_capacity(rows), spans: vec![(0, 0); plan.wanted * rows] };
+        let mut places = RowPositions {
+            starts: Vec::with_capacity(rows),
+            spans: vec![(0, 0); plan.span_count * rows],
+        };
         for ((start, length), pair) in spans.iter().zip(offsets.windows(2)) {
             let &[from, to] = pair else { continue };
             let (mut at, end) = (u64::from(*start), u64::from(*start) + u64::from(*length));
             for item in from..to {
                 #[expect(clippy::cast_possible_truncation, reason = "at most `end`, a u32")]
                 places.starts.push(at as u32);
-                at = lengths.walk(self.bytes, at, end, item as usize, rows, &mut places.spans)?;
+                at = lengths.walk_row(
+                    self.bytes,
+                    at,
+                    end,
+                    item as usize,
+                    rows,
+                    &mut places.spans,
+                )?;
             }
             if at != end {
                 return Err(wrong());
@@ -329,59 +353,61 @@ impl BlockRows<'_> {
         Ok((places, offsets))
     }
 
-    fn gather(
+    fn gather_fields(
         &self,
-        plan: &RecordPlan,
-        places: &Places,
+        plan: &RecordDecodePlan,
+        places: &RowPositions,
         outer: Option<&NullBuffer>,
-    ) -> Result<Vec<ArrayRef>, Fault> {
-        plan.outs.iter().map(|out| self.out(out, places, outer)).collect()
+    ) -> Result<Vec<ArrayRef>, RowDecodeError> {
+        plan.output_fields.iter().map(|out| self.decode_field(out, places, outer)).collect()
     }
 
-    fn bit(&self, bit: usize) -> Bit {
-        self.layout.bits.get(bit).copied().unwrap_or(Bit::All(false))
+    fn bit(&self, bit: usize) -> BitLayout {
+        self.layout.bits.get(bit).copied().unwrap_or(BitLayout::Constant(false))
     }
 
-    fn slot(&self, slot: usize) -> Slot {
+    fn slot(&self, slot: usize) -> SlotLayout {
         self.layout.slots.get(slot).copied().unwrap_or_default()
     }
 
     /// Where a bit is set, or none if it is nowhere.
-    fn bits(&self, bit: usize, starts: &[u32]) -> Option<BooleanBuffer> {
+    fn read_bits(&self, bit: usize, starts: &[u32]) -> Option<BooleanBuffer> {
         match self.bit(bit) {
-            Bit::All(false) => None,
-            Bit::All(true) => Some(BooleanBuffer::new_set(starts.len())),
-            Bit::At { byte, mask } => Some(BooleanBuffer::collect_bool(starts.len(), |row| {
-                let at = starts.get(row).map_or(usize::MAX, |start| (start + byte) as usize);
-                self.bytes.get(at).is_some_and(|bits| bits & mask != 0)
-            })),
+            BitLayout::Constant(false) => None,
+            BitLayout::Constant(true) => Some(BooleanBuffer::new_set(starts.len())),
+            BitLayout::Stored { byte, mask } => {
+                Some(BooleanBuffer::collect_bool(starts.len(), |row| {
+                    let at = starts.get(row).map_or(usize::MAX, |start| (start + byte) as usize);
+                    self.bytes.get(at).is_some_and(|bits| bits & mask != 0)
+                }))
+            }
         }
     }
 
-    fn nulls(&self, bits: &[usize], starts: &[u32]) -> Option<NullBuffer> {
+    fn read_nulls(&self, bits: &[usize], starts: &[u32]) -> Option<NullBuffer> {
         let mut nulls: Option<NullBuffer> = None;
         for bit in bits {
-            if let Some(set) = self.bits(*bit, starts) {
+            if let Some(set) = self.read_bits(*bit, starts) {
                 nulls = NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(!&set)));
             }
         }
         nulls.filter(|nulls| nulls.null_count() > 0)
     }
 
-    fn out(
+    fn decode_field(
         &self,
-        out: &Out,
-        places: &Places,
+        out: &OutputField,
+        places: &RowPositions,
         outer: Option<&NullBuffer>,
-    ) -> Result<ArrayRef, Fault> {
+    ) -> Result<ArrayRef, RowDecodeError> {
         let starts = places.starts.as_slice();
-        let nulls = self.nulls(&out.nulls, starts);
+        let nulls = self.read_nulls(&out.null_bits, starts);
         if !out.field.is_nullable()
             && let Some(nulls) = &nulls
             && let Some(row) = (0..nulls.len())
                 .find(|&row| nulls.is_null(row) && outer.is_none_or(|outer| outer.is_valid(row)))
         {
-            return Err(Fault::Value {
+            return Err(RowDecodeError::InvalidValue {
                 row,
                 column: out.path.clone(),
                 reason: "it is null, which the reader's schema does not allow".into(),
@@ -391,21 +417,21 @@ impl BlockRows<'_> {
         let skipped = nulls.clone();
         let nulls = nulls.filter(|_| out.field.is_nullable());
         let data_type = out.field.data_type();
-        match &out.node {
-            Node::Null => Ok(match data_type {
+        match &out.source {
+            FieldValueSource::Null => Ok(match data_type {
                 DataType::Null => Arc::new(NullArray::new(starts.len())),
                 data_type => arrow_array::new_null_array(data_type, starts.len()),
             }),
-            Node::Constant(value) => {
+            FieldValueSource::Constant(value) => {
                 let indices = PrimitiveArray::<UInt32Type>::from_value(0, starts.len());
                 Ok(arrow_select::take::take(value, &indices, None)?)
             }
-            Node::Boolean { bit } => {
-                let values = self.bits(*bit, starts);
+            FieldValueSource::Boolean { bit } => {
+                let values = self.read_bits(*bit, starts);
                 let values = values.unwrap_or_else(|| BooleanBuffer::new_unset(starts.len()));
                 Ok(Arc::new(BooleanArray::new(values, nulls)))
             }
-            Node::Integer { slot, signed, times } => self.integer(
+            FieldValueSource::Integer { slot, signed, factor: times } => self.decode_integers(
                 out,
                 self.slot(*slot),
                 (*signed, *times),
@@ -413,40 +439,41 @@ impl BlockRows<'_> {
                 skipped.as_ref(),
                 nulls,
             ),
-            Node::Wide { slot } => {
+            FieldValueSource::Wide { slot } => {
                 let slot = self.slot(*slot);
                 match data_type {
                     DataType::Decimal128(..) => {
-                        let values = gather(starts, |start| self.wide(slot, start));
-                        primitive::<Decimal128Type>(values, nulls, data_type)
+                        let values = collect_values(starts, |start| self.read_i128(slot, start));
+                        primitive_array::<Decimal128Type>(values, nulls, data_type)
                     }
                     _ => {
-                        let values = gather(starts, |start| match slot.width {
+                        let values = collect_values(starts, |start| match slot.width {
                             32 => {
-                                let at = start as usize + slot.at as usize;
+                                let at = start as usize + slot.offset as usize;
                                 i256::from_parts(
-                                    load_wide(self.bytes, at),
-                                    load_wide(self.bytes, at + 16).cast_signed(),
+                                    load_u128(self.bytes, at),
+                                    load_u128(self.bytes, at + 16).cast_signed(),
                                 )
                             }
-                            _ => i256::from_i128(self.wide(slot, start)),
+                            _ => i256::from_i128(self.read_i128(slot, start)),
                         });
-                        primitive::<Decimal256Type>(values, nulls, data_type)
+                        primitive_array::<Decimal256Type>(values, nulls, data_type)
                     }
                 }
             }
-            Node::Float { slot, bytes } => {
-                self.float(self.slot(*slot), *bytes, starts, nulls, data_type)
+            FieldValueSource::Float { slot, bytes } => {
+                self.decode_floats(self.slot(*slot), *bytes, starts, nulls, data_type)
             }
-            Node::Fixed { slot } => {
+            FieldValueSource::Fixed { slot } => {
                 let slot = self.slot(*slot);
                 let size = slot.width as usize;
                 let mut values = Vec::with_capacity(size * starts.len());
                 for start in starts {
-                    let at = start + slot.at;
-                    values.extend_from_slice(slice(self.bytes, (at, slot.width)));
+                    let at = start + slot.offset;
+                    values.extend_from_slice(span_bytes(self.bytes, (at, slot.width)));
                 }
-                let size = i32::try_from(size).map_err(|_| Fault::damaged("a fixed size"))?;
+                let size =
+                    i32::try_from(size).map_err(|_| RowDecodeError::from_damage("a fixed size"))?;
                 Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(
                     size,
                     values.into(),
@@ -454,38 +481,41 @@ impl BlockRows<'_> {
                     starts.len(),
                 )?))
             }
-            Node::Bytes { want } => self.text(out, places.spans(*want), nulls),
-            Node::Enum { slot, keys, names, symbols } => {
-                let known = (keys.as_slice(), names.as_slice(), symbols);
-                self.symbols(out, self.slot(*slot), known, starts, skipped.as_ref(), nulls)
+            FieldValueSource::Bytes { span_index: want } => {
+                self.decode_strings(out, places.spans(*want), nulls)
             }
-            Node::List { want, count, child, items } => {
+            FieldValueSource::Enum { slot, reader_keys: keys, writer_symbols: names, symbols } => {
+                let known = (keys.as_slice(), names.as_slice(), symbols);
+                self.decode_enum(out, self.slot(*slot), known, starts, skipped.as_ref(), nulls)
+            }
+            FieldValueSource::List { span_index: want, count, child, items } => {
                 let (Some(record), Some(layout)) =
                     (self.record.children.get(*child), self.layout.children.get(*child))
                 else {
-                    return Err(Fault::damaged("a list without items"));
+                    return Err(RowDecodeError::from_damage("a list without items"));
                 };
-                let inner = BlockRows { record, layout, bytes: self.bytes, end: self.end };
+                let inner =
+                    BlockRowDecoder { record, layout, bytes: self.bytes, rows_end: self.rows_end };
                 let slot = self.slot(*count);
-                let counts = starts.iter().map(|start| slot.get(self.bytes, *start));
-                let (found, offsets) = inner.items(items, places.spans(*want), counts)?;
-                let arrays = inner.gather(items, &found, None);
+                let counts = starts.iter().map(|start| slot.read_integer(self.bytes, *start));
+                let (found, offsets) = inner.walk_list_items(items, places.spans(*want), counts)?;
+                let arrays = inner.gather_fields(items, &found, None);
                 // The row is that of the list, not that of the item.
                 let arrays = arrays.map_err(|fault| match fault {
-                    Fault::Value { row, column, reason } => {
+                    RowDecodeError::InvalidValue { row, column, reason } => {
                         let row = offsets.partition_point(|offset| *offset as usize <= row);
-                        Fault::Value { row: row.saturating_sub(1), column, reason }
+                        RowDecodeError::InvalidValue { row: row.saturating_sub(1), column, reason }
                     }
                     other => other,
                 })?;
-                list(&out.field, &offsets, arrays, nulls)
+                list_array(&out.field, &offsets, arrays, nulls)
             }
-            Node::Struct(fields) => {
+            FieldValueSource::Struct(fields) => {
                 let all = NullBuffer::union(skipped.as_ref(), outer);
                 let arrays: Result<Vec<_>, _> =
-                    fields.iter().map(|out| self.out(out, places, all.as_ref())).collect();
+                    fields.iter().map(|out| self.decode_field(out, places, all.as_ref())).collect();
                 let DataType::Struct(inner) = data_type else {
-                    return Err(Fault::damaged("a struct that is none"));
+                    return Err(RowDecodeError::from_damage("a struct that is none"));
                 };
                 let array =
                     StructArray::try_new_with_length(inner.clone(), arrays?, nulls, starts.len())?;
@@ -495,34 +525,34 @@ impl BlockRows<'_> {
     }
 
     /// An integer of at most 128 bits.
-    fn wide(&self, slot: Slot, start: u32) -> i128 {
+    fn read_i128(&self, slot: SlotLayout, start: u32) -> i128 {
         if slot.width > 8 {
-            load_wide(self.bytes, start as usize + slot.at as usize).cast_signed()
+            load_u128(self.bytes, start as usize + slot.offset as usize).cast_signed()
         } else {
-            i128::from(slot.get(self.bytes, start).cast_signed())
+            i128::from(slot.read_integer(self.bytes, start).cast_signed())
         }
     }
 
-    fn integer(
+    fn decode_integers(
         &self,
-        out: &Out,
-        slot: Slot,
+        out: &OutputField,
+        slot: SlotLayout,
         (signed, times): (bool, i64),
         starts: &[u32],
         skipped: Option<&NullBuffer>,
         nulls: Option<NullBuffer>,
-    ) -> Result<ArrayRef, Fault> {
+    ) -> Result<ArrayRef, RowDecodeError> {
         let data_type = out.field.data_type();
         if times != 1 {
             let mut values = Vec::with_capacity(starts.len());
             for (row, start) in starts.iter().enumerate() {
-                let value = slot.get(self.bytes, *start).cast_signed();
+                let value = slot.read_integer(self.bytes, *start).cast_signed();
                 let is_null = skipped.is_some_and(|nulls| nulls.is_null(row));
                 match value.checked_mul(times) {
                     Some(value) => values.push(value),
                     None if is_null => values.push(0),
                     None => {
-                        return Err(Fault::Value {
+                        return Err(RowDecodeError::InvalidValue {
                             row,
                             column: out.path.clone(),
                             reason: format!("day {value} is beyond what {data_type} holds"),
@@ -531,17 +561,17 @@ impl BlockRows<'_> {
                 }
             }
             return match data_type {
-                DataType::Date64 => primitive::<Date64Type>(values.into(), nulls, data_type),
+                DataType::Date64 => primitive_array::<Date64Type>(values.into(), nulls, data_type),
                 DataType::Timestamp(TimeUnit::Second, _) => {
-                    primitive::<TimestampSecondType>(values.into(), nulls, data_type)
+                    primitive_array::<TimestampSecondType>(values.into(), nulls, data_type)
                 }
                 DataType::Timestamp(TimeUnit::Millisecond, _) => {
-                    primitive::<TimestampMillisecondType>(values.into(), nulls, data_type)
+                    primitive_array::<TimestampMillisecondType>(values.into(), nulls, data_type)
                 }
                 DataType::Timestamp(TimeUnit::Microsecond, _) => {
-                    primitive::<TimestampMicrosecondType>(values.into(), nulls, data_type)
+                    primitive_array::<TimestampMicrosecondType>(values.into(), nulls, data_type)
                 }
-                _ => primitive::<TimestampNanosecondType>(values.into(), nulls, data_type),
+                _ => primitive_array::<TimestampNanosecondType>(values.into(), nulls, data_type),
             };
         }
         /// As another type, of which the value is known to be.
@@ -557,108 +587,112 @@ impl BlockRows<'_> {
                     clippy::cast_lossless,
                     reason = "the schema says that it fits"
                 )]
-                let values = integers(self.bytes, slot, starts, |value| {
+                let values = collect_integers(self.bytes, slot, starts, |value| {
                     value as <$arrow as ArrowPrimitiveType>::Native
                 });
-                primitive::<$arrow>(values, nulls, data_type)
+                primitive_array::<$arrow>(values, nulls, data_type)
             }};
         }
         with_integer_type!(data_type, Arrow => return as_type!(Arrow), _ => {});
         match data_type {
             DataType::Decimal128(..) => {
-                let values =
-                    integers(self.bytes, slot, starts, |value| i128::from(value.cast_signed()));
-                primitive::<Decimal128Type>(values, nulls, data_type)
+                let values = collect_integers(self.bytes, slot, starts, |value| {
+                    i128::from(value.cast_signed())
+                });
+                primitive_array::<Decimal128Type>(values, nulls, data_type)
             }
             DataType::Decimal256(..) => {
-                let values = gather(starts, |start| {
-                    i256::from_i128(slot.get(self.bytes, start).cast_signed().into())
+                let values = collect_values(starts, |start| {
+                    i256::from_i128(slot.read_integer(self.bytes, start).cast_signed().into())
                 });
-                primitive::<Decimal256Type>(values, nulls, data_type)
+                primitive_array::<Decimal256Type>(values, nulls, data_type)
             }
             DataType::Float32 => {
-                let values = integers(self.bytes, slot, starts, |value| {
+                let values = collect_integers(self.bytes, slot, starts, |value| {
                     if signed { value.cast_signed() as f32 } else { value as f32 }
                 });
-                primitive::<Float32Type>(values, nulls, data_type)
+                primitive_array::<Float32Type>(values, nulls, data_type)
             }
             DataType::Float64 => {
-                let values = integers(self.bytes, slot, starts, |value| {
+                let values = collect_integers(self.bytes, slot, starts, |value| {
                     if signed { value.cast_signed() as f64 } else { value as f64 }
                 });
-                primitive::<Float64Type>(values, nulls, data_type)
+                primitive_array::<Float64Type>(values, nulls, data_type)
             }
-            other => Err(Fault::damaged(format!("an integer is not {other}"))),
+            other => Err(RowDecodeError::from_damage(format!("an integer is not {other}"))),
         }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a slot of as many bytes")]
-    fn float(
+    fn decode_floats(
         &self,
-        slot: Slot,
+        slot: SlotLayout,
         bytes: u8,
         starts: &[u32],
         nulls: Option<NullBuffer>,
         data_type: &DataType,
-    ) -> Result<ArrayRef, Fault> {
+    ) -> Result<ArrayRef, RowDecodeError> {
         match (bytes, data_type) {
             (2, DataType::Float16) => {
                 type Half = <Float16Type as ArrowPrimitiveType>::Native;
                 let values =
-                    integers(self.bytes, slot, starts, |bits| Half::from_bits(bits as u16));
-                primitive::<Float16Type>(values, nulls, data_type)
+                    collect_integers(self.bytes, slot, starts, |bits| Half::from_bits(bits as u16));
+                primitive_array::<Float16Type>(values, nulls, data_type)
             }
             (2, DataType::Float32) => {
                 type Half = <Float16Type as ArrowPrimitiveType>::Native;
-                let values = integers(self.bytes, slot, starts, |bits| {
+                let values = collect_integers(self.bytes, slot, starts, |bits| {
                     Half::from_bits(bits as u16).to_f32()
                 });
-                primitive::<Float32Type>(values, nulls, data_type)
+                primitive_array::<Float32Type>(values, nulls, data_type)
             }
             (2, _) => {
                 type Half = <Float16Type as ArrowPrimitiveType>::Native;
-                let values = integers(self.bytes, slot, starts, |bits| {
+                let values = collect_integers(self.bytes, slot, starts, |bits| {
                     Half::from_bits(bits as u16).to_f64()
                 });
-                primitive::<Float64Type>(values, nulls, data_type)
+                primitive_array::<Float64Type>(values, nulls, data_type)
             }
             (4, DataType::Float32) => {
-                let values = integers(self.bytes, slot, starts, |bits| f32::from_bits(bits as u32));
-                primitive::<Float32Type>(values, nulls, data_type)
+                let values =
+                    collect_integers(self.bytes, slot, starts, |bits| f32::from_bits(bits as u32));
+                primitive_array::<Float32Type>(values, nulls, data_type)
             }
             (4, _) => {
-                let values =
-                    integers(self.bytes, slot, starts, |bits| f32::from_bits(bits as u32).into());
-                primitive::<Float64Type>(values, nulls, data_type)
+                let values = collect_integers(self.bytes, slot, starts, |bits| {
+                    f32::from_bits(bits as u32).into()
+                });
+                primitive_array::<Float64Type>(values, nulls, data_type)
             }
             _ => {
-                let values = integers(self.bytes, slot, starts, f64::from_bits);
-                primitive::<Float64Type>(values, nulls, data_type)
+                let values = collect_integers(self.bytes, slot, starts, f64::from_bits);
+                primitive_array::<Float64Type>(values, nulls, data_type)
             }
         }
     }
 
-    fn symbols(
+    fn decode_enum(
         &self,
-        out: &Out,
-        slot: Slot,
+        out: &OutputField,
+        slot: SlotLayout,
         (keys, names, symbols): (&[Option<i32>], &[String], &ArrayRef),
         starts: &[u32],
         skipped: Option<&NullBuffer>,
         nulls: Option<NullBuffer>,
-    ) -> Result<ArrayRef, Fault> {
+    ) -> Result<ArrayRef, RowDecodeError> {
         let mut found = Vec::with_capacity(starts.len());
         for (row, start) in starts.iter().enumerate() {
             if skipped.is_some_and(|nulls| nulls.is_null(row)) {
                 found.push(0);
                 continue;
             }
-            let position = usize::try_from(slot.get(self.bytes, *start)).unwrap_or(usize::MAX);
+            let position =
+                usize::try_from(slot.read_integer(self.bytes, *start)).unwrap_or(usize::MAX);
             match keys.get(position) {
                 Some(Some(key)) => found.push(*key),
                 Some(None) => {
                     let symbol = names.get(position).map_or("", String::as_str);
-                    return Err(Fault::Value {
+                    return Err(RowDecodeError::InvalidValue {
                         row,
                         column: out.path.clone(),
                         reason: format!(
@@ -667,7 +701,7 @@ impl BlockRows<'_> {
                     });
                 }
                 None => {
-                    return Err(Fault::damaged(format!(
+                    return Err(RowDecodeError::from_damage(format!(
                         "symbol {position} of an enum with {} in column `{}`",
                         keys.len(),
                         out.path
@@ -684,18 +718,20 @@ impl BlockRows<'_> {
         }
     }
 
-    fn text(
+    fn decode_strings(
         &self,
-        out: &Out,
+        out: &OutputField,
         spans: &[(u32, u32)],
         nulls: Option<NullBuffer>,
-    ) -> Result<ArrayRef, Fault> {
+    ) -> Result<ArrayRef, RowDecodeError> {
         let data_type = out.field.data_type();
-        let is_text = crate::schema::is_text(data_type);
+        let is_text = crate::schema::is_string_type(data_type);
         let array: Option<ArrayRef> = match data_type {
             DataType::Utf8View | DataType::BinaryView => {
-                let (views, data) = self.views(spans, is_text);
-                let Some((views, data)) = views.zip(data) else { return self.not_text(out, spans) };
+                let (views, data) = self.decode_string_views(spans, is_text);
+                let Some((views, data)) = views.zip(data) else {
+                    return self.invalid_utf8_error(out, spans);
+                };
                 let buffers = if data.is_empty() { vec![] } else { vec![Buffer::from_vec(data)] };
                 Some(if is_text {
                     // SAFETY: views point into the buffer, and the text was looked at.
@@ -713,50 +749,60 @@ impl BlockRows<'_> {
                     })
                 })
             }
-            DataType::Utf8 => self.packed::<arrow_array::types::Utf8Type>(spans, true, nulls)?,
+            DataType::Utf8 => {
+                self.decode_offset_strings::<arrow_array::types::Utf8Type>(spans, true, nulls)?
+            }
             DataType::LargeUtf8 => {
-                self.packed::<arrow_array::types::LargeUtf8Type>(spans, true, nulls)?
+                self.decode_offset_strings::<arrow_array::types::LargeUtf8Type>(spans, true, nulls)?
             }
             DataType::Binary => {
-                self.packed::<arrow_array::types::BinaryType>(spans, false, nulls)?
+                self.decode_offset_strings::<arrow_array::types::BinaryType>(spans, false, nulls)?
             }
-            _ => self.packed::<arrow_array::types::LargeBinaryType>(spans, false, nulls)?,
+            _ => self.decode_offset_strings::<arrow_array::types::LargeBinaryType>(
+                spans, false, nulls,
+            )?,
         };
         match array {
             Some(array) => Ok(array),
-            None => self.not_text(out, spans),
+            None => self.invalid_utf8_error(out, spans),
         }
     }
 
     /// The error of text that is none.
-    fn not_text<T>(&self, out: &Out, spans: &[(u32, u32)]) -> Result<T, Fault> {
+    fn invalid_utf8_error<T>(
+        &self,
+        out: &OutputField,
+        spans: &[(u32, u32)],
+    ) -> Result<T, RowDecodeError> {
         let row = spans
             .iter()
-            .position(|span| std::str::from_utf8(slice(self.bytes, *span)).is_err())
+            .position(|span| std::str::from_utf8(span_bytes(self.bytes, *span)).is_err())
             .unwrap_or_default();
         let reason = "it is not valid UTF-8".into();
-        Err(Fault::Value { row, column: out.path.clone(), reason })
+        Err(RowDecodeError::InvalidValue { row, column: out.path.clone(), reason })
     }
 
     /// Offsets and bytes; none if text is wanted and they are not.
-    fn packed<T: arrow_array::types::ByteArrayType>(
+    fn decode_offset_strings<T: arrow_array::types::ByteArrayType>(
         &self,
         spans: &[(u32, u32)],
         is_text: bool,
         nulls: Option<NullBuffer>,
-    ) -> Result<Option<ArrayRef>, Fault> {
+    ) -> Result<Option<ArrayRef>, RowDecodeError> {
         let total: usize = spans.iter().map(|(_, length)| *length as usize).sum();
-        let mut data = vec![0; total + COPY_BYTES];
+        let mut data = vec![0; total + SHORT_COPY_BYTES];
         let mut offsets = Vec::with_capacity(spans.len() + 1);
         let mut at = 0;
         let mut is_whole = true;
         offsets.push(T::Offset::default());
         for &(start, length) in spans {
-            append(self.bytes, start as usize, length as usize, &mut data, at);
+            copy_string(self.bytes, start as usize, length as usize, &mut data, at);
             is_whole &= length == 0 || data.get(at).is_some_and(|byte| byte & 0xC0 != 0x80);
             at += length as usize;
             offsets.push(T::Offset::from_usize(at).ok_or_else(|| {
-                Fault::damaged("strings of a batch take 2 GiB or more; read them as `Utf8View`")
+                RowDecodeError::from_damage(
+                    "strings of a batch take 2 GiB or more; read them as `Utf8View`",
+                )
             })?);
         }
         data.truncate(total);
@@ -773,7 +819,7 @@ impl BlockRows<'_> {
 
     /// Views, and the bytes of those that are too long to be in them; none where text is wanted
     /// and they are not.
-    fn views(
+    fn decode_string_views(
         &self,
         spans: &[(u32, u32)],
         is_text: bool,
@@ -782,18 +828,18 @@ impl BlockRows<'_> {
         const HIGH_BITS: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
         let long = spans.iter().map(|&(_, length)| if length > INLINE { length } else { 0 });
         let total: usize = long.map(|length| length as usize).sum();
-        let mut data = vec![0; if total > 0 { total + COPY_BYTES } else { 0 }];
+        let mut data = vec![0; if total > 0 { total + SHORT_COPY_BYTES } else { 0 }];
         let mut views = Vec::with_capacity(spans.len());
         let mut at = 0;
         let (mut is_ascii, mut is_whole) = (true, true);
         for &(start, length) in spans {
-            let head = load_wide(self.bytes, start as usize);
+            let head = load_u128(self.bytes, start as usize);
             if length <= INLINE {
                 let value = head & ((1 << (8 * length)) - 1);
                 is_ascii &= value & HIGH_BITS == 0;
                 views.push(value << 32 | u128::from(length));
             } else {
-                append(self.bytes, start as usize, length as usize, &mut data, at);
+                copy_string(self.bytes, start as usize, length as usize, &mut data, at);
                 is_whole &= head & 0xC0 != 0x80;
                 let prefix = head & 0xFFFF_FFFF;
                 views.push((at as u128) << 96 | prefix << 32 | u128::from(length));
@@ -805,7 +851,8 @@ impl BlockRows<'_> {
             is_whole &= simdutf8::basic::from_utf8(&data).is_ok();
             if is_whole && !is_ascii {
                 let mut short = spans.iter().filter(|(_, length)| *length <= INLINE);
-                is_whole = short.all(|span| std::str::from_utf8(slice(self.bytes, *span)).is_ok());
+                is_whole =
+                    short.all(|span| std::str::from_utf8(span_bytes(self.bytes, *span)).is_ok());
             }
             if !is_whole {
                 return (None, None);
@@ -817,15 +864,15 @@ impl BlockRows<'_> {
 
 /// Copies `length` bytes to `at` of `to`, which has [`COPY_BYTES`] more than it needs.
 #[inline]
-fn append(from: &[u8], start: usize, length: usize, to: &mut [u8], at: usize) {
-    if length <= COPY_BYTES
-        && let Some(from) = from.get(start..start + COPY_BYTES)
-        && let Some(to) = to.get_mut(at..at + COPY_BYTES)
+fn copy_string(from: &[u8], start: usize, length: usize, to: &mut [u8], at: usize) {
+    if length <= SHORT_COPY_BYTES
+        && let Some(from) = from.get(start..start + SHORT_COPY_BYTES)
+        && let Some(to) = to.get_mut(at..at + SHORT_COPY_BYTES)
     {
         to.copy_from_slice(from);
-    } else if length <= 2 * COPY_BYTES
-        && let Some(from) = from.get(start..start + 2 * COPY_BYTES)
-        && let Some(to) = to.get_mut(at..at + 2 * COPY_BYTES)
+    } else if length <= 2 * SHORT_COPY_BYTES
+        && let Some(from) = from.get(start..start + 2 * SHORT_COPY_BYTES)
+        && let Some(to) = to.get_mut(at..at + 2 * SHORT_COPY_BYTES)
     {
         to.copy_from_slice(from);
     } else if let (Some(from), Some(to)) =
@@ -835,11 +882,11 @@ fn append(from: &[u8], start: usize, length: usize, to: &mut [u8], at: usize) {
     }
 }
 
-fn slice(bytes: &[u8], (start, length): (u32, u32)) -> &[u8] {
+fn span_bytes(bytes: &[u8], (start, length): (u32, u32)) -> &[u8] {
     bytes.get(start as usize..start as usize + length as usize).unwrap_or_default()
 }
 
-fn gather<T>(starts: &[u32], get: impl Fn(u32) -> T) -> ScalarBuffer<T>
+fn collect_values<T>(starts: &[u32], get: impl Fn(u32) -> T) -> ScalarBuffer<T>
 where
     T: arrow_buffer::ArrowNativeType,
 {
@@ -847,21 +894,26 @@ where
 }
 
 /// The integers of a slot.
-fn integers<T>(bytes: &[u8], slot: Slot, starts: &[u32], get: impl Fn(u64) -> T) -> ScalarBuffer<T>
+fn collect_integers<T>(
+    bytes: &[u8],
+    slot: SlotLayout,
+    starts: &[u32],
+    get: impl Fn(u64) -> T,
+) -> ScalarBuffer<T>
 where
     T: arrow_buffer::ArrowNativeType,
 {
     if slot.width == 0 {
         return vec![get(slot.base); starts.len()].into();
     }
-    starts.iter().map(|start| get(slot.get(bytes, *start))).collect::<Vec<_>>().into()
+    starts.iter().map(|start| get(slot.read_integer(bytes, *start))).collect::<Vec<_>>().into()
 }
 
-fn primitive<T: ArrowPrimitiveType>(
+fn primitive_array<T: ArrowPrimitiveType>(
     values: ScalarBuffer<T::Native>,
     nulls: Option<NullBuffer>,
     data_type: &DataType,
-) -> Result<ArrayRef, Fault> {
+) -> Result<ArrayRef, RowDecodeError> {
     let array = PrimitiveArray::<T>::try_new(values, nulls)?;
     Ok(Arc::new(if &T::DATA_TYPE == data_type {
         array
@@ -871,21 +923,22 @@ fn primitive<T: ArrowPrimitiveType>(
 }
 
 /// A list or map of items.
-fn list(
+fn list_array(
     field: &FieldRef,
     offsets: &[u32],
     mut arrays: Vec<ArrayRef>,
     nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, Fault> {
-    fn narrow<O: OffsetSizeTrait>(offsets: &[u32]) -> Result<OffsetBuffer<O>, Fault> {
+) -> Result<ArrayRef, RowDecodeError> {
+    fn narrow<O: OffsetSizeTrait>(offsets: &[u32]) -> Result<OffsetBuffer<O>, RowDecodeError> {
         let offsets = offsets.iter().map(|offset| {
-            O::from_usize(*offset as usize).ok_or_else(|| Fault::damaged("a list with 2^31 items"))
+            O::from_usize(*offset as usize)
+                .ok_or_else(|| RowDecodeError::from_damage("a list with 2^31 items"))
         });
         let offsets: Vec<O> = offsets.collect::<Result<_, _>>()?;
         // SAFETY: they rise from 0.
         Ok(unsafe { OffsetBuffer::new_unchecked(offsets.into()) })
     }
-    let none = || Fault::damaged("a list without items");
+    let none = || RowDecodeError::from_damage("a list without items");
     match field.data_type() {
         DataType::List(item) => {
             let values = arrays.pop().ok_or_else(none)?;

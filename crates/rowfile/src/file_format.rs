@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::block_statistics::{BlockStatistics, take_bytes};
 use crate::codec::Codec;
-use crate::error::{Error, Fault, Part, Result};
-use crate::layout::BLOCK_BYTES_MAX;
+use crate::error::{Error, FilePart, Result, RowDecodeError};
+use crate::row_layout::BLOCK_BYTES_MAX;
 use crate::schema::Schema;
-use crate::statistics::{BlockStatistics, take};
 
 pub(crate) const MAGIC: &[u8; 8] = b"TIDEROWS";
 const MAGIC_END: &[u8; 8] = b"TIDEREND";
@@ -30,11 +30,11 @@ pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const SECTION_BYTES: usize = 48;
 pub(crate) const TRAILER_BYTES: usize = 32;
 /// The header's JSON at most.
-const JSON_BYTES_MAX: u32 = 64 << 20;
+const HEADER_JSON_BYTES_MAX: u32 = 64 << 20;
 
 /// What the header's JSON holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Header {
+pub(crate) struct FileHeader {
     pub schema: Schema,
     /// Of the file's writer; each block says its own.
     pub codec: Codec,
@@ -42,15 +42,16 @@ pub(crate) struct Header {
     pub metadata: BTreeMap<String, String>,
 }
 
-impl Header {
+impl FileHeader {
     /// The header's bytes, and their checksum.
     pub(crate) fn to_bytes(&self) -> Result<(Vec<u8>, u32)> {
         let json = serde_json::to_vec(self).map_err(|error| Error::Serde(error.to_string()))?;
-        let length = u32::try_from(json.len()).ok().filter(|length| *length <= JSON_BYTES_MAX);
+        let length =
+            u32::try_from(json.len()).ok().filter(|length| *length <= HEADER_JSON_BYTES_MAX);
         let length = length.ok_or(Error::TooLarge {
             what: "the schema and the metadata",
             found: json.len() as u64,
-            limit: JSON_BYTES_MAX.into(),
+            limit: HEADER_JSON_BYTES_MAX.into(),
         })?;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + json.len() + 4);
         bytes.extend_from_slice(MAGIC);
@@ -63,21 +64,21 @@ impl Header {
     }
 
     /// How long the header is, from its first [`HEADER_BYTES`]: all of it.
-    pub(crate) fn bytes(file: &str, first: &[u8]) -> Result<u64> {
+    pub(crate) fn total_bytes(file: &str, first: &[u8]) -> Result<u64> {
         let magic = first.get(..MAGIC.len()).unwrap_or(first);
         if magic != MAGIC {
             let found = format!("`{}`", magic.escape_ascii());
             return Err(Error::NotARowfile { file: file.into(), found });
         }
-        let version = number_at(first, 8);
+        let version = u32_at(first, 8);
         if version > VERSION {
-            return Err(Error::Newer { file: file.into(), found: version, known: VERSION });
+            return Err(Error::NewerVersion { file: file.into(), found: version, known: VERSION });
         }
-        let length = number_at(first, 12);
-        if version == 0 || length > JSON_BYTES_MAX {
+        let length = u32_at(first, 12);
+        if version == 0 || length > HEADER_JSON_BYTES_MAX {
             return Err(Error::Damaged {
                 file: file.into(),
-                part: Part::Header,
+                part: FilePart::Header,
                 offset: 0,
                 reason: format!("version {version}, a schema of {length} bytes"),
             });
@@ -89,7 +90,7 @@ impl Header {
     pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<(Self, u32)> {
         let damaged = |reason: String| Error::Damaged {
             file: file.into(),
-            part: Part::Header,
+            part: FilePart::Header,
             offset: 0,
             reason,
         };
@@ -98,36 +99,36 @@ impl Header {
         let checksum = u32::from_le_bytes(*checksum);
         let found = crc32c::crc32c(content);
         if found != checksum {
-            return Err(damaged(mismatch(checksum, found)));
+            return Err(damaged(checksum_mismatch(checksum, found)));
         }
         let json = content.get(HEADER_BYTES..).unwrap_or_default();
         let header: Self =
             serde_json::from_slice(json).map_err(|error| damaged(error.to_string()))?;
-        header.schema.check().map_err(|error| damaged(error.to_string()))?;
+        header.schema.validate().map_err(|error| damaged(error.to_string()))?;
         Ok((header, checksum))
     }
 }
 
-fn mismatch(expected: u32, found: u32) -> String {
+fn checksum_mismatch(expected: u32, found: u32) -> String {
     format!("its checksum should be {expected:08x} and is {found:08x}")
 }
 
-fn number_at(bytes: &[u8], at: usize) -> u32 {
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |it| u32::from_le_bytes(*it))
 }
 
-fn long_at(bytes: &[u8], at: usize) -> u64 {
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |it| u64::from_le_bytes(*it))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SectionKind {
     Block,
     Footer,
 }
 
-impl Kind {
-    pub(crate) fn name(self) -> &'static [u8; 4] {
+impl SectionKind {
+    pub(crate) fn magic(self) -> &'static [u8; 4] {
         match self {
             Self::Block => b"TBLK",
             Self::Footer => b"TEND",
@@ -137,8 +138,8 @@ impl Kind {
 
 /// The first bytes of a block or footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Section {
-    pub kind: Kind,
+pub(crate) struct SectionHeader {
+    pub kind: SectionKind,
     /// Where it begins in its file.
     pub offset: u64,
     /// Rows of the file before it.
@@ -146,29 +147,29 @@ pub(crate) struct Section {
     /// A block's rows; the blocks that a footer lists.
     pub count: u32,
     /// Bytes before compression.
-    pub raw: u32,
+    pub raw_bytes: u32,
     /// Bytes in the file.
-    pub stored: u32,
+    pub stored_bytes: u32,
     pub codec: u8,
     pub checksum: u32,
 }
 
-impl Section {
+impl SectionHeader {
     /// Where the next section begins, or a footer's trailer.
     pub(crate) fn end(&self) -> u64 {
-        self.offset + SECTION_BYTES as u64 + u64::from(self.stored)
+        self.offset + SECTION_BYTES as u64 + u64::from(self.stored_bytes)
     }
 
     pub(crate) fn to_bytes(self, file: u32) -> [u8; SECTION_BYTES] {
         let mut bytes = [0; SECTION_BYTES];
         let fields: [&[u8]; 9] = [
-            self.kind.name(),
+            self.kind.magic(),
             &file.to_le_bytes(),
             &self.offset.to_le_bytes(),
             &self.first_row.to_le_bytes(),
             &self.count.to_le_bytes(),
-            &self.raw.to_le_bytes(),
-            &self.stored.to_le_bytes(),
+            &self.raw_bytes.to_le_bytes(),
+            &self.stored_bytes.to_le_bytes(),
             &[self.codec, 0, 0, 0],
             &self.checksum.to_le_bytes(),
         ];
@@ -181,48 +182,50 @@ impl Section {
     }
 
     /// The section at `offset`, of the file with this checksum.
-    pub(crate) fn parse(bytes: &[u8], file: u32, offset: u64) -> Result<Self, Fault> {
+    pub(crate) fn parse(bytes: &[u8], file: u32, offset: u64) -> Result<Self, RowDecodeError> {
         let (content, checksum) =
             match bytes.get(..SECTION_BYTES).and_then(<[u8]>::split_last_chunk) {
                 Some((content, checksum)) => (content, u32::from_le_bytes(*checksum)),
-                None => return Err(Fault::damaged("it ends too early")),
+                None => return Err(RowDecodeError::from_damage("it ends too early")),
             };
         let found = crc32c::crc32c(content);
         if found != checksum {
-            return Err(Fault::damaged(mismatch(checksum, found)));
+            return Err(RowDecodeError::from_damage(checksum_mismatch(checksum, found)));
         }
-        let kind =
-            [Kind::Block, Kind::Footer].into_iter().find(|kind| content.starts_with(kind.name()));
+        let kind = [SectionKind::Block, SectionKind::Footer]
+            .into_iter()
+            .find(|kind| content.starts_with(kind.magic()));
         let section = Self {
-            kind: kind.ok_or_else(|| Fault::damaged("neither a block nor a footer"))?,
-            offset: long_at(content, 8),
-            first_row: long_at(content, 16),
-            count: number_at(content, 24),
-            raw: number_at(content, 28),
-            stored: number_at(content, 32),
+            kind: kind
+                .ok_or_else(|| RowDecodeError::from_damage("neither a block nor a footer"))?,
+            offset: u64_at(content, 8),
+            first_row: u64_at(content, 16),
+            count: u32_at(content, 24),
+            raw_bytes: u32_at(content, 28),
+            stored_bytes: u32_at(content, 32),
             codec: content.get(36).copied().unwrap_or(u8::MAX),
-            checksum: number_at(content, 40),
+            checksum: u32_at(content, 40),
         };
-        if number_at(content, 4) != file || section.offset != offset {
-            return Err(Fault::damaged("it belongs to another place or file"));
+        if u32_at(content, 4) != file || section.offset != offset {
+            return Err(RowDecodeError::from_damage("it belongs to another place or file"));
         }
-        let is_large = u64::from(section.raw.max(section.stored)) > BLOCK_BYTES_MAX;
+        let is_large = u64::from(section.raw_bytes.max(section.stored_bytes)) > BLOCK_BYTES_MAX;
         if is_large || content.get(37..40) != Some(&[0, 0, 0]) {
-            return Err(Fault::damaged("sizes or flags that no writer writes"));
+            return Err(RowDecodeError::from_damage("sizes or flags that no writer writes"));
         }
         Ok(section)
     }
 
     /// Looks whether `stored` is what the section says.
     /// Whether its content is stored as it is.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.codec == Codec::None.number() && self.stored == self.raw
+    pub(crate) fn is_uncompressed(&self) -> bool {
+        self.codec == Codec::None.codec_number() && self.stored_bytes == self.raw_bytes
     }
 
-    pub(crate) fn verify(&self, stored: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn verify_checksum(&self, stored: &[u8]) -> Result<(), RowDecodeError> {
         let found = crc32c::crc32c(stored);
         if found != self.checksum {
-            return Err(Fault::damaged(mismatch(self.checksum, found)));
+            return Err(RowDecodeError::from_damage(checksum_mismatch(self.checksum, found)));
         }
         Ok(())
     }
@@ -230,18 +233,18 @@ impl Section {
 
 /// The last bytes of a footer, and of a file that is not being written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Trailer {
+pub(crate) struct FooterTrailer {
     /// Where the footer begins.
-    pub footer: u64,
+    pub footer_offset: u64,
     /// Where the trailer ends.
-    pub end: u64,
+    pub end_offset: u64,
 }
 
-impl Trailer {
+impl FooterTrailer {
     pub(crate) fn to_bytes(self, file: u32) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(TRAILER_BYTES);
-        bytes.extend_from_slice(&self.footer.to_le_bytes());
-        bytes.extend_from_slice(&self.end.to_le_bytes());
+        bytes.extend_from_slice(&self.footer_offset.to_le_bytes());
+        bytes.extend_from_slice(&self.end_offset.to_le_bytes());
         bytes.extend_from_slice(&file.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -252,20 +255,20 @@ impl Trailer {
     /// The trailer that ends at `end`, if it is one.
     pub(crate) fn parse(bytes: &[u8], file: u32, end: u64) -> Option<Self> {
         let content = bytes.get(..20)?;
-        let trailer = Self { footer: long_at(content, 0), end: long_at(content, 8) };
+        let trailer = Self { footer_offset: u64_at(content, 0), end_offset: u64_at(content, 8) };
         let is_one = bytes.len() == TRAILER_BYTES
             && bytes.ends_with(MAGIC_END)
-            && number_at(bytes, 20) == crc32c::crc32c(content)
-            && number_at(content, 16) == file
-            && trailer.end == end
-            && trailer.footer < end;
+            && u32_at(bytes, 20) == crc32c::crc32c(content)
+            && u32_at(content, 16) == file
+            && trailer.end_offset == end
+            && trailer.footer_offset < end;
         is_one.then_some(trailer)
     }
 }
 
 /// A block, as a footer lists it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct FooterEntry {
     pub offset: u64,
     /// Its bytes in the file, those of the section included.
     pub bytes: u32,
@@ -275,20 +278,20 @@ pub(crate) struct Entry {
 
 /// What a footer says.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Footer {
+pub(crate) struct FileFooter {
     /// Where the footer before it begins; 0 if there is none.
-    pub previous: u64,
+    pub previous_footer: u64,
     /// Leaves of which it has statistics.
-    pub leaves: Vec<u32>,
-    pub entries: Vec<Entry>,
+    pub statistics_leaves: Vec<u32>,
+    pub entries: Vec<FooterEntry>,
 }
 
-impl Footer {
+impl FileFooter {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.previous.to_le_bytes());
-        let count = u32::try_from(self.leaves.len()).unwrap_or_default();
+        out.extend_from_slice(&self.previous_footer.to_le_bytes());
+        let count = u32::try_from(self.statistics_leaves.len()).unwrap_or_default();
         out.extend_from_slice(&count.to_le_bytes());
-        for leaf in &self.leaves {
+        for leaf in &self.statistics_leaves {
             out.extend_from_slice(&leaf.to_le_bytes());
         }
         for entry in &self.entries {
@@ -300,29 +303,29 @@ impl Footer {
     }
 
     /// The footer of `count` blocks.
-    pub(crate) fn parse(mut bytes: &[u8], count: u32) -> Result<Self, Fault> {
+    pub(crate) fn parse(mut bytes: &[u8], count: u32) -> Result<Self, RowDecodeError> {
         let bytes = &mut bytes;
-        let previous = long_at(take(bytes, 8)?, 0);
-        let columns = number_at(take(bytes, 4)?, 0);
-        let leaves = take(bytes, (columns as usize).saturating_mul(4))?;
-        let leaves: Vec<u32> = leaves.chunks_exact(4).map(|it| number_at(it, 0)).collect();
+        let previous = u64_at(take_bytes(bytes, 8)?, 0);
+        let columns = u32_at(take_bytes(bytes, 4)?, 0);
+        let leaves = take_bytes(bytes, (columns as usize).saturating_mul(4))?;
+        let leaves: Vec<u32> = leaves.chunks_exact(4).map(|it| u32_at(it, 0)).collect();
         // Each takes 16 bytes at least.
         if count as usize > bytes.len() / 16 {
-            return Err(Fault::damaged(format!("{count} blocks do not fit in it")));
+            return Err(RowDecodeError::from_damage(format!("{count} blocks do not fit in it")));
         }
         let mut entries = Vec::with_capacity(count as usize);
         for _ in 0..count {
-            let entry = take(bytes, 16)?;
-            entries.push(Entry {
-                offset: long_at(entry, 0),
-                bytes: number_at(entry, 8),
-                rows: number_at(entry, 12),
+            let entry = take_bytes(bytes, 16)?;
+            entries.push(FooterEntry {
+                offset: u64_at(entry, 0),
+                bytes: u32_at(entry, 8),
+                rows: u32_at(entry, 12),
                 statistics: BlockStatistics::parse(bytes, leaves.len())?,
             });
         }
         if !bytes.is_empty() {
-            return Err(Fault::damaged(format!("{} bytes too many", bytes.len())));
+            return Err(RowDecodeError::from_damage(format!("{} bytes too many", bytes.len())));
         }
-        Ok(Self { previous, leaves, entries })
+        Ok(Self { previous_footer: previous, statistics_leaves: leaves, entries })
     }
 }

@@ -22,39 +22,39 @@
 //! width, and rows are no longer than those of a format with variable-length integers.
 //! (Frame of reference: Goldstein, Ramakrishnan and Shaft, "Compressing relations and indexes", 1998.)
 
-use crate::error::Fault;
-use crate::schema::{Field, Schema, Type, Unit};
+use crate::error::RowDecodeError;
+use crate::schema::{FieldType, Schema, SchemaField, TemporalUnit};
 
 /// The largest block, before compression, and so the largest row.
 pub(crate) const BLOCK_BYTES_MAX: u64 = (1 << 31) - 1;
 
 /// Fields that share a byte of a row at most.
-const FIELDS_PER_BYTE: usize = 16;
+const FIELDS_PER_ROW_BYTE_MAX: usize = 16;
 
 /// Readable bytes behind the rows of a block, so that any slot, and any short string, can be read
 /// with one load.
-pub(crate) const SLACK: usize = 16;
+pub(crate) const SLACK_BYTES: usize = 16;
 
 /// What the rows of a schema, or the items of a list, have.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Record {
+pub(crate) struct RowStructure {
     /// Fields, each before those that it holds.
-    pub leaves: Vec<Leaf>,
+    pub leaves: Vec<LeafField>,
     /// How many bits there are.
-    pub bits: usize,
+    pub bit_count: usize,
     /// What each slot holds.
     pub slots: Vec<SlotKind>,
     /// The records of lists' items, in the order of the lists.
-    pub children: Vec<Record>,
+    pub children: Vec<RowStructure>,
 }
 
 /// A field.
 #[derive(Debug, Clone)]
-pub(crate) struct Leaf {
+pub(crate) struct LeafField {
     /// The field's path, for messages.
     pub path: String,
     /// The bit that says that it is null, if it may be.
-    pub null: Option<usize>,
+    pub null_bit: Option<usize>,
     /// Where its value is.
     pub kind: LeafKind,
 }
@@ -88,80 +88,86 @@ pub(crate) enum SlotKind {
     Prefix,
 }
 
-impl Record {
+impl RowStructure {
     pub(crate) fn new(schema: &Schema) -> Self {
-        Self::of(&schema.fields, "")
+        Self::from_fields(&schema.fields, "")
     }
 
-    fn of(fields: &[Field], outer: &str) -> Self {
+    fn from_fields(fields: &[SchemaField], outer: &str) -> Self {
         let mut record = Self::default();
-        record.add(fields, outer);
+        record.add_fields(fields, outer);
         record
     }
 
-    fn slot(&mut self, kind: SlotKind) -> usize {
+    fn add_slot(&mut self, kind: SlotKind) -> usize {
         self.slots.push(kind);
         self.slots.len() - 1
     }
 
-    fn add(&mut self, fields: &[Field], outer: &str) {
+    fn add_fields(&mut self, fields: &[SchemaField], outer: &str) {
         for field in fields {
-            let path = crate::schema::path(outer, &field.name);
-            let null = (field.nullable && field.kind != Type::Null).then(|| {
-                self.bits += 1;
-                self.bits - 1
+            let path = crate::schema::field_path(outer, &field.name);
+            let null = (field.nullable && field.kind != FieldType::Null).then(|| {
+                self.bit_count += 1;
+                self.bit_count - 1
             });
             let leaf = self.leaves.len();
-            let place = |kind| Leaf { path: path.clone(), null, kind };
+            let place = |kind| LeafField { path: path.clone(), null_bit: null, kind };
             self.leaves.push(place(LeafKind::Struct));
             let integer = |bytes, signed| SlotKind::Integer { bytes, signed };
             let kind = match &field.kind {
-                Type::Null => LeafKind::Null,
-                Type::Boolean => {
-                    self.bits += 1;
-                    LeafKind::Boolean { bit: self.bits - 1 }
+                FieldType::Null => LeafKind::Null,
+                FieldType::Boolean => {
+                    self.bit_count += 1;
+                    LeafKind::Boolean { bit: self.bit_count - 1 }
                 }
-                Type::Int8 => LeafKind::Integer { slot: self.slot(integer(1, true)) },
-                Type::Int16 => LeafKind::Integer { slot: self.slot(integer(2, true)) },
-                Type::Uint8 => LeafKind::Integer { slot: self.slot(integer(1, false)) },
-                Type::Uint16 => LeafKind::Integer { slot: self.slot(integer(2, false)) },
-                Type::Uint32 | Type::Enum { .. } => {
-                    LeafKind::Integer { slot: self.slot(integer(4, false)) }
+                FieldType::Int8 => LeafKind::Integer { slot: self.add_slot(integer(1, true)) },
+                FieldType::Int16 => LeafKind::Integer { slot: self.add_slot(integer(2, true)) },
+                FieldType::Uint8 => LeafKind::Integer { slot: self.add_slot(integer(1, false)) },
+                FieldType::Uint16 => LeafKind::Integer { slot: self.add_slot(integer(2, false)) },
+                FieldType::Uint32 | FieldType::Enum { .. } => {
+                    LeafKind::Integer { slot: self.add_slot(integer(4, false)) }
                 }
-                Type::Uint64 => LeafKind::Integer { slot: self.slot(integer(8, false)) },
-                Type::Int32
-                | Type::Date
-                | Type::Time(Unit::Second | Unit::Millisecond)
-                | Type::Decimal { bits: 32, .. } => {
-                    LeafKind::Integer { slot: self.slot(integer(4, true)) }
+                FieldType::Uint64 => LeafKind::Integer { slot: self.add_slot(integer(8, false)) },
+                FieldType::Int32
+                | FieldType::Date
+                | FieldType::Time(TemporalUnit::Second | TemporalUnit::Millisecond)
+                | FieldType::Decimal { bits: 32, .. } => {
+                    LeafKind::Integer { slot: self.add_slot(integer(4, true)) }
                 }
-                Type::Int64
-                | Type::Date64
-                | Type::Time(_)
-                | Type::Timestamp { .. }
-                | Type::Duration(_)
-                | Type::Decimal { bits: 64, .. } => {
-                    LeafKind::Integer { slot: self.slot(integer(8, true)) }
+                FieldType::Int64
+                | FieldType::Date64
+                | FieldType::Time(_)
+                | FieldType::Timestamp { .. }
+                | FieldType::Duration(_)
+                | FieldType::Decimal { bits: 64, .. } => {
+                    LeafKind::Integer { slot: self.add_slot(integer(8, true)) }
                 }
-                Type::Decimal { bits, .. } => {
+                FieldType::Decimal { bits, .. } => {
                     let bytes = if *bits == 128 { 16 } else { 32 };
-                    LeafKind::Wide { slot: self.slot(SlotKind::Wide { bytes }) }
+                    LeafKind::Wide { slot: self.add_slot(SlotKind::Wide { bytes }) }
                 }
-                Type::Float16 => LeafKind::Float { slot: self.slot(SlotKind::Float { bytes: 2 }) },
-                Type::Float32 => LeafKind::Float { slot: self.slot(SlotKind::Float { bytes: 4 }) },
-                Type::Float64 => LeafKind::Float { slot: self.slot(SlotKind::Float { bytes: 8 }) },
-                Type::Fixed(bytes) => {
-                    LeafKind::Fixed { slot: self.slot(SlotKind::Fixed { bytes: *bytes }) }
+                FieldType::Float16 => {
+                    LeafKind::Float { slot: self.add_slot(SlotKind::Float { bytes: 2 }) }
                 }
-                Type::String | Type::Binary => {
-                    LeafKind::Bytes { slot: self.slot(SlotKind::Prefix) }
+                FieldType::Float32 => {
+                    LeafKind::Float { slot: self.add_slot(SlotKind::Float { bytes: 4 }) }
                 }
-                Type::List(item) => self.list(std::slice::from_ref(item), &path),
-                Type::Map { key, value, .. } => {
-                    self.list(&[(**key).clone(), (**value).clone()], &path)
+                FieldType::Float64 => {
+                    LeafKind::Float { slot: self.add_slot(SlotKind::Float { bytes: 8 }) }
                 }
-                Type::Struct(fields) => {
-                    self.add(fields, &path);
+                FieldType::Fixed(bytes) => {
+                    LeafKind::Fixed { slot: self.add_slot(SlotKind::Fixed { bytes: *bytes }) }
+                }
+                FieldType::String | FieldType::Binary => {
+                    LeafKind::Bytes { slot: self.add_slot(SlotKind::Prefix) }
+                }
+                FieldType::List(item) => self.add_list(std::slice::from_ref(item), &path),
+                FieldType::Map { key, value, .. } => {
+                    self.add_list(&[(**key).clone(), (**value).clone()], &path)
+                }
+                FieldType::Struct(fields) => {
+                    self.add_fields(fields, &path);
                     LeafKind::Struct
                 }
             };
@@ -169,11 +175,11 @@ impl Record {
         }
     }
 
-    fn list(&mut self, items: &[Field], path: &str) -> LeafKind {
-        let record = Self::of(items, path);
-        let count = self.slot(SlotKind::Length);
+    fn add_list(&mut self, items: &[SchemaField], path: &str) -> LeafKind {
+        let record = Self::from_fields(items, path);
+        let count = self.add_slot(SlotKind::Length);
         // Items of one size each need no other: their bytes are known from their number.
-        let bytes = record.is_variable().then(|| self.slot(SlotKind::Length));
+        let bytes = record.is_variable().then(|| self.add_slot(SlotKind::Length));
         self.children.push(record);
         LeafKind::List { count, bytes, child: self.children.len() - 1 }
     }
@@ -186,7 +192,7 @@ impl Record {
     }
 
     /// Whether rows end with their only string, and have no lists.
-    pub(crate) fn has_one_string(&self) -> bool {
+    pub(crate) fn has_only_one_string(&self) -> bool {
         let count = |is_it: fn(&LeafKind) -> bool| {
             self.leaves.iter().filter(|leaf| is_it(&leaf.kind)).count()
         };
@@ -197,29 +203,29 @@ impl Record {
 
 /// What the rows of one block have in common.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub bits: Vec<Bit>,
-    pub slots: Vec<Slot>,
-    pub children: Vec<Layout>,
+pub(crate) struct BlockLayout {
+    pub bits: Vec<BitLayout>,
+    pub slots: Vec<SlotLayout>,
+    pub children: Vec<BlockLayout>,
     /// Bytes of the fixed part; at least one for every [`FIELDS_PER_BYTE`] fields, so that what is
     /// decoded is never more than a certain multiple of what is there.
-    pub fixed: usize,
+    pub fixed_bytes: usize,
 }
 
 /// A bit of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bit {
+pub(crate) enum BitLayout {
     /// The same in every row of the block.
-    All(bool),
+    Constant(bool),
     /// In each row: in this byte, under this mask.
-    At { byte: u32, mask: u8 },
+    Stored { byte: u32, mask: u8 },
 }
 
 /// A slot of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Slot {
+pub(crate) struct SlotLayout {
     /// Where in the row it begins; of no meaning for a prefix.
-    pub at: u32,
+    pub offset: u32,
     /// Its bytes.
     pub width: u32,
     /// What is added to an integer in it.
@@ -230,33 +236,33 @@ pub(crate) struct Slot {
 
 /// What a slot's integers lie between, and what a bit is: from these a layout is made.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Extent {
+pub(crate) struct LayoutParams {
     /// For each bit: whether it is 0 and whether it is 1 anywhere.
     pub bits: Vec<(bool, bool)>,
     /// For each slot: its base and width.
     pub slots: Vec<(u64, u32)>,
-    pub children: Vec<Extent>,
+    pub children: Vec<LayoutParams>,
 }
 
 /// How many bytes an unsigned integer takes.
-pub(crate) fn width_of(value: u64) -> u32 {
+pub(crate) fn byte_width(value: u64) -> u32 {
     8 - value.leading_zeros() / 8
 }
 
-impl Layout {
+impl BlockLayout {
     /// The layout of a block of rows such as `extent` says.
     ///
     /// # Errors
     /// If the fixed part would be larger than a block; its size.
-    pub(crate) fn new(record: &Record, extent: &Extent) -> Result<Self, u64> {
+    pub(crate) fn new(record: &RowStructure, extent: &LayoutParams) -> Result<Self, u64> {
         let mut count = 0_u32;
-        let bits: Vec<Bit> = (extent.bits.iter())
+        let bits: Vec<BitLayout> = (extent.bits.iter())
             .map(|(zero, one)| match (zero, one) {
-                (_, false) => Bit::All(false),
-                (false, true) => Bit::All(true),
+                (_, false) => BitLayout::Constant(false),
+                (false, true) => BitLayout::Constant(true),
                 (true, true) => {
                     count += 1;
-                    Bit::At { byte: (count - 1) / 8, mask: 1 << ((count - 1) % 8) }
+                    BitLayout::Stored { byte: (count - 1) / 8, mask: 1 << ((count - 1) % 8) }
                 }
             })
             .collect();
@@ -268,33 +274,38 @@ impl Layout {
                 1..8 => (1 << (8 * width)) - 1,
                 _ => u64::MAX,
             };
-            slots.push(Slot { at: u32::try_from(at).map_err(|_| at)?, width, base, mask });
+            slots.push(SlotLayout {
+                offset: u32::try_from(at).map_err(|_| at)?,
+                width,
+                base,
+                mask,
+            });
             if *kind != SlotKind::Prefix {
                 at += u64::from(width);
             }
         }
-        let fixed = at.max(record.leaves.len().div_ceil(FIELDS_PER_BYTE).max(1) as u64);
+        let fixed = at.max(record.leaves.len().div_ceil(FIELDS_PER_ROW_BYTE_MAX).max(1) as u64);
         if fixed > BLOCK_BYTES_MAX {
             return Err(fixed);
         }
         let children = record.children.iter().zip(&extent.children);
         let children = children.map(|(record, extent)| Self::new(record, extent));
         let fixed = usize::try_from(fixed).map_err(|_| fixed)?;
-        Ok(Self { bits, slots, children: children.collect::<Result<_, _>>()?, fixed })
+        Ok(Self { bits, slots, children: children.collect::<Result<_, _>>()?, fixed_bytes: fixed })
     }
 
     /// The layout of a row that is encoded alone, in which lengths have `lengths` bytes: nothing
     /// is left out of it.
-    pub(crate) fn plain(record: &Record, lengths: u32) -> Result<Self, u64> {
-        Self::new(record, &Extent::plain(record, lengths))
+    pub(crate) fn new_plain(record: &RowStructure, lengths: u32) -> Result<Self, u64> {
+        Self::new(record, &LayoutParams::new_plain(record, lengths))
     }
 
     /// Appends the layout's bytes.
-    pub(crate) fn write(&self, record: &Record, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, record: &RowStructure, out: &mut Vec<u8>) {
         for bit in &self.bits {
             out.push(match bit {
-                Bit::All(value) => u8::from(*value),
-                Bit::At { .. } => 2,
+                BitLayout::Constant(value) => u8::from(*value),
+                BitLayout::Stored { .. } => 2,
             });
         }
         for (slot, kind) in self.slots.iter().zip(&record.slots) {
@@ -309,23 +320,23 @@ impl Layout {
     }
 
     /// Reads a layout from the beginning of `bytes`, and moves past it.
-    pub(crate) fn read(record: &Record, bytes: &mut &[u8]) -> Result<Self, Fault> {
-        let extent = Extent::read(record, bytes)?;
-        Self::new(record, &extent).map_err(|_| Fault::damaged("its rows are too wide"))
+    pub(crate) fn read(record: &RowStructure, bytes: &mut &[u8]) -> Result<Self, RowDecodeError> {
+        let extent = LayoutParams::read(record, bytes)?;
+        Self::new(record, &extent).map_err(|_| RowDecodeError::from_damage("its rows are too wide"))
     }
 }
 
-impl Extent {
+impl LayoutParams {
     /// Nothing seen so far.
-    pub(crate) fn empty(record: &Record) -> Self {
+    pub(crate) fn empty(record: &RowStructure) -> Self {
         Self {
-            bits: vec![(false, false); record.bits],
+            bits: vec![(false, false); record.bit_count],
             slots: vec![(0, 0); record.slots.len()],
             children: record.children.iter().map(Self::empty).collect(),
         }
     }
 
-    fn plain(record: &Record, lengths: u32) -> Self {
+    fn new_plain(record: &RowStructure, lengths: u32) -> Self {
         let slot = |kind: &SlotKind| match *kind {
             SlotKind::Integer { bytes, signed: true } => {
                 (i64::MIN.wrapping_shr(64 - 8 * u32::from(bytes)).cast_unsigned(), u32::from(bytes))
@@ -337,25 +348,25 @@ impl Extent {
             SlotKind::Length | SlotKind::Prefix => (0, lengths),
         };
         Self {
-            bits: vec![(true, true); record.bits],
+            bits: vec![(true, true); record.bit_count],
             slots: record.slots.iter().map(slot).collect(),
-            children: record.children.iter().map(|child| Self::plain(child, lengths)).collect(),
+            children: record.children.iter().map(|child| Self::new_plain(child, lengths)).collect(),
         }
     }
 
-    fn read(record: &Record, bytes: &mut &[u8]) -> Result<Self, Fault> {
+    fn read(record: &RowStructure, bytes: &mut &[u8]) -> Result<Self, RowDecodeError> {
         let mut take = |count: usize| {
             let (head, rest) = bytes
                 .split_at_checked(count)
-                .ok_or_else(|| Fault::damaged("it ends within its layout"))?;
+                .ok_or_else(|| RowDecodeError::from_damage("it ends within its layout"))?;
             *bytes = rest;
-            Ok::<_, Fault>(head)
+            Ok::<_, RowDecodeError>(head)
         };
-        let bits = take(record.bits)?.iter().map(|state| match state {
+        let bits = take(record.bit_count)?.iter().map(|state| match state {
             0 => Ok((true, false)),
             1 => Ok((false, true)),
             2 => Ok((true, true)),
-            other => Err(Fault::damaged(format!("{other} is no state of a bit"))),
+            other => Err(RowDecodeError::from_damage(format!("{other} is no state of a bit"))),
         });
         let bits = bits.collect::<Result<_, _>>()?;
         let mut slots = Vec::with_capacity(record.slots.len());
@@ -365,7 +376,7 @@ impl Extent {
                 continue;
             }
             let [width, base @ ..] = take(9)? else {
-                return Err(Fault::damaged("it ends within its layout"));
+                return Err(RowDecodeError::from_damage("it ends within its layout"));
             };
             let width = u32::from(*width);
             let base = base.first_chunk().map_or(0, |base| u64::from_le_bytes(*base));
@@ -377,7 +388,9 @@ impl Extent {
                 SlotKind::Fixed { .. } => true,
             };
             if !is_known {
-                return Err(Fault::damaged(format!("a slot of {width} bytes from {base} on")));
+                return Err(RowDecodeError::from_damage(format!(
+                    "a slot of {width} bytes from {base} on"
+                )));
             }
             slots.push((base, width));
         }

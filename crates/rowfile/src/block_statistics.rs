@@ -13,31 +13,35 @@ use std::ops::Range;
 
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, i256};
 
-use crate::columns::{Bytes, Columns, EncodedColumn, Values};
-use crate::encode::{Ranges, Span};
-use crate::error::Fault;
-use crate::layout::{LeafKind, Record};
-use crate::schema::{Field, Type};
+use crate::columns::{LeafColumn, LeafColumns, LeafValues, StringBytes};
+use crate::error::RowDecodeError;
+use crate::row_encoder::{SlotRange, ValueRanges};
+use crate::row_layout::{LeafKind, RowStructure};
+use crate::schema::{FieldType, SchemaField};
 
 /// Bytes of a string's bound.
-const BOUND_BYTES_MAX: usize = 32;
+const STRING_BOUND_BYTES_MAX: usize = 32;
 
 /// The statistics of a block: one for each column that has any.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct BlockStatistics(pub Vec<Statistic>);
+pub(crate) struct BlockStatistics(pub Vec<ColumnStatistic>);
 
 /// What is known of a column in a block.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Statistic {
+pub(crate) struct ColumnStatistic {
     pub nulls: u32,
     /// No value is smaller than the first or larger than the second.
     pub bounds: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The first `count` bytes, past which it moves.
-pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], Fault> {
-    let (head, rest) =
-        bytes.split_at_checked(count).ok_or_else(|| Fault::damaged("it ends too early"))?;
+pub(crate) fn take_bytes<'a>(
+    bytes: &mut &'a [u8],
+    count: usize,
+) -> Result<&'a [u8], RowDecodeError> {
+    let (head, rest) = bytes
+        .split_at_checked(count)
+        .ok_or_else(|| RowDecodeError::from_damage("it ends too early"))?;
     *bytes = rest;
     Ok(head)
 }
@@ -58,42 +62,46 @@ impl BlockStatistics {
         }
     }
 
-    pub(crate) fn parse(bytes: &mut &[u8], columns: usize) -> Result<Self, Fault> {
+    pub(crate) fn parse(bytes: &mut &[u8], columns: usize) -> Result<Self, RowDecodeError> {
         // Each takes 5 bytes at least.
         if columns > bytes.len() / 5 {
-            return Err(Fault::damaged("it ends within its statistics"));
+            return Err(RowDecodeError::from_damage("it ends within its statistics"));
         }
         let mut all = Vec::with_capacity(columns);
         for _ in 0..columns {
-            let head = take(bytes, 5)?;
+            let head = take_bytes(bytes, 5)?;
             let nulls = head.first_chunk().map_or(0, |nulls| u32::from_le_bytes(*nulls));
-            let mut bound = || -> Result<Vec<u8>, Fault> {
-                let length = take(bytes, 1)?.first().copied().unwrap_or_default();
-                Ok(take(bytes, length.into())?.to_vec())
+            let mut bound = || -> Result<Vec<u8>, RowDecodeError> {
+                let length = take_bytes(bytes, 1)?.first().copied().unwrap_or_default();
+                Ok(take_bytes(bytes, length.into())?.to_vec())
             };
             let bounds = match head.last() {
                 Some(0) => None,
                 Some(1) => Some((bound()?, bound()?)),
-                _ => return Err(Fault::damaged("statistics that are neither there nor not")),
+                _ => {
+                    return Err(RowDecodeError::from_damage(
+                        "statistics that are neither there nor not",
+                    ));
+                }
             };
-            all.push(Statistic { nulls, bounds });
+            all.push(ColumnStatistic { nulls, bounds });
         }
         Ok(Self(all))
     }
 }
 
 /// The leaves that have statistics: those that are no structs and not in lists.
-pub(crate) fn leaves(record: &Record) -> Vec<u32> {
+pub(crate) fn statistics_leaves(record: &RowStructure) -> Vec<u32> {
     let has_any = |kind| !matches!(kind, LeafKind::Null | LeafKind::Struct | LeafKind::List { .. });
     (0..).zip(&record.leaves).filter(|(_, leaf)| has_any(leaf.kind)).map(|(leaf, _)| leaf).collect()
 }
 
 /// The types of a record's leaves, in their order.
-pub(crate) fn leaf_fields(fields: &[Field]) -> Vec<&Field> {
+pub(crate) fn leaf_fields(fields: &[SchemaField]) -> Vec<&SchemaField> {
     let mut all = Vec::new();
     for field in fields {
         all.push(field);
-        if let Type::Struct(inner) = &field.kind {
+        if let FieldType::Struct(inner) = &field.kind {
             all.extend(leaf_fields(inner));
         }
     }
@@ -101,16 +109,16 @@ pub(crate) fn leaf_fields(fields: &[Field]) -> Vec<&Field> {
 }
 
 /// The statistics of a block.
-pub(crate) fn of_block(
-    record: &Record,
-    fields: &[&Field],
-    ranges: &Ranges,
-    parts: &[(&Columns, Range<usize>)],
+pub(crate) fn compute_block_statistics(
+    record: &RowStructure,
+    fields: &[&SchemaField],
+    ranges: &ValueRanges,
+    parts: &[(&LeafColumns, Range<usize>)],
 ) -> BlockStatistics {
-    let mut extremes = Extremes::default();
-    let all = leaves(record).into_iter().map(|leaf| {
+    let mut extremes = StringExtremesFinder::default();
+    let all = statistics_leaves(record).into_iter().map(|leaf| {
         let leaf = leaf as usize;
-        let columns: Vec<(&EncodedColumn, Range<usize>)> = parts
+        let columns: Vec<(&LeafColumn, Range<usize>)> = parts
             .iter()
             .filter_map(|(columns, rows)| Some((columns.leaves.get(leaf)?, rows.clone())))
             .collect();
@@ -123,26 +131,26 @@ pub(crate) fn of_block(
         let rows: usize = columns.iter().map(|(_, rows)| rows.len()).sum();
         let bounds = match (record.leaves.get(leaf), fields.get(leaf)) {
             (Some(place), Some(field)) if nulls < rows => {
-                bounds(place.kind, field, ranges, &columns, nulls, &mut extremes)
+                column_bounds(place.kind, field, ranges, &columns, nulls, &mut extremes)
             }
             _ => None,
         };
-        Statistic { nulls: u32::try_from(nulls).unwrap_or(u32::MAX), bounds }
+        ColumnStatistic { nulls: u32::try_from(nulls).unwrap_or(u32::MAX), bounds }
     });
     BlockStatistics(all.collect())
 }
 
-fn bounds(
+fn column_bounds(
     kind: LeafKind,
-    field: &Field,
-    ranges: &Ranges,
-    columns: &[(&EncodedColumn, Range<usize>)],
+    field: &SchemaField,
+    ranges: &ValueRanges,
+    columns: &[(&LeafColumn, Range<usize>)],
     nulls: usize,
-    extremes: &mut Extremes,
+    extremes: &mut StringExtremesFinder,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     match kind {
         // The order of an enum's symbols is not that of their names.
-        LeafKind::Integer { .. } if matches!(field.kind, Type::Enum { .. }) => None,
+        LeafKind::Integer { .. } if matches!(field.kind, FieldType::Enum { .. }) => None,
         LeafKind::Boolean { bit } => {
             let (zero, one) = *ranges.bits.get(bit)?;
             // A null is kept as false, so that where there are any, false may be none.
@@ -150,8 +158,12 @@ fn bounds(
             Some((vec![min], vec![u8::from(one)]))
         }
         LeafKind::Integer { slot } => match ranges.slots.get(slot)? {
-            Span::Signed(min, max) => Some((min.to_le_bytes().into(), max.to_le_bytes().into())),
-            Span::Unsigned(min, max) => Some((min.to_le_bytes().into(), max.to_le_bytes().into())),
+            SlotRange::Signed(min, max) => {
+                Some((min.to_le_bytes().into(), max.to_le_bytes().into()))
+            }
+            SlotRange::Unsigned(min, max) => {
+                Some((min.to_le_bytes().into(), max.to_le_bytes().into()))
+            }
             _ => None,
         },
         LeafKind::Wide { .. } => {
@@ -160,8 +172,8 @@ fn bounds(
                 for row in rows.clone() {
                     if column.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
                         let value = match &column.values {
-                            Values::Wide128(values) => i256::from_i128(*values.get(row)?),
-                            Values::Wide256(values) => *values.get(row)?,
+                            LeafValues::Wide128(values) => i256::from_i128(*values.get(row)?),
+                            LeafValues::Wide256(values) => *values.get(row)?,
                             _ => return None,
                         };
                         (min, max) = (min.min(value), max.max(value));
@@ -170,15 +182,20 @@ fn bounds(
             }
             Some((min.to_le_bytes().into(), max.to_le_bytes().into()))
         }
-        LeafKind::Float { .. } => floats(columns),
+        LeafKind::Float { .. } => float_bounds(columns),
         LeafKind::Fixed { .. } => None,
         LeafKind::Bytes { slot } => {
-            let may_be_empty = matches!(ranges.slots.get(slot), Some(Span::Unsigned(0, _)));
+            let may_be_empty = matches!(ranges.slots.get(slot), Some(SlotRange::Unsigned(0, _)));
             let (mut min, mut max): (Option<&[u8]>, Option<&[u8]>) = (None, None);
             for (column, rows) in columns {
-                let Values::Bytes { lengths, source } = &column.values else { return None };
-                let found =
-                    extremes.of(source, lengths, column.nulls.as_ref(), rows.clone(), may_be_empty);
+                let LeafValues::Bytes { lengths, source } = &column.values else { return None };
+                let found = extremes.find_extremes(
+                    source,
+                    lengths,
+                    column.nulls.as_ref(),
+                    rows.clone(),
+                    may_be_empty,
+                );
                 if let Some((least, greatest)) = found {
                     min = Some(min.map_or(least, |min| min.min(least)));
                     max = max.max(Some(greatest));
@@ -186,8 +203,8 @@ fn bounds(
             }
             let (min, max) = (min?, max?);
             let (min, max) = match field.kind {
-                Type::String => (text_below(min), text_above(max)?),
-                _ => (min.get(..BOUND_BYTES_MAX).unwrap_or(min), bytes_above(max)?),
+                FieldType::String => (string_lower_bound(min), string_upper_bound(max)?),
+                _ => (min.get(..STRING_BOUND_BYTES_MAX).unwrap_or(min), binary_upper_bound(max)?),
             };
             Some((min.into(), max))
         }
@@ -197,7 +214,7 @@ fn bounds(
 
 /// Bounds of floats, as 64-bit ones. None where there is a NaN, which has no place in the
 /// order; a zero counts as both zeros.
-fn floats(columns: &[(&EncodedColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8>)> {
+fn float_bounds(columns: &[(&LeafColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8>)> {
     // Only the two that are common: halves are rare, and converting them is slow.
     let (mut min, mut max, mut is_number) = (f64::INFINITY, f64::NEG_INFINITY, true);
     let mut take = |value: f64| {
@@ -208,10 +225,10 @@ fn floats(columns: &[(&EncodedColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8
         let is_valid = |row: &usize| column.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row));
         let valid = rows.clone().filter(is_valid);
         match &column.values {
-            Values::Float32(values) => valid
+            LeafValues::Float32(values) => valid
                 .filter_map(|row| values.get(row))
                 .for_each(|bits| take(f32::from_bits(*bits).into())),
-            Values::Float64(values) => {
+            LeafValues::Float64(values) => {
                 valid.filter_map(|row| values.get(row)).for_each(|bits| take(f64::from_bits(*bits)))
             }
             _ => return None,
@@ -222,10 +239,10 @@ fn floats(columns: &[(&EncodedColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8
 }
 
 /// Bytes of strings that a key has.
-const KEY_BYTES: usize = 7;
+const STRING_KEY_BYTES: usize = 7;
 
 /// The bits of a key that its bytes have, if there are so many, up to 8.
-const KEY_BITS: [u64; 9] = [
+const STRING_KEY_MASKS: [u64; 9] = [
     0,
     0xFF00_0000_0000_0000,
     0xFFFF_0000_0000_0000,
@@ -240,19 +257,19 @@ const KEY_BITS: [u64; 9] = [
 /// A number for the `length` bytes at `start` that compares as they do, but is the same for all
 /// that are longer than 7 and begin alike.
 #[inline(always)]
-fn key(bytes: &[u8], start: usize, length: usize) -> u64 {
-    let count = length.min(KEY_BYTES + 1);
+fn string_key(bytes: &[u8], start: usize, length: usize) -> u64 {
+    let count = length.min(STRING_KEY_BYTES + 1);
     let head = match bytes.get(start..).and_then(|bytes| bytes.first_chunk()) {
         Some(head) => u64::from_be_bytes(*head),
-        None => head_at_end(bytes, start, count),
+        None => first_bytes_at_end(bytes, start, count),
     };
-    head & KEY_BITS.get(count).copied().unwrap_or_default() | count as u64
+    head & STRING_KEY_MASKS.get(count).copied().unwrap_or_default() | count as u64
 }
 
 /// The first `count` bytes where there are less than 8.
 #[cold]
 #[inline(never)]
-fn head_at_end(bytes: &[u8], start: usize, count: usize) -> u64 {
+fn first_bytes_at_end(bytes: &[u8], start: usize, count: usize) -> u64 {
     let mut head = [0; 8];
     let bytes = bytes.get(start..start + count).unwrap_or_default();
     head.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -261,48 +278,48 @@ fn head_at_end(bytes: &[u8], start: usize, count: usize) -> u64 {
 
 /// The key of the bytes that a view has itself, from `depth` on, where `length` are left.
 #[inline]
-fn inline_key(view: u128, depth: usize, length: usize) -> u64 {
-    let count = length.min(KEY_BYTES + 1);
+fn inline_view_key(view: u128, depth: usize, length: usize) -> u64 {
+    let count = length.min(STRING_KEY_BYTES + 1);
     #[expect(clippy::cast_possible_truncation, reason = "the next 8 bytes")]
     let head = view.checked_shr(32 + 8 * depth as u32).unwrap_or_default() as u64;
-    head.swap_bytes() & KEY_BITS.get(count).copied().unwrap_or_default() | count as u64
+    head.swap_bytes() & STRING_KEY_MASKS.get(count).copied().unwrap_or_default() | count as u64
 }
 
 /// Whether a key is of more bytes than it has.
-fn is_part(key: u64) -> bool {
-    key & 0xFF > KEY_BYTES as u64
+fn is_truncated_key(key: u64) -> bool {
+    key & 0xFF > STRING_KEY_BYTES as u64
 }
 
 /// Rows whose keys are looked at together: only those among which the best is are looked at again.
-const CHUNK_ROWS: usize = 64;
+const KEY_CHUNK_ROWS: usize = 64;
 
 /// Finds the smallest and the largest of strings, with memory that is used again.
 #[derive(Default)]
-struct Extremes(Keys);
+struct StringExtremesFinder(RowKeys);
 
 /// The keys of rows, and what those of each chunk lie between.
 #[derive(Default)]
-struct Keys {
+struct RowKeys {
     /// As many as there ever were; the first `rows` count.
-    all: Vec<u64>,
+    keys: Vec<u64>,
     rows: usize,
-    chunks: Vec<Spread>,
+    chunks: Vec<KeyRange>,
 }
 
 /// What keys lie between.
 #[derive(Clone, Copy)]
-struct Spread {
+struct KeyRange {
     /// The least that is of any bytes, or the largest number of all.
     smallest: u64,
     largest: u64,
 }
 
-impl Extremes {
+impl StringExtremesFinder {
     /// The smallest and the largest of some strings, or others that begin with the same 33 bytes.
     /// None if all are null.
-    fn of<'a>(
+    fn find_extremes<'a>(
         &mut self,
-        source: &'a Bytes,
+        source: &'a StringBytes,
         lengths: &[u32],
         nulls: Option<&NullBuffer>,
         rows: Range<usize>,
@@ -314,17 +331,17 @@ impl Extremes {
         }
         let mut depth = 0;
         let (smallest, largest) = loop {
-            source.keys(lengths, rows.clone(), depth, &mut self.0);
+            source.fill_row_keys(lengths, rows.clone(), depth, &mut self.0);
             let chunks = self.0.chunks.iter();
-            let found = chunks.copied().reduce(|one, other| Spread {
+            let found = chunks.copied().reduce(|one, other| KeyRange {
                 smallest: one.smallest.min(other.smallest),
                 largest: one.largest.max(other.largest),
             })?;
-            depth += KEY_BYTES;
+            depth += STRING_KEY_BYTES;
             // Where all begin alike, nobody is out of the question.
             if found.smallest != found.largest
-                || !is_part(found.smallest)
-                || depth >= BOUND_BYTES_MAX
+                || !is_truncated_key(found.smallest)
+                || depth >= STRING_BOUND_BYTES_MAX
             {
                 break (found.smallest, found.largest);
             }
@@ -335,42 +352,43 @@ impl Extremes {
         let least = if may_be_empty && lengths_here.iter().filter(is_empty).count() > nulls {
             &[]
         } else {
-            self.settle(source, lengths, &rows, smallest, |one, other| one < other)?
+            self.find_best_with_key(source, lengths, &rows, smallest, |one, other| one < other)?
         };
-        let greatest = self.settle(source, lengths, &rows, largest, |one, other| one > other)?;
+        let greatest =
+            self.find_best_with_key(source, lengths, &rows, largest, |one, other| one > other)?;
         Some((least, greatest))
     }
 
     /// The best of the strings with the key `best`, by their first 33 bytes.
-    fn settle<'a>(
+    fn find_best_with_key<'a>(
         &self,
-        source: &'a Bytes,
+        source: &'a StringBytes,
         lengths: &[u32],
         rows: &Range<usize>,
         best: u64,
         is_better: impl Fn(&[u8], &[u8]) -> bool,
     ) -> Option<&'a [u8]> {
         // One more byte tells those that go on from those that do not.
-        let bound = |bytes: &'a [u8]| bytes.get(..=BOUND_BYTES_MAX).unwrap_or(bytes);
+        let bound = |bytes: &'a [u8]| bytes.get(..=STRING_BOUND_BYTES_MAX).unwrap_or(bytes);
         let mut found = None;
         let mut first = rows.start;
-        let keys = self.0.all.get(..self.0.rows).unwrap_or_default();
-        for (keys, spread) in keys.chunks(CHUNK_ROWS).zip(&self.0.chunks) {
+        let keys = self.0.keys.get(..self.0.rows).unwrap_or_default();
+        for (keys, spread) in keys.chunks(KEY_CHUNK_ROWS).zip(&self.0.chunks) {
             // The least of a chunk leaves out those of nothing, which are the greatest if all are.
             if best == 0 || (spread.smallest..=spread.largest).contains(&best) {
-                if !is_part(best)
+                if !is_truncated_key(best)
                     && let Some(at) = keys.iter().position(|key| *key == best)
                 {
-                    return source.value(first + at, lengths);
+                    return source.value_at(first + at, lengths);
                 }
                 // Each row is written down, and stays if it is one: nobody can tell beforehand.
-                let (mut with_best, mut count) = ([0; CHUNK_ROWS], 0);
+                let (mut with_best, mut count) = ([0; KEY_CHUNK_ROWS], 0);
                 for (at, key) in keys.iter().enumerate() {
-                    with_best[count % CHUNK_ROWS] = at;
+                    with_best[count % KEY_CHUNK_ROWS] = at;
                     count += usize::from(*key == best);
                 }
                 for at in with_best.get(..count).unwrap_or_default() {
-                    let value = source.value(first + at, lengths)?;
+                    let value = source.value_at(first + at, lengths)?;
                     if found.is_none_or(|found| is_better(bound(value), bound(found))) {
                         found = Some(value);
                     }
@@ -382,9 +400,9 @@ impl Extremes {
     }
 }
 
-impl Keys {
+impl RowKeys {
     /// Takes down the keys of strings behind offsets.
-    fn of_offsets<O: ArrowNativeType>(
+    fn fill_from_offsets<O: ArrowNativeType>(
         &mut self,
         offsets: &[O],
         bytes: &[u8],
@@ -393,27 +411,33 @@ impl Keys {
     ) {
         if depth == 0 {
             // The usual case has a loop of its own.
-            self.fill(offsets, lengths, move |offset, length| {
-                key(bytes, offset.as_usize(), length as usize)
+            self.fill_keys(offsets, lengths, move |offset, length| {
+                string_key(bytes, offset.as_usize(), length as usize)
             });
         } else {
-            self.fill(offsets, lengths, move |offset, length| {
-                key(bytes, offset.as_usize() + depth, (length as usize).saturating_sub(depth))
+            self.fill_keys(offsets, lengths, move |offset, length| {
+                string_key(
+                    bytes,
+                    offset.as_usize() + depth,
+                    (length as usize).saturating_sub(depth),
+                )
             });
         }
     }
 
     /// Takes down the keys that `key` makes of starts and lengths.
     #[inline(always)]
-    fn fill<T: Copy>(&mut self, starts: &[T], lengths: &[u32], key: impl Fn(T, u32) -> u64) {
+    fn fill_keys<T: Copy>(&mut self, starts: &[T], lengths: &[u32], key: impl Fn(T, u32) -> u64) {
         self.chunks.clear();
         self.rows = lengths.len();
-        if self.all.len() < self.rows {
-            self.all.resize(self.rows, 0);
+        if self.keys.len() < self.rows {
+            self.keys.resize(self.rows, 0);
         }
-        let starts = starts.chunks(CHUNK_ROWS);
-        let lengths = lengths.chunks(CHUNK_ROWS);
-        for ((keys, starts), lengths) in self.all.chunks_mut(CHUNK_ROWS).zip(starts).zip(lengths) {
+        let starts = starts.chunks(KEY_CHUNK_ROWS);
+        let lengths = lengths.chunks(KEY_CHUNK_ROWS);
+        for ((keys, starts), lengths) in
+            self.keys.chunks_mut(KEY_CHUNK_ROWS).zip(starts).zip(lengths)
+        {
             let (mut smallest, mut largest) = (u64::MAX, 0);
             // No closure over the two, which would then be in memory.
             for ((to, start), length) in keys.iter_mut().zip(starts).zip(lengths) {
@@ -425,31 +449,41 @@ impl Keys {
             }
             // A key is never that large.
             let smallest = if largest > 0 { smallest.wrapping_add(1) } else { u64::MAX };
-            self.chunks.push(Spread { smallest, largest });
+            self.chunks.push(KeyRange { smallest, largest });
         }
     }
 }
 
-impl Bytes {
+impl StringBytes {
     /// The keys of a range of rows from `depth` on.
-    fn keys(&self, lengths: &[u32], rows: Range<usize>, depth: usize, keys: &mut Keys) {
+    fn fill_row_keys(&self, lengths: &[u32], rows: Range<usize>, depth: usize, keys: &mut RowKeys) {
         let lengths = lengths.get(rows.clone()).unwrap_or_default();
         let rest = move |length: u32| (length as usize).saturating_sub(depth);
         match self {
             Self::Small(offsets, bytes) => {
-                keys.of_offsets(offsets.get(rows).unwrap_or_default(), bytes, lengths, depth);
+                keys.fill_from_offsets(
+                    offsets.get(rows).unwrap_or_default(),
+                    bytes,
+                    lengths,
+                    depth,
+                );
             }
             Self::Large(offsets, bytes) => {
-                keys.of_offsets(offsets.get(rows).unwrap_or_default(), bytes, lengths, depth);
+                keys.fill_from_offsets(
+                    offsets.get(rows).unwrap_or_default(),
+                    bytes,
+                    lengths,
+                    depth,
+                );
             }
             Self::View(views, buffers) => {
                 let views = views.get(rows).unwrap_or_default();
-                keys.fill(views, lengths, move |view, length| {
+                keys.fill_keys(views, lengths, move |view, length| {
                     if length <= 12 {
-                        return inline_key(view, depth, rest(length));
+                        return inline_view_key(view, depth, rest(length));
                     }
-                    match place(view, buffers) {
-                        Some((bytes, start)) => key(bytes, start + depth, rest(length)),
+                    match locate_view(view, buffers) {
+                        Some((bytes, start)) => string_key(bytes, start + depth, rest(length)),
                         None => 0,
                     }
                 });
@@ -457,15 +491,15 @@ impl Bytes {
         }
     }
 
-    fn value(&self, row: usize, lengths: &[u32]) -> Option<&[u8]> {
+    fn value_at(&self, row: usize, lengths: &[u32]) -> Option<&[u8]> {
         let length = *lengths.get(row)? as usize;
-        let (bytes, start) = self.place(row, length)?;
+        let (bytes, start) = self.locate_value(row, length)?;
         bytes.get(start..start + length)
     }
 
     /// Where the bytes of a row are, which are `length`.
     #[inline]
-    fn place(&self, row: usize, length: usize) -> Option<(&[u8], usize)> {
+    fn locate_value(&self, row: usize, length: usize) -> Option<(&[u8], usize)> {
         Some(match self {
             Self::Small(offsets, bytes) => (bytes, offsets.get(row)?.as_usize()),
             Self::Large(offsets, bytes) => (bytes, offsets.get(row)?.as_usize()),
@@ -473,34 +507,34 @@ impl Bytes {
                 let views: &[u8] = views.inner();
                 (views, row * 16 + 4)
             }
-            Self::View(views, buffers) => place(*views.get(row)?, buffers)?,
+            Self::View(views, buffers) => locate_view(*views.get(row)?, buffers)?,
         })
     }
 }
 
 /// Where the bytes are of a view that has none itself.
 #[inline]
-fn place(view: u128, buffers: &[Buffer]) -> Option<(&[u8], usize)> {
+fn locate_view(view: u128, buffers: &[Buffer]) -> Option<(&[u8], usize)> {
     let buffer = usize::try_from(view >> 64 & 0xFFFF_FFFF).ok()?;
     Some((buffers.get(buffer)?, usize::try_from(view >> 96).ok()?))
 }
 
 /// The longest prefix of whole characters that is short enough.
-fn text_below(text: &[u8]) -> &[u8] {
-    if text.len() <= BOUND_BYTES_MAX {
+fn string_lower_bound(text: &[u8]) -> &[u8] {
+    if text.len() <= STRING_BOUND_BYTES_MAX {
         return text;
     }
     let is_start = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
-    let end = (0..=BOUND_BYTES_MAX).rev().find(is_start).unwrap_or_default();
+    let end = (0..=STRING_BOUND_BYTES_MAX).rev().find(is_start).unwrap_or_default();
     text.get(..end).unwrap_or_default()
 }
 
 /// A text that is not smaller and is short enough.
-fn text_above(text: &[u8]) -> Option<Vec<u8>> {
-    if text.len() <= BOUND_BYTES_MAX {
+fn string_upper_bound(text: &[u8]) -> Option<Vec<u8>> {
+    if text.len() <= STRING_BOUND_BYTES_MAX {
         return Some(text.into());
     }
-    let mut kept: Vec<char> = std::str::from_utf8(text_below(text)).ok()?.chars().collect();
+    let mut kept: Vec<char> = std::str::from_utf8(string_lower_bound(text)).ok()?.chars().collect();
     while let Some(last) = kept.pop() {
         let next =
             char::from_u32(u32::from(last) + 1).filter(|next| next.len_utf8() == last.len_utf8());
@@ -513,11 +547,11 @@ fn text_above(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Bytes that are not smaller and few enough.
-fn bytes_above(bytes: &[u8]) -> Option<Vec<u8>> {
-    if bytes.len() <= BOUND_BYTES_MAX {
+fn binary_upper_bound(bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.len() <= STRING_BOUND_BYTES_MAX {
         return Some(bytes.into());
     }
-    let mut kept = bytes.get(..BOUND_BYTES_MAX)?.to_vec();
+    let mut kept = bytes.get(..STRING_BOUND_BYTES_MAX)?.to_vec();
     while let Some(last) = kept.pop() {
         if let Some(next) = last.checked_add(1) {
             kept.push(next);

@@ -18,7 +18,7 @@ use arrow_buffer::{OffsetBuffer, i256};
 use arrow_schema::{DataType, FieldRef, TimeUnit};
 use serde_json::Value;
 
-use crate::schema::{Field, Strings, Type, to_arrow_field};
+use crate::schema::{FieldType, SchemaField, StringLayout, to_arrow_field};
 
 /// Evaluates `$body` with `$arrow` as the Arrow type of a data type whose values are integers of
 /// at most 64 bits, whatever they stand for; for other data types `$other`.
@@ -60,7 +60,11 @@ macro_rules! with_integer_type {
 pub(crate) use with_integer_type;
 
 /// An array of the one value that `json` says.
-pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result<ArrayRef, String> {
+pub(crate) fn array_from_json(
+    field: &SchemaField,
+    arrow: &FieldRef,
+    json: &Value,
+) -> Result<ArrayRef, String> {
     let data_type = arrow.data_type();
     if json.is_null() {
         return if field.nullable {
@@ -77,10 +81,10 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
                 Some(value) => value.try_into().map_err(|_| wrong())?,
                 None => integer()?.try_into().map_err(|_| wrong())?,
             };
-            Ok(one::<$arrow>(value, data_type))
+            Ok(single_value_array::<$arrow>(value, data_type))
         }};
     }
-    if !matches!(field.kind, Type::Decimal { .. }) {
+    if !matches!(field.kind, FieldType::Decimal { .. }) {
         with_integer_type!(data_type, Arrow => return integer_of!(Arrow), _ => {});
     }
     match (&field.kind, data_type) {
@@ -89,50 +93,59 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
         }
         (_, DataType::Float16) => {
             type Half = <Float16Type as ArrowPrimitiveType>::Native;
-            Ok(one::<Float16Type>(Half::from_f64(float(json).ok_or_else(wrong)?), data_type))
+            Ok(single_value_array::<Float16Type>(
+                Half::from_f64(parse_json_float(json).ok_or_else(wrong)?),
+                data_type,
+            ))
         }
         #[expect(clippy::cast_possible_truncation, reason = "the nearest float is meant")]
-        (_, DataType::Float32) => {
-            Ok(one::<Float32Type>(float(json).ok_or_else(wrong)? as f32, data_type))
-        }
-        (_, DataType::Float64) => Ok(one::<Float64Type>(float(json).ok_or_else(wrong)?, data_type)),
-        (Type::Decimal { precision, scale, .. }, _) => {
+        (_, DataType::Float32) => Ok(single_value_array::<Float32Type>(
+            parse_json_float(json).ok_or_else(wrong)? as f32,
+            data_type,
+        )),
+        (_, DataType::Float64) => Ok(single_value_array::<Float64Type>(
+            parse_json_float(json).ok_or_else(wrong)?,
+            data_type,
+        )),
+        (FieldType::Decimal { precision, scale, .. }, _) => {
             let text = match json {
                 Value::String(text) => text.clone(),
                 Value::Number(number) => number.to_string(),
                 _ => return Err(wrong()),
             };
-            let value = decimal(&text, *precision, *scale).ok_or_else(wrong)?;
+            let value = parse_decimal(&text, *precision, *scale).ok_or_else(wrong)?;
             let narrow = || value.to_i128().ok_or_else(wrong);
             match data_type {
                 DataType::Decimal32(..) => {
                     let value = narrow()?.try_into().map_err(|_| wrong())?;
-                    Ok(one::<Decimal32Type>(value, data_type))
+                    Ok(single_value_array::<Decimal32Type>(value, data_type))
                 }
                 DataType::Decimal64(..) => {
                     let value = narrow()?.try_into().map_err(|_| wrong())?;
-                    Ok(one::<Decimal64Type>(value, data_type))
+                    Ok(single_value_array::<Decimal64Type>(value, data_type))
                 }
-                DataType::Decimal128(..) => Ok(one::<Decimal128Type>(narrow()?, data_type)),
-                _ => Ok(one::<Decimal256Type>(value, data_type)),
+                DataType::Decimal128(..) => {
+                    Ok(single_value_array::<Decimal128Type>(narrow()?, data_type))
+                }
+                _ => Ok(single_value_array::<Decimal256Type>(value, data_type)),
             }
         }
-        (Type::Enum { symbols, .. }, DataType::Dictionary(_, values)) => {
+        (FieldType::Enum { symbols, .. }, DataType::Dictionary(_, values)) => {
             let symbol = json.as_str().ok_or_else(wrong)?;
             let at = symbols.iter().position(|known| known == symbol).ok_or_else(|| {
                 format!("`{symbol}` is none of the symbols: {}", symbols.join(", "))
             })?;
             let all: ArrayRef = Arc::new(StringArray::from_iter_values(symbols));
-            let all = text_as(&all, values).ok_or_else(wrong)?;
+            let all = cast_strings(&all, values).ok_or_else(wrong)?;
             let key = Int32Array::from(vec![i32::try_from(at).map_err(|_| wrong())?]);
             Ok(Arc::new(DictionaryArray::try_new(key, all).map_err(|error| error.to_string())?))
         }
-        (Type::String, _) => {
+        (FieldType::String, _) => {
             let text: ArrayRef =
                 Arc::new(StringArray::from(vec![json.as_str().ok_or_else(wrong)?]));
-            text_as(&text, data_type).ok_or_else(wrong)
+            cast_strings(&text, data_type).ok_or_else(wrong)
         }
-        (Type::Binary | Type::Fixed(_), _) => {
+        (FieldType::Binary | FieldType::Fixed(_), _) => {
             let text = json.as_str().ok_or_else(wrong)?;
             let bytes: Option<Vec<u8>> =
                 text.chars().map(|char| u8::try_from(u32::from(char)).ok()).collect();
@@ -153,9 +166,9 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
                 _ => Err(format!("{} bytes are not {}", bytes.len(), field.kind)),
             }
         }
-        (Type::List(item), DataType::List(inner) | DataType::LargeList(inner)) => {
+        (FieldType::List(item), DataType::List(inner) | DataType::LargeList(inner)) => {
             let values = json.as_array().ok_or_else(wrong)?;
-            let values = column(item, inner, values.iter())?;
+            let values = concatenate_json_values(item, inner, values.iter())?;
             let (length, nothing) = (values.len(), None);
             match data_type {
                 DataType::List(_) => GenericListArray::<i32>::try_new(
@@ -175,18 +188,18 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
             }
             .map_err(|error| error.to_string())
         }
-        (Type::Map { key, value, .. }, DataType::Map(entries, sorted)) => {
+        (FieldType::Map { key, value, .. }, DataType::Map(entries, sorted)) => {
             let object = json.as_object().ok_or_else(wrong)?;
             let DataType::Struct(pair) = entries.data_type() else { return Err(wrong()) };
             let (Some(key_field), Some(value_field)) = (pair.first(), pair.get(1)) else {
                 return Err(wrong());
             };
-            if key.kind != Type::String {
+            if key.kind != FieldType::String {
                 return Err("a map with other keys than strings has no default but null".into());
             }
             let keys: Vec<Value> = object.keys().map(|key| Value::from(key.as_str())).collect();
-            let keys = column(key, key_field, keys.iter())?;
-            let values = column(value, value_field, object.values())?;
+            let keys = concatenate_json_values(key, key_field, keys.iter())?;
+            let values = concatenate_json_values(value, value_field, object.values())?;
             let length = keys.len();
             let entries_array =
                 StructArray::try_new_with_length(pair.clone(), vec![keys, values], None, length);
@@ -196,7 +209,7 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
             });
             Ok(Arc::new(array.map_err(|error| error.to_string())?))
         }
-        (Type::Struct(fields), DataType::Struct(inner)) => {
+        (FieldType::Struct(fields), DataType::Struct(inner)) => {
             let object = json.as_object().ok_or_else(wrong)?;
             let unknown = object.keys().find(|key| fields.iter().all(|field| field.name != **key));
             if let Some(unknown) = unknown {
@@ -204,7 +217,7 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
             }
             let arrays = fields.iter().zip(inner).map(|(field, inner)| {
                 let value = object.get(&field.name).or(field.default.as_ref());
-                from_json(field, inner, value.unwrap_or(&Value::Null))
+                array_from_json(field, inner, value.unwrap_or(&Value::Null))
                     .map_err(|reason| format!("field `{}`: {reason}", field.name))
             });
             let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
@@ -215,19 +228,19 @@ pub(crate) fn from_json(field: &Field, arrow: &FieldRef, json: &Value) -> Result
     }
 }
 
-fn one<T: ArrowPrimitiveType>(value: T::Native, data_type: &DataType) -> ArrayRef {
+fn single_value_array<T: ArrowPrimitiveType>(value: T::Native, data_type: &DataType) -> ArrayRef {
     let array = PrimitiveArray::<T>::from_value(value, 1);
     Arc::new(array.with_data_type(data_type.clone()))
 }
 
 /// Arrays of one value each, as one.
-fn column<'a>(
-    field: &Field,
+fn concatenate_json_values<'a>(
+    field: &SchemaField,
     arrow: &FieldRef,
     values: impl Iterator<Item = &'a Value>,
 ) -> Result<ArrayRef, String> {
     let arrays: Vec<ArrayRef> =
-        values.map(|value| from_json(field, arrow, value)).collect::<Result<_, _>>()?;
+        values.map(|value| array_from_json(field, arrow, value)).collect::<Result<_, _>>()?;
     if arrays.is_empty() {
         return Ok(arrow_array::new_empty_array(arrow.data_type()));
     }
@@ -236,7 +249,7 @@ fn column<'a>(
 }
 
 /// A float; as in Avro's defaults, the words for what JSON has no numbers for are taken too.
-fn float(json: &Value) -> Option<f64> {
+fn parse_json_float(json: &Value) -> Option<f64> {
     match json.as_str() {
         Some("NaN") => Some(f64::NAN),
         Some("Infinity" | "INF") => Some(f64::INFINITY),
@@ -247,7 +260,7 @@ fn float(json: &Value) -> Option<f64> {
 }
 
 /// `-1.50` as an integer, with `scale` digits behind the point.
-pub(crate) fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
+pub(crate) fn parse_decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text),
@@ -277,7 +290,7 @@ pub(crate) fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
 }
 
 /// Strings in another of Arrow's layouts.
-pub(crate) fn text_as(text: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
+pub(crate) fn cast_strings(text: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
     let values = text.as_string_opt::<i32>()?.iter();
     Some(match data_type {
         DataType::Utf8 => text.clone(),
@@ -288,8 +301,8 @@ pub(crate) fn text_as(text: &ArrayRef, data_type: &DataType) -> Option<ArrayRef>
 }
 
 /// The bounds of a column, as an array of its type; none if the type has no order.
-pub(crate) fn from_bounds<'a>(
-    kind: &Type,
+pub(crate) fn array_from_bounds<'a>(
+    kind: &FieldType,
     bounds: impl Iterator<Item = Option<&'a [u8]>>,
 ) -> Option<ArrayRef> {
     let data_type = bound_type(kind);
@@ -344,8 +357,8 @@ pub(crate) fn from_bounds<'a>(
 }
 
 /// A column's type, as its statistics come.
-fn bound_type(kind: &Type) -> DataType {
-    let field = Field {
+fn bound_type(kind: &FieldType) -> DataType {
+    let field = SchemaField {
         name: String::new(),
         kind: kind.clone(),
         nullable: true,
@@ -354,5 +367,5 @@ fn bound_type(kind: &Type) -> DataType {
         doc: None,
         metadata: BTreeMap::new(),
     };
-    to_arrow_field(&field, Strings::View).data_type().clone()
+    to_arrow_field(&field, StringLayout::View).data_type().clone()
 }

@@ -28,50 +28,54 @@ use serde::de::{
 use serde::ser::{self, Serialize};
 
 use crate::error::Error;
-use crate::reader::{Batches, ReadOptions, Reader};
-use crate::schema::{Field, Schema, Strings, Type};
-use crate::source::ReadAt;
+use crate::read_at::ReadAt;
+use crate::reader::{ReadOptions, Reader, RowfileBatches};
+use crate::schema::{FieldType, Schema, SchemaField, StringLayout};
 
 /// What serde hands around.
 #[derive(Debug)]
-pub(crate) struct Wrong(String);
+pub(crate) struct SerdeRowError(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for SerdeRowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for SerdeRowError {}
 
-impl ser::Error for Wrong {
+impl ser::Error for SerdeRowError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self(message.to_string())
     }
 }
 
-impl serde::de::Error for Wrong {
+impl serde::de::Error for SerdeRowError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self(message.to_string())
     }
 }
 
-type Result<T, E = Wrong> = std::result::Result<T, E>;
+type Result<T, E = SerdeRowError> = std::result::Result<T, E>;
 
 // ------------------------------------------------------------------------- rows to columns
 
 /// Gathers rows into a batch.
 #[derive(Debug)]
-pub(crate) struct RowBuilder {
+pub(crate) struct TypedRowBuilder {
     schema: SchemaRef,
-    columns: TypedColumn,
+    columns: TypedColumnBuilder,
     rows: usize,
 }
 
-impl RowBuilder {
+impl TypedRowBuilder {
     pub(crate) fn new(schema: &Schema) -> Self {
-        let arrow = Arc::new(schema.to_arrow(Strings::View));
-        Self { columns: TypedColumn::fields(&schema.fields, &arrow), schema: arrow, rows: 0 }
+        let arrow = Arc::new(schema.to_arrow(StringLayout::View));
+        Self {
+            columns: TypedColumnBuilder::new_root(&schema.fields, &arrow),
+            schema: arrow,
+            rows: 0,
+        }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -79,13 +83,13 @@ impl RowBuilder {
     }
 
     /// Adds a row. After an error it is as if the row had not been given.
-    pub(crate) fn push<T: Serialize + ?Sized>(&mut self, row: &T) -> Result<(), Error> {
+    pub(crate) fn push_row<T: Serialize + ?Sized>(&mut self, row: &T) -> Result<(), Error> {
         match row.serialize(&mut self.columns) {
             Ok(()) => {
                 self.rows += 1;
                 Ok(())
             }
-            Err(Wrong(reason)) => {
+            Err(SerdeRowError(reason)) => {
                 self.columns.truncate(self.rows);
                 Err(Error::Serde(reason))
             }
@@ -93,12 +97,13 @@ impl RowBuilder {
     }
 
     /// The rows so far, which are forgotten.
-    pub(crate) fn take(&mut self) -> Result<RecordBatch, Error> {
+    pub(crate) fn take_batch(&mut self) -> Result<RecordBatch, Error> {
         let rows = std::mem::take(&mut self.rows);
-        let ColumnValues::Struct { columns, .. } = &mut self.columns.kind else {
+        let TypedColumnValues::Struct { columns, .. } = &mut self.columns.values else {
             return Err(Error::Serde("a row is a struct".into()));
         };
-        let arrays = columns.iter_mut().map(TypedColumn::take).collect::<Result<_, Error>>()?;
+        let arrays =
+            columns.iter_mut().map(TypedColumnBuilder::take_array).collect::<Result<_, Error>>()?;
         self.columns.valid.clear();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)?)
@@ -106,17 +111,17 @@ impl RowBuilder {
 }
 
 #[derive(Debug)]
-struct TypedColumn {
+struct TypedColumnBuilder {
     name: String,
-    arrow: Option<FieldRef>,
+    arrow_field: Option<FieldRef>,
     nullable: bool,
     default: Option<serde_json::Value>,
     valid: Vec<bool>,
-    kind: ColumnValues,
+    values: TypedColumnValues,
 }
 
 #[derive(Debug)]
-enum ColumnValues {
+enum TypedColumnValues {
     Null,
     Boolean(Vec<bool>),
     Integer {
@@ -147,40 +152,40 @@ enum ColumnValues {
     },
     List {
         ends: Vec<usize>,
-        items: Box<TypedColumn>,
+        items: Box<TypedColumnBuilder>,
     },
     Map {
         ends: Vec<usize>,
-        keys: Box<TypedColumn>,
-        values: Box<TypedColumn>,
+        keys: Box<TypedColumnBuilder>,
+        values: Box<TypedColumnBuilder>,
     },
     Struct {
-        columns: Vec<TypedColumn>,
+        columns: Vec<TypedColumnBuilder>,
         known: HashMap<String, usize>,
     },
 }
 
-impl TypedColumn {
-    fn fields(fields: &[Field], arrow: &arrow_schema::Schema) -> Self {
-        let kind = ColumnValues::of_struct(fields, arrow.fields());
+impl TypedColumnBuilder {
+    fn new_root(fields: &[SchemaField], arrow: &arrow_schema::Schema) -> Self {
+        let kind = TypedColumnValues::new_struct(fields, arrow.fields());
         Self {
             name: String::new(),
-            arrow: None,
+            arrow_field: None,
             nullable: false,
             default: None,
             valid: vec![],
-            kind,
+            values: kind,
         }
     }
 
-    fn new(field: &Field, arrow: &FieldRef) -> Self {
+    fn new(field: &SchemaField, arrow: &FieldRef) -> Self {
         Self {
             name: field.name.clone(),
-            arrow: Some(arrow.clone()),
+            arrow_field: Some(arrow.clone()),
             nullable: field.nullable,
             default: field.default.clone(),
             valid: Vec::new(),
-            kind: ColumnValues::new(field, arrow.data_type()),
+            values: TypedColumnValues::new(field, arrow.data_type()),
         }
     }
 
@@ -188,39 +193,39 @@ impl TypedColumn {
         self.valid.len()
     }
 
-    fn wrong<T>(&self, found: impl fmt::Display) -> Result<T> {
+    fn mismatch_error<T>(&self, found: impl fmt::Display) -> Result<T> {
         let expected = self
-            .arrow
+            .arrow_field
             .as_ref()
             .map_or_else(|| "a struct or map".to_owned(), |arrow| arrow.data_type().to_string());
-        Err(Wrong(format!("column `{}`: expected {expected}, found {found}", self.name)))
+        Err(SerdeRowError(format!("column `{}`: expected {expected}, found {found}", self.name)))
     }
 
     fn push_null(&mut self) -> Result<()> {
         if !self.nullable {
-            return self.wrong("null");
+            return self.mismatch_error("null");
         }
-        self.pad();
+        self.push_placeholder();
         self.valid.push(false);
         Ok(())
     }
 
     /// Adds a value that nobody sees.
-    fn pad(&mut self) {
-        match &mut self.kind {
-            ColumnValues::Null => {}
-            ColumnValues::Boolean(values) => values.push(false),
-            ColumnValues::Integer { values, .. } => values.push(0),
-            ColumnValues::Float(values) => values.push(0.0),
-            ColumnValues::Decimal { values, .. } => values.push(i256::ZERO),
-            ColumnValues::Bytes { ends, bytes, .. } => ends.push(bytes.len()),
-            ColumnValues::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
-            ColumnValues::Enum { values, .. } => values.push(0),
-            ColumnValues::List { ends, items } => ends.push(items.len()),
-            ColumnValues::Map { ends, keys, .. } => ends.push(keys.len()),
-            ColumnValues::Struct { columns, .. } => {
+    fn push_placeholder(&mut self) {
+        match &mut self.values {
+            TypedColumnValues::Null => {}
+            TypedColumnValues::Boolean(values) => values.push(false),
+            TypedColumnValues::Integer { values, .. } => values.push(0),
+            TypedColumnValues::Float(values) => values.push(0.0),
+            TypedColumnValues::Decimal { values, .. } => values.push(i256::ZERO),
+            TypedColumnValues::Bytes { ends, bytes, .. } => ends.push(bytes.len()),
+            TypedColumnValues::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
+            TypedColumnValues::Enum { values, .. } => values.push(0),
+            TypedColumnValues::List { ends, items } => ends.push(items.len()),
+            TypedColumnValues::Map { ends, keys, .. } => ends.push(keys.len()),
+            TypedColumnValues::Struct { columns, .. } => {
                 for column in columns {
-                    column.pad();
+                    column.push_placeholder();
                     column.valid.push(!column.nullable);
                 }
             }
@@ -233,95 +238,95 @@ impl TypedColumn {
             ends.truncate(rows);
             ends.last().copied().unwrap_or_default()
         };
-        match &mut self.kind {
-            ColumnValues::Null => {}
-            ColumnValues::Boolean(values) => values.truncate(rows),
-            ColumnValues::Integer { values, .. } => values.truncate(rows),
-            ColumnValues::Float(values) => values.truncate(rows),
-            ColumnValues::Decimal { values, .. } => values.truncate(rows),
-            ColumnValues::Bytes { ends, bytes, .. } => bytes.truncate(end(ends)),
-            ColumnValues::Fixed { size, bytes } => bytes.truncate(rows * *size),
-            ColumnValues::Enum { values, .. } => values.truncate(rows),
-            ColumnValues::List { ends, items } => items.truncate(end(ends)),
-            ColumnValues::Map { ends, keys, values } => {
+        match &mut self.values {
+            TypedColumnValues::Null => {}
+            TypedColumnValues::Boolean(values) => values.truncate(rows),
+            TypedColumnValues::Integer { values, .. } => values.truncate(rows),
+            TypedColumnValues::Float(values) => values.truncate(rows),
+            TypedColumnValues::Decimal { values, .. } => values.truncate(rows),
+            TypedColumnValues::Bytes { ends, bytes, .. } => bytes.truncate(end(ends)),
+            TypedColumnValues::Fixed { size, bytes } => bytes.truncate(rows * *size),
+            TypedColumnValues::Enum { values, .. } => values.truncate(rows),
+            TypedColumnValues::List { ends, items } => items.truncate(end(ends)),
+            TypedColumnValues::Map { ends, keys, values } => {
                 let end = end(ends);
                 keys.truncate(end);
                 values.truncate(end);
             }
-            ColumnValues::Struct { columns, .. } => {
+            TypedColumnValues::Struct { columns, .. } => {
                 columns.iter_mut().for_each(|column| column.truncate(rows));
             }
         }
     }
 
-    fn integer(&mut self, value: i128) -> Result<()> {
-        match &mut self.kind {
-            ColumnValues::Integer { values, min, max } if (*min..=*max).contains(&value) => {
+    fn push_integer(&mut self, value: i128) -> Result<()> {
+        match &mut self.values {
+            TypedColumnValues::Integer { values, min, max } if (*min..=*max).contains(&value) => {
                 values.push(value);
             }
             #[expect(clippy::cast_precision_loss, reason = "the nearest float is meant")]
-            ColumnValues::Float(values) => values.push(value as f64),
-            ColumnValues::Decimal { .. } => return self.text(&value.to_string()),
-            _ => return self.wrong(value),
+            TypedColumnValues::Float(values) => values.push(value as f64),
+            TypedColumnValues::Decimal { .. } => return self.push_text(&value.to_string()),
+            _ => return self.mismatch_error(value),
         }
         self.valid.push(true);
         Ok(())
     }
 
-    fn float(&mut self, value: f64) -> Result<()> {
-        match &mut self.kind {
-            ColumnValues::Float(values) => values.push(value),
-            _ => return self.wrong(value),
+    fn push_float(&mut self, value: f64) -> Result<()> {
+        match &mut self.values {
+            TypedColumnValues::Float(values) => values.push(value),
+            _ => return self.mismatch_error(value),
         }
         self.valid.push(true);
         Ok(())
     }
 
-    fn text(&mut self, value: &str) -> Result<()> {
-        match &mut self.kind {
-            ColumnValues::Bytes { ends, bytes, .. } => {
+    fn push_text(&mut self, value: &str) -> Result<()> {
+        match &mut self.values {
+            TypedColumnValues::Bytes { ends, bytes, .. } => {
                 bytes.extend_from_slice(value.as_bytes());
                 ends.push(bytes.len());
             }
-            ColumnValues::Enum { values, symbols, known } => match known.get(value) {
+            TypedColumnValues::Enum { values, symbols, known } => match known.get(value) {
                 Some(symbol) => values.push(*symbol),
                 None => {
                     let symbols = symbols.join(", ");
-                    return Err(Wrong(format!(
+                    return Err(SerdeRowError(format!(
                         "column `{}`: expected one of {symbols}, found `{value}`",
                         self.name
                     )));
                 }
             },
-            ColumnValues::Decimal { values, precision, scale } => {
-                match crate::values::decimal(value, *precision, *scale) {
+            TypedColumnValues::Decimal { values, precision, scale } => {
+                match crate::scalar_arrays::parse_decimal(value, *precision, *scale) {
                     Some(value) => values.push(value),
-                    None => return self.wrong(format!("`{value}`")),
+                    None => return self.mismatch_error(format!("`{value}`")),
                 }
             }
-            _ => return self.wrong(format!("`{value}`")),
+            _ => return self.mismatch_error(format!("`{value}`")),
         }
         self.valid.push(true);
         Ok(())
     }
 
-    fn bytes(&mut self, value: &[u8]) -> Result<()> {
-        match &mut self.kind {
-            ColumnValues::Bytes { ends, bytes, is_text: false } => {
+    fn push_bytes(&mut self, value: &[u8]) -> Result<()> {
+        match &mut self.values {
+            TypedColumnValues::Bytes { ends, bytes, is_text: false } => {
                 bytes.extend_from_slice(value);
                 ends.push(bytes.len());
             }
-            ColumnValues::Fixed { size, bytes } if *size == value.len() => {
+            TypedColumnValues::Fixed { size, bytes } if *size == value.len() => {
                 bytes.extend_from_slice(value)
             }
-            _ => return self.wrong(format!("{} bytes", value.len())),
+            _ => return self.mismatch_error(format!("{} bytes", value.len())),
         }
         self.valid.push(true);
         Ok(())
     }
 
-    fn take(&mut self) -> Result<ArrayRef, Error> {
-        let Some(field) = self.arrow.clone() else {
+    fn take_array(&mut self) -> Result<ArrayRef, Error> {
+        let Some(field) = self.arrow_field.clone() else {
             return Err(Error::Serde("a column without a type".into()));
         };
         let data_type = field.data_type();
@@ -341,12 +346,12 @@ impl TypedColumn {
                 make_array(data.build()?)
             }};
         }
-        Ok(match &mut self.kind {
-            ColumnValues::Null => Arc::new(NullArray::new(rows)),
-            ColumnValues::Boolean(values) => {
+        Ok(match &mut self.values {
+            TypedColumnValues::Null => Arc::new(NullArray::new(rows)),
+            TypedColumnValues::Boolean(values) => {
                 Arc::new(BooleanArray::new(std::mem::take(values).into(), nulls))
             }
-            ColumnValues::Integer { values, min, .. } => {
+            TypedColumnValues::Integer { values, min, .. } => {
                 let values = std::mem::take(values);
                 match (data_type.primitive_width(), *min < 0) {
                     (Some(1), true) => integers!(Int8Type, values),
@@ -359,7 +364,7 @@ impl TypedColumn {
                     (_, false) => integers!(UInt64Type, values),
                 }
             }
-            ColumnValues::Float(values) => {
+            TypedColumnValues::Float(values) => {
                 let values = std::mem::take(values);
                 match data_type {
                     DataType::Float16 => {
@@ -375,7 +380,7 @@ impl TypedColumn {
                     _ => Arc::new(PrimitiveArray::<Float64Type>::new(values.into(), nulls)),
                 }
             }
-            ColumnValues::Decimal { values, .. } => {
+            TypedColumnValues::Decimal { values, .. } => {
                 let values = std::mem::take(values);
                 let narrow = values.iter().map(|value| value.as_i128());
                 match data_type {
@@ -402,7 +407,7 @@ impl TypedColumn {
                     }
                 }
             }
-            ColumnValues::Bytes { ends, bytes, is_text } => {
+            TypedColumnValues::Bytes { ends, bytes, is_text } => {
                 let ends = std::mem::take(ends);
                 let bytes = std::mem::take(bytes);
                 let at = |row: usize| {
@@ -418,26 +423,26 @@ impl TypedColumn {
                     Arc::new(values.collect::<BinaryViewArray>())
                 }
             }
-            ColumnValues::Fixed { size, bytes } => {
+            TypedColumnValues::Fixed { size, bytes } => {
                 let size = i32::try_from(*size).unwrap_or(i32::MAX);
                 let bytes = std::mem::take(bytes);
                 Arc::new(FixedSizeBinaryArray::try_new_with_len(size, bytes.into(), nulls, rows)?)
             }
-            ColumnValues::Enum { values, symbols, .. } => {
+            TypedColumnValues::Enum { values, symbols, .. } => {
                 let keys =
                     PrimitiveArray::<Int32Type>::try_new(std::mem::take(values).into(), nulls)?;
                 let symbols = StringArray::from_iter_values(symbols.iter());
                 Arc::new(DictionaryArray::try_new(keys, Arc::new(symbols))?)
             }
-            ColumnValues::List { ends, items } => {
+            TypedColumnValues::List { ends, items } => {
                 let DataType::List(item) = data_type else {
                     return Err(Error::Serde("a list that is none".into()));
                 };
                 let ends = std::mem::take(ends);
-                let items = items.take()?;
+                let items = items.take_array()?;
                 Arc::new(ListArray::try_new(item.clone(), offsets(&ends), items, nulls)?)
             }
-            ColumnValues::Map { ends, keys, values } => {
+            TypedColumnValues::Map { ends, keys, values } => {
                 let DataType::Map(entries, sorted) = data_type else {
                     return Err(Error::Serde("a map that is none".into()));
                 };
@@ -445,83 +450,92 @@ impl TypedColumn {
                     return Err(Error::Serde("a map without pairs".into()));
                 };
                 let ends = std::mem::take(ends);
-                let pairs = vec![keys.take()?, values.take()?];
+                let pairs = vec![keys.take_array()?, values.take_array()?];
                 let pairs = StructArray::try_new(pair.clone(), pairs, None)?;
                 let entries = entries.clone();
                 Arc::new(MapArray::try_new(entries, offsets(&ends), pairs, nulls, *sorted)?)
             }
-            ColumnValues::Struct { columns, .. } => {
+            TypedColumnValues::Struct { columns, .. } => {
                 let DataType::Struct(fields) = data_type else {
                     return Err(Error::Serde("a struct that is none".into()));
                 };
-                let arrays = columns.iter_mut().map(Self::take).collect::<Result<_, Error>>()?;
+                let arrays =
+                    columns.iter_mut().map(Self::take_array).collect::<Result<_, Error>>()?;
                 Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, nulls, rows)?)
             }
         })
     }
 }
 
-impl ColumnValues {
-    fn of_struct(fields: &[Field], arrow: &arrow_schema::Fields) -> Self {
-        let columns: Vec<TypedColumn> =
-            fields.iter().zip(arrow).map(|(field, arrow)| TypedColumn::new(field, arrow)).collect();
+impl TypedColumnValues {
+    fn new_struct(fields: &[SchemaField], arrow: &arrow_schema::Fields) -> Self {
+        let columns: Vec<TypedColumnBuilder> = fields
+            .iter()
+            .zip(arrow)
+            .map(|(field, arrow)| TypedColumnBuilder::new(field, arrow))
+            .collect();
         let known = fields.iter().map(|field| field.name.clone()).zip(0..).collect();
         Self::Struct { columns, known }
     }
 
-    fn new(field: &Field, arrow: &DataType) -> Self {
+    fn new(field: &SchemaField, arrow: &DataType) -> Self {
         let integer = |min: i128, max: i128| Self::Integer { values: Vec::new(), min, max };
         match (&field.kind, arrow) {
-            (Type::Null, _) => Self::Null,
-            (Type::Boolean, _) => Self::Boolean(Vec::new()),
-            (Type::Int8, _) => integer(i8::MIN.into(), i8::MAX.into()),
-            (Type::Int16, _) => integer(i16::MIN.into(), i16::MAX.into()),
-            (Type::Uint8, _) => integer(0, u8::MAX.into()),
-            (Type::Uint16, _) => integer(0, u16::MAX.into()),
-            (Type::Uint32, _) => integer(0, u32::MAX.into()),
-            (Type::Uint64, _) => integer(0, u64::MAX.into()),
-            (Type::Int32 | Type::Date | Type::Time(_), other)
+            (FieldType::Null, _) => Self::Null,
+            (FieldType::Boolean, _) => Self::Boolean(Vec::new()),
+            (FieldType::Int8, _) => integer(i8::MIN.into(), i8::MAX.into()),
+            (FieldType::Int16, _) => integer(i16::MIN.into(), i16::MAX.into()),
+            (FieldType::Uint8, _) => integer(0, u8::MAX.into()),
+            (FieldType::Uint16, _) => integer(0, u16::MAX.into()),
+            (FieldType::Uint32, _) => integer(0, u32::MAX.into()),
+            (FieldType::Uint64, _) => integer(0, u64::MAX.into()),
+            (FieldType::Int32 | FieldType::Date | FieldType::Time(_), other)
                 if other.primitive_width() == Some(4) =>
             {
                 integer(i32::MIN.into(), i32::MAX.into())
             }
-            (Type::Float16 | Type::Float32 | Type::Float64, _) => Self::Float(Vec::new()),
-            (Type::Decimal { precision, scale, .. }, _) => {
+            (FieldType::Float16 | FieldType::Float32 | FieldType::Float64, _) => {
+                Self::Float(Vec::new())
+            }
+            (FieldType::Decimal { precision, scale, .. }, _) => {
                 Self::Decimal { values: Vec::new(), precision: *precision, scale: *scale }
             }
-            (Type::String, _) => Self::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: true },
-            (Type::Binary, _) => {
+            (FieldType::String, _) => {
+                Self::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: true }
+            }
+            (FieldType::Binary, _) => {
                 Self::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: false }
             }
-            (Type::Fixed(size), _) => Self::Fixed { size: *size as usize, bytes: Vec::new() },
-            (Type::Enum { symbols, .. }, _) => Self::Enum {
+            (FieldType::Fixed(size), _) => Self::Fixed { size: *size as usize, bytes: Vec::new() },
+            (FieldType::Enum { symbols, .. }, _) => Self::Enum {
                 values: Vec::new(),
                 symbols: symbols.clone(),
                 known: symbols.iter().cloned().zip(0..).collect(),
             },
-            (Type::List(item), DataType::List(inner)) => {
-                Self::List { ends: Vec::new(), items: Box::new(TypedColumn::new(item, inner)) }
-            }
-            (Type::Map { key, value, .. }, DataType::Map(entries, _)) => {
+            (FieldType::List(item), DataType::List(inner)) => Self::List {
+                ends: Vec::new(),
+                items: Box::new(TypedColumnBuilder::new(item, inner)),
+            },
+            (FieldType::Map { key, value, .. }, DataType::Map(entries, _)) => {
                 match entries.data_type() {
                     DataType::Struct(pair) if pair.len() == 2 => Self::Map {
                         ends: Vec::new(),
-                        keys: Box::new(TypedColumn::new(key, &pair[0])),
-                        values: Box::new(TypedColumn::new(value, &pair[1])),
+                        keys: Box::new(TypedColumnBuilder::new(key, &pair[0])),
+                        values: Box::new(TypedColumnBuilder::new(value, &pair[1])),
                     },
                     _ => Self::Null,
                 }
             }
-            (Type::Struct(fields), DataType::Struct(inner)) => Self::of_struct(fields, inner),
+            (FieldType::Struct(fields), DataType::Struct(inner)) => Self::new_struct(fields, inner),
             _ => integer(i64::MIN.into(), i64::MAX.into()),
         }
     }
 }
 
 /// The value of a default, for a field that a row leaves out.
-struct Default<'a>(&'a serde_json::Value);
+struct DefaultValue<'a>(&'a serde_json::Value);
 
-impl Serialize for Default<'_> {
+impl Serialize for DefaultValue<'_> {
     fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
@@ -530,26 +544,26 @@ impl Serialize for Default<'_> {
 macro_rules! integers {
     ($($name:ident: $native:ty,)*) => {
         $(fn $name(self, value: $native) -> Result<()> {
-            self.integer(value.into())
+            self.push_integer(value.into())
         })*
     };
 }
 
-impl<'a> ser::Serializer for &'a mut TypedColumn {
+impl<'a> ser::Serializer for &'a mut TypedColumnBuilder {
     type Ok = ();
-    type Error = Wrong;
-    type SerializeSeq = Items<'a>;
-    type SerializeTuple = Items<'a>;
-    type SerializeTupleStruct = Items<'a>;
-    type SerializeTupleVariant = ser::Impossible<(), Wrong>;
-    type SerializeMap = Fields<'a>;
-    type SerializeStruct = Fields<'a>;
-    type SerializeStructVariant = ser::Impossible<(), Wrong>;
+    type Error = SerdeRowError;
+    type SerializeSeq = ItemSerializer<'a>;
+    type SerializeTuple = ItemSerializer<'a>;
+    type SerializeTupleStruct = ItemSerializer<'a>;
+    type SerializeTupleVariant = ser::Impossible<(), SerdeRowError>;
+    type SerializeMap = FieldSerializer<'a>;
+    type SerializeStruct = FieldSerializer<'a>;
+    type SerializeStructVariant = ser::Impossible<(), SerdeRowError>;
 
     fn serialize_bool(self, value: bool) -> Result<()> {
-        match &mut self.kind {
-            ColumnValues::Boolean(values) => values.push(value),
-            _ => return self.wrong(value),
+        match &mut self.values {
+            TypedColumnValues::Boolean(values) => values.push(value),
+            _ => return self.mismatch_error(value),
         }
         self.valid.push(true);
         Ok(())
@@ -561,27 +575,27 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
     }
 
     fn serialize_i128(self, value: i128) -> Result<()> {
-        self.integer(value)
+        self.push_integer(value)
     }
 
     fn serialize_f32(self, value: f32) -> Result<()> {
-        self.float(value.into())
+        self.push_float(value.into())
     }
 
     fn serialize_f64(self, value: f64) -> Result<()> {
-        self.float(value)
+        self.push_float(value)
     }
 
     fn serialize_char(self, value: char) -> Result<()> {
-        self.text(value.encode_utf8(&mut [0; 4]))
+        self.push_text(value.encode_utf8(&mut [0; 4]))
     }
 
     fn serialize_str(self, value: &str) -> Result<()> {
-        self.text(value)
+        self.push_text(value)
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Result<()> {
-        self.bytes(value)
+        self.push_bytes(value)
     }
 
     fn serialize_none(self) -> Result<()> {
@@ -601,7 +615,7 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
     }
 
     fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<()> {
-        self.text(variant)
+        self.push_text(variant)
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
@@ -619,23 +633,25 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
         variant: &'static str,
         _: &T,
     ) -> Result<()> {
-        self.wrong(format!("the variant `{variant}`, which holds a value"))
+        self.mismatch_error(format!("the variant `{variant}`, which holds a value"))
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Items<'a>> {
-        match self.kind {
-            ColumnValues::List { .. }
-            | ColumnValues::Bytes { is_text: false, .. }
-            | ColumnValues::Fixed { .. } => Ok(Items { column: self, bytes: Vec::new() }),
-            _ => self.wrong("a sequence"),
+    fn serialize_seq(self, _: Option<usize>) -> Result<ItemSerializer<'a>> {
+        match self.values {
+            TypedColumnValues::List { .. }
+            | TypedColumnValues::Bytes { is_text: false, .. }
+            | TypedColumnValues::Fixed { .. } => {
+                Ok(ItemSerializer { column: self, bytes: Vec::new() })
+            }
+            _ => self.mismatch_error("a sequence"),
         }
     }
 
-    fn serialize_tuple(self, length: usize) -> Result<Items<'a>> {
+    fn serialize_tuple(self, length: usize) -> Result<ItemSerializer<'a>> {
         self.serialize_seq(Some(length))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<Items<'a>> {
+    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<ItemSerializer<'a>> {
         self.serialize_seq(Some(length))
     }
 
@@ -646,19 +662,19 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
         variant: &'static str,
         _: usize,
     ) -> Result<Self::SerializeTupleVariant> {
-        self.wrong(format!("the variant `{variant}`, which holds values"))
+        self.mismatch_error(format!("the variant `{variant}`, which holds values"))
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Fields<'a>> {
-        match &self.kind {
-            ColumnValues::Map { .. } | ColumnValues::Struct { .. } => {
-                Ok(Fields { column: self, key: None })
+    fn serialize_map(self, _: Option<usize>) -> Result<FieldSerializer<'a>> {
+        match &self.values {
+            TypedColumnValues::Map { .. } | TypedColumnValues::Struct { .. } => {
+                Ok(FieldSerializer { column: self, key: None })
             }
-            _ => self.wrong("a map"),
+            _ => self.mismatch_error("a map"),
         }
     }
 
-    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Fields<'a>> {
+    fn serialize_struct(self, _: &'static str, length: usize) -> Result<FieldSerializer<'a>> {
         self.serialize_map(Some(length))
     }
 
@@ -669,33 +685,33 @@ impl<'a> ser::Serializer for &'a mut TypedColumn {
         variant: &'static str,
         _: usize,
     ) -> Result<Self::SerializeStructVariant> {
-        self.wrong(format!("the variant `{variant}`, which holds fields"))
+        self.mismatch_error(format!("the variant `{variant}`, which holds fields"))
     }
 }
 
 /// The items of a list, or bytes one by one.
-struct Items<'a> {
-    column: &'a mut TypedColumn,
+struct ItemSerializer<'a> {
+    column: &'a mut TypedColumnBuilder,
     bytes: Vec<u8>,
 }
 
-impl Items<'_> {
-    fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        match &mut self.column.kind {
-            ColumnValues::List { items, .. } => value.serialize(&mut **items),
+impl ItemSerializer<'_> {
+    fn push_item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
+        match &mut self.column.values {
+            TypedColumnValues::List { items, .. } => value.serialize(&mut **items),
             _ => {
                 let integer =
-                    ColumnValues::Integer { values: Vec::new(), min: 0, max: u8::MAX.into() };
-                let mut byte = TypedColumn {
+                    TypedColumnValues::Integer { values: Vec::new(), min: 0, max: u8::MAX.into() };
+                let mut byte = TypedColumnBuilder {
                     name: self.column.name.clone(),
-                    arrow: self.column.arrow.clone(),
+                    arrow_field: self.column.arrow_field.clone(),
                     nullable: false,
                     default: None,
                     valid: Vec::new(),
-                    kind: integer,
+                    values: integer,
                 };
                 value.serialize(&mut byte)?;
-                if let ColumnValues::Integer { values, .. } = byte.kind {
+                if let TypedColumnValues::Integer { values, .. } = byte.values {
                     self.bytes.extend(values.iter().filter_map(|value| u8::try_from(*value).ok()));
                 }
                 Ok(())
@@ -703,14 +719,14 @@ impl Items<'_> {
         }
     }
 
-    fn done(self) -> Result<()> {
-        match &mut self.column.kind {
-            ColumnValues::List { ends, items } => {
+    fn finish(self) -> Result<()> {
+        match &mut self.column.values {
+            TypedColumnValues::List { ends, items } => {
                 ends.push(items.len());
                 self.column.valid.push(true);
                 Ok(())
             }
-            _ => self.column.bytes(&self.bytes),
+            _ => self.column.push_bytes(&self.bytes),
         }
     }
 }
@@ -718,16 +734,16 @@ impl Items<'_> {
 /// To serde lists, tuples and structs without names are three things.
 macro_rules! sequences {
     ($($sequence:ident, $element:ident;)*) => {
-        $(impl ser::$sequence for Items<'_> {
+        $(impl ser::$sequence for ItemSerializer<'_> {
             type Ok = ();
-            type Error = Wrong;
+            type Error = SerdeRowError;
 
             fn $element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-                self.push(value)
+                self.push_item(value)
             }
 
             fn end(self) -> Result<()> {
-                self.done()
+                self.finish()
             }
         })*
     };
@@ -739,117 +755,124 @@ sequences! {
 }
 
 /// The fields of a struct, or the pairs of a map.
-struct Fields<'a> {
-    column: &'a mut TypedColumn,
+struct FieldSerializer<'a> {
+    column: &'a mut TypedColumnBuilder,
     /// The key that was given last, of a map that is a struct here.
     key: Option<String>,
 }
 
-impl Fields<'_> {
-    fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<()> {
+impl FieldSerializer<'_> {
+    fn serialize_named_field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &str,
+        value: &T,
+    ) -> Result<()> {
         let rows = self.column.len();
-        match &mut self.column.kind {
-            ColumnValues::Struct { columns, known } => {
+        match &mut self.column.values {
+            TypedColumnValues::Struct { columns, known } => {
                 let column = known.get(name).and_then(|at| columns.get_mut(*at));
                 match column {
                     Some(column) if column.len() == rows => value.serialize(column),
-                    Some(_) => Err(Wrong(format!("the row has the field `{name}` twice"))),
+                    Some(_) => Err(SerdeRowError(format!("the row has the field `{name}` twice"))),
                     None => {
                         let mut names: Vec<&str> = known.keys().map(String::as_str).collect();
                         names.sort_unstable();
                         let names = names.join(", ");
-                        Err(Wrong(format!("unknown field `{name}`; fields: {names}")))
+                        Err(SerdeRowError(format!("unknown field `{name}`; fields: {names}")))
                     }
                 }
             }
-            ColumnValues::Map { keys, values, .. } => {
-                keys.text(name)?;
+            TypedColumnValues::Map { keys, values, .. } => {
+                keys.push_text(name)?;
                 value.serialize(&mut **values)
             }
-            _ => self.column.wrong("a struct"),
+            _ => self.column.mismatch_error("a struct"),
         }
     }
 
-    fn done(self) -> Result<()> {
+    fn finish(self) -> Result<()> {
         let rows = self.column.len();
-        match &mut self.column.kind {
-            ColumnValues::Struct { columns, .. } => {
+        match &mut self.column.values {
+            TypedColumnValues::Struct { columns, .. } => {
                 for column in columns {
                     if column.len() > rows {
                         continue;
                     }
                     match column.default.take() {
                         Some(default) => {
-                            let pushed = Default(&default).serialize(&mut *column);
+                            let pushed = DefaultValue(&default).serialize(&mut *column);
                             column.default = Some(default);
                             pushed?;
                         }
                         None if column.nullable => column.push_null()?,
                         None => {
-                            return Err(Wrong(format!("the row has no field `{}`", column.name)));
+                            return Err(SerdeRowError(format!(
+                                "the row has no field `{}`",
+                                column.name
+                            )));
                         }
                     }
                 }
             }
-            ColumnValues::Map { ends, keys, .. } => ends.push(keys.len()),
-            _ => return self.column.wrong("a struct"),
+            TypedColumnValues::Map { ends, keys, .. } => ends.push(keys.len()),
+            _ => return self.column.mismatch_error("a struct"),
         }
         self.column.valid.push(true);
         Ok(())
     }
 }
 
-impl ser::SerializeStruct for Fields<'_> {
+impl ser::SerializeStruct for FieldSerializer<'_> {
     type Ok = ();
-    type Error = Wrong;
+    type Error = SerdeRowError;
 
     fn serialize_field<T: Serialize + ?Sized>(
         &mut self,
         name: &'static str,
         value: &T,
     ) -> Result<()> {
-        self.field(name, value)
+        self.serialize_named_field(name, value)
     }
 
     fn end(self) -> Result<()> {
-        self.done()
+        self.finish()
     }
 }
 
-impl ser::SerializeMap for Fields<'_> {
+impl ser::SerializeMap for FieldSerializer<'_> {
     type Ok = ();
-    type Error = Wrong;
+    type Error = SerdeRowError;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
-        if let ColumnValues::Map { keys, .. } = &mut self.column.kind {
+        if let TypedColumnValues::Map { keys, .. } = &mut self.column.values {
             return key.serialize(&mut **keys);
         }
-        let kind = ColumnValues::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: true };
-        let mut name = TypedColumn {
+        let kind = TypedColumnValues::Bytes { ends: Vec::new(), bytes: Vec::new(), is_text: true };
+        let mut name = TypedColumnBuilder {
             name: self.column.name.clone(),
-            arrow: None,
+            arrow_field: None,
             nullable: false,
             default: None,
             valid: Vec::new(),
-            kind,
+            values: kind,
         };
         key.serialize(&mut name)?;
-        if let ColumnValues::Bytes { bytes, .. } = name.kind {
+        if let TypedColumnValues::Bytes { bytes, .. } = name.values {
             self.key = String::from_utf8(bytes).ok();
         }
         Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        if let ColumnValues::Map { values, .. } = &mut self.column.kind {
+        if let TypedColumnValues::Map { values, .. } = &mut self.column.values {
             return value.serialize(&mut **values);
         }
         let name = self.key.take().unwrap_or_default();
-        self.field(&name, value)
+        self.serialize_named_field(&name, value)
     }
 
     fn end(self) -> Result<()> {
-        self.done()
+        self.finish()
     }
 }
 
@@ -857,7 +880,7 @@ impl ser::SerializeMap for Fields<'_> {
 
 /// Typed rows of a file.
 pub struct TypedRows<T, S: ReadAt> {
-    batches: Batches<S>,
+    batches: RowfileBatches<S>,
     current: Option<(StructArray, usize)>,
     row: PhantomData<fn() -> T>,
 }
@@ -894,7 +917,7 @@ impl<S: ReadAt> Reader<S> {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn rows_as<T: DeserializeOwned>(
+    pub fn read_rows_as<T: DeserializeOwned>(
         &self,
         options: &ReadOptions,
     ) -> Result<TypedRows<T, S>, Error> {
@@ -909,10 +932,10 @@ impl<T: DeserializeOwned, S: ReadAt> Iterator for TypedRows<T, S> {
         loop {
             if let Some((rows, row)) = &mut self.current {
                 if *row < rows.len() {
-                    let cell = Cell { array: rows, row: *row };
+                    let cell = ArrayCell { array: rows, row: *row };
                     *row += 1;
                     return Some(
-                        T::deserialize(cell).map_err(|Wrong(reason)| Error::Serde(reason)),
+                        T::deserialize(cell).map_err(|SerdeRowError(reason)| Error::Serde(reason)),
                     );
                 }
                 self.current = None;
@@ -927,13 +950,13 @@ impl<T: DeserializeOwned, S: ReadAt> Iterator for TypedRows<T, S> {
 
 /// A value.
 #[derive(Clone, Copy)]
-struct Cell<'a> {
+struct ArrayCell<'a> {
     array: &'a dyn Array,
     row: usize,
 }
 
-impl<'a> Cell<'a> {
-    fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+impl<'a> ArrayCell<'a> {
+    fn visit_value<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         let Self { array, row } = self;
         if array.is_null(row) || array.data_type() == &DataType::Null {
             return visitor.visit_unit();
@@ -977,10 +1000,10 @@ impl<'a> Cell<'a> {
             DataType::Dictionary(..) => {
                 let array = array.as_dictionary::<Int32Type>();
                 let key = usize::try_from(array.keys().value(row)).unwrap_or_default();
-                Cell { array: array.values(), row: key }.visit(visitor)
+                ArrayCell { array: array.values(), row: key }.visit_value(visitor)
             }
-            DataType::List(_) | DataType::LargeList(_) => visitor.visit_seq(self.items()),
-            DataType::Map(..) | DataType::Struct(_) => self.pairs(visitor),
+            DataType::List(_) | DataType::LargeList(_) => visitor.visit_seq(self.item_access()),
+            DataType::Map(..) | DataType::Struct(_) => self.visit_pairs(visitor),
             other => match (other.primitive_width(), self.bytes()) {
                 (_, Some(bytes)) => visitor.visit_bytes(bytes),
                 (Some(1), _) => integer!(Int8Type, visit_i8),
@@ -1001,33 +1024,33 @@ impl<'a> Cell<'a> {
         })
     }
 
-    fn items(self) -> ItemsOf {
+    fn item_access(self) -> ListItemAccess {
         let array = match self.array.data_type() {
             DataType::LargeList(_) => self.array.as_list::<i64>().value(self.row),
             _ => self.array.as_list::<i32>().value(self.row),
         };
-        ItemsOf { array, next: 0 }
+        ListItemAccess { array, next: 0 }
     }
 
-    fn pairs<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+    fn visit_pairs<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.array.data_type() {
             DataType::Map(..) => {
                 let pairs = self.array.as_map().value(self.row);
-                visitor.visit_map(PairsOf { pairs, next: 0 })
+                visitor.visit_map(MapPairAccess { pairs, next: 0 })
             }
             _ => {
                 let array = self.array.as_struct();
-                visitor.visit_map(FieldsOf { array, row: self.row, next: 0 })
+                visitor.visit_map(StructFieldAccess { array, row: self.row, next: 0 })
             }
         }
     }
 }
 
-impl<'de> serde::Deserializer<'de> for Cell<'_> {
-    type Error = Wrong;
+impl<'de> serde::Deserializer<'de> for ArrayCell<'_> {
+    type Error = SerdeRowError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.visit(visitor)
+        self.visit_value(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -1060,11 +1083,12 @@ impl<'de> serde::Deserializer<'de> for Cell<'_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.bytes() {
             Some(bytes) if !self.array.is_null(self.row) => {
-                let bytes =
-                    serde::de::value::SeqDeserializer::<_, Wrong>::new(bytes.iter().copied());
+                let bytes = serde::de::value::SeqDeserializer::<_, SerdeRowError>::new(
+                    bytes.iter().copied(),
+                );
                 visitor.visit_seq(bytes)
             }
-            _ => self.visit(visitor),
+            _ => self.visit_value(visitor),
         }
     }
 
@@ -1078,20 +1102,20 @@ impl<'de> serde::Deserializer<'de> for Cell<'_> {
     }
 }
 
-struct ItemsOf {
+struct ListItemAccess {
     array: ArrayRef,
     next: usize,
 }
 
-impl<'de> SeqAccess<'de> for ItemsOf {
-    type Error = Wrong;
+impl<'de> SeqAccess<'de> for ListItemAccess {
+    type Error = SerdeRowError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
         if self.next == self.array.len() {
             return Ok(None);
         }
         self.next += 1;
-        seed.deserialize(Cell { array: &self.array, row: self.next - 1 }).map(Some)
+        seed.deserialize(ArrayCell { array: &self.array, row: self.next - 1 }).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -1099,18 +1123,18 @@ impl<'de> SeqAccess<'de> for ItemsOf {
     }
 }
 
-struct PairsOf {
+struct MapPairAccess {
     pairs: StructArray,
     next: usize,
 }
 
-impl<'de> MapAccess<'de> for PairsOf {
-    type Error = Wrong;
+impl<'de> MapAccess<'de> for MapPairAccess {
+    type Error = SerdeRowError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
         match self.pairs.columns().first() {
             Some(keys) if self.next < keys.len() => {
-                seed.deserialize(Cell { array: keys, row: self.next }).map(Some)
+                seed.deserialize(ArrayCell { array: keys, row: self.next }).map(Some)
             }
             _ => Ok(None),
         }
@@ -1119,20 +1143,20 @@ impl<'de> MapAccess<'de> for PairsOf {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
         self.next += 1;
         match self.pairs.columns().get(1) {
-            Some(values) => seed.deserialize(Cell { array: values, row: self.next - 1 }),
-            None => Err(Wrong("a map without values".into())),
+            Some(values) => seed.deserialize(ArrayCell { array: values, row: self.next - 1 }),
+            None => Err(SerdeRowError("a map without values".into())),
         }
     }
 }
 
-struct FieldsOf<'a> {
+struct StructFieldAccess<'a> {
     array: &'a StructArray,
     row: usize,
     next: usize,
 }
 
-impl<'de> MapAccess<'de> for FieldsOf<'_> {
-    type Error = Wrong;
+impl<'de> MapAccess<'de> for StructFieldAccess<'_> {
+    type Error = SerdeRowError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
         match self.array.fields().get(self.next) {
@@ -1145,10 +1169,10 @@ impl<'de> MapAccess<'de> for FieldsOf<'_> {
         self.next += 1;
         let name = self.array.fields().get(self.next - 1).map_or("", |field| field.name());
         match self.array.columns().get(self.next - 1) {
-            Some(column) => seed
-                .deserialize(Cell { array: column, row: self.row })
-                .map_err(|Wrong(reason)| Wrong(format!("column `{name}`: {reason}"))),
-            None => Err(Wrong(format!("no column `{name}`"))),
+            Some(column) => seed.deserialize(ArrayCell { array: column, row: self.row }).map_err(
+                |SerdeRowError(reason)| SerdeRowError(format!("column `{name}`: {reason}")),
+            ),
+            None => Err(SerdeRowError(format!("no column `{name}`"))),
         }
     }
 }
