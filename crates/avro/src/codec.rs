@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::error::Fault;
+use crate::error::ValueFault;
 
 /// A block is no longer than this once it is decompressed.
 pub(crate) const BLOCK_BYTES_MAX: usize = 1 << 30;
@@ -11,7 +11,7 @@ const XZ_MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Snappy makes at most this many bytes of one: a copy of 64 bytes takes three.
 const SNAPPY_RATIO_MAX: usize = 32;
 /// A buffer that is kept from block to block is no larger.
-const KEPT_BYTES_MAX: usize = 16 << 20;
+const RETAINED_BUFFER_BYTES_MAX: usize = 16 << 20;
 
 /// How blocks are compressed. Every reader has to know [`Null`](Codec::Null) and
 /// [`Deflate`](Codec::Deflate).
@@ -46,7 +46,7 @@ impl Codec {
     }
 
     /// The codec of this name, with a usual level.
-    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"null" => Codec::Null,
             b"deflate" => Codec::Deflate(6),
@@ -113,15 +113,15 @@ impl Compressor {
 }
 
 /// The block as it was before it was compressed, in place of what `out` has.
-pub(crate) fn decompress(codec: Codec, stored: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+pub(crate) fn decompress(codec: Codec, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueFault> {
     out.clear();
-    out.shrink_to(KEPT_BYTES_MAX);
+    out.shrink_to(RETAINED_BUFFER_BYTES_MAX);
     match codec {
         Codec::Null => {
             out.extend_from_slice(stored);
             Ok(())
         }
-        Codec::Deflate(_) => all(flate2::bufread::DeflateDecoder::new(stored), out),
+        Codec::Deflate(_) => read_all(flate2::bufread::DeflateDecoder::new(stored), out),
         Codec::Snappy => {
             let fault = "a block that is not snappy";
             let (body, checksum) = stored.split_last_chunk::<4>().ok_or(fault)?;
@@ -138,19 +138,19 @@ pub(crate) fn decompress(codec: Codec, stored: &[u8], out: &mut Vec<u8>) -> Resu
         }
         Codec::Zstandard(_) => {
             let decoder = zstd::stream::read::Decoder::with_buffer(stored);
-            all(decoder.map_err(|_| "no decoder for zstandard")?, out)
+            read_all(decoder.map_err(|_| "no decoder for zstandard")?, out)
         }
-        Codec::Bzip2(_) => all(bzip2::bufread::MultiBzDecoder::new(stored), out),
+        Codec::Bzip2(_) => read_all(bzip2::bufread::MultiBzDecoder::new(stored), out),
         Codec::Xz(_) => {
             let flags = liblzma::stream::CONCATENATED;
             let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, flags);
             let stream = stream.map_err(|_| "no decoder for xz")?;
-            all(liblzma::bufread::XzDecoder::new_stream(stored, stream), out)
+            read_all(liblzma::bufread::XzDecoder::new_stream(stored, stream), out)
         }
     }
 }
 
-fn all(decoder: impl Read, out: &mut Vec<u8>) -> Result<(), Fault> {
+fn read_all(decoder: impl Read, out: &mut Vec<u8>) -> Result<(), ValueFault> {
     let limit = BLOCK_BYTES_MAX as u64 + 1;
     decoder.take(limit).read_to_end(out).map_err(|_| "a block that cannot be decompressed")?;
     match out.len() > BLOCK_BYTES_MAX {

@@ -7,10 +7,10 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::codec::{Codec, decompress};
-use crate::cursor::Cursor;
-use crate::decode::Decoder;
 use crate::error::{Error, Result};
+use crate::row_decoder::RowDecoder;
 use crate::schema::Schema;
+use crate::value_cursor::ValueCursor;
 
 pub(crate) const MAGIC: &[u8; 4] = b"Obj\x01";
 /// A sync marker's length.
@@ -18,9 +18,9 @@ pub const SYNC_BYTES: usize = 16;
 /// The metadata of a file, its schema above all, is no longer.
 const METADATA_BYTES_MAX: u64 = 64 << 20;
 /// Longer keys and values of the metadata are not kept.
-const PROPERTY_BYTES_MAX: usize = 128;
+const METADATA_ENTRY_BYTES_MAX: usize = 128;
 /// What is made room for before it has come.
-const STEP_BYTES: usize = 8 << 20;
+const READ_STEP_BYTES: usize = 8 << 20;
 /// A batch is handed over when it takes so much memory.
 const BATCH_BYTES: usize = 64 << 20;
 
@@ -28,12 +28,12 @@ const BATCH_BYTES: usize = 64 << 20;
 #[derive(Debug, Clone)]
 pub struct Header {
     schema: Arc<Schema>,
-    json: Arc<[u8]>,
+    schema_json: Arc<[u8]>,
     codec: Codec,
-    sync: [u8; SYNC_BYTES],
-    length: u64,
+    sync_marker: [u8; SYNC_BYTES],
+    header_bytes: u64,
     /// Metadata of short keys and values that are not Avro's own.
-    properties: Arc<[(String, String)]>,
+    metadata: Arc<[(String, String)]>,
 }
 
 impl Header {
@@ -43,10 +43,11 @@ impl Header {
     /// [`Error::Damaged`] if it is none; [`Error::Unreadable`] for a schema without columns or a
     /// codec that is not known; those of reading.
     pub fn read(input: &mut impl Read) -> Result<Self> {
-        let mut input = Bytes { input, at: 0 };
-        let begins = |at: u64, reason: &str| Error::Damaged { offset: at, reason: reason.into() };
+        let mut input = CountingInput { input, offset: 0 };
+        let begins =
+            |at: u64, reason: &str| Error::DamagedFile { offset: at, reason: reason.into() };
         let mut magic = [0; MAGIC.len()];
-        let count = input.fill(&mut magic)?;
+        let count = input.fill_buffer(&mut magic)?;
         if magic[..count] != *MAGIC {
             let reason = match count {
                 0 => "it is empty, and has no schema",
@@ -57,22 +58,22 @@ impl Header {
         let (mut json, mut codec) = (None, None);
         let mut properties = Vec::new();
         loop {
-            let mut entries = input.long()?;
+            let mut entries = input.read_long()?;
             if entries == 0 {
                 break;
             }
             if entries < 0 {
                 // The length that follows is for whoever steps over it.
-                input.long()?;
+                input.read_long()?;
                 entries = entries.checked_neg().unwrap_or(0);
             }
             for _ in 0..entries {
-                let key = input.bytes()?;
-                let value = input.bytes()?;
+                let key = input.read_metadata_bytes()?;
+                let value = input.read_metadata_bytes()?;
                 match key.as_slice() {
                     b"avro.schema" => json = Some(value),
                     b"avro.codec" => codec = Some(value),
-                    _ if key.len().max(value.len()) <= PROPERTY_BYTES_MAX => {
+                    _ if key.len().max(value.len()) <= METADATA_ENTRY_BYTES_MAX => {
                         properties
                             .extend(String::from_utf8(key).ok().zip(String::from_utf8(value).ok()));
                     }
@@ -85,7 +86,7 @@ impl Header {
         };
         let codec = match codec {
             None => Codec::Null,
-            Some(name) => Codec::named(&name).ok_or_else(|| Error::Unreadable {
+            Some(name) => Codec::from_name(&name).ok_or_else(|| Error::UnsupportedSchema {
                 reason: format!(
                     "its codec `{}` is none of null, deflate, snappy, zstandard, bzip2, xz",
                     name.escape_ascii()
@@ -93,55 +94,62 @@ impl Header {
             })?,
         };
         let mut sync = [0; SYNC_BYTES];
-        if input.fill(&mut sync)? < SYNC_BYTES {
-            return Err(input.short());
+        if input.fill_buffer(&mut sync)? < SYNC_BYTES {
+            return Err(input.truncation_error());
         }
         let schema = Arc::new(Schema::parse(&json)?);
         let properties = properties.into();
-        Ok(Self { schema, json: json.into(), codec, sync, length: input.at, properties })
+        Ok(Self {
+            schema,
+            schema_json: json.into(),
+            codec,
+            sync_marker: sync,
+            header_bytes: input.offset,
+            metadata: properties,
+        })
     }
 
     /// The columns.
     pub fn schema(&self) -> &SchemaRef {
-        self.schema.arrow()
+        self.schema.arrow_schema()
     }
 
     /// The columns as the schema declares them: see [`Schema::declared`].
-    pub fn declared(&self) -> arrow_schema::Schema {
-        self.schema.declared()
+    pub fn declared_schema(&self) -> arrow_schema::Schema {
+        self.schema.declared_schema()
     }
 
     /// The schema as the file has it.
-    pub fn json(&self) -> &[u8] {
-        &self.json
+    pub fn schema_json(&self) -> &[u8] {
+        &self.schema_json
     }
 
     /// Returns the value of a key of the metadata; none for keys and values of more than 128 bytes, or that are no text.
-    pub fn property(&self, key: &str) -> Option<&str> {
-        let (_, value) = self.properties.iter().find(|(own, _)| own == key)?;
+    pub fn metadata_value(&self, key: &str) -> Option<&str> {
+        let (_, value) = self.metadata.iter().find(|(own, _)| own == key)?;
         Some(value)
     }
 
     /// What stands behind each block.
-    pub fn sync(&self) -> &[u8; SYNC_BYTES] {
-        &self.sync
+    pub fn sync_marker(&self) -> &[u8; SYNC_BYTES] {
+        &self.sync_marker
     }
 
     /// Where the first block begins.
-    pub fn length(&self) -> u64 {
-        self.length
+    pub fn header_bytes(&self) -> u64 {
+        self.header_bytes
     }
 }
 
 /// Bytes from a place in a file on.
-struct Bytes<R> {
+struct CountingInput<R> {
     input: R,
-    at: u64,
+    offset: u64,
 }
 
-impl<R: Read> Bytes<R> {
+impl<R: Read> CountingInput<R> {
     /// Fewer bytes than asked for only at the end.
-    fn fill(&mut self, out: &mut [u8]) -> Result<usize> {
+    fn fill_buffer(&mut self, out: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < out.len() {
             match self.input.read(&mut out[filled..]) {
@@ -151,63 +159,67 @@ impl<R: Read> Bytes<R> {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.at += filled as u64;
+        self.offset += filled as u64;
         Ok(filled)
     }
 
-    fn short(&self) -> Error {
-        Error::Damaged { offset: self.at, reason: "it ends in the middle of a block".into() }
+    fn truncation_error(&self) -> Error {
+        Error::DamagedFile {
+            offset: self.offset,
+            reason: "it ends in the middle of a block".into(),
+        }
     }
 
     /// A variable-length integer; none where the input ends before it.
-    fn maybe_long(&mut self) -> Result<Option<i64>> {
+    fn read_long_or_end(&mut self) -> Result<Option<i64>> {
         let mut bytes = [0; 10];
         for index in 0..bytes.len() {
-            if self.fill(&mut bytes[index..=index])? == 0 {
+            if self.fill_buffer(&mut bytes[index..=index])? == 0 {
                 return match index {
                     0 => Ok(None),
-                    _ => Err(self.short()),
+                    _ => Err(self.truncation_error()),
                 };
             }
             if bytes[index] < 0x80 {
                 break;
             }
         }
-        let value = Cursor::new(&bytes, 0, 0).long();
-        let damaged = |reason: &str| Error::Damaged { offset: self.at, reason: reason.into() };
+        let value = ValueCursor::new(&bytes, 0, 0).read_long();
+        let damaged =
+            |reason: &str| Error::DamagedFile { offset: self.offset, reason: reason.into() };
         value.map(Some).map_err(damaged)
     }
 
-    fn long(&mut self) -> Result<i64> {
-        self.maybe_long()?.ok_or_else(|| self.short())
+    fn read_long(&mut self) -> Result<i64> {
+        self.read_long_or_end()?.ok_or_else(|| self.truncation_error())
     }
 
     /// Metadata behind its length.
-    fn bytes(&mut self) -> Result<Vec<u8>> {
-        let length = self.long()?;
-        let most = METADATA_BYTES_MAX.saturating_sub(self.at);
+    fn read_metadata_bytes(&mut self) -> Result<Vec<u8>> {
+        let length = self.read_long()?;
+        let most = METADATA_BYTES_MAX.saturating_sub(self.offset);
         match u64::try_from(length).ok().filter(|length| *length <= most) {
             Some(length) => {
                 let mut bytes = Vec::new();
-                self.append(length, &mut bytes)?;
+                self.read_into(length, &mut bytes)?;
                 Ok(bytes)
             }
-            None => Err(Error::Damaged {
-                offset: self.at,
+            None => Err(Error::DamagedFile {
+                offset: self.offset,
                 reason: format!("{length} bytes of metadata"),
             }),
         }
     }
 
     /// Appends so many bytes, for which room is made as they come.
-    fn append(&mut self, count: u64, out: &mut Vec<u8>) -> Result<()> {
+    fn read_into(&mut self, count: u64, out: &mut Vec<u8>) -> Result<()> {
         let mut left = count;
         while left > 0 {
-            let step = usize::try_from(left).unwrap_or(STEP_BYTES).min(STEP_BYTES);
+            let step = usize::try_from(left).unwrap_or(READ_STEP_BYTES).min(READ_STEP_BYTES);
             let from = out.len();
             out.resize(from + step, 0);
-            if self.fill(&mut out[from..])? < step {
-                return Err(self.short());
+            if self.fill_buffer(&mut out[from..])? < step {
+                return Err(self.truncation_error());
             }
             left -= step as u64;
         }
@@ -217,38 +229,38 @@ impl<R: Read> Bytes<R> {
 
 /// The length of a block, its sync marker included, from its first twenty bytes; none if they are
 /// no block's.
-pub fn block_bytes(head: &[u8]) -> Option<u64> {
-    let mut cursor = Cursor::new(head, 0, 0);
-    let rows = cursor.long().ok()?;
-    let bytes = u64::try_from(cursor.long().ok()?).ok()?;
-    let before = (rows >= 0).then_some(cursor.at() as u64)?;
+pub fn block_length_from_head(head: &[u8]) -> Option<u64> {
+    let mut cursor = ValueCursor::new(head, 0, 0);
+    let rows = cursor.read_long().ok()?;
+    let bytes = u64::try_from(cursor.read_long().ok()?).ok()?;
+    let before = (rows >= 0).then_some(cursor.position() as u64)?;
     before.checked_add(bytes)?.checked_add(SYNC_BYTES as u64)
 }
 
 /// Reads blocks one after another, as batches of the wanted columns.
 pub struct Reader<R> {
-    input: Bytes<R>,
+    input: CountingInput<R>,
     header: Header,
-    decoder: Decoder,
+    decoder: RowDecoder,
     /// Blocks that begin here or behind are not read.
-    until: u64,
+    read_until: u64,
     /// Where the file ends, if that is known.
-    size: Option<u64>,
+    file_size: Option<u64>,
     batch_rows: usize,
-    stored: Vec<u8>,
-    block: Block,
+    compressed: Vec<u8>,
+    current_block: DecompressedBlock,
     /// Where the next block begins.
-    next_block: u64,
-    is_over: bool,
+    next_block_offset: u64,
+    is_finished: bool,
 }
 
 /// The block that is being read, decompressed.
 #[derive(Default)]
-struct Block {
+struct DecompressedBlock {
     bytes: Vec<u8>,
-    at: usize,
+    position: usize,
     offset: u64,
-    rows: u64,
+    row_count: u64,
     rows_left: u64,
 }
 
@@ -268,25 +280,25 @@ impl<R: Read> Reader<R> {
         columns: &[usize],
         batch_rows: usize,
     ) -> Result<Self> {
-        let decoder = Decoder::new(&header.schema, columns);
+        let decoder = RowDecoder::new(&header.schema, columns);
         let batch_rows = batch_rows.min(decoder.rows_max(BATCH_BYTES)).max(1);
         Ok(Self {
-            input: Bytes { input, at: start },
+            input: CountingInput { input, offset: start },
             header: header.clone(),
             decoder,
-            until,
-            size,
+            read_until: until,
+            file_size: size,
             batch_rows,
-            stored: Vec::new(),
-            block: Block::default(),
-            next_block: start,
-            is_over: false,
+            compressed: Vec::new(),
+            current_block: DecompressedBlock::default(),
+            next_block_offset: start,
+            is_finished: false,
         })
     }
 
     /// Where the next block begins that has not been begun.
-    pub fn next_block(&self) -> u64 {
-        self.next_block
+    pub fn next_block_offset(&self) -> u64 {
+        self.next_block_offset
     }
 
     /// The next rows, and the bytes of the blocks that were begun for them.
@@ -294,84 +306,90 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// [`Error::Damaged`], and those of reading.
     pub fn next_batch(&mut self) -> Result<Option<(RecordBatch, u64)>> {
-        let begun = self.next_block;
-        while !self.is_over {
-            if self.block.rows_left == 0 && !self.next()? {
-                self.is_over = true;
+        let begun = self.next_block_offset;
+        while !self.is_finished {
+            if self.current_block.rows_left == 0 && !self.read_next_block()? {
+                self.is_finished = true;
                 break;
             }
-            let block = &mut self.block;
-            let rows = self.batch_rows - self.decoder.rows();
+            let block = &mut self.current_block;
+            let rows = self.batch_rows - self.decoder.row_count();
             let rows = u64::try_from(rows).unwrap_or(u64::MAX).min(block.rows_left);
-            let mut cursor = Cursor::new(&block.bytes, block.at, self.decoder.expanded());
-            let decoded = self.decoder.decode(&mut cursor, rows);
+            let mut cursor =
+                ValueCursor::new(&block.bytes, block.position, self.decoder.expanded_bytes());
+            let decoded = self.decoder.decode_rows(&mut cursor, rows);
             let done = match decoded {
                 Ok(done) => done,
                 Err((row, column, fault)) => {
-                    let row = block.rows - block.rows_left + row;
-                    return Err(Error::Damaged {
+                    let row = block.row_count - block.rows_left + row;
+                    return Err(Error::DamagedFile {
                         offset: block.offset,
                         reason: format!("row {row} of the block there, column `{column}`: {fault}"),
                     });
                 }
             };
-            block.at = cursor.at();
+            block.position = cursor.position();
             block.rows_left -= done;
-            if block.rows_left == 0 && cursor.left() > 0 {
-                return Err(Error::Damaged {
+            if block.rows_left == 0 && cursor.remaining_bytes() > 0 {
+                return Err(Error::DamagedFile {
                     offset: block.offset,
-                    reason: format!("{} bytes behind the rows of the block there", cursor.left()),
+                    reason: format!(
+                        "{} bytes behind the rows of the block there",
+                        cursor.remaining_bytes()
+                    ),
                 });
             }
-            if self.decoder.rows() >= self.batch_rows || self.decoder.bytes() >= BATCH_BYTES {
+            if self.decoder.row_count() >= self.batch_rows
+                || self.decoder.memory_bytes() >= BATCH_BYTES
+            {
                 break;
             }
         }
-        if self.decoder.rows() == 0 {
+        if self.decoder.row_count() == 0 {
             return Ok(None);
         }
-        let batch = self.decoder.finish().map_err(|error| Error::Damaged {
-            offset: self.block.offset,
+        let batch = self.decoder.finish_batch().map_err(|error| Error::DamagedFile {
+            offset: self.current_block.offset,
             reason: error.to_string(),
         })?;
-        Ok(Some((batch, self.next_block - begun)))
+        Ok(Some((batch, self.next_block_offset - begun)))
     }
 
     /// Reads the next block; false at the end.
-    fn next(&mut self) -> Result<bool> {
-        let offset = self.next_block;
-        if offset >= self.until {
+    fn read_next_block(&mut self) -> Result<bool> {
+        let offset = self.next_block_offset;
+        if offset >= self.read_until {
             return Ok(false);
         }
-        let Some(rows) = self.input.maybe_long()? else { return Ok(false) };
-        let bytes = self.input.long()?;
-        let damaged = |reason: String| Error::Damaged { offset, reason };
+        let Some(rows) = self.input.read_long_or_end()? else { return Ok(false) };
+        let bytes = self.input.read_long()?;
+        let damaged = |reason: String| Error::DamagedFile { offset, reason };
         let (Ok(rows), Ok(length)) = (u64::try_from(rows), u64::try_from(bytes)) else {
             return Err(damaged(format!("a block of {rows} rows and {bytes} bytes")));
         };
-        let end = self.input.at.checked_add(length).and_then(|end| end.checked_add(16));
-        if end.is_none_or(|end| self.size.is_some_and(|size| end > size)) {
+        let end = self.input.offset.checked_add(length).and_then(|end| end.checked_add(16));
+        if end.is_none_or(|end| self.file_size.is_some_and(|size| end > size)) {
             return Err(damaged(format!("a block of {length} bytes, which are not there")));
         }
         let codec = self.header.codec;
-        let block = &mut self.block;
+        let block = &mut self.current_block;
         let stored = match codec {
             Codec::Null => &mut block.bytes,
-            _ => &mut self.stored,
+            _ => &mut self.compressed,
         };
         stored.clear();
-        stored.shrink_to(STEP_BYTES);
-        self.input.append(length, stored)?;
+        stored.shrink_to(READ_STEP_BYTES);
+        self.input.read_into(length, stored)?;
         let mut sync = [0; SYNC_BYTES];
-        if self.input.fill(&mut sync)? < SYNC_BYTES {
-            return Err(self.input.short());
+        if self.input.fill_buffer(&mut sync)? < SYNC_BYTES {
+            return Err(self.input.truncation_error());
         }
-        if sync != self.header.sync {
+        if sync != self.header.sync_marker {
             let reason = "the block that begins there does not end with the file's sync marker";
             return Err(damaged(reason.into()));
         }
         if codec != Codec::Null {
-            decompress(codec, &self.stored, &mut block.bytes)
+            decompress(codec, &self.compressed, &mut block.bytes)
                 .map_err(|fault| damaged(fault.into()))?;
         }
         // More rows than bytes would be found out, but slowly.
@@ -383,9 +401,14 @@ impl<R: Read> Reader<R> {
             let has = block.bytes.len();
             return Err(damaged(format!("a block of {rows} rows in {has} bytes")));
         }
-        *block =
-            Block { bytes: std::mem::take(&mut block.bytes), at: 0, offset, rows, rows_left: rows };
-        self.next_block = self.input.at;
+        *block = DecompressedBlock {
+            bytes: std::mem::take(&mut block.bytes),
+            position: 0,
+            offset,
+            row_count: rows,
+            rows_left: rows,
+        };
+        self.next_block_offset = self.input.offset;
         Ok(true)
     }
 }
@@ -394,11 +417,11 @@ impl<R: Read> Iterator for Reader<R> {
     type Item = Result<(RecordBatch, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over && self.decoder.rows() == 0 {
+        if self.is_finished && self.decoder.row_count() == 0 {
             return None;
         }
         let next = self.next_batch();
-        self.is_over |= next.is_err();
+        self.is_finished |= next.is_err();
         next.transpose()
     }
 }

@@ -14,7 +14,7 @@ pub enum Error {
     Io(#[from] io::Error),
     /// Bytes that no writer of Avro writes.
     #[error("{reason}")]
-    Damaged {
+    DamagedFile {
         /// Where, in bytes from the file's beginning.
         offset: u64,
         /// What is wrong there.
@@ -22,13 +22,13 @@ pub enum Error {
     },
     /// A schema that is valid and that no table can have.
     #[error("{reason}")]
-    Unreadable {
+    UnsupportedSchema {
         /// What it is.
         reason: String,
     },
     /// A column that Avro cannot hold.
     #[error("column `{column}` {reason}")]
-    Unwritable {
+    UnsupportedColumn {
         /// The column, with the fields that lead to the one at fault.
         column: String,
         /// What it is that Avro does not have.
@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// A value that its type in Avro does not hold.
     #[error("column `{column}`: {reason}")]
-    Value {
+    UnrepresentableValue {
         /// The column.
         column: String,
         /// What does not fit.
@@ -47,4 +47,4 @@ pub enum Error {
 }
 
 /// What is wrong with a value that is read, at the cursor's place.
-pub(crate) type Fault = &'static str;
+pub(crate) type ValueFault = &'static str;

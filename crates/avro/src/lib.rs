@@ -30,16 +30,16 @@
 
 mod codec;
 mod container;
-mod cursor;
-mod decode;
-mod encode;
 mod error;
+mod row_decoder;
+mod row_encoder;
 mod schema;
-mod views;
+mod value_cursor;
+mod view_builder;
 mod writer;
 
 pub use codec::Codec;
-pub use container::{Header, Reader, SYNC_BYTES, block_bytes};
+pub use container::{Header, Reader, SYNC_BYTES, block_length_from_head};
 pub use error::{Error, Result};
-pub use schema::{Schema, keys};
-pub use writer::{Writer, check};
+pub use schema::{Schema, metadata_keys};
+pub use writer::{Writer, check_schema};

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 
 /// Keys of a column's metadata in [`Schema::declared`].
-pub mod keys {
+pub mod metadata_keys {
     /// Other names of the field, as a JSON array of strings.
     pub const ALIASES: &str = "avro.aliases";
     /// The value where the data has no such field, as the schema's JSON has it.
@@ -34,7 +34,7 @@ pub mod keys {
 }
 
 /// Types within types.
-const DEPTH_MAX: usize = 64;
+const NESTING_DEPTH_MAX: usize = 64;
 /// All types together, references counted as what they stand for.
 const TYPES_MAX: usize = 100_000;
 /// A fixed type that is longer is read as bytes of any length: a null of it takes no room then.
@@ -43,24 +43,24 @@ const FIXED_BYTES_MAX: usize = 64;
 /// The schema of a file.
 #[derive(Debug, Clone)]
 pub struct Schema {
-    pub(crate) fields: Vec<Named>,
+    pub(crate) named_types: Vec<NamedType>,
     arrow: arrow_schema::SchemaRef,
 }
 
 /// A type with its name: a column, a field.
 #[derive(Debug, Clone)]
-pub(crate) struct Named {
+pub(crate) struct NamedType {
     pub(crate) name: String,
-    pub(crate) kind: Type,
+    pub(crate) avro_type: AvroType,
     /// What a schema says of it besides, under [`keys`].
-    said: Said,
+    metadata: FieldMetadata,
 }
 
-type Said = HashMap<String, String>;
+type FieldMetadata = HashMap<String, String>;
 
 /// A type as it is read.
 #[derive(Debug, Clone)]
-pub(crate) enum Type {
+pub(crate) enum AvroType {
     Null,
     Boolean,
     /// An int as this type of 32 bits.
@@ -82,13 +82,13 @@ pub(crate) enum Type {
         size: Option<usize>,
     },
     Enum(Arc<[String]>),
-    Array(Box<Type>),
-    Map(Box<Type>),
-    Record(Vec<Named>),
+    Array(Box<AvroType>),
+    Map(Box<AvroType>),
+    Record(Vec<NamedType>),
     /// One type beside null; whether null is the first.
-    Nullable(Box<Type>, bool),
+    Nullable(Box<AvroType>, bool),
     /// Any other union: its branches, of which null has no name.
-    Union(Vec<Named>),
+    Union(Vec<NamedType>),
 }
 
 impl Schema {
@@ -99,161 +99,175 @@ impl Schema {
     pub fn parse(json: &[u8]) -> Result<Self> {
         let json: Value = serde_json::from_slice(json).map_err(|error| {
             let reason = format!("its schema is not JSON ({error})");
-            Error::Damaged { offset: 0, reason }
+            Error::DamagedFile { offset: 0, reason }
         })?;
-        let mut parser = Parser::default();
-        parser.define(&json, "", 0)?;
-        let root = parser.resolve(&json, "", 0)?;
+        let mut parser = SchemaParser::default();
+        parser.collect_definitions(&json, "", 0)?;
+        let root = parser.resolve_type(&json, "", 0)?;
         let fields = match root {
-            Type::Record(fields) => fields,
+            AvroType::Record(fields) => fields,
             // Rows that are one value each.
-            kind => vec![Named { name: "value".into(), kind, said: Said::new() }],
+            kind => vec![NamedType {
+                name: "value".into(),
+                avro_type: kind,
+                metadata: FieldMetadata::new(),
+            }],
         };
         let columns: Vec<FieldRef> =
-            fields.iter().map(|field| field_of(&field.name, &field.kind)).collect();
-        Ok(Self { fields, arrow: Arc::new(arrow_schema::Schema::new(columns)) })
+            fields.iter().map(|field| arrow_field(&field.name, &field.avro_type)).collect();
+        Ok(Self { named_types: fields, arrow: Arc::new(arrow_schema::Schema::new(columns)) })
     }
 
     /// The columns.
-    pub fn arrow(&self) -> &arrow_schema::SchemaRef {
+    pub fn arrow_schema(&self) -> &arrow_schema::SchemaRef {
         &self.arrow
     }
 
     /// The columns as the schema declares them, for comparing schemas and not for reading: what is
     /// within one may be null only where the schema says so, and what it says of a field besides
     /// is in the field's metadata, under [`keys`]. A default of a union of several types is left out.
-    pub fn declared(&self) -> arrow_schema::Schema {
-        arrow_schema::Schema::new(self.fields.iter().map(declared).collect::<Fields>())
+    pub fn declared_schema(&self) -> arrow_schema::Schema {
+        arrow_schema::Schema::new(self.named_types.iter().map(declared_field).collect::<Fields>())
     }
 }
 
 /// A field as its schema declares it.
-fn declared(field: &Named) -> FieldRef {
-    let said = field.said.clone();
-    Arc::new(said_of(&field.name, &field.kind).with_metadata(said))
+fn declared_field(field: &NamedType) -> FieldRef {
+    let said = field.metadata.clone();
+    Arc::new(declared_field_of(&field.name, &field.avro_type).with_metadata(said))
 }
 
-fn said_of(name: &str, kind: &Type) -> Field {
-    let is_nullable = matches!(kind, Type::Null | Type::Nullable(..) | Type::Union(_));
-    Field::new(name, kind.declared(), is_nullable)
+fn declared_field_of(name: &str, kind: &AvroType) -> Field {
+    let is_nullable = matches!(kind, AvroType::Null | AvroType::Nullable(..) | AvroType::Union(_));
+    Field::new(name, kind.declared_type(), is_nullable)
 }
 
 /// The column that a type becomes.
-pub(crate) fn field_of(name: &str, kind: &Type) -> FieldRef {
-    let nullable = matches!(kind, Type::Null | Type::Nullable(..) | Type::Union(_));
-    Arc::new(Field::new(name, kind.arrow(), nullable))
+pub(crate) fn arrow_field(name: &str, kind: &AvroType) -> FieldRef {
+    let nullable = matches!(kind, AvroType::Null | AvroType::Nullable(..) | AvroType::Union(_));
+    Arc::new(Field::new(name, kind.arrow_type(), nullable))
 }
 
-impl Type {
+impl AvroType {
     /// The type of the column.
-    pub(crate) fn arrow(&self) -> DataType {
+    pub(crate) fn arrow_type(&self) -> DataType {
         match self {
-            Type::Null => DataType::Null,
-            Type::Boolean => DataType::Boolean,
-            Type::Int(data_type) | Type::Long(data_type) => data_type.clone(),
-            Type::Float => DataType::Float32,
-            Type::Double => DataType::Float64,
-            Type::Bytes => DataType::BinaryView,
-            Type::String | Type::Uuid | Type::Enum(_) => DataType::Utf8View,
-            Type::Fixed(size) => match i32::try_from(*size) {
+            AvroType::Null => DataType::Null,
+            AvroType::Boolean => DataType::Boolean,
+            AvroType::Int(data_type) | AvroType::Long(data_type) => data_type.clone(),
+            AvroType::Float => DataType::Float32,
+            AvroType::Double => DataType::Float64,
+            AvroType::Bytes => DataType::BinaryView,
+            AvroType::String | AvroType::Uuid | AvroType::Enum(_) => DataType::Utf8View,
+            AvroType::Fixed(size) => match i32::try_from(*size) {
                 Ok(bytes) if *size <= FIXED_BYTES_MAX => DataType::FixedSizeBinary(bytes),
                 _ => DataType::BinaryView,
             },
-            Type::Duration => DataType::Interval(IntervalUnit::MonthDayNano),
-            Type::Decimal { precision: precision @ ..=38, scale, .. } => {
+            AvroType::Duration => DataType::Interval(IntervalUnit::MonthDayNano),
+            AvroType::Decimal { precision: precision @ ..=38, scale, .. } => {
                 DataType::Decimal128(*precision, *scale)
             }
-            Type::Decimal { precision, scale, .. } => DataType::Decimal256(*precision, *scale),
-            Type::Array(item) => DataType::List(item_of(item)),
-            Type::Map(value) => DataType::Map(entries_of(value), false),
-            Type::Record(fields) => DataType::Struct(fields_of(fields)),
-            Type::Nullable(kind, _) => kind.arrow(),
-            Type::Union(branches) => DataType::Struct(union_fields(branches)),
+            AvroType::Decimal { precision, scale, .. } => DataType::Decimal256(*precision, *scale),
+            AvroType::Array(item) => DataType::List(list_item_field(item)),
+            AvroType::Map(value) => DataType::Map(map_entries_field(value), false),
+            AvroType::Record(fields) => DataType::Struct(struct_fields(fields)),
+            AvroType::Nullable(kind, _) => kind.arrow_type(),
+            AvroType::Union(branches) => DataType::Struct(union_fields(branches)),
         }
     }
 
     /// The same with what is within it as the schema declares it.
-    fn declared(&self) -> DataType {
+    fn declared_type(&self) -> DataType {
         match self {
-            Type::Array(item) => DataType::List(Arc::new(said_of("item", item))),
-            Type::Map(value) => {
-                let pair =
-                    vec![Field::new("keys", DataType::Utf8, false), said_of("values", value)];
+            AvroType::Array(item) => DataType::List(Arc::new(declared_field_of("item", item))),
+            AvroType::Map(value) => {
+                let pair = vec![
+                    Field::new("keys", DataType::Utf8, false),
+                    declared_field_of("values", value),
+                ];
                 let entries = Field::new("entries", DataType::Struct(pair.into()), false);
                 DataType::Map(Arc::new(entries), false)
             }
-            Type::Record(fields) => DataType::Struct(fields.iter().map(declared).collect()),
-            Type::Nullable(kind, _) => kind.declared(),
+            AvroType::Record(fields) => {
+                DataType::Struct(fields.iter().map(declared_field).collect())
+            }
+            AvroType::Nullable(kind, _) => kind.declared_type(),
             // All branches but one are null.
-            Type::Union(branches) => {
-                let named = branches.iter().filter(|one| !matches!(one.kind, Type::Null));
-                let fields = named.map(|one| said_of(&one.name, &one.kind).with_nullable(true));
+            AvroType::Union(branches) => {
+                let named = branches.iter().filter(|one| !matches!(one.avro_type, AvroType::Null));
+                let fields = named
+                    .map(|one| declared_field_of(&one.name, &one.avro_type).with_nullable(true));
                 DataType::Struct(fields.collect())
             }
-            other => other.arrow(),
+            other => other.arrow_type(),
         }
     }
 
     /// The least that a value takes in a file, in bytes.
-    pub(crate) fn bytes_min(&self) -> usize {
+    pub(crate) fn encoded_bytes_min(&self) -> usize {
         match self {
-            Type::Null => 0,
-            Type::Float => 4,
-            Type::Double => 8,
-            Type::Fixed(size) | Type::Decimal { size: Some(size), .. } => *size,
-            Type::Uuid => 16,
-            Type::Duration => 12,
-            Type::Record(fields) => {
-                fields.iter().fold(0, |sum, field| sum.saturating_add(field.kind.bytes_min()))
-            }
+            AvroType::Null => 0,
+            AvroType::Float => 4,
+            AvroType::Double => 8,
+            AvroType::Fixed(size) | AvroType::Decimal { size: Some(size), .. } => *size,
+            AvroType::Uuid => 16,
+            AvroType::Duration => 12,
+            AvroType::Record(fields) => fields
+                .iter()
+                .fold(0, |sum, field| sum.saturating_add(field.avro_type.encoded_bytes_min())),
             _ => 1,
         }
     }
 }
 
-pub(crate) fn item_of(item: &Type) -> FieldRef {
-    Arc::new(Field::new("item", item.arrow(), true))
+pub(crate) fn list_item_field(item: &AvroType) -> FieldRef {
+    Arc::new(Field::new("item", item.arrow_type(), true))
 }
 
-pub(crate) fn entries_of(value: &Type) -> FieldRef {
+pub(crate) fn map_entries_field(value: &AvroType) -> FieldRef {
     let key = Field::new("keys", DataType::Utf8, false);
-    let value = Field::new("values", value.arrow(), true);
+    let value = Field::new("values", value.arrow_type(), true);
     Arc::new(Field::new("entries", DataType::Struct(vec![key, value].into()), false))
 }
 
-pub(crate) fn fields_of(fields: &[Named]) -> Fields {
+pub(crate) fn struct_fields(fields: &[NamedType]) -> Fields {
     // Where a record is null its fields are.
-    fields.iter().map(|field| Field::new(&field.name, field.kind.arrow(), true)).collect()
+    fields.iter().map(|field| Field::new(&field.name, field.avro_type.arrow_type(), true)).collect()
 }
 
-pub(crate) fn union_fields(branches: &[Named]) -> Fields {
-    let named = branches.iter().filter(|branch| !matches!(branch.kind, Type::Null));
-    named.map(|branch| Field::new(&branch.name, branch.kind.arrow(), true)).collect()
+pub(crate) fn union_fields(branches: &[NamedType]) -> Fields {
+    let named = branches.iter().filter(|branch| !matches!(branch.avro_type, AvroType::Null));
+    named.map(|branch| Field::new(&branch.name, branch.avro_type.arrow_type(), true)).collect()
 }
 
 /// Collects the types that have names, and builds types of what is said.
 #[derive(Default)]
-struct Parser<'a> {
+struct SchemaParser<'a> {
     /// By full name, with the namespace in which the definition stands.
-    names: HashMap<String, (&'a Map<String, Value>, String)>,
+    definitions: HashMap<String, (&'a Map<String, Value>, String)>,
     /// What is being built, outermost first.
-    within: Vec<String>,
-    types: usize,
+    open_types: Vec<String>,
+    type_count: usize,
 }
 
 const PRIMITIVES: [&str; 8] =
     ["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
 
-impl<'a> Parser<'a> {
+impl<'a> SchemaParser<'a> {
     /// Finds definitions, wherever they are.
-    fn define(&mut self, json: &'a Value, namespace: &str, depth: usize) -> Result<()> {
-        if depth > 4 * DEPTH_MAX {
-            return Err(too_deep());
+    fn collect_definitions(
+        &mut self,
+        json: &'a Value,
+        namespace: &str,
+        depth: usize,
+    ) -> Result<()> {
+        if depth > 4 * NESTING_DEPTH_MAX {
+            return Err(nesting_error());
         }
         match json {
-            Value::Array(branches) => {
-                branches.iter().try_for_each(|branch| self.define(branch, namespace, depth + 1))
-            }
+            Value::Array(branches) => branches
+                .iter()
+                .try_for_each(|branch| self.collect_definitions(branch, namespace, depth + 1)),
             Value::Object(object) => {
                 let mut inner = namespace.to_owned();
                 if let Some(Value::String(kind)) = object.get("type")
@@ -262,20 +276,20 @@ impl<'a> Parser<'a> {
                     let (name, own) = full_name(object, namespace)?;
                     inner = own;
                     let definition = (object, namespace.to_owned());
-                    if self.names.insert(name.clone(), definition).is_some() {
-                        return Err(wrong(format!("its schema defines `{name}` twice")));
+                    if self.definitions.insert(name.clone(), definition).is_some() {
+                        return Err(schema_error(format!("its schema defines `{name}` twice")));
                     }
                 }
                 if let Some(Value::Array(fields)) = object.get("fields") {
                     for field in fields {
                         if let Some(kind) = field.get("type") {
-                            self.define(kind, &inner, depth + 1)?;
+                            self.collect_definitions(kind, &inner, depth + 1)?;
                         }
                     }
                 }
                 for key in ["type", "items", "values"] {
                     if let Some(kind @ (Value::Object(_) | Value::Array(_))) = object.get(key) {
-                        self.define(kind, &inner, depth + 1)?;
+                        self.collect_definitions(kind, &inner, depth + 1)?;
                     }
                 }
                 Ok(())
@@ -284,69 +298,69 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn resolve(&mut self, json: &'a Value, namespace: &str, depth: usize) -> Result<Type> {
-        self.types += 1;
-        if depth > DEPTH_MAX {
-            return Err(too_deep());
+    fn resolve_type(&mut self, json: &'a Value, namespace: &str, depth: usize) -> Result<AvroType> {
+        self.type_count += 1;
+        if depth > NESTING_DEPTH_MAX {
+            return Err(nesting_error());
         }
-        if self.types > TYPES_MAX {
-            return Err(Error::Unreadable {
+        if self.type_count > TYPES_MAX {
+            return Err(Error::UnsupportedSchema {
                 reason: format!("its schema has more than {TYPES_MAX} types within types"),
             });
         }
         match json {
-            Value::String(name) => self.named(name, namespace, depth),
-            Value::Array(branches) => self.union(branches, namespace, depth),
+            Value::String(name) => self.resolve_name(name, namespace, depth),
+            Value::Array(branches) => self.resolve_union(branches, namespace, depth),
             Value::Object(object) => match object.get("type") {
-                Some(Value::String(kind)) => self.object(object, kind, namespace, depth),
-                Some(inner) => self.resolve(inner, namespace, depth + 1),
-                None => Err(wrong("a type of its schema has no `type`".into())),
+                Some(Value::String(kind)) => self.resolve_object(object, kind, namespace, depth),
+                Some(inner) => self.resolve_type(inner, namespace, depth + 1),
+                None => Err(schema_error("a type of its schema has no `type`".into())),
             },
-            other => Err(wrong(format!("its schema has {other} where a type is expected"))),
+            other => Err(schema_error(format!("its schema has {other} where a type is expected"))),
         }
     }
 
     /// A type by its name: a primitive one, or one that is defined somewhere.
-    fn named(&mut self, name: &str, namespace: &str, depth: usize) -> Result<Type> {
+    fn resolve_name(&mut self, name: &str, namespace: &str, depth: usize) -> Result<AvroType> {
         if PRIMITIVES.contains(&name) {
-            return Ok(primitive(name, None));
+            return Ok(primitive_type(name, None));
         }
         let within = match namespace {
             "" => name.to_owned(),
             _ => format!("{namespace}.{name}"),
         };
-        let full = match name.contains('.') || !self.names.contains_key(&within) {
+        let full = match name.contains('.') || !self.definitions.contains_key(&within) {
             true => name.to_owned(),
             false => within,
         };
-        let Some((object, namespace)) = self.names.get(&full).cloned() else {
-            return Err(wrong(format!(
+        let Some((object, namespace)) = self.definitions.get(&full).cloned() else {
+            return Err(schema_error(format!(
                 "its schema names a type `{name}`, which it does not define"
             )));
         };
         let kind = object.get("type").and_then(Value::as_str).unwrap_or_default();
-        self.object(object, kind, &namespace, depth)
+        self.resolve_object(object, kind, &namespace, depth)
     }
 
-    fn object(
+    fn resolve_object(
         &mut self,
         object: &'a Map<String, Value>,
         kind: &str,
         namespace: &str,
         depth: usize,
-    ) -> Result<Type> {
+    ) -> Result<AvroType> {
         let logical = object.get("logicalType").and_then(Value::as_str);
         Ok(match kind {
             "record" | "error" => {
                 let (name, inner) = full_name(object, namespace)?;
-                if self.within.contains(&name) {
-                    return Err(Error::Unreadable {
+                if self.open_types.contains(&name) {
+                    return Err(Error::UnsupportedSchema {
                         reason: format!("its record `{name}` holds itself, and has no columns"),
                     });
                 }
-                self.within.push(name.clone());
+                self.open_types.push(name.clone());
                 let Some(Value::Array(list)) = object.get("fields") else {
-                    return Err(wrong(format!("its record `{name}` has no fields")));
+                    return Err(schema_error(format!("its record `{name}` has no fields")));
                 };
                 let mut fields = Vec::with_capacity(list.len());
                 for field in list {
@@ -355,64 +369,81 @@ impl<'a> Parser<'a> {
                     let (Some(own), Some(kind)) = (own, kind) else {
                         let reason =
                             format!("a field of its record `{name}` lacks a name or a type");
-                        return Err(wrong(reason));
+                        return Err(schema_error(reason));
                     };
-                    let kind = self.resolve(kind, &inner, depth + 1)?;
-                    let said = said(field, &kind);
-                    fields.push(Named { name: own.to_owned(), kind, said });
+                    let kind = self.resolve_type(kind, &inner, depth + 1)?;
+                    let said = field_metadata(field, &kind);
+                    fields.push(NamedType {
+                        name: own.to_owned(),
+                        avro_type: kind,
+                        metadata: said,
+                    });
                 }
-                self.within.pop();
-                Type::Record(fields)
+                self.open_types.pop();
+                AvroType::Record(fields)
             }
             "enum" => {
                 let Some(Value::Array(symbols)) = object.get("symbols") else {
-                    return Err(wrong("an enum of its schema has no symbols".into()));
+                    return Err(schema_error("an enum of its schema has no symbols".into()));
                 };
                 let symbols = symbols.iter().map(|symbol| symbol.as_str().map(str::to_owned));
                 match symbols.collect::<Option<Vec<_>>>() {
-                    Some(symbols) => Type::Enum(symbols.into()),
-                    None => return Err(wrong("a symbol of its schema is no text".into())),
+                    Some(symbols) => AvroType::Enum(symbols.into()),
+                    None => return Err(schema_error("a symbol of its schema is no text".into())),
                 }
             }
             "fixed" => {
                 let size = object.get("size").and_then(Value::as_u64);
                 let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
-                    return Err(wrong("a fixed type of its schema has no size".into()));
+                    return Err(schema_error("a fixed type of its schema has no size".into()));
                 };
                 match logical {
-                    Some("uuid") if size == 16 => Type::Uuid,
-                    Some("duration") if size == 12 => Type::Duration,
-                    Some("decimal") => decimal(object, Some(size)).unwrap_or(Type::Fixed(size)),
-                    _ => Type::Fixed(size),
+                    Some("uuid") if size == 16 => AvroType::Uuid,
+                    Some("duration") if size == 12 => AvroType::Duration,
+                    Some("decimal") => {
+                        decimal_type(object, Some(size)).unwrap_or(AvroType::Fixed(size))
+                    }
+                    _ => AvroType::Fixed(size),
                 }
             }
             "array" | "map" => {
                 let key = if kind == "array" { "items" } else { "values" };
                 let Some(item) = object.get(key) else {
-                    return Err(wrong(format!("{kind} without {key} in its schema")));
+                    return Err(schema_error(format!("{kind} without {key} in its schema")));
                 };
-                let item = Box::new(self.resolve(item, namespace, depth + 1)?);
-                if kind == "array" { Type::Array(item) } else { Type::Map(item) }
+                let item = Box::new(self.resolve_type(item, namespace, depth + 1)?);
+                if kind == "array" { AvroType::Array(item) } else { AvroType::Map(item) }
             }
-            "bytes" if logical == Some("decimal") => decimal(object, None).unwrap_or(Type::Bytes),
-            kind if PRIMITIVES.contains(&kind) => primitive(kind, logical),
-            name => self.named(name, namespace, depth)?,
+            "bytes" if logical == Some("decimal") => {
+                decimal_type(object, None).unwrap_or(AvroType::Bytes)
+            }
+            kind if PRIMITIVES.contains(&kind) => primitive_type(kind, logical),
+            name => self.resolve_name(name, namespace, depth)?,
         })
     }
 
-    fn union(&mut self, branches: &'a [Value], namespace: &str, depth: usize) -> Result<Type> {
+    fn resolve_union(
+        &mut self,
+        branches: &'a [Value],
+        namespace: &str,
+        depth: usize,
+    ) -> Result<AvroType> {
         let mut kinds = Vec::with_capacity(branches.len());
         for branch in branches {
-            let kind = self.resolve(branch, namespace, depth + 1)?;
-            kinds.push(Named { name: branch_name(branch), kind, said: Said::new() });
+            let kind = self.resolve_type(branch, namespace, depth + 1)?;
+            kinds.push(NamedType {
+                name: branch_name(branch),
+                avro_type: kind,
+                metadata: FieldMetadata::new(),
+            });
         }
-        let is_null = |branch: &Named| matches!(branch.kind, Type::Null);
+        let is_null = |branch: &NamedType| matches!(branch.avro_type, AvroType::Null);
         match kinds.as_slice() {
-            [] => return Err(wrong("a union of its schema has no types".into())),
+            [] => return Err(schema_error("a union of its schema has no types".into())),
             [one, two] if is_null(one) != is_null(two) => {
                 let null_first = is_null(one);
-                let kind = kinds.swap_remove(usize::from(null_first)).kind;
-                return Ok(Type::Nullable(Box::new(kind), null_first));
+                let kind = kinds.swap_remove(usize::from(null_first)).avro_type;
+                return Ok(AvroType::Nullable(Box::new(kind), null_first));
             }
             _ => {}
         }
@@ -424,24 +455,24 @@ impl<'a> Parser<'a> {
                 kinds[index].name = format!("{name}_{}", same + 1);
             }
         }
-        Ok(Type::Union(kinds))
+        Ok(AvroType::Union(kinds))
     }
 }
 
 /// What a field's JSON says of it besides its name and type.
-fn said(field: &Value, kind: &Type) -> Said {
+fn field_metadata(field: &Value, kind: &AvroType) -> FieldMetadata {
     let aliases = field.get("aliases").filter(|aliases| {
         let aliases = aliases.as_array();
         aliases.is_some_and(|all| all.iter().all(Value::is_string))
     });
     // Which of its types the default of a union is of is not what its column's default would be.
-    let is_clear = |default: &&Value| default.is_null() || !matches!(kind, Type::Union(_));
+    let is_clear = |default: &&Value| default.is_null() || !matches!(kind, AvroType::Union(_));
     let default = field.get("default").filter(is_clear);
     let doc = field.get("doc").and_then(Value::as_str);
     let all = [
-        (keys::ALIASES, aliases.map(Value::to_string)),
-        (keys::DEFAULT, default.map(Value::to_string)),
-        (keys::DOC, doc.map(str::to_owned)),
+        (metadata_keys::ALIASES, aliases.map(Value::to_string)),
+        (metadata_keys::DEFAULT, default.map(Value::to_string)),
+        (metadata_keys::DOC, doc.map(str::to_owned)),
     ];
     all.into_iter().filter_map(|(key, said)| Some((key.to_owned(), said?))).collect()
 }
@@ -459,15 +490,15 @@ fn branch_name(branch: &Value) -> String {
     name.rsplit('.').next().unwrap_or(name).to_owned()
 }
 
-fn primitive(name: &str, logical: Option<&str>) -> Type {
+fn primitive_type(name: &str, logical: Option<&str>) -> AvroType {
     let zone = || Some("UTC".into());
     match (name, logical) {
-        ("null", _) => Type::Null,
-        ("boolean", _) => Type::Boolean,
-        ("int", Some("date")) => Type::Int(DataType::Date32),
-        ("int", Some("time-millis")) => Type::Int(DataType::Time32(TimeUnit::Millisecond)),
-        ("int", _) => Type::Int(DataType::Int32),
-        ("long", Some("time-micros")) => Type::Long(DataType::Time64(TimeUnit::Microsecond)),
+        ("null", _) => AvroType::Null,
+        ("boolean", _) => AvroType::Boolean,
+        ("int", Some("date")) => AvroType::Int(DataType::Date32),
+        ("int", Some("time-millis")) => AvroType::Int(DataType::Time32(TimeUnit::Millisecond)),
+        ("int", _) => AvroType::Int(DataType::Int32),
+        ("long", Some("time-micros")) => AvroType::Long(DataType::Time64(TimeUnit::Microsecond)),
         ("long", Some(logical)) => {
             let (unit, is_local) = match logical.strip_prefix("local-") {
                 Some(unit) => (unit, true),
@@ -477,34 +508,36 @@ fn primitive(name: &str, logical: Option<&str>) -> Type {
                 "timestamp-millis" => TimeUnit::Millisecond,
                 "timestamp-micros" => TimeUnit::Microsecond,
                 "timestamp-nanos" => TimeUnit::Nanosecond,
-                _ => return Type::Long(DataType::Int64),
+                _ => return AvroType::Long(DataType::Int64),
             };
             let zone = if is_local { None } else { zone() };
-            Type::Long(DataType::Timestamp(unit, zone))
+            AvroType::Long(DataType::Timestamp(unit, zone))
         }
-        ("long", None) => Type::Long(DataType::Int64),
-        ("float", _) => Type::Float,
-        ("double", _) => Type::Double,
-        ("bytes", _) => Type::Bytes,
-        _ => Type::String,
+        ("long", None) => AvroType::Long(DataType::Int64),
+        ("float", _) => AvroType::Float,
+        ("double", _) => AvroType::Double,
+        ("bytes", _) => AvroType::Bytes,
+        _ => AvroType::String,
     }
 }
 
 /// None where it is none that can be: then it is what it is made of.
-fn decimal(object: &Map<String, Value>, size: Option<usize>) -> Option<Type> {
+fn decimal_type(object: &Map<String, Value>, size: Option<usize>) -> Option<AvroType> {
     let precision = u8::try_from(object.get("precision")?.as_u64()?).ok()?;
     let scale = match object.get("scale") {
         Some(scale) => i8::try_from(scale.as_u64()?).ok()?,
         None => 0,
     };
     let is_valid = (1..=76).contains(&precision) && i16::from(scale) <= i16::from(precision);
-    is_valid.then_some(Type::Decimal { precision, scale, size })
+    is_valid.then_some(AvroType::Decimal { precision, scale, size })
 }
 
 /// A definition's full name, and the namespace of what stands in it.
 fn full_name(object: &Map<String, Value>, namespace: &str) -> Result<(String, String)> {
     let Some(name) = object.get("name").and_then(Value::as_str) else {
-        return Err(wrong("a record, an enum or a fixed type of its schema has no name".into()));
+        return Err(schema_error(
+            "a record, an enum or a fixed type of its schema has no name".into(),
+        ));
     };
     if let Some((namespace, _)) = name.rsplit_once('.') {
         return Ok((name.to_owned(), namespace.to_owned()));
@@ -516,12 +549,14 @@ fn full_name(object: &Map<String, Value>, namespace: &str) -> Result<(String, St
     })
 }
 
-fn wrong(reason: String) -> Error {
-    Error::Damaged { offset: 0, reason }
+fn schema_error(reason: String) -> Error {
+    Error::DamagedFile { offset: 0, reason }
 }
 
-fn too_deep() -> Error {
-    Error::Unreadable { reason: format!("its schema is nested more than {DEPTH_MAX} deep") }
+fn nesting_error() -> Error {
+    Error::UnsupportedSchema {
+        reason: format!("its schema is nested more than {NESTING_DEPTH_MAX} deep"),
+    }
 }
 
 #[cfg(test)]
@@ -530,7 +565,7 @@ mod tests {
 
     fn columns(json: &str) -> Result<Vec<(String, DataType, bool)>> {
         let schema = Schema::parse(json.as_bytes())?;
-        let fields = schema.arrow().fields().iter();
+        let fields = schema.arrow_schema().fields().iter();
         Ok(fields.map(|f| (f.name().clone(), f.data_type().clone(), f.is_nullable())).collect())
     }
 
@@ -620,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_schema_declares_is_kept_apart_from_what_is_read() {
+    fn declared_schema_differs_from_read_schema() {
         let json = r#"{"type":"record","name":"R","fields":[
             {"name":"a","type":"int","default":7,"aliases":["b","c"],"doc":"a number"},
             {"name":"s","type":["null",{"type":"record","name":"S","fields":[
@@ -628,22 +663,25 @@ mod tests {
             {"name":"l","type":{"type":"array","items":"string"},"default":[]},
             {"name":"u","type":["int","string"],"default":1},
             {"name":"odd","type":"int","aliases":7,"doc":7}]}"#;
-        let declared = Schema::parse(json.as_bytes()).unwrap().declared();
+        let declared = Schema::parse(json.as_bytes()).unwrap().declared_schema();
         let field = |name: &str| declared.field_with_name(name).unwrap();
         let said = |name: &str, key: &str| field(name).metadata().get(key).cloned();
-        assert_eq!(said("a", keys::DEFAULT).as_deref(), Some("7"));
-        assert_eq!(said("a", keys::ALIASES).as_deref(), Some(r#"["b","c"]"#));
-        assert_eq!(said("a", keys::DOC).as_deref(), Some("a number"));
-        assert_eq!(said("l", keys::DEFAULT).as_deref(), Some("[]"));
+        assert_eq!(said("a", metadata_keys::DEFAULT).as_deref(), Some("7"));
+        assert_eq!(said("a", metadata_keys::ALIASES).as_deref(), Some(r#"["b","c"]"#));
+        assert_eq!(said("a", metadata_keys::DOC).as_deref(), Some("a number"));
+        assert_eq!(said("l", metadata_keys::DEFAULT).as_deref(), Some("[]"));
         assert!(field("u").metadata().is_empty() && field("odd").metadata().is_empty());
         assert!(field("s").is_nullable() && !field("l").is_nullable());
         let DataType::Struct(inner) = field("s").data_type() else { panic!("no struct") };
         assert!(!inner[0].is_nullable() && inner[1].is_nullable());
-        assert_eq!(inner[1].metadata().get(keys::DEFAULT).map(String::as_str), Some("null"));
+        assert_eq!(
+            inner[1].metadata().get(metadata_keys::DEFAULT).map(String::as_str),
+            Some("null")
+        );
         let DataType::List(item) = field("l").data_type() else { panic!("no list") };
         assert!(!item.is_nullable());
         // What is read is null below what is null.
-        let read = Schema::parse(json.as_bytes()).unwrap().arrow().field(1).clone();
+        let read = Schema::parse(json.as_bytes()).unwrap().arrow_schema().field(1).clone();
         let DataType::Struct(inner) = read.data_type() else { panic!("no struct") };
         assert!(inner[0].is_nullable() && read.metadata().is_empty());
     }
@@ -663,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_columns_is_refused() {
+    fn schemas_without_table_form_are_refused() {
         let twice = r#"{"type":"record","name":"A","fields":[{"name":"x","type":{"type":"fixed","name":"A","size":1}}]}"#;
         let itself =
             r#"{"type":"record","name":"A","fields":[{"name":"next","type":["null","A"]}]}"#;

@@ -8,33 +8,33 @@ use md5::{Digest, Md5};
 
 use crate::codec::{Codec, Compressor};
 use crate::container::{MAGIC, SYNC_BYTES};
-use crate::encode::{self, BatchRows, bytes, long};
 use crate::error::Result;
+use crate::row_encoder::{self, RowEncoder, write_bytes, write_long};
 
 /// A block is written when its rows are so long.
-const BLOCK_BYTES: usize = 64 << 10;
+const BLOCK_BYTES_TARGET: usize = 64 << 10;
 
 /// Whether columns can be written.
 ///
 /// # Errors
 /// [`Error::Unwritable`](crate::Error::Unwritable) with the column and what to do.
-pub fn check(schema: &Schema) -> Result<()> {
-    encode::schema(schema.fields()).map(|_| ())
+pub fn check_schema(schema: &Schema) -> Result<()> {
+    row_encoder::avro_schema_of(schema.fields()).map(|_| ())
 }
 
 /// Writes batches as one file.
 pub struct Writer<W> {
     out: W,
     fields: Fields,
-    json: String,
+    schema_json: String,
     codec: Codec,
     compressor: Compressor,
     /// None until the header is written, which the first block has a say in.
-    sync: Option<[u8; SYNC_BYTES]>,
+    sync_marker: Option<[u8; SYNC_BYTES]>,
     block: Vec<u8>,
-    rows: i64,
-    stored: Vec<u8>,
-    scratch: Vec<u8>,
+    block_rows: i64,
+    compressed: Vec<u8>,
+    block_head: Vec<u8>,
 }
 
 impl<W: Write> Writer<W> {
@@ -46,14 +46,14 @@ impl<W: Write> Writer<W> {
         Ok(Self {
             out,
             fields: schema.fields().clone(),
-            json: encode::schema(schema.fields())?.to_string(),
+            schema_json: row_encoder::avro_schema_of(schema.fields())?.to_string(),
             codec,
             compressor: Compressor::new(codec)?,
-            sync: None,
+            sync_marker: None,
             block: Vec::new(),
-            rows: 0,
-            stored: Vec::new(),
-            scratch: Vec::new(),
+            block_rows: 0,
+            compressed: Vec::new(),
+            block_head: Vec::new(),
         })
     }
 
@@ -63,11 +63,11 @@ impl<W: Write> Writer<W> {
     /// [`Error::Value`](crate::Error::Value), and those of writing.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let fields = self.fields.clone();
-        let rows = BatchRows::new(batch, &fields)?;
+        let rows = RowEncoder::new(batch, &fields)?;
         for row in 0..batch.num_rows() {
-            rows.encode(row, &mut self.block)?;
-            self.rows += 1;
-            if self.block.len() >= BLOCK_BYTES {
+            rows.encode_row(row, &mut self.block)?;
+            self.block_rows += 1;
+            if self.block.len() >= BLOCK_BYTES_TARGET {
                 self.write_block()?;
             }
         }
@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of writing.
     pub fn flush(&mut self) -> Result<()> {
-        if self.rows > 0 {
+        if self.block_rows > 0 {
             self.write_block()?;
         }
         Ok(self.out.flush()?)
@@ -90,49 +90,49 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of writing.
     pub fn finish(mut self) -> Result<W> {
-        if self.rows > 0 {
+        if self.block_rows > 0 {
             self.write_block()?;
         }
         // A file without rows is a header.
-        self.header()?;
+        self.write_header()?;
         self.out.flush()?;
         Ok(self.out)
     }
 
-    fn header(&mut self) -> Result<[u8; SYNC_BYTES]> {
-        if let Some(sync) = self.sync {
+    fn write_header(&mut self) -> Result<[u8; SYNC_BYTES]> {
+        if let Some(sync) = self.sync_marker {
             return Ok(sync);
         }
         let mut hash = Md5::new();
-        for part in [self.json.as_bytes(), self.codec.name().as_bytes(), &self.block] {
+        for part in [self.schema_json.as_bytes(), self.codec.name().as_bytes(), &self.block] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
         let sync: [u8; SYNC_BYTES] = hash.finalize().into();
         let mut header = MAGIC.to_vec();
-        long(2, &mut header);
-        bytes(b"avro.schema", &mut header);
-        bytes(self.json.as_bytes(), &mut header);
-        bytes(b"avro.codec", &mut header);
-        bytes(self.codec.name().as_bytes(), &mut header);
-        long(0, &mut header);
+        write_long(2, &mut header);
+        write_bytes(b"avro.schema", &mut header);
+        write_bytes(self.schema_json.as_bytes(), &mut header);
+        write_bytes(b"avro.codec", &mut header);
+        write_bytes(self.codec.name().as_bytes(), &mut header);
+        write_long(0, &mut header);
         header.extend_from_slice(&sync);
         self.out.write_all(&header)?;
-        self.sync = Some(sync);
+        self.sync_marker = Some(sync);
         Ok(sync)
     }
 
     fn write_block(&mut self) -> Result<()> {
-        let sync = self.header()?;
-        self.compressor.compress(&self.block, &mut self.stored)?;
-        self.scratch.clear();
-        long(self.rows, &mut self.scratch);
-        long(self.stored.len() as i64, &mut self.scratch);
-        self.out.write_all(&self.scratch)?;
-        self.out.write_all(&self.stored)?;
+        let sync = self.write_header()?;
+        self.compressor.compress(&self.block, &mut self.compressed)?;
+        self.block_head.clear();
+        write_long(self.block_rows, &mut self.block_head);
+        write_long(self.compressed.len() as i64, &mut self.block_head);
+        self.out.write_all(&self.block_head)?;
+        self.out.write_all(&self.compressed)?;
         self.out.write_all(&sync)?;
         self.block.clear();
-        self.rows = 0;
+        self.block_rows = 0;
         Ok(())
     }
 }

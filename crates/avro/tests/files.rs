@@ -10,7 +10,7 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, Field, Fields, Schema};
 use common::Random;
 use proptest::prelude::*;
-use tidemill_avro::{Codec, Error, Header, Reader, SYNC_BYTES, Writer, check};
+use tidemill_avro::{Codec, Error, Header, Reader, SYNC_BYTES, Writer, check_schema};
 
 const CODECS: [Codec; 6] = [
     Codec::Null,
@@ -42,7 +42,7 @@ fn read(
 ) -> Result<Vec<RecordBatch>, Error> {
     let header = Header::read(&mut &bytes[..])?;
     let all: Vec<usize> = (0..header.schema().fields().len()).collect();
-    let start = from.max(header.length());
+    let start = from.max(header.header_bytes());
     let input = bytes.get(start as usize..).unwrap_or_default();
     let size = Some(bytes.len() as u64);
     let columns = columns.unwrap_or(&all);
@@ -84,7 +84,7 @@ fn is_shown_alike(data_type: &DataType) -> bool {
 /// Columns that Avro can hold.
 fn schema(random: &mut Random) -> Arc<Schema> {
     let is_held = |field: &arrow_schema::FieldRef| {
-        check(&Schema::new(vec![field.clone()])).is_ok() && is_shown_alike(field.data_type())
+        check_schema(&Schema::new(vec![field.clone()])).is_ok() && is_shown_alike(field.data_type())
     };
     let fields: Fields = common::fields(random, 3).iter().filter(|f| is_held(f)).cloned().collect();
     Arc::new(Schema::new(fields))
@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn rows_come_back_as_they_were_and_in_any_pieces(seed: u64) {
+    fn rows_round_trip_in_any_pieces(seed: u64) {
         let random = &mut Random::new(seed);
         let schema = schema(random);
         let batches = common::batches(random, &schema);
@@ -121,7 +121,7 @@ proptest! {
             .collect();
         prop_assert_eq!(found, projected);
 
-        let sync = *Header::read(&mut &bytes[..]).unwrap().sync();
+        let sync = *Header::read(&mut &bytes[..]).unwrap().sync_marker();
         let starts = starts(&bytes, &sync);
         let mut pieces = Vec::new();
         let mut from = 0;
@@ -157,7 +157,7 @@ proptest! {
         }
         match read(&bytes, 0, u64::MAX, None, 100) {
             Ok(batches) => drop(texts(&batches)),
-            Err(Error::Damaged { .. } | Error::Unreadable { .. }) => {}
+            Err(Error::DamagedFile { .. } | Error::UnsupportedSchema { .. }) => {}
             Err(other) => panic!("{other}"),
         }
     }
@@ -181,12 +181,12 @@ fn small() -> RecordBatch {
 }
 
 #[test]
-fn what_is_damaged_is_an_error_or_other_values_and_never_a_panic() {
+fn damaged_files_never_panic() {
     for codec in CODECS {
         let batch = small();
         let whole = write(batch.schema_ref(), &[batch.clone(), batch.clone()], codec, true);
         let header = Header::read(&mut &whole[..]).unwrap();
-        let starts = starts(&whole, header.sync());
+        let starts = starts(&whole, header.sync_marker());
         for cut in 0..whole.len() {
             match read(&whole[..cut], 0, u64::MAX, None, 100) {
                 // Nothing tells how many blocks there are.
@@ -194,7 +194,7 @@ fn what_is_damaged_is_an_error_or_other_values_and_never_a_panic() {
                     let blocks = starts.iter().position(|start| *start == cut as u64);
                     assert_eq!(Some(texts(&batches).len()), blocks.map(|blocks| 2 * blocks));
                 }
-                Err(Error::Damaged { offset, .. }) => assert!(offset <= cut as u64),
+                Err(Error::DamagedFile { offset, .. }) => assert!(offset <= cut as u64),
                 Err(other) => panic!("cut at {cut}: {other}"),
             }
         }
@@ -204,7 +204,7 @@ fn what_is_damaged_is_an_error_or_other_values_and_never_a_panic() {
             bytes[at] ^= 1 << (at % 8);
             match read(&bytes, 0, u64::MAX, None, 100) {
                 Ok(batches) => drop(texts(&batches)),
-                Err(Error::Damaged { .. } | Error::Unreadable { .. }) => refused += 1,
+                Err(Error::DamagedFile { .. } | Error::UnsupportedSchema { .. }) => refused += 1,
                 Err(other) => panic!("byte {at}: {other}"),
             }
         }
@@ -284,7 +284,7 @@ fn lengths_and_counts_that_the_bytes_do_not_justify_are_refused() {
     assert_eq!(read(&file, 0, u64::MAX, None, 100).unwrap()[0].num_rows(), 1);
     let empty = forged(r#"{"type":"record","name":"Z","fields":[]}"#, 1 << 40, 0, &[]);
     let header = Header::read(&mut &empty[..]).unwrap();
-    let start = header.length();
+    let start = header.header_bytes();
     let input = &empty[start as usize..];
     let mut reader = Reader::new(input, &header, start, u64::MAX, None, &[], 8192).unwrap();
     assert_eq!(reader.next_batch().unwrap().unwrap().0.num_rows(), 8192);
@@ -306,11 +306,11 @@ fn what_avro_cannot_hold_is_refused_with_the_column() {
         ("t", DataType::Time64(arrow_schema::TimeUnit::Nanosecond), "which Avro does not have"),
     ] {
         let schema = Schema::new(vec![Field::new(name, kind, true)]);
-        let error = check(&schema).unwrap_err().to_string();
+        let error = check_schema(&schema).unwrap_err().to_string();
         assert!(error.starts_with(expected) || error.contains(expected), "{error}");
     }
     let twice = Schema::new(vec![Field::new("a", DataType::Int32, true); 2]);
-    assert!(check(&twice).unwrap_err().to_string().contains("is there twice"));
+    assert!(check_schema(&twice).unwrap_err().to_string().contains("is there twice"));
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_file_without_rows_has_its_columns() {
     let batch = small().slice(0, 0);
     let bytes = write(batch.schema_ref(), std::slice::from_ref(&batch), Codec::Deflate(6), false);
     let header = Header::read(&mut &bytes[..]).unwrap();
-    assert_eq!(header.length(), bytes.len() as u64);
+    assert_eq!(header.header_bytes(), bytes.len() as u64);
     assert_eq!(header.schema().fields().len(), 4);
     assert!(read(&bytes, 0, u64::MAX, None, 100).unwrap().is_empty());
 }

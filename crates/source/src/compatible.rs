@@ -40,7 +40,7 @@ pub fn schema_of(spec: &SourceSpec) -> Result<rowfile::Schema> {
                 "an .avsc file has the JSON of one record, as `avro.schema` of a data file has it",
             )
         })?;
-        return from_avro(&schema.declared()).map_err(refused);
+        return from_avro(&schema.declared_schema()).map_err(refused);
     }
     let source = Source::open(spec)?;
     if let Some(refusal) = (0..source.schema().fields().len()).find_map(|at| source.refusal(at)) {
@@ -53,7 +53,7 @@ pub fn schema_of(spec: &SourceSpec) -> Result<rowfile::Schema> {
             return Ok(open_rowfile_of(file)?.schema().clone());
         }
         if let Some(header) = formats::avro::header(file) {
-            return from_avro(&header.declared()).map_err(refused);
+            return from_avro(&header.declared_schema()).map_err(refused);
         }
         if let Some(known) = file.metadata() {
             return rowfile::Schema::from_arrow(known.schema()).map_err(refused);
@@ -74,8 +74,9 @@ fn from_avro(declared: &arrow::datatypes::Schema) -> rowfile::Result<rowfile::Sc
 fn take_said(field: &mut rowfile::SchemaField) {
     let mut said = |key| field.metadata.remove(key);
     let json = |text: Option<String>| serde_json::from_str::<Value>(&text?).ok();
-    let (aliases, default) = (json(said(avro::keys::ALIASES)), json(said(avro::keys::DEFAULT)));
-    field.doc = said(avro::keys::DOC);
+    let (aliases, default) =
+        (json(said(avro::metadata_keys::ALIASES)), json(said(avro::metadata_keys::DEFAULT)));
+    field.doc = said(avro::metadata_keys::DOC);
     if let Some(Value::Array(aliases)) = aliases {
         field.aliases = aliases.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     }

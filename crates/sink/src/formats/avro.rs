@@ -42,8 +42,8 @@ impl FileFormat for Avro {
 
     fn check(&self, schema: &SchemaRef) -> Result<()> {
         refuse_depth(self.name(), schema, DEPTH_MAX)?;
-        avro::check(schema).map_err(|error| match error {
-            avro::Error::Unwritable { column, reason, hint } => {
+        avro::check_schema(schema).map_err(|error| match error {
+            avro::Error::UnsupportedColumn { column, reason, hint } => {
                 let message = format!("avro cannot hold this result: column `{column}` {reason}");
                 Error::usage_hint(message, hint)
             }

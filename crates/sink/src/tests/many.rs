@@ -41,7 +41,7 @@ fn rows_of(path: &Path, format: OutputFormat) -> Vec<String> {
         OutputFormat::Avro => {
             let bytes = std::fs::read(path).unwrap();
             let header = tidemill_avro::Header::read(&mut &bytes[..]).unwrap();
-            let start = header.length();
+            let start = header.header_bytes();
             let blocks = &bytes[start as usize..];
             let reader = tidemill_avro::Reader::new(
                 blocks,

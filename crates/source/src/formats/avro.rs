@@ -129,7 +129,7 @@ impl Read for Bytes {
 fn from_avro(error: avro::Error, path: &str) -> Error {
     match error {
         avro::Error::Io(error) => Error::io("read", path, error),
-        avro::Error::Damaged { offset, reason } => Error::Corrupt {
+        avro::Error::DamagedFile { offset, reason } => Error::Corrupt {
             path: path.to_owned(),
             offset: Some(offset),
             reason,
@@ -166,13 +166,13 @@ impl Blocks {
         let file = &piece.file;
         let (input, open, start): (Box<dyn ByteInput>, _, _) = match stdin {
             Some(mut input) => {
-                drain(input.as_mut(), header.length())?;
-                (input, None, header.length())
+                drain(input.as_mut(), header.header_bytes())?;
+                (input, None, header.header_bytes())
             }
             None => {
                 let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), watch)?);
                 let start = match options.exact_start {
-                    _ if piece.range.start == 0 => header.length(),
+                    _ if piece.range.start == 0 => header.header_bytes(),
                     Some(start) => start,
                     None => find(&open, header, piece.range.start, &watch.cancel)?,
                 };
@@ -191,7 +191,7 @@ impl Blocks {
             avro::Reader::new(input, header, start, until, size, &columns, options.batch_rows);
         let path: Arc<str> = file.shown().into();
         let reader = reader.map_err(|error| from_avro(error, &path))?;
-        let is_julian = JulianDates::of(|key| header.property(key)).dates;
+        let is_julian = JulianDates::of(|key| header.metadata_value(key)).dates;
         Ok(Self { reader, open, path, start, is_julian })
     }
 }
@@ -212,7 +212,7 @@ impl Iterator for Blocks {
 
 impl StoredBatches for Blocks {
     fn places(&self) -> Option<(u64, u64)> {
-        Some((self.start, self.reader.next_block()))
+        Some((self.start, self.reader.next_block_offset()))
     }
 }
 
@@ -233,10 +233,10 @@ fn drain(input: &mut dyn ByteInput, bytes: u64) -> Result<()> {
 /// Where the first block behind a sync marker begins, at `from` or later; the file's size if there
 /// is none.
 fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &Cancel) -> Result<u64> {
-    let marker = header.sync();
+    let marker = header.sync_marker();
     let finder = memchr::memmem::Finder::new(marker);
     // The header ends with the first one.
-    let least = header.length() - marker.len() as u64;
+    let least = header.header_bytes() - marker.len() as u64;
     let mut at = from.saturating_sub(marker.len() as u64).max(least);
     let mut window = vec![0; WINDOW_BYTES];
     loop {
@@ -267,7 +267,7 @@ fn find_starts(splits: &mut [Split], cancel: &Cancel) -> Result<()> {
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
     let open = OpenFile::open(&file, Access::Random, &watch)?;
     let is_here = open.remote().is_none();
-    let mut position = header.length();
+    let mut position = header.header_bytes();
     for split in splits.iter_mut().filter(|split| split.pieces[0].range.start > 0) {
         let wanted = split.pieces[0].range.start;
         if !is_here {
@@ -278,7 +278,7 @@ fn find_starts(splits: &mut [Split], cancel: &Cancel) -> Result<()> {
             cancel.check()?;
             let mut head = [0; BLOCK_HEAD_BYTES];
             let count = open.read_at(&mut head, position)?;
-            match avro::block_bytes(&head[..count]) {
+            match avro::block_length_from_head(&head[..count]) {
                 Some(bytes) => position = position.saturating_add(bytes),
                 // Whoever reads the block says what is wrong with it.
                 None => position = open.size(),

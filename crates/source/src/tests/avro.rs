@@ -78,7 +78,7 @@ fn a_marker_inside_a_value_is_found_out_by_the_split_before() {
     let batch = RecordBatch::try_from_iter([("b", bytes)]).unwrap();
     let mut whole = file(&[batch], Codec::Null);
     // A file may have any marker: this one that of the file which its values are.
-    let own = *tidemill_avro::Header::read(&mut &whole[..]).unwrap().sync();
+    let own = *tidemill_avro::Header::read(&mut &whole[..]).unwrap().sync_marker();
     for at in 0..whole.len() - 15 {
         if whole[at..at + 16] == own {
             whole[at..at + 16].copy_from_slice(&inner[inner.len() - 16..]);
