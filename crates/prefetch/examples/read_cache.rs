@@ -15,28 +15,33 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use futures::future::BoxFuture;
 use tidemill_prefetch::{
-    CachedOrigin, DiskOptions, DiskTier, Options, Origin, Pool, PrefetchReader, Result, Sink,
+    ByteSink, CachedOrigin, DiskTier, DiskTierOptions, Options, Origin, PrefetchPool,
+    PrefetchReader, Result,
 };
 
 const MIB: u64 = 1 << 20;
-const PART: u64 = 64 << 10;
-const PARTS: u64 = 4_096;
+const RANDOM_READ_BYTES: u64 = 64 << 10;
+const RANDOM_READS: u64 = 4_096;
 
 /// An object that is made of one block again and again.
 #[derive(Debug)]
-struct Repeated {
+struct RepeatedBlockOrigin {
     block: Vec<u8>,
     size: u64,
 }
 
-impl Origin for Repeated {
+impl Origin for RepeatedBlockOrigin {
     fn size(&self) -> u64 {
         self.size
     }
 
-    fn fetch<'a>(&'a self, range: Range<u64>, into: &'a mut dyn Sink) -> BoxFuture<'a, Result<()>> {
+    fn fetch<'a>(
+        &'a self,
+        range: Range<u64>,
+        into: &'a mut dyn ByteSink,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            into.requested();
+            into.record_request();
             let mut at = range.start;
             while at < range.end {
                 let skip = (at % MIB) as usize;
@@ -49,11 +54,11 @@ impl Origin for Repeated {
     }
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => all.extend(files(&entry.path())),
+            Ok(kind) if kind.is_dir() => all.extend(list_files(&entry.path())),
             _ => all.push(entry.path()),
         }
     }
@@ -61,8 +66,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Takes all files of a folder out of the system's cache.
-fn forget(folder: &Path) -> io::Result<()> {
-    for path in files(folder) {
+fn drop_page_cache(folder: &Path) -> io::Result<()> {
+    for path in list_files(folder) {
         // A part that the whole has replaced meanwhile.
         let Ok(file) = File::open(path) else { continue };
         file.sync_all()?;
@@ -71,12 +76,12 @@ fn forget(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn rate(bytes: u64, time: Duration) -> String {
+fn format_rate(bytes: u64, time: Duration) -> String {
     let seconds = time.as_secs_f64();
     format!("{seconds:.3} s, {:.0} MB/s", bytes as f64 / seconds / 1e6)
 }
 
-fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
+fn measure_time(work: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
     let since = Instant::now();
     work()?;
     Ok(since.elapsed())
@@ -87,82 +92,85 @@ fn main() -> io::Result<()> {
     let folder = PathBuf::from(words.next().unwrap_or_else(|| "read-cache-example".into()));
     let size = words.next().and_then(|word| word.parse().ok()).unwrap_or(1_024) * MIB;
     let mixed = |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56).to_le_bytes()[0];
-    let object = Arc::new(Repeated { block: (0..MIB).map(mixed).collect(), size });
+    let object = Arc::new(RepeatedBlockOrigin { block: (0..MIB).map(mixed).collect(), size });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     fs::create_dir_all(&folder)?;
 
     let plain = folder.join("plain");
-    let written = timed(|| {
+    let written = measure_time(|| {
         let file = File::create(&plain)?;
         (0..size / MIB).try_for_each(|at| file.write_all_at(&object.block, at * MIB))
     })?;
-    println!("plain file written:            {}", rate(size, written));
+    println!("plain file written:            {}", format_rate(size, written));
 
     let options = Options::default();
-    let pool = Pool::new(options.memory_bytes, runtime.handle().clone());
+    let pool = PrefetchPool::new(options.memory_bytes, runtime.handle().clone());
     let cache = folder.join("cache");
     // All is to be kept, however slow the disk is.
-    let kept = DiskOptions { queue_bytes: u64::MAX, ..DiskOptions::new(2 * size) };
+    let kept = DiskTierOptions { queue_bytes: u64::MAX, ..DiskTierOptions::new(2 * size) };
     let tier = DiskTier::open(&cache, kept, |text| println!("{text}"))?;
     let whole = |name: &str| -> io::Result<()> {
         let origin = CachedOrigin::new(Arc::clone(&object) as Arc<_>, &tier, &[name]);
-        let mut reader = PrefetchReader::new(pool.open(Arc::new(origin), options));
-        reader.declare(0..size);
+        let mut reader = PrefetchReader::new(pool.open_object(Arc::new(origin), options));
+        reader.declare_range(0..size);
         let mut part = vec![0; MIB as usize];
         while reader.read(&mut part)? > 0 {}
         Ok(())
     };
-    let filled = timed(|| {
+    let filled = measure_time(|| {
         whole("a")?;
         tier.flush(Duration::from_secs(3600));
         Ok(())
     })?;
-    println!("first pass, kept:              {}", rate(size, filled));
+    println!("first pass, kept:              {}", format_rate(size, filled));
     println!("                               {:?}", tier.stats());
     for is_cold in [true, false] {
         for round in 0..3 {
             if is_cold {
-                forget(&folder)?;
+                drop_page_cache(&folder)?;
             }
-            let of_file = timed(|| {
+            let of_file = measure_time(|| {
                 let mut file = File::open(&plain)?;
                 let mut part = vec![0; MIB as usize];
                 while file.read(&mut part)? > 0 {}
                 Ok(())
             })?;
             if is_cold {
-                forget(&folder)?;
+                drop_page_cache(&folder)?;
             }
-            let of_tier = timed(|| whole("a"))?;
+            let of_tier = measure_time(|| whole("a"))?;
             let cold = if is_cold { "cold" } else { "warm" };
-            println!("{cold} {round}: plain file               {}", rate(size, of_file));
-            println!("{cold} {round}: tier                     {}", rate(size, of_tier));
+            println!("{cold} {round}: plain file               {}", format_rate(size, of_file));
+            println!("{cold} {round}: tier                     {}", format_rate(size, of_tier));
         }
     }
 
-    let places: Vec<u64> =
-        (0..PARTS).map(|n| n.wrapping_mul(7_919 * 104_729) % (size - PART)).collect();
+    let places: Vec<u64> = (0..RANDOM_READS)
+        .map(|n| n.wrapping_mul(7_919 * 104_729) % (size - RANDOM_READ_BYTES))
+        .collect();
     let one = CachedOrigin::new(Arc::clone(&object) as Arc<_>, &tier, &["b"]);
     let parts = |one: &CachedOrigin| -> io::Result<()> {
         for at in &places {
-            let mut bytes = BytesMut::with_capacity(PART as usize);
-            runtime.block_on(one.fetch(*at..at + PART, &mut bytes))?;
+            let mut bytes = BytesMut::with_capacity(RANDOM_READ_BYTES as usize);
+            runtime.block_on(one.fetch(*at..at + RANDOM_READ_BYTES, &mut bytes))?;
         }
         Ok(())
     };
-    let cost = |time: Duration| format!("{:.1} µs each", time.as_secs_f64() / PARTS as f64 * 1e6);
-    println!("parts of 64 KiB, fetched:      {}", cost(timed(|| parts(&one))?));
-    let flushed = timed(|| {
+    let cost =
+        |time: Duration| format!("{:.1} µs each", time.as_secs_f64() / RANDOM_READS as f64 * 1e6);
+    println!("parts of 64 KiB, fetched:      {}", cost(measure_time(|| parts(&one))?));
+    let flushed = measure_time(|| {
         tier.flush(Duration::from_secs(3600));
         Ok(())
     })?;
     println!("  written behind, the rest in  {:.3} s", flushed.as_secs_f64());
-    println!("parts, from their own files:   {}", cost(timed(|| parts(&one))?));
+    println!("parts, from their own files:   {}", cost(measure_time(|| parts(&one))?));
     let of_blocks = CachedOrigin::new(Arc::clone(&object) as Arc<_>, &tier, &["a"]);
-    println!("parts, of whole blocks:        {}", cost(timed(|| parts(&of_blocks))?));
+    println!("parts, of whole blocks:        {}", cost(measure_time(|| parts(&of_blocks))?));
     let file = File::open(&plain)?;
-    let mut part = vec![0; PART as usize];
-    let of_file = timed(|| places.iter().try_for_each(|at| file.read_exact_at(&mut part, *at)))?;
+    let mut part = vec![0; RANDOM_READ_BYTES as usize];
+    let of_file =
+        measure_time(|| places.iter().try_for_each(|at| file.read_exact_at(&mut part, *at)))?;
     println!("parts, of the plain file:      {}", cost(of_file));
     println!("                               {:?}", tier.stats());
     drop(tier);

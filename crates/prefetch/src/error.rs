@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The object is another one by now.
     #[error("`{path}` changed while it was read: {reason}")]
-    Changed {
+    ObjectChanged {
         /// The object.
         path: String,
         /// What differs.
@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// The store's answer has no bytes, or others than were asked for.
     #[error("cannot read `{path}` at byte {offset}: {reason}")]
-    Answer {
+    InvalidAnswer {
         /// The object.
         path: String,
         /// The first byte that is missing.
@@ -53,7 +53,7 @@ pub enum Error {
     Origin(Arc<dyn std::error::Error + Send + Sync>),
     /// An option that makes no sense.
     #[error("{message}\nhint: {hint}")]
-    Option {
+    InvalidOption {
         /// What is wrong with it.
         message: String,
         /// What to do about it.
@@ -64,18 +64,18 @@ pub enum Error {
     Interrupted,
     /// The runtime that requests run on has ended.
     #[error("the runtime of the network's requests has ended")]
-    Ended,
+    RuntimeEnded,
     /// Taken back before it came: whoever wants it asks again.
     #[doc(hidden)]
     #[error("internal error: a block that was taken back was waited for")]
-    TakenBack,
+    Evicted,
 }
 
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Interrupted => std::io::ErrorKind::Interrupted,
-            Error::Option { .. } => std::io::ErrorKind::InvalidInput,
+            Error::InvalidOption { .. } => std::io::ErrorKind::InvalidInput,
             Error::Disk { source, .. } => source.kind(),
             Error::Store { source, .. } => match source.as_ref() {
                 object_store::Error::NotFound { .. } => std::io::ErrorKind::NotFound,

@@ -47,39 +47,39 @@
 //! and keep, are more than that by themselves. What waits to be written to a disk is part of it, at most a
 //! quarter.
 
-mod buffer;
-mod cached;
-pub mod course;
-pub mod cursor;
+pub mod access_plan;
+mod block_buffer;
+mod cached_origin;
 mod disk;
 pub mod endpoint;
+mod endpoint_meter;
 pub mod error;
-mod gate;
-pub mod history;
-mod measure;
-pub mod met;
+mod hedge_policy;
+pub mod last_failure;
+pub mod object_cursor;
 pub mod origin;
-mod patience;
-pub mod pool;
-pub mod ranges;
+pub mod prefetch_pool;
+pub mod range_coalescing;
+pub mod read_history;
 mod reader;
+mod request_context;
+mod request_gate;
 mod stats;
 mod store;
-mod ticket;
 pub mod tuner;
 
-pub use cached::CachedOrigin;
-pub use cursor::Cursor;
-pub use disk::{DiskOptions, DiskStats, DiskTier};
+pub use cached_origin::CachedOrigin;
+pub use disk::{DiskTier, DiskTierOptions, DiskTierStats};
 pub use endpoint::Endpoint;
+pub use endpoint_meter::EndpointMeasurements;
 pub use error::{Error, Result};
-pub use history::History;
-pub use measure::Measured;
-pub use met::Met;
-pub use origin::{Origin, Sink, StoreObject};
-pub use pool::{Claims, Opened, Pool};
+pub use last_failure::LastFailure;
+pub use object_cursor::ObjectCursor;
+pub use origin::{ByteSink, Origin, StoreObject};
+pub use prefetch_pool::{BlockClaims, OpenedObject, PrefetchPool};
+pub use read_history::ReadHistory;
 pub use reader::PrefetchReader;
-pub use stats::Stats;
+pub use stats::ReadStats;
 pub use store::PrefetchStore;
 
 /// How objects are read ahead.
@@ -94,7 +94,7 @@ pub struct Options {
     pub memory_bytes: u64,
     /// The first window of a place that is read on from without being told of, which then doubles. Default:
     /// 1 MiB.
-    pub first_bytes: u64,
+    pub first_window_bytes: u64,
 }
 
 impl Default for Options {
@@ -103,7 +103,7 @@ impl Default for Options {
             block_bytes: 8 << 20,
             window_bytes: 256 << 20,
             memory_bytes: 512 << 20,
-            first_bytes: 1 << 20,
+            first_window_bytes: 1 << 20,
         }
     }
 }
@@ -113,8 +113,8 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::Option`], with what is the least.
-    pub fn check(&self) -> Result<()> {
-        pool::check(self)
+    pub fn validate(&self) -> Result<()> {
+        prefetch_pool::check_options(self)
     }
 }
 

@@ -10,34 +10,38 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
 
-use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::pool::Opened;
-use crate::stats::Stats;
+use crate::object_cursor::ObjectCursor;
+use crate::prefetch_pool::OpenedObject;
+use crate::stats::ReadStats;
 
 /// One version of an object, read as a file; [`PrefetchStore::open`](crate::PrefetchStore::open) opens it.
 ///
 /// `Read` waits on the thread that calls it, which may be any but one that drives the requests alone
 /// (a single-threaded runtime's own).
 pub struct PrefetchReader {
-    cursor: Arc<Cursor>,
-    at: u64,
-    coming: Option<BoxFuture<'static, Result<Bytes>>>,
+    cursor: Arc<ObjectCursor>,
+    offset: u64,
+    pending_read: Option<BoxFuture<'static, Result<Bytes>>>,
 }
 
 impl std::fmt::Debug for PrefetchReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PrefetchReader")
             .field("cursor", &self.cursor)
-            .field("at", &self.at)
+            .field("at", &self.offset)
             .finish()
     }
 }
 
 impl PrefetchReader {
     /// A reader of an object from its beginning.
-    pub fn new(object: Arc<Opened>) -> PrefetchReader {
-        PrefetchReader { cursor: Arc::new(Cursor::new(object)), at: 0, coming: None }
+    pub fn new(object: Arc<OpenedObject>) -> PrefetchReader {
+        PrefetchReader {
+            cursor: Arc::new(ObjectCursor::new(object)),
+            offset: 0,
+            pending_read: None,
+        }
     }
 
     /// The object's size in bytes.
@@ -47,21 +51,21 @@ impl PrefetchReader {
 
     /// Says that a range will be read from its beginning to its end: its blocks are fetched from now
     /// on, a full window of them, and nothing behind its end.
-    pub fn declare(&self, range: Range<u64>) {
-        self.cursor.declare(range);
+    pub fn declare_range(&self, range: Range<u64>) {
+        self.cursor.declare_range(range);
     }
 
     /// What was read, fetched and waited for.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> ReadStats {
         self.cursor.stats()
     }
 }
 
 impl Read for PrefetchReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.coming = None;
-        let count = self.cursor.read_at(out, self.at, 1, &mut || Ok(()))?;
-        self.at += count as u64;
+        self.pending_read = None;
+        let count = self.cursor.read_at(out, self.offset, 1, &mut || Ok(()))?;
+        self.offset += count as u64;
         Ok(count)
     }
 }
@@ -70,13 +74,13 @@ impl Seek for PrefetchReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = match to {
             SeekFrom::Start(at) => Some(at),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::Current(by) => self.offset.checked_add_signed(by),
             SeekFrom::End(by) => self.size().checked_add_signed(by),
         };
         let before = || io::Error::new(io::ErrorKind::InvalidInput, "a seek before the beginning");
-        self.at = target.ok_or_else(before)?;
-        self.coming = None;
-        Ok(self.at)
+        self.offset = target.ok_or_else(before)?;
+        self.pending_read = None;
+        Ok(self.offset)
     }
 }
 
@@ -90,18 +94,18 @@ impl AsyncRead for PrefetchReader {
             return Poll::Ready(Ok(()));
         }
         let this = &mut *self;
-        let (cursor, at, wanted) = (&this.cursor, this.at, out.remaining());
-        let coming = this.coming.get_or_insert_with(|| {
+        let (cursor, at, wanted) = (&this.cursor, this.offset, out.remaining());
+        let coming = this.pending_read.get_or_insert_with(|| {
             let cursor = Arc::clone(cursor);
             Box::pin(async move { cursor.read(at, wanted).await })
         });
         let bytes = ready!(coming.as_mut().poll(context));
-        this.coming = None;
+        this.pending_read = None;
         let bytes = bytes?;
         // A caller may come back with less room than it had.
         let count = bytes.len().min(out.remaining());
         out.put_slice(&bytes[..count]);
-        this.at += count as u64;
+        this.offset += count as u64;
         Poll::Ready(Ok(()))
     }
 }
@@ -112,6 +116,6 @@ impl AsyncSeek for PrefetchReader {
     }
 
     fn poll_complete(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        Poll::Ready(Ok(self.at))
+        Poll::Ready(Ok(self.offset))
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// What a reader, or all of a pool, did so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct ReadStats {
     /// Bytes that were asked for and served.
-    pub asked_bytes: u64,
+    pub served_bytes: u64,
     /// Bytes that came from the store.
     pub fetched_bytes: u64,
     /// Bytes that came from the [tier](crate::DiskTier) on the disk.
@@ -31,28 +31,28 @@ pub struct Stats {
     /// Requests that were made again: refused, lost, or cut off, and then from there.
     pub retries: u64,
     /// Answers that the server is asked too much: 429 and 503.
-    pub throttled: u64,
+    pub throttled_responses: u64,
     /// Requests that were sent a second time while the first was not answered.
     pub hedges: u64,
     /// Those of them that were answered first.
     pub hedges_won: u64,
     /// Blocks that were taken back for reads that could not wait.
-    pub taken_back: u64,
+    pub evicted_blocks: u64,
     /// The block that was used for the object that was opened last: what there was memory for. Not counted, and
     /// the same in a difference.
     pub block_bytes: u64,
     /// How far a place was read ahead of at most there.
     pub window_bytes: u64,
     /// From how many past runs they were chosen; 0 where they were given, or are the defaults.
-    pub past_runs: u64,
+    pub tuned_from_runs: u64,
 }
 
-impl Stats {
+impl ReadStats {
     /// What was done since it was `before`.
     #[must_use]
-    pub fn since(&self, before: &Stats) -> Stats {
-        Stats {
-            asked_bytes: self.asked_bytes.saturating_sub(before.asked_bytes),
+    pub fn delta_since(&self, before: &ReadStats) -> ReadStats {
+        ReadStats {
+            served_bytes: self.served_bytes.saturating_sub(before.served_bytes),
             fetched_bytes: self.fetched_bytes.saturating_sub(before.fetched_bytes),
             disk_bytes: self.disk_bytes.saturating_sub(before.disk_bytes),
             wasted_bytes: self.wasted_bytes.saturating_sub(before.wasted_bytes),
@@ -63,21 +63,23 @@ impl Stats {
             stalls: self.stalls.saturating_sub(before.stalls),
             stall_time: self.stall_time.saturating_sub(before.stall_time),
             retries: self.retries.saturating_sub(before.retries),
-            taken_back: self.taken_back.saturating_sub(before.taken_back),
-            throttled: self.throttled.saturating_sub(before.throttled),
+            evicted_blocks: self.evicted_blocks.saturating_sub(before.evicted_blocks),
+            throttled_responses: self
+                .throttled_responses
+                .saturating_sub(before.throttled_responses),
             hedges: self.hedges.saturating_sub(before.hedges),
             hedges_won: self.hedges_won.saturating_sub(before.hedges_won),
             block_bytes: self.block_bytes,
             window_bytes: self.window_bytes,
-            past_runs: self.past_runs,
+            tuned_from_runs: self.tuned_from_runs,
         }
     }
 }
 
 /// The same while it is counted.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) asked_bytes: AtomicU64,
+pub(crate) struct ReadCounters {
+    pub(crate) served_bytes: AtomicU64,
     pub(crate) fetched_bytes: AtomicU64,
     pub(crate) disk_bytes: AtomicU64,
     pub(crate) disk_reads: AtomicU64,
@@ -87,27 +89,30 @@ pub(crate) struct Counters {
     pub(crate) stalls: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
     pub(crate) retries: AtomicU64,
-    pub(crate) throttled: AtomicU64,
+    pub(crate) throttled_responses: AtomicU64,
     pub(crate) hedges: AtomicU64,
     pub(crate) hedges_won: AtomicU64,
-    pub(crate) taken_back: AtomicU64,
+    pub(crate) evicted_blocks: AtomicU64,
     pub(crate) block_bytes: AtomicU64,
     pub(crate) window_bytes: AtomicU64,
-    pub(crate) past_runs: AtomicU64,
+    pub(crate) tuned_from_runs: AtomicU64,
 }
 
-impl Counters {
+impl ReadCounters {
     /// Those of a reader and those of its pool; what was claimed for no reader is its pool's alone.
-    pub(crate) fn of(reader: &Arc<Counters>, pool: &Arc<Counters>) -> Vec<Arc<Counters>> {
+    pub(crate) fn reader_and_pool(
+        reader: &Arc<ReadCounters>,
+        pool: &Arc<ReadCounters>,
+    ) -> Vec<Arc<ReadCounters>> {
         let own = (!Arc::ptr_eq(reader, pool)).then(|| Arc::clone(reader));
         own.into_iter().chain([Arc::clone(pool)]).collect()
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn snapshot(&self) -> ReadStats {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
         let (hits, stalls) = (of(&self.hits), of(&self.stalls));
-        Stats {
-            asked_bytes: of(&self.asked_bytes),
+        ReadStats {
+            served_bytes: of(&self.served_bytes),
             fetched_bytes: of(&self.fetched_bytes),
             disk_bytes: of(&self.disk_bytes),
             disk_reads: of(&self.disk_reads),
@@ -118,20 +123,20 @@ impl Counters {
             stalls,
             stall_time: Duration::from_nanos(of(&self.stall_ns)),
             retries: of(&self.retries),
-            throttled: of(&self.throttled),
+            throttled_responses: of(&self.throttled_responses),
             hedges: of(&self.hedges),
             hedges_won: of(&self.hedges_won),
-            taken_back: of(&self.taken_back),
+            evicted_blocks: of(&self.evicted_blocks),
             block_bytes: of(&self.block_bytes),
             window_bytes: of(&self.window_bytes),
-            past_runs: of(&self.past_runs),
+            tuned_from_runs: of(&self.tuned_from_runs),
         }
     }
 
     /// Notes how an object is read.
-    pub(crate) fn read_by(&self, block_bytes: u64, window_bytes: u64, past_runs: u64) {
+    pub(crate) fn record_settings(&self, block_bytes: u64, window_bytes: u64, past_runs: u64) {
         self.block_bytes.store(block_bytes, Relaxed);
         self.window_bytes.store(window_bytes, Relaxed);
-        self.past_runs.store(past_runs, Relaxed);
+        self.tuned_from_runs.store(past_runs, Relaxed);
     }
 }

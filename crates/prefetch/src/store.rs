@@ -29,39 +29,39 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::Options;
-use crate::cached::CachedOrigin;
-use crate::cursor::Cursor;
+use crate::cached_origin::CachedOrigin;
 use crate::disk::DiskTier;
 use crate::error::{Error, Result};
+use crate::object_cursor::ObjectCursor;
 use crate::origin::{Origin, StoreObject};
-use crate::pool::{Opened, Pool};
-use crate::ranges::joined;
+use crate::prefetch_pool::{OpenedObject, PrefetchPool};
+use crate::range_coalescing::coalesce_ranges;
 use crate::reader::PrefetchReader;
-use crate::stats::Stats;
+use crate::stats::ReadStats;
 
 /// So many objects are remembered at once.
-const OBJECTS_MAX: usize = 64;
+const REMEMBERED_OBJECTS_MAX: usize = 64;
 /// An object that was not read for so long is forgotten.
-const IDLE: Duration = Duration::from_secs(30);
+const OBJECT_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// What waits for the disk is at most this share of the memory.
-const QUEUE_SHARE: u64 = 4;
+const DISK_QUEUE_MEMORY_DIVISOR: u64 = 4;
 
 /// Wraps a store and is one: what reads ranges one after another through it finds them there.
 #[derive(Debug)]
 pub struct PrefetchStore {
     inner: Arc<dyn ObjectStore>,
-    pool: Pool,
+    pool: PrefetchPool,
     options: Options,
     /// What is fetched is kept there, under a name of the store.
-    cache: Option<(DiskTier, String)>,
-    known: Mutex<HashMap<Path, Known>>,
+    disk_tier: Option<(DiskTier, String)>,
+    remembered: Mutex<HashMap<Path, RememberedObject>>,
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct RememberedObject {
     meta: ObjectMeta,
-    cursor: Arc<Cursor>,
-    read_at: Instant,
+    cursor: Arc<ObjectCursor>,
+    last_read: Instant,
 }
 
 impl PrefetchStore {
@@ -71,14 +71,18 @@ impl PrefetchStore {
     /// # Errors
     /// [`Error::Option`] for options that make no sense; [`Error::Ended`] outside of a runtime.
     pub fn new(inner: Arc<dyn ObjectStore>, options: Options) -> Result<PrefetchStore> {
-        options.check()?;
-        let handle = Handle::try_current().map_err(|_| Error::Ended)?;
-        Ok(Self::with_pool(inner, Pool::new(options.memory_bytes, handle), options))
+        options.validate()?;
+        let handle = Handle::try_current().map_err(|_| Error::RuntimeEnded)?;
+        Ok(Self::with_pool(inner, PrefetchPool::new(options.memory_bytes, handle), options))
     }
 
     /// One that shares the memory of a pool with others; the options' own is not looked at.
-    pub fn with_pool(inner: Arc<dyn ObjectStore>, pool: Pool, options: Options) -> PrefetchStore {
-        PrefetchStore { inner, pool, options, cache: None, known: Mutex::default() }
+    pub fn with_pool(
+        inner: Arc<dyn ObjectStore>,
+        pool: PrefetchPool,
+        options: Options,
+    ) -> PrefetchStore {
+        PrefetchStore { inner, pool, options, disk_tier: None, remembered: Mutex::default() }
     }
 
     /// The same with a tier on a disk: what is fetched is kept there, and not fetched again while an object is
@@ -86,16 +90,16 @@ impl PrefetchStore {
     /// The first read of an object asks for its version then, and for no byte. Objects without a
     /// [lasting version](StoreObject::version) are not kept.
     #[must_use]
-    pub fn with_cache(mut self, tier: DiskTier, name: impl Into<String>) -> PrefetchStore {
-        tier.set_queue_bytes(self.pool.memory_bytes() / QUEUE_SHARE);
-        self.cache = Some((tier, name.into()));
+    pub fn with_disk_tier(mut self, tier: DiskTier, name: impl Into<String>) -> PrefetchStore {
+        tier.set_queue_bytes(self.pool.memory_bytes() / DISK_QUEUE_MEMORY_DIVISOR);
+        self.disk_tier = Some((tier, name.into()));
         self
     }
 
     /// A version of an object, to be read.
-    fn object(&self, meta: ObjectMeta) -> Arc<Opened> {
+    fn open_version(&self, meta: ObjectMeta) -> Arc<OpenedObject> {
         let object = StoreObject::new(Arc::clone(&self.inner), meta);
-        let origin: Arc<dyn Origin> = match (&self.cache, object.version()) {
+        let origin: Arc<dyn Origin> = match (&self.disk_tier, object.lasting_version()) {
             (Some((tier, name)), Some(version)) => {
                 let path = object.location().to_string();
                 let identity = [name.as_str(), path.as_str(), version.as_str()];
@@ -103,11 +107,11 @@ impl PrefetchStore {
             }
             _ => Arc::new(object),
         };
-        self.pool.open(origin, self.options)
+        self.pool.open_object(origin, self.options)
     }
 
     /// What was read, fetched and waited for, of all objects.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> ReadStats {
         self.pool.stats()
     }
 
@@ -117,27 +121,27 @@ impl PrefetchStore {
     /// The store's own.
     pub async fn open(&self, location: &Path) -> object_store::Result<PrefetchReader> {
         let meta = self.inner.head(location).await?;
-        Ok(PrefetchReader::new(self.object(meta)))
+        Ok(PrefetchReader::new(self.open_version(meta)))
     }
 
-    fn known(&self, location: &Path) -> Option<Known> {
-        let mut all = self.known.lock();
+    fn remembered_object(&self, location: &Path) -> Option<RememberedObject> {
+        let mut all = self.remembered.lock();
         let known = all.get_mut(location)?;
         let now = Instant::now();
-        if now.duration_since(known.read_at) > IDLE {
+        if now.duration_since(known.last_read) > OBJECT_IDLE_TIMEOUT {
             all.remove(location);
             return None;
         }
-        known.read_at = now;
+        known.last_read = now;
         Some(known.clone())
     }
 
-    fn remember(&self, meta: &ObjectMeta) -> Known {
-        let cursor = Arc::new(Cursor::new(self.object(meta.clone())));
-        let known = Known { meta: meta.clone(), cursor, read_at: Instant::now() };
-        let mut all = self.known.lock();
-        if all.len() >= OBJECTS_MAX {
-            let oldest = all.iter().min_by_key(|(_, known)| known.read_at);
+    fn remember_object(&self, meta: &ObjectMeta) -> RememberedObject {
+        let cursor = Arc::new(ObjectCursor::new(self.open_version(meta.clone())));
+        let known = RememberedObject { meta: meta.clone(), cursor, last_read: Instant::now() };
+        let mut all = self.remembered.lock();
+        if all.len() >= REMEMBERED_OBJECTS_MAX {
+            let oldest = all.iter().min_by_key(|(_, known)| known.last_read);
             if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
                 all.remove(&oldest);
             }
@@ -146,31 +150,39 @@ impl PrefetchStore {
         known
     }
 
-    fn forget(&self, location: &Path) {
-        self.known.lock().remove(location);
+    fn forget_object(&self, location: &Path) {
+        self.remembered.lock().remove(location);
     }
 
     /// A range of a remembered object.
-    async fn range(&self, known: &Known, range: Range<u64>) -> object_store::Result<Bytes> {
-        let read = known.cursor.range(range).await;
+    async fn read_range(
+        &self,
+        known: &RememberedObject,
+        range: Range<u64>,
+    ) -> object_store::Result<Bytes> {
+        let read = known.cursor.read_range(range).await;
         read.map_err(|error| {
-            if matches!(error, Error::Changed { .. }) {
-                self.forget(&known.meta.location);
+            if matches!(error, Error::ObjectChanged { .. }) {
+                self.forget_object(&known.meta.location);
             }
-            told_by_store(error)
+            to_store_error(error)
         })
     }
 
     /// The whole object, with all of its window at once.
-    async fn whole(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        if self.cache.is_some() {
+    async fn get_whole_object(
+        &self,
+        location: &Path,
+        options: GetOptions,
+    ) -> object_store::Result<GetResult> {
+        if self.disk_tier.is_some() {
             let meta = self.inner.head(location).await?;
-            let cursor = Arc::new(Cursor::new(self.object(meta.clone())));
+            let cursor = Arc::new(ObjectCursor::new(self.open_version(meta.clone())));
             let range = 0..meta.size;
-            cursor.declare(range.clone());
+            cursor.declare_range(range.clone());
             let payload = GetResultPayload::Stream(stream::empty().boxed());
             let found = GetResult { payload, meta, range: 0..0, attributes: Default::default() };
-            return Ok(resumed(found, cursor, range));
+            return Ok(resume_body(found, cursor, range));
         }
         let first = GetRange::Bounded(0..self.options.block_bytes);
         let asked = GetOptions { range: Some(first), ..options.clone() };
@@ -184,16 +196,16 @@ impl PrefetchStore {
             return Ok(found);
         }
         let size = found.meta.size;
-        let cursor = Arc::new(Cursor::new(self.object(found.meta.clone())));
+        let cursor = Arc::new(ObjectCursor::new(self.open_version(found.meta.clone())));
         if found.range.end < size {
-            cursor.declare(found.range.end..size);
+            cursor.declare_range(found.range.end..size);
         }
-        Ok(resumed(found, cursor, 0..size))
+        Ok(resume_body(found, cursor, 0..size))
     }
 }
 
 /// An answer whose body goes on to the end of `range`, wherever it ends or breaks off by itself.
-fn resumed(found: GetResult, cursor: Arc<Cursor>, range: Range<u64>) -> GetResult {
+fn resume_body(found: GetResult, cursor: Arc<ObjectCursor>, range: Range<u64>) -> GetResult {
     let GetResult { meta, attributes, range: told, .. } = &found;
     let (meta, attributes) = (meta.clone(), attributes.clone());
     let (end, body_end) = (range.end, told.end);
@@ -222,7 +234,7 @@ fn resumed(found: GetResult, cursor: Arc<Cursor>, range: Range<u64>) -> GetResul
                 }
             }
             let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-            let bytes = cursor.read(at, left).await.map_err(told_by_store)?;
+            let bytes = cursor.read(at, left).await.map_err(to_store_error)?;
             let next = at + bytes.len() as u64;
             Ok((!bytes.is_empty()).then_some((bytes, (body, next))))
         }
@@ -231,9 +243,9 @@ fn resumed(found: GetResult, cursor: Arc<Cursor>, range: Range<u64>) -> GetResul
 }
 
 /// An error of ours as the store's users know them.
-fn told_by_store(error: Error) -> object_store::Error {
+fn to_store_error(error: Error) -> object_store::Error {
     match error {
-        Error::Changed { path, reason } => object_store::Error::Precondition {
+        Error::ObjectChanged { path, reason } => object_store::Error::Precondition {
             source: format!("it changed while it was read: {reason}").into(),
             path,
         },
@@ -256,7 +268,7 @@ impl ObjectStore for PrefetchStore {
         options: PutOptions,
     ) -> object_store::Result<PutResult> {
         let put = self.inner.put_opts(location, payload, options).await;
-        self.forget(location);
+        self.forget_object(location);
         put
     }
 
@@ -265,7 +277,7 @@ impl ObjectStore for PrefetchStore {
         location: &Path,
         options: PutMultipartOptions,
     ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.forget(location);
+        self.forget_object(location);
         self.inner.put_multipart_opts(location, options).await
     }
 
@@ -284,28 +296,30 @@ impl ObjectStore for PrefetchStore {
             return self.inner.get_opts(location, options).await;
         }
         let Some(range) = options.range.clone() else {
-            return self.whole(location, options).await;
+            return self.get_whole_object(location, options).await;
         };
-        let known = match self.known(location) {
-            None if self.cache.is_some() => Some(self.remember(&self.inner.head(location).await?)),
+        let known = match self.remembered_object(location) {
+            None if self.disk_tier.is_some() => {
+                Some(self.remember_object(&self.inner.head(location).await?))
+            }
             known => known,
         };
         let Some(known) = known else {
             let found = self.inner.get_opts(location, options).await?;
-            let known = self.remember(&found.meta);
+            let known = self.remember_object(&found.meta);
             if matches!(found.payload, GetResultPayload::File(..)) {
                 return Ok(found);
             }
-            let range = within(range, known.meta.size);
-            return Ok(resumed(found, known.cursor, range));
+            let range = clamp_range(range, known.meta.size);
+            return Ok(resume_body(found, known.cursor, range));
         };
         let size = known.meta.size;
-        let range = within(range, size);
+        let range = clamp_range(range, size);
         if range.start >= range.end {
             // What is no range of it is refused in the store's own words.
             return self.inner.get_opts(location, options).await;
         }
-        let bytes = self.range(&known, range.clone()).await?;
+        let bytes = self.read_range(&known, range.clone()).await?;
         let payload = GetResultPayload::Stream(stream::once(async { Ok(bytes) }).boxed());
         Ok(GetResult { payload, meta: known.meta, range, attributes: Default::default() })
     }
@@ -315,19 +329,19 @@ impl ObjectStore for PrefetchStore {
         location: &Path,
         ranges: &[Range<u64>],
     ) -> object_store::Result<Vec<Bytes>> {
-        let known = match self.known(location) {
+        let known = match self.remembered_object(location) {
             Some(known) => known,
-            None => self.remember(&self.inner.head(location).await?),
+            None => self.remember_object(&self.inner.head(location).await?),
         };
         let size = known.meta.size;
         if ranges.iter().any(|range| range.start >= range.end || range.end > size) {
             return self.inner.get_ranges(location, ranges).await;
         }
         // All of them are on their way before the first is waited for, neighbours in one request.
-        let _claims = known.cursor.object().claim(&joined(ranges));
+        let _claims = known.cursor.object().prefetch_ranges(&coalesce_ranges(ranges));
         let mut all = Vec::with_capacity(ranges.len());
         for range in ranges {
-            all.push(self.range(&known, range.clone()).await?);
+            all.push(self.read_range(&known, range.clone()).await?);
         }
         Ok(all)
     }
@@ -337,7 +351,7 @@ impl ObjectStore for PrefetchStore {
         locations: BoxStream<'static, object_store::Result<Path>>,
     ) -> BoxStream<'static, object_store::Result<Path>> {
         // Which they are is known when they are gone.
-        self.known.lock().clear();
+        self.remembered.lock().clear();
         self.inner.delete_stream(locations)
     }
 
@@ -363,7 +377,7 @@ impl ObjectStore for PrefetchStore {
         to: &Path,
         options: CopyOptions,
     ) -> object_store::Result<()> {
-        self.forget(to);
+        self.forget_object(to);
         self.inner.copy_opts(from, to, options).await
     }
 
@@ -373,14 +387,14 @@ impl ObjectStore for PrefetchStore {
         to: &Path,
         options: RenameOptions,
     ) -> object_store::Result<()> {
-        self.forget(from);
-        self.forget(to);
+        self.forget_object(from);
+        self.forget_object(to);
         self.inner.rename_opts(from, to, options).await
     }
 }
 
 /// A range of an object of this size.
-fn within(range: GetRange, size: u64) -> Range<u64> {
+fn clamp_range(range: GetRange, size: u64) -> Range<u64> {
     match range {
         GetRange::Bounded(range) => range.start..range.end.min(size),
         GetRange::Offset(start) => start..size,

@@ -26,36 +26,38 @@
 use std::time::Duration;
 
 use crate::Options;
-use crate::pool::{BLOCK_BYTES_MIN as BLOCK_BYTES_LEAST, BLOCKS_MIN, FLYING_BYTES_MAX, FLYING_MAX};
+use crate::prefetch_pool::{
+    AHEAD_BYTES_MAX, AHEAD_REQUESTS_MAX, BLOCK_BYTES_MIN as BLOCK_BYTES_LEAST, MEMORY_BLOCKS_MIN,
+};
 
 /// The least block that is chosen, where the memory has room for 16.
-pub const BLOCK_BYTES_MIN: u64 = 1 << 20;
+pub const TUNED_BLOCK_BYTES_MIN: u64 = 1 << 20;
 /// The largest.
-pub const BLOCK_BYTES_MAX: u64 = 64 << 20;
+pub const TUNED_BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// A block's whole time is so many times that to its first byte, less one: 8 %.
-const BLOCK_FIRST_BYTES: f64 = 11.5;
+const BLOCK_PER_FIRST_BYTE_RATIO: f64 = 11.5;
 /// So many records, the last ones, say what to do.
-const RECORDS_MAX: usize = 8;
+const LINE_RECORDS_MAX: usize = 8;
 /// So many say which settings did better than those that the model asks for.
-const TRIED_MAX: usize = 32;
+const TRIED_RECORDS_MAX: usize = 32;
 /// Of those with one window so many, the last ones, say how it did.
-const TRIALS_MAX: usize = 3;
+const TRIALS_PER_SETTING_MAX: usize = 3;
 /// Readers that wait for less than this share of the time do not wait.
 const STALL_SHARE_MAX: f64 = 0.05;
 /// A window with this share of another's waits is better than it.
-const STALL_SHARE_BETTER: f64 = 0.9;
+const STALL_IMPROVEMENT_RATIO: f64 = 0.9;
 /// What is fetched in vain beyond this share is too much.
 const WASTE_SHARE_MAX: f64 = 0.1;
 /// A rate with this share of another is as good.
-const RATE_SHARE_SAME: f64 = 0.95;
+const SIMILAR_RATE_RATIO: f64 = 0.95;
 /// Blocks are small enough for so many times the rate that was seen, which may be what the memory allowed.
-const HEADROOM: f64 = 1.25;
+const BLOCK_RATE_HEADROOM: f64 = 1.25;
 /// So many requests go at once at least, unless the server has refused as many.
-const REQUESTS_MIN: u64 = 16;
+const INITIAL_REQUESTS_MIN: u64 = 16;
 
 /// In which order something is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Access {
+pub enum AccessOrder {
     /// By ranges that are told before.
     Declared,
     /// Front to back, without being told.
@@ -66,17 +68,17 @@ pub enum Access {
 
 /// What one run, or one reader, saw of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct ReadHistoryRecord {
     /// When it ended, in seconds since 1970.
-    pub time: u64,
+    pub ended_at_seconds: u64,
     /// What was read, for people: a bucket or a host, without what may be secret.
-    pub place: String,
+    pub location: String,
     /// The job's name, or nothing.
-    pub job: String,
+    pub job_name: String,
     /// In which order.
-    pub access: Access,
+    pub access_order: AccessOrder,
     /// The size of the largest object, rounded up to a power of two.
-    pub object_bytes: u64,
+    pub object_bytes_max: u64,
     /// The memory for what is read ahead.
     pub memory_bytes: u64,
     /// The block that was used.
@@ -100,12 +102,12 @@ pub struct Record {
     /// Bytes that came and were dropped before anybody read them.
     pub wasted_bytes: u64,
     /// How often the server said that it is asked too much.
-    pub throttled: u64,
+    pub throttled_responses: u64,
     /// How many requests could be on their way at the end.
-    pub requests_max: u64,
+    pub concurrent_requests_max: u64,
 }
 
-impl Record {
+impl ReadHistoryRecord {
     fn stall_share(&self) -> f64 {
         self.stall_ms as f64 / (self.busy_ms.max(1)) as f64
     }
@@ -120,7 +122,7 @@ impl Record {
     }
 
     /// Whether its window is about this one.
-    fn is_near(&self, window_bytes: u64) -> bool {
+    fn has_similar_window(&self, window_bytes: u64) -> bool {
         let ratio = self.window_bytes as f64 / window_bytes.max(1) as f64;
         (std::f64::consts::FRAC_1_SQRT_2..std::f64::consts::SQRT_2).contains(&ratio)
     }
@@ -128,11 +130,11 @@ impl Record {
 
 /// What settings are wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
+pub struct TuningRequest {
     /// The job's name, or nothing.
-    pub job: String,
+    pub job_name: String,
     /// In which order it is going to read.
-    pub access: Access,
+    pub access_order: AccessOrder,
     /// The memory for what is read ahead, of all readers. Minimum: 1 MiB.
     pub memory_bytes: u64,
     /// The block, if that is not to be chosen.
@@ -143,46 +145,46 @@ pub struct Reading {
 
 /// What was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct TunedSettings {
     /// What one request fetches.
     pub block_bytes: u64,
     /// How far ahead of a place.
     pub window_bytes: u64,
     /// The first window of a place that is read on from; `None`: as without a history.
-    pub first_bytes: Option<u64>,
+    pub first_window_bytes: Option<u64>,
     /// How many requests may go at once to begin with; `None`: as without a history.
-    pub requests: Option<u64>,
+    pub initial_requests: Option<u64>,
     /// From how many records; 0: the defaults.
-    pub runs: u64,
+    pub tuned_from_runs: u64,
 }
 
-impl Settings {
+impl TunedSettings {
     /// How that is read.
-    pub fn options(&self, memory_bytes: u64) -> Options {
+    pub fn to_options(&self, memory_bytes: u64) -> Options {
         let defaults = Options::default();
         Options {
             block_bytes: self.block_bytes,
             window_bytes: self.window_bytes,
             memory_bytes,
-            first_bytes: self.first_bytes.unwrap_or(defaults.first_bytes),
+            first_window_bytes: self.first_window_bytes.unwrap_or(defaults.first_window_bytes),
         }
     }
 }
 
 /// A line as records show it.
-struct Line {
+struct LineRates {
     /// To the first byte, in seconds.
-    first: f64,
+    first_byte_seconds: f64,
     /// Of a connection, in bytes a second.
-    rate: f64,
+    connection_rate: f64,
     /// Of all, in bytes a second.
-    total: f64,
+    total_rate: f64,
 }
 
-impl Line {
+impl LineRates {
     /// So many bytes are on their way when all of it is used by blocks of this size.
-    fn flying(&self, block_bytes: u64) -> f64 {
-        self.total * (self.first + block_bytes as f64 / self.rate)
+    fn bytes_in_flight(&self, block_bytes: u64) -> f64 {
+        self.total_rate * (self.first_byte_seconds + block_bytes as f64 / self.connection_rate)
     }
 }
 
@@ -191,20 +193,21 @@ impl Line {
 ///
 /// The block is at most a 16th of the memory, as everywhere, and the window at most seven eighths of it, unless they are
 /// not to be chosen.
-pub fn choose(records: &[Record], reading: &Reading) -> Settings {
-    let says = |record: &&Record| {
-        let Record { first_byte_us, connection_rate, total_rate, bytes, .. } = record;
+pub fn choose_settings(records: &[ReadHistoryRecord], reading: &TuningRequest) -> TunedSettings {
+    let says = |record: &&ReadHistoryRecord| {
+        let ReadHistoryRecord { first_byte_us, connection_rate, total_rate, bytes, .. } = record;
         [first_byte_us, connection_rate, total_rate, bytes].iter().all(|value| **value > 0)
     };
-    let all: Vec<&Record> = records.iter().filter(says).collect();
-    let kept = |is_one: &dyn Fn(&Record) -> bool| -> Vec<&Record> {
-        let mut kept: Vec<&Record> = all.iter().copied().filter(|record| is_one(record)).collect();
-        kept.drain(..kept.len().saturating_sub(RECORDS_MAX));
+    let all: Vec<&ReadHistoryRecord> = records.iter().filter(says).collect();
+    let kept = |is_one: &dyn Fn(&ReadHistoryRecord) -> bool| -> Vec<&ReadHistoryRecord> {
+        let mut kept: Vec<&ReadHistoryRecord> =
+            all.iter().copied().filter(|record| is_one(record)).collect();
+        kept.drain(..kept.len().saturating_sub(LINE_RECORDS_MAX));
         kept
     };
-    let is_alike = |record: &Record| record.access == reading.access;
+    let is_alike = |record: &ReadHistoryRecord| record.access_order == reading.access_order;
     let line = kept(&|_| true);
-    let mut own = kept(&|record| is_alike(record) && record.job == reading.job);
+    let mut own = kept(&|record| is_alike(record) && record.job_name == reading.job_name);
     if own.is_empty() {
         own = kept(&is_alike);
     }
@@ -214,72 +217,87 @@ pub fn choose(records: &[Record], reading: &Reading) -> Settings {
         median(line.iter().map(|record| record.connection_rate)),
         like.iter().map(|record| record.total_rate).max(),
     ) else {
-        return defaults(reading);
+        return default_settings(reading);
     };
-    let line = Line {
-        first: Duration::from_micros(first).as_secs_f64(),
-        rate: rate as f64,
+    let line = LineRates {
+        first_byte_seconds: Duration::from_micros(first).as_secs_f64(),
+        connection_rate: rate as f64,
         // One connection is the least that there is.
-        total: total.max(rate) as f64,
+        total_rate: total.max(rate) as f64,
     };
-    let object = median(like.iter().map(|record| record.object_bytes)).unwrap_or(0);
-    let block_bytes = reading.block_bytes.unwrap_or_else(|| block(&line, object, reading));
+    let object = median(like.iter().map(|record| record.object_bytes_max)).unwrap_or(0);
+    let block_bytes =
+        reading.block_bytes.unwrap_or_else(|| choose_block_bytes(&line, object, reading));
     let window_bytes = reading.window_bytes.unwrap_or_else(|| {
-        let most = usable(reading.memory_bytes).max(block_bytes);
-        let base = base(&line, like, block_bytes).min(whole(most, block_bytes));
-        let grown = grown(&own, base, block_bytes, most);
-        shrunk(&own, grown, block_bytes)
+        let most = window_memory_bytes(reading.memory_bytes).max(block_bytes);
+        let base =
+            base_window_bytes(&line, like, block_bytes).min(round_to_blocks(most, block_bytes));
+        let grown = grow_window(&own, base, block_bytes, most);
+        shrink_window(&own, grown, block_bytes)
     });
     let block_bytes = match reading.block_bytes {
         Some(fixed) => fixed,
         None => block_bytes.min(window_bytes),
     };
-    let tried: Vec<&Record> = all
+    let tried: Vec<&ReadHistoryRecord> = all
         .iter()
         .copied()
-        .filter(|record| is_alike(record) && record.job == reading.job)
+        .filter(|record| is_alike(record) && record.job_name == reading.job_name)
         .collect();
-    let tried = &tried[tried.len().saturating_sub(TRIED_MAX)..];
+    let tried = &tried[tried.len().saturating_sub(TRIED_RECORDS_MAX)..];
     let (block_bytes, window_bytes) =
-        faster(tried, (block_bytes, window_bytes), reading).unwrap_or((block_bytes, window_bytes));
+        find_faster_settings(tried, (block_bytes, window_bytes), reading)
+            .unwrap_or((block_bytes, window_bytes));
     // Who reads on did so to the end, and little of it was in vain.
-    let mut last = own.iter().rev().take(TRIALS_MAX);
-    let goes_on = reading.access == Access::Sequential
+    let mut last = own.iter().rev().take(TRIALS_PER_SETTING_MAX);
+    let goes_on = reading.access_order == AccessOrder::Sequential
         && !own.is_empty()
         && last
             .all(|record| record.bytes >= window_bytes && record.waste_share() <= WASTE_SHARE_MAX);
-    let refused = all.iter().rev().take(TRIALS_MAX).find(|record| record.throttled > 0);
-    let wanted = (window_bytes / block_bytes.max(1)).clamp(REQUESTS_MIN, FLYING_MAX as u64);
-    Settings {
+    let refused =
+        all.iter().rev().take(TRIALS_PER_SETTING_MAX).find(|record| record.throttled_responses > 0);
+    let wanted =
+        (window_bytes / block_bytes.max(1)).clamp(INITIAL_REQUESTS_MIN, AHEAD_REQUESTS_MAX as u64);
+    TunedSettings {
         block_bytes,
         window_bytes,
-        first_bytes: goes_on.then_some(window_bytes),
-        requests: Some(refused.map_or(wanted, |record| record.requests_max.clamp(1, wanted))),
-        runs: like.len() as u64,
+        first_window_bytes: goes_on.then_some(window_bytes),
+        initial_requests: Some(
+            refused.map_or(wanted, |record| record.concurrent_requests_max.clamp(1, wanted)),
+        ),
+        tuned_from_runs: like.len() as u64,
     }
 }
 
 /// Block and window that did better than those that the model asks for, where these have been tried on about as many bytes
 /// as the last run had: what a reader makes of a line is not in the model.
-fn faster(tried: &[&Record], asked: (u64, u64), reading: &Reading) -> Option<(u64, u64)> {
+fn find_faster_settings(
+    tried: &[&ReadHistoryRecord],
+    asked: (u64, u64),
+    reading: &TuningRequest,
+) -> Option<(u64, u64)> {
     let last = tried.last()?.bytes;
-    let is_alike = |record: &&&Record| {
+    let is_alike = |record: &&&ReadHistoryRecord| {
         record.has_filled_window() && record.bytes / 2 <= last && last / 2 <= record.bytes
     };
-    let rate = |is_one: &dyn Fn(&Record) -> bool| {
+    let rate = |is_one: &dyn Fn(&ReadHistoryRecord) -> bool| {
         let trials = tried.iter().rev().filter(is_alike).filter(|record| is_one(record));
-        median(trials.take(TRIALS_MAX).map(|record| record.total_rate))
+        median(trials.take(TRIALS_PER_SETTING_MAX).map(|record| record.total_rate))
     };
     let (block_bytes, window_bytes) = asked;
-    let own = rate(&|record| record.block_bytes == block_bytes && record.is_near(window_bytes))?;
-    let most = BLOCK_BYTES_MAX.min((reading.memory_bytes / BLOCKS_MIN).max(BLOCK_BYTES_LEAST));
-    let may_be = |record: &Record| {
-        let Record { block_bytes: block, window_bytes: window, .. } = *record;
+    let own = rate(&|record| {
+        record.block_bytes == block_bytes && record.has_similar_window(window_bytes)
+    })?;
+    let most = TUNED_BLOCK_BYTES_MAX
+        .min((reading.memory_bytes / MEMORY_BLOCKS_MIN).max(BLOCK_BYTES_LEAST));
+    let may_be = |record: &ReadHistoryRecord| {
+        let ReadHistoryRecord { block_bytes: block, window_bytes: window, .. } = *record;
         let is_free = |fixed: Option<u64>, value: u64| fixed.is_none_or(|fixed| fixed == value);
         is_free(reading.block_bytes, block)
             && is_free(reading.window_bytes, window)
             && (reading.block_bytes.is_some() || (1..=most.min(window)).contains(&block))
-            && (reading.window_bytes.is_some() || window <= usable(reading.memory_bytes))
+            && (reading.window_bytes.is_some()
+                || window <= window_memory_bytes(reading.memory_bytes))
             && record.waste_share() <= WASTE_SHARE_MAX
     };
     let others = tried.iter().filter(is_alike).filter(|record| may_be(record));
@@ -289,10 +307,10 @@ fn faster(tried: &[&Record], asked: (u64, u64), reading: &Reading) -> Option<(u6
         Some((rate, std::cmp::Reverse(window), block))
     });
     let (best, std::cmp::Reverse(window), block) = others.max()?;
-    (best as f64 * RATE_SHARE_SAME > own as f64).then_some((block, window))
+    (best as f64 * SIMILAR_RATE_RATIO > own as f64).then_some((block, window))
 }
 
-fn defaults(reading: &Reading) -> Settings {
+fn default_settings(reading: &TuningRequest) -> TunedSettings {
     let Options { block_bytes, window_bytes, .. } = Options::default();
     let block_bytes = match (reading.block_bytes, reading.window_bytes) {
         (Some(block_bytes), _) => block_bytes,
@@ -300,7 +318,13 @@ fn defaults(reading: &Reading) -> Settings {
         (None, None) => block_bytes,
     };
     let window_bytes = reading.window_bytes.unwrap_or(window_bytes.max(block_bytes));
-    Settings { block_bytes, window_bytes, first_bytes: None, requests: None, runs: 0 }
+    TunedSettings {
+        block_bytes,
+        window_bytes,
+        first_window_bytes: None,
+        initial_requests: None,
+        tuned_from_runs: 0,
+    }
 }
 
 fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
@@ -310,34 +334,35 @@ fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
 }
 
 /// The memory without the eighth that is for reads that cannot wait.
-fn usable(memory_bytes: u64) -> u64 {
+fn window_memory_bytes(memory_bytes: u64) -> u64 {
     memory_bytes - memory_bytes / 8
 }
 
 /// So many bytes, or a few less, in whole blocks; one at least.
-fn whole(bytes: u64, block_bytes: u64) -> u64 {
+fn round_to_blocks(bytes: u64, block_bytes: u64) -> u64 {
     let block_bytes = block_bytes.max(1);
     (bytes / block_bytes).max(1).saturating_mul(block_bytes)
 }
 
-fn block(line: &Line, object_bytes: u64, reading: &Reading) -> u64 {
+fn choose_block_bytes(line: &LineRates, object_bytes: u64, reading: &TuningRequest) -> u64 {
     let memory = reading.memory_bytes;
-    let most = (memory / BLOCKS_MIN).max(BLOCK_BYTES_LEAST);
-    let most = BLOCK_BYTES_MAX.min(1 << most.ilog2());
-    let least = BLOCK_BYTES_MIN.min(most);
-    let ideal = (line.first * line.rate * BLOCK_FIRST_BYTES).clamp(1.0, BLOCK_BYTES_MAX as f64);
+    let most = (memory / MEMORY_BLOCKS_MIN).max(BLOCK_BYTES_LEAST);
+    let most = TUNED_BLOCK_BYTES_MAX.min(1 << most.ilog2());
+    let least = TUNED_BLOCK_BYTES_MIN.min(most);
+    let ideal = (line.first_byte_seconds * line.connection_rate * BLOCK_PER_FIRST_BYTE_RATIO)
+        .clamp(1.0, TUNED_BLOCK_BYTES_MAX as f64);
     // The nearest power of two, as ratios go.
     let exponent = ideal.log2().round().clamp(0.0, 62.0);
     let ideal = (exponent.exp2() as u64).clamp(least, most);
-    let connections = line.total / line.rate;
+    let connections = line.total_rate / line.connection_rate;
     // What blocks of a size can bring in all: as many as there may be at once, each in its time.
     let reach = |block: u64| {
-        let room = usable(memory).saturating_sub(2 * block).min(FLYING_BYTES_MAX);
-        let flying = (room as f64 / block as f64).clamp(1.0, FLYING_MAX as f64);
-        flying * block as f64 / (line.first + block as f64 / line.rate)
+        let room = window_memory_bytes(memory).saturating_sub(2 * block).min(AHEAD_BYTES_MAX);
+        let flying = (room as f64 / block as f64).clamp(1.0, AHEAD_REQUESTS_MAX as f64);
+        flying * block as f64 / (line.first_byte_seconds + block as f64 / line.connection_rate)
     };
     let fits = |block: u64| {
-        reach(block) >= line.total * HEADROOM
+        reach(block) >= line.total_rate * BLOCK_RATE_HEADROOM
             && (object_bytes == 0 || object_bytes as f64 / block as f64 >= connections)
     };
     let smaller = std::iter::successors(Some(ideal), |block| Some(block / 2));
@@ -349,21 +374,22 @@ fn block(line: &Line, object_bytes: u64, reading: &Reading) -> u64 {
 }
 
 /// What the line asks for; never more than what did as well.
-fn base(line: &Line, like: &[&Record], block_bytes: u64) -> u64 {
-    let blocks = (line.flying(block_bytes) / block_bytes.max(1) as f64).ceil() as u64;
+fn base_window_bytes(line: &LineRates, like: &[&ReadHistoryRecord], block_bytes: u64) -> u64 {
+    let blocks = (line.bytes_in_flight(block_bytes) / block_bytes.max(1) as f64).ceil() as u64;
     let asked = blocks.saturating_add(2).saturating_mul(block_bytes);
     let did_as_well = like.iter().filter(|record| {
-        record.has_filled_window() && record.total_rate as f64 >= line.total * RATE_SHARE_SAME
+        record.has_filled_window()
+            && record.total_rate as f64 >= line.total_rate * SIMILAR_RATE_RATIO
     });
     let least = did_as_well.map(|record| record.window_bytes).min();
-    asked.min(least.map_or(asked, |least| whole(least, block_bytes))).max(block_bytes)
+    asked.min(least.map_or(asked, |least| round_to_blocks(least, block_bytes))).max(block_bytes)
 }
 
 /// Doubled while readers waited with so much, and not as much with more, or more has not been tried.
-fn grown(own: &[&Record], base: u64, block_bytes: u64, most: u64) -> u64 {
-    let most = whole(most, block_bytes);
+fn grow_window(own: &[&ReadHistoryRecord], base: u64, block_bytes: u64, most: u64) -> u64 {
+    let most = round_to_blocks(most, block_bytes);
     // Of larger blocks there are fewer at once in the same window: another trial.
-    let trials = |is_one: &dyn Fn(&Record) -> bool| -> Vec<f64> {
+    let trials = |is_one: &dyn Fn(&ReadHistoryRecord) -> bool| -> Vec<f64> {
         let alike = own.iter().rev().filter(|record| {
             record.has_filled_window() && record.block_bytes <= block_bytes && is_one(record)
         });
@@ -371,14 +397,19 @@ fn grown(own: &[&Record], base: u64, block_bytes: u64, most: u64) -> u64 {
     };
     let mut window = base.min(most);
     loop {
-        let own = trials(&|record| record.is_near(window) && record.block_bytes == block_bytes);
-        let Some(stalled) = average(own.into_iter().take(TRIALS_MAX)) else { return window };
+        let own = trials(&|record| {
+            record.has_similar_window(window) && record.block_bytes == block_bytes
+        });
+        let Some(stalled) = average(own.into_iter().take(TRIALS_PER_SETTING_MAX)) else {
+            return window;
+        };
         if stalled <= STALL_SHARE_MAX || window >= most {
             return window;
         }
-        let larger = trials(&|record| record.window_bytes > window && !record.is_near(window));
+        let larger =
+            trials(&|record| record.window_bytes > window && !record.has_similar_window(window));
         let best = larger.into_iter().min_by(f64::total_cmp);
-        if best.is_some_and(|best| best >= stalled * STALL_SHARE_BETTER) {
+        if best.is_some_and(|best| best >= stalled * STALL_IMPROVEMENT_RATIO) {
             return window;
         }
         window = window.saturating_mul(2).min(most);
@@ -386,15 +417,16 @@ fn grown(own: &[&Record], base: u64, block_bytes: u64, most: u64) -> u64 {
 }
 
 /// Halved while so much was fetched in vain with it.
-fn shrunk(own: &[&Record], window_bytes: u64, block_bytes: u64) -> u64 {
+fn shrink_window(own: &[&ReadHistoryRecord], window_bytes: u64, block_bytes: u64) -> u64 {
     let mut window = window_bytes;
     while window > block_bytes {
-        let trials = own.iter().rev().filter(|record| record.is_near(window));
-        let wasted = average(trials.take(TRIALS_MAX).map(|record| record.waste_share()));
+        let trials = own.iter().rev().filter(|record| record.has_similar_window(window));
+        let wasted =
+            average(trials.take(TRIALS_PER_SETTING_MAX).map(|record| record.waste_share()));
         if wasted.is_none_or(|wasted| wasted <= WASTE_SHARE_MAX) {
             break;
         }
-        window = whole(window / 2, block_bytes);
+        window = round_to_blocks(window / 2, block_bytes);
     }
     window
 }

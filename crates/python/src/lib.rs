@@ -59,7 +59,7 @@ use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
 use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
 use tidemill_engine::program::Program;
-use tidemill_engine::remote::{self, Stats};
+use tidemill_engine::remote::{self, ReadStats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare, priority_of};
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
@@ -565,7 +565,7 @@ struct Begun {
     preparation: Preparation,
     display: Option<Arc<Display>>,
     /// What reading remote files had done before.
-    before: Stats,
+    before: ReadStats,
 }
 
 impl Begun {
@@ -614,7 +614,7 @@ impl Begun {
 
     /// What reading remote files did meanwhile.
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
-        Ok(opened::told(py, &remote::stats().since(&self.before))?.unbind())
+        Ok(opened::told(py, &remote::stats().delta_since(&self.before))?.unbind())
     }
 
     /// What the run's result rests on.

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tidemill_engine::cancel::Interrupted;
 use tidemill_engine::remote::files::{self, Connections, File, GetOptions, Settings};
-use tidemill_engine::remote::{Stats, StorageOptions};
+use tidemill_engine::remote::{ReadStats, StorageOptions};
 use tidemill_engine::{Cancel, Error, Progress, Result};
 
 use crate::errors::raise;
@@ -159,7 +159,7 @@ pub(crate) struct RawFile {
     /// What Python was given.
     asked_bytes: AtomicU64,
     /// What it did, once it is closed.
-    last: Mutex<Stats>,
+    last: Mutex<ReadStats>,
     cancel: Cancel,
 }
 
@@ -596,7 +596,7 @@ impl RawFile {
             true => self.file(py)?.stats(),
             false => *self.last.lock(),
         };
-        stats.asked_bytes = self.asked_bytes.load(Ordering::Relaxed);
+        stats.served_bytes = self.asked_bytes.load(Ordering::Relaxed);
         told(py, &stats)
     }
 
@@ -635,10 +635,10 @@ impl RawFile {
 }
 
 /// Statistics by the names that Python has for them.
-pub(crate) fn told<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn told<'py>(py: Python<'py>, stats: &ReadStats) -> PyResult<Bound<'py, PyDict>> {
     let told = PyDict::new(py);
     for (name, value) in [
-        ("asked_bytes", stats.asked_bytes),
+        ("asked_bytes", stats.served_bytes),
         ("fetched_bytes", stats.fetched_bytes),
         ("disk_bytes", stats.disk_bytes),
         ("wasted_bytes", stats.wasted_bytes),
@@ -648,13 +648,13 @@ pub(crate) fn told<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, P
         ("hits", stats.hits),
         ("stalls", stats.stalls),
         ("retries", stats.retries),
-        ("throttled", stats.throttled),
+        ("throttled", stats.throttled_responses),
         ("hedges", stats.hedges),
         ("hedges_won", stats.hedges_won),
-        ("taken_back", stats.taken_back),
+        ("taken_back", stats.evicted_blocks),
         ("block_bytes", stats.block_bytes),
         ("window_bytes", stats.window_bytes),
-        ("past_runs", stats.past_runs),
+        ("past_runs", stats.tuned_from_runs),
     ] {
         told.set_item(name, value)?;
     }

@@ -27,7 +27,7 @@ use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 use tidemill_engine::coverage::human_bytes;
-use tidemill_engine::remote::{self, Stats};
+use tidemill_engine::remote::{self, ReadStats};
 use tidemill_engine::running::{Next, Running};
 use tidemill_engine::sink::{cells, is_number, shown_columns};
 use tidemill_engine::types::sql_type_name;
@@ -94,9 +94,9 @@ struct Rows {
     /// Whether the run has failed meanwhile.
     has_failed: bool,
     coverage: Shared<Coverage>,
-    stats: Shared<Stats>,
+    stats: Shared<ReadStats>,
     /// Those of the process when it began.
-    before: Stats,
+    before: ReadStats,
 }
 
 impl Rows {
@@ -188,7 +188,7 @@ impl Rows {
             }
             Ok(Next::Waiting | Next::Glimpse(_)) => Ok(None),
             Ok(Next::End) => {
-                *self.stats.lock() = Some(remote::stats().since(&self.before));
+                *self.stats.lock() = Some(remote::stats().delta_since(&self.before));
                 *self.coverage.lock() = running.coverage().cloned();
                 self.running = None;
                 Ok(Some(false))
@@ -232,7 +232,7 @@ struct Core {
     /// Whether it was closed, or whoever waited for it gave up.
     is_stopped: AtomicBool,
     coverage: Shared<Coverage>,
-    stats: Shared<Stats>,
+    stats: Shared<ReadStats>,
     /// What a consumer of a stream was told in other words.
     failure: Shared<PyErr>,
     cancel: Cancel,
@@ -320,7 +320,7 @@ impl RawResult {
         cancel: Cancel,
         display: Option<Arc<Display>>,
         memory_bytes: u64,
-        before: Stats,
+        before: ReadStats,
     ) -> PyResult<Self> {
         let mut waiter = Waiter::new(cancel.clone(), display.clone());
         let schema = py.detach(|| running.schema(|| waiter.tick()));
@@ -358,7 +358,7 @@ impl RawResult {
     /// Rows that are here, with what they rest on.
     fn given(schema: SchemaRef, batches: Vec<RecordBatch>, coverage: Coverage) -> Self {
         let coverage = Arc::new(Mutex::new(Some(coverage)));
-        let stats = Arc::new(Mutex::new(Some(Stats::default())));
+        let stats = Arc::new(Mutex::new(Some(ReadStats::default())));
         let rows = Rows {
             running: None,
             count: batches.iter().map(|batch| batch.num_rows() as u64).sum(),
@@ -369,7 +369,7 @@ impl RawResult {
             has_failed: false,
             coverage: Arc::clone(&coverage),
             stats: Arc::clone(&stats),
-            before: Stats::default(),
+            before: ReadStats::default(),
         };
         let core = Core {
             state: Own::new(Mutex::new(ResultState::Open(Box::new(rows)))),
@@ -402,7 +402,7 @@ struct Watched {
     cancel: Cancel,
     display: Option<Arc<Display>>,
     memory_bytes: u64,
-    before: Stats,
+    before: ReadStats,
 }
 
 impl RawAnswers {
@@ -411,7 +411,7 @@ impl RawAnswers {
         cancel: Cancel,
         display: Option<Arc<Display>>,
         memory_bytes: u64,
-        before: Stats,
+        before: ReadStats,
     ) -> Self {
         let own = cancel.clone();
         let watched = Watched { running, cancel, display, memory_bytes, before };

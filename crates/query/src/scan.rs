@@ -31,7 +31,7 @@ use tidemill_base::cores::{Cores, Turn};
 use tidemill_base::coverage::Amount;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::Progress;
-use tidemill_remote::{Budget, Course};
+use tidemill_remote::{AccessPlan, Budget};
 use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
@@ -468,7 +468,7 @@ pub(crate) struct Scan {
     /// How far each further reading has come: a recursion reads its tables at every level anew.
     again: Mutex<Vec<Arc<AtomicUsize>>>,
     /// What is told of what will be read, once reading begins.
-    course: OnceLock<Option<Arc<Course>>>,
+    course: OnceLock<Option<Arc<AccessPlan>>>,
     /// Whether rows are handed on as soon as they are there.
     eager: AtomicBool,
     /// What came of splits, where somebody else counts them.
@@ -766,7 +766,7 @@ impl Scan {
     }
 
     /// Tells of all splits before the first is read, where all of them will be.
-    fn course(&self, options: &ReadOptions) -> Result<Option<Arc<Course>>> {
+    fn course(&self, options: &ReadOptions) -> Result<Option<Arc<AccessPlan>>> {
         if let Some(course) = self.course.get() {
             return Ok(course.clone());
         }

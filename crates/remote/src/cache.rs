@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidemill_prefetch::{CachedOrigin, DiskOptions, DiskStats, DiskTier, Origin};
+use tidemill_prefetch::{CachedOrigin, DiskTier, DiskTierOptions, DiskTierStats, Origin};
 
 use super::reader::pool;
 
@@ -48,7 +48,7 @@ fn tier(folder: &Path, limit_bytes: u64) -> Option<DiskTier> {
     let known = match tiers.get(folder) {
         Some(known) => known,
         None => {
-            let options = DiskOptions::new(limit_bytes);
+            let options = DiskTierOptions::new(limit_bytes);
             let opened = DiskTier::open(folder, options, |warning| warn(warning.to_owned()));
             let opened = opened.map_err(|error| warn(format!("{error}; reading goes on without")));
             tiers.entry(folder.to_owned()).or_insert(opened.ok())
@@ -88,14 +88,14 @@ pub fn flush(timeout: Duration) {
 }
 
 /// What all tiers did in this process.
-pub fn stats() -> DiskStats {
-    tiers().iter().map(DiskTier::stats).fold(DiskStats::default(), |mut sum, stats| {
+pub fn stats() -> DiskTierStats {
+    tiers().iter().map(DiskTier::stats).fold(DiskTierStats::default(), |mut sum, stats| {
         sum.read_bytes += stats.read_bytes;
         sum.reads += stats.reads;
         sum.written_bytes += stats.written_bytes;
         sum.dropped_bytes += stats.dropped_bytes;
         sum.evicted_bytes += stats.evicted_bytes;
-        sum.damaged += stats.damaged;
+        sum.damaged_files += stats.damaged_files;
         sum
     })
 }
@@ -107,7 +107,7 @@ mod tests {
     use futures::future::BoxFuture;
     use std::ops::Range;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use tidemill_prefetch::Sink;
+    use tidemill_prefetch::ByteSink;
 
     #[derive(Debug, Default)]
     struct Counted(AtomicUsize);
@@ -120,7 +120,7 @@ mod tests {
         fn fetch<'a>(
             &'a self,
             range: Range<u64>,
-            into: &'a mut dyn Sink,
+            into: &'a mut dyn ByteSink,
         ) -> BoxFuture<'a, tidemill_prefetch::Result<()>> {
             Box::pin(async move {
                 self.0.fetch_add(1, Ordering::SeqCst);

@@ -65,7 +65,7 @@ impl HttpConnector for Connector {
         })?;
         let made = silent_hosts::counted(HttpClient::new(made));
         let made = if guard::is_guarded() { HttpClient::new(Guarded(made)) } else { made };
-        Ok(self.0.client(made))
+        Ok(self.0.wrap_client(made))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use tidemill_prefetch::{Sink, Stats};
+use tidemill_prefetch::{ByteSink, ReadStats};
 
 static FETCHED_BYTES: AtomicU64 = AtomicU64::new(0);
 static DISK_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -17,9 +17,9 @@ fn count(counter: &AtomicU64, by: u64) {
 }
 
 /// Adds all of it to what the pool did.
-pub(crate) fn add_to(stats: &mut Stats) {
+pub(crate) fn add_to(stats: &mut ReadStats) {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    stats.asked_bytes += of(&FETCHED_BYTES) + of(&DISK_BYTES);
+    stats.served_bytes += of(&FETCHED_BYTES) + of(&DISK_BYTES);
     stats.fetched_bytes += of(&FETCHED_BYTES);
     stats.disk_bytes += of(&DISK_BYTES);
     stats.requests += of(&REQUESTS);
@@ -37,25 +37,25 @@ pub(crate) fn answered(bytes: u64) {
 #[derive(Debug)]
 pub(crate) struct Counted(pub(crate) BytesMut);
 
-impl Sink for Counted {
+impl ByteSink for Counted {
     fn put(&mut self, bytes: &[u8]) {
         count(&FETCHED_BYTES, bytes.len() as u64);
         self.0.put(bytes);
     }
 
-    fn count(&self) -> u64 {
-        self.0.count()
+    fn byte_count(&self) -> u64 {
+        self.0.byte_count()
     }
 
-    fn requested(&mut self) {
+    fn record_request(&mut self) {
         count(&REQUESTS, 1);
     }
 
-    fn retried(&mut self) {
+    fn record_retry(&mut self) {
         count(&RETRIES, 1);
     }
 
-    fn read_from_disk(&mut self) {
+    fn record_disk_read(&mut self) {
         count(&DISK_READS, 1);
     }
 
@@ -64,7 +64,7 @@ impl Sink for Counted {
         self.0.put(bytes);
     }
 
-    fn shared(&self, from: u64) -> Bytes {
-        self.0.shared(from)
+    fn bytes_from(&self, from: u64) -> Bytes {
+        self.0.bytes_from(from)
     }
 }

@@ -34,12 +34,12 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
 use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::redact::shown;
-use tidemill_prefetch::Sink;
-use tidemill_prefetch::origin::lasting;
+use tidemill_prefetch::ByteSink;
+use tidemill_prefetch::origin::is_lasting_timestamp;
 
 use super::Fetch;
 use tidemill_prefetch::Endpoint;
-use tidemill_prefetch::met::note;
+use tidemill_prefetch::last_failure::record_failure;
 
 use super::client::{client, endpoint, root_cause};
 use super::counted;
@@ -223,7 +223,7 @@ impl Web {
             }
         }
         let asked = endpoint(&server_of(&address.url));
-        let sent = asked.send(client, request, Some(self.timeout)).await;
+        let sent = asked.send_request(client, request, Some(self.timeout)).await;
         sent.map_err(|error| Failure::of(&error))
     }
 }
@@ -356,7 +356,7 @@ impl Resource {
     /// What tells this version from others of the file for good.
     pub(super) fn version(&self) -> Option<&str> {
         let seconds = i64::try_from(self.modified_ns() / 1_000_000_000).unwrap_or(0);
-        let is_lasting = self.e_tag.is_none() && lasting(seconds, SystemTime::now());
+        let is_lasting = self.e_tag.is_none() && is_lasting_timestamp(seconds, SystemTime::now());
         self.strong().or_else(|| self.modified.as_deref().filter(|_| is_lasting))
     }
 
@@ -401,7 +401,7 @@ impl Resource {
     }
 
     /// Hands over a range of this version.
-    pub(super) async fn get(&self, range: Range<u64>, bytes: &mut dyn Sink) -> Result<()> {
+    pub(super) async fn get(&self, range: Range<u64>, bytes: &mut dyn ByteSink) -> Result<()> {
         let url = &self.address.given;
         let condition = match (self.strong(), &self.modified) {
             (Some(tag), _) => vec![("if-match", tag)],
@@ -409,19 +409,19 @@ impl Resource {
             (None, None) => vec![],
         };
         let mut retries = Retries::new(&self.web.retry);
-        let first = bytes.count();
+        let first = bytes.byte_count();
         loop {
-            let from = range.start + (bytes.count() - first);
+            let from = range.start + (bytes.byte_count() - first);
             if from >= range.end {
                 return Ok(());
             }
-            let before = bytes.count();
+            let before = bytes.byte_count();
             let failure =
                 match self.web.send(&self.address, Some(from..range.end), &condition).await {
                     Ok(answer) => {
                         self.check(&answer, from)?;
                         let drained = drain(answer, bytes).await;
-                        if range.start + (bytes.count() - first) > range.end {
+                        if range.start + (bytes.byte_count() - first) > range.end {
                             return Err(refused_for(
                                 url,
                                 Some(from),
@@ -429,21 +429,21 @@ impl Resource {
                             ));
                         }
                         match drained {
-                            Ok(()) if range.start + (bytes.count() - first) == range.end => {
+                            Ok(()) if range.start + (bytes.byte_count() - first) == range.end => {
                                 return Ok(());
                             }
-                            Ok(()) => Failure::cut(bytes.count() - before),
+                            Ok(()) => Failure::cut(bytes.byte_count() - before),
                             Err(failure) => failure,
                         }
                     }
                     Err(failure) => failure,
                 };
-            if bytes.count() > before {
+            if bytes.byte_count() > before {
                 // It goes on, if slowly.
                 retries = Retries::new(&self.web.retry);
             }
-            let at = range.start + (bytes.count() - first);
-            bytes.retried();
+            let at = range.start + (bytes.byte_count() - first);
+            bytes.record_retry();
             retries.wait(failure, "read", url, Some(at)).await?;
         }
     }
@@ -585,7 +585,7 @@ impl Flow {
 }
 
 /// Adds an answer's body.
-async fn drain(answer: HttpResponse, bytes: &mut dyn Sink) -> Result<(), Failure> {
+async fn drain(answer: HttpResponse, bytes: &mut dyn ByteSink) -> Result<(), Failure> {
     let mut pieces = answer.into_body().bytes_stream();
     while let Some(piece) = pieces.next().await {
         bytes.put(&piece.map_err(|error| Failure::of(&error))?);
@@ -660,7 +660,7 @@ impl<'a> Retries<'a> {
         url: &str,
         offset: Option<u64>,
     ) -> Result<()> {
-        note(&failure.cause);
+        record_failure(&failure.cause);
         let config = self.config;
         let spent = self.count >= config.max_retries || self.since.elapsed() > config.retry_timeout;
         if spent || !failure.again {

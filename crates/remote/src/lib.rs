@@ -72,8 +72,8 @@ use tokio::task::AbortHandle;
 pub use error::{Error, Result};
 pub use options::StorageOptions;
 pub use reader::{Budget, stats};
-pub use tidemill_prefetch::course::{Course, Leg};
-pub use tidemill_prefetch::{Claims, DiskStats, Endpoint, Stats};
+pub use tidemill_prefetch::access_plan::{AccessPlan, ObjectRanges};
+pub use tidemill_prefetch::{BlockClaims, DiskTierStats, Endpoint, ReadStats};
 
 /// How often a thread that waits for the network looks at the flag.
 const LOOK: Duration = Duration::from_millis(50);

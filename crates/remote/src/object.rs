@@ -10,10 +10,10 @@ use futures::future::BoxFuture;
 use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_prefetch::Met;
-use tidemill_prefetch::endpoint::at_full_speed;
-use tidemill_prefetch::tuner::Access;
-use tidemill_prefetch::{Error as PrefetchError, Opened, Origin, Sink, StoreObject};
+use tidemill_prefetch::LastFailure;
+use tidemill_prefetch::endpoint::read_bodies_at_full_speed;
+use tidemill_prefetch::tuner::AccessOrder;
+use tidemill_prefetch::{ByteSink, Error as PrefetchError, OpenedObject, Origin, StoreObject};
 use tracing::{Instrument, debug_span};
 
 use super::Fetch;
@@ -33,7 +33,7 @@ pub struct Object {
     /// after another, and beginnings, of which many are looked at.
     early: Mutex<Option<(u64, Fetch<Bytes>)>>,
     /// What its readers share, once there is one.
-    opened: OnceLock<Arc<Opened>>,
+    opened: OnceLock<Arc<OpenedObject>>,
 }
 
 /// What there is of it to ask for.
@@ -50,7 +50,7 @@ struct Version {
     /// Bytes from a place up to its end, if those were read first.
     tail: OnceLock<(u64, Bytes)>,
     /// What reading it met last.
-    met: Met,
+    met: LastFailure,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Object {
             modified_ns: meta.last_modified.timestamp_nanos_opt().map_or(0, i128::from),
             head: OnceLock::new(),
             tail: OnceLock::new(),
-            met: Met::default(),
+            met: LastFailure::default(),
             at: At::S3 {
                 bucket: Arc::clone(bucket),
                 object: Box::new(StoreObject::new(store, meta)),
@@ -94,7 +94,7 @@ impl Object {
             modified_ns: resource.modified_ns(),
             head: keep,
             tail: OnceLock::new(),
-            met: Met::default(),
+            met: LastFailure::default(),
             at: At::Http(Box::new(resource)),
         })
     }
@@ -170,7 +170,7 @@ impl Object {
     /// What reading it met last, and is repeated: that a server refuses, or cuts its answers off. None where all is well, or
     /// there is no answer yet.
     pub fn met(&self) -> Option<String> {
-        self.version.met.last()
+        self.version.met.message()
     }
 
     /// Asks for its first bytes, to be read soon.
@@ -229,19 +229,19 @@ impl Object {
     ///
     /// # Errors
     /// [`Error::Io`] if there can be no threads for the network.
-    pub fn opened(&self) -> Result<&Arc<Opened>> {
-        self.opened_for(Access::Declared)
+    pub fn opened(&self) -> Result<&Arc<OpenedObject>> {
+        self.opened_for(AccessOrder::Declared)
     }
 
     /// The same; who asks first says in which order it is going to be read.
-    pub(super) fn opened_for(&self, access: Access) -> Result<&Arc<Opened>> {
+    pub(super) fn opened_for(&self, access: AccessOrder) -> Result<&Arc<OpenedObject>> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
         let (pool, origin) = (pool()?, Arc::clone(self.origin()));
         Ok(self.opened.get_or_init(|| match self.tuning() {
             Some(tuning) => tuning.open(pool, origin, access),
-            None => pool.open(origin, self.reading()),
+            None => pool.open_object(origin, self.reading()),
         }))
     }
 
@@ -266,7 +266,8 @@ impl Object {
             let version: Arc<dyn Origin> = self.version.clone();
             match &self.version.at {
                 At::S3 { bucket, object } => {
-                    let (Some(keeping), Some(e_tag)) = (&bucket.keeping, object.version()) else {
+                    let (Some(keeping), Some(e_tag)) = (&bucket.keeping, object.lasting_version())
+                    else {
                         return version;
                     };
                     let endpoint = bucket.endpoint().unwrap_or_default();
@@ -308,7 +309,7 @@ impl Version {
             return Ok(kept);
         }
         let mut bytes = Counted(BytesMut::with_capacity(length));
-        at_full_speed(origin.fetch(range, &mut bytes)).await?;
+        read_bodies_at_full_speed(origin.fetch(range, &mut bytes)).await?;
         let Counted(bytes) = bytes;
         if bytes.len() > length {
             return Err(Error::Internal("an answer longer than was asked for".into()));
@@ -336,21 +337,21 @@ impl Version {
     ///
     /// # Errors
     /// [`Error::Changed`] if the object is another by now; [`Error::Remote`].
-    async fn get_into(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
-        let got = self.met.during(self.get_all(range, into)).await;
+    async fn get_into(&self, range: Range<u64>, into: &mut dyn ByteSink) -> Result<()> {
+        let got = self.met.record_during(self.get_all(range, into)).await;
         if got.is_ok() {
-            self.met.forget();
+            self.met.clear();
         }
         got
     }
 
-    async fn get_all(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
+    async fn get_all(&self, range: Range<u64>, into: &mut dyn ByteSink) -> Result<()> {
         let length = range.end.saturating_sub(range.start);
         let request =
             debug_span!("request", url = %self.shown, start = range.start, bytes = length);
         match &self.at {
             At::Http(resource) => {
-                into.requested();
+                into.record_request();
                 resource.get(range, into).instrument(request).await
             }
             At::S3 { bucket, object } => {
@@ -362,14 +363,14 @@ impl Version {
 
     fn refused(&self, bucket: &Bucket, object: &StoreObject, error: PrefetchError) -> Error {
         match error {
-            PrefetchError::Changed { reason, .. } => self.changed(reason),
+            PrefetchError::ObjectChanged { reason, .. } => self.changed(reason),
             PrefetchError::Store { offset, source, .. } => match Refusal::of(&source).status {
                 Some(412) => self.changed("it has been replaced since it was listed".into()),
                 Some(416) => self.changed("it has become shorter since it was listed".into()),
                 Some(404) => self.changed("it has been removed since it was listed".into()),
                 _ => bucket.refused("read", object.location().as_ref(), Some(offset), &source),
             },
-            PrefetchError::Answer { offset, reason, .. } => Error::Remote {
+            PrefetchError::InvalidAnswer { offset, reason, .. } => Error::Remote {
                 action: "read",
                 url: self.shown.to_string(),
                 offset: Some(offset),
@@ -394,7 +395,7 @@ impl Origin for Version {
     fn fetch<'a>(
         &'a self,
         range: Range<u64>,
-        into: &'a mut dyn Sink,
+        into: &'a mut dyn ByteSink,
     ) -> BoxFuture<'a, tidemill_prefetch::Result<()>> {
         Box::pin(async move {
             if let Some(kept) = self.kept(&range) {

@@ -19,7 +19,9 @@ use crate::error::Result;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Cancel;
-use tidemill_prefetch::{Claims, Cursor, Error as PrefetchError, Pool, Stats};
+use tidemill_prefetch::{
+    BlockClaims, Error as PrefetchError, ObjectCursor, PrefetchPool, ReadStats,
+};
 
 use super::http::Body;
 use super::object::Object;
@@ -39,26 +41,26 @@ const MEMORY_BYTES_DEFAULT: u64 = 64 << 20;
 
 /// The budgets of the runs that there are, and how many have each.
 static BUDGETS: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
-static POOL: OnceLock<Pool> = OnceLock::new();
+static POOL: OnceLock<PrefetchPool> = OnceLock::new();
 
 fn memory_bytes(budgets: &BTreeMap<u64, usize>) -> u64 {
     budgets.last_key_value().map_or(MEMORY_BYTES_DEFAULT, |(bytes, _)| *bytes)
 }
 
 /// What is read ahead of all objects, started with the first of them.
-pub(crate) fn pool() -> Result<&'static Pool> {
+pub(crate) fn pool() -> Result<&'static PrefetchPool> {
     if let Some(pool) = POOL.get() {
         return Ok(pool);
     }
     let handle = super::runtime()?.handle().clone();
     let budgets = BUDGETS.lock();
-    Ok(POOL.get_or_init(|| Pool::new(memory_bytes(&budgets), handle)))
+    Ok(POOL.get_or_init(|| PrefetchPool::new(memory_bytes(&budgets), handle)))
 }
 
 /// What was asked for, fetched and waited for, in all that this process has read of objects. Requests are
 /// those for bytes: what lists, and asks for sizes, is not among them.
-pub fn stats() -> Stats {
-    let mut stats = POOL.get().map(Pool::stats).unwrap_or_default();
+pub fn stats() -> ReadStats {
+    let mut stats = POOL.get().map(PrefetchPool::stats).unwrap_or_default();
     super::counted::add_to(&mut stats);
     stats
 }
@@ -112,7 +114,7 @@ impl Drop for Limit {
         if stats.requests + stats.disk_reads > 0 {
             let kept = super::cache::stats();
             tracing::debug!(
-                asked_bytes = stats.asked_bytes,
+                asked_bytes = stats.served_bytes,
                 fetched_bytes = stats.fetched_bytes,
                 wasted_bytes = stats.wasted_bytes,
                 requests = stats.requests,
@@ -120,16 +122,16 @@ impl Drop for Limit {
                 stalls = stats.stalls,
                 stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX),
                 retries = stats.retries,
-                throttled = stats.throttled,
+                throttled = stats.throttled_responses,
                 hedges = stats.hedges,
                 hedges_won = stats.hedges_won,
-                taken_back = stats.taken_back,
+                taken_back = stats.evicted_blocks,
                 disk_bytes = kept.read_bytes,
                 disk_reads = kept.reads,
                 disk_written_bytes = kept.written_bytes,
                 disk_dropped_bytes = kept.dropped_bytes,
                 disk_evicted_bytes = kept.evicted_bytes,
-                disk_damaged = kept.damaged,
+                disk_damaged = kept.damaged_files,
                 "read ahead so far"
             );
         }
@@ -171,7 +173,7 @@ pub struct Reader {
     cancel: Cancel,
     /// As long as somebody reads by it, it counts.
     _budget: Budget,
-    cursor: OnceLock<Cursor>,
+    cursor: OnceLock<ObjectCursor>,
     state: Mutex<Local>,
 }
 
@@ -220,7 +222,7 @@ impl Reader {
         let range = range.start..range.end.min(self.object.size());
         // What comes early, or is here, needs no window.
         if range.start < range.end && !self.object.is_early() {
-            self.cursor()?.declare(range);
+            self.cursor()?.declare_range(range);
         }
         Ok(())
     }
@@ -230,8 +232,8 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::Io`] if there can be no threads for the network.
-    pub fn claim(&self, ranges: &[Range<u64>]) -> Result<Claims> {
-        Ok(self.object.opened()?.claim(ranges))
+    pub fn claim(&self, ranges: &[Range<u64>]) -> Result<BlockClaims> {
+        Ok(self.object.opened()?.prefetch_ranges(ranges))
     }
 
     /// Says that a range will be read front to back, together with others.
@@ -239,15 +241,15 @@ impl Reader {
     /// # Errors
     /// [`Error::Io`] if there can be no threads for the network.
     pub fn declare(&self, range: Range<u64>) -> Result<()> {
-        self.cursor()?.declare(range);
+        self.cursor()?.declare_range(range);
         Ok(())
     }
 
-    fn cursor(&self) -> Result<&Cursor> {
+    fn cursor(&self) -> Result<&ObjectCursor> {
         if let Some(cursor) = self.cursor.get() {
             return Ok(cursor);
         }
-        let cursor = Cursor::new(Arc::clone(self.object.opened()?));
+        let cursor = ObjectCursor::new(Arc::clone(self.object.opened()?));
         Ok(self.cursor.get_or_init(|| cursor))
     }
 
@@ -348,7 +350,7 @@ impl Reader {
     /// # Errors
     /// As [`read_at`](Self::read_at).
     pub fn rest_at(&self, at: u64, bytes: usize) -> Result<Bytes> {
-        Ok(self.cursor()?.rest_at(at, bytes, &mut self.tick())?)
+        Ok(self.cursor()?.block_rest_at(at, bytes, &mut self.tick())?)
     }
 
     /// Reads on in a body that has no ranges.

@@ -16,7 +16,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use tidemill_base::cancel::{Cancel, Tick};
 use tidemill_base::redact::visible;
 use tidemill_prefetch::Endpoint;
-use tidemill_prefetch::endpoint::at_full_speed;
+use tidemill_prefetch::endpoint::read_bodies_at_full_speed;
 use tracing::{Instrument, debug_span};
 
 use super::client::{Connector, Kept, OnlyNew, root_cause};
@@ -238,7 +238,7 @@ impl Bucket {
         if self.keeping.is_none()
             && let Ok(path) = self.path(&key)
         {
-            match at_full_speed(self.read_end(&path, end)).await {
+            match read_bodies_at_full_speed(self.read_end(&path, end)).await {
                 Ok(found) => {
                     let (meta, start, bytes) = found;
                     counted::answered(bytes.len() as u64);

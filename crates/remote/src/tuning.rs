@@ -18,8 +18,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tidemill_base::home::Home;
-use tidemill_prefetch::tuner::{Access, Reading, Record, Settings, choose};
-use tidemill_prefetch::{Endpoint, History, Measured, Opened, Options, Origin, Pool, Stats};
+use tidemill_prefetch::tuner::{
+    AccessOrder, ReadHistoryRecord, TunedSettings, TuningRequest, choose_settings,
+};
+use tidemill_prefetch::{
+    Endpoint, EndpointMeasurements, OpenedObject, Options, Origin, PrefetchPool, ReadHistory,
+    ReadStats,
+};
 
 /// Fewer bytes say nothing.
 const BYTES_MIN: u64 = 4 << 20;
@@ -43,14 +48,14 @@ pub(crate) struct Auto {
 impl Auto {
     /// What holds without a history.
     pub(crate) fn defaults(&self) -> Options {
-        let reading = Reading {
-            job: String::new(),
-            access: Access::Declared,
+        let reading = TuningRequest {
+            job_name: String::new(),
+            access_order: AccessOrder::Declared,
             memory_bytes: Options::default().memory_bytes,
             block_bytes: self.block_bytes,
             window_bytes: self.window_bytes,
         };
-        choose(&[], &reading).options(reading.memory_bytes)
+        choose_settings(&[], &reading).to_options(reading.memory_bytes)
     }
 }
 
@@ -60,7 +65,7 @@ type Key = (String, Auto);
 /// How objects of one endpoint are read, and what that shows.
 #[derive(Debug)]
 pub(crate) struct Tuning {
-    history: Option<History>,
+    history: Option<ReadHistory>,
     place: String,
     endpoint: Endpoint,
     auto: Auto,
@@ -70,7 +75,7 @@ pub(crate) struct Tuning {
 #[derive(Debug, Default)]
 struct State {
     /// By how objects are going to be read.
-    chosen: HashMap<Access, Settings>,
+    chosen: HashMap<AccessOrder, TunedSettings>,
     /// The run that is on its way.
     run: Option<Run>,
 }
@@ -78,8 +83,8 @@ struct State {
 /// What is noted at a run's beginning and while it goes on.
 #[derive(Debug, Clone)]
 struct Run {
-    seen: Measured,
-    stats: Stats,
+    seen: EndpointMeasurements,
+    stats: ReadStats,
     used: Used,
 }
 
@@ -94,10 +99,10 @@ struct Used {
 }
 
 impl Used {
-    fn add(&mut self, pool: &Pool, opened: &Opened) {
+    fn add(&mut self, pool: &PrefetchPool, opened: &OpenedObject) {
         self.memory_bytes = pool.memory_bytes();
         self.block_bytes = opened.block_bytes();
-        self.window_bytes = opened.window_bytes(1);
+        self.window_bytes = opened.window_bytes_max(1);
         self.object_bytes = self.object_bytes.max(opened.size());
     }
 }
@@ -110,7 +115,7 @@ impl Tuning {
         endpoint: Endpoint,
         auto: Auto,
     ) -> Tuning {
-        let history = folder.map(|folder| History::new(&folder, address));
+        let history = folder.map(|folder| ReadHistory::for_endpoint(&folder, address));
         Tuning { history, place, endpoint, auto, state: Mutex::default() }
     }
 
@@ -140,13 +145,13 @@ impl Tuning {
     }
 
     /// What is chosen for objects that are going to be read so.
-    fn settings(&self, access: Access, memory_bytes: u64) -> Settings {
+    fn settings(&self, access: AccessOrder, memory_bytes: u64) -> TunedSettings {
         if let Some(chosen) = self.state.lock().chosen.get(&access) {
             return *chosen;
         }
-        let records = self.history.as_ref().map(History::records).transpose();
+        let records = self.history.as_ref().map(ReadHistory::records).transpose();
         let records = records.unwrap_or_else(|error| {
-            let path = self.history.as_ref().map(History::path);
+            let path = self.history.as_ref().map(ReadHistory::path);
             warn(&format!(
                 "cannot read `{}`, what past runs saw: {error}; the defaults are used",
                 path.unwrap_or_else(|| "".as_ref()).display()
@@ -154,31 +159,46 @@ impl Tuning {
             None
         });
         let Auto { block_bytes, window_bytes, job } = self.auto.clone();
-        let reading = Reading { job, access, memory_bytes, block_bytes, window_bytes };
-        let chosen = choose(&records.unwrap_or_default(), &reading);
-        if let Some(requests) = chosen.requests {
-            self.endpoint.start_with(usize::try_from(requests).unwrap_or(usize::MAX));
+        let reading = TuningRequest {
+            job_name: job,
+            access_order: access,
+            memory_bytes,
+            block_bytes,
+            window_bytes,
+        };
+        let chosen = choose_settings(&records.unwrap_or_default(), &reading);
+        if let Some(requests) = chosen.initial_requests {
+            self.endpoint.set_initial_concurrency(usize::try_from(requests).unwrap_or(usize::MAX));
         }
         tracing::debug!(
             place = self.place,
             access = access.as_str(),
             block_bytes = chosen.block_bytes,
             window_bytes = chosen.window_bytes,
-            past_runs = chosen.runs,
+            past_runs = chosen.tuned_from_runs,
             "chosen"
         );
         *self.state.lock().chosen.entry(access).or_insert(chosen)
     }
 
     /// Opens an object that is going to be read so. What is declared is a run's, which has begun with the first.
-    pub(crate) fn open(&self, pool: &Pool, origin: Arc<dyn Origin>, access: Access) -> Arc<Opened> {
+    pub(crate) fn open(
+        &self,
+        pool: &PrefetchPool,
+        origin: Arc<dyn Origin>,
+        access: AccessOrder,
+    ) -> Arc<OpenedObject> {
         let memory_bytes = pool.memory_bytes();
         let settings = self.settings(access, memory_bytes);
-        let opened = pool.open_chosen(origin, settings.options(memory_bytes), settings.runs);
-        if access == Access::Declared {
+        let opened = pool.open_tuned_object(
+            origin,
+            settings.to_options(memory_bytes),
+            settings.tuned_from_runs,
+        );
+        if access == AccessOrder::Declared {
             let mut state = self.state.lock();
             let run = state.run.get_or_insert_with(|| Run {
-                seen: self.endpoint.measured(),
+                seen: self.endpoint.measurements(),
                 stats: super::stats(),
                 used: Used::default(),
             });
@@ -188,20 +208,26 @@ impl Tuning {
     }
 
     /// Has what was seen written down. Whoever opens an object from now on has it taken into account.
-    fn append(&self, access: Access, seen: &Measured, used: &Used, waited: (u64, u64)) {
+    fn append(
+        &self,
+        access: AccessOrder,
+        seen: &EndpointMeasurements,
+        used: &Used,
+        waited: (u64, u64),
+    ) {
         let Some(history) = &self.history else { return };
-        let (Some(first), Some(total_rate)) = (seen.first_byte(), seen.total_rate()) else {
+        let (Some(first), Some(total_rate)) = (seen.median_first_byte(), seen.total_rate()) else {
             return;
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
         let (stall_ms, wasted_bytes) = waited;
-        let record = Record {
-            time: now.as_secs(),
-            place: self.place.clone(),
-            job: self.auto.job.clone(),
-            access,
-            object_bytes: used.object_bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
+        let record = ReadHistoryRecord {
+            ended_at_seconds: now.as_secs(),
+            location: self.place.clone(),
+            job_name: self.auto.job.clone(),
+            access_order: access,
+            object_bytes_max: used.object_bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
             memory_bytes: used.memory_bytes,
             block_bytes: used.block_bytes,
             window_bytes: used.window_bytes,
@@ -210,11 +236,11 @@ impl Tuning {
             first_byte_us: number(first.as_micros()).max(1),
             connection_rate: seen.connection_rate().unwrap_or(0),
             total_rate,
-            busy_ms: number(seen.busy.as_millis()),
+            busy_ms: number(seen.busy_time.as_millis()),
             stall_ms,
             wasted_bytes,
-            throttled: seen.throttled,
-            requests_max: self.endpoint.requests_max() as u64,
+            throttled_responses: seen.throttled_responses,
+            concurrent_requests_max: self.endpoint.concurrent_requests_max() as u64,
         };
         if let Err(error) = history.append(&record) {
             warn(&format!(
@@ -230,20 +256,20 @@ impl Tuning {
 #[derive(Debug)]
 pub(crate) struct Watch {
     tuning: Arc<Tuning>,
-    seen: Measured,
+    seen: EndpointMeasurements,
     used: Used,
 }
 
 impl Watch {
-    pub(crate) fn new(tuning: &Arc<Tuning>, pool: &Pool, opened: &Opened) -> Watch {
+    pub(crate) fn new(tuning: &Arc<Tuning>, pool: &PrefetchPool, opened: &OpenedObject) -> Watch {
         let mut used = Used::default();
         used.add(pool, opened);
-        Watch { tuning: Arc::clone(tuning), seen: tuning.endpoint.measured(), used }
+        Watch { tuning: Arc::clone(tuning), seen: tuning.endpoint.measurements(), used }
     }
 
     /// It is closed.
-    pub(crate) fn end(&self, access: Access, stats: &Stats) {
-        let seen = self.tuning.endpoint.measured().since(&self.seen);
+    pub(crate) fn end(&self, access: AccessOrder, stats: &ReadStats) {
+        let seen = self.tuning.endpoint.measurements().delta_since(&self.seen);
         if stats.fetched_bytes >= BYTES_MIN && seen.bytes > 0 {
             let stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX);
             self.tuning.append(access, &seen, &self.used, (stall_ms, stats.wasted_bytes));
@@ -255,11 +281,11 @@ impl Watch {
 /// nothing was read since.
 pub fn finish() {
     let known: Vec<Arc<Tuning>> = KNOWN.lock().iter().flat_map(HashMap::values).cloned().collect();
-    let ended: Vec<(Arc<Tuning>, Run, Measured)> = known
+    let ended: Vec<(Arc<Tuning>, Run, EndpointMeasurements)> = known
         .into_iter()
         .filter_map(|tuning| {
             let mut state = tuning.state.lock();
-            let seen = tuning.endpoint.measured().since(&state.run.as_ref()?.seen);
+            let seen = tuning.endpoint.measurements().delta_since(&state.run.as_ref()?.seen);
             let run = state.run.take_if(|_| seen.bytes >= BYTES_MIN)?;
             drop(state);
             Some((tuning, run, seen))
@@ -267,13 +293,13 @@ pub fn finish() {
         .collect();
     let total: u64 = ended.iter().map(|(_, _, seen)| seen.bytes).sum();
     for (tuning, run, seen) in ended {
-        let stats = super::stats().since(&run.stats);
+        let stats = super::stats().delta_since(&run.stats);
         let share = |amount: u128| {
             let part = amount * u128::from(seen.bytes) / u128::from(total.max(1));
             u64::try_from(part).unwrap_or(u64::MAX)
         };
         let waited = (share(stats.stall_time.as_millis()), share(stats.wasted_bytes.into()));
-        tuning.append(Access::Declared, &seen, &run.used, waited);
+        tuning.append(AccessOrder::Declared, &seen, &run.used, waited);
     }
 }
 
@@ -350,9 +376,9 @@ mod tests {
         // Runs of other tests may end meanwhile, and cut this one in two.
         assert!(!first.is_empty());
         for record in &first {
-            assert_eq!((record.place.as_str(), record.job.as_str()), ("s3://b", "daily"));
-            assert_eq!(record.access, Access::Declared);
-            assert_eq!(record.object_bytes, 32 << 20);
+            assert_eq!((record.location.as_str(), record.job_name.as_str()), ("s3://b", "daily"));
+            assert_eq!(record.access_order, AccessOrder::Declared);
+            assert_eq!(record.object_bytes_max, 32 << 20);
             assert!(record.connection_rate > 0 && record.first_byte_us > 0, "{record:?}");
         }
         assert!(first.iter().map(|record| record.bytes).sum::<u64>() <= SIZE as u64);
@@ -363,8 +389,8 @@ mod tests {
         let again = object();
         let opened = again.opened().unwrap();
         assert_ne!(opened.options().window_bytes, Options::default().window_bytes);
-        let chosen = tuning.settings(Access::Declared, pool().unwrap().memory_bytes());
-        assert_eq!(chosen.runs, first.len() as u64);
+        let chosen = tuning.settings(AccessOrder::Declared, pool().unwrap().memory_bytes());
+        assert_eq!(chosen.tuned_from_runs, first.len() as u64);
         run(again);
 
         let files = Files { storage_options: options.clone(), ..Files::default() };
@@ -376,10 +402,10 @@ mod tests {
             assert!(piece[..count] == bytes[at..at + count]);
             at += count;
         }
-        assert!(file.stats().past_runs > 0);
+        assert!(file.stats().tuned_from_runs > 0);
         drop(file);
         let last = records().pop().unwrap();
-        assert_eq!(last.access, Access::Sequential);
+        assert_eq!(last.access_order, AccessOrder::Sequential);
         assert!(last.bytes >= SIZE as u64 && last.wasted_bytes < last.bytes / 10, "{last:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tidemill_remote::{Course, Leg};
+use tidemill_remote::{AccessPlan, ObjectRanges};
 
 use super::assembly::Assembly;
 use super::error::Result;
@@ -16,7 +16,11 @@ impl Source {
     ///
     /// # Errors
     /// Those of finding the columns, and where there can be no threads for the network.
-    pub fn course(&self, splits: &[Split], options: &ReadOptions) -> Result<Option<Arc<Course>>> {
+    pub fn course(
+        &self,
+        splits: &[Split],
+        options: &ReadOptions,
+    ) -> Result<Option<Arc<AccessPlan>>> {
         let is_elsewhere = |piece: &Piece| matches!(piece.file.place, FileLocation::Object(_));
         if !splits.iter().flat_map(|split| &split.pieces).any(is_elsewhere) {
             return Ok(None);
@@ -34,10 +38,10 @@ impl Source {
             }
             tasks.push(legs);
         }
-        Ok(Some(Arc::new(Course::new(tasks, window_bytes))))
+        Ok(Some(Arc::new(AccessPlan::new(tasks, window_bytes))))
     }
 
-    fn leg(&self, piece: &Piece, assembly: &mut Assembly) -> Result<Option<Leg>> {
+    fn leg(&self, piece: &Piece, assembly: &mut Assembly) -> Result<Option<ObjectRanges>> {
         let FileLocation::Object(object) = &piece.file.place else { return Ok(None) };
         if object.is_stream() {
             return Ok(None);
@@ -49,7 +53,7 @@ impl Source {
             let columns = assembly.wanted_columns(self);
             if let Some(ranges) = format.ranges(piece, metadata, &columns) {
                 let object = Arc::clone(object.opened()?);
-                return Ok(Some(Leg { object, ranges, in_blocks: false }));
+                return Ok(Some(ObjectRanges { object, ranges, is_block_aligned: false }));
             }
             if !format.is_cut_anywhere() {
                 return Ok(None);
@@ -63,6 +67,6 @@ impl Source {
         let in_blocks = !piece.is_whole_file();
         let object = Arc::clone(object.opened()?);
         let ranges = std::iter::once(start..piece.range.end).collect();
-        Ok(Some(Leg { object, ranges, in_blocks }))
+        Ok(Some(ObjectRanges { object, ranges, is_block_aligned: in_blocks }))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use tidemill_base::MaxBad;
 use tidemill_base::cancel::Cancel;
 use tidemill_base::progress::Progress;
-use tidemill_remote::Course;
+use tidemill_remote::AccessPlan;
 use tidemill_remote::reader::Budget;
 use tidemill_text::Predicate;
 
@@ -48,7 +48,7 @@ pub struct ReadOptions {
     /// a block of it is full. Default: not.
     pub eager: bool,
     /// Where the split stands among those that are read, where that was told. Default: not.
-    pub course: Option<(Arc<Course>, usize)>,
+    pub course: Option<(Arc<AccessPlan>, usize)>,
 }
 
 impl Default for ReadOptions {

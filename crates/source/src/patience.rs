@@ -130,7 +130,7 @@ impl Asking {
 
     /// Notes a server that is going to be asked, and has it asked a second time where it is slow.
     pub(super) fn asks(&self, server: &Endpoint) {
-        server.hurry();
+        server.hedge_early();
         self.servers.lock().push(server.clone());
     }
 
@@ -138,7 +138,7 @@ impl Asking {
     pub(super) fn with_what_was_met(&self, error: Error) -> Error {
         match error {
             Error::Io { action, path, source } if source.kind() == io::ErrorKind::TimedOut => {
-                let met = self.servers.lock().iter().find_map(Endpoint::met);
+                let met = self.servers.lock().iter().find_map(Endpoint::last_failure);
                 let source = match met {
                     Some(met) => io::Error::new(source.kind(), format!("{source}: {met}")),
                     None => source,

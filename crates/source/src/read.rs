@@ -19,7 +19,7 @@ use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use tidemill_base::coverage::human_bytes;
-use tidemill_remote::Course;
+use tidemill_remote::AccessPlan;
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
 use tidemill_text::{
     BlockColumnMismatches, BlockDecoder, BlockUnknownKey, DecodedBlocks, Options,
@@ -125,12 +125,12 @@ pub struct SplitReader {
 }
 
 /// Says that a split has been taken, when it is dropped.
-struct Taken(Option<(Arc<Course>, usize)>);
+struct Taken(Option<(Arc<AccessPlan>, usize)>);
 
 impl Drop for Taken {
     fn drop(&mut self) {
         if let Some((course, index)) = self.0.take() {
-            course.taken(index);
+            course.record_taken_task(index);
         }
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tidemill_engine::coverage::{grouped, human_bytes};
 use tidemill_engine::memory::human;
-use tidemill_engine::remote::Stats;
+use tidemill_engine::remote::ReadStats;
 
 /// Two lines: which bytes came from where, and who waited for them; a third about how objects were read ahead, if any
 /// was.
-pub(super) fn told(stats: &Stats) -> String {
+pub(super) fn told(stats: &ReadStats) -> String {
     let of = |count: u64, one: &str, several: &str| {
         format!("{} {}", grouped(count), if count == 1 { one } else { several })
     };
@@ -17,8 +17,8 @@ pub(super) fn told(stats: &Stats) -> String {
     if stats.retries > 0 {
         besides.push(format!("{} made again", grouped(stats.retries)));
     }
-    if stats.throttled > 0 {
-        besides.push(format!("{} refused as too many", grouped(stats.throttled)));
+    if stats.throttled_responses > 0 {
+        besides.push(format!("{} refused as too many", grouped(stats.throttled_responses)));
     }
     if stats.hedges > 0 {
         let (sent, won) = (grouped(stats.hedges), grouped(stats.hedges_won));
@@ -36,7 +36,7 @@ pub(super) fn told(stats: &Stats) -> String {
             of(reads, "read", "reads")
         ),
     };
-    let back = match stats.taken_back {
+    let back = match stats.evicted_blocks {
         0 => String::new(),
         count => format!("; {} given up for want of memory", of(count, "block was", "blocks were")),
     };
@@ -46,7 +46,7 @@ pub(super) fn told(stats: &Stats) -> String {
             "\nread block {}, window {}{}",
             human(block),
             human(stats.window_bytes),
-            match stats.past_runs {
+            match stats.tuned_from_runs {
                 0 => String::new(),
                 runs => format!(": from {}", of(runs, "past run", "past runs")),
             }
@@ -55,7 +55,7 @@ pub(super) fn told(stats: &Stats) -> String {
     format!(
         "remote files: {} read, {} fetched in {requests}{besides}{disk}, {} of it in vain\n\
          read ahead: {} of {} had their bytes in memory, the others waited {}{back}{used}",
-        human_bytes(stats.asked_bytes),
+        human_bytes(stats.served_bytes),
         human_bytes(stats.fetched_bytes),
         human_bytes(stats.wasted_bytes),
         grouped(stats.hits),
@@ -76,20 +76,20 @@ mod tests {
     #[test]
     fn what_did_not_happen_is_not_told() {
         assert_eq!(
-            told(&Stats::default()),
+            told(&ReadStats::default()),
             "remote files: 0 B read, 0 B fetched in 0 requests, 0 B of it in vain\n\
              read ahead: 0 of 0 reads had their bytes in memory, the others waited 0.00 s"
         );
-        let mut stats = Stats::default();
-        stats.asked_bytes = 932_000_000;
+        let mut stats = ReadStats::default();
+        stats.served_bytes = 932_000_000;
         stats.fetched_bytes = 900_000_000;
         stats.requests = 1;
-        (stats.retries, stats.throttled, stats.hedges, stats.hedges_won) = (2, 1, 3, 2);
+        (stats.retries, stats.throttled_responses, stats.hedges, stats.hedges_won) = (2, 1, 3, 2);
         (stats.disk_bytes, stats.disk_reads) = (40_000_000, 5);
         stats.wasted_bytes = 8_000_000;
-        (stats.reads, stats.hits, stats.taken_back) = (1_200, 1_100, 3);
+        (stats.reads, stats.hits, stats.evicted_blocks) = (1_200, 1_100, 3);
         stats.stall_time = Duration::from_millis(12_340);
-        (stats.block_bytes, stats.window_bytes, stats.past_runs) = (8 << 20, 160 << 20, 3);
+        (stats.block_bytes, stats.window_bytes, stats.tuned_from_runs) = (8 << 20, 160 << 20, 3);
         assert_eq!(
             told(&stats),
             "remote files: 932 MB read, 900 MB fetched in 1 request (2 made again, 1 refused as too many, \
@@ -98,7 +98,7 @@ mod tests {
              3 blocks were given up for want of memory\n\
              read block 8 MiB, window 160 MiB: from 3 past runs"
         );
-        (stats.past_runs, stats.taken_back) = (0, 0);
+        (stats.tuned_from_runs, stats.evicted_blocks) = (0, 0);
         assert!(told(&stats).ends_with("waited 12 s\nread block 8 MiB, window 160 MiB"));
     }
 }

@@ -33,7 +33,7 @@ use tidemill_base::progress::Planned;
 use tidemill_base::redact::shown;
 use tidemill_query::{Plan, Query, Results, Workers, named};
 use tidemill_remote::location::Location;
-use tidemill_remote::{Budget, Course};
+use tidemill_remote::{AccessPlan, Budget};
 use tidemill_sink::{
     EndedObject, FileSet, ObjectPart, ObjectWriter, OutputFormat, Room, SetWriter, Sink, SinkSpec,
     StagedPart, Written,
@@ -628,7 +628,7 @@ struct Copy {
     splits: std::vec::IntoIter<Split>,
     options: ReadOptions,
     /// What is told of the splits to come.
-    course: Option<Arc<Course>>,
+    course: Option<Arc<AccessPlan>>,
     reader: Option<SplitReader>,
     coverage: Coverage,
     rejected_folder: Option<PathBuf>,

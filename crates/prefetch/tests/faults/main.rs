@@ -37,24 +37,24 @@ thread_local! {
 }
 
 /// What the network's threads hold in pieces of [`COUNTED`] bytes and more: blocks.
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-const COUNTED: usize = 8 << 10;
+static CURRENT_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
+const COUNTED_BYTES_MIN: usize = 8 << 10;
 /// In front of what may be counted, and says whether it is.
-const MARK: usize = 16;
+const MARK_BYTES: usize = 16;
 
-struct Counting;
+struct CountingAllocator;
 
-fn marked(layout: Layout) -> Option<Layout> {
-    let may = layout.size() >= COUNTED && layout.align() <= MARK;
-    may.then(|| Layout::from_size_align(layout.size() + MARK, MARK).ok()).flatten()
+fn layout_with_mark(layout: Layout) -> Option<Layout> {
+    let may = layout.size() >= COUNTED_BYTES_MIN && layout.align() <= MARK_BYTES;
+    may.then(|| Layout::from_size_align(layout.size() + MARK_BYTES, MARK_BYTES).ok()).flatten()
 }
 
 // SAFETY: the system's allocator does all of it; what is larger has a mark in front of it, by the layout
 // alone, so that whoever frees it finds it there.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some(larger) = marked(layout) else {
+        let Some(larger) = layout_with_mark(layout) else {
             // SAFETY: as asked.
             return unsafe { System.alloc(layout) };
         };
@@ -65,26 +65,26 @@ unsafe impl GlobalAlloc for Counting {
         }
         let counts = IS_NETWORK.try_with(Cell::get).unwrap_or(false);
         if counts {
-            let now = NOW.fetch_add(layout.size(), Ordering::SeqCst) + layout.size();
-            MOST.fetch_max(now, Ordering::SeqCst);
+            let now = CURRENT_BYTES.fetch_add(layout.size(), Ordering::SeqCst) + layout.size();
+            PEAK_BYTES.fetch_max(now, Ordering::SeqCst);
         }
         // SAFETY: there is room for the mark, and for as much as was asked behind it.
         unsafe {
             start.write(u8::from(counts));
-            start.add(MARK)
+            start.add(MARK_BYTES)
         }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        let Some(larger) = marked(layout) else {
+        let Some(larger) = layout_with_mark(layout) else {
             // SAFETY: as asked.
             return unsafe { System.dealloc(at, layout) };
         };
         // SAFETY: `alloc` put a mark there.
         unsafe {
-            let start = at.sub(MARK);
+            let start = at.sub(MARK_BYTES);
             if start.read() == 1 {
-                NOW.fetch_sub(layout.size(), Ordering::SeqCst);
+                CURRENT_BYTES.fetch_sub(layout.size(), Ordering::SeqCst);
             }
             System.dealloc(start, larger);
         }
@@ -92,10 +92,10 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum FaultTestStep {
     Read(usize),
     ReadAsync(usize),
     Seek(u64),
@@ -106,17 +106,17 @@ enum Step {
     Whole,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = FaultTestStep> {
     let place = || (0..SIZE, 1..300_000u64);
     prop_oneof![
-        6 => (1..200_000usize).prop_map(Step::Read),
-        3 => (1..200_000usize).prop_map(Step::ReadAsync),
-        3 => (0..SIZE + 10).prop_map(Step::Seek),
-        2 => (0..SIZE, 0..SIZE).prop_map(|(start, length)| Step::Declare(start, length)),
-        2 => Just(Step::Reopen),
-        3 => place().prop_map(|(start, length)| Step::Range(start, length)),
-        1 => proptest::collection::vec(place(), 1..5).prop_map(Step::Ranges),
-        1 => Just(Step::Whole),
+        6 => (1..200_000usize).prop_map(FaultTestStep::Read),
+        3 => (1..200_000usize).prop_map(FaultTestStep::ReadAsync),
+        3 => (0..SIZE + 10).prop_map(FaultTestStep::Seek),
+        2 => (0..SIZE, 0..SIZE).prop_map(|(start, length)| FaultTestStep::Declare(start, length)),
+        2 => Just(FaultTestStep::Reopen),
+        3 => place().prop_map(|(start, length)| FaultTestStep::Range(start, length)),
+        1 => proptest::collection::vec(place(), 1..5).prop_map(FaultTestStep::Ranges),
+        1 => Just(FaultTestStep::Whole),
     ]
 }
 
@@ -137,7 +137,7 @@ fn fault() -> impl Strategy<Value = Option<Fault>> {
 }
 
 /// Does steps; what is not an error must be bytes of one version, for each reader of the same.
-async fn run(server: &Server, store: &PrefetchStore, steps: Vec<Step>) {
+async fn run_steps(server: &Server, store: &PrefetchStore, steps: Vec<FaultTestStep>) {
     let path = Path::from("a");
     let Ok(mut reader) = store.open(&path).await else { return };
     let (mut at, mut version) = (0, None);
@@ -159,32 +159,32 @@ async fn run(server: &Server, store: &PrefetchStore, steps: Vec<Step>) {
     };
     for step in steps {
         match step {
-            Step::Read(length) => {
+            FaultTestStep::Read(length) => {
                 let mut bytes = vec![0; length];
                 let read = Read::read(&mut reader, &mut bytes).ok();
                 went_on(read.map(|count| &bytes[..count]), &mut at, &mut version);
             }
-            Step::ReadAsync(length) => {
+            FaultTestStep::ReadAsync(length) => {
                 let mut bytes = vec![0; length];
                 let read = AsyncReadExt::read(&mut reader, &mut bytes).await.ok();
                 went_on(read.map(|count| &bytes[..count]), &mut at, &mut version);
             }
-            Step::Seek(to) => {
+            FaultTestStep::Seek(to) => {
                 AsyncSeekExt::seek(&mut reader, SeekFrom::Start(to)).await.unwrap();
                 at = to;
             }
-            Step::Declare(start, length) => reader.declare(start..start + length),
-            Step::Reopen => {
+            FaultTestStep::Declare(start, length) => reader.declare_range(start..start + length),
+            FaultTestStep::Reopen => {
                 let Ok(opened) = store.open(&path).await else { continue };
                 (reader, at, version) = (opened, 0, None);
             }
-            Step::Range(start, length) => {
+            FaultTestStep::Range(start, length) => {
                 if let Ok(bytes) = store.get_range(&path, start..start + length).await {
                     assert_eq!(bytes.len() as u64, length.min(SIZE - start));
                     is_one(&bytes, start);
                 }
             }
-            Step::Ranges(ranges) => {
+            FaultTestStep::Ranges(ranges) => {
                 let ranges: Vec<Range<u64>> = ranges
                     .iter()
                     .map(|(start, length)| *start..(start + length).min(SIZE))
@@ -196,7 +196,7 @@ async fn run(server: &Server, store: &PrefetchStore, steps: Vec<Step>) {
                     }
                 }
             }
-            Step::Whole => {
+            FaultTestStep::Whole => {
                 if let Ok(found) = store.get(&path).await
                     && let Ok(bytes) = found.bytes().await
                 {
@@ -208,7 +208,7 @@ async fn run(server: &Server, store: &PrefetchStore, steps: Vec<Step>) {
     }
 }
 
-fn network() -> Runtime {
+fn network_runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)
         .on_thread_start(|| IS_NETWORK.set(true))
@@ -218,16 +218,21 @@ fn network() -> Runtime {
 }
 
 /// The same on threads of its own, with its memory and its time; what they held at most.
-fn check(faults: Vec<Option<Fault>>, steps: Vec<Step>, capacity: usize, memory_bytes: u64) -> u64 {
+fn run_with_watchdog(
+    faults: Vec<Option<Fault>>,
+    steps: Vec<FaultTestStep>,
+    capacity: usize,
+    memory_bytes: u64,
+) -> u64 {
     static ONE: Mutex<()> = Mutex::new(());
     // What is counted is counted for all.
     let _one = ONE.lock();
     let (done, is_done) = channel();
     let what = format!("{faults:?} {steps:?} {capacity} {memory_bytes}");
     let running = std::thread::spawn(move || {
-        let runtime = network();
-        NOW.store(0, Ordering::SeqCst);
-        MOST.store(0, Ordering::SeqCst);
+        let runtime = network_runtime();
+        CURRENT_BYTES.store(0, Ordering::SeqCst);
+        PEAK_BYTES.store(0, Ordering::SeqCst);
         runtime.block_on(async {
             let server = Arc::new(Server::new(SIZE, faults));
             server.capacity.store(capacity, Ordering::SeqCst);
@@ -239,7 +244,7 @@ fn check(faults: Vec<Option<Fault>>, steps: Vec<Step>, capacity: usize, memory_b
             };
             let inner = Arc::new(server.store(&Endpoint::new()));
             let store = PrefetchStore::new(inner, options).unwrap();
-            run(&server, &store, steps).await;
+            run_steps(&server, &store, steps).await;
         });
         // What was on its way ends with it.
         drop(runtime);
@@ -251,15 +256,15 @@ fn check(faults: Vec<Option<Fault>>, steps: Vec<Step>, capacity: usize, memory_b
     if let Err(panic) = running.join() {
         std::panic::resume_unwind(panic);
     }
-    assert_eq!(NOW.load(Ordering::SeqCst), 0, "blocks that nobody frees");
-    MOST.load(Ordering::SeqCst) as u64
+    assert_eq!(CURRENT_BYTES.load(Ordering::SeqCst), 0, "blocks that nobody frees");
+    PEAK_BYTES.load(Ordering::SeqCst) as u64
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_read_over_whatever_happens_is_right_within_the_memory_and_ends(
+    fn reads_under_any_faults_are_right_within_memory_and_end(
         faults in proptest::collection::vec(fault(), 0..60),
         replaced in proptest::option::of(0..60usize),
         steps in proptest::collection::vec(step(), 1..40),
@@ -270,15 +275,15 @@ proptest! {
         if let Some(place) = replaced {
             faults.insert(place.min(faults.len()), Some(Fault::Replaced));
         }
-        let most = check(faults, steps, capacity, memory_bytes);
+        let most = run_with_watchdog(faults, steps, capacity, memory_bytes);
         prop_assert!(most <= memory_bytes, "{most} of {memory_bytes}");
     }
 }
 
 #[test]
-fn what_is_fetched_ahead_is_what_is_counted() {
+fn prefetched_bytes_are_the_counted_bytes() {
     // They stay until the last has been read.
     let ranges = vec![(0, 150_000), (500_000, 150_000), (1_000_000, 150_000)];
-    let most = check(Vec::new(), vec![Step::Ranges(ranges)], usize::MAX, MIB);
+    let most = run_with_watchdog(Vec::new(), vec![FaultTestStep::Ranges(ranges)], usize::MAX, MIB);
     assert!((450_000..=MIB).contains(&most), "{most}");
 }

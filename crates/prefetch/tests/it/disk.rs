@@ -18,44 +18,52 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tidemill_prefetch::{
-    CachedOrigin, DiskOptions, DiskTier, Options, Origin, PrefetchStore, Result, Sink,
+    ByteSink, CachedOrigin, DiskTier, DiskTierOptions, Options, Origin, PrefetchStore, Result,
 };
 use tokio::runtime::Runtime;
 
-use crate::faulty::{Fault, Faulty, byte};
-use crate::{KIB, MIB, SIZE, asked, expected, fault, on_runtime, options};
+use crate::faulty_store::{FaultyStore, StoreFault, expected_byte};
+use crate::{KIB, MIB, SIZE, expected_bytes, fault, on_runtime, options, requested_ranges};
 
-const LONG: Duration = Duration::from_secs(600);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A tier that collects what it warns of.
-fn tier_of(folder: &FilePath, options: DiskOptions) -> (DiskTier, Arc<Mutex<Vec<String>>>) {
+fn open_tier_with_warnings(
+    folder: &FilePath,
+    options: DiskTierOptions,
+) -> (DiskTier, Arc<Mutex<Vec<String>>>) {
     let warnings = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&warnings);
     let warn = move |warning: &str| told.lock().push(warning.to_owned());
     (DiskTier::open(folder, options, warn).unwrap(), warnings)
 }
 
-fn tier_in(folder: &FilePath, limit_bytes: u64) -> DiskTier {
-    tier_of(folder, DiskOptions::new(limit_bytes)).0
+fn open_tier(folder: &FilePath, limit_bytes: u64) -> DiskTier {
+    open_tier_with_warnings(folder, DiskTierOptions::new(limit_bytes)).0
 }
 
-fn flush(tier: &DiskTier) {
-    assert!(tier.flush(LONG), "what was fetched is not written");
+fn flush_all(tier: &DiskTier) {
+    assert!(tier.flush(FLUSH_TIMEOUT), "what was fetched is not written");
 }
 
-fn cached(faulty: &Arc<Faulty>, options: Options, tier: &DiskTier, name: &str) -> PrefetchStore {
+fn open_cached_store(
+    faulty: &Arc<FaultyStore>,
+    options: Options,
+    tier: &DiskTier,
+    name: &str,
+) -> PrefetchStore {
     let store = PrefetchStore::new(Arc::clone(faulty) as Arc<_>, options).unwrap();
-    let store = store.with_cache(tier.clone(), name);
+    let store = store.with_disk_tier(tier.clone(), name);
     tier.set_queue_bytes(64 * MIB);
     store
 }
 
 /// All files below a folder.
-fn files(folder: &FilePath) -> Vec<PathBuf> {
+fn list_files(folder: &FilePath) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => all.extend(files(&entry.path())),
+            Ok(kind) if kind.is_dir() => all.extend(list_files(&entry.path())),
             _ => all.push(entry.path()),
         }
     }
@@ -64,8 +72,8 @@ fn files(folder: &FilePath) -> Vec<PathBuf> {
 }
 
 /// The pieces that are kept in a folder.
-fn pieces(folder: &FilePath) -> Vec<PathBuf> {
-    let mut all = files(&folder.join("v1"));
+fn list_pieces(folder: &FilePath) -> Vec<PathBuf> {
+    let mut all = list_files(&folder.join("v1"));
     all.retain(|path| {
         let is_temporary = path.parent().is_some_and(|parent| parent.ends_with("tmp"));
         !is_temporary && !path.ends_with("used")
@@ -73,138 +81,145 @@ fn pieces(folder: &FilePath) -> Vec<PathBuf> {
     all
 }
 
-fn charge(bytes: u64) -> u64 {
+fn charged_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(4 * KIB) + 4 * KIB
 }
 
 /// What a folder's files come to.
-fn charged(folder: &FilePath) -> u64 {
+fn charged_folder_bytes(folder: &FilePath) -> u64 {
     // Nobody makes or removes a file but under the lock. (Where there is none, nobody does.)
     let used = File::options().read(true).write(true).open(folder.join("v1/used")).ok();
     if let Some(used) = &used {
         used.lock().unwrap();
     }
     // Those that are being written last: one that gets its name meanwhile is not counted twice.
-    let mut all = pieces(folder);
-    all.extend(files(&folder.join("v1/tmp")));
-    all.iter().filter_map(|path| fs::metadata(path).ok()).map(|about| charge(about.len())).sum()
+    let mut all = list_pieces(folder);
+    all.extend(list_files(&folder.join("v1/tmp")));
+    all.iter()
+        .filter_map(|path| fs::metadata(path).ok())
+        .map(|about| charged_bytes(about.len()))
+        .sum()
 }
 
 /// An object whose bytes tell their place and which object it is, and that counts what it is asked for.
 #[derive(Debug)]
-struct Plain {
+struct PlainOrigin {
     version: u8,
     size: u64,
     requests: AtomicUsize,
 }
 
-impl Plain {
-    fn new(version: u8, size: u64) -> Arc<Plain> {
-        Arc::new(Plain { version, size, requests: AtomicUsize::new(0) })
+impl PlainOrigin {
+    fn new(version: u8, size: u64) -> Arc<PlainOrigin> {
+        Arc::new(PlainOrigin { version, size, requests: AtomicUsize::new(0) })
     }
 
-    fn requests(&self) -> usize {
+    fn take_request_count(&self) -> usize {
         self.requests.swap(0, Ordering::SeqCst)
     }
 }
 
-impl Origin for Plain {
+impl Origin for PlainOrigin {
     fn size(&self) -> u64 {
         self.size
     }
 
-    fn fetch<'a>(&'a self, range: Range<u64>, into: &'a mut dyn Sink) -> BoxFuture<'a, Result<()>> {
+    fn fetch<'a>(
+        &'a self,
+        range: Range<u64>,
+        into: &'a mut dyn ByteSink,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.requests.fetch_add(1, Ordering::SeqCst);
-            into.requested();
-            into.put(&expected(self.version, range));
+            into.record_request();
+            into.put(&expected_bytes(self.version, range));
             Ok(())
         })
     }
 }
 
 /// Reads a range of an object over a tier, which has to be right.
-async fn read(object: &Arc<Plain>, tier: &DiskTier, range: Range<u64>) {
+async fn read_and_check(object: &Arc<PlainOrigin>, tier: &DiskTier, range: Range<u64>) {
     let name = format!("{}", object.version);
     let origin = CachedOrigin::new(Arc::clone(object) as Arc<_>, tier, &[&name]);
     let mut bytes = BytesMut::new();
     origin.fetch(range.clone(), &mut bytes).await.unwrap();
-    assert!(bytes == expected(object.version, range), "wrong bytes");
+    assert!(bytes == expected_bytes(object.version, range), "wrong bytes");
 }
 
 #[derive(Debug, Clone)]
-enum Damage {
+enum FileDamage {
     Cut(prop::sample::Index),
     Flip(prop::sample::Index, u8),
     Zero(prop::sample::Index),
     Longer,
     Remove,
-    Other(prop::sample::Index),
-    Folder,
+    OtherFile(prop::sample::Index),
+    ReplaceByFolder,
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum TierStep {
     Range(usize, usize, u64, u64),
     Ranges(usize, usize, Vec<(u64, u64)>),
     Whole(usize, usize),
     Flush(usize),
     Reopen(usize),
-    Damage(prop::sample::Index, Damage),
+    Damage(prop::sample::Index, FileDamage),
     /// All that is kept goes, or no file can be made in its place any more.
-    Gone(bool),
+    RemoveAll(bool),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TierStep> {
     let index = any::<prop::sample::Index>;
     let damage = prop_oneof![
-        3 => index().prop_map(Damage::Cut),
-        5 => (index(), 0..8u8).prop_map(|(at, bit)| Damage::Flip(at, bit)),
-        2 => index().prop_map(Damage::Zero),
-        1 => Just(Damage::Longer),
-        2 => Just(Damage::Remove),
-        3 => index().prop_map(Damage::Other),
-        1 => Just(Damage::Folder),
+        3 => index().prop_map(FileDamage::Cut),
+        5 => (index(), 0..8u8).prop_map(|(at, bit)| FileDamage::Flip(at, bit)),
+        2 => index().prop_map(FileDamage::Zero),
+        1 => Just(FileDamage::Longer),
+        2 => Just(FileDamage::Remove),
+        3 => index().prop_map(FileDamage::OtherFile),
+        1 => Just(FileDamage::ReplaceByFolder),
     ];
     let place = || (0..SIZE, 1..300_000u64);
     prop_oneof![
-        8 => (0..2usize, 0..2usize, place()).prop_map(|(a, b, (c, d))| Step::Range(a, b, c, d)),
+        8 => (0..2usize, 0..2usize, place()).prop_map(|(a, b, (c, d))| TierStep::Range(a, b, c, d)),
         2 => (0..2usize, 0..2usize, prop::collection::vec(place(), 1..5))
-            .prop_map(|(a, b, c)| Step::Ranges(a, b, c)),
-        1 => (0..2usize, 0..2usize).prop_map(|(a, b)| Step::Whole(a, b)),
-        4 => (0..2usize).prop_map(Step::Flush),
-        3 => (0..2usize).prop_map(Step::Reopen),
-        8 => (index(), damage).prop_map(|(file, damage)| Step::Damage(file, damage)),
-        1 => prop::bool::weighted(0.2).prop_map(Step::Gone),
+            .prop_map(|(a, b, c)| TierStep::Ranges(a, b, c)),
+        1 => (0..2usize, 0..2usize).prop_map(|(a, b)| TierStep::Whole(a, b)),
+        4 => (0..2usize).prop_map(TierStep::Flush),
+        3 => (0..2usize).prop_map(TierStep::Reopen),
+        8 => (index(), damage).prop_map(|(file, damage)| TierStep::Damage(file, damage)),
+        1 => prop::bool::weighted(0.2).prop_map(TierStep::RemoveAll),
     ]
 }
 
 /// Does to a file of the folder what disks and people do.
-fn harm(folder: &FilePath, file: &prop::sample::Index, damage: &Damage) {
-    let all = files(&folder.join("v1"));
+fn apply_damage(folder: &FilePath, file: &prop::sample::Index, damage: &FileDamage) {
+    let all = list_files(&folder.join("v1"));
     if all.is_empty() {
         return;
     }
     let path = file.get(&all);
     // It may be gone by now.
     let Ok(mut bytes) = fs::read(path) else { return };
-    if bytes.is_empty() && !matches!(damage, Damage::Remove | Damage::Longer) {
+    if bytes.is_empty() && !matches!(damage, FileDamage::Remove | FileDamage::Longer) {
         return;
     }
     match damage {
-        Damage::Cut(at) => bytes.truncate(at.index(bytes.len())),
-        Damage::Flip(at, bit) => {
+        FileDamage::Cut(at) => bytes.truncate(at.index(bytes.len())),
+        FileDamage::Flip(at, bit) => {
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
         }
-        Damage::Zero(at) => {
+        FileDamage::Zero(at) => {
             let at = at.index(bytes.len());
             bytes[at..].fill(0);
         }
-        Damage::Longer => bytes.push(0),
-        Damage::Remove => return drop(fs::remove_file(path)),
-        Damage::Other(other) => bytes = fs::read(other.get(&all)).unwrap_or_default(),
-        Damage::Folder => {
+        FileDamage::Longer => bytes.push(0),
+        FileDamage::Remove => return drop(fs::remove_file(path)),
+        FileDamage::OtherFile(other) => bytes = fs::read(other.get(&all)).unwrap_or_default(),
+        FileDamage::ReplaceByFolder => {
             let _ = fs::remove_file(path);
             return drop(fs::create_dir(path));
         }
@@ -216,22 +231,26 @@ fn harm(folder: &FilePath, file: &prop::sample::Index, damage: &Damage) {
 }
 
 /// Runs steps over two objects, and two tiers in one folder; what is not an error must be an object's bytes.
-fn run(faults: [Vec<Option<Fault>>; 2], steps: &[Step], limit_bytes: u64) {
+fn run_steps(faults: [Vec<Option<StoreFault>>; 2], steps: &[TierStep], limit_bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = Path::from("a");
     let [one, two] = faults;
-    let faulty = [Arc::new(Faulty::new(SIZE, one)), Arc::new(Faulty::later(SIZE, two, 10))];
+    let faulty = [
+        Arc::new(FaultyStore::new(SIZE, one)),
+        Arc::new(FaultyStore::with_first_version(SIZE, two, 10)),
+    ];
     let versions = [0..10, 10..20];
     let is_right = |object: usize, bytes: &[u8], at: u64| {
-        let of =
-            |version: u8| bytes.iter().zip(at..).all(|(found, at)| *found == byte(version, at));
+        let of = |version: u8| {
+            bytes.iter().zip(at..).all(|(found, at)| *found == expected_byte(version, at))
+        };
         versions[object].clone().any(of)
     };
     Runtime::new().unwrap().block_on(async {
         let open = || {
-            let tier = tier_in(folder.path(), limit_bytes);
+            let tier = open_tier(folder.path(), limit_bytes);
             let of = |object: usize| {
-                cached(&faulty[object], options(4 * MIB), &tier, ["x", "y"][object])
+                open_cached_store(&faulty[object], options(4 * MIB), &tier, ["x", "y"][object])
             };
             (of(0), of(1), tier)
         };
@@ -243,14 +262,14 @@ fn run(faults: [Vec<Option<Fault>>; 2], steps: &[Step], limit_bytes: u64) {
                 _ => &tiers[*tier].1,
             };
             match step {
-                Step::Range(tier, object, start, length) => {
+                TierStep::Range(tier, object, start, length) => {
                     let range = *start..start + length;
                     if let Ok(bytes) = store(tier, object).get_range(&path, range).await {
                         assert_eq!(bytes.len() as u64, *length.min(&(SIZE - start)));
                         assert!(is_right(*object, &bytes, *start), "wrong bytes");
                     }
                 }
-                Step::Ranges(tier, object, ranges) => {
+                TierStep::Ranges(tier, object, ranges) => {
                     let all: Vec<Range<u64>> =
                         ranges.iter().map(|(at, n)| *at..(at + n).min(SIZE)).collect();
                     if let Ok(found) = store(tier, object).get_ranges(&path, &all).await {
@@ -260,7 +279,7 @@ fn run(faults: [Vec<Option<Fault>>; 2], steps: &[Step], limit_bytes: u64) {
                         }
                     }
                 }
-                Step::Whole(tier, object) => {
+                TierStep::Whole(tier, object) => {
                     if let Ok(found) = store(tier, object).get(&path).await
                         && let Ok(bytes) = found.bytes().await
                     {
@@ -268,11 +287,11 @@ fn run(faults: [Vec<Option<Fault>>; 2], steps: &[Step], limit_bytes: u64) {
                         assert!(is_right(*object, &bytes, 0), "wrong bytes");
                     }
                 }
-                Step::Flush(tier) => flush(&tiers[*tier].2),
-                Step::Reopen(tier) if !is_blocked => tiers[*tier] = open(),
-                Step::Reopen(_) => {}
-                Step::Damage(file, damage) => harm(folder.path(), file, damage),
-                Step::Gone(is_for_good) => {
+                TierStep::Flush(tier) => flush_all(&tiers[*tier].2),
+                TierStep::Reopen(tier) if !is_blocked => tiers[*tier] = open(),
+                TierStep::Reopen(_) => {}
+                TierStep::Damage(file, damage) => apply_damage(folder.path(), file, damage),
+                TierStep::RemoveAll(is_for_good) => {
                     let _ = fs::remove_dir_all(folder.path().join("v1"));
                     if *is_for_good {
                         let _ = fs::write(folder.path().join("v1"), "");
@@ -288,89 +307,92 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn over_damaged_files_what_is_read_is_the_objects_bytes_or_an_error(
+    fn reads_over_damaged_files_return_object_bytes_or_an_error(
         one in prop::collection::vec(fault(), 0..20),
         two in prop::collection::vec(prop_oneof![
             12 => fault(),
-            1 => Just(Some(Fault::Replaced)),
+            1 => Just(Some(StoreFault::Replaced)),
         ], 0..40).prop_filter("so many versions there are", |faults| {
-            faults.iter().filter(|fault| **fault == Some(Fault::Replaced)).count() < 8
+            faults.iter().filter(|fault| **fault == Some(StoreFault::Replaced)).count() < 8
         }),
         steps in prop::collection::vec(step(), 1..60),
         limit_bytes in prop_oneof![Just(MIB), Just(3 * MIB), Just(64 * MIB)],
     ) {
-        run([one, two], &steps, limit_bytes);
+        run_steps([one, two], &steps, limit_bytes);
     }
 }
 
 #[test]
-fn a_second_process_asks_for_nothing_that_the_first_has_read() {
+fn second_process_fetches_nothing_that_the_first_has_read() {
     let folder = tempfile::tempdir().unwrap();
-    let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+    let faulty = Arc::new(FaultyStore::new(SIZE, Vec::new()));
     let path = Path::from("a");
     let ranges = [5..10, 1_000_000..1_050_000, 300_000..300_001, SIZE - 8..SIZE];
     on_runtime(async {
-        let tier = tier_in(folder.path(), 64 * MIB);
-        let store = cached(&faulty, options(16 * MIB), &tier, "x");
+        let tier = open_tier(folder.path(), 64 * MIB);
+        let store = open_cached_store(&faulty, options(16 * MIB), &tier, "x");
         for range in &ranges {
             store.get_range(&path, range.clone()).await.unwrap();
         }
-        flush(&tier);
-        assert_eq!(asked(&faulty), ranges);
+        flush_all(&tier);
+        assert_eq!(requested_ranges(&faulty), ranges);
     });
-    faulty.asked.lock().clear();
+    faulty.requested_ranges.lock().clear();
     on_runtime(async {
-        let tier = tier_in(folder.path(), 64 * MIB);
-        let store = cached(&faulty, options(16 * MIB), &tier, "x");
+        let tier = open_tier(folder.path(), 64 * MIB);
+        let store = open_cached_store(&faulty, options(16 * MIB), &tier, "x");
         for range in ranges.iter().cloned().chain(std::iter::once(1_010_000..1_020_000)) {
             let bytes = store.get_range(&path, range.clone()).await.unwrap();
-            assert!(bytes == expected(0, range));
+            assert!(bytes == expected_bytes(0, range));
         }
-        assert!(asked(&faulty).is_empty());
+        assert!(requested_ranges(&faulty).is_empty());
         let stats = store.stats();
         assert_eq!((stats.fetched_bytes, stats.requests), (0, 0));
-        assert_eq!((stats.disk_bytes, stats.disk_reads), (stats.asked_bytes, 5));
+        assert_eq!((stats.disk_bytes, stats.disk_reads), (stats.served_bytes, 5));
         assert_eq!(stats.wasted_bytes, 0);
         // The whole, with what was there at its end, and then all of it.
         store.get(&path).await.unwrap().bytes().await.unwrap();
-        flush(&tier);
+        flush_all(&tier);
     });
-    faulty.asked.lock().clear();
+    faulty.requested_ranges.lock().clear();
     on_runtime(async {
-        let tier = tier_in(folder.path(), 64 * MIB);
-        let store = cached(&faulty, options(16 * MIB), &tier, "x");
+        let tier = open_tier(folder.path(), 64 * MIB);
+        let store = open_cached_store(&faulty, options(16 * MIB), &tier, "x");
         let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
-        assert!(bytes == expected(0, 0..SIZE));
-        assert!(asked(&faulty).is_empty());
+        assert!(bytes == expected_bytes(0, 0..SIZE));
+        assert!(requested_ranges(&faulty).is_empty());
         // Of another store it is another object.
-        cached(&faulty, options(16 * MIB), &tier, "y").get_range(&path, 5..10).await.unwrap();
-        assert_eq!(asked(&faulty), vec![5..10; 1]);
+        open_cached_store(&faulty, options(16 * MIB), &tier, "y")
+            .get_range(&path, 5..10)
+            .await
+            .unwrap();
+        assert_eq!(requested_ranges(&faulty), vec![5..10; 1]);
     });
 }
 
 #[test]
-fn what_is_there_at_the_ends_of_a_range_is_not_asked_for_and_what_lies_between_is_one_request() {
+fn cached_ends_of_a_range_are_not_fetched_and_the_gap_is_one_request() {
     let folder = tempfile::tempdir().unwrap();
     on_runtime(async {
-        let tier = tier_in(folder.path(), 64 * MIB);
-        let object = Plain::new(0, 10_000);
+        let tier = open_tier(folder.path(), 64 * MIB);
+        let object = PlainOrigin::new(0, 10_000);
         for range in [0..100, 400..500, 100..200, 900..1_000] {
-            read(&object, &tier, range).await;
+            read_and_check(&object, &tier, range).await;
         }
-        flush(&tier);
-        assert_eq!((object.requests(), pieces(folder.path()).len()), (4, 4));
-        read(&object, &tier, 50..950).await;
-        flush(&tier);
+        flush_all(&tier);
+        assert_eq!((object.take_request_count(), list_pieces(folder.path()).len()), (4, 4));
+        read_and_check(&object, &tier, 50..950).await;
+        flush_all(&tier);
         // The part that lay within what was asked for went.
-        assert_eq!((object.requests(), pieces(folder.path()).len()), (1, 4));
-        read(&object, &tier, 0..1_000).await;
-        assert_eq!(object.requests(), 0);
-        read(&object, &tier, 0..10_000).await;
-        flush(&tier);
-        assert_eq!((object.requests(), pieces(folder.path()).len()), (1, 5));
+        assert_eq!((object.take_request_count(), list_pieces(folder.path()).len()), (1, 4));
+        read_and_check(&object, &tier, 0..1_000).await;
+        assert_eq!(object.take_request_count(), 0);
+        read_and_check(&object, &tier, 0..10_000).await;
+        flush_all(&tier);
+        assert_eq!((object.take_request_count(), list_pieces(folder.path()).len()), (1, 5));
         let stats = tier.stats();
         assert_eq!(stats.written_bytes, 400 + 700 + 9_000);
-        assert_eq!((stats.dropped_bytes, stats.evicted_bytes, stats.damaged), (0, 0, 0));
+        assert_eq!((stats.dropped_bytes, stats.evicted_bytes, stats.damaged_files), (0, 0, 0));
     });
 }
 
@@ -378,45 +400,45 @@ fn what_is_there_at_the_ends_of_a_range_is_not_asked_for_and_what_lies_between_i
 fn a_damaged_piece_is_fetched_again_and_replaced() {
     let folder = tempfile::tempdir().unwrap();
     on_runtime(async {
-        let tier = tier_in(folder.path(), 64 * MIB);
-        let object = Plain::new(0, MIB);
-        read(&object, &tier, 0..500_000).await;
-        flush(&tier);
-        let [path] = &pieces(folder.path())[..] else { panic!("one piece") };
+        let tier = open_tier(folder.path(), 64 * MIB);
+        let object = PlainOrigin::new(0, MIB);
+        read_and_check(&object, &tier, 0..500_000).await;
+        flush_all(&tier);
+        let [path] = &list_pieces(folder.path())[..] else { panic!("one piece") };
         let file = File::options().write(true).open(path).unwrap();
-        let byte = [byte(0, 300_000) ^ 0x10];
+        let byte = [expected_byte(0, 300_000) ^ 0x10];
         let head = file.metadata().unwrap().len() - 500_000;
         file.write_all_at(&byte, head + 300_000).unwrap();
-        object.requests();
+        object.take_request_count();
         // Chunks before it are right, and what a small read does not touch is not looked at.
-        read(&object, &tier, 0..200_000).await;
-        assert_eq!((object.requests(), tier.stats().damaged), (0, 0));
-        read(&object, &tier, 0..500_000).await;
-        flush(&tier);
-        assert_eq!((object.requests(), tier.stats().damaged), (1, 1));
+        read_and_check(&object, &tier, 0..200_000).await;
+        assert_eq!((object.take_request_count(), tier.stats().damaged_files), (0, 0));
+        read_and_check(&object, &tier, 0..500_000).await;
+        flush_all(&tier);
+        assert_eq!((object.take_request_count(), tier.stats().damaged_files), (1, 1));
         assert!(!path.exists());
         // What of it was right went with the file.
-        read(&object, &tier, 0..500_000).await;
-        flush(&tier);
-        assert_eq!(object.requests(), 1);
-        read(&object, &tier, 0..500_000).await;
-        assert_eq!(object.requests(), 0);
+        read_and_check(&object, &tier, 0..500_000).await;
+        flush_all(&tier);
+        assert_eq!(object.take_request_count(), 1);
+        read_and_check(&object, &tier, 0..500_000).await;
+        assert_eq!(object.take_request_count(), 0);
     });
 }
 
 #[test]
-fn what_is_kept_is_for_the_user_alone_and_has_no_secret_in_it() {
+fn cached_files_are_private_and_contain_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("a/cache");
     on_runtime(async {
-        let tier = tier_in(&at, 64 * MIB);
-        let object = Plain::new(0, 1_000);
+        let tier = open_tier(&at, 64 * MIB);
+        let object = PlainOrigin::new(0, 1_000);
         let identity = ["https://user:hush-hush@host/key?signature=hush-hush", "\"etag\""];
         let origin = CachedOrigin::new(object, &tier, &identity);
         origin.fetch(0..1_000, &mut BytesMut::new()).await.unwrap();
-        flush(&tier);
+        flush_all(&tier);
     });
-    let all = files(&at);
+    let all = list_files(&at);
     assert_eq!(all.len(), 3, "{all:?}");
     for path in all {
         let bytes = fs::read(&path).unwrap();
@@ -433,9 +455,9 @@ fn what_is_kept_is_for_the_user_alone_and_has_no_secret_in_it() {
         assert_eq!(mode(path.parent().unwrap()), 0o700, "{path:?}");
     }
     fs::set_permissions(at.join("v1"), fs::Permissions::from_mode(0o770)).unwrap();
-    let error = DiskTier::open(&at, DiskOptions::new(MIB), |_| ()).unwrap_err();
+    let error = DiskTier::open(&at, DiskTierOptions::new(MIB), |_| ()).unwrap_err();
     assert!(error.to_string().contains("others can write to it"), "{error}");
-    let error = DiskTier::open(&at, DiskOptions::new(MIB - 1), |_| ()).unwrap_err();
+    let error = DiskTier::open(&at, DiskTierOptions::new(MIB - 1), |_| ()).unwrap_err();
     assert!(error.to_string().contains("at least 1 MiB"), "{error}");
 }
 
@@ -448,18 +470,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_read_longest_ago_goes(
+    fn least_recently_read_pieces_are_evicted(
         reads in prop::collection::vec((0..40u64, prop::bool::weighted(0.05)), 1..200),
     ) {
         let limit = MIB;
         let folder = tempfile::tempdir().unwrap();
         let open = || {
             let touch_interval = Duration::ZERO;
-            tier_of(folder.path(), DiskOptions { touch_interval, ..DiskOptions::new(limit) }).0
+            open_tier_with_warnings(folder.path(), DiskTierOptions { touch_interval, ..DiskTierOptions::new(limit) }).0
         };
-        let object = Plain::new(0, 40 * 100_000);
+        let object = PlainOrigin::new(0, 40 * 100_000);
         let range = |place: u64| place * 100_000..place * 100_000 + (1 + place % 5) * 20_000;
-        let cost = |place: &u64| charge(file_bytes((1 + place % 5) * 20_000));
+        let cost = |place: &u64| charged_bytes(file_bytes((1 + place % 5) * 20_000));
         // Oldest first.
         let mut model: VecDeque<u64> = VecDeque::new();
         Runtime::new().unwrap().block_on(async {
@@ -468,8 +490,8 @@ proptest! {
                 if is_reopened {
                     tier = open();
                 }
-                read(&object, &tier, range(place)).await;
-                flush(&tier);
+                read_and_check(&object, &tier, range(place)).await;
+                flush_all(&tier);
                 let sum: u64 = model.iter().map(cost).sum();
                 match model.iter().position(|other| *other == place) {
                     Some(known) => drop(model.remove(known)),
@@ -487,13 +509,13 @@ proptest! {
                     .map(|place| format!("{:x}-{:x}", range(*place).start, range(*place).end))
                     .collect();
                 names.sort();
-                let mut found: Vec<String> = pieces(folder.path())
+                let mut found: Vec<String> = list_pieces(folder.path())
                     .iter()
                     .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
                     .collect();
                 found.sort();
                 assert_eq!(found, names);
-                assert!(charged(folder.path()) <= limit);
+                assert!(charged_folder_bytes(folder.path()) <= limit);
             }
         });
     }
@@ -504,51 +526,51 @@ fn several_tiers_that_write_read_and_evict_at_once_keep_the_limit_and_the_bytes(
     let folder = tempfile::tempdir().unwrap();
     let limit = 2 * MIB;
     let size = 8 * MIB;
-    let objects = [Plain::new(0, size), Plain::new(1, size)];
+    let objects = [PlainOrigin::new(0, size), PlainOrigin::new(1, size)];
     std::thread::scope(|scope| {
         for seed in 0..4_u64 {
             let (folder, objects) = (folder.path(), &objects);
             scope.spawn(move || {
                 on_runtime(async {
-                    let tier = tier_in(folder, limit);
+                    let tier = open_tier(folder, limit);
                     let mut state = seed;
                     for _ in 0..300 {
                         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
                         let object = &objects[(state >> 20) as usize % 2];
                         let at = (state >> 33) % 60 * 100_000;
-                        read(object, &tier, at..at + 1 + (state >> 12) % 200_000).await;
+                        read_and_check(object, &tier, at..at + 1 + (state >> 12) % 200_000).await;
                         if state >> 60 == 0 {
-                            flush(&tier);
+                            flush_all(&tier);
                         }
-                        assert!(charged(folder) <= limit);
+                        assert!(charged_folder_bytes(folder) <= limit);
                     }
-                    flush(&tier);
+                    flush_all(&tier);
                     let stats = tier.stats();
-                    assert_eq!((stats.damaged, stats.dropped_bytes), (0, 0));
+                    assert_eq!((stats.damaged_files, stats.dropped_bytes), (0, 0));
                     assert!(stats.evicted_bytes + stats.read_bytes > 0);
                 });
             });
         }
     });
-    assert!(charged(folder.path()) <= limit);
+    assert!(charged_folder_bytes(folder.path()) <= limit);
     // It is made use of, too.
-    assert!(charged(folder.path()) > limit / 2);
+    assert!(charged_folder_bytes(folder.path()) > limit / 2);
 }
 
 #[test]
-fn a_sum_that_is_damaged_is_counted_anew() {
+fn damaged_used_sum_is_recounted() {
     let folder = tempfile::tempdir().unwrap();
     let limit = MIB;
-    let object = Plain::new(0, 100 * MIB);
+    let object = PlainOrigin::new(0, 100 * MIB);
     on_runtime(async {
         for damage in 0..20_u64 {
-            let tier = tier_in(folder.path(), limit);
+            let tier = open_tier(folder.path(), limit);
             for at in 0..10 {
                 let at = (damage * 10 + at) * 200_000;
-                read(&object, &tier, at..at + 100_000).await;
+                read_and_check(&object, &tier, at..at + 100_000).await;
             }
-            flush(&tier);
-            assert!(charged(folder.path()) <= limit);
+            flush_all(&tier);
+            assert!(charged_folder_bytes(folder.path()) <= limit);
             let used = folder.path().join("v1/used");
             let file = File::options().write(true).open(&used).unwrap();
             match damage % 3 {
@@ -563,44 +585,44 @@ fn a_sum_that_is_damaged_is_counted_anew() {
 #[test]
 fn a_smaller_limit_is_kept_from_the_start() {
     let folder = tempfile::tempdir().unwrap();
-    let object = Plain::new(0, 16 * MIB);
+    let object = PlainOrigin::new(0, 16 * MIB);
     on_runtime(async {
-        let tier = tier_in(folder.path(), 16 * MIB);
+        let tier = open_tier(folder.path(), 16 * MIB);
         for at in 0..20 {
-            read(&object, &tier, at * 200_000..at * 200_000 + 200_000).await;
+            read_and_check(&object, &tier, at * 200_000..at * 200_000 + 200_000).await;
         }
-        flush(&tier);
-        assert!(charged(folder.path()) > 3 * MIB);
-        let tier = tier_in(folder.path(), MIB);
+        flush_all(&tier);
+        assert!(charged_folder_bytes(folder.path()) > 3 * MIB);
+        let tier = open_tier(folder.path(), MIB);
         // The writer begins with it.
-        read(&object, &tier, 8 * MIB..8 * MIB + 10).await;
-        flush(&tier);
-        assert!(charged(folder.path()) <= MIB);
+        read_and_check(&object, &tier, 8 * MIB..8 * MIB + 10).await;
+        flush_all(&tier);
+        assert!(charged_folder_bytes(folder.path()) <= MIB);
     });
 }
 
 #[test]
-fn a_writer_that_is_behind_delays_no_read_and_keeps_what_it_can() {
+fn slow_writer_delays_no_read_and_drops_what_exceeds_its_queue() {
     let folder = tempfile::tempdir().unwrap();
-    let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
+    let faulty = Arc::new(FaultyStore::new(SIZE, Vec::new()));
     on_runtime(async {
-        let tier = tier_in(folder.path(), 64 * MIB);
-        flush(&tier);
+        let tier = open_tier(folder.path(), 64 * MIB);
+        flush_all(&tier);
         let mut read_write = File::options();
         read_write.create(true).truncate(false).read(true).write(true);
         let used = read_write.open(folder.path().join("v1/used")).unwrap();
         used.lock().unwrap();
-        let store = cached(&faulty, options(4 * MIB), &tier, "x");
+        let store = open_cached_store(&faulty, options(4 * MIB), &tier, "x");
         tier.set_queue_bytes(MIB);
         let bytes = store.get(&Path::from("a")).await.unwrap().bytes().await.unwrap();
-        assert!(bytes == expected(0, 0..SIZE));
+        assert!(bytes == expected_bytes(0, 0..SIZE));
         // What came last is dropped after it was read.
         while tier.stats().dropped_bytes < SIZE - MIB {
             tokio::task::yield_now().await;
         }
         assert!(!tier.flush(Duration::ZERO));
         used.unlock().unwrap();
-        flush(&tier);
+        flush_all(&tier);
         let stats = tier.stats();
         assert!(stats.dropped_bytes <= SIZE - MIB + 64 * KIB, "{stats:?}");
         assert_eq!(stats.written_bytes, SIZE - stats.dropped_bytes);
@@ -608,17 +630,17 @@ fn a_writer_that_is_behind_delays_no_read_and_keeps_what_it_can() {
 }
 
 /// What goes wrong with a disk is told once, and reading goes on.
-async fn goes_on_without(folder: &FilePath, spoil: impl FnOnce()) -> String {
-    let (tier, warnings) = tier_of(folder, DiskOptions::new(64 * MIB));
-    let object = Plain::new(0, 16 * MIB);
-    read(&object, &tier, 0..100_000).await;
-    flush(&tier);
+async fn assert_reads_continue_without(folder: &FilePath, spoil: impl FnOnce()) -> String {
+    let (tier, warnings) = open_tier_with_warnings(folder, DiskTierOptions::new(64 * MIB));
+    let object = PlainOrigin::new(0, 16 * MIB);
+    read_and_check(&object, &tier, 0..100_000).await;
+    flush_all(&tier);
     spoil();
     for at in 1..20 {
-        read(&object, &tier, at * 300_000..at * 300_000 + 200_000).await;
-        flush(&tier);
+        read_and_check(&object, &tier, at * 300_000..at * 300_000 + 200_000).await;
+        flush_all(&tier);
     }
-    read(&object, &tier, 0..100_000).await;
+    read_and_check(&object, &tier, 0..100_000).await;
     assert!(tier.stats().dropped_bytes > 0);
     let warnings = warnings.lock();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -627,11 +649,11 @@ async fn goes_on_without(folder: &FilePath, spoil: impl FnOnce()) -> String {
 }
 
 #[test]
-fn a_folder_in_which_nothing_can_be_made_is_one_warning() {
+fn unwritable_folder_causes_one_warning() {
     let folder = tempfile::tempdir().unwrap();
     on_runtime(async {
         let temporary = folder.path().join("v1/tmp");
-        let warning = goes_on_without(folder.path(), || {
+        let warning = assert_reads_continue_without(folder.path(), || {
             fs::remove_dir(&temporary).unwrap();
             fs::write(&temporary, "").unwrap();
         });
@@ -641,7 +663,7 @@ fn a_folder_in_which_nothing_can_be_made_is_one_warning() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_one_warning() {
+fn full_disk_causes_one_warning() {
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("small");
     fs::create_dir(&mount).unwrap();
@@ -662,13 +684,13 @@ fn a_disk_that_is_full_is_one_warning() {
     }
     let _mounted = Mounted(mount.clone());
     on_runtime(async {
-        let warning = goes_on_without(&mount.join("cache"), || ()).await;
+        let warning = assert_reads_continue_without(&mount.join("cache"), || ()).await;
         assert!(warning.contains("No space left"), "{warning}");
     });
 }
 
 /// Runs one of the tests below as a process of its own.
-fn child(test: &str, folder: &FilePath, before: &str) -> Command {
+fn child_process(test: &str, folder: &FilePath, before: &str) -> Command {
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("{before} exec \"$@\""), "sh"])
@@ -679,40 +701,41 @@ fn child(test: &str, folder: &FilePath, before: &str) -> Command {
 }
 
 /// The folder of a process that [`child`] began.
-fn given_folder() -> Option<PathBuf> {
+fn child_folder() -> Option<PathBuf> {
     std::env::var_os("TIDEMILL_TEST_CACHE").map(PathBuf::from)
 }
 
 #[test]
 fn a_file_that_may_not_be_so_long_is_one_warning_and_leaves_nothing() {
-    if let Some(folder) = given_folder() {
+    if let Some(folder) = child_folder() {
         return on_runtime(async {
-            let warning = goes_on_without(&folder, || ()).await;
+            let warning = assert_reads_continue_without(&folder, || ()).await;
             assert!(warning.contains("File too large"), "{warning}");
         });
     }
     let folder = tempfile::tempdir().unwrap();
     let name = "disk::a_file_that_may_not_be_so_long_is_one_warning_and_leaves_nothing";
     // A file may have 150,000 bytes and not 200,000.
-    let output = child(name, folder.path(), "trap '' XFSZ; ulimit -f 300;").output().unwrap();
+    let output =
+        child_process(name, folder.path(), "trap '' XFSZ; ulimit -f 300;").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
-    assert_eq!(files(&folder.path().join("v1/tmp")), [] as [PathBuf; 0]);
-    assert_eq!(pieces(folder.path()).len(), 1);
+    assert_eq!(list_files(&folder.path().join("v1/tmp")), [] as [PathBuf; 0]);
+    assert_eq!(list_pieces(folder.path()).len(), 1);
 }
 
 #[test]
 fn a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wrongly() {
     const PLACES: u64 = 64;
-    let object = Plain::new(0, PLACES * 400_000);
-    if let Some(folder) = given_folder() {
+    let object = PlainOrigin::new(0, PLACES * 400_000);
+    if let Some(folder) = child_folder() {
         // Writes until it is killed, and says each time that it has written.
         return on_runtime(async {
-            let tier = tier_in(&folder, 2 * MIB);
+            let tier = open_tier(&folder, 2 * MIB);
             for at in (0..PLACES).cycle() {
-                read(&object, &tier, at * 400_000..at * 400_000 + 390_000).await;
+                read_and_check(&object, &tier, at * 400_000..at * 400_000 + 390_000).await;
                 if at % 4 == 0 {
-                    flush(&tier);
+                    flush_all(&tier);
                     println!("\nwritten");
                     std::io::stdout().flush().unwrap();
                 }
@@ -723,7 +746,8 @@ fn a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wron
     let name =
         "disk::a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wrongly";
     for round in 1..8 {
-        let mut writer = child(name, folder.path(), "").stdout(Stdio::piped()).spawn().unwrap();
+        let mut writer =
+            child_process(name, folder.path(), "").stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(writer.stdout.take().unwrap()).lines();
         let mut written = lines.map_while(std::io::Result::ok).filter(|line| line == "written");
         assert_eq!(written.by_ref().take(round).count(), round);
@@ -731,25 +755,25 @@ fn a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wron
         writer.wait().unwrap();
         drop(written);
         on_runtime(async {
-            let tier = tier_in(folder.path(), 2 * MIB);
+            let tier = open_tier(folder.path(), 2 * MIB);
             for at in 0..PLACES {
-                read(&object, &tier, at * 400_000..at * 400_000 + 390_000).await;
+                read_and_check(&object, &tier, at * 400_000..at * 400_000 + 390_000).await;
             }
-            flush(&tier);
-            assert_eq!(tier.stats().damaged, 0);
+            flush_all(&tier);
+            assert_eq!(tier.stats().damaged_files, 0);
         });
         // The pieces that nobody writes any more are gone with the next count.
-        assert_eq!(files(&folder.path().join("v1/tmp")), [] as [PathBuf; 0]);
-        assert!(charged(folder.path()) <= 2 * MIB);
+        assert_eq!(list_files(&folder.path().join("v1/tmp")), [] as [PathBuf; 0]);
+        assert!(charged_folder_bytes(folder.path()) <= 2 * MIB);
     }
 }
 
 #[test]
-fn an_object_without_a_lasting_version_is_not_kept() {
+fn object_without_a_lasting_version_is_not_cached() {
     use object_store::memory::InMemory;
     use std::time::UNIX_EPOCH;
     use tidemill_prefetch::StoreObject;
-    use tidemill_prefetch::origin::lasting;
+    use tidemill_prefetch::origin::is_lasting_timestamp;
 
     let meta = |e_tag: Option<&str>, seconds: u64| object_store::ObjectMeta {
         location: Path::from("a"),
@@ -767,9 +791,9 @@ fn an_object_without_a_lasting_version_is_not_kept() {
         (None, 1 << 40, false),
     ] {
         let object = StoreObject::new(Arc::new(InMemory::new()), meta(e_tag, seconds));
-        assert_eq!(object.version().is_some(), is_kept, "{e_tag:?} {seconds}");
+        assert_eq!(object.lasting_version().is_some(), is_kept, "{e_tag:?} {seconds}");
     }
     let now = UNIX_EPOCH + Duration::from_secs(1_000);
-    let at = |seconds| lasting(seconds, now);
+    let at = |seconds| is_lasting_timestamp(seconds, now);
     assert_eq!([997, 998, 999, 1_000, -5].map(at), [true, true, false, false, false]);
 }

@@ -6,18 +6,19 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
-use tidemill_prefetch::History;
-use tidemill_prefetch::history::FILE_BYTES_MAX;
-use tidemill_prefetch::tuner::{Access, Record};
+use tidemill_prefetch::ReadHistory;
+use tidemill_prefetch::read_history::HISTORY_FILE_BYTES_MAX;
+use tidemill_prefetch::tuner::{AccessOrder, ReadHistoryRecord};
 
 /// One as a run would write it, told from others by its number.
-fn numbered(number: u64) -> Record {
-    Record {
-        time: 1_795_737_600 + number,
-        place: "s3://logs".into(),
-        job: format!("a job of {number} words = 100 %\n"),
-        access: [Access::Declared, Access::Sequential, Access::Random][number as usize % 3],
-        object_bytes: 1 << 27,
+fn record_with_number(number: u64) -> ReadHistoryRecord {
+    ReadHistoryRecord {
+        ended_at_seconds: 1_795_737_600 + number,
+        location: "s3://logs".into(),
+        job_name: format!("a job of {number} words = 100 %\n"),
+        access_order: [AccessOrder::Declared, AccessOrder::Sequential, AccessOrder::Random]
+            [number as usize % 3],
+        object_bytes_max: 1 << 27,
         memory_bytes: 1 << 29,
         block_bytes: 8 << 20,
         window_bytes: 256 << 20,
@@ -29,25 +30,25 @@ fn numbered(number: u64) -> Record {
         busy_ms: 5_000,
         stall_ms: 1_000,
         wasted_bytes: number,
-        throttled: 0,
-        requests_max: 64,
+        throttled_responses: 0,
+        concurrent_requests_max: 64,
     }
 }
 
-fn numbers(history: &History) -> Vec<u64> {
+fn request_counts(history: &ReadHistory) -> Vec<u64> {
     history.records().unwrap().iter().map(|record| record.requests).collect()
 }
 
 #[test]
-fn records_are_read_as_they_were_written_and_no_file_has_none() {
+fn written_records_are_read_back_and_a_missing_file_has_none() {
     let folder = tempfile::tempdir().unwrap();
     let reads = folder.path().join("reads");
-    let history = History::new(&reads, "https://user:hush-hush@host/logs");
+    let history = ReadHistory::for_endpoint(&reads, "https://user:hush-hush@host/logs");
     assert_eq!(history.records().unwrap(), []);
-    let records: Vec<Record> = (0..5).map(numbered).collect();
+    let records: Vec<ReadHistoryRecord> = (0..5).map(record_with_number).collect();
     records.iter().for_each(|record| history.append(record).unwrap());
     assert_eq!(history.records().unwrap(), records);
-    let other = History::new(&reads, "https://host/logs");
+    let other = ReadHistory::for_endpoint(&reads, "https://host/logs");
     assert_eq!(other.records().unwrap(), []);
     let text = fs::read_to_string(history.path()).unwrap();
     assert!(!text.contains("hush") && !history.path().to_string_lossy().contains("hush"));
@@ -58,18 +59,20 @@ fn records_are_read_as_they_were_written_and_no_file_has_none() {
 }
 
 #[test]
-fn a_long_word_is_cut_where_a_letter_ends() {
+fn long_word_is_cut_at_a_character_boundary() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::new(folder.path(), "e");
+    let history = ReadHistory::for_endpoint(folder.path(), "e");
     let job = "ä".repeat(200) + "b";
-    history.append(&Record { job: format!("x{job}"), ..numbered(1) }).unwrap();
+    history
+        .append(&ReadHistoryRecord { job_name: format!("x{job}"), ..record_with_number(1) })
+        .unwrap();
     let found = history.records().unwrap();
-    assert_eq!(found[0].job, format!("x{}", "ä".repeat(49)));
+    assert_eq!(found[0].job_name, format!("x{}", "ä".repeat(49)));
 }
 
 proptest! {
     #[test]
-    fn what_is_damaged_is_skipped_and_never_believed(
+    fn damaged_lines_are_skipped_and_never_believed(
         count in 1..8u64,
         places in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<prop::sample::Index>(),
@@ -77,8 +80,8 @@ proptest! {
         is_cut in any::<bool>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let history = History::new(folder.path(), "e");
-        let records: Vec<Record> = (0..count).map(numbered).collect();
+        let history = ReadHistory::for_endpoint(folder.path(), "e");
+        let records: Vec<ReadHistoryRecord> = (0..count).map(record_with_number).collect();
         records.iter().for_each(|record| history.append(record).unwrap());
         let whole = fs::read(history.path()).unwrap();
         let mut bytes = whole.clone();
@@ -98,23 +101,23 @@ proptest! {
             prop_assert!(found.len() + 2 * places.len() + 1 >= records.len());
         }
         // What comes next is a line of its own.
-        history.append(&numbered(99)).unwrap();
+        history.append(&record_with_number(99)).unwrap();
         let after = history.records().unwrap();
-        prop_assert_eq!(after.last(), Some(&numbered(99)));
+        prop_assert_eq!(after.last(), Some(&record_with_number(99)));
         prop_assert_eq!(after.len(), found.len() + 1);
     }
 }
 
 #[test]
-fn the_latest_records_stay_when_there_are_too_many() {
+fn latest_records_stay_when_there_are_too_many() {
     let folder = tempfile::tempdir().unwrap();
-    let history = History::new(folder.path(), "e");
+    let history = ReadHistory::for_endpoint(folder.path(), "e");
     for number in 0..400 {
-        history.append(&numbered(number)).unwrap();
+        history.append(&record_with_number(number)).unwrap();
         let size = fs::metadata(history.path()).unwrap().len();
-        assert!(size <= FILE_BYTES_MAX, "{size} at {number}");
+        assert!(size <= HISTORY_FILE_BYTES_MAX, "{size} at {number}");
     }
-    let found = numbers(&history);
+    let found = request_counts(&history);
     assert!(found.len() > 80, "{}", found.len());
     let expected: Vec<u64> = (400 - found.len() as u64..400).collect();
     assert_eq!(found, expected);
@@ -127,12 +130,14 @@ fn the_latest_records_stay_when_there_are_too_many() {
 fn a_process_of_its_own() {
     let Ok(told) = std::env::var("TIDEMILL_TEST_HISTORY") else { return };
     let (folder, first) = told.split_once('|').unwrap();
-    let history = History::new(Path::new(folder), "e");
+    let history = ReadHistory::for_endpoint(Path::new(folder), "e");
     let first: u64 = first.parse().unwrap();
     for number in first..first + 250 {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
         println!("\nappends {number} {time}");
-        history.append(&Record { time, ..numbered(number) }).unwrap();
+        history
+            .append(&ReadHistoryRecord { ended_at_seconds: time, ..record_with_number(number) })
+            .unwrap();
         // Whatever the other one does meanwhile, the file can be read.
         history.records().unwrap();
     }
@@ -162,8 +167,8 @@ fn two_processes_append_without_losing_a_line_to_each_other() {
     }
     assert_eq!(appended.len(), 500);
     appended.sort_unstable();
-    let found = History::new(folder.path(), "e").records().unwrap();
-    assert!(found.is_sorted_by_key(|record| record.time));
+    let found = ReadHistory::for_endpoint(folder.path(), "e").records().unwrap();
+    assert!(found.is_sorted_by_key(|record| record.ended_at_seconds));
     // Whenever it was shortened, by whom, and however long that took: so many of the latest were kept.
     for (_, number) in &appended[420..] {
         assert!(found.iter().any(|record| record.requests == *number), "{number} is lost");
@@ -171,19 +176,19 @@ fn two_processes_append_without_losing_a_line_to_each_other() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_and_a_file_that_is_none_are_errors_and_no_panic() {
+fn unwritable_folder_and_irregular_file_are_errors_and_no_panic() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let history = History::new(&file.join("reads"), "e");
-    assert!(history.append(&numbered(1)).is_err());
-    let history = History::new(folder.path(), "e");
+    let history = ReadHistory::for_endpoint(&file.join("reads"), "e");
+    assert!(history.append(&record_with_number(1)).is_err());
+    let history = ReadHistory::for_endpoint(folder.path(), "e");
     fs::create_dir(history.path()).unwrap();
-    assert!(history.append(&numbered(1)).is_err());
+    assert!(history.append(&record_with_number(1)).is_err());
     assert!(history.records().is_err());
     fs::remove_dir(history.path()).unwrap();
     // A link may point to what is somebody else's.
     std::os::unix::fs::symlink(&file, history.path()).unwrap();
-    assert!(history.append(&numbered(1)).is_err());
+    assert!(history.append(&record_with_number(1)).is_err());
     assert_eq!(fs::read(&file).unwrap(), b"");
 }

@@ -1,7 +1,7 @@
 //! Readers and stores over a store that misbehaves.
 
 mod disk;
-mod faulty;
+mod faulty_store;
 mod history;
 mod memory;
 mod tuner;
@@ -10,13 +10,13 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
-use faulty::{Fault, Faulty, byte};
+use faulty_store::{FaultyStore, StoreFault, expected_byte};
 use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use proptest::prelude::*;
-use tidemill_prefetch::course::{Course, Leg};
-use tidemill_prefetch::{Options, Origin, Pool, PrefetchStore, Sink, StoreObject};
+use tidemill_prefetch::access_plan::{AccessPlan, ObjectRanges};
+use tidemill_prefetch::{ByteSink, Options, Origin, PrefetchPool, PrefetchStore, StoreObject};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::runtime::{Handle, Runtime};
 
@@ -27,22 +27,24 @@ fn options(memory_bytes: u64) -> Options {
     Options { block_bytes: 64 * KIB, window_bytes: 512 * KIB, memory_bytes, ..Options::default() }
 }
 
-fn store_of(faulty: Arc<Faulty>, options: Options) -> PrefetchStore {
+fn open_store(faulty: Arc<FaultyStore>, options: Options) -> PrefetchStore {
     PrefetchStore::new(faulty, options).unwrap()
 }
 
-fn expected(version: u8, range: Range<u64>) -> Vec<u8> {
-    range.map(|at| byte(version, at)).collect()
+fn expected_bytes(version: u8, range: Range<u64>) -> Vec<u8> {
+    range.map(|at| expected_byte(version, at)).collect()
 }
 
 /// Bytes of one version, whichever; a replaced object is never mixed.
 fn version_of(bytes: &[u8], at: u64) -> Option<u8> {
-    let is = |version: &u8| bytes.iter().zip(at..).all(|(found, at)| *found == byte(*version, at));
+    let is = |version: &u8| {
+        bytes.iter().zip(at..).all(|(found, at)| *found == expected_byte(*version, at))
+    };
     (0..4).find(is)
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ReaderStep {
     Read(usize),
     Seek(u64),
     Declare(u64, u64),
@@ -53,38 +55,38 @@ enum Step {
     Whole,
 }
 
-fn step(size: u64) -> impl Strategy<Value = Step> {
+fn step(size: u64) -> impl Strategy<Value = ReaderStep> {
     prop_oneof![
-        6 => (1..200_000usize).prop_map(Step::Read),
-        3 => (0..size + 10).prop_map(Step::Seek),
-        1 => (0..size, 0..size).prop_map(|(start, length)| Step::Declare(start, length)),
-        1 => Just(Step::Reopen),
-        3 => (1..200_000usize).prop_map(Step::AsyncRead),
-        3 => (0..size, 1..300_000u64).prop_map(|(start, length)| Step::Range(start, length)),
-        1 => proptest::collection::vec((0..size, 1..100_000u64), 1..5).prop_map(Step::Ranges),
-        1 => Just(Step::Whole),
+        6 => (1..200_000usize).prop_map(ReaderStep::Read),
+        3 => (0..size + 10).prop_map(ReaderStep::Seek),
+        1 => (0..size, 0..size).prop_map(|(start, length)| ReaderStep::Declare(start, length)),
+        1 => Just(ReaderStep::Reopen),
+        3 => (1..200_000usize).prop_map(ReaderStep::AsyncRead),
+        3 => (0..size, 1..300_000u64).prop_map(|(start, length)| ReaderStep::Range(start, length)),
+        1 => proptest::collection::vec((0..size, 1..100_000u64), 1..5).prop_map(ReaderStep::Ranges),
+        1 => Just(ReaderStep::Whole),
     ]
 }
 
-fn fault() -> impl Strategy<Value = Option<Fault>> {
+fn fault() -> impl Strategy<Value = Option<StoreFault>> {
     prop_oneof![
         8 => Just(None),
-        1 => Just(Some(Fault::Refused)),
-        2 => any::<u8>().prop_map(|part| Some(Fault::Short(part))),
-        2 => any::<u8>().prop_map(|part| Some(Fault::Reset(part))),
-        1 => Just(Some(Fault::Elsewhere)),
+        1 => Just(Some(StoreFault::Refused)),
+        2 => any::<u8>().prop_map(|part| Some(StoreFault::BodyEndsEarly(part))),
+        2 => any::<u8>().prop_map(|part| Some(StoreFault::BodyFails(part))),
+        1 => Just(Some(StoreFault::WrongRange)),
     ]
 }
 
 const SIZE: u64 = 2 * MIB + 12_345;
 
 /// Runs steps; whatever is not an error must be bytes of the object, all of one version for each reader.
-fn run(faults: Vec<Option<Fault>>, steps: &[Step], memory_bytes: u64) {
+fn run_steps(faults: Vec<Option<StoreFault>>, steps: &[ReaderStep], memory_bytes: u64) {
     let runtime = Runtime::new().unwrap();
     let path = Path::from("a");
-    let faulty = Arc::new(Faulty::new(SIZE, faults));
+    let faulty = Arc::new(FaultyStore::new(SIZE, faults));
     runtime.block_on(async {
-        let store = store_of(Arc::clone(&faulty), options(memory_bytes));
+        let store = open_store(Arc::clone(&faulty), options(memory_bytes));
         let mut reader = store.open(&path).await.unwrap();
         let (mut at, mut version) = (0, None);
         let same = |known: &mut Option<u8>, bytes: &[u8], at: u64| {
@@ -93,7 +95,7 @@ fn run(faults: Vec<Option<Fault>>, steps: &[Step], memory_bytes: u64) {
         };
         for step in steps {
             match step {
-                Step::Read(length) => {
+                ReaderStep::Read(length) => {
                     let mut buffer = vec![0; *length];
                     let read = tokio::task::block_in_place(|| Read::read(&mut reader, &mut buffer));
                     if let Ok(count) = read {
@@ -104,7 +106,7 @@ fn run(faults: Vec<Option<Fault>>, steps: &[Step], memory_bytes: u64) {
                         at += count as u64;
                     }
                 }
-                Step::AsyncRead(length) => {
+                ReaderStep::AsyncRead(length) => {
                     let mut buffer = vec![0; *length];
                     if let Ok(count) = AsyncReadExt::read(&mut reader, &mut buffer).await {
                         assert!(count > 0 || at >= SIZE);
@@ -114,22 +116,22 @@ fn run(faults: Vec<Option<Fault>>, steps: &[Step], memory_bytes: u64) {
                         at += count as u64;
                     }
                 }
-                Step::Seek(to) => {
+                ReaderStep::Seek(to) => {
                     AsyncSeekExt::seek(&mut reader, SeekFrom::Start(*to)).await.unwrap();
                     at = *to;
                 }
-                Step::Declare(start, length) => reader.declare(*start..start + length),
-                Step::Reopen => {
+                ReaderStep::Declare(start, length) => reader.declare_range(*start..start + length),
+                ReaderStep::Reopen => {
                     reader = store.open(&path).await.unwrap();
                     (at, version) = (0, None);
                 }
-                Step::Range(start, length) => {
+                ReaderStep::Range(start, length) => {
                     if let Ok(bytes) = store.get_range(&path, *start..start + length).await {
                         assert_eq!(bytes.len() as u64, *length.min(&(SIZE - start)));
                         assert!(version_of(&bytes, *start).is_some());
                     }
                 }
-                Step::Ranges(ranges) => {
+                ReaderStep::Ranges(ranges) => {
                     let ranges: Vec<Range<u64>> = ranges
                         .iter()
                         .map(|(start, length)| *start..(start + length).min(SIZE))
@@ -141,7 +143,7 @@ fn run(faults: Vec<Option<Fault>>, steps: &[Step], memory_bytes: u64) {
                         }
                     }
                 }
-                Step::Whole => {
+                ReaderStep::Whole => {
                     if let Ok(found) = store.get(&path).await
                         && let Ok(bytes) = found.bytes().await
                     {
@@ -158,12 +160,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_read_over_faults_is_the_objects_bytes_or_an_error(
+    fn reads_over_faults_return_object_bytes_or_an_error(
         faults in proptest::collection::vec(fault(), 0..60),
         steps in proptest::collection::vec(step(SIZE), 1..60),
         memory_bytes in prop_oneof![Just(MIB), Just(3 * MIB)],
     ) {
-        run(faults, &steps, memory_bytes);
+        run_steps(faults, &steps, memory_bytes);
     }
 
     #[test]
@@ -172,8 +174,8 @@ proptest! {
         after in proptest::collection::vec(fault(), 0..20),
         steps in proptest::collection::vec(step(SIZE), 1..60),
     ) {
-        let faults = before.into_iter().chain([Some(Fault::Replaced)]).chain(after).collect();
-        run(faults, &steps, MIB);
+        let faults = before.into_iter().chain([Some(StoreFault::Replaced)]).chain(after).collect();
+        run_steps(faults, &steps, MIB);
     }
 }
 
@@ -181,22 +183,22 @@ fn on_runtime(work: impl Future<Output = ()>) {
     Runtime::new().unwrap().block_on(work);
 }
 
-fn asked(faulty: &Faulty) -> Vec<Range<u64>> {
-    faulty.asked.lock().clone()
+fn requested_ranges(faulty: &FaultyStore) -> Vec<Range<u64>> {
+    faulty.requested_ranges.lock().clone()
 }
 
 #[test]
-fn a_file_that_is_read_to_its_end_is_fetched_once_by_ever_larger_windows() {
+fn sequential_read_fetches_each_byte_once_in_growing_windows() {
     on_runtime(async {
-        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
-        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let faulty = Arc::new(FaultyStore::new(SIZE, Vec::new()));
+        let store = open_store(Arc::clone(&faulty), options(4 * MIB));
         let mut reader = store.open(&Path::from("a")).await.unwrap();
         let mut all = Vec::new();
         tokio::task::block_in_place(|| Read::read_to_end(&mut reader, &mut all)).unwrap();
-        assert!(all == expected(0, 0..SIZE));
+        assert!(all == expected_bytes(0, 0..SIZE));
         let stats = reader.stats();
-        assert_eq!((stats.asked_bytes, stats.fetched_bytes, stats.wasted_bytes), (SIZE, SIZE, 0));
-        let mut ranges = asked(&faulty);
+        assert_eq!((stats.served_bytes, stats.fetched_bytes, stats.wasted_bytes), (SIZE, SIZE, 0));
+        let mut ranges = requested_ranges(&faulty);
         // The first reads bring just what they ask for, what comes then is blocks.
         assert!(ranges[0].end < 64 * KIB, "{ranges:?}");
         ranges.sort_by_key(|range| range.start);
@@ -207,38 +209,39 @@ fn a_file_that_is_read_to_its_end_is_fetched_once_by_ever_larger_windows() {
 }
 
 #[test]
-fn random_reads_fetch_their_own_bytes_alone() {
+fn random_reads_fetch_only_their_own_bytes() {
     on_runtime(async {
-        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
-        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let faulty = Arc::new(FaultyStore::new(SIZE, Vec::new()));
+        let store = open_store(Arc::clone(&faulty), options(4 * MIB));
         let path = Path::from("a");
         let places: Vec<u64> = (0..100).map(|n| n * 7_919 * 1_237 % (SIZE - 5_000)).collect();
         for at in &places {
             let bytes = store.get_range(&path, *at..at + 5_000).await.unwrap();
             assert_eq!(version_of(&bytes, *at), Some(0));
         }
-        let fetched: u64 = asked(&faulty).iter().map(|range| range.end - range.start).sum();
+        let fetched: u64 =
+            requested_ranges(&faulty).iter().map(|range| range.end - range.start).sum();
         assert!(fetched <= 100 * 5_000 * 105 / 100, "{fetched}");
     });
 }
 
 #[test]
-fn a_declared_range_is_on_its_way_whole_before_a_byte_is_read_and_nothing_behind_it_is() {
+fn declared_range_is_fetched_at_once_and_nothing_beyond_it() {
     on_runtime(async {
-        let (faulty, permits) = Faulty::gated(SIZE);
+        let (faulty, permits) = FaultyStore::new_gated(SIZE);
         let faulty = Arc::new(faulty);
-        let store = store_of(Arc::clone(&faulty), options(16 * MIB));
+        let store = open_store(Arc::clone(&faulty), options(16 * MIB));
         let mut reader = store.open(&Path::from("a")).await.unwrap();
-        reader.declare(100_000..400_000);
-        while asked(&faulty).len() < 6 {
+        reader.declare_range(100_000..400_000);
+        while requested_ranges(&faulty).len() < 6 {
             tokio::task::yield_now().await;
         }
         permits.add_permits(100);
         AsyncSeekExt::seek(&mut reader, SeekFrom::Start(100_000)).await.unwrap();
         let mut bytes = vec![0; 300_000];
         AsyncReadExt::read_exact(&mut reader, &mut bytes).await.unwrap();
-        assert!(bytes == expected(0, 100_000..400_000));
-        let mut ranges = asked(&faulty);
+        assert!(bytes == expected_bytes(0, 100_000..400_000));
+        let mut ranges = requested_ranges(&faulty);
         ranges.sort_by_key(|range| range.start);
         assert_eq!((ranges.len(), ranges[0].start, ranges[5].end), (6, 100_000, 400_000));
         assert_eq!(reader.stats().wasted_bytes, 0);
@@ -246,17 +249,19 @@ fn a_declared_range_is_on_its_way_whole_before_a_byte_is_read_and_nothing_behind
 }
 
 #[test]
-fn towards_the_end_blocks_are_halved_so_that_no_connection_is_without_work() {
+fn blocks_are_halved_towards_the_end_of_an_object() {
     on_runtime(async {
         let size = 40 * MIB + 5;
-        let faulty = Arc::new(Faulty::new(size, Vec::new()));
-        let store = store_of(Arc::clone(&faulty), Options::default());
+        let faulty = Arc::new(FaultyStore::new(size, Vec::new()));
+        let store = open_store(Arc::clone(&faulty), Options::default());
         let reader = store.open(&Path::from("a")).await.unwrap();
-        reader.declare(0..size);
-        while asked(&faulty).iter().map(|range| range.end - range.start).sum::<u64>() < size {
+        reader.declare_range(0..size);
+        while requested_ranges(&faulty).iter().map(|range| range.end - range.start).sum::<u64>()
+            < size
+        {
             tokio::task::yield_now().await;
         }
-        let mut ranges = asked(&faulty);
+        let mut ranges = requested_ranges(&faulty);
         ranges.sort_by_key(|range| range.start);
         assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
         let lengths: Vec<u64> = ranges.iter().map(|range| range.end - range.start).collect();
@@ -265,35 +270,41 @@ fn towards_the_end_blocks_are_halved_so_that_no_connection_is_without_work() {
 }
 
 #[test]
-fn the_last_of_many_files_is_in_small_blocks_and_the_others_are_not() {
+fn only_the_last_of_many_files_is_read_in_small_blocks() {
     on_runtime(async {
-        let pool = Pool::new(512 * MIB, Handle::current());
+        let pool = PrefetchPool::new(512 * MIB, Handle::current());
         let mut tasks = Vec::new();
         let mut all = Vec::new();
         // The same size as one of 40 megabytes has by itself, behind more than is cut.
         for size in [100 * MIB, 40 * MIB] {
-            let faulty = Arc::new(Faulty::new(size, Vec::new()));
+            let faulty = Arc::new(FaultyStore::new(size, Vec::new()));
             let meta = faulty.head(&Path::from("a")).await.unwrap();
             let origin = StoreObject::new(Arc::clone(&faulty) as Arc<dyn ObjectStore>, meta);
-            let object = pool.open(Arc::new(origin), Options::default());
+            let object = pool.open_object(Arc::new(origin), Options::default());
             let ranges: Vec<_> = (0..size).step_by(20 << 20).map(|at| at..at + 20 * MIB).collect();
             tasks.extend(ranges.into_iter().map(|range| {
-                vec![Leg { object: Arc::clone(&object), ranges: vec![range], in_blocks: true }]
+                vec![ObjectRanges {
+                    object: Arc::clone(&object),
+                    ranges: vec![range],
+                    is_block_aligned: true,
+                }]
             }));
             all.push(faulty);
         }
-        let course = Course::new(tasks, 512 * MIB);
-        let fetched = |faulty: &Faulty| -> u64 {
-            asked(faulty).iter().map(|range| range.end - range.start).sum()
+        let course = AccessPlan::new(tasks, 512 * MIB);
+        let fetched = |faulty: &FaultyStore| -> u64 {
+            requested_ranges(faulty).iter().map(|range| range.end - range.start).sum()
         };
         while all.iter().any(|faulty| fetched(faulty) < faulty.size) {
             tokio::task::yield_now().await;
         }
         drop(course);
-        let longest =
-            |faulty: &Faulty| asked(faulty).iter().map(|range| range.end - range.start).max();
-        let shortest =
-            |faulty: &Faulty| asked(faulty).iter().map(|range| range.end - range.start).min();
+        let longest = |faulty: &FaultyStore| {
+            requested_ranges(faulty).iter().map(|range| range.end - range.start).max()
+        };
+        let shortest = |faulty: &FaultyStore| {
+            requested_ranges(faulty).iter().map(|range| range.end - range.start).min()
+        };
         assert_eq!((longest(&all[0]), shortest(&all[0])), (Some(8 * MIB), Some(2 * MIB)));
         assert_eq!((longest(&all[1]), shortest(&all[1])), (Some(2 * MIB), Some(MIB)));
     });
@@ -301,9 +312,9 @@ fn the_last_of_many_files_is_in_small_blocks_and_the_others_are_not() {
 
 /// Something as large as a server may say, which never comes.
 #[derive(Debug)]
-struct Endless;
+struct EndlessOrigin;
 
-impl Origin for Endless {
+impl Origin for EndlessOrigin {
     fn size(&self) -> u64 {
         u64::MAX
     }
@@ -311,21 +322,22 @@ impl Origin for Endless {
     fn fetch<'a>(
         &'a self,
         _: Range<u64>,
-        _: &'a mut dyn Sink,
+        _: &'a mut dyn ByteSink,
     ) -> BoxFuture<'a, tidemill_prefetch::Result<()>> {
         Box::pin(std::future::pending())
     }
 }
 
 #[test]
-fn of_a_task_without_end_a_window_is_claimed() {
+fn endless_task_claims_no_more_than_a_window() {
     on_runtime(async {
-        let pool = Pool::new(32 * MIB, Handle::current());
-        let object = pool.open(Arc::new(Endless), Options::default());
+        let pool = PrefetchPool::new(32 * MIB, Handle::current());
+        let object = pool.open_object(Arc::new(EndlessOrigin), Options::default());
         for in_blocks in [true, false] {
             let ranges = std::iter::once(0..u64::MAX / 2).collect();
-            let leg = Leg { object: Arc::clone(&object), ranges, in_blocks };
-            let course = Course::new(vec![vec![leg]], 256 * MIB);
+            let leg =
+                ObjectRanges { object: Arc::clone(&object), ranges, is_block_aligned: in_blocks };
+            let course = AccessPlan::new(vec![vec![leg]], 256 * MIB);
             assert!(pool.used_bytes() <= 32 * MIB);
             drop(course);
         }
@@ -334,20 +346,20 @@ fn of_a_task_without_end_a_window_is_claimed() {
 
 /// As who looks for the first end of a line does.
 #[test]
-fn a_look_over_the_end_of_a_block_and_a_step_back_fetch_nothing_twice() {
+fn short_read_past_a_block_and_step_back_fetch_nothing_twice() {
     on_runtime(async {
-        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
-        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let faulty = Arc::new(FaultyStore::new(SIZE, Vec::new()));
+        let store = open_store(Arc::clone(&faulty), options(4 * MIB));
         let mut reader = store.open(&Path::from("a")).await.unwrap();
         let (start, end) = (128 * KIB - 1_000, 320 * KIB);
-        reader.declare(start..end);
+        reader.declare_range(start..end);
         AsyncSeekExt::seek(&mut reader, SeekFrom::Start(start)).await.unwrap();
         AsyncReadExt::read_exact(&mut reader, &mut vec![0; 20_000]).await.unwrap();
         AsyncSeekExt::seek(&mut reader, SeekFrom::Start(start + 10)).await.unwrap();
         let mut bytes = vec![0; (end - start - 10) as usize];
         AsyncReadExt::read_exact(&mut reader, &mut bytes).await.unwrap();
-        assert!(bytes == expected(0, start + 10..end));
-        let mut ranges = asked(&faulty);
+        assert!(bytes == expected_bytes(0, start + 10..end));
+        let mut ranges = requested_ranges(&faulty);
         ranges.sort_by_key(|range| range.start);
         assert_eq!((ranges[0].start, ranges.last().unwrap().end), (start, end));
         assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
@@ -357,9 +369,9 @@ fn a_look_over_the_end_of_a_block_and_a_step_back_fetch_nothing_twice() {
 #[test]
 fn a_block_that_two_readers_want_is_fetched_once() {
     on_runtime(async {
-        let (faulty, permits) = Faulty::gated(SIZE);
+        let (faulty, permits) = FaultyStore::new_gated(SIZE);
         let faulty = Arc::new(faulty);
-        let store = Arc::new(store_of(Arc::clone(&faulty), options(16 * MIB)));
+        let store = Arc::new(open_store(Arc::clone(&faulty), options(16 * MIB)));
         let path = Path::from("a");
         permits.add_permits(1);
         store.get_range(&path, 0..1).await.unwrap();
@@ -368,38 +380,43 @@ fn a_block_that_two_readers_want_is_fetched_once() {
             tokio::spawn(async move { store.get_range(&path, start..70_000).await.unwrap() })
         };
         let one = read(20_000);
-        while asked(&faulty).len() < 2 {
+        while requested_ranges(&faulty).len() < 2 {
             tokio::task::yield_now().await;
         }
         let two = read(30_000);
         permits.add_permits(1_000);
         let (one, two) = (one.await.unwrap(), two.await.unwrap());
-        assert!(one == expected(0, 20_000..70_000) && two == expected(0, 30_000..70_000));
-        let twice = asked(&faulty).iter().filter(|range| range.contains(&40_000)).count();
+        assert!(
+            one == expected_bytes(0, 20_000..70_000) && two == expected_bytes(0, 30_000..70_000)
+        );
+        let twice =
+            requested_ranges(&faulty).iter().filter(|range| range.contains(&40_000)).count();
         assert_eq!(twice, 1);
     });
 }
 
 #[test]
-fn ranges_that_lie_close_together_are_one_request() {
+fn close_ranges_are_one_request() {
     on_runtime(async {
-        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
-        let store =
-            store_of(Arc::clone(&faulty), Options { block_bytes: 512 * KIB, ..options(64 * MIB) });
+        let faulty = Arc::new(FaultyStore::new(SIZE, Vec::new()));
+        let store = open_store(
+            Arc::clone(&faulty),
+            Options { block_bytes: 512 * KIB, ..options(64 * MIB) },
+        );
         let ranges = [1_000..2_000, 5_000..9_000, 1_500_000..1_500_010];
         let all = store.get_ranges(&Path::from("a"), &ranges).await.unwrap();
         assert_eq!(all.iter().map(|bytes| bytes.len()).collect::<Vec<_>>(), [1_000, 4_000, 10]);
-        let mut asked = asked(&faulty);
+        let mut asked = requested_ranges(&faulty);
         asked.sort_by_key(|range| range.start);
         assert_eq!(asked, [1_000..9_000, 1_500_000..1_500_010]);
     });
 }
 
 #[test]
-fn what_is_served_from_a_block_is_not_copied() {
+fn bytes_served_from_a_block_are_not_copied() {
     on_runtime(async {
-        let faulty = Arc::new(Faulty::new(SIZE, Vec::new()));
-        let store = store_of(Arc::clone(&faulty), options(16 * MIB));
+        let faulty = Arc::new(FaultyStore::new(SIZE, Vec::new()));
+        let store = open_store(Arc::clone(&faulty), options(16 * MIB));
         let (path, range) = (Path::from("a"), 10_000..50_000);
         store.get_range(&path, 0..1).await.unwrap();
         let two = [range.clone(), range];
@@ -409,10 +426,10 @@ fn what_is_served_from_a_block_is_not_copied() {
 }
 
 #[test]
-fn a_replaced_object_is_an_error_and_then_read_anew() {
+fn replaced_object_is_an_error_and_then_read_anew() {
     on_runtime(async {
-        let faults = vec![None, Some(Fault::Replaced)];
-        let store = store_of(Arc::new(Faulty::new(SIZE, faults)), options(4 * MIB));
+        let faults = vec![None, Some(StoreFault::Replaced)];
+        let store = open_store(Arc::new(FaultyStore::new(SIZE, faults)), options(4 * MIB));
         let path = Path::from("a");
         store.get_range(&path, 0..10).await.unwrap();
         let error = store.get_range(&path, 1_000_000..1_000_010).await.unwrap_err();
@@ -423,30 +440,30 @@ fn a_replaced_object_is_an_error_and_then_read_anew() {
 }
 
 #[test]
-fn a_read_after_one_that_failed_is_asked_for_then_and_does_not_fail_for_what_was_on_its_way() {
+fn read_after_a_failed_read_ignores_older_requests() {
     // Requests are made in the order of their being wanted.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         for is_declared in [false, true] {
-            let (mut faulty, permits) = Faulty::gated(SIZE);
-            let refused = std::iter::repeat_n(Some(Fault::Refused), 100);
+            let (mut faulty, permits) = FaultyStore::new_gated(SIZE);
+            let refused = std::iter::repeat_n(Some(StoreFault::Refused), 100);
             let fine = if is_declared { 0 } else { 1 };
             let faults = std::iter::repeat_n(None, fine).chain(refused);
             faulty.faults = parking_lot::Mutex::new(faults.collect());
             let faulty = Arc::new(faulty);
-            let store = store_of(Arc::clone(&faulty), options(16 * MIB));
+            let store = open_store(Arc::clone(&faulty), options(16 * MIB));
             let mut reader = store.open(&Path::from("a")).await.unwrap();
             let (mut head, mut rest) = (vec![0; 10 * fine], vec![0; 200_000]);
             if is_declared {
-                reader.declare(0..SIZE);
+                reader.declare_range(0..SIZE);
             }
             permits.add_permits(fine);
             AsyncReadExt::read_exact(&mut reader, &mut head).await.unwrap();
             let start = head.len() as u64;
-            let asked_before = asked(&faulty).len();
+            let asked_before = requested_ranges(&faulty).len();
             let failing = async { AsyncReadExt::read_exact(&mut reader, &mut rest).await };
             let others_are_on_their_way = async {
-                while asked(&faulty).len() < asked_before + 4 {
+                while requested_ranges(&faulty).len() < asked_before + 4 {
                     tokio::task::yield_now().await;
                 }
                 permits.add_permits(1);
@@ -460,29 +477,33 @@ fn a_read_after_one_that_failed_is_asked_for_then_and_does_not_fail_for_what_was
                 let reading = async { AsyncReadExt::read_exact(&mut reader, &mut rest).await };
                 let (read, ()) = tokio::join!(reading, async { permits.add_permits(1_000) });
                 read.unwrap();
-                assert!(rest == expected(0, at..at + 200_000));
+                assert!(rest == expected_bytes(0, at..at + 200_000));
             }
         }
     });
 }
 
 #[test]
-fn a_body_that_is_cut_off_is_gone_on_with_from_there() {
+fn cut_off_body_is_resumed_from_its_end() {
     on_runtime(async {
-        let faults = vec![None, Some(Fault::Reset(128)), Some(Fault::Short(128))];
-        let faulty = Arc::new(Faulty::new(SIZE, faults));
-        let store = store_of(Arc::clone(&faulty), options(4 * MIB));
+        let faults =
+            vec![None, Some(StoreFault::BodyFails(128)), Some(StoreFault::BodyEndsEarly(128))];
+        let faulty = Arc::new(FaultyStore::new(SIZE, faults));
+        let store = open_store(Arc::clone(&faulty), options(4 * MIB));
         let path = Path::from("a");
         store.get_range(&path, 0..1).await.unwrap();
         let bytes = store.get_range(&path, 40_000..80_000).await.unwrap();
-        assert!(bytes == expected(0, 40_000..80_000));
-        assert_eq!(asked(&faulty)[1..], [40_000..80_000, 60_000..80_000, 70_000..80_000]);
+        assert!(bytes == expected_bytes(0, 40_000..80_000));
+        assert_eq!(
+            requested_ranges(&faulty)[1..],
+            [40_000..80_000, 60_000..80_000, 70_000..80_000]
+        );
         assert_eq!(store.stats().retries, 2);
     });
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_with_what_does() {
+fn senseless_options_are_refused_with_a_hint() {
     on_runtime(async {
         for (options, says) in [
             (Options { block_bytes: 1, ..Options::default() }, "at least 64 KiB"),
@@ -496,7 +517,7 @@ fn options_that_make_no_sense_are_refused_with_what_does() {
 }
 
 #[test]
-fn a_store_over_a_store_does_what_that_one_does() {
+fn prefetch_store_behaves_as_its_inner_store() {
     on_runtime(async {
         let store = PrefetchStore::new(Arc::new(InMemory::new()), Options::default()).unwrap();
         let (path, empty) = (Path::from("a/b"), Path::from("a/empty"));
@@ -522,7 +543,7 @@ fn a_store_over_a_store_does_what_that_one_does() {
 #[test]
 fn a_seek_before_the_beginning_is_refused() {
     on_runtime(async {
-        let store = store_of(Arc::new(Faulty::new(SIZE, Vec::new())), options(4 * MIB));
+        let store = open_store(Arc::new(FaultyStore::new(SIZE, Vec::new())), options(4 * MIB));
         let mut reader = store.open(&Path::from("a")).await.unwrap();
         assert!(Seek::seek(&mut reader, SeekFrom::Current(-1)).is_err());
         assert_eq!(Seek::seek(&mut reader, SeekFrom::End(-1)).unwrap(), SIZE - 1);

@@ -5,13 +5,13 @@ use object_store::path::Path;
 use proptest::prelude::*;
 
 use crate::server::{Fault, Server};
-use crate::{MIB, on_one_thread, read, store_of};
-use tidemill_prefetch::{Met, PrefetchStore};
+use crate::{MIB, on_one_thread, open_store, read_whole_object};
+use tidemill_prefetch::{LastFailure, PrefetchStore};
 
 /// Reads all of an object until so many hedges are saved up.
-async fn calm(server: &Server, store: &PrefetchStore, hedges: u64) {
+async fn save_up_hedges(server: &Server, store: &PrefetchStore, hedges: u64) {
     loop {
-        read(server, store).await;
+        read_whole_object(server, store).await;
         let stats = store.stats();
         // How slow this machine is decides what is hedged, and never how often.
         assert!(stats.hedges * 50 <= stats.requests, "{stats:?}");
@@ -25,19 +25,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_never_answered_comes_from_the_second_request(
+    fn unanswered_request_is_answered_by_its_hedge(
         places in proptest::sample::subsequence((0..60usize).collect::<Vec<_>>(), 1..=3),
         bad in prop_oneof![Just(None), Just(Some(Fault::Status(500))), Just(Some(Fault::Lost))],
     ) {
         on_one_thread(async {
-            let (server, _, store) = store_of(Server::new(4 * MIB, Vec::new()));
-            calm(&server, &store, 9).await;
+            let (server, _, store) = open_store(Server::new(4 * MIB, Vec::new()));
+            save_up_hedges(&server, &store, 9).await;
             let before = store.stats();
             *server.faults.lock() = (0..60)
                 .map(|place| if places.contains(&place) { Some(Fault::Never) } else { bad.filter(|_| place == 59) })
                 .collect();
             server.asked.lock().clear();
-            read(&server, &store).await;
+            read_whole_object(&server, &store).await;
             let stats = store.stats();
             let won = (stats.hedges_won - before.hedges_won) as usize;
             assert!(won >= places.len(), "{won} of {places:?}");
@@ -56,13 +56,13 @@ proptest! {
 }
 
 #[test]
-fn a_second_answer_that_is_bad_is_not_taken() {
+fn bad_answer_of_a_hedge_is_not_taken() {
     on_one_thread(async {
-        let (server, _, store) = store_of(Server::new(4 * MIB, Vec::new()));
+        let (server, _, store) = open_store(Server::new(4 * MIB, Vec::new()));
         let path = Path::from("a");
         store.get_range(&path, 0..10).await.unwrap();
         for fault in [Fault::Status(500), Fault::Lost] {
-            calm(&server, &store, 6).await;
+            save_up_hedges(&server, &store, 6).await;
             let before = store.stats();
             *server.faults.lock() = vec![Some(Fault::Never), Some(fault)].into();
             let bytes = store.get_range(&path, MIB..MIB + 100).await.unwrap();
@@ -76,13 +76,13 @@ fn a_second_answer_that_is_bad_is_not_taken() {
 }
 
 #[test]
-fn an_object_that_is_replaced_before_the_second_request_is_an_error() {
+fn object_replaced_before_the_hedge_is_an_error() {
     on_one_thread(async {
         let server = Server::new(4 * MIB, vec![Some(Fault::Replaced)]);
         let faults = std::mem::take(&mut *server.faults.lock());
-        let (server, _, store) = store_of(server);
+        let (server, _, store) = open_store(server);
         let path = Path::from("a");
-        calm(&server, &store, 6).await;
+        save_up_hedges(&server, &store, 6).await;
         store.get_range(&path, 0..10).await.unwrap();
         *server.faults.lock() = [Some(Fault::Never)].into_iter().chain(faults).collect();
         let error = store.get_range(&path, MIB..MIB + 100).await.unwrap_err();
@@ -94,10 +94,10 @@ fn an_object_that_is_replaced_before_the_second_request_is_an_error() {
 }
 
 #[test]
-fn in_a_hurry_a_read_that_is_never_answered_comes_from_a_second_request_from_the_start() {
+fn early_hedging_answers_an_unanswered_read_from_the_start() {
     on_one_thread(async {
-        let (server, endpoint, store) = store_of(Server::new(4 * MIB, Vec::new()));
-        endpoint.hurry();
+        let (server, endpoint, store) = open_store(Server::new(4 * MIB, Vec::new()));
+        endpoint.hedge_early();
         let path = Path::from("a");
         store.get_range(&path, 0..10).await.unwrap();
         *server.faults.lock() = vec![Some(Fault::Never)].into();
@@ -108,10 +108,10 @@ fn in_a_hurry_a_read_that_is_never_answered_comes_from_a_second_request_from_the
 }
 
 #[test]
-fn in_a_hurry_copies_that_are_never_answered_either_are_followed_by_others() {
+fn early_hedging_repeats_unanswered_hedges() {
     on_one_thread(async {
-        let (server, endpoint, store) = store_of(Server::new(4 * MIB, Vec::new()));
-        endpoint.hurry();
+        let (server, endpoint, store) = open_store(Server::new(4 * MIB, Vec::new()));
+        endpoint.hedge_early();
         let path = Path::from("a");
         store.get_range(&path, 0..10).await.unwrap();
         let before = store.stats();
@@ -124,15 +124,15 @@ fn in_a_hurry_copies_that_are_never_answered_either_are_followed_by_others() {
 }
 
 #[test]
-fn what_is_repeated_is_known_before_nobody_repeats_it_any_more() {
+fn last_failure_is_known_while_requests_are_still_repeated() {
     on_one_thread(async {
-        let (server, endpoint, store) = store_of(Server::new(4 * MIB, Vec::new()));
-        let (met, path) = (Met::default(), Path::from("a"));
+        let (server, endpoint, store) = open_store(Server::new(4 * MIB, Vec::new()));
+        let (met, path) = (LastFailure::default(), Path::from("a"));
         *server.faults.lock() = vec![Some(Fault::Status(500))].into();
-        let read = met.during(store.get_range(&path, 0..10)).await;
-        assert!(read.is_ok() && met.last().unwrap().contains("500"), "{met:?}");
-        assert!(endpoint.met().unwrap().contains("500"));
-        endpoint.hurry();
-        assert_eq!(endpoint.met(), None);
+        let read = met.record_during(store.get_range(&path, 0..10)).await;
+        assert!(read.is_ok() && met.message().unwrap().contains("500"), "{met:?}");
+        assert!(endpoint.last_failure().unwrap().contains("500"));
+        endpoint.hedge_early();
+        assert_eq!(endpoint.last_failure(), None);
     });
 }

@@ -2,8 +2,8 @@
 //! much room. One thread does all of it, so each run is the same.
 
 mod hedge;
-mod measured;
-mod pace;
+mod measurements;
+mod request_concurrency;
 mod server;
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use server::{Fault, Server};
-use tidemill_prefetch::{Endpoint, Options, PrefetchStore, Stats};
+use tidemill_prefetch::{Endpoint, Options, PrefetchStore, ReadStats};
 use tokio::io::AsyncReadExt;
 
 const KIB: u64 = 1 << 10;
@@ -38,16 +38,16 @@ fn options() -> Options {
 }
 
 /// A server, and a store that asks it through an endpoint.
-fn store_of(server: Server) -> (Arc<Server>, Endpoint, PrefetchStore) {
+fn open_store(server: Server) -> (Arc<Server>, Endpoint, PrefetchStore) {
     let (server, endpoint) = (Arc::new(server), Endpoint::new());
     let store = PrefetchStore::new(Arc::new(server.store(&endpoint)), options()).unwrap();
     (server, endpoint, store)
 }
 
 /// Reads the object from its beginning to its end, all of it declared, and checks it; what it took.
-async fn read(server: &Server, store: &PrefetchStore) -> Stats {
+async fn read_whole_object(server: &Server, store: &PrefetchStore) -> ReadStats {
     let mut reader = store.open(&Path::from("a")).await.unwrap();
-    reader.declare(0..server.size);
+    reader.declare_range(0..server.size);
     let mut all = Vec::new();
     reader.read_to_end(&mut all).await.unwrap();
     assert_eq!(all.len() as u64, server.size);
@@ -56,15 +56,15 @@ async fn read(server: &Server, store: &PrefetchStore) -> Stats {
 }
 
 /// How many requests were refused since the last time.
-fn refused(server: &Server) -> usize {
+fn take_refused_count(server: &Server) -> usize {
     server.refused.swap(0, Ordering::SeqCst)
 }
 
 #[test]
-fn a_reader_that_is_given_less_than_it_asked_for_still_goes_on_from_there() {
+fn partial_reads_continue_without_extra_requests() {
     on_one_thread(async {
         for size in [100 * KIB, MIB, 3 * MIB] {
-            let (server, _, store) = store_of(Server::new(8 * MIB, Vec::new()));
+            let (server, _, store) = open_store(Server::new(8 * MIB, Vec::new()));
             let mut reader = store.open(&Path::from("a")).await.unwrap();
             let (mut all, mut part) = (Vec::new(), vec![0; size as usize]);
             loop {
@@ -79,18 +79,18 @@ fn a_reader_that_is_given_less_than_it_asked_for_still_goes_on_from_there() {
             let (stats, blocks) = (reader.stats(), server.size / (64 * KIB));
             assert_eq!((stats.fetched_bytes, stats.wasted_bytes), (server.size, 0), "{size}");
             assert!(stats.requests <= blocks + blocks / 8, "{stats:?} for {size}");
-            assert!(was_asked_ahead(&server), "{server:?}");
+            assert!(was_fetched_ahead(&server), "{server:?}");
         }
     });
 }
 
 /// Whether more than one request was on its way at once.
-fn was_asked_ahead(server: &Server) -> bool {
+fn was_fetched_ahead(server: &Server) -> bool {
     server.flying_max.load(Ordering::SeqCst) > 8
 }
 
 #[test]
-fn each_fault_by_itself_is_gone_over_or_an_error() {
+fn each_single_fault_is_recovered_from_or_an_error() {
     on_one_thread(async {
         for (fault, is_read, retries) in [
             (Fault::Status(500), true, 1),
@@ -108,7 +108,7 @@ fn each_fault_by_itself_is_gone_over_or_an_error() {
             (Fault::Elsewhere, false, 0),
             (Fault::Replaced, false, 0),
         ] {
-            let (server, _, store) = store_of(Server::new(MIB, vec![None, Some(fault)]));
+            let (server, _, store) = open_store(Server::new(MIB, vec![None, Some(fault)]));
             let path = Path::from("a");
             store.get_range(&path, 0..1).await.unwrap();
             let read = store.get_range(&path, 100..50_100).await;
@@ -123,10 +123,10 @@ fn each_fault_by_itself_is_gone_over_or_an_error() {
 }
 
 #[test]
-fn a_whole_object_is_right_though_its_first_answer_has_bytes_too_many() {
+fn whole_object_is_right_despite_a_bad_first_answer() {
     on_one_thread(async {
         for fault in [Fault::Longer, Fault::Short(100), Fault::Reset(100), Fault::Elsewhere] {
-            let (server, _, store) = store_of(Server::new(MIB, vec![Some(fault)]));
+            let (server, _, store) = open_store(Server::new(MIB, vec![Some(fault)]));
             let found = store.get(&Path::from("a")).await.unwrap();
             let bytes = found.bytes().await.unwrap();
             assert_eq!(bytes.len() as u64, MIB, "{fault:?}");

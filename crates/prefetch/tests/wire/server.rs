@@ -260,7 +260,7 @@ struct Wire(Arc<Server>, Endpoint);
 
 impl HttpConnector for Wire {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(self.1.client(HttpClient::new(self.clone())))
+        Ok(self.1.wrap_client(HttpClient::new(self.clone())))
     }
 }
 

@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tidemill_base::cancel::Tick;
-use tidemill_prefetch::ranges::joined;
-use tidemill_prefetch::tuner::Access;
-use tidemill_prefetch::{Claims, Cursor, Error as PrefetchError, Stats};
+use tidemill_prefetch::range_coalescing::coalesce_ranges;
+use tidemill_prefetch::tuner::AccessOrder;
+use tidemill_prefetch::{BlockClaims, Error as PrefetchError, ObjectCursor, ReadStats};
 
 use super::find::{At, Found, Named, Stores};
 use super::{Settings, regular};
@@ -52,7 +52,7 @@ pub struct File {
 #[derive(Debug)]
 enum Place {
     Local(fs::File),
-    Object(Arc<Object>, Cursor),
+    Object(Arc<Object>, ObjectCursor),
     Stream(Arc<Object>, Mutex<Stream>),
 }
 
@@ -103,10 +103,10 @@ pub fn open(url: &str, settings: &Settings) -> Result<File> {
             let is_web = matches!(found.at, At::Web(_));
             seen = if is_web { (object.head_bytes(), 1) } else { seen };
             // How it will be read is not known; windows matter to who reads on.
-            let opened = object.opened_for(Access::Sequential)?;
+            let opened = object.opened_for(AccessOrder::Sequential)?;
             let pool = pool()?;
             watch = object.tuning().map(|tuning| Watch::new(&tuning, pool, opened));
-            let cursor = Cursor::new(Arc::clone(opened));
+            let cursor = ObjectCursor::new(Arc::clone(opened));
             Place::Object(object, cursor)
         }
         None => {
@@ -204,7 +204,7 @@ impl File {
     fn read_object(
         &self,
         object: &Object,
-        cursor: &Cursor,
+        cursor: &ObjectCursor,
         out: &mut [u8],
         at: u64,
         tick: Tick<'_>,
@@ -222,10 +222,10 @@ impl File {
             match (rest.end - rest.start).checked_sub(cursor.object().options().block_bytes) {
                 None | Some(0) => None,
                 Some(_) if rest.end == object.size() || rest.end - rest.start > claim_bytes()? => {
-                    cursor.declare(rest);
+                    cursor.declare_range(rest);
                     None
                 }
-                Some(_) => Some(cursor.claim(&[rest])),
+                Some(_) => Some(cursor.prefetch_ranges(&[rest])),
             };
         let mut ticking = || tick().map_err(|_| PrefetchError::Interrupted);
         while filled < out.len() {
@@ -296,7 +296,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Io`] if there can be no threads for the network.
-    pub fn claim(&self, ranges: &[Range<u64>]) -> Result<(usize, Option<Claims>)> {
+    pub fn claim(&self, ranges: &[Range<u64>]) -> Result<(usize, Option<BlockClaims>)> {
         let Place::Object(object, cursor) = &self.place else { return Ok((ranges.len(), None)) };
         let most = claim_bytes()?;
         let mut total = 0u64;
@@ -312,16 +312,16 @@ impl File {
             .map(|range| range.start.max(behind)..range.end.min(object.size()))
             .filter(|range| range.start < range.end)
             .collect();
-        Ok((count, Some(cursor.claim(&joined(&wanted)))))
+        Ok((count, Some(cursor.prefetch_ranges(&coalesce_ranges(&wanted)))))
     }
 
     /// What was asked for, fetched and waited for. Of files on this machine only what was asked for.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> ReadStats {
         let mut stats = match &self.place {
             Place::Object(_, cursor) => cursor.stats(),
-            _ => Stats::default(),
+            _ => ReadStats::default(),
         };
-        stats.asked_bytes += self.asked_bytes.load(Ordering::Relaxed);
+        stats.served_bytes += self.asked_bytes.load(Ordering::Relaxed);
         stats.fetched_bytes += self.fetched_bytes.load(Ordering::Relaxed);
         stats.requests += self.requests.load(Ordering::Relaxed);
         stats
@@ -331,7 +331,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if let (Some(watch), Place::Object(_, cursor)) = (&self.watch, &self.place) {
-            watch.end(cursor.access(), &cursor.stats());
+            watch.end(cursor.access_order(), &cursor.stats());
         }
     }
 }

@@ -50,7 +50,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::reader::{ChunkReader, Length};
 use tidemill_base::compact;
 use tidemill_remote::reader::Reader;
-use tidemill_remote::{Claims, Fetch};
+use tidemill_remote::{BlockClaims, Fetch};
 use tidemill_text::{Predicate, sql_type_name};
 
 use super::batches::{WantedColumn, misfit, plain};
@@ -1103,7 +1103,7 @@ struct Coming {
     /// The place of the row group that is being read.
     group: usize,
     /// Per row group that is wanted and not too large, in order.
-    claims: VecDeque<(usize, Claims)>,
+    claims: VecDeque<(usize, BlockClaims)>,
     /// The chunks of larger ones that were declared.
     declared: HashSet<usize>,
 }

@@ -26,21 +26,21 @@ use rustix::io::Errno;
 
 /// So many bytes share a checksum: 6 µs of work for the smallest read.
 const CHUNK_BYTES: u64 = 64 << 10;
-const CHUNK: usize = 64 << 10;
+const CHUNK_LENGTH: usize = 64 << 10;
 /// So many chunks are read in one go: buffers of more are new memory each time, which took a third longer.
-const RUN_CHUNKS: u64 = 1;
+const CHUNKS_PER_READ: u64 = 1;
 const MAGIC: [u8; 8] = *b"TMCACHE\n";
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 /// The header up to the chunks' sums.
-const FIXED_BYTES: u64 = 64;
-const SUM_BYTES: u64 = 4;
+const FIXED_HEADER_BYTES: u64 = 64;
+const CHECKSUM_BYTES: u64 = 4;
 
 /// What tells one version of one object from all others.
-pub(super) type ObjectId = [u8; 32];
+pub(super) type CachedObjectId = [u8; 32];
 
 /// Why a piece's bytes are not there.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum PieceReadError {
     /// Somebody removed it.
     Missing,
     /// It is not what was written.
@@ -51,24 +51,26 @@ pub(super) enum Unread {
     Unwanted,
 }
 
-impl From<io::Error> for Unread {
+impl From<io::Error> for PieceReadError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unread::Missing,
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::IsADirectory => Unread::Damaged,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => PieceReadError::Missing,
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::IsADirectory => PieceReadError::Damaged,
             // What a socket answers.
-            _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Unread::Damaged,
-            _ => Unread::Failed(error),
+            _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+                PieceReadError::Damaged
+            }
+            _ => PieceReadError::Failed(error),
         }
     }
 }
 
-fn chunks(count: u64) -> u64 {
+fn chunk_count(count: u64) -> u64 {
     count.div_ceil(CHUNK_BYTES)
 }
 
 fn header_bytes(count: u64) -> u64 {
-    FIXED_BYTES + SUM_BYTES * (chunks(count) + 1)
+    FIXED_HEADER_BYTES + CHECKSUM_BYTES * (chunk_count(count) + 1)
 }
 
 /// How long the file of so many bytes is.
@@ -77,25 +79,25 @@ pub(super) fn file_bytes(count: u64) -> u64 {
 }
 
 /// What the file of a range is called.
-pub(super) fn name(range: &Range<u64>) -> String {
+pub(super) fn piece_file_name(range: &Range<u64>) -> String {
     format!("{:x}-{:x}", range.start, range.end)
 }
 
 /// The range that a file is of, by its name.
-pub(super) fn range_of(name: &str) -> Option<Range<u64>> {
+pub(super) fn parse_piece_name(name: &str) -> Option<Range<u64>> {
     let (start, end) = name.split_once('-')?;
     let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
     // Other spellings of a number are not ours.
-    (range.start < range.end && self::name(&range) == name).then_some(range)
+    (range.start < range.end && self::piece_file_name(&range) == name).then_some(range)
 }
 
 /// Writes the piece that begins at `start` of an object.
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn write(
+pub(super) fn write_piece(
     file: &mut File,
-    object: &ObjectId,
+    object: &CachedObjectId,
     start: u64,
     bytes: &[u8],
 ) -> io::Result<()> {
@@ -103,12 +105,12 @@ pub(super) fn write(
     let length = usize::try_from(header_bytes(count)).unwrap_or_default();
     let mut header = Vec::with_capacity(length);
     header.extend_from_slice(&MAGIC);
-    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     header.extend_from_slice(&(64_u32 << 10).to_le_bytes());
     header.extend_from_slice(object);
     header.extend_from_slice(&start.to_le_bytes());
     header.extend_from_slice(&count.to_le_bytes());
-    for chunk in bytes.chunks(CHUNK) {
+    for chunk in bytes.chunks(CHUNK_LENGTH) {
         header.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
     }
     let sum = crc32c::crc32c(&header);
@@ -121,7 +123,7 @@ pub(super) fn write(
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
     #[expect(clippy::cast_possible_wrap, reason = "flags of the system, as it has them")]
     let flags = OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
@@ -129,59 +131,63 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// A piece whose header is right.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct CachedPiece {
     file: File,
     range: Range<u64>,
     /// The CRC-32C of each chunk.
-    sums: Vec<u32>,
+    chunk_checksums: Vec<u32>,
     /// When it was last read, as far as that is written down.
-    pub(super) touched: SystemTime,
+    pub(super) last_read: SystemTime,
 }
 
-impl Piece {
+impl CachedPiece {
     /// Opens the file of an object's range and looks at its header.
     ///
     /// # Errors
     /// [`Unread`].
-    pub(super) fn open(path: &Path, object: &ObjectId, range: Range<u64>) -> Result<Self, Unread> {
-        let mut file = open(path)?;
+    pub(super) fn open(
+        path: &Path,
+        object: &CachedObjectId,
+        range: Range<u64>,
+    ) -> Result<Self, PieceReadError> {
+        let mut file = open_for_reading(path)?;
         let about = file.metadata()?;
         let count = range.end.saturating_sub(range.start);
         if !about.is_file() || about.len() != file_bytes(count) {
-            return Err(Unread::Damaged);
+            return Err(PieceReadError::Damaged);
         }
         // The file is longer, so this is no more than there is.
-        let length = usize::try_from(header_bytes(count)).map_err(|_| Unread::Damaged)?;
+        let length = usize::try_from(header_bytes(count)).map_err(|_| PieceReadError::Damaged)?;
         let mut header = vec![0; length];
         file.read_exact(&mut header)?;
         let mut expected = Vec::with_capacity(64);
         expected.extend_from_slice(&MAGIC);
-        expected.extend_from_slice(&VERSION.to_le_bytes());
+        expected.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         expected.extend_from_slice(&(64_u32 << 10).to_le_bytes());
         expected.extend_from_slice(object);
         expected.extend_from_slice(&range.start.to_le_bytes());
         expected.extend_from_slice(&count.to_le_bytes());
         let Some((summed, sum)) = header.split_last_chunk::<4>() else {
-            return Err(Unread::Damaged);
+            return Err(PieceReadError::Damaged);
         };
         let is_right =
             summed.starts_with(&expected) && crc32c::crc32c(summed) == u32::from_le_bytes(*sum);
         let Some(sums) = summed.get(expected.len()..).filter(|_| is_right) else {
-            return Err(Unread::Damaged);
+            return Err(PieceReadError::Damaged);
         };
         let (sums, _) = sums.as_chunks::<4>();
         let sums = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
-        Ok(Piece { file, range, sums, touched: about.modified()? })
+        Ok(CachedPiece { file, range, chunk_checksums: sums, last_read: about.modified()? })
     }
 
     /// Writes down that it was read at this time.
-    pub(super) fn touch(&self, now: SystemTime) {
+    pub(super) fn record_read_time(&self, now: SystemTime) {
         // Where that is refused, it is merely removed earlier.
         let _ = self.file.set_modified(now);
     }
 
     /// Tells the system what of the file is read next: all of it is asked of the disk at once.
-    fn soon(&self, offset: u64, length: u64) {
+    fn advise_read_ahead(&self, offset: u64, length: u64) {
         #[cfg(target_os = "linux")]
         {
             let length = std::num::NonZeroU64::new(length);
@@ -196,30 +202,33 @@ impl Piece {
     ///
     /// # Errors
     /// [`Unread`]; what was handed over before is right.
-    pub(super) fn read(
+    pub(super) fn read_range(
         &self,
         wanted: Range<u64>,
         out: &mut dyn FnMut(Bytes) -> bool,
-    ) -> Result<(), Unread> {
+    ) -> Result<(), PieceReadError> {
         let wanted = wanted.start.max(self.range.start)..wanted.end.min(self.range.end);
         let count = self.range.end - self.range.start;
         let head = header_bytes(count);
         if wanted.end.saturating_sub(wanted.start) > CHUNK_BYTES {
-            self.soon(head + (wanted.start - self.range.start), wanted.end - wanted.start);
+            self.advise_read_ahead(
+                head + (wanted.start - self.range.start),
+                wanted.end - wanted.start,
+            );
         }
         let mut at = wanted.start;
         while at < wanted.end {
             let first = (at - self.range.start) / CHUNK_BYTES;
             let begins = first * CHUNK_BYTES;
-            let last = chunks(wanted.end - self.range.start).min(first + RUN_CHUNKS);
+            let last = chunk_count(wanted.end - self.range.start).min(first + CHUNKS_PER_READ);
             let ends = (last * CHUNK_BYTES).min(count);
-            let place = |at: u64| usize::try_from(at).map_err(|_| Unread::Damaged);
+            let place = |at: u64| usize::try_from(at).map_err(|_| PieceReadError::Damaged);
             let mut run = vec![0; place(ends - begins)?];
             self.file.read_exact_at(&mut run, head + begins)?;
-            let sums = self.sums.get(place(first)?..).unwrap_or_default();
-            for (index, chunk) in run.chunks(CHUNK).enumerate() {
+            let sums = self.chunk_checksums.get(place(first)?..).unwrap_or_default();
+            for (index, chunk) in run.chunks(CHUNK_LENGTH).enumerate() {
                 if sums.get(index) != Some(&crc32c::crc32c(chunk)) {
-                    return Err(Unread::Damaged);
+                    return Err(PieceReadError::Damaged);
                 }
             }
             let skip = place(at - self.range.start - begins)?;
@@ -227,7 +236,7 @@ impl Piece {
             let length = place(until.min(wanted.end) - at)?;
             at += length as u64;
             if !out(Bytes::from(run).slice(skip..skip + length)) {
-                return Err(Unread::Unwanted);
+                return Err(PieceReadError::Unwanted);
             }
         }
         Ok(())
@@ -239,19 +248,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const OBJECT: ObjectId = [7; 32];
+    const OBJECT: CachedObjectId = [7; 32];
 
-    fn written(start: u64, bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf, Range<u64>) {
+    fn write_test_piece(
+        start: u64,
+        bytes: &[u8],
+    ) -> (tempfile::TempDir, std::path::PathBuf, Range<u64>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("piece");
-        write(&mut File::create(&path).unwrap(), &OBJECT, start, bytes).unwrap();
+        write_piece(&mut File::create(&path).unwrap(), &OBJECT, start, bytes).unwrap();
         (folder, path, start..start + bytes.len() as u64)
     }
 
-    fn read(path: &Path, object: &ObjectId, range: Range<u64>, wanted: Range<u64>) -> Vec<u8> {
+    fn read_test_piece(
+        path: &Path,
+        object: &CachedObjectId,
+        range: Range<u64>,
+        wanted: Range<u64>,
+    ) -> Vec<u8> {
         let mut all = Vec::new();
-        if let Ok(piece) = Piece::open(path, object, range) {
-            let _ = piece.read(wanted, &mut |bytes| {
+        if let Ok(piece) = CachedPiece::open(path, object, range) {
+            let _ = piece.read_range(wanted, &mut |bytes| {
                 all.extend_from_slice(&bytes);
                 true
             });
@@ -275,35 +292,35 @@ mod tests {
             (damaged, bit, cut) in (any::<proptest::sample::Index>(), 0..8u8, any::<bool>()),
         ) {
             let bytes = bytes_of(length, start);
-            let (_folder, path, range) = written(start, &bytes);
+            let (_folder, path, range) = write_test_piece(start, &bytes);
             let place = |part: f64| (part * length as f64) as usize;
             let (from, to) = (place(f64::min(from, to)), place(f64::max(from, to)));
             let wanted = start + from as u64..start + to as u64;
-            let found = read(&path, &OBJECT, range.clone(), wanted.clone());
+            let found = read_test_piece(&path, &OBJECT, range.clone(), wanted.clone());
             prop_assert!(found == bytes[from..to]);
 
             let mut all = std::fs::read(&path).unwrap();
             let at = damaged.index(all.len());
             if cut { all.truncate(at) } else { all[at] ^= 1 << bit }
             std::fs::write(&path, &all).unwrap();
-            let found = read(&path, &OBJECT, range.clone(), wanted);
+            let found = read_test_piece(&path, &OBJECT, range.clone(), wanted);
             prop_assert!(bytes[from..to].starts_with(&found));
-            prop_assert!(read(&path, &OBJECT, range.clone(), range).len() < length);
+            prop_assert!(read_test_piece(&path, &OBJECT, range.clone(), range).len() < length);
         }
     }
 
     #[test]
-    fn the_file_of_another_object_or_range_is_no_piece() {
+    fn file_of_another_object_or_range_is_damaged() {
         let bytes = bytes_of(100_000, 3);
-        let (_folder, path, range) = written(1_000, &bytes);
-        assert_eq!(read(&path, &OBJECT, range.clone(), range.clone()), bytes);
-        assert!(read(&path, &[8; 32], range.clone(), range.clone()).is_empty());
+        let (_folder, path, range) = write_test_piece(1_000, &bytes);
+        assert_eq!(read_test_piece(&path, &OBJECT, range.clone(), range.clone()), bytes);
+        assert!(read_test_piece(&path, &[8; 32], range.clone(), range.clone()).is_empty());
         let moved = 2_000..101_000;
-        assert!(read(&path, &OBJECT, moved.clone(), moved).is_empty());
+        assert!(read_test_piece(&path, &OBJECT, moved.clone(), moved).is_empty());
     }
 
     #[test]
-    fn what_is_no_file_in_the_place_of_a_piece_is_damage_and_is_not_waited_for() {
+    fn irregular_file_in_place_of_a_piece_is_damaged_and_does_not_block() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("piece");
@@ -312,8 +329,8 @@ mod tests {
                 FileType::Directory => std::fs::create_dir(&path).unwrap(),
                 kind => mknodat(CWD, &path, kind, Mode::RUSR | Mode::WUSR, 0).unwrap(),
             }
-            let opened = Piece::open(&path, &OBJECT, 0..1);
-            assert!(matches!(opened, Err(Unread::Damaged)), "{kind:?}: {opened:?}");
+            let opened = CachedPiece::open(&path, &OBJECT, 0..1);
+            assert!(matches!(opened, Err(PieceReadError::Damaged)), "{kind:?}: {opened:?}");
             let _ = std::fs::remove_file(&path);
         }
     }
@@ -321,10 +338,10 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_written() {
         for range in [0..1, 10..u64::MAX, 255..256] {
-            assert_eq!(range_of(&name(&range)), Some(range));
+            assert_eq!(parse_piece_name(&piece_file_name(&range)), Some(range));
         }
         for wrong in ["", "-", "0-", "1-1", "2-1", "0-0a", "+0-1", "0-A", "0-1-2", "x", "0-1.tmp"] {
-            assert_eq!(range_of(wrong), None, "{wrong}");
+            assert_eq!(parse_piece_name(wrong), None, "{wrong}");
         }
     }
 }

@@ -29,48 +29,48 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::piece::{self, ObjectId};
+use super::cached_piece::{self, CachedObjectId};
 
 /// A file takes whole blocks of the file system, and as much again for its name and what is kept of it.
 const FILE_BLOCK_BYTES: u64 = 4 << 10;
 /// The sum is counted anew when it is so old.
-const COUNT_AGE: Duration = Duration::from_secs(3600);
+const COUNT_AGE_MAX: Duration = Duration::from_secs(3600);
 /// So often an object's folder is made anew for a piece.
-const NAMINGS_MAX: usize = 16;
+const NAMING_TRIES_MAX: usize = 16;
 /// The sum, when it was counted, and the CRC-32C of both.
-const USED_BYTES: usize = 20;
-const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+const USED_FILE_BYTES: usize = 20;
+const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
                    # Objects that tidemill has read. It may be removed at any time.\n";
 
 /// What a file of so many bytes counts as: never less than 8 KiB, which bounds how many there are.
-pub(super) fn charge(bytes: u64) -> u64 {
+pub(super) fn charged_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(FILE_BLOCK_BYTES).saturating_add(FILE_BLOCK_BYTES)
 }
 
 /// What was removed to make room.
 #[derive(Debug, Default)]
-pub(super) struct Evicted {
+pub(super) struct EvictionCounters {
     pub(super) files: AtomicU64,
     pub(super) bytes: AtomicU64,
 }
 
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct CacheFolder {
     /// `FOLDER/v1`.
     root: PathBuf,
-    names: RandomState,
-    count: AtomicU64,
-    pub(super) evicted: Evicted,
+    name_hasher: RandomState,
+    name_serial: AtomicU64,
+    pub(super) evicted: EvictionCounters,
 }
 
 /// A file that is being written, and removed unless it gets its name.
-pub(super) struct Temporary {
+pub(super) struct TemporaryPiece {
     pub(super) file: File,
     path: PathBuf,
     is_named: bool,
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryPiece {
     fn drop(&mut self) {
         if !self.is_named {
             let _ = fs::remove_file(&self.path);
@@ -82,19 +82,19 @@ fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-impl Folder {
+impl CacheFolder {
     /// The folder at a path, made if it is missing.
     ///
     /// # Errors
     /// What the system says; a folder that is another user's, or that others can write to.
-    pub(super) fn open(path: &Path) -> io::Result<Folder> {
-        let folder = Folder {
+    pub(super) fn open(path: &Path) -> io::Result<CacheFolder> {
+        let folder = CacheFolder {
             root: path.join("v1"),
-            names: RandomState::new(),
-            count: AtomicU64::new(0),
-            evicted: Evicted::default(),
+            name_hasher: RandomState::new(),
+            name_serial: AtomicU64::new(0),
+            evicted: EvictionCounters::default(),
         };
-        folder.prepare()?;
+        folder.create_missing_folders()?;
         let about = fs::symlink_metadata(&folder.root)?;
         let is_own = about.is_dir()
             && about.uid() == rustix::process::geteuid().as_raw()
@@ -111,7 +111,7 @@ impl Folder {
     }
 
     /// Makes what is missing of it.
-    fn prepare(&self) -> io::Result<()> {
+    fn create_missing_folders(&self) -> io::Result<()> {
         if self.root.join("tmp").is_dir() {
             return Ok(());
         }
@@ -120,14 +120,14 @@ impl Folder {
             let tag = above.join("CACHEDIR.TAG");
             if !tag.exists() {
                 // Backups that do not leave it out do no harm.
-                let _ = fs::write(tag, TAG);
+                let _ = fs::write(tag, CACHEDIR_TAG);
             }
         }
         make_folder(&self.root.join("tmp"))
     }
 
     /// Where an object's pieces are.
-    pub(super) fn of(&self, object: &ObjectId) -> PathBuf {
+    pub(super) fn object_path(&self, object: &CachedObjectId) -> PathBuf {
         let hex: String = object.iter().map(|byte| format!("{byte:02x}")).collect();
         let (shard, rest) = hex.split_at(2);
         self.root.join(shard).join(rest)
@@ -137,15 +137,18 @@ impl Folder {
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn list(&self, object: &ObjectId) -> io::Result<Vec<std::ops::Range<u64>>> {
-        let entries = match fs::read_dir(self.of(object)) {
+    pub(super) fn list_pieces(
+        &self,
+        object: &CachedObjectId,
+    ) -> io::Result<Vec<std::ops::Range<u64>>> {
+        let entries = match fs::read_dir(self.object_path(object)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
         let mut all = Vec::new();
         for entry in entries {
-            all.extend(entry?.file_name().to_str().and_then(piece::range_of));
+            all.extend(entry?.file_name().to_str().and_then(cached_piece::parse_piece_name));
         }
         Ok(all)
     }
@@ -154,26 +157,30 @@ impl Folder {
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn take(&self, bytes: u64, limit: u64) -> io::Result<Option<Temporary>> {
-        match self.try_take(bytes, limit) {
+    pub(super) fn reserve_file(
+        &self,
+        bytes: u64,
+        limit: u64,
+    ) -> io::Result<Option<TemporaryPiece>> {
+        match self.try_reserve_file(bytes, limit) {
             // Somebody has removed the folder.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.prepare()?;
-                self.try_take(bytes, limit)
+                self.create_missing_folders()?;
+                self.try_reserve_file(bytes, limit)
             }
             taken => taken,
         }
     }
 
-    fn try_take(&self, bytes: u64, limit: u64) -> io::Result<Option<Temporary>> {
-        let charge = charge(bytes);
-        let used = self.lock()?;
-        let mut sum = used.sum()?;
+    fn try_reserve_file(&self, bytes: u64, limit: u64) -> io::Result<Option<TemporaryPiece>> {
+        let charge = charged_bytes(bytes);
+        let used = self.lock_used_file()?;
+        let mut sum = used.read_sum()?;
         if sum.is_none_or(|sum| sum.saturating_add(charge) > limit) {
             let target = limit.saturating_sub(charge.max(limit / 16));
             let is_needed = |sum| sum > limit.saturating_sub(charge);
-            let left = self.make_room(target, is_needed, sum)?;
-            used.set(left, true)?;
+            let left = self.evict_to_target(target, is_needed, sum)?;
+            used.write_sum(left, true)?;
             sum = Some(left);
         }
         let sum = sum.unwrap_or(limit).saturating_add(charge);
@@ -181,12 +188,12 @@ impl Folder {
             return Ok(None);
         }
         // First the sum: who dies here leaves it too large, not too small.
-        used.set(sum, false)?;
-        let serial = self.count.fetch_add(1, Relaxed);
-        let name = format!("{:016x}", self.names.hash_one((std::process::id(), serial)));
+        used.write_sum(sum, false)?;
+        let serial = self.name_serial.fetch_add(1, Relaxed);
+        let name = format!("{:016x}", self.name_hasher.hash_one((std::process::id(), serial)));
         let path = self.root.join("tmp").join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        let made = Temporary { file, path, is_named: false };
+        let made = TemporaryPiece { file, path, is_named: false };
         made.file.try_lock().map_err(io::Error::from)?;
         made.file.set_len(bytes)?;
         Ok(Some(made))
@@ -196,11 +203,11 @@ impl Folder {
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn keep_to(&self, limit: u64) -> io::Result<()> {
-        let used = self.lock()?;
-        let sum = used.sum()?;
+    pub(super) fn evict_to_limit(&self, limit: u64) -> io::Result<()> {
+        let used = self.lock_used_file()?;
+        let sum = used.read_sum()?;
         if sum.is_none_or(|sum| sum > limit) {
-            used.set(self.make_room(limit, |sum| sum > limit, sum)?, true)?;
+            used.write_sum(self.evict_to_target(limit, |sum| sum > limit, sum)?, true)?;
         }
         Ok(())
     }
@@ -209,19 +216,19 @@ impl Folder {
     ///
     /// # Errors
     /// What the system says; [`io::ErrorKind::NotFound`] where somebody removed the file.
-    pub(super) fn name(
+    pub(super) fn publish_piece(
         &self,
-        mut made: Temporary,
-        object: &ObjectId,
+        mut made: TemporaryPiece,
+        object: &CachedObjectId,
         name: &str,
         now: SystemTime,
     ) -> io::Result<()> {
         made.file.set_modified(now)?;
-        let folder = self.of(object);
+        let folder = self.object_path(object);
         let path = folder.join(name);
         let mut named = fs::rename(&made.path, &path);
         // Whoever makes room removes folders that are empty, a new one too.
-        for _ in 0..NAMINGS_MAX {
+        for _ in 0..NAMING_TRIES_MAX {
             match &named {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     make_folder(&folder)?;
@@ -236,22 +243,22 @@ impl Folder {
     }
 
     /// Removes a piece.
-    pub(super) fn remove(&self, object: &ObjectId, name: &str) {
-        let _ = fs::remove_file(self.of(object).join(name));
+    pub(super) fn remove_piece(&self, object: &CachedObjectId, name: &str) {
+        let _ = fs::remove_file(self.object_path(object).join(name));
     }
 
-    fn lock(&self) -> io::Result<Used> {
+    fn lock_used_file(&self) -> io::Result<UsedFile> {
         let path = self.root.join("used");
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = file.open(path)?;
         file.lock()?;
-        Ok(Used(file))
+        Ok(UsedFile(file))
     }
 
     /// Counts what there is and, if that needs it, removes what was read longest ago until there is no more
     /// than `target`; what there is then. `guess` is what there may be at most, if that is known.
-    fn make_room(
+    fn evict_to_target(
         &self,
         target: u64,
         is_needed: impl Fn(u64) -> bool,
@@ -259,7 +266,7 @@ impl Folder {
     ) -> io::Result<u64> {
         let mut guess = guess.unwrap_or(0);
         loop {
-            let (mut sum, oldest) = self.look_through(guess.saturating_sub(target))?;
+            let (mut sum, oldest) = self.scan_files(guess.saturating_sub(target))?;
             if !is_needed(sum) {
                 return Ok(sum);
             }
@@ -276,7 +283,7 @@ impl Folder {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(_) => continue,
                 }
-                sum = sum.saturating_sub(charge(file.bytes));
+                sum = sum.saturating_sub(charged_bytes(file.bytes));
                 is_less = true;
                 if let Some(folder) = file.path.parent() {
                     // Refused, unless it was the last one.
@@ -291,44 +298,53 @@ impl Folder {
     }
 
     /// What all files come to, and, in order, those that were read longest ago: as many as come to `wanted`.
-    fn look_through(&self, wanted: u64) -> io::Result<(u64, Vec<Aged>)> {
-        let mut all = Oldest { wanted, sum: 0, held: 0, files: BinaryHeap::new() };
-        self.sweep(&mut all)?;
-        for shard in folders_in(&self.root)? {
+    fn scan_files(&self, wanted: u64) -> io::Result<(u64, Vec<CacheFileAge>)> {
+        let mut all = OldestFiles {
+            wanted_bytes: wanted,
+            total_bytes: 0,
+            held_bytes: 0,
+            files: BinaryHeap::new(),
+        };
+        self.sweep_temporary_files(&mut all)?;
+        for shard in list_folders(&self.root)? {
             if shard.file_name().is_some_and(|name| name == "tmp") {
                 continue;
             }
-            for object in folders_in(&shard)? {
-                for entry in entries_of(&object)? {
+            for object in list_folders(&shard)? {
+                for entry in list_entries(&object)? {
                     // Gone, if it cannot be looked at.
                     let Ok(about) = entry.metadata() else { continue };
                     let touched = about.modified().unwrap_or(UNIX_EPOCH);
-                    all.add(Aged { touched, path: entry.path(), bytes: about.len() });
+                    all.add_file(CacheFileAge {
+                        last_read: touched,
+                        path: entry.path(),
+                        bytes: about.len(),
+                    });
                 }
             }
         }
-        Ok((all.sum, all.files.into_sorted_vec()))
+        Ok((all.total_bytes, all.files.into_sorted_vec()))
     }
 
     /// Counts what is being written, and removes what nobody writes any more.
-    fn sweep(&self, all: &mut Oldest) -> io::Result<()> {
-        for entry in entries_of(&self.root.join("tmp"))? {
+    fn sweep_temporary_files(&self, all: &mut OldestFiles) -> io::Result<()> {
+        for entry in list_entries(&self.root.join("tmp"))? {
             let path = entry.path();
-            let is_left = match piece::open(&path) {
+            let is_left = match cached_piece::open_for_reading(&path) {
                 // Its writer took the lock under the lock that is held here.
                 Ok(file) => !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
                 Err(_) => false,
             };
             let is_gone = is_left && fs::remove_file(&path).is_ok();
             if !is_gone && let Ok(about) = entry.metadata() {
-                all.sum = all.sum.saturating_add(charge(about.len()));
+                all.total_bytes = all.total_bytes.saturating_add(charged_bytes(about.len()));
             }
         }
         Ok(())
     }
 }
 
-fn entries_of(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
+fn list_entries(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -336,52 +352,52 @@ fn entries_of(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
     }
 }
 
-fn folders_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = entries_of(folder)?.into_iter();
+fn list_folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = list_entries(folder)?.into_iter();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     Ok(folders.map(|entry| entry.path()).collect())
 }
 
 /// A file, by when it was last read.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Aged {
-    touched: SystemTime,
+struct CacheFileAge {
+    last_read: SystemTime,
     path: PathBuf,
     bytes: u64,
 }
 
 /// The files that were read longest ago, no more of them than are wanted.
-struct Oldest {
-    wanted: u64,
+struct OldestFiles {
+    wanted_bytes: u64,
     /// What all files come to.
-    sum: u64,
+    total_bytes: u64,
     /// What those come to that are held.
-    held: u64,
-    files: BinaryHeap<Aged>,
+    held_bytes: u64,
+    files: BinaryHeap<CacheFileAge>,
 }
 
-impl Oldest {
-    fn add(&mut self, file: Aged) {
-        let bytes = charge(file.bytes);
-        self.sum = self.sum.saturating_add(bytes);
-        self.held += bytes;
+impl OldestFiles {
+    fn add_file(&mut self, file: CacheFileAge) {
+        let bytes = charged_bytes(file.bytes);
+        self.total_bytes = self.total_bytes.saturating_add(bytes);
+        self.held_bytes += bytes;
         self.files.push(file);
         while let Some(newest) = self.files.peek()
-            && self.held - charge(newest.bytes) >= self.wanted
+            && self.held_bytes - charged_bytes(newest.bytes) >= self.wanted_bytes
         {
-            self.held -= charge(newest.bytes);
+            self.held_bytes -= charged_bytes(newest.bytes);
             self.files.pop();
         }
     }
 }
 
 /// The sum of what the folder's files count as, or more, while nobody else may change it.
-struct Used(File);
+struct UsedFile(File);
 
-impl Used {
+impl UsedFile {
     /// The sum, if it can be relied upon.
-    fn sum(&self) -> io::Result<Option<u64>> {
-        let mut all = [0; USED_BYTES];
+    fn read_sum(&self) -> io::Result<Option<u64>> {
+        let mut all = [0; USED_FILE_BYTES];
         match self.0.read_exact_at(&mut all, 0) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -391,16 +407,16 @@ impl Used {
         let is_right = crc32c::crc32c(&sum) == u32::from_le_bytes([a, b, c, d]);
         let (numbers, _) = sum.as_chunks::<8>();
         let [sum, counted] = numbers else { return Ok(None) };
-        let age = seconds().checked_sub(u64::from_le_bytes(*counted));
-        let is_recent = age.is_some_and(|age| age <= COUNT_AGE.as_secs());
+        let age = unix_seconds().checked_sub(u64::from_le_bytes(*counted));
+        let is_recent = age.is_some_and(|age| age <= COUNT_AGE_MAX.as_secs());
         Ok((is_right && is_recent).then_some(u64::from_le_bytes(*sum)))
     }
 
     /// Writes it down, and that it has just been counted.
-    fn set(&self, sum: u64, is_counted: bool) -> io::Result<()> {
-        let mut all = [0; USED_BYTES];
+    fn write_sum(&self, sum: u64, is_counted: bool) -> io::Result<()> {
+        let mut all = [0; USED_FILE_BYTES];
         if is_counted {
-            all[8..16].copy_from_slice(&seconds().to_le_bytes());
+            all[8..16].copy_from_slice(&unix_seconds().to_le_bytes());
         } else {
             self.0.read_exact_at(&mut all, 0)?;
         }
@@ -412,6 +428,6 @@ impl Used {
 }
 
 /// Since 1970.
-fn seconds() -> u64 {
+fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

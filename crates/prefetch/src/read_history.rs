@@ -25,40 +25,40 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use sha2::{Digest, Sha256};
 
-use crate::tuner::{Access, Record};
+use crate::tuner::{AccessOrder, ReadHistoryRecord};
 
 /// A larger file is written anew …
-pub const FILE_BYTES_MAX: u64 = 64 << 10;
+pub const HISTORY_FILE_BYTES_MAX: u64 = 64 << 10;
 /// … with so much of its end.
-const KEPT_BYTES: usize = 32 << 10;
+const KEPT_BYTES_MAX: usize = 32 << 10;
 /// Nothing before so much of its end is looked at.
-const READ_BYTES_MAX: u64 = 4 * FILE_BYTES_MAX;
+const TAIL_READ_BYTES_MAX: u64 = 4 * HISTORY_FILE_BYTES_MAX;
 /// A line of a version.
-const VERSION: &str = "read 1";
+const LINE_VERSION: &str = "read 1";
 /// A longer word is cut.
 const WORD_BYTES_MAX: usize = 100;
 /// No number of a run is larger.
 const NUMBER_MAX: u64 = 1 << 53;
 /// An appended line may be overtaken by so many renames.
-const TRIES: usize = 4;
+const APPEND_TRIES: usize = 4;
 
 /// The records of one endpoint.
 #[derive(Debug, Clone)]
-pub struct History {
+pub struct ReadHistory {
     path: PathBuf,
 }
 
-impl History {
+impl ReadHistory {
     /// That of an endpoint, in a folder for all of them. Neither need exist. `endpoint` may have secrets in it:
     /// only a hash of it reaches the disk.
-    pub fn new(folder: &Path, endpoint: &str) -> History {
+    pub fn for_endpoint(folder: &Path, endpoint: &str) -> ReadHistory {
         let hash = Sha256::digest(endpoint.as_bytes());
         let mut name = String::new();
         for byte in hash.iter().take(16) {
             // Writing to a text cannot fail.
             let _ = write!(name, "{byte:02x}");
         }
-        History { path: folder.join(name) }
+        ReadHistory { path: folder.join(name) }
     }
 
     /// Its file.
@@ -70,10 +70,10 @@ impl History {
     ///
     /// # Errors
     /// Those of reading a file that is there.
-    pub fn records(&self) -> io::Result<Vec<Record>> {
+    pub fn records(&self) -> io::Result<Vec<ReadHistoryRecord>> {
         let file = match OpenOptions::new()
             .read(true)
-            .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
+            .custom_flags(open_flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
             .open(&self.path)
         {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -82,25 +82,25 @@ impl History {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
         }
-        Ok(parse(&end_of(&file)?.0))
+        Ok(parse_records(&read_tail(&file)?.0))
     }
 
     /// Adds a record. The folder is made if it is missing, for nobody else to look into.
     ///
     /// # Errors
     /// What the system says.
-    pub fn append(&self, record: &Record) -> io::Result<()> {
+    pub fn append(&self, record: &ReadHistoryRecord) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let line = line(record);
-        for _ in 0..TRIES {
-            let file = self.open()?;
+        let line = format_line(record);
+        for _ in 0..APPEND_TRIES {
+            let file = self.open_file()?;
             let size = file.metadata()?.size();
-            append(&file, &line)?;
-            if self.is_there(&file)? {
-                if size + line.len() as u64 > FILE_BYTES_MAX {
-                    self.shorten(file)?;
+            append_line(&file, &line)?;
+            if self.is_current_file(&file)? {
+                if size + line.len() as u64 > HISTORY_FILE_BYTES_MAX {
+                    self.keep_latest_lines(file)?;
                 }
                 break;
             }
@@ -108,11 +108,12 @@ impl History {
         Ok(())
     }
 
-    fn open(&self) -> io::Result<File> {
+    fn open_file(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(0o600);
-        let file =
-            options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(&self.path)?;
+        let file = options
+            .custom_flags(open_flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
+            .open(&self.path)?;
         match file.metadata()?.is_file() {
             true => Ok(file),
             false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")),
@@ -120,7 +121,7 @@ impl History {
     }
 
     /// Whether this is the file that others open.
-    fn is_there(&self, file: &File) -> io::Result<bool> {
+    fn is_current_file(&self, file: &File) -> io::Result<bool> {
         let own = file.metadata()?;
         match self.path.symlink_metadata() {
             Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
@@ -130,18 +131,18 @@ impl History {
     }
 
     /// Keeps the latest lines.
-    fn shorten(&self, mut file: File) -> io::Result<()> {
+    fn keep_latest_lines(&self, mut file: File) -> io::Result<()> {
         // Another process does it, or has done so.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-            || !self.is_there(&file)?
+            || !self.is_current_file(&file)?
         {
             return Ok(());
         }
-        let (text, read) = end_of(&file)?;
+        let (text, read) = read_tail(&file)?;
         let mut kept = Vec::new();
-        for record in parse(&text).iter().rev() {
-            let line = line(record);
-            if kept.len() + line.len() > KEPT_BYTES {
+        for record in parse_records(&text).iter().rev() {
+            let line = format_line(record);
+            if kept.len() + line.len() > KEPT_BYTES_MAX {
                 break;
             }
             kept.splice(0..0, line.into_bytes());
@@ -152,7 +153,7 @@ impl History {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let written = options
-            .custom_flags(flags(OFlags::NOFOLLOW))
+            .custom_flags(open_flags(OFlags::NOFOLLOW))
             .open(&new)
             .and_then(|mut written| written.write_all(&kept))
             .and_then(|()| std::fs::rename(&new, &self.path));
@@ -164,29 +165,29 @@ impl History {
         // What came meanwhile went into the old one.
         let mut late = Vec::new();
         file.seek(SeekFrom::Start(read))?;
-        file.take(READ_BYTES_MAX).read_to_end(&mut late)?;
-        for record in parse(&late) {
-            append(&self.open()?, &line(&record))?;
+        file.take(TAIL_READ_BYTES_MAX).read_to_end(&mut late)?;
+        for record in parse_records(&late) {
+            append_line(&self.open_file()?, &format_line(&record))?;
         }
         Ok(())
     }
 }
 
-fn flags(flags: OFlags) -> i32 {
+fn open_flags(flags: OFlags) -> i32 {
     (flags | OFlags::CLOEXEC).bits().cast_signed()
 }
 
 /// What there is at the end of a file, and where that is.
-fn end_of(mut file: &File) -> io::Result<(Vec<u8>, u64)> {
+fn read_tail(mut file: &File) -> io::Result<(Vec<u8>, u64)> {
     let size = file.metadata()?.size();
     let mut text = Vec::new();
-    file.seek(SeekFrom::Start(size.saturating_sub(READ_BYTES_MAX)))?;
-    file.take(READ_BYTES_MAX).read_to_end(&mut text)?;
+    file.seek(SeekFrom::Start(size.saturating_sub(TAIL_READ_BYTES_MAX)))?;
+    file.take(TAIL_READ_BYTES_MAX).read_to_end(&mut text)?;
     Ok((text, file.stream_position()?))
 }
 
 /// One write at the end; behind a line that was cut off a new one begins.
-fn append(mut file: &File, line: &str) -> io::Result<()> {
+fn append_line(mut file: &File, line: &str) -> io::Result<()> {
     let size = file.metadata()?.size();
     let mut last = [b'\n'];
     if let Some(at) = size.checked_sub(1) {
@@ -204,35 +205,35 @@ fn append(mut file: &File, line: &str) -> io::Result<()> {
 }
 
 /// All records of a text, each once, oldest first: what came into a file while it was shortened stands behind later ones.
-fn parse(text: &[u8]) -> Vec<Record> {
-    let mut all: Vec<Record> = Vec::new();
+fn parse_records(text: &[u8]) -> Vec<ReadHistoryRecord> {
+    let mut all: Vec<ReadHistoryRecord> = Vec::new();
     for record in text.split(|byte| *byte == b'\n').filter_map(parse_line) {
         if !all.contains(&record) {
             all.push(record);
         }
     }
-    all.sort_by_key(|record| record.time);
+    all.sort_by_key(|record| record.ended_at_seconds);
     all
 }
 
-impl Access {
+impl AccessOrder {
     /// As a word.
     pub fn as_str(self) -> &'static str {
         match self {
-            Access::Declared => "declared",
-            Access::Sequential => "sequential",
-            Access::Random => "random",
+            AccessOrder::Declared => "declared",
+            AccessOrder::Sequential => "sequential",
+            AccessOrder::Random => "random",
         }
     }
 }
 
 /// Each number by its name.
-type Numbers<'a> = [(&'static str, &'a mut u64); 15];
+type NamedNumbers<'a> = [(&'static str, &'a mut u64); 15];
 
-fn numbers(record: &mut Record) -> Numbers<'_> {
+fn named_numbers(record: &mut ReadHistoryRecord) -> NamedNumbers<'_> {
     [
-        ("time", &mut record.time),
-        ("object", &mut record.object_bytes),
+        ("time", &mut record.ended_at_seconds),
+        ("object", &mut record.object_bytes_max),
         ("memory", &mut record.memory_bytes),
         ("block", &mut record.block_bytes),
         ("window", &mut record.window_bytes),
@@ -244,48 +245,48 @@ fn numbers(record: &mut Record) -> Numbers<'_> {
         ("busy_ms", &mut record.busy_ms),
         ("stall_ms", &mut record.stall_ms),
         ("wasted", &mut record.wasted_bytes),
-        ("throttled", &mut record.throttled),
-        ("at_once", &mut record.requests_max),
+        ("throttled", &mut record.throttled_responses),
+        ("at_once", &mut record.concurrent_requests_max),
     ]
 }
 
-fn line(record: &Record) -> String {
-    let mut text = VERSION.to_owned();
-    let words = [("place", &record.place), ("job", &record.job)];
+fn format_line(record: &ReadHistoryRecord) -> String {
+    let mut text = LINE_VERSION.to_owned();
+    let words = [("place", &record.location), ("job", &record.job_name)];
     for (name, word) in words {
-        let _ = write!(text, " {name}={}", escaped(word));
+        let _ = write!(text, " {name}={}", escape_word(word));
     }
-    let _ = write!(text, " access={}", record.access.as_str());
-    for (name, number) in numbers(&mut record.clone()) {
+    let _ = write!(text, " access={}", record.access_order.as_str());
+    for (name, number) in named_numbers(&mut record.clone()) {
         let _ = write!(text, " {name}={}", (*number).min(NUMBER_MAX));
     }
     format!("{:08x} {text}\n", crc32c::crc32c(text.as_bytes()))
 }
 
 /// A record from its line; none of one that is not whole. Names that are not known are not looked at.
-fn record(line: &[u8]) -> Option<Record> {
+fn parse_line(line: &[u8]) -> Option<ReadHistoryRecord> {
     let text = std::str::from_utf8(line).ok()?;
     let (sum, text) = text.split_once(' ')?;
     let is_hexadecimal = sum.len() == 8 && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hexadecimal || u32::from_str_radix(sum, 16).ok()? != crc32c::crc32c(text.as_bytes()) {
         return None;
     }
-    let fields = text.strip_prefix(VERSION)?.strip_prefix(' ')?;
+    let fields = text.strip_prefix(LINE_VERSION)?.strip_prefix(' ')?;
     let field = |wanted: &str| {
         let mut all = fields.split(' ').filter_map(|field| field.split_once('='));
         all.find(|(name, _)| *name == wanted).map(|(_, value)| value)
     };
-    let mut record = Record {
-        time: 0,
-        place: unescaped(field("place")?)?,
-        job: unescaped(field("job")?)?,
-        access: match field("access")? {
-            "declared" => Access::Declared,
-            "sequential" => Access::Sequential,
-            "random" => Access::Random,
+    let mut record = ReadHistoryRecord {
+        ended_at_seconds: 0,
+        location: unescape_word(field("place")?)?,
+        job_name: unescape_word(field("job")?)?,
+        access_order: match field("access")? {
+            "declared" => AccessOrder::Declared,
+            "sequential" => AccessOrder::Sequential,
+            "random" => AccessOrder::Random,
             _ => return None,
         },
-        object_bytes: 0,
+        object_bytes_max: 0,
         memory_bytes: 0,
         block_bytes: 0,
         window_bytes: 0,
@@ -297,27 +298,27 @@ fn record(line: &[u8]) -> Option<Record> {
         busy_ms: 0,
         stall_ms: 0,
         wasted_bytes: 0,
-        throttled: 0,
-        requests_max: 0,
+        throttled_responses: 0,
+        concurrent_requests_max: 0,
     };
-    for (name, number) in numbers(&mut record) {
+    for (name, number) in named_numbers(&mut record) {
         *number = field(name)?.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
     }
     Some(record)
 }
 
-fn is_plain(byte: u8) -> bool {
+fn is_unescaped_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte)
 }
 
 /// A word without blanks and what ends a line: other bytes than letters, digits and `-_.:/` as `%` and two
 /// hexadecimal digits.
-fn escaped(word: &str) -> String {
+fn escape_word(word: &str) -> String {
     let mut text = String::new();
     let ends = (0..=word.len().min(WORD_BYTES_MAX)).rev();
     let end = ends.into_iter().find(|end| word.is_char_boundary(*end)).unwrap_or(0);
     for byte in word.bytes().take(end) {
-        if is_plain(byte) {
+        if is_unescaped_byte(byte) {
             text.push(char::from(byte));
         } else {
             let _ = write!(text, "%{byte:02x}");
@@ -326,7 +327,7 @@ fn escaped(word: &str) -> String {
     text
 }
 
-fn unescaped(text: &str) -> Option<String> {
+fn unescape_word(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -336,7 +337,7 @@ fn unescaped(text: &str) -> Option<String> {
                 let (high, low) = (digit(rest.next())?, digit(rest.next())?);
                 u8::try_from(high * 16 + low).ok()?
             }
-            byte if is_plain(byte) => byte,
+            byte if is_unescaped_byte(byte) => byte,
             _ => return None,
         });
     }

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 /// Ranges of an object, none of which lies within another: in the order of where they begin they end, too.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(BTreeMap<u64, u64>);
+pub(super) struct PieceIndex(BTreeMap<u64, u64>);
 
-impl Pieces {
+impl PieceIndex {
     /// Adds a range, and returns those that lay within it, which go. None where it lies within another, and
     /// is not added.
     pub(super) fn add(&mut self, range: &Range<u64>) -> Option<Vec<Range<u64>>> {
-        if range.start >= range.end || self.is_within_one(range) {
+        if range.start >= range.end || self.is_covered_by_one(range) {
             return None;
         }
         let begin_in_it = self.0.range(range.start..range.end);
@@ -27,8 +27,8 @@ impl Pieces {
     }
 
     /// Whether one of them has all of a range.
-    pub(super) fn is_within_one(&self, range: &Range<u64>) -> bool {
-        self.holding(range.start).is_some_and(|piece| range.end <= piece.end)
+    pub(super) fn is_covered_by_one(&self, range: &Range<u64>) -> bool {
+        self.piece_holding(range.start).is_some_and(|piece| range.end <= piece.end)
     }
 
     pub(super) fn remove(&mut self, range: &Range<u64>) {
@@ -38,17 +38,17 @@ impl Pieces {
     }
 
     /// Of those that have a byte the one that reaches furthest.
-    pub(super) fn holding(&self, at: u64) -> Option<Range<u64>> {
+    pub(super) fn piece_holding(&self, at: u64) -> Option<Range<u64>> {
         let (start, end) = self.0.range(..=at).next_back()?;
         (at < *end).then_some(*start..*end)
     }
 
     /// What of a range they have from its beginning on, and what up to its end: the ends of the
     /// part between, which they do not have at either end.
-    pub(super) fn missing(&self, range: &Range<u64>) -> Range<u64> {
+    pub(super) fn missing_range(&self, range: &Range<u64>) -> Range<u64> {
         let mut start = range.start;
         while start < range.end
-            && let Some(piece) = self.holding(start)
+            && let Some(piece) = self.piece_holding(start)
         {
             start = piece.end;
         }
@@ -73,15 +73,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_missing_is_what_no_piece_has(
+        fn missing_range_is_covered_by_no_piece(
             pieces in proptest::collection::vec((0..SIZE, 1..15u64, any::<bool>()), 0..20),
             wanted in (0..SIZE, 1..SIZE),
         ) {
-            let mut found = Pieces::default();
+            let mut found = PieceIndex::default();
             let mut model: Vec<Range<u64>> = Vec::new();
             for (start, length, is_removed) in pieces {
                 let range = start..(start + length).min(SIZE);
-                if is_removed && let Some(piece) = found.holding(start) {
+                if is_removed && let Some(piece) = found.piece_holding(start) {
                     found.remove(&piece);
                     model.retain(|other| *other != piece);
                     continue;
@@ -102,11 +102,11 @@ mod tests {
             let range = wanted.0..(wanted.0 + wanted.1).min(SIZE);
             let start = range.clone().find(|at| !has(*at)).unwrap_or(range.end);
             let end = range.clone().rev().find(|at| !has(*at)).map_or(range.end, |at| at + 1);
-            prop_assert_eq!(found.missing(&range), start..end.max(start));
+            prop_assert_eq!(found.missing_range(&range), start..end.max(start));
             for at in 0..SIZE {
                 let furthest =
                     model.iter().filter(|piece| piece.contains(&at)).map(|piece| piece.end).max();
-                prop_assert_eq!(found.holding(at).map(|piece| piece.end), furthest);
+                prop_assert_eq!(found.piece_holding(at).map(|piece| piece.end), furthest);
             }
         }
     }

@@ -8,37 +8,37 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 tokio::task_local! {
-    static MET: Met;
+    static LAST_FAILURE: LastFailure;
 }
 
 /// The last failure of some requests; cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub struct Met(Arc<Mutex<Option<String>>>);
+pub struct LastFailure(Arc<Mutex<Option<String>>>);
 
-impl Met {
+impl LastFailure {
     /// The last failure, in words: `the server answered with status 500`.
-    pub fn last(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         self.0.lock().clone()
     }
 
     /// Forgets it.
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         *self.0.lock() = None;
     }
 
     /// Notes one.
-    pub fn note(&self, failure: &str) {
+    pub fn record(&self, failure: &str) {
         *self.0.lock() = Some(failure.to_owned());
     }
 
     /// Does work whose requests' failures are noted here.
-    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
-        MET.scope(self.clone(), work).await
+    pub async fn record_during<T>(&self, work: impl Future<Output = T>) -> T {
+        LAST_FAILURE.scope(self.clone(), work).await
     }
 }
 
 /// Notes a failure for whoever the task works for.
-pub fn note(failure: &str) {
+pub fn record_failure(failure: &str) {
     // Of others nobody asks.
-    let _ = MET.try_with(|met| met.note(failure));
+    let _ = LAST_FAILURE.try_with(|met| met.record(failure));
 }

@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 /// A gap between ranges that is no longer is fetched with them: it takes less than a request's 30 ms.
-pub const GAP_BYTES_MAX: u64 = 256 << 10;
+pub const COALESCE_GAP_BYTES_MAX: u64 = 256 << 10;
 
 /// Ranges in order, those joined that lie closer together than a request costs.
-pub fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+pub fn coalesce_ranges(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable_by_key(|range| (range.start, range.end));
     let mut all: Vec<Range<u64>> = Vec::new();
     for range in sorted {
         match all.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(GAP_BYTES_MAX) => {
+            Some(last) if range.start <= last.end.saturating_add(COALESCE_GAP_BYTES_MAX) => {
                 last.end = last.end.max(range.end);
             }
             _ => all.push(range),
@@ -26,8 +26,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_joined_in_order_and_what_is_far_apart_is_not() {
-        let far = GAP_BYTES_MAX + 100;
+    fn close_ranges_are_coalesced_in_order_and_distant_ones_are_not() {
+        let far = COALESCE_GAP_BYTES_MAX + 100;
         let pairs = |ranges: &[Range<u64>]| -> Vec<(u64, u64)> {
             ranges.iter().map(|range| (range.start, range.end)).collect()
         };
@@ -39,7 +39,7 @@ mod tests {
             (vec![(0, 100), (far, far + 1)], vec![(0, far + 1)]),
         ] {
             let ranges: Vec<Range<u64>> = ranges.iter().map(|(start, end)| *start..*end).collect();
-            assert_eq!(pairs(&joined(&ranges)), expected);
+            assert_eq!(pairs(&coalesce_ranges(&ranges)), expected);
         }
     }
 }

@@ -15,36 +15,42 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// Of the rates of connections the one that counts: so many are at least as fast.
-const FASTEST: u64 = 8;
+const FASTEST_RANK: u64 = 8;
 /// A shorter body says nothing of a connection's rate.
-const BODY_BYTES_MIN: u64 = 256 << 10;
+const RATED_BODY_BYTES_MIN: u64 = 256 << 10;
 /// Each octave of values has so many steps.
-const STEPS: u64 = 8;
+const STEPS_PER_OCTAVE: u64 = 8;
 
 /// How often there were values of each size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Histogram(Vec<u64>);
+struct StepHistogram(Vec<u64>);
 
-impl Histogram {
+impl StepHistogram {
     /// The step of a value: those below [`STEPS`] have one each.
-    fn step(value: u64) -> usize {
-        let octave = u64::from(value.max(STEPS).ilog2() - STEPS.ilog2());
-        let step = if value < STEPS { value } else { octave * STEPS + (value >> octave) };
+    fn step_index(value: u64) -> usize {
+        let octave = u64::from(value.max(STEPS_PER_OCTAVE).ilog2() - STEPS_PER_OCTAVE.ilog2());
+        let step = if value < STEPS_PER_OCTAVE {
+            value
+        } else {
+            octave * STEPS_PER_OCTAVE + (value >> octave)
+        };
         usize::try_from(step).unwrap_or(usize::MAX)
     }
 
     /// The least value of a step.
-    fn value(step: usize) -> u64 {
+    fn step_value(step: usize) -> u64 {
         let step = step as u64;
-        if step < 2 * STEPS {
+        if step < 2 * STEPS_PER_OCTAVE {
             return step;
         }
-        let octave = step / STEPS - 1;
-        (step - octave * STEPS).checked_shl(u32::try_from(octave).unwrap_or(63)).unwrap_or(u64::MAX)
+        let octave = step / STEPS_PER_OCTAVE - 1;
+        (step - octave * STEPS_PER_OCTAVE)
+            .checked_shl(u32::try_from(octave).unwrap_or(63))
+            .unwrap_or(u64::MAX)
     }
 
     fn add(&mut self, value: u64) {
-        let step = Self::step(value);
+        let step = Self::step_index(value);
         if step >= self.0.len() {
             self.0.resize(step + 1, 0);
         }
@@ -56,148 +62,151 @@ impl Histogram {
     }
 
     /// The value that so many are as large as or larger; none where there are fewer.
-    fn largest(&self, rank: u64) -> Option<u64> {
+    fn kth_largest(&self, rank: u64) -> Option<u64> {
         let mut left = rank.max(1);
         for (step, count) in self.0.iter().enumerate().rev() {
             match left.checked_sub(*count) {
-                None | Some(0) => return Some(Self::value(step)),
+                None | Some(0) => return Some(Self::step_value(step)),
                 Some(rest) => left = rest,
             }
         }
         None
     }
 
-    fn since(&self, before: &Histogram) -> Histogram {
+    fn delta_since(&self, before: &StepHistogram) -> StepHistogram {
         let old = before.0.iter().copied().chain(std::iter::repeat(0));
-        Histogram(self.0.iter().zip(old).map(|(now, old)| now.saturating_sub(old)).collect())
+        StepHistogram(self.0.iter().zip(old).map(|(now, old)| now.saturating_sub(old)).collect())
     }
 }
 
 /// What was seen of an endpoint's answers so far; one taken from another is what was seen in between.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct EndpointMeasurements {
     /// Requests for bytes that were answered with some.
     pub requests: u64,
     /// Bytes that came.
     pub bytes: u64,
     /// For how long any of them was on its way.
-    pub busy: Duration,
+    pub busy_time: Duration,
     /// Answers that it is asked too much.
-    pub throttled: u64,
+    pub throttled_responses: u64,
     /// To the first byte, in microseconds.
-    firsts: Histogram,
+    first_byte_us: StepHistogram,
     /// Of connections, in bytes a second.
-    rates: Histogram,
+    connection_rates: StepHistogram,
 }
 
-impl Measured {
+impl EndpointMeasurements {
     /// What was seen since it was `before`.
     #[must_use]
-    pub fn since(&self, before: &Measured) -> Measured {
-        Measured {
+    pub fn delta_since(&self, before: &EndpointMeasurements) -> EndpointMeasurements {
+        EndpointMeasurements {
             requests: self.requests.saturating_sub(before.requests),
             bytes: self.bytes.saturating_sub(before.bytes),
-            busy: self.busy.saturating_sub(before.busy),
-            throttled: self.throttled.saturating_sub(before.throttled),
-            firsts: self.firsts.since(&before.firsts),
-            rates: self.rates.since(&before.rates),
+            busy_time: self.busy_time.saturating_sub(before.busy_time),
+            throttled_responses: self
+                .throttled_responses
+                .saturating_sub(before.throttled_responses),
+            first_byte_us: self.first_byte_us.delta_since(&before.first_byte_us),
+            connection_rates: self.connection_rates.delta_since(&before.connection_rates),
         }
     }
 
     /// The median time to the first byte, an eighth too small at most; none where nothing came.
-    pub fn first_byte(&self) -> Option<Duration> {
-        let median = self.firsts.largest(self.firsts.count().div_ceil(2))?;
+    pub fn median_first_byte(&self) -> Option<Duration> {
+        let median = self.first_byte_us.kth_largest(self.first_byte_us.count().div_ceil(2))?;
         Some(Duration::from_micros(median))
     }
 
     /// What one connection can do, in bytes a second; none where no body was long enough to tell.
     pub fn connection_rate(&self) -> Option<u64> {
-        self.rates.largest((self.rates.count() / 10).clamp(1, FASTEST))
+        self.connection_rates
+            .kth_largest((self.connection_rates.count() / 10).clamp(1, FASTEST_RANK))
     }
 
     /// All bytes over the time in which any was on its way, in bytes a second.
     pub fn total_rate(&self) -> Option<u64> {
-        rate(self.bytes, self.busy)
+        bytes_per_second(self.bytes, self.busy_time)
     }
 }
 
-fn rate(bytes: u64, time: Duration) -> Option<u64> {
+fn bytes_per_second(bytes: u64, time: Duration) -> Option<u64> {
     let per_second = u128::from(bytes) * 1_000_000_000 / time.as_nanos().max(1);
     u64::try_from(per_second).ok().filter(|rate| *rate > 0)
 }
 
 /// Measures an endpoint.
 #[derive(Debug, Default)]
-pub(crate) struct Meter(Mutex<State>);
+pub(crate) struct EndpointMeter(Mutex<MeterState>);
 
 #[derive(Debug, Default)]
-struct State {
-    measured: Measured,
-    flying: usize,
+struct MeterState {
+    measurements: EndpointMeasurements,
+    in_flight: usize,
     /// Since when there are any.
     busy_since: Option<Instant>,
 }
 
-impl Meter {
-    pub(crate) fn measured(&self) -> Measured {
+impl EndpointMeter {
+    pub(crate) fn measurements(&self) -> EndpointMeasurements {
         let state = self.0.lock();
-        let mut measured = state.measured.clone();
-        measured.busy += state.busy_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let mut measured = state.measurements.clone();
+        measured.busy_time += state.busy_since.map_or(Duration::ZERO, |since| since.elapsed());
         measured
     }
 
-    pub(crate) fn throttled(&self) {
-        self.0.lock().measured.throttled += 1;
+    pub(crate) fn record_throttled(&self) {
+        self.0.lock().measurements.throttled_responses += 1;
     }
 
     /// A request is sent.
-    pub(crate) fn begin(self: &Arc<Self>) -> Flight {
+    pub(crate) fn begin_request(self: &Arc<Self>) -> MeteredRequest {
         let sent = Instant::now();
         let mut state = self.0.lock();
-        state.flying += 1;
+        state.in_flight += 1;
         state.busy_since.get_or_insert(sent);
-        Flight { meter: Arc::clone(self), sent, answered: None, bytes: 0 }
+        MeteredRequest { meter: Arc::clone(self), sent_at: sent, answered_at: None, bytes: 0 }
     }
 }
 
 /// A request from when it was sent until its last byte came.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    meter: Arc<Meter>,
-    sent: Instant,
-    answered: Option<Instant>,
+pub(crate) struct MeteredRequest {
+    meter: Arc<EndpointMeter>,
+    sent_at: Instant,
+    answered_at: Option<Instant>,
     bytes: u64,
 }
 
-impl Flight {
+impl MeteredRequest {
     /// The answer has begun.
-    pub(crate) fn answered(&mut self) {
-        self.answered = Some(Instant::now());
+    pub(crate) fn record_first_byte(&mut self) {
+        self.answered_at = Some(Instant::now());
     }
 
-    pub(crate) fn add(&mut self, bytes: usize) {
+    pub(crate) fn add_bytes(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 }
 
-impl Drop for Flight {
+impl Drop for MeteredRequest {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut state = self.meter.0.lock();
-        state.flying -= 1;
-        if state.flying == 0
+        state.in_flight -= 1;
+        if state.in_flight == 0
             && let Some(since) = state.busy_since.take()
         {
-            state.measured.busy += now.duration_since(since);
+            state.measurements.busy_time += now.duration_since(since);
         }
-        let Some(answered) = self.answered else { return };
-        let first = answered.duration_since(self.sent).as_micros();
-        state.measured.requests += 1;
-        state.measured.bytes += self.bytes;
-        state.measured.firsts.add(u64::try_from(first).unwrap_or(u64::MAX));
-        let rate = rate(self.bytes, now.duration_since(answered));
-        if let Some(rate) = rate.filter(|_| self.bytes >= BODY_BYTES_MIN) {
-            state.measured.rates.add(rate);
+        let Some(answered) = self.answered_at else { return };
+        let first = answered.duration_since(self.sent_at).as_micros();
+        state.measurements.requests += 1;
+        state.measurements.bytes += self.bytes;
+        state.measurements.first_byte_us.add(u64::try_from(first).unwrap_or(u64::MAX));
+        let rate = bytes_per_second(self.bytes, now.duration_since(answered));
+        if let Some(rate) = rate.filter(|_| self.bytes >= RATED_BODY_BYTES_MIN) {
+            state.measurements.connection_rates.add(rate);
         }
     }
 }
@@ -209,20 +218,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_is_found_again_within_an_eighth_by_its_rank_from_above(
+        fn kth_largest_value_is_within_an_eighth(
             mut values in proptest::collection::vec(any::<u64>().prop_map(|v| v >> (v % 64)), 1..200),
             before in proptest::collection::vec(any::<u64>(), 0..50),
             rank in 1..250u64,
         ) {
-            let mut all = Histogram::default();
+            let mut all = StepHistogram::default();
             before.iter().for_each(|value| all.add(*value));
             let then = all.clone();
             values.iter().for_each(|value| all.add(*value));
-            let own = all.since(&then);
+            let own = all.delta_since(&then);
             prop_assert_eq!(own.count(), values.len() as u64);
             values.sort_unstable_by_key(|value| std::cmp::Reverse(*value));
             let expected = values.get(usize::try_from(rank).unwrap() - 1);
-            match (own.largest(rank), expected) {
+            match (own.kth_largest(rank), expected) {
                 (Some(found), Some(expected)) => {
                     prop_assert!(found <= *expected, "{} of {}", found, expected);
                     prop_assert!(expected - found <= expected / 8, "{} of {}", found, expected);
@@ -233,21 +242,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_where_nothing_came() {
-        let meter = Arc::new(Meter::default());
-        drop(meter.begin());
-        let measured = meter.measured();
+    fn measurements_need_answered_requests() {
+        let meter = Arc::new(EndpointMeter::default());
+        drop(meter.begin_request());
+        let measured = meter.measurements();
         assert_eq!(
-            (measured.requests, measured.first_byte(), measured.connection_rate()),
+            (measured.requests, measured.median_first_byte(), measured.connection_rate()),
             (0, None, None)
         );
-        let mut flight = meter.begin();
-        flight.answered();
-        flight.add(10);
+        let mut flight = meter.begin_request();
+        flight.record_first_byte();
+        flight.add_bytes(10);
         drop(flight);
-        let measured = meter.measured();
+        let measured = meter.measurements();
         assert_eq!((measured.requests, measured.bytes), (1, 10));
-        assert!(measured.first_byte().is_some() && measured.connection_rate().is_none());
-        assert_eq!(measured.since(&measured.clone()).bytes, 0);
+        assert!(measured.median_first_byte().is_some() && measured.connection_rate().is_none());
+        assert_eq!(measured.delta_since(&measured.clone()).bytes, 0);
     }
 }

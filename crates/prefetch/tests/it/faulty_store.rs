@@ -19,81 +19,92 @@ use tokio::sync::Semaphore;
 
 /// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum StoreFault {
     /// It is refused.
     Refused,
     /// The body ends so far along in 256ths, without an error.
-    Short(u8),
+    BodyEndsEarly(u8),
     /// The same with one.
-    Reset(u8),
+    BodyFails(u8),
     /// The answer begins elsewhere.
-    Elsewhere,
+    WrongRange,
     /// The object is replaced before.
     Replaced,
 }
 
 /// One object, whose bytes tell their place.
 #[derive(Debug)]
-pub(crate) struct Faulty {
+pub(crate) struct FaultyStore {
     pub(crate) size: u64,
     /// What happens to the requests to come; nothing once they are used up.
-    pub(crate) faults: Mutex<VecDeque<Option<Fault>>>,
+    pub(crate) faults: Mutex<VecDeque<Option<StoreFault>>>,
     version: Mutex<u8>,
     /// The first of its versions.
-    first: u8,
+    first_version: u8,
     versions: Vec<Bytes>,
-    pub(crate) asked: Mutex<Vec<Range<u64>>>,
+    pub(crate) requested_ranges: Mutex<Vec<Range<u64>>>,
     /// A request is answered when there is a permit.
     pub(crate) permits: Option<Arc<Semaphore>>,
     /// Bodies come in pieces of so many bytes.
-    piece: usize,
+    body_piece_bytes: usize,
 }
 
 /// The byte at a place of a version.
-pub(crate) fn byte(version: u8, at: u64) -> u8 {
+pub(crate) fn expected_byte(version: u8, at: u64) -> u8 {
     let mixed = (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) ^ u64::from(version);
     mixed.to_le_bytes()[0]
 }
 
-impl Faulty {
-    pub(crate) fn new(size: u64, faults: Vec<Option<Fault>>) -> Faulty {
-        Self::later(size, faults, 0)
+impl FaultyStore {
+    pub(crate) fn new(size: u64, faults: Vec<Option<StoreFault>>) -> FaultyStore {
+        Self::with_first_version(size, faults, 0)
     }
 
     /// One whose versions begin at another than the first.
-    pub(crate) fn later(size: u64, faults: Vec<Option<Fault>>, first: u8) -> Faulty {
-        let version = |version| (0..size).map(|at| byte(version, at)).collect::<Vec<u8>>().into();
-        let replaced = faults.iter().filter(|fault| **fault == Some(Fault::Replaced)).count();
-        Faulty {
+    pub(crate) fn with_first_version(
+        size: u64,
+        faults: Vec<Option<StoreFault>>,
+        first: u8,
+    ) -> FaultyStore {
+        let version =
+            |version| (0..size).map(|at| expected_byte(version, at)).collect::<Vec<u8>>().into();
+        let replaced = faults.iter().filter(|fault| **fault == Some(StoreFault::Replaced)).count();
+        FaultyStore {
             size,
             version: Mutex::new(first),
-            first,
+            first_version: first,
             versions: (first..=first + u8::try_from(replaced).unwrap()).map(version).collect(),
             faults: Mutex::new(faults.into()),
-            asked: Mutex::default(),
+            requested_ranges: Mutex::default(),
             permits: None,
-            piece: 7_000,
+            body_piece_bytes: 7_000,
         }
     }
 
-    pub(crate) fn gated(size: u64) -> (Faulty, Arc<Semaphore>) {
+    pub(crate) fn new_gated(size: u64) -> (FaultyStore, Arc<Semaphore>) {
         let permits = Arc::new(Semaphore::new(0));
-        (Faulty { permits: Some(Arc::clone(&permits)), ..Faulty::new(size, Vec::new()) }, permits)
+        (
+            FaultyStore {
+                permits: Some(Arc::clone(&permits)),
+                ..FaultyStore::new(size, Vec::new())
+            },
+            permits,
+        )
     }
 }
 
-fn broken(what: &str) -> Error {
+fn store_failure(what: &str) -> Error {
     Error::Generic { store: "Faulty", source: what.into() }
 }
 
-impl fmt::Display for Faulty {
+impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Faulty")
     }
 }
 
 #[async_trait]
-impl ObjectStore for Faulty {
+impl ObjectStore for FaultyStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let range = match options.range {
             Some(GetRange::Bounded(range)) => range.start..range.end.min(self.size),
@@ -103,15 +114,15 @@ impl ObjectStore for Faulty {
         };
         let fault = if options.head { None } else { self.faults.lock().pop_front().flatten() };
         if !options.head {
-            self.asked.lock().push(range.clone());
+            self.requested_ranges.lock().push(range.clone());
             if let Some(permits) = &self.permits {
                 permits.acquire().await.unwrap().forget();
             }
         }
         if range.start > self.size || (range.start == range.end && !options.head && self.size > 0) {
-            return Err(broken("no such range"));
+            return Err(store_failure("no such range"));
         }
-        if fault == Some(Fault::Replaced) {
+        if fault == Some(StoreFault::Replaced) {
             *self.version.lock() += 1;
         }
         let version = *self.version.lock();
@@ -119,8 +130,8 @@ impl ObjectStore for Faulty {
         if options.if_match.as_ref().is_some_and(|expected| *expected != e_tag) {
             return Err(Error::Precondition { path: location.to_string(), source: "etag".into() });
         }
-        if fault == Some(Fault::Refused) {
-            return Err(broken("503"));
+        if fault == Some(StoreFault::Refused) {
+            return Err(store_failure("503"));
         }
         let meta = ObjectMeta {
             location: location.clone(),
@@ -130,19 +141,19 @@ impl ObjectStore for Faulty {
             version: None,
         };
         let mut told = range.clone();
-        if fault == Some(Fault::Elsewhere) {
+        if fault == Some(StoreFault::WrongRange) {
             told = told.start + 1..told.end + 1;
         }
         let (start, end) = (range.start as usize, range.end as usize);
-        let mut body = self.versions[(version - self.first) as usize].slice(start..end);
+        let mut body = self.versions[(version - self.first_version) as usize].slice(start..end);
         let mut ends = None;
-        if let Some(Fault::Short(part) | Fault::Reset(part)) = fault {
+        if let Some(StoreFault::BodyEndsEarly(part) | StoreFault::BodyFails(part)) = fault {
             body.truncate(body.len() * usize::from(part) / 256);
-            ends = matches!(fault, Some(Fault::Reset(_))).then(|| broken("reset"));
+            ends = matches!(fault, Some(StoreFault::BodyFails(_))).then(|| store_failure("reset"));
         }
         let mut pieces = Vec::new();
         while !body.is_empty() {
-            pieces.push(Ok(body.split_to(body.len().min(self.piece))));
+            pieces.push(Ok(body.split_to(body.len().min(self.body_piece_bytes))));
         }
         pieces.extend(ends.map(Err));
         let payload = GetResultPayload::Stream(stream::iter(pieces).boxed());

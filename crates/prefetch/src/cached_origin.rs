@@ -16,18 +16,18 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::disk::{DiskTier, Kept};
+use crate::disk::{CachedObject, DiskTier};
 use crate::error::{Error, Result};
-use crate::origin::{Origin, Sink};
+use crate::origin::{ByteSink, Origin};
 
 /// So often a read of one range goes back to pieces that turned out not to be readable.
-const TRIES: usize = 4;
+const DISK_READ_TRIES: usize = 4;
 
 /// One version of an object, of which what was fetched is kept, by this process and others.
 #[derive(Debug)]
 pub struct CachedOrigin {
     inner: Arc<dyn Origin>,
-    kept: Arc<Kept>,
+    cached_object: Arc<CachedObject>,
     /// Its thread lives as long.
     _tier: DiskTier,
 }
@@ -37,22 +37,23 @@ impl CachedOrigin {
     /// tier has: what is read is of the version that had the same words and the same size. Those may be secret, and
     /// only a hash of them reaches the disk.
     pub fn new(inner: Arc<dyn Origin>, tier: &DiskTier, identity: &[&str]) -> CachedOrigin {
-        let kept = tier.object(identity, inner.size());
-        CachedOrigin { inner, kept, _tier: tier.clone() }
+        let kept = tier.cached_object(identity, inner.size());
+        CachedOrigin { inner, cached_object: kept, _tier: tier.clone() }
     }
 
-    async fn fetch_all(&self, range: Range<u64>, into: &mut dyn Sink) -> Result<()> {
+    async fn fetch_range(&self, range: Range<u64>, into: &mut dyn ByteSink) -> Result<()> {
         let mut at = range.start;
-        let mut tries = TRIES;
+        let mut tries = DISK_READ_TRIES;
         while at < range.end {
             let rest = at..range.end;
-            let missing = if tries > 0 { self.kept.missing(&rest).await } else { rest };
+            let missing =
+                if tries > 0 { self.cached_object.missing_range(&rest).await } else { rest };
             if at < missing.start {
-                let reached = self.read(at..missing.start, into).await;
+                let reached = self.read_from_tier(at..missing.start, into).await;
                 tries -= usize::from(reached < missing.start);
                 at = reached;
             } else {
-                self.ask(&missing, into).await?;
+                self.fetch_missing(&missing, into).await?;
                 at = missing.end;
             }
         }
@@ -60,10 +61,10 @@ impl CachedOrigin {
     }
 
     /// Reads a range from the disk, as far as that goes.
-    async fn read(&self, range: Range<u64>, into: &mut dyn Sink) -> u64 {
+    async fn read_from_tier(&self, range: Range<u64>, into: &mut dyn ByteSink) -> u64 {
         let mut at = range.start;
-        let Some(mut coming) = self.kept.read(range).await else { return at };
-        into.read_from_disk();
+        let Some(mut coming) = self.cached_object.stream_range(range).await else { return at };
+        into.record_disk_read();
         while let Some(bytes) = coming.recv().await {
             into.put_from_disk(&bytes);
             at += bytes.len() as u64;
@@ -71,39 +72,46 @@ impl CachedOrigin {
         at
     }
 
-    async fn ask(&self, range: &Range<u64>, into: &mut dyn Sink) -> Result<()> {
-        self.kept.begin();
-        let first = into.count();
+    async fn fetch_missing(&self, range: &Range<u64>, into: &mut dyn ByteSink) -> Result<()> {
+        self.cached_object.begin_request();
+        let first = into.byte_count();
         let length = range.end - range.start;
-        let asking = Asking { kept: &self.kept, start: range.start, length, first, into };
-        self.inner.fetch(range.clone(), &mut *asking.into).await?;
-        let count = asking.into.count() - first;
+        let asking = CachingRequest {
+            cached_object: &self.cached_object,
+            start: range.start,
+            length,
+            sink_count_before: first,
+            sink: into,
+        };
+        self.inner.fetch(range.clone(), &mut *asking.sink).await?;
+        let count = asking.sink.byte_count() - first;
         if count == length {
             return Ok(());
         }
         // What is put behind it would be in the wrong place.
         let reason = format!("{count} bytes came where {length} were asked for");
-        Err(Error::Answer { path: String::new(), offset: range.start, reason })
+        Err(Error::InvalidAnswer { path: String::new(), offset: range.start, reason })
     }
 }
 
 /// A request, whose bytes are kept however it ends.
-struct Asking<'a> {
-    kept: &'a Arc<Kept>,
+struct CachingRequest<'a> {
+    cached_object: &'a Arc<CachedObject>,
     start: u64,
     length: u64,
     /// What the sink had before.
-    first: u64,
-    into: &'a mut dyn Sink,
+    sink_count_before: u64,
+    sink: &'a mut dyn ByteSink,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for CachingRequest<'_> {
     fn drop(&mut self) {
         // More than was asked for is an error of the origin's.
-        if self.into.count() - self.first <= self.length {
-            self.kept.keep(self.start, self.into.shared(self.first));
+        if self.sink.byte_count() - self.sink_count_before <= self.length {
+            self.cached_object
+                .enqueue_write(self.start, self.sink.bytes_from(self.sink_count_before));
         }
-        self.kept.end();
+        self.cached_object.end_request();
     }
 }
 
@@ -112,7 +120,11 @@ impl Origin for CachedOrigin {
         self.inner.size()
     }
 
-    fn fetch<'a>(&'a self, range: Range<u64>, into: &'a mut dyn Sink) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.fetch_all(range, into))
+    fn fetch<'a>(
+        &'a self,
+        range: Range<u64>,
+        into: &'a mut dyn ByteSink,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.fetch_range(range, into))
     }
 }
