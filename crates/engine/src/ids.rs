@@ -24,12 +24,12 @@ use tidemill_query::{Plan, Query};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::location::web_path;
 use tidemill_sink::{CompressedFile, OutputFormat, Sink, SinkSpec};
-use tidemill_sort::ids::{self, Format, Input, combine};
+use tidemill_sort::id_sets::{self, IdFormat, IdSetInput};
 use tidemill_source::{
     Compression, Format as SourceFormat, MAGIC_BYTES, SourceSpec, compression_told, decoded_reader,
 };
 
-pub use tidemill_sort::ids::{Counts, Operation};
+pub use tidemill_sort::id_sets::{IdSetCounts, SetOperation};
 pub use tidemill_sql::sort_error;
 
 /// The least that an input which has to be sorted is given.
@@ -39,12 +39,12 @@ const INPUT_BYTES_MIN: u64 = 1 << 20;
 const COLUMN: &str = "id";
 
 /// The names of operations.
-pub const OPERATIONS: [(&str, Operation); 5] = [
-    ("union", Operation::Union),
-    ("intersect", Operation::Intersect),
-    ("diff", Operation::Diff),
-    ("xor", Operation::Xor),
-    ("count", Operation::Count),
+pub const OPERATIONS: [(&str, SetOperation); 5] = [
+    ("union", SetOperation::Union),
+    ("intersect", SetOperation::Intersect),
+    ("diff", SetOperation::Diff),
+    ("xor", SetOperation::Xor),
+    ("count", SetOperation::Count),
 ];
 
 /// How ids are stored.
@@ -93,7 +93,7 @@ impl Stored {
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Which ids are wanted.
-    pub operation: Operation,
+    pub operation: SetOperation,
     /// Files, each a set; `-` is standard input. Tables may be patterns and URLs, each of them one set.
     pub inputs: Vec<String>,
     /// How all of them are stored. Default: as the name of each says.
@@ -118,7 +118,7 @@ pub struct Request {
 ///
 /// # Errors
 /// [`Error::Usage`] for another one.
-pub fn operation(name: &str) -> Result<Operation> {
+pub fn operation(name: &str) -> Result<SetOperation> {
     let found = OPERATIONS.iter().find(|(known, _)| *known == name).map(|(_, of)| *of);
     found.ok_or_else(|| {
         let known = OPERATIONS.map(|(known, _)| known);
@@ -138,18 +138,18 @@ pub fn operation(name: &str) -> Result<Operation> {
 /// # Errors
 /// [`Error::Usage`] for inputs and options that make no sense, [`Error::Bytes`] for what is no id, and what reading,
 /// sorting and writing meet.
-pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<Counts> {
+pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<IdSetCounts> {
     combined(request, settings, out).map_err(|error| without_others(error, request))
 }
 
-fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<Counts> {
+fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<IdSetCounts> {
     if request.inputs.is_empty() {
         return Err(Error::usage_hint("no sets of ids", "name at least one file"));
     }
     if request.inputs.iter().filter(|input| *input == "-").count() > 1 {
         return Err(Error::usage("standard input is read once: `-` stands for one set"));
     }
-    if request.operation == Operation::Count && request.output.is_some() {
+    if request.operation == SetOperation::Count && request.output.is_some() {
         return Err(Error::usage_hint(
             "`count` writes no ids",
             "`union` with an output writes those that it counts",
@@ -164,7 +164,7 @@ fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resu
     }
     // What is read ahead of the sort has the rest.
     let memory_bytes = (settings.memory_bytes / 4 * 3).max(INPUT_BYTES_MIN);
-    let mut options = ids::Options::default();
+    let mut options = id_sets::IdSetOptions::default();
     options.memory_bytes = memory_bytes;
     options.threads = settings.threads;
     options.spill_dirs = settings.spill_dirs.clone();
@@ -185,7 +185,7 @@ fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resu
             // Nothing tells its columns; beside others it is a set all the same.
             Err(error) if is_without_header(name, request, settings) => {
                 untold.get_or_insert(error);
-                inputs.push(Input::blocks(name, |_| Ok(())));
+                inputs.push(IdSetInput::from_batches(name, |_| Ok(())));
             }
             Err(error) => return Err(error),
         }
@@ -194,7 +194,7 @@ fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resu
         return Err(error);
     }
     let mut failed = None;
-    let counts = combine(request.operation, inputs, &options, &mut |ids| {
+    let counts = id_sets::combine_id_sets(request.operation, inputs, &options, &mut |ids| {
         settings.progress.add_rows(ids.len() as u64);
         let written = output.write(ids, request.signed, out);
         written.map_err(|error| {
@@ -214,8 +214,8 @@ fn announce(request: &Request, settings: &Settings) {
         let format = match stored(name, request) {
             // Their own reading says so.
             Stored::Table => continue,
-            Stored::Text => Format::Text,
-            Stored::Raw => Format::Raw,
+            Stored::Text => IdFormat::Text,
+            Stored::Raw => IdFormat::Raw,
         };
         // How many there are once they are decompressed nobody knows.
         if !matches!(compression(Path::new(name), format), Ok(Compression::None)) {
@@ -229,14 +229,14 @@ fn announce(request: &Request, settings: &Settings) {
 }
 
 /// An error of a combination as the others are told.
-fn told(error: ids::Error) -> Error {
+fn told(error: id_sets::IdSetError) -> Error {
     match error {
-        ids::Error::Io { action, name, source } => match source.downcast::<Error>() {
+        id_sets::IdSetError::Io { action, name, source } => match source.downcast::<Error>() {
             Ok(ours) => ours,
             Err(source) => Error::io(action, name, source),
         },
-        ids::Error::Sort(error) => sort_error(error),
-        ids::Error::Output(source) => Error::io("write", "standard output", source),
+        id_sets::IdSetError::Sort(error) => sort_error(error),
+        id_sets::IdSetError::Output(source) => Error::io("write", "standard output", source),
         other => {
             let (message, hint) = parts(&other);
             Error::Bytes { message, hint }
@@ -265,23 +265,23 @@ fn input(
     name: &str,
     request: &Request,
     settings: &Settings,
-    options: &ids::Options,
-) -> Result<Input<'static>> {
+    options: &id_sets::IdSetOptions,
+) -> Result<IdSetInput<'static>> {
     let is_standard = name == "-";
     let format = match stored(name, request) {
         Stored::Table => {
             let table = table(name, request, settings)?;
-            return Ok(if request.sorted { table.sorted() } else { table });
+            return Ok(if request.sorted { table.assume_sorted() } else { table });
         }
-        Stored::Text => Format::Text,
-        Stored::Raw => Format::Raw,
+        Stored::Text => IdFormat::Text,
+        Stored::Raw => IdFormat::Raw,
     };
     if is_standard {
         let input = match format {
-            Format::Text => Input::new("standard input", format, Told::Unread(io::stdin())),
-            Format::Raw => Input::new("standard input", format, io::stdin()),
+            IdFormat::Text => IdSetInput::new("standard input", format, Told::Unread(io::stdin())),
+            IdFormat::Raw => IdSetInput::new("standard input", format, io::stdin()),
         };
-        return Ok(if request.sorted { input.sorted() } else { input });
+        return Ok(if request.sorted { input.assume_sorted() } else { input });
     }
     if name.contains("://") {
         return Err(Error::usage_hint(
@@ -300,20 +300,20 @@ fn input(
     let compression = compression(path, format)?;
     if compression != Compression::None {
         let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
-        let input = Input::new(name, format, decoded_reader(file, compression, name)?);
-        return Ok(if request.sorted { input.sorted() } else { input });
+        let input = IdSetInput::new(name, format, decoded_reader(file, compression, name)?);
+        return Ok(if request.sorted { input.assume_sorted() } else { input });
     }
     if request.sorted {
         let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
-        return Ok(Input::new(name, format, file).sorted());
+        return Ok(IdSetInput::new(name, format, file).assume_sorted());
     }
-    Input::file(path, format, options).map_err(told)
+    IdSetInput::from_file(path, format, options).map_err(told)
 }
 
 /// How the bytes of a file are compressed. Any eight bytes are an id: raw ones are told by their name alone.
-fn compression(path: &Path, format: Format) -> Result<Compression> {
+fn compression(path: &Path, format: IdFormat) -> Result<Compression> {
     let (_, named) = Compression::strip_suffix(&path.to_string_lossy());
-    if format == Format::Raw || !path.is_file() {
+    if format == IdFormat::Raw || !path.is_file() {
         return Ok(named);
     }
     let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
@@ -368,7 +368,7 @@ fn source(name: &str, request: &Request) -> SourceSpec {
 }
 
 /// The ids of a column.
-fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'static>> {
+fn table(name: &str, request: &Request, settings: &Settings) -> Result<IdSetInput<'static>> {
     let column = request.column.clone().map(|column| vec![column]);
     let query = Query::columns(source(name, request), column.as_deref(), None)?;
     let mut settings = settings.clone();
@@ -397,7 +397,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
     if !data_type.is_integer() && data_type != &DataType::Null {
         // Where there is no value nothing tells a type: a column of a CSV file without rows is text.
         if as_ids.is_none() && is_text(data_type) && !has_value(plan)? {
-            return Ok(Input::blocks(name, |_| Ok(())));
+            return Ok(IdSetInput::from_batches(name, |_| Ok(())));
         }
         let no_ids = Error::usage_hint(
             format!(
@@ -421,7 +421,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<Input<'st
     // It is read when its turn comes.
     let mut plan = Some(plan);
     let mut results = None;
-    Ok(Input::blocks(name, move |ids| {
+    Ok(IdSetInput::from_batches(name, move |ids| {
         let mut next = || -> Result<()> {
             if let Some(plan) = plan.take() {
                 results = Some(plan.run()?);
@@ -661,8 +661,8 @@ fn take_ids(
 /// Where ids go.
 enum Output {
     /// To the writer that is given.
-    Given(Format),
-    File(Format, Box<CompressedFile>, String),
+    Given(IdFormat),
+    File(IdFormat, Box<CompressedFile>, String),
     Table(Box<Sink>),
 }
 
@@ -670,8 +670,8 @@ impl Output {
     fn begin(request: &Request, settings: &Settings) -> Result<Output> {
         let Some(output) = &request.output else {
             return match request.format.as_deref() {
-                None | Some("text") => Ok(Output::Given(Format::Text)),
-                Some("raw") => Ok(Output::Given(Format::Raw)),
+                None | Some("text") => Ok(Output::Given(IdFormat::Text)),
+                Some("raw") => Ok(Output::Given(IdFormat::Raw)),
                 Some(other) => Err(Error::usage_hint(
                     format!("`{other}` is written to a file"),
                     "name one as output; without one ids are text, or raw",
@@ -691,8 +691,8 @@ impl Output {
             None => Stored::of_path(output),
         };
         let format = match stored {
-            Stored::Text => Format::Text,
-            Stored::Raw => Format::Raw,
+            Stored::Text => IdFormat::Text,
+            Stored::Raw => IdFormat::Raw,
             Stored::Table => {
                 let mut spec = SinkSpec::new(output.clone());
                 let named = request.format.as_deref().map(str::parse::<OutputFormat>);
@@ -720,9 +720,9 @@ impl Output {
 
     fn write(&mut self, ids: &[u64], signed: bool, out: &mut dyn Write) -> Result<()> {
         match self {
-            Output::Given(format) => ids::write(ids, *format, signed, out)
+            Output::Given(format) => id_sets::write_ids(ids, *format, signed, out)
                 .map_err(|error| Error::io("write", "standard output", error)),
-            Output::File(format, file, name) => ids::write(ids, *format, signed, file)
+            Output::File(format, file, name) => id_sets::write_ids(ids, *format, signed, file)
                 .map_err(|error| Error::io("write", name.as_str(), error)),
             Output::Table(sink) => {
                 let (of, column): (DataType, ArrayRef) = match signed {

@@ -47,6 +47,6 @@ pub(crate) fn combine_ids(
         };
         let mut written = Vec::new();
         let counts = ids::run(&request, &settings, &mut written)?;
-        Ok((written, counts.output))
+        Ok((written, counts.output_ids))
     })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use tidemill_engine::ids::sort_error;
 use tidemill_engine::{Cancel, Error, Result};
-use tidemill_sort::gnu::{self, Command, Io, Options, Outcome};
+use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortOutcome, GnuSortStreams};
 
 use crate::errors::raise_in_words_of_sort;
 use crate::wait::on_a_thread;
@@ -20,30 +20,30 @@ pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<Sorted> {
     let cancel = Cancel::new();
     let flag = cancel.flag();
     let sort = move || -> Result<Sorted> {
-        let command = match Options::parse(words) {
+        let command = match GnuSortOptions::parse(words) {
             Ok(command) => command,
             Err(error) => return Ok((false, Vec::new(), String::new(), Some(error.to_string()))),
         };
         refuse_pipes(&command)?;
         let (mut written, mut said) = (Vec::new(), Vec::new());
-        let mut io = Io::of_process();
+        let mut io = GnuSortStreams::from_process();
         io.stdin = Box::new(std::io::empty());
         io.stdout = Box::new(&mut written);
         io.stderr = Box::new(&mut said);
         io.cancel = flag.into();
-        let outcome = gnu::run(&command, &mut io);
+        let outcome = gnu::run_gnu_sort(&command, &mut io);
         drop(io);
-        let is_sorted = !matches!(outcome.map_err(told)?, Outcome::Disorder { .. });
+        let is_sorted = !matches!(outcome.map_err(told)?, GnuSortOutcome::Disorder { .. });
         Ok((is_sorted, written, String::from_utf8_lossy(&said).into_owned(), None))
     };
     on_a_thread(py, cancel, move || Ok(sort()))?.map_err(|error| raise_in_words_of_sort(py, error))
 }
 
 /// The standard input of a Python process is not for this.
-fn refuse_pipes(command: &Command) -> Result<()> {
-    let Command::Run(options) = command else { return Ok(()) };
+fn refuse_pipes(command: &GnuSortCommand) -> Result<()> {
+    let GnuSortCommand::Run(options) = command else { return Ok(()) };
     let has_files = !options.inputs.is_empty() && options.inputs.iter().all(|path| path != "-");
-    match has_files || options.files_from.as_ref().is_some_and(|path| path != "-") {
+    match has_files || options.input_list.as_ref().is_some_and(|path| path != "-") {
         true => Ok(()),
         false => {
             Err(Error::usage_hint("there is nothing to sort", "name a file: tm.sort('lines.txt')"))
@@ -51,10 +51,10 @@ fn refuse_pipes(command: &Command) -> Result<()> {
     }
 }
 
-fn told(error: gnu::Error) -> Error {
+fn told(error: gnu::GnuSortError) -> Error {
     match error {
-        gnu::Error::Io { action, path, source } => Error::io(action, path, source),
-        gnu::Error::Sort(error) => sort_error(error),
+        gnu::GnuSortError::Io { action, path, source } => Error::io(action, path, source),
+        gnu::GnuSortError::Sort(error) => sort_error(error),
         other => Error::usage(other.to_string()),
     }
 }

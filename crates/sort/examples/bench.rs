@@ -13,9 +13,11 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use tidemill_sort::gnu::{Io, Options, run};
-use tidemill_sort::ids;
-use tidemill_sort::records::{Form, Generator, RECORD_BYTES, Validator};
+use tidemill_sort::benchmark_records::{
+    BenchmarkRecordForm, BenchmarkRecordGenerator, RECORD_BYTES, RecordOrderValidator,
+};
+use tidemill_sort::gnu::{GnuSortOptions, GnuSortStreams, run_gnu_sort};
+use tidemill_sort::id_sets;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -53,7 +55,7 @@ fn generate(kind: &str, bytes: &str, file: &str) -> Result<(), Box<dyn Error>> {
     let bytes: u64 = bytes.parse()?;
     let mut out = BufWriter::with_capacity(1 << 20, File::create(file)?);
     let mut random = Random(1);
-    let mut records = Generator::new(Form::Text, 0);
+    let mut records = BenchmarkRecordGenerator::new(BenchmarkRecordForm::Text, 0);
     let syllables =
         ["ba", "co", "du", "fe", "gi", "lo", "mar", "nes", "pi", "ro", "sta", "tin", "ver", "wu"];
     let mut written = 0;
@@ -100,18 +102,18 @@ fn generate(kind: &str, bytes: &str, file: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn sort(args: &[&str]) -> Result<u8, Box<dyn Error>> {
-    let command = Options::parse(args.iter().map(|arg| (*arg).to_owned()))?;
-    let outcome = run(&command, &mut Io::of_process())?;
+    let command = GnuSortOptions::parse(args.iter().map(|arg| (*arg).to_owned()))?;
+    let outcome = run_gnu_sort(&command, &mut GnuSortStreams::from_process())?;
     Ok(u8::try_from(outcome.exit_status())?)
 }
 
 fn validate(file: &str) -> Result<u8, Box<dyn Error>> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(file)?);
-    let mut validator = Validator::default();
+    let mut validator = RecordOrderValidator::default();
     let mut record = [0u8; RECORD_BYTES];
     while !std::io::BufRead::fill_buf(&mut reader)?.is_empty() {
         reader.read_exact(&mut record)?;
-        validator.push(&record);
+        validator.check_record(&record);
     }
     println!("{}", validator.summary());
     Ok(u8::from(validator.summary().disorder.is_some()))
@@ -119,21 +121,23 @@ fn validate(file: &str) -> Result<u8, Box<dyn Error>> {
 
 fn combine(operation: &str, files: &[&str]) -> Result<u8, Box<dyn Error>> {
     let operation = match operation {
-        "union" => ids::Operation::Union,
-        "intersect" => ids::Operation::Intersect,
-        "diff" => ids::Operation::Diff,
-        "xor" => ids::Operation::Xor,
-        _ => ids::Operation::Count,
+        "union" => id_sets::SetOperation::Union,
+        "intersect" => id_sets::SetOperation::Intersect,
+        "diff" => id_sets::SetOperation::Diff,
+        "xor" => id_sets::SetOperation::Xor,
+        _ => id_sets::SetOperation::Count,
     };
-    let mut options = ids::Options::default();
+    let mut options = id_sets::IdSetOptions::default();
     options.memory_bytes = 256 << 20;
     let inputs: Result<Vec<_>, _> = files
         .iter()
-        .map(|file| ids::Input::file(Path::new(file), ids::Format::Raw, &options))
+        .map(|file| {
+            id_sets::IdSetInput::from_file(Path::new(file), id_sets::IdFormat::Raw, &options)
+        })
         .collect();
     let mut out = std::io::sink();
-    let counts = ids::combine(operation, inputs?, &options, &mut |ids| {
-        ids::write(ids, ids::Format::Raw, false, &mut out)
+    let counts = id_sets::combine_id_sets(operation, inputs?, &options, &mut |ids| {
+        id_sets::write_ids(ids, id_sets::IdFormat::Raw, false, &mut out)
     })?;
     println!("{counts:?}");
     Ok(0)

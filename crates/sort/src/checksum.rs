@@ -3,50 +3,50 @@
 /// Sums of hashes: equal for the same records in any order. It finds lost, doubled and changed
 /// records, and is no defence against somebody who wants to deceive it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Checksum {
+pub struct RecordChecksum {
     /// How many records.
     pub rows: u64,
     /// How many bytes they have, without what ends or announces them.
     pub bytes: u64,
     /// The sum of the records' hashes, modulo 2^64.
-    pub sum: u64,
+    pub hash_sum: u64,
 }
 
-impl Checksum {
+impl RecordChecksum {
     /// Takes a record in.
     #[inline]
-    pub fn add(&mut self, record: &[u8]) {
+    pub fn add_record(&mut self, record: &[u8]) {
         self.rows += 1;
         self.bytes += record.len() as u64;
-        self.sum = self.sum.wrapping_add(hash(record));
+        self.hash_sum = self.hash_sum.wrapping_add(hash_bytes(record));
     }
 
     /// Takes the records of another checksum in.
-    pub fn merge(&mut self, other: &Checksum) {
+    pub fn merge(&mut self, other: &RecordChecksum) {
         self.rows += other.rows;
         self.bytes += other.bytes;
-        self.sum = self.sum.wrapping_add(other.sum);
+        self.hash_sum = self.hash_sum.wrapping_add(other.hash_sum);
     }
 }
 
 // Odd, random, and no more to them.
-const KEYS: [u64; 3] = [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
+const HASH_KEYS: [u64; 3] = [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
 
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+fn fold_product(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)
 }
 
 /// A 64-bit hash of some bytes: 16 of them at a time through a 64 × 64 bit product, as wyhash.
 #[inline]
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    let mut state = KEYS[2] ^ (bytes.len() as u64).wrapping_mul(KEYS[0]);
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    let mut state = HASH_KEYS[2] ^ (bytes.len() as u64).wrapping_mul(HASH_KEYS[0]);
     let (pieces, rest) = bytes.as_chunks::<16>();
     let one = |piece: &[u8; 16], state: u64| {
         let [a, b] = [piece.first_chunk::<8>(), piece.last_chunk::<8>()]
             .map(|half| half.map_or(0, |half| u64::from_le_bytes(*half)));
-        fold(a ^ KEYS[0], b ^ KEYS[1] ^ state)
+        fold_product(a ^ HASH_KEYS[0], b ^ HASH_KEYS[1] ^ state)
     };
     for piece in pieces {
         state = one(piece, state.rotate_left(29));
@@ -56,21 +56,21 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
         last[..rest.len()].copy_from_slice(rest);
         state = one(&last, state.rotate_left(29));
     }
-    fold(state ^ KEYS[1], KEYS[0])
+    fold_product(state ^ HASH_KEYS[1], HASH_KEYS[0])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Checksum, hash};
+    use super::{RecordChecksum, hash_bytes};
     use std::collections::HashSet;
 
     #[test]
-    fn any_order_has_one_sum_and_any_change_another() {
+    fn checksum_ignores_order_and_detects_any_change() {
         let records: Vec<Vec<u8>> =
             (0..2000u32).map(|n| n.to_string().repeat(n as usize % 7).into_bytes()).collect();
         let of = |records: &mut dyn Iterator<Item = &Vec<u8>>| {
-            let mut sum = Checksum::default();
-            records.for_each(|record| sum.add(record));
+            let mut sum = RecordChecksum::default();
+            records.for_each(|record| sum.add_record(record));
             sum
         };
         let sum = of(&mut records.iter());
@@ -84,15 +84,15 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_places_tell() {
+    fn hash_depends_on_length_and_position() {
         let mut seen = HashSet::new();
         for length in 0..200 {
             let mut bytes = vec![0u8; length];
-            assert!(seen.insert(hash(&bytes)));
+            assert!(seen.insert(hash_bytes(&bytes)));
             for place in 0..length {
                 for bit in 0..8 {
                     bytes[place] ^= 1 << bit;
-                    assert!(seen.insert(hash(&bytes)));
+                    assert!(seen.insert(hash_bytes(&bytes)));
                     bytes[place] ^= 1 << bit;
                 }
             }

@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// An option, or a combination of them, that makes no sense.
     #[error("{message}\nhint: {hint}")]
-    Option {
+    InvalidOption {
         /// What is wrong with it.
         message: String,
         /// What to do about it.
@@ -58,7 +58,7 @@ pub enum Error {
     },
     /// What was read back from a spill file is not what was written.
     #[error("corrupt spill data in `{folder}` at byte {offset}: {reason}\nhint: {hint}", hint = retry_hint(*task))]
-    Corrupt {
+    CorruptSpill {
         /// The spill folder.
         folder: PathBuf,
         /// The place in the spill file.
@@ -100,7 +100,7 @@ pub enum Error {
         "internal error: {rows_in} rows went in and {rows_out} came out, or their checksums differ\nhint: report it, and do not \
          use the output"
     )]
-    Mismatch {
+    ChecksumMismatch {
         /// Committed rows.
         rows_in: u64,
         /// Rows that came out, those that `unique` dropped included.
@@ -110,17 +110,21 @@ pub enum Error {
 
 impl Error {
     /// An operation on a file that the system refused.
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+    pub(crate) fn io_error(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        source: io::Error,
+    ) -> Self {
         Error::Io { action, path: path.into(), source }
     }
 
-    pub(crate) fn option(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Error::Option { message: message.into(), hint: hint.into() }
+    pub(crate) fn invalid_option(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::InvalidOption { message: message.into(), hint: hint.into() }
     }
 
     /// Whether the same sort may succeed when it is tried again: a full disk, or a corrupt frame.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::DiskFull { .. } | Error::Corrupt { .. })
+        matches!(self, Error::DiskFull { .. } | Error::CorruptSpill { .. })
     }
 }
 

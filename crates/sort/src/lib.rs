@@ -20,39 +20,42 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod cancel;
+pub mod benchmark_records;
+mod block_feed;
+mod cancel_flag;
 mod checksum;
-mod drain;
+pub mod cluster_cost_model;
+mod cut_points;
 mod error;
-mod feed;
-mod frame;
 pub mod gnu;
-pub mod ids;
-pub mod key;
-mod limit;
-pub mod model;
+pub mod id_sets;
+pub mod key_encoder;
+mod limit_cutoff;
+mod loser_tree;
 mod options;
-pub mod order;
-mod parts;
-mod plan;
-pub mod records;
+mod record_blocks;
+pub mod record_order;
 mod report;
-mod rows;
+mod sort_plan;
+mod sorted_blocks;
 mod sorter;
-mod space;
-mod tree;
+mod spill_frame;
+mod spill_storage;
 
 #[cfg(test)]
 mod tests;
 
-pub use cancel::Cancel;
-pub use checksum::Checksum;
-pub use drain::{Block, Blocks, Layout};
+pub use cancel_flag::SortCancelFlag;
+pub use checksum::RecordChecksum;
 pub use error::{Error, Result};
-pub use options::{MEMORY_BYTES_MIN, Options, PARTITIONS_MAX, Sizes};
-pub use order::{ByteOrder, HashOrder, KeyBytes, KeyedOrder, Order, RangeOrder, Reverse, U64Order};
-pub use plan::{Explained, Plan};
-pub use report::Report;
-pub use rows::Shape;
-pub use sorter::{Sorted, Sorter, Task};
-pub use space::DiskCounts;
+pub use options::{MEMORY_BYTES_MIN, Options, PARTITIONS_MAX, SortBudget};
+pub use record_blocks::RecordShape;
+pub use record_order::{
+    ByteOrder, ByteRangeOrder, EncodedKeyOrder, HashOrder, KeyBytesOrder, RecordOrder,
+    ReverseOrder, U64Order,
+};
+pub use report::SortReport;
+pub use sort_plan::{SortExplanation, SortPlan};
+pub use sorted_blocks::{OutputFraming, SortedBlock, SortedBlocks};
+pub use sorter::{SortTask, SortedRecords, Sorter};
+pub use spill_storage::DiskCounts;

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::cancel::Cancel;
+use crate::cancel_flag::SortCancelFlag;
 use crate::error::{Error, Result};
-use crate::frame::HEADER_BYTES_MAX;
-use crate::limit::Limit;
+use crate::limit_cutoff::SortLimit;
+use crate::spill_frame::FRAME_HEADER_BYTES_MAX;
 
 /// How a sort goes about its work. Which order it makes is its [`Order`](crate::Order)'s matter.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub struct Options {
     /// as much as one pass can sort; a wrong number costs time. Default: unknown.
     pub expected_bytes: Option<u64>,
     /// Stops the sort from another thread.
-    pub cancel: Cancel,
+    pub cancel: SortCancelFlag,
 }
 
 impl Default for Options {
@@ -49,7 +49,7 @@ impl Default for Options {
             unique: false,
             limit: None,
             expected_bytes: None,
-            cancel: Cancel::new(),
+            cancel: SortCancelFlag::new(),
         }
     }
 }
@@ -62,18 +62,18 @@ pub const PARTITIONS_MAX: usize = 1024;
 
 /// What a partition is meant to have where there is a choice: so much is sorted within a
 /// processor's caches, and is still several large reads.
-const PARTITION_BYTES: u64 = 6 << 20;
+const PARTITION_BYTES_TARGET: u64 = 6 << 20;
 
 /// A sorted record's entry, and as much again to sort it.
-pub(crate) const SORT_BYTES_PER_ROW: u64 = 2 * crate::rows::ENTRY_BYTES;
+pub(crate) const SORT_BYTES_PER_ROW: u64 = 2 * crate::record_blocks::ENTRY_BYTES;
 
 /// Sizes that follow from a memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct SortBudget {
     /// The budget.
     pub memory_bytes: u64,
     /// Held in memory, entries included, before anything is spilled: three quarters of it.
-    pub hold_bytes: u64,
+    pub held_bytes_max: u64,
     /// Gathered by a task before it is handed over: a 128th, from 8 to 512 KiB.
     pub block_bytes: usize,
     /// Gathered for a partition before it is written: a 64th, from 16 KiB to 1 MiB. Every write but
@@ -85,7 +85,7 @@ pub struct Sizes {
     pub record_bytes_max: usize,
 }
 
-impl Sizes {
+impl SortBudget {
     /// Of a budget; one below the minimum counts as the minimum.
     pub fn new(memory_bytes: u64) -> Self {
         let memory_bytes = memory_bytes.max(MEMORY_BYTES_MIN);
@@ -93,10 +93,10 @@ impl Sizes {
             usize::try_from(bytes.clamp(least, most)).unwrap_or(1 << 20)
         };
         let write_bytes = clamp(memory_bytes / 64, 16 << 10, 1 << 20);
-        let buffer_bytes = (write_bytes + write_bytes / 16 + HEADER_BYTES_MAX) as u64;
-        Sizes {
+        let buffer_bytes = (write_bytes + write_bytes / 16 + FRAME_HEADER_BYTES_MAX) as u64;
+        SortBudget {
             memory_bytes,
-            hold_bytes: memory_bytes / 4 * 3,
+            held_bytes_max: memory_bytes / 4 * 3,
             block_bytes: clamp(memory_bytes / 128, 8 << 10, 512 << 10),
             write_bytes,
             partitions_max: clamp(memory_bytes / 2 / buffer_bytes, 2, PARTITIONS_MAX as u64),
@@ -111,45 +111,55 @@ impl Sizes {
 
     /// A partition's buffer: it is written when it has [`Sizes::write_bytes`], so a frame may be over.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        self.write_bytes + self.frame_bytes() + HEADER_BYTES_MAX
+        self.write_bytes + self.frame_bytes() + FRAME_HEADER_BYTES_MAX
     }
 
     /// The memory of each of so many threads that sort at once, when the partitions' last pieces take
     /// `tail_bytes`.
-    pub(crate) fn share(&self, threads: usize, tail_bytes: u64) -> Share {
+    pub(crate) fn thread_budget(&self, threads: usize, tail_bytes: u64) -> ThreadBudget {
         let available = self.memory_bytes.saturating_sub(tail_bytes).max(self.memory_bytes / 4);
         let each = available / 16 * 15 / threads as u64;
         // Three of them lie in a thread's channels or are being filled, and as many again wait in the
         // channels of parts that were ahead.
         let block_bytes =
             usize::try_from(each / 48).unwrap_or(usize::MAX).clamp(4 << 10, 256 << 10);
-        Share { threads, part_bytes: each.saturating_sub(6 * block_bytes as u64), block_bytes }
+        ThreadBudget {
+            threads,
+            partition_bytes: each.saturating_sub(6 * block_bytes as u64),
+            output_block_bytes: block_bytes,
+        }
     }
 
     /// How many threads sort at once: as many as there are, unless fewer with more memory each spare
     /// enough runs. `needs` are what partitions take when they are sorted whole.
-    pub(crate) fn best_share(&self, threads: usize, tail_bytes: u64, needs: &[u64]) -> Share {
+    pub(crate) fn best_thread_budget(
+        &self,
+        threads: usize,
+        tail_bytes: u64,
+        needs: &[u64],
+    ) -> ThreadBudget {
         let total = needs.iter().sum::<u64>().max(1);
-        let cost = |share: &Share| {
-            let unfit: u64 = needs.iter().filter(|need| **need > share.part_bytes).sum();
+        let cost = |share: &ThreadBudget| {
+            let unfit: u64 = needs.iter().filter(|need| **need > share.partition_bytes).sum();
             // A run is written, read and compared once more: by one of the threads, from a disk that
             // all of them share. In thousandths.
             let unfit = (u128::from(unfit) * 1000 / u128::from(total)) as u64;
             (1000 + unfit) / share.threads as u64 + unfit / 2
         };
-        let all = (1..=threads.max(1)).rev().map(|threads| self.share(threads, tail_bytes));
+        let all = (1..=threads.max(1)).rev().map(|threads| self.thread_budget(threads, tail_bytes));
         // The first thread needs room for some writes' worth of short records.
-        let wide =
-            |share: &Share| share.threads == 1 || share.part_bytes >= 8 * self.write_bytes as u64;
+        let wide = |share: &ThreadBudget| {
+            share.threads == 1 || share.partition_bytes >= 8 * self.write_bytes as u64
+        };
         let best = all.filter(wide).min_by_key(cost);
-        best.unwrap_or_else(|| self.share(1, tail_bytes))
+        best.unwrap_or_else(|| self.thread_budget(1, tail_bytes))
     }
 
     /// How many partitions for `expected_bytes`.
-    pub fn partitions(&self, threads: usize, expected_bytes: Option<u64>) -> usize {
+    pub fn partition_count(&self, threads: usize, expected_bytes: Option<u64>) -> usize {
         let Some(expected) = expected_bytes else { return self.partitions_max };
-        let share = self.share(threads, self.memory_bytes / 4).part_bytes;
-        let target = PARTITION_BYTES.min(share / 4).max(1);
+        let share = self.thread_budget(threads, self.memory_bytes / 4).partition_bytes;
+        let target = PARTITION_BYTES_TARGET.min(share / 4).max(1);
         let wanted = usize::try_from(expected.div_ceil(target)).unwrap_or(usize::MAX);
         wanted.clamp((4 * threads).min(self.partitions_max), self.partitions_max)
     }
@@ -157,33 +167,33 @@ impl Sizes {
 
 /// What each of some threads has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct ThreadBudget {
     pub(crate) threads: usize,
     /// For a partition's bytes and entries, or for the buffers of a merge.
-    pub(crate) part_bytes: u64,
+    pub(crate) partition_bytes: u64,
     /// Of each block of output.
-    pub(crate) block_bytes: usize,
+    pub(crate) output_block_bytes: usize,
 }
 
 impl Options {
-    pub(crate) fn limit(&self) -> Option<Limit> {
+    pub(crate) fn sort_limit(&self) -> Option<SortLimit> {
         let Options { limit, stable, unique, memory_bytes, .. } = *self;
-        let block_bytes = Sizes::new(memory_bytes).block_bytes;
-        limit.map(|rows| Limit { rows: rows.max(1), stable, unique, block_bytes })
+        let block_bytes = SortBudget::new(memory_bytes).block_bytes;
+        limit.map(|rows| SortLimit { rows: rows.max(1), stable, unique, block_bytes })
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         if self.memory_bytes < MEMORY_BYTES_MIN {
-            return Err(Error::option(
+            return Err(Error::invalid_option(
                 format!("{} bytes of memory are too few for a sort", self.memory_bytes),
                 format!("give at least {MEMORY_BYTES_MIN}"),
             ));
         }
         if self.threads == 0 {
-            return Err(Error::option("a sort without threads", "give at least 1"));
+            return Err(Error::invalid_option("a sort without threads", "give at least 1"));
         }
         if self.spill_dirs.is_empty() {
-            return Err(Error::option("no folder to spill to", "name at least one"));
+            return Err(Error::invalid_option("no folder to spill to", "name at least one"));
         }
         Ok(())
     }

@@ -2,21 +2,21 @@
 
 use std::fmt;
 
-use crate::checksum::Checksum;
-use crate::space::DiskCounts;
+use crate::checksum::RecordChecksum;
+use crate::spill_storage::DiskCounts;
 
 /// What a sort did, once all of its records have come out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct SortReport {
     /// The records that were committed.
-    pub input: Checksum,
+    pub input: RecordChecksum,
     /// The records that came out. Equal to `input` unless some were dropped or a limit was set.
-    pub output: Checksum,
+    pub output: RecordChecksum,
     /// The records that `unique` dropped.
-    pub dropped: Checksum,
+    pub dropped: RecordChecksum,
     /// The records that a limit dropped before they were sorted; with `unique` some that tie are among them.
-    pub behind_limit: Checksum,
+    pub behind_limit: RecordChecksum,
     /// Partitions on disk; 0 where everything fitted memory.
     pub partitions: u64,
     /// Partitions that were larger than their share of memory.
@@ -31,7 +31,7 @@ pub struct Report {
     pub disk: DiskCounts,
 }
 
-impl Report {
+impl SortReport {
     /// Bytes moved to and from spill files for each byte of the input.
     pub fn spilled_bytes_per_byte(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a ratio for reading")]
@@ -45,12 +45,12 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SortReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "rows in           {:>16}", self.input.rows)?;
         writeln!(f, "rows out          {:>16}", self.output.rows)?;
         writeln!(f, "bytes in          {:>16}", self.input.bytes)?;
-        writeln!(f, "checksum          {:>16x}", self.input.sum)?;
+        writeln!(f, "checksum          {:>16x}", self.input.hash_sum)?;
         if self.behind_limit.rows > 0 {
             writeln!(f, "dropped by limit  {:>16}", self.behind_limit.rows)?;
         }

@@ -22,27 +22,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::checksum::Checksum;
-use crate::drain::{Blocks, Layout};
+use crate::checksum::RecordChecksum;
+use crate::cut_points::CutPoints;
 use crate::error::{Error, Result};
-use crate::frame::{self, Header};
-use crate::limit::{self, Cutoff, Ledger, Limit};
-use crate::options::{Options, SORT_BYTES_PER_ROW, Sizes};
-use crate::order::Order;
-use crate::parts::Parts;
-use crate::report::Report;
-use crate::rows::{ENTRY_BYTES, Shape};
-use crate::space::{DiskCounts, Extent, Space};
+use crate::limit_cutoff::{self, LimitCutoff, LimitLedger, SortLimit};
+use crate::options::{Options, SORT_BYTES_PER_ROW, SortBudget};
+use crate::record_blocks::{ENTRY_BYTES, RecordShape};
+use crate::record_order::RecordOrder;
+use crate::report::SortReport;
+use crate::sorted_blocks::{OutputFraming, SortedBlocks};
+use crate::spill_frame::{self, FrameHeader};
+use crate::spill_storage::{DiskCounts, SpillExtent, SpillStorage};
 
 /// Sampled records for each partition: its size then differs from the mean by some 18 %.
-const SAMPLE_PER_PART: usize = 32;
+const SAMPLE_ROWS_PER_PARTITION: usize = 32;
 
 /// So many are sorted by one thread before others would have begun.
-const UNIQUE_ROWS: u64 = 1 << 15;
+const UNIQUE_PRUNE_ROWS_MAX: u64 = 1 << 15;
 
 /// A block of one task's records.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct TaskBlock {
     pub(crate) task: u64,
     pub(crate) attempt: u32,
     pub(crate) sequence: u32,
@@ -50,106 +50,106 @@ pub(crate) struct Held {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Held {
+impl TaskBlock {
     /// What it takes of the budget, with the entries that it will need.
-    fn cost(&self) -> u64 {
-        (size_of::<Held>() + self.bytes.capacity()) as u64
+    fn memory_cost(&self) -> u64 {
+        (size_of::<TaskBlock>() + self.bytes.capacity()) as u64
             + u64::from(self.rows) * (ENTRY_BYTES + 2)
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Partition {
+pub(crate) struct SpillPartition {
     pub(crate) buffer: Vec<u8>,
     pub(crate) buffer_rows: u64,
     /// What was written, with its rows.
-    pub(crate) extents: Vec<(Extent, u64)>,
+    pub(crate) extents: Vec<(SpillExtent, u64)>,
     /// Of everything, buffer and headers included.
     pub(crate) bytes: u64,
     pub(crate) rows: u64,
-    last: Option<(u64, u32)>,
+    last_source: Option<(u64, u32)>,
     /// Frames of a later task, or of a later block of the same, came first.
     pub(crate) out_of_order: bool,
     /// What its frames are called by.
     pub(crate) number: u32,
     /// The record that none is behind, of the last partition; that none is before, of the first.
-    edge: Option<(u64, Vec<u8>)>,
+    edge_record: Option<(u64, Vec<u8>)>,
     /// It was at an end, and has another beyond it: of what it has by then nothing is noted at the other end.
-    ended: bool,
+    is_closed: bool,
 }
 
-impl Partition {
+impl SpillPartition {
     /// The memory that it takes to sort it whole.
-    pub(crate) fn need(&self) -> u64 {
+    pub(crate) fn sort_memory_bytes(&self) -> u64 {
         self.bytes + self.rows * SORT_BYTES_PER_ROW
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct FanOut {
-    pub(crate) parts: Parts,
+pub(crate) struct FanOutPartitions {
+    pub(crate) cut_points: CutPoints,
     /// In their order; none once the input has ended.
-    pub(crate) partitions: Vec<Mutex<Partition>>,
+    pub(crate) partitions: Vec<Mutex<SpillPartition>>,
     /// Of the partitions.
     pub(crate) numbers: Vec<u32>,
 }
 
-enum State {
-    Holding(Holding),
-    FannedOut(Arc<RwLock<FanOut>>),
+enum SorterState {
+    Holding(HeldBlocks),
+    FannedOut(Arc<RwLock<FanOutPartitions>>),
 }
 
 #[derive(Default)]
-struct Holding {
-    blocks: Vec<Held>,
-    cost: u64,
+struct HeldBlocks {
+    blocks: Vec<TaskBlock>,
+    memory_cost: u64,
     rows: u64,
     /// The cost from which it is worth looking what a limit leaves.
-    prune_from: u64,
+    prune_cost_min: u64,
 }
 
 #[derive(Default)]
-struct TaskState {
-    attempts: u32,
-    committed: Option<u32>,
+struct TaskAttempts {
+    started_attempts: u32,
+    committed_attempt: Option<u32>,
 }
 
 #[derive(Default)]
-struct Tasks {
-    states: HashMap<u64, TaskState>,
-    committed: Checksum,
-    ledger: Ledger,
+struct TaskRegistry {
+    states: HashMap<u64, TaskAttempts>,
+    committed_checksum: RecordChecksum,
+    ledger: LimitLedger,
 }
 
-impl Tasks {
-    fn committed(&self, task: u64) -> Option<u32> {
-        self.states.get(&task).and_then(|state| state.committed)
+impl TaskRegistry {
+    fn committed_attempt(&self, task: u64) -> Option<u32> {
+        self.states.get(&task).and_then(|state| state.committed_attempt)
     }
 }
 
-pub(crate) struct Inner<O> {
+pub(crate) struct SorterCore<O> {
     order: Arc<O>,
-    shape: Shape,
+    shape: RecordShape,
     options: Options,
-    sizes: Sizes,
-    state: Mutex<State>,
-    tasks: Mutex<Tasks>,
+    budget: SortBudget,
+    state: Mutex<SorterState>,
+    tasks: Mutex<TaskRegistry>,
     sample: Mutex<Vec<Vec<u8>>>,
-    space: Arc<Space>,
+    spill_storage: Arc<SpillStorage>,
     /// Blocks and scratch space for others to use.
-    spare: Mutex<(Vec<Vec<u8>>, Vec<Scratch>)>,
+    spare: Mutex<(Vec<Vec<u8>>, Vec<PartitioningScratch>)>,
 }
 
 /// A partition that has no other beyond it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum OuterPartition {
     First,
     Last,
 }
 
 /// What takes a block apart.
 #[derive(Default)]
-struct Scratch {
+struct PartitioningScratch {
     /// Partition, offset and stored length of each record.
     records: Vec<(u32, u32, u32)>,
     ordered: Vec<(u32, u32)>,
@@ -177,85 +177,85 @@ struct Scratch {
 /// # Ok::<(), tidemill_sort::Error>(())
 /// ```
 pub struct Sorter<O> {
-    pub(crate) inner: Arc<Inner<O>>,
+    pub(crate) core: Arc<SorterCore<O>>,
 }
 
-impl<O: Order> Sorter<O> {
+impl<O: RecordOrder> Sorter<O> {
     /// A sort of records of one shape. Nothing is allocated or opened yet.
     ///
     /// # Errors
     /// [`Error::Option`] for options out of their range, and records of no bytes.
-    pub fn new(order: O, shape: Shape, options: Options) -> Result<Self> {
-        options.check()?;
-        if shape == Shape::Fixed(0) {
-            return Err(Error::option(
+    pub fn new(order: O, shape: RecordShape, options: Options) -> Result<Self> {
+        options.validate()?;
+        if shape == RecordShape::Fixed(0) {
+            return Err(Error::invalid_option(
                 "records of no bytes cannot be told apart",
                 "give a size of at least 1",
             ));
         }
-        let sizes = Sizes::new(options.memory_bytes);
-        if let Shape::Fixed(size) = shape
+        let sizes = SortBudget::new(options.memory_bytes);
+        if let RecordShape::Fixed(size) = shape
             && size > sizes.record_bytes_max
         {
             let limit_bytes = sizes.record_bytes_max as u64;
             return Err(Error::RecordTooLong { bytes: size as u64, limit_bytes });
         }
         let expected = options.expected_bytes.unwrap_or(0);
-        let space = Space::new(&options.spill_dirs, options.copy_dir.as_deref(), expected);
-        let inner = Inner {
+        let space = SpillStorage::new(&options.spill_dirs, options.copy_dir.as_deref(), expected);
+        let inner = SorterCore {
             order: Arc::new(order),
             shape,
             options,
-            sizes,
-            state: Mutex::new(State::Holding(Holding::default())),
+            budget: sizes,
+            state: Mutex::new(SorterState::Holding(HeldBlocks::default())),
             tasks: Mutex::default(),
             sample: Mutex::default(),
-            space: Arc::new(space),
+            spill_storage: Arc::new(space),
             spare: Mutex::default(),
         };
-        Ok(Sorter { inner: Arc::new(inner) })
+        Ok(Sorter { core: Arc::new(inner) })
     }
 
     /// The sizes that the sort works with.
-    pub fn sizes(&self) -> Sizes {
-        self.inner.sizes
+    pub fn budget(&self) -> SortBudget {
+        self.core.budget
     }
 
     /// Takes a record as typical, for the choice of partitions. Worth it where the whole input can be
     /// looked at before, at some thousand places: without, the partitions are chosen from what comes
     /// until the budget is reached, which is the wrong part of an input that is sorted already. Takes
     /// no effect once something was spilled.
-    pub fn sample(&self, record: &[u8]) {
-        let mut sample = self.inner.sample.lock();
-        if record.len() <= self.inner.sizes.block_bytes {
+    pub fn add_sample(&self, record: &[u8]) {
+        let mut sample = self.core.sample.lock();
+        if record.len() <= self.core.budget.block_bytes {
             sample.push(record.to_vec());
         }
     }
 
     /// How many records are worth sampling.
-    pub fn sample_count(&self) -> usize {
-        self.inner.partitions() * SAMPLE_PER_PART
+    pub fn sample_rows_wanted(&self) -> usize {
+        self.core.partition_count() * SAMPLE_ROWS_PER_PARTITION
     }
 
     /// A new attempt at a task: one stream of records, from one thread at a time. Stable sorts order
     /// ties by the task's number. Several tasks may be open at once; each holds a block of memory.
-    pub fn task(&self, task: u64) -> Task<O> {
-        let inner = &*self.inner;
+    pub fn start_task(&self, task: u64) -> SortTask<O> {
+        let inner = &*self.core;
         let mut tasks = inner.tasks.lock();
         let state = tasks.states.entry(task).or_default();
-        let attempt = state.attempts;
-        state.attempts += 1;
-        let cutoff = tasks.ledger.cutoff(&*inner.order, task, attempt);
-        Task {
-            inner: Arc::clone(&self.inner),
+        let attempt = state.started_attempts;
+        state.started_attempts += 1;
+        let cutoff = tasks.ledger.cutoff_for_attempt(&*inner.order, task, attempt);
+        SortTask {
+            core: Arc::clone(&self.core),
             task,
             attempt,
             sequence: 0,
             rows: 0,
             block: Vec::new(),
-            checksum: Checksum::default(),
+            checksum: RecordChecksum::default(),
             cutoff,
-            behind: Checksum::default(),
+            behind_cutoff: RecordChecksum::default(),
         }
     }
 
@@ -263,100 +263,107 @@ impl<O: Order> Sorter<O> {
     ///
     /// # Errors
     /// [`Error::Cancelled`].
-    pub fn finish(self) -> Result<Sorted<O>> {
-        let inner = &*self.inner;
-        inner.options.cancel.check()?;
-        let state = mem::replace(&mut *inner.state.lock(), State::Holding(Holding::default()));
-        let Tasks { states, committed, mut ledger } = mem::take(&mut *inner.tasks.lock());
+    pub fn finish(self) -> Result<SortedRecords<O>> {
+        let inner = &*self.core;
+        inner.options.cancel.check_cancelled()?;
+        let state =
+            mem::replace(&mut *inner.state.lock(), SorterState::Holding(HeldBlocks::default()));
+        let TaskRegistry { states, committed_checksum: committed, mut ledger } =
+            mem::take(&mut *inner.tasks.lock());
         *inner.spare.lock() = Default::default();
-        let attempts: HashMap<u64, u32> =
-            states.into_iter().filter_map(|(task, state)| Some((task, state.committed?))).collect();
+        let attempts: HashMap<u64, u32> = states
+            .into_iter()
+            .filter_map(|(task, state)| Some((task, state.committed_attempt?)))
+            .collect();
         let input = match state {
-            State::Holding(Holding { mut blocks, .. }) => {
+            SorterState::Holding(HeldBlocks { mut blocks, .. }) => {
                 blocks.retain(|held| attempts.get(&held.task) == Some(&held.attempt));
-                let limit = inner.options.limit();
+                let limit = inner.options.sort_limit();
                 let rows: u64 = blocks.iter().map(|held| u64::from(held.rows)).sum();
                 // To find those that are distinct is a sort: of many, threads do it together.
-                let is_worth = |limit: &Limit| !limit.unique || rows <= UNIQUE_ROWS;
+                let is_worth = |limit: &SortLimit| !limit.unique || rows <= UNIQUE_PRUNE_ROWS_MAX;
                 if let Some(limit) = limit.filter(is_worth) {
-                    blocks = ledger.prune(&*inner.order, inner.shape, limit, blocks, |task| {
-                        attempts.get(&task).copied()
-                    });
+                    blocks =
+                        ledger.prune_blocks(&*inner.order, inner.shape, limit, blocks, |task| {
+                            attempts.get(&task).copied()
+                        });
                 }
                 blocks.sort_by_key(|held| (held.task, held.sequence));
                 if limit.is_some() {
-                    blocks = limit::joined(blocks, inner.sizes.block_bytes);
+                    blocks = limit_cutoff::join_blocks(blocks, inner.budget.block_bytes);
                 }
-                Input::Memory(blocks)
+                CommittedInput::Memory(blocks)
             }
-            State::FannedOut(fan_out) => Input::Spilled(Arc::new(mem::take(&mut *fan_out.write()))),
+            SorterState::FannedOut(fan_out) => {
+                CommittedInput::Spilled(Arc::new(mem::take(&mut *fan_out.write())))
+            }
         };
-        Ok(Sorted {
+        Ok(SortedRecords {
             order: Arc::clone(&inner.order),
             shape: inner.shape,
             options: inner.options.clone(),
-            sizes: inner.sizes,
-            space: Arc::clone(&inner.space),
+            budget: inner.budget,
+            spill_storage: Arc::clone(&inner.spill_storage),
             attempts,
-            committed,
+            committed_checksum: committed,
             ledger,
             input,
         })
     }
 }
 
-impl<O: Order> Inner<O> {
+impl<O: RecordOrder> SorterCore<O> {
     #[cfg(test)]
-    pub(crate) fn space(&self) -> &Space {
-        &self.space
+    pub(crate) fn spill_storage(&self) -> &SpillStorage {
+        &self.spill_storage
     }
 
-    fn partitions(&self) -> usize {
-        self.sizes.partitions(self.options.threads, self.options.expected_bytes)
+    fn partition_count(&self) -> usize {
+        self.budget.partition_count(self.options.threads, self.options.expected_bytes)
     }
 
-    fn spare_block(&self) -> Vec<u8> {
+    fn take_spare_block(&self) -> Vec<u8> {
         let spare = self.spare.lock().0.pop();
-        spare.unwrap_or_else(|| Vec::with_capacity(self.sizes.block_bytes))
+        spare.unwrap_or_else(|| Vec::with_capacity(self.budget.block_bytes))
     }
 
     /// Takes a block over.
-    fn deliver(&self, mut held: Held) -> Result<()> {
-        self.options.cancel.check()?;
+    fn accept_block(&self, mut held: TaskBlock) -> Result<()> {
+        self.options.cancel.check_cancelled()?;
         let mut state = self.state.lock();
         let fan_out = match &mut *state {
-            State::FannedOut(fan_out) => Arc::clone(fan_out),
-            State::Holding(holding) => {
+            SorterState::FannedOut(fan_out) => Arc::clone(fan_out),
+            SorterState::Holding(holding) => {
                 if held.bytes.len() < held.bytes.capacity() / 8 * 7 {
                     held.bytes.shrink_to_fit();
                 }
-                let more = held.cost();
-                if let Some(limit) = self.options.limit() {
-                    self.prune(holding, limit, more);
+                let more = held.memory_cost();
+                if let Some(limit) = self.options.sort_limit() {
+                    self.prune_behind_limit(holding, limit, more);
                 }
-                if holding.cost + more <= self.sizes.hold_bytes {
-                    holding.cost += more;
+                if holding.memory_cost + more <= self.budget.held_bytes_max {
+                    holding.memory_cost += more;
                     holding.rows += u64::from(held.rows);
                     holding.blocks.push(held);
                     return Ok(());
                 }
                 let mut blocks = mem::take(&mut holding.blocks);
-                let fan_out = Arc::new(RwLock::new(self.fan_out(&blocks, &held)));
-                *state = State::FannedOut(Arc::clone(&fan_out));
+                let fan_out = Arc::new(RwLock::new(self.start_fan_out(&blocks, &held)));
+                *state = SorterState::FannedOut(Arc::clone(&fan_out));
                 drop(state);
                 blocks.push(held);
-                return self.take_all_apart(&fan_out, blocks);
+                return self.partition_blocks(&fan_out, blocks);
             }
         };
         drop(state);
-        self.take_apart(&fan_out, held)
+        self.partition_block(&fan_out, held)
     }
 
     /// Drops what is behind the limit, where that is worth it or what comes would not fit.
-    fn prune(&self, holding: &mut Holding, limit: Limit, more: u64) {
-        let Holding { blocks, cost, rows, prune_from } = holding;
-        let least = 4 * self.sizes.block_bytes as u64;
-        let is_full = *cost + more > self.sizes.hold_bytes && *rows > limit.rows;
+    fn prune_behind_limit(&self, holding: &mut HeldBlocks, limit: SortLimit, more: u64) {
+        let HeldBlocks { blocks, memory_cost: cost, rows, prune_cost_min: prune_from } = holding;
+        let least = 4 * self.budget.block_bytes as u64;
+        let is_full = *cost + more > self.budget.held_bytes_max && *rows > limit.rows;
         let is_worth = *cost >= (*prune_from).max(least) && *rows / 2 >= limit.rows;
         // With few that are distinct there is much to drop before there are as many as are wanted.
         let has_ties = limit.unique && *cost >= (*prune_from).max(least);
@@ -364,40 +371,47 @@ impl<O: Order> Inner<O> {
             return;
         }
         let mut tasks = self.tasks.lock();
-        let Tasks { states, ledger, .. } = &mut *tasks;
-        let committed = |task| states.get(&task).and_then(|state: &TaskState| state.committed);
-        *blocks = ledger.prune(&*self.order, self.shape, limit, mem::take(blocks), committed);
-        *cost = blocks.iter().map(Held::cost).sum();
+        let TaskRegistry { states, ledger, .. } = &mut *tasks;
+        let committed =
+            |task| states.get(&task).and_then(|state: &TaskAttempts| state.committed_attempt);
+        *blocks =
+            ledger.prune_blocks(&*self.order, self.shape, limit, mem::take(blocks), committed);
+        *cost = blocks.iter().map(TaskBlock::memory_cost).sum();
         *rows = blocks.iter().map(|held| u64::from(held.rows)).sum();
         *prune_from = 2 * *cost;
     }
 
-    fn fan_out(&self, blocks: &[Held], last: &Held) -> FanOut {
-        let count = self.partitions();
+    fn start_fan_out(&self, blocks: &[TaskBlock], last: &TaskBlock) -> FanOutPartitions {
+        let count = self.partition_count();
         let sampled = mem::take(&mut *self.sample.lock());
         let parts = if sampled.len() >= count * 2 {
-            Parts::of_order(&*self.order, sampled.iter().map(Vec::as_slice).collect(), count)
+            CutPoints::from_sample(&*self.order, sampled.iter().map(Vec::as_slice).collect(), count)
         } else {
-            let wanted = count * SAMPLE_PER_PART;
-            Parts::of_order(
+            let wanted = count * SAMPLE_ROWS_PER_PARTITION;
+            CutPoints::from_sample(
                 &*self.order,
-                sample(self.shape, blocks.iter().chain([last]), wanted),
+                sample_records(self.shape, blocks.iter().chain([last]), wanted),
                 count,
             )
         };
-        let partition =
-            |number| Mutex::new(Partition { number: number as u32, ..Partition::default() });
-        let partitions = (0..parts.count()).map(partition).collect();
-        let numbers = (0..parts.count() as u32).collect();
-        FanOut { parts, partitions, numbers }
+        let partition = |number| {
+            Mutex::new(SpillPartition { number: number as u32, ..SpillPartition::default() })
+        };
+        let partitions = (0..parts.partition_count()).map(partition).collect();
+        let numbers = (0..parts.partition_count() as u32).collect();
+        FanOutPartitions { cut_points: parts, partitions, numbers }
     }
 
-    fn take_all_apart(&self, fan_out: &RwLock<FanOut>, blocks: Vec<Held>) -> Result<()> {
+    fn partition_blocks(
+        &self,
+        fan_out: &RwLock<FanOutPartitions>,
+        blocks: Vec<TaskBlock>,
+    ) -> Result<()> {
         let next = Mutex::new(blocks.into_iter());
         let work = || {
             loop {
                 let Some(held) = next.lock().next() else { return Ok(()) };
-                self.take_apart(fan_out, held)?;
+                self.partition_block(fan_out, held)?;
             }
         };
         std::thread::scope(|scope| {
@@ -412,47 +426,57 @@ impl<O: Order> Inner<O> {
     }
 
     /// Appends each record of a block to its partition.
-    fn take_apart(&self, fan_out: &RwLock<FanOut>, held: Held) -> Result<()> {
-        self.options.cancel.check()?;
+    fn partition_block(&self, fan_out: &RwLock<FanOutPartitions>, held: TaskBlock) -> Result<()> {
+        self.options.cancel.check_cancelled()?;
         // Boundaries are what they are as long as records go by them.
-        let full = self.appended(&fan_out.read(), held)?;
+        let full = self.append_to_partitions(&fan_out.read(), held)?;
         match full {
-            Some(end) => self.end_full(&mut fan_out.write(), end),
+            Some(end) => self.add_outer_partition(&mut fan_out.write(), end),
             None => Ok(()),
         }
     }
 
     /// What the first partition, or the last, has at most.
-    fn full_bytes(&self) -> u64 {
-        self.sizes.share(self.options.threads, self.sizes.memory_bytes / 4).part_bytes / 2
+    fn outer_partition_bytes_max(&self) -> u64 {
+        self.budget
+            .thread_budget(self.options.threads, self.budget.memory_bytes / 4)
+            .partition_bytes
+            / 2
     }
 
     /// Gives what comes beyond a full partition at the ends one of its own.
-    fn end_full(&self, fan_out: &mut FanOut, end: End) -> Result<()> {
-        let full_bytes = self.full_bytes();
-        let FanOut { parts, partitions, numbers } = fan_out;
-        let new =
-            |count: usize| Mutex::new(Partition { number: count as u32, ..Partition::default() });
+    fn add_outer_partition(
+        &self,
+        fan_out: &mut FanOutPartitions,
+        end: OuterPartition,
+    ) -> Result<()> {
+        let full_bytes = self.outer_partition_bytes_max();
+        let FanOutPartitions { cut_points: parts, partitions, numbers } = fan_out;
+        let new = |count: usize| {
+            Mutex::new(SpillPartition { number: count as u32, ..SpillPartition::default() })
+        };
         let number = partitions.len();
         let full = match end {
-            End::First => partitions.first_mut(),
-            End::Last => partitions.last_mut(),
+            OuterPartition::First => partitions.first_mut(),
+            OuterPartition::Last => partitions.last_mut(),
         };
         // Another task may have been here before.
-        let Some(full) = full.map(Mutex::get_mut).filter(|full| full.need() >= full_bytes) else {
+        let Some(full) =
+            full.map(Mutex::get_mut).filter(|full| full.sort_memory_bytes() >= full_bytes)
+        else {
             return Ok(());
         };
-        let Some((_, edge)) = full.edge.take() else { return Ok(()) };
-        full.ended = true;
-        self.empty_buffer(full)?;
+        let Some((_, edge)) = full.edge_record.take() else { return Ok(()) };
+        full.is_closed = true;
+        self.write_buffer(full)?;
         match end {
-            End::First => {
-                parts.begin_first(&*self.order, edge);
+            OuterPartition::First => {
+                parts.add_first_partition(&*self.order, edge);
                 partitions.insert(0, new(number));
                 numbers.insert(0, number as u32);
             }
-            End::Last => {
-                parts.end_last(&*self.order, edge);
+            OuterPartition::Last => {
+                parts.add_last_partition(&*self.order, edge);
                 partitions.push(new(number));
                 numbers.push(number as u32);
             }
@@ -461,41 +485,46 @@ impl<O: Order> Inner<O> {
     }
 
     /// Writes what a partition has gathered, and gives its memory to another.
-    fn empty_buffer(&self, partition: &mut Partition) -> Result<()> {
+    fn write_buffer(&self, partition: &mut SpillPartition) -> Result<()> {
         let buffer = mem::take(&mut partition.buffer);
         if !buffer.is_empty() {
-            let extent = self.space.write(&buffer)?;
+            let extent = self.spill_storage.write_extent(&buffer)?;
             partition.extents.push((extent, mem::take(&mut partition.buffer_rows)));
         }
         Ok(())
     }
 
     /// Appends each record of a block to its partition: which one at the ends is full, and has most of the block.
-    fn appended(&self, fan_out: &FanOut, mut held: Held) -> Result<Option<End>> {
+    fn append_to_partitions(
+        &self,
+        fan_out: &FanOutPartitions,
+        mut held: TaskBlock,
+    ) -> Result<Option<OuterPartition>> {
         let Some(last) = fan_out.partitions.len().checked_sub(1) else {
             // The input has ended without this task.
             return Ok(None);
         };
-        let full_bytes = self.full_bytes();
+        let full_bytes = self.outer_partition_bytes_max();
         let mut full = None;
-        let limit = self.options.limit();
+        let limit = self.options.sort_limit();
         let wanted = limit.and_then(|_| {
-            let number = self.tasks.lock().ledger.last_wanted?;
+            let number = self.tasks.lock().ledger.last_wanted_partition?;
             fan_out.numbers.iter().position(|known| *known == number)
         });
         let mut scratch = self.spare.lock().1.pop().unwrap_or_default();
-        let Scratch { records, ordered, starts } = &mut scratch;
+        let PartitioningScratch { records, ordered, starts } = &mut scratch;
         records.clear();
         starts.clear();
         starts.resize(fan_out.partitions.len() + 1, 0);
         let mut offset = 0;
-        while let Some((record, next)) = self.shape.next(&held.bytes, offset) {
-            let part = fan_out.parts.of(&*self.order, record, self.order.prefix(record));
+        while let Some((record, next)) = self.shape.read_record(&held.bytes, offset) {
+            let part =
+                fan_out.cut_points.partition_index(&*self.order, record, self.order.prefix(record));
             starts[part + 1] += 1;
             records.push((part as u32, offset as u32, (next - offset) as u32));
             offset = next;
             if records.len().is_multiple_of(8192) {
-                self.options.cancel.check()?;
+                self.options.cancel.check_cancelled()?;
             }
         }
         for index in 1..starts.len() {
@@ -514,36 +543,37 @@ impl<O: Order> Inner<O> {
                 let records = &ordered[pair[0]..pair[1]];
                 let mut partition = fan_out.partitions[index].lock();
                 let end = match index {
-                    index if index == last => Some(End::Last),
-                    0 => Some(End::First),
+                    index if index == last => Some(OuterPartition::Last),
+                    0 => Some(OuterPartition::First),
                     _ => None,
                 };
-                if let Some(end) = end.filter(|_| !partition.ended) {
-                    self.note_edge(&mut partition, &held, records, end);
+                if let Some(end) = end.filter(|_| !partition.is_closed) {
+                    self.update_edge_record(&mut partition, &held, records, end);
                 }
-                self.append(&mut partition, &held, records)?;
-                if 2 * records.len() >= ordered.len() && partition.need() >= full_bytes {
+                self.append_frames(&mut partition, &held, records)?;
+                if 2 * records.len() >= ordered.len() && partition.sort_memory_bytes() >= full_bytes
+                {
                     full = end;
                 }
             }
         }
         if let Some(limit) = limit {
             let kept = wanted.map_or(fan_out.partitions.len(), |wanted| wanted + 1);
-            let mut behind = Checksum::default();
+            let mut behind = RecordChecksum::default();
             for (offset, _) in &ordered[starts[kept]..] {
-                if let Some((record, _)) = self.shape.next(&held.bytes, *offset as usize) {
-                    behind.add(record);
+                if let Some((record, _)) = self.shape.read_record(&held.bytes, *offset as usize) {
+                    behind.add_record(record);
                 }
             }
             let rows = fan_out.numbers.iter().copied().zip(starts.windows(2)).take(kept);
             let rows = rows.map(|(number, pair)| (number, (pair[1] - pair[0]) as u64));
             let mut tasks = self.tasks.lock();
-            let committed = tasks.committed(held.task);
-            tasks.ledger.note((held.task, held.attempt), committed, &behind, rows);
-            self.find_last_wanted(fan_out, &mut tasks.ledger, limit);
+            let committed = tasks.committed_attempt(held.task);
+            tasks.ledger.record_attempt((held.task, held.attempt), committed, &behind, rows);
+            self.update_last_wanted(fan_out, &mut tasks.ledger, limit);
         }
         let mut spare = self.spare.lock();
-        if spare.0.len() <= self.options.threads && held.bytes.capacity() == self.sizes.block_bytes
+        if spare.0.len() <= self.options.threads && held.bytes.capacity() == self.budget.block_bytes
         {
             held.bytes.clear();
             spare.0.push(held.bytes);
@@ -553,54 +583,75 @@ impl<O: Order> Inner<O> {
     }
 
     /// Finds the last partition that records are wanted of, and tells tasks where it ends.
-    fn find_last_wanted(&self, fan_out: &FanOut, ledger: &mut Ledger, limit: Limit) {
-        let Some(last) = ledger.last_wanted(&fan_out.numbers, limit) else { return };
-        if ledger.last_wanted.replace(fan_out.numbers[last]) == Some(fan_out.numbers[last]) {
+    fn update_last_wanted(
+        &self,
+        fan_out: &FanOutPartitions,
+        ledger: &mut LimitLedger,
+        limit: SortLimit,
+    ) {
+        let Some(last) = ledger.find_last_wanted_partition(&fan_out.numbers, limit) else { return };
+        if ledger.last_wanted_partition.replace(fan_out.numbers[last])
+            == Some(fan_out.numbers[last])
+        {
             return;
         }
-        if let Some((prefix, record, has_ties)) = fan_out.parts.end(last) {
+        if let Some((prefix, record, has_ties)) = fan_out.cut_points.partition_end(last) {
             let ties_from = (!has_ties).then_some(0);
             let record = record.map(<[u8]>::to_vec);
-            ledger.offer(&*self.order, Cutoff { prefix, record, ties_from });
+            ledger.offer_cutoff(&*self.order, LimitCutoff { prefix, record, ties_from });
         }
     }
 
     /// Notes the record that none is behind, or before.
-    fn note_edge(&self, partition: &mut Partition, held: &Held, records: &[(u32, u32)], end: End) {
+    fn update_edge_record(
+        &self,
+        partition: &mut SpillPartition,
+        held: &TaskBlock,
+        records: &[(u32, u32)],
+        end: OuterPartition,
+    ) {
         // How what was noted compares to what is beyond it.
-        let wanted = if end == End::Last { Less } else { Greater };
+        let wanted = if end == OuterPartition::Last { Less } else { Greater };
         let mut edge: Option<(u64, &[u8])> = None;
-        let known = partition.edge.as_ref().map(|(prefix, record)| (*prefix, record.as_slice()));
+        let known =
+            partition.edge_record.as_ref().map(|(prefix, record)| (*prefix, record.as_slice()));
         let is_beyond = |other: (u64, &[u8]), prefix, record: &[u8]| match other.0.cmp(&prefix) {
             Equal => self.order.compare(other.1, record) == wanted,
             ordering => ordering == wanted,
         };
         for (offset, _) in records {
-            let Some((record, _)) = self.shape.next(&held.bytes, *offset as usize) else { break };
+            let Some((record, _)) = self.shape.read_record(&held.bytes, *offset as usize) else {
+                break;
+            };
             let prefix = self.order.prefix(record);
             if edge.or(known).is_none_or(|other| is_beyond(other, prefix, record)) {
                 edge = Some((prefix, record));
             }
         }
         if let Some((prefix, record)) = edge {
-            partition.edge = Some((prefix, record.to_vec()));
+            partition.edge_record = Some((prefix, record.to_vec()));
         }
     }
 
-    fn append(&self, partition: &mut Partition, held: &Held, records: &[(u32, u32)]) -> Result<()> {
+    fn append_frames(
+        &self,
+        partition: &mut SpillPartition,
+        held: &TaskBlock,
+        records: &[(u32, u32)],
+    ) -> Result<()> {
         let now = (held.task, held.sequence);
-        partition.out_of_order |= partition.last.is_some_and(|last| last > now);
-        partition.last = Some(now);
-        let Held { task, attempt, sequence, .. } = *held;
+        partition.out_of_order |= partition.last_source.is_some_and(|last| last > now);
+        partition.last_source = Some(now);
+        let TaskBlock { task, attempt, sequence, .. } = *held;
         let mut rest = records;
         let mut before = 0;
         while !rest.is_empty() {
             if partition.buffer.capacity() == 0 {
-                partition.buffer.reserve_exact(self.sizes.buffer_bytes());
+                partition.buffer.reserve_exact(self.budget.buffer_bytes());
             }
             let (mut bytes, mut count) = (0, 0);
             for (_, length) in rest {
-                if count > 0 && bytes as usize + *length as usize > self.sizes.frame_bytes() {
+                if count > 0 && bytes as usize + *length as usize > self.budget.frame_bytes() {
                     break;
                 }
                 bytes += *length;
@@ -610,23 +661,31 @@ impl<O: Order> Inner<O> {
             rest = others;
             let rows = count as u32;
             let number = partition.number;
-            let header = Header { bytes, rows, task, attempt, sequence, before, partition: number };
-            let start = frame::begin(&mut partition.buffer, &header);
+            let header = FrameHeader {
+                bytes,
+                rows,
+                task,
+                attempt,
+                sequence,
+                preceding_bytes: before,
+                partition: number,
+            };
+            let start = spill_frame::begin_frame(&mut partition.buffer, &header);
             for (offset, length) in these {
                 let from = *offset as usize;
                 partition.buffer.extend_from_slice(&held.bytes[from..from + *length as usize]);
             }
             before += bytes;
-            frame::finish(&mut partition.buffer, start);
+            spill_frame::finish_frame(&mut partition.buffer, start);
             partition.bytes += (partition.buffer.len() - start) as u64;
             partition.rows += u64::from(rows);
             partition.buffer_rows += u64::from(rows);
-            if partition.buffer.len() >= self.sizes.write_bytes {
-                let extent = self.space.write(&partition.buffer)?;
+            if partition.buffer.len() >= self.budget.write_bytes {
+                let extent = self.spill_storage.write_extent(&partition.buffer)?;
                 partition.extents.push((extent, mem::take(&mut partition.buffer_rows)));
                 partition.buffer.clear();
                 // One long record may have made it large.
-                partition.buffer.shrink_to(self.sizes.buffer_bytes());
+                partition.buffer.shrink_to(self.budget.buffer_bytes());
             }
         }
         Ok(())
@@ -634,9 +693,9 @@ impl<O: Order> Inner<O> {
 }
 
 /// Every n-th record of some blocks, `wanted` of them, about.
-pub(crate) fn sample<'a>(
-    shape: Shape,
-    blocks: impl Iterator<Item = &'a Held> + Clone,
+pub(crate) fn sample_records<'a>(
+    shape: RecordShape,
+    blocks: impl Iterator<Item = &'a TaskBlock> + Clone,
     wanted: usize,
 ) -> Vec<&'a [u8]> {
     let rows: u64 = blocks.clone().map(|held| u64::from(held.rows)).sum();
@@ -645,7 +704,7 @@ pub(crate) fn sample<'a>(
     let mut countdown = step / 2;
     for held in blocks {
         let mut offset = 0;
-        while let Some((record, next)) = shape.next(&held.bytes, offset) {
+        while let Some((record, next)) = shape.read_record(&held.bytes, offset) {
             offset = next;
             if countdown == 0 {
                 sample.push(record);
@@ -658,20 +717,20 @@ pub(crate) fn sample<'a>(
 }
 
 /// One attempt at a task. Its records count once it is committed; dropped before, they never do.
-pub struct Task<O: Order> {
-    inner: Arc<Inner<O>>,
+pub struct SortTask<O: RecordOrder> {
+    core: Arc<SorterCore<O>>,
     task: u64,
     attempt: u32,
     sequence: u32,
     rows: u32,
     block: Vec<u8>,
-    checksum: Checksum,
-    cutoff: Option<Arc<Cutoff>>,
+    checksum: RecordChecksum,
+    cutoff: Option<Arc<LimitCutoff>>,
     /// What was behind the cutoff.
-    behind: Checksum,
+    behind_cutoff: RecordChecksum,
 }
 
-impl<O: Order> Task<O> {
+impl<O: RecordOrder> SortTask<O> {
     /// Adds a record, which is copied.
     ///
     /// # Errors
@@ -679,21 +738,21 @@ impl<O: Order> Task<O> {
     /// [`Error::DiskFull`] and [`Error::Io`]; [`Error::Cancelled`]. The attempt is worth nothing then.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<()> {
-        if let Shape::Fixed(size) = self.inner.shape
+        if let RecordShape::Fixed(size) = self.core.shape
             && record.len() != size
         {
             return Err(Error::RecordSize { expected: size, found: record.len() });
         }
-        if self.is_behind(record) {
+        if self.drop_if_behind(record) {
             return Ok(());
         }
-        let stored = self.inner.shape.stored_bytes(record.len());
+        let stored = self.core.shape.stored_bytes_max(record.len());
         if self.block.len() + stored > self.block.capacity() {
-            self.make_room(record.len(), stored)?;
+            self.start_block(record.len(), stored)?;
         }
-        self.inner.shape.store(record, &mut self.block);
+        self.core.shape.push_record(record, &mut self.block);
         self.rows += 1;
-        self.checksum.add(record);
+        self.checksum.add_record(record);
         Ok(())
     }
 
@@ -702,24 +761,24 @@ impl<O: Order> Task<O> {
     /// # Errors
     /// As [`Task::push`].
     #[inline]
-    pub fn push_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
+    pub fn push_concatenated(&mut self, parts: &[&[u8]]) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        let stored = self.inner.shape.stored_bytes(length);
+        let stored = self.core.shape.stored_bytes_max(length);
         if self.block.len() + stored > self.block.capacity() {
-            self.make_room(length, stored)?;
+            self.start_block(length, stored)?;
         }
-        if let Shape::Fixed(size) = self.inner.shape
+        if let RecordShape::Fixed(size) = self.core.shape
             && length != size
         {
             return Err(Error::RecordSize { expected: size, found: length });
         }
         let before = self.block.len();
-        self.inner.shape.announce(length, &mut self.block);
+        self.core.shape.push_length_prefix(length, &mut self.block);
         let start = self.block.len();
         parts.iter().for_each(|part| self.block.extend_from_slice(part));
         if self.cutoff.is_some() {
             let block = mem::take(&mut self.block);
-            let is_behind = self.is_behind(&block[start..]);
+            let is_behind = self.drop_if_behind(&block[start..]);
             self.block = block;
             if is_behind {
                 self.block.truncate(before);
@@ -727,48 +786,48 @@ impl<O: Order> Task<O> {
             }
         }
         self.rows += 1;
-        self.checksum.add(&self.block[start..]);
+        self.checksum.add_record(&self.block[start..]);
         Ok(())
     }
 
     /// Whether a record is behind the cutoff, if there is one; then it counts among those.
     #[inline]
-    fn is_behind(&mut self, record: &[u8]) -> bool {
+    fn drop_if_behind(&mut self, record: &[u8]) -> bool {
         let Some(cutoff) = &self.cutoff else { return false };
         // What would be refused is, wherever it is in the order.
-        if !cutoff.is_before(&*self.inner.order, self.task, record)
-            || record.len() > self.inner.sizes.record_bytes_max
+        if !cutoff.excludes_record(&*self.core.order, self.task, record)
+            || record.len() > self.core.budget.record_bytes_max
         {
             return false;
         }
-        self.checksum.add(record);
-        self.behind.add(record);
+        self.checksum.add_record(record);
+        self.behind_cutoff.add_record(record);
         true
     }
 
     #[cold]
-    fn make_room(&mut self, record_bytes: usize, stored: usize) -> Result<()> {
-        let limit = self.inner.sizes.record_bytes_max;
+    fn start_block(&mut self, record_bytes: usize, stored: usize) -> Result<()> {
+        let limit = self.core.budget.record_bytes_max;
         if record_bytes > limit {
             return Err(Error::RecordTooLong {
                 bytes: record_bytes as u64,
                 limit_bytes: limit as u64,
             });
         }
-        self.hand_over()?;
-        self.block = self.inner.spare_block();
+        self.hand_over_block()?;
+        self.block = self.core.take_spare_block();
         if stored > self.block.capacity() {
             self.block = Vec::with_capacity(stored);
         }
         Ok(())
     }
 
-    fn hand_over(&mut self) -> Result<()> {
+    fn hand_over_block(&mut self) -> Result<()> {
         let bytes = mem::take(&mut self.block);
         if bytes.is_empty() {
             return Ok(());
         }
-        let held = Held {
+        let held = TaskBlock {
             task: self.task,
             attempt: self.attempt,
             sequence: self.sequence,
@@ -776,19 +835,19 @@ impl<O: Order> Task<O> {
             bytes,
         };
         self.sequence = self.sequence.checked_add(1).ok_or_else(|| {
-            Error::option("a task of 2^32 blocks", "divide the input into several tasks")
+            Error::invalid_option("a task of 2^32 blocks", "divide the input into several tasks")
         })?;
-        self.inner.deliver(held)?;
-        if self.inner.options.limit.is_some() {
-            let ledger = &self.inner.tasks.lock().ledger;
-            self.cutoff = ledger.cutoff(&*self.inner.order, self.task, self.attempt);
+        self.core.accept_block(held)?;
+        if self.core.options.limit.is_some() {
+            let ledger = &self.core.tasks.lock().ledger;
+            self.cutoff = ledger.cutoff_for_attempt(&*self.core.order, self.task, self.attempt);
         }
         Ok(())
     }
 
     /// What all tasks of the sort have written and read by now.
     pub fn disk_counts(&self) -> DiskCounts {
-        self.inner.space.counts()
+        self.core.spill_storage.disk_counts()
     }
 
     /// Makes the records count, unless another attempt at the task was committed before: then it says
@@ -797,56 +856,56 @@ impl<O: Order> Task<O> {
     /// # Errors
     /// As [`Task::push`].
     pub fn commit(mut self) -> Result<bool> {
-        self.hand_over()?;
-        let limit = self.inner.options.limit();
-        let fan_out = match &*self.inner.state.lock() {
-            State::FannedOut(fan_out) if limit.is_some() => Some(Arc::clone(fan_out)),
+        self.hand_over_block()?;
+        let limit = self.core.options.sort_limit();
+        let fan_out = match &*self.core.state.lock() {
+            SorterState::FannedOut(fan_out) if limit.is_some() => Some(Arc::clone(fan_out)),
             _ => None,
         };
         let fan_out = fan_out.as_ref().map(|fan_out| fan_out.read());
-        let mut tasks = self.inner.tasks.lock();
+        let mut tasks = self.core.tasks.lock();
         let state = tasks.states.entry(self.task).or_default();
-        if state.committed.is_some() {
+        if state.committed_attempt.is_some() {
             return Ok(false);
         }
-        state.committed = Some(self.attempt);
-        tasks.committed.merge(&self.checksum);
-        tasks.ledger.behind.merge(&self.behind);
-        tasks.ledger.commit(self.task, self.attempt);
+        state.committed_attempt = Some(self.attempt);
+        tasks.committed_checksum.merge(&self.checksum);
+        tasks.ledger.dropped.merge(&self.behind_cutoff);
+        tasks.ledger.commit_attempt(self.task, self.attempt);
         if let (Some(fan_out), Some(limit)) = (fan_out, limit) {
-            self.inner.find_last_wanted(&fan_out, &mut tasks.ledger, limit);
+            self.core.update_last_wanted(&fan_out, &mut tasks.ledger, limit);
         }
         Ok(true)
     }
 }
 
-pub(crate) enum Input {
-    Memory(Vec<Held>),
-    Spilled(Arc<FanOut>),
+pub(crate) enum CommittedInput {
+    Memory(Vec<TaskBlock>),
+    Spilled(Arc<FanOutPartitions>),
 }
 
 /// Records that are all there, and come out in order.
-pub struct Sorted<O> {
+pub struct SortedRecords<O> {
     pub(crate) order: Arc<O>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: RecordShape,
     pub(crate) options: Options,
-    pub(crate) sizes: Sizes,
-    pub(crate) space: Arc<Space>,
+    pub(crate) budget: SortBudget,
+    pub(crate) spill_storage: Arc<SpillStorage>,
     pub(crate) attempts: HashMap<u64, u32>,
-    pub(crate) committed: Checksum,
-    pub(crate) ledger: Ledger,
-    pub(crate) input: Input,
+    pub(crate) committed_checksum: RecordChecksum,
+    pub(crate) ledger: LimitLedger,
+    pub(crate) input: CommittedInput,
 }
 
-impl<O: Order> Sorted<O> {
+impl<O: RecordOrder> SortedRecords<O> {
     /// Whether something was spilled.
     pub fn is_spilled(&self) -> bool {
-        matches!(self.input, Input::Spilled(_))
+        matches!(self.input, CommittedInput::Spilled(_))
     }
 
     /// The records that were committed.
-    pub fn committed(&self) -> Checksum {
-        self.committed
+    pub fn committed_checksum(&self) -> RecordChecksum {
+        self.committed_checksum
     }
 
     /// The records in blocks of up to 256 KiB or so, laid out as wanted; threads are at work on the
@@ -854,8 +913,8 @@ impl<O: Order> Sorted<O> {
     ///
     /// # Errors
     /// [`Error::Cancelled`].
-    pub fn blocks(self, layout: Layout) -> Result<Blocks> {
-        Blocks::start(self, layout)
+    pub fn into_blocks(self, layout: OutputFraming) -> Result<SortedBlocks> {
+        SortedBlocks::start(self, layout)
     }
 
     /// Calls `take` with each record, in order.
@@ -863,9 +922,9 @@ impl<O: Order> Sorted<O> {
     /// # Errors
     /// Those of `take`; [`Error::Corrupt`], [`Error::Io`], [`Error::DiskFull`] where runs have to be
     /// written, [`Error::Cancelled`], [`Error::Mismatch`].
-    pub fn for_each(self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<Report> {
-        let mut blocks = self.blocks(Layout::Announced)?;
-        while let Some(block) = blocks.next()? {
+    pub fn for_each(self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<SortReport> {
+        let mut blocks = self.into_blocks(OutputFraming::LengthPrefixed)?;
+        while let Some(block) = blocks.next_block()? {
             for record in block.records() {
                 take(record)?;
             }
@@ -881,9 +940,11 @@ impl<O: Order> Sorted<O> {
         self,
         terminator: Option<u8>,
         output: &mut dyn std::io::Write,
-    ) -> Result<Report> {
-        let mut blocks = self.blocks(terminator.map_or(Layout::Bare, Layout::Terminated))?;
-        while let Some(block) = blocks.next()? {
+    ) -> Result<SortReport> {
+        let mut blocks = self.into_blocks(
+            terminator.map_or(OutputFraming::Concatenated, OutputFraming::Terminated),
+        )?;
+        while let Some(block) = blocks.next_block()? {
             output.write_all(block.bytes()).map_err(Error::Output)?;
         }
         output.flush().map_err(Error::Output)?;
@@ -892,7 +953,7 @@ impl<O: Order> Sorted<O> {
 }
 
 /// Runs `work(0)`, `work(1)`, … `work(count - 1)` on several threads, and gives the results in order.
-pub(crate) fn in_parallel<T: Send>(
+pub(crate) fn run_in_parallel<T: Send>(
     threads: usize,
     count: usize,
     work: impl Fn(usize) -> Result<T> + Sync,

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::order::{ByteOrder, HashOrder, Order, RangeOrder, Reverse};
-use crate::report::Report;
-use crate::rows::Shape;
-use crate::sorter::{Input, Sorter};
+use crate::record_blocks::RecordShape;
+use crate::record_order::{ByteOrder, ByteRangeOrder, HashOrder, RecordOrder, ReverseOrder};
+use crate::report::SortReport;
+use crate::sorter::{CommittedInput, Sorter};
 
 /// A generator that is the same everywhere.
 pub(crate) struct Random(pub(crate) u64);
@@ -30,7 +30,7 @@ impl Random {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum InputKind {
     Random,
     Ascending,
     Descending,
@@ -40,46 +40,46 @@ enum Kind {
     /// Eight bytes of key, and a long rest.
     Wide,
     /// 100 bytes, the key in the first ten.
-    Hundred,
+    HundredBytes,
     AllEqual,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Random,
-    Kind::Ascending,
-    Kind::Descending,
-    Kind::FewKeys,
-    Kind::Skewed,
-    Kind::Wide,
-    Kind::Hundred,
-    Kind::AllEqual,
+const INPUT_KINDS: [InputKind; 8] = [
+    InputKind::Random,
+    InputKind::Ascending,
+    InputKind::Descending,
+    InputKind::FewKeys,
+    InputKind::Skewed,
+    InputKind::Wide,
+    InputKind::HundredBytes,
+    InputKind::AllEqual,
 ];
 
-fn records(kind: Kind, bytes: usize, seed: u64) -> Vec<Vec<u8>> {
+fn records(kind: InputKind, bytes: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut random = Random(seed);
     let mut records = Vec::new();
     let mut total = 0;
     while total < bytes {
         let n = records.len() as u64;
         let record = match kind {
-            Kind::Random => format!("{:x}", random.next() >> random.below(60)).into_bytes(),
-            Kind::Ascending => format!("{n:012} and more").into_bytes(),
-            Kind::Descending => format!("{:012} and more", u32::MAX as u64 - n).into_bytes(),
-            Kind::FewKeys => vec![b'a' + random.below(3) as u8; random.below(40) as usize],
-            Kind::Skewed if random.below(2) == 0 => b"the key of half of all rows".to_vec(),
-            Kind::Skewed => format!("{:x}", random.next()).into_bytes(),
-            Kind::Wide => {
+            InputKind::Random => format!("{:x}", random.next() >> random.below(60)).into_bytes(),
+            InputKind::Ascending => format!("{n:012} and more").into_bytes(),
+            InputKind::Descending => format!("{:012} and more", u32::MAX as u64 - n).into_bytes(),
+            InputKind::FewKeys => vec![b'a' + random.below(3) as u8; random.below(40) as usize],
+            InputKind::Skewed if random.below(2) == 0 => b"the key of half of all rows".to_vec(),
+            InputKind::Skewed => format!("{:x}", random.next()).into_bytes(),
+            InputKind::Wide => {
                 let mut record = random.next().to_be_bytes().to_vec();
                 record.resize(8 + random.below(3000) as usize, b'.');
                 record
             }
-            Kind::Hundred => {
+            InputKind::HundredBytes => {
                 let mut record = random.next().to_be_bytes().to_vec();
                 record.extend_from_slice(&n.to_be_bytes());
                 record.resize(100, b'.');
                 record
             }
-            Kind::AllEqual => b"twenty bytes of this".to_vec(),
+            InputKind::AllEqual => b"twenty bytes of this".to_vec(),
         };
         total += record.len();
         records.push(record);
@@ -97,14 +97,14 @@ fn options(folder: &tempfile::TempDir) -> Options {
 }
 
 /// Pushes the records as `tasks` tasks from two threads, and gives back what comes out.
-fn sort_with<O: Order>(
+fn sort_with<O: RecordOrder>(
     order: O,
     options: Options,
     records: &[Vec<u8>],
     tasks: usize,
     before_finish: impl FnOnce(&Sorter<O>),
-) -> Result<(Vec<Vec<u8>>, Report), Error> {
-    let sorter = Sorter::new(order, Shape::Variable, options)?;
+) -> Result<(Vec<Vec<u8>>, SortReport), Error> {
+    let sorter = Sorter::new(order, RecordShape::Variable, options)?;
     let pieces: Vec<_> =
         records.chunks(records.len().div_ceil(tasks.max(1)).max(1)).enumerate().collect();
     before_finish(&sorter);
@@ -115,7 +115,7 @@ fn sort_with<O: Order>(
                 scope.spawn(move || {
                     for (number, piece) in pieces.iter().filter(|(number, _)| number % 2 == thread)
                     {
-                        let mut task = sorter.task(*number as u64);
+                        let mut task = sorter.start_task(*number as u64);
                         for record in *piece {
                             task.push(record)?;
                         }
@@ -127,11 +127,11 @@ fn sort_with<O: Order>(
             .collect();
         threads.into_iter().try_for_each(|thread| thread.join().unwrap())
     })?;
-    taken(sorter)
+    collect_sorted(sorter)
 }
 
 /// What comes out of a sort, all of it.
-fn taken<O: Order>(sorter: Sorter<O>) -> Result<(Vec<Vec<u8>>, Report), Error> {
+fn collect_sorted<O: RecordOrder>(sorter: Sorter<O>) -> Result<(Vec<Vec<u8>>, SortReport), Error> {
     let mut sorted = Vec::new();
     let report = sorter.finish()?.for_each(|record| {
         sorted.push(record.to_vec());
@@ -140,14 +140,14 @@ fn taken<O: Order>(sorter: Sorter<O>) -> Result<(Vec<Vec<u8>>, Report), Error> {
     Ok((sorted, report))
 }
 
-fn is_empty(folder: &tempfile::TempDir) -> bool {
+fn is_folder_empty(folder: &tempfile::TempDir) -> bool {
     std::fs::read_dir(folder.path()).unwrap().next().is_none()
 }
 
 #[test]
 fn inputs_of_every_kind_are_sorted_beyond_memory() {
     let folder = tempfile::tempdir().unwrap();
-    for kind in KINDS {
+    for kind in INPUT_KINDS {
         let input = records(kind, 3 << 20, 1);
         let mut expected = input.clone();
         expected.sort();
@@ -156,23 +156,23 @@ fn inputs_of_every_kind_are_sorted_beyond_memory() {
         assert!(report.partitions > 1 && report.disk.writes > 10, "{kind:?}: {report:?}");
         expected.reverse();
         let (sorted, _) =
-            sort_with(Reverse(ByteOrder), options(&folder), &input, 3, |_| ()).unwrap();
+            sort_with(ReverseOrder(ByteOrder), options(&folder), &input, 3, |_| ()).unwrap();
         assert!(sorted == expected, "{kind:?}");
-        assert!(is_empty(&folder));
+        assert!(is_folder_empty(&folder));
     }
 }
 
 #[test]
 fn ties_keep_their_order_and_unique_keeps_the_first() {
     let folder = tempfile::tempdir().unwrap();
-    for kind in KINDS {
+    for kind in INPUT_KINDS {
         let mut input = records(kind, 3 << 20, 2);
         for (number, record) in input.iter_mut().enumerate() {
             record.truncate(8);
             record.resize(8, b' ');
             record.extend_from_slice(&(number as u32).to_be_bytes());
         }
-        let key = || RangeOrder::new(0..8);
+        let key = || ByteRangeOrder::new(0..8);
         let mut expected = input.clone();
         expected.sort_by(|a, b| a[..8].cmp(&b[..8]));
         let stable = Options { stable: true, ..options(&folder) };
@@ -187,29 +187,29 @@ fn ties_keep_their_order_and_unique_keeps_the_first() {
 }
 
 #[test]
-fn one_key_of_half_of_the_rows_needs_no_run() {
+fn key_of_half_of_the_rows_needs_no_run() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Skewed, 2 << 20, 3);
+    let input = records(InputKind::Skewed, 2 << 20, 3);
     let (_, report) = sort_with(ByteOrder, options(&folder), &input, 4, |_| ()).unwrap();
     assert_eq!((report.partitions_tied, report.partitions_merged), (1, 0), "{report:?}");
 }
 
 #[test]
-fn groups_have_even_partitions_whatever_comes_first() {
+fn hashed_groups_have_even_partitions() {
     let folder = tempfile::tempdir().unwrap();
-    let order = HashOrder::new(RangeOrder::new(0..8), 5);
+    let order = HashOrder::new(ByteRangeOrder::new(0..8), 5);
     // Of the first half there are a thousand keys, of the second there is one for each record.
-    let mut input = records(Kind::Hundred, 6 << 20, 30);
+    let mut input = records(InputKind::HundredBytes, 6 << 20, 30);
     let half = input.len() / 2;
     for (number, record) in input[..half].iter_mut().enumerate() {
         record[..8].copy_from_slice(&(number as u64 % 1000).to_be_bytes());
     }
-    let sorter = Sorter::new(order, Shape::Variable, options(&folder)).unwrap();
-    let mut task = sorter.task(0);
+    let sorter = Sorter::new(order, RecordShape::Variable, options(&folder)).unwrap();
+    let mut task = sorter.start_task(0);
     input.iter().for_each(|record| task.push(record).unwrap());
     task.commit().unwrap();
     let sorted = sorter.finish().unwrap();
-    let Input::Spilled(fan_out) = &sorted.input else { panic!("it fits") };
+    let CommittedInput::Spilled(fan_out) = &sorted.input else { panic!("it fits") };
     let rows: Vec<_> = fan_out.partitions.iter().map(|part| part.lock().rows).collect();
     let mean = input.len() as u64 / rows.len() as u64;
     // A thousand keys of 31 rows each fall where they fall.
@@ -230,7 +230,7 @@ fn groups_have_even_partitions_whatever_comes_first() {
 #[test]
 fn a_group_of_half_of_the_rows_has_a_partition() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Skewed, 3 << 20, 31);
+    let input = records(InputKind::Skewed, 3 << 20, 31);
     for seed in 0..3 {
         let order = HashOrder::new(ByteOrder, seed);
         let mut expected = input.clone();
@@ -256,7 +256,7 @@ fn a_group_of_half_of_the_rows_has_a_partition() {
 #[test]
 fn fifty_times_the_memory_is_sorted_with_one_merge_at_most() {
     let folder = tempfile::tempdir().unwrap();
-    for kind in [Kind::Hundred, Kind::Wide] {
+    for kind in [InputKind::HundredBytes, InputKind::Wide] {
         let input = records(kind, 50 << 20, 4);
         let mut expected = input.clone();
         expected.sort();
@@ -270,12 +270,12 @@ fn fifty_times_the_memory_is_sorted_with_one_merge_at_most() {
 }
 
 #[test]
-fn a_sample_of_sorted_input_spares_its_merge() {
+fn sample_of_sorted_input_avoids_a_merge() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Ascending, 3 << 20, 5);
+    let input = records(InputKind::Ascending, 3 << 20, 5);
     let sample = |sorter: &Sorter<ByteOrder>| {
-        let step = input.len() / sorter.sample_count();
-        input.iter().step_by(step).for_each(|record| sorter.sample(record));
+        let step = input.len() / sorter.sample_rows_wanted();
+        input.iter().step_by(step).for_each(|record| sorter.add_sample(record));
     };
     let (sorted, report) = sort_with(ByteOrder, options(&folder), &input, 4, sample).unwrap();
     assert!(sorted == input);
@@ -284,13 +284,13 @@ fn a_sample_of_sorted_input_spares_its_merge() {
 
 /// Input in order, or the other way round, is written once, also where something else comes before or between.
 #[test]
-fn input_in_order_needs_no_run_without_a_sample_either() {
+fn sorted_input_needs_no_run_without_a_sample() {
     let folder = tempfile::tempdir().unwrap();
-    for kind in [Kind::Ascending, Kind::Descending] {
+    for kind in [InputKind::Ascending, InputKind::Descending] {
         for disturbed in [false, true] {
             let mut input = records(kind, 12 << 20, 6);
             if disturbed {
-                for (at, record) in records(Kind::Random, 1 << 20, 7).into_iter().enumerate() {
+                for (at, record) in records(InputKind::Random, 1 << 20, 7).into_iter().enumerate() {
                     let at = at * 31 % input.len();
                     input[at] = record;
                 }
@@ -312,10 +312,10 @@ fn input_in_order_needs_no_run_without_a_sample_either() {
 }
 
 #[test]
-fn what_fits_touches_no_file() {
+fn input_that_fits_memory_touches_no_file() {
     let nowhere =
         Options { spill_dirs: vec![PathBuf::from("/nowhere/at/all")], ..Options::default() };
-    for kind in KINDS {
+    for kind in INPUT_KINDS {
         let input = records(kind, 3 << 20, 6);
         let mut expected = input.clone();
         expected.sort();
@@ -324,7 +324,7 @@ fn what_fits_touches_no_file() {
         assert_eq!(report.partitions, 0);
     }
     let small = Options { memory_bytes: 1 << 20, ..nowhere };
-    let error = sort_with(ByteOrder, small, &records(Kind::Random, 4 << 20, 6), 1, |_| ())
+    let error = sort_with(ByteOrder, small, &records(InputKind::Random, 4 << 20, 6), 1, |_| ())
         .map(|_| ())
         .unwrap_err();
     assert!(error.to_string().contains("`/nowhere/at/all`"), "{error}");
@@ -333,7 +333,7 @@ fn what_fits_touches_no_file() {
 #[test]
 fn the_number_of_tasks_does_not_change_the_number_of_operations() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Hundred, 3 << 20, 7);
+    let input = records(InputKind::HundredBytes, 3 << 20, 7);
     let of = |tasks| {
         let (_, report) = sort_with(ByteOrder, options(&folder), &input, tasks, |_| ()).unwrap();
         assert!(report.mean_operation_bytes() >= (1 << 20) / 64, "{report:?}");
@@ -349,36 +349,36 @@ fn the_number_of_tasks_does_not_change_the_number_of_operations() {
 fn attempts_that_are_not_committed_do_not_count() {
     let folder = tempfile::tempdir().unwrap();
     for bytes in [100 << 10, 3 << 20] {
-        let input = records(Kind::Random, bytes, 8);
+        let input = records(InputKind::Random, bytes, 8);
         let mut expected = input.clone();
         expected.sort();
-        let sorter = Sorter::new(ByteOrder, Shape::Variable, options(&folder)).unwrap();
+        let sorter = Sorter::new(ByteOrder, RecordShape::Variable, options(&folder)).unwrap();
         for (number, piece) in input.chunks(input.len().div_ceil(5)).enumerate() {
-            let mut given_up = sorter.task(number as u64);
+            let mut given_up = sorter.start_task(number as u64);
             piece.iter().for_each(|record| given_up.push(record).unwrap());
-            let mut task = sorter.task(number as u64);
+            let mut task = sorter.start_task(number as u64);
             piece.iter().for_each(|record| task.push(record).unwrap());
-            let mut late = sorter.task(number as u64);
+            let mut late = sorter.start_task(number as u64);
             piece.iter().for_each(|record| late.push(record).unwrap());
             assert!(task.commit().unwrap());
             assert!(!late.commit().unwrap());
             drop(given_up);
         }
-        assert!(taken(sorter).unwrap().0 == expected);
+        assert!(collect_sorted(sorter).unwrap().0 == expected);
     }
 }
 
 #[test]
-fn a_full_disk_is_told_at_every_write_and_leaves_nothing() {
+fn full_disk_is_reported_at_every_write_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     // Most of it comes to one partition, by one task, so that each sort writes the same.
-    let mut input = records(Kind::Random, 1 << 20, 9);
+    let mut input = records(InputKind::Random, 1 << 20, 9);
     input.extend((0..100_000).map(|n| format!("7fff{n:012} and more").into_bytes()));
     let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 1, |_| ()).unwrap();
     assert!(whole.runs > 0, "the writes of runs are to fail too: {whole:?}");
     for write in (0..whole.disk.writes / 4 * 3).step_by(3) {
         let fail = |sorter: &Sorter<ByteOrder>| {
-            sorter.inner.space().fault.fail_write(write, io::ErrorKind::StorageFull, true);
+            sorter.core.spill_storage().fault.fail_write(write, io::ErrorKind::StorageFull, true);
         };
         let error =
             sort_with(ByteOrder, options(&folder), &input, 1, fail).map(|_| ()).unwrap_err();
@@ -390,19 +390,19 @@ fn a_full_disk_is_told_at_every_write_and_leaves_nothing() {
                 && text.contains(folder.path().to_str().unwrap()),
             "{text}"
         );
-        assert!(is_empty(&folder));
+        assert!(is_folder_empty(&folder));
     }
 }
 
 #[test]
-fn a_limit_of_the_size_of_files_is_no_full_disk() {
+fn file_size_limit_is_not_reported_as_full_disk() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let input = records(Kind::Random, 3 << 20, 9);
+    let input = records(InputKind::Random, 3 << 20, 9);
     let spill_dirs = vec![one.path().to_path_buf(), other.path().to_path_buf()];
     let both = Options { spill_dirs, ..options(&one) };
     for options in [options(&one), both.clone()] {
         let fail = |sorter: &Sorter<ByteOrder>| {
-            sorter.inner.space().fault.fail_write(7, io::ErrorKind::FileTooLarge, true);
+            sorter.core.spill_storage().fault.fail_write(7, io::ErrorKind::FileTooLarge, true);
         };
         let error = sort_with(ByteOrder, options, &input, 2, fail).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::FileSizeLimit { .. }), "{error}");
@@ -416,7 +416,7 @@ fn a_limit_of_the_size_of_files_is_no_full_disk() {
     }
     // Another folder has a file of its own.
     let fail = |sorter: &Sorter<ByteOrder>| {
-        sorter.inner.space().fault.fail_write(7, io::ErrorKind::FileTooLarge, false);
+        sorter.core.spill_storage().fault.fail_write(7, io::ErrorKind::FileTooLarge, false);
     };
     sort_with(ByteOrder, both, &input, 2, fail).unwrap();
 }
@@ -424,12 +424,12 @@ fn a_limit_of_the_size_of_files_is_no_full_disk() {
 #[test]
 fn other_folders_take_over_from_one_that_is_full() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let input = records(Kind::Random, 3 << 20, 10);
+    let input = records(InputKind::Random, 3 << 20, 10);
     let mut expected = input.clone();
     expected.sort();
     let spill_dirs = vec![one.path().to_path_buf(), other.path().to_path_buf()];
     let fail = |sorter: &Sorter<ByteOrder>| {
-        sorter.inner.space().fault.fail_write(20, io::ErrorKind::StorageFull, false);
+        sorter.core.spill_storage().fault.fail_write(20, io::ErrorKind::StorageFull, false);
     };
     let (sorted, _) =
         sort_with(ByteOrder, Options { spill_dirs, ..options(&one) }, &input, 2, fail).unwrap();
@@ -437,15 +437,15 @@ fn other_folders_take_over_from_one_that_is_full() {
 }
 
 #[test]
-fn other_faults_of_the_disk_name_the_folder() {
+fn other_disk_faults_name_the_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Ascending, 2 << 20, 11);
+    let input = records(InputKind::Ascending, 2 << 20, 11);
     // By one task, so that each sort does the same.
     let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 1, |_| ()).unwrap();
     for n in [0, 1, 5, whole.disk.writes.min(whole.disk.reads) - 1] {
         for write in [true, false] {
             let fail = |sorter: &Sorter<ByteOrder>| {
-                let fault = &sorter.inner.space().fault;
+                let fault = &sorter.core.spill_storage().fault;
                 if write {
                     fault.fail_write(n, io::ErrorKind::Other, false)
                 } else {
@@ -461,54 +461,56 @@ fn other_faults_of_the_disk_name_the_folder() {
 }
 
 #[test]
-fn a_flipped_bit_is_found_and_a_copy_makes_up_for_it() {
+fn flipped_bit_is_found_and_repaired_from_a_copy() {
     let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let input = records(Kind::Ascending, 2 << 20, 12);
+    let input = records(InputKind::Ascending, 2 << 20, 12);
     // By one task, so that each sort reads the same.
     let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 1, |_| ()).unwrap();
     let last = whole.disk.reads - 1;
     for (read, place) in [(0, 0), (3, 28), (7, 1000), (last / 2, 16_000), (last, 5)] {
-        let flip = |sorter: &Sorter<ByteOrder>| sorter.inner.space().fault.flip_read(read, place);
+        let flip =
+            |sorter: &Sorter<ByteOrder>| sorter.core.spill_storage().fault.flip_read(read, place);
         let error =
             sort_with(ByteOrder, options(&folder), &input, 1, flip).map(|_| ()).unwrap_err();
-        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        assert!(matches!(error, Error::CorruptSpill { .. }), "{error}");
         let copied = Options { copy_dir: Some(copies.path().to_path_buf()), ..options(&folder) };
         let (sorted, _) = sort_with(ByteOrder, copied, &input, 1, flip).unwrap();
         assert!(sorted == input);
     }
-    assert!(is_empty(&folder) && is_empty(&copies));
+    assert!(is_folder_empty(&folder) && is_folder_empty(&copies));
 }
 
 #[test]
-fn a_raised_flag_ends_a_sort_wherever_it_is() {
+fn cancel_flag_ends_a_sort_in_every_phase() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Random, 3 << 20, 13);
+    let input = records(InputKind::Random, 3 << 20, 13);
     let start = || {
         let options = options(&folder);
         let cancel = options.cancel.clone();
-        (Sorter::new(ByteOrder, Shape::Variable, options).unwrap(), cancel)
+        (Sorter::new(ByteOrder, RecordShape::Variable, options).unwrap(), cancel)
     };
     let (sorter, cancel) = start();
     cancel.cancel();
-    let mut task = sorter.task(0);
+    let mut task = sorter.start_task(0);
     assert!(matches!(input.iter().try_for_each(|record| task.push(record)), Err(Error::Cancelled)));
     let (sorter, cancel) = start();
-    let mut task = sorter.task(0);
+    let mut task = sorter.start_task(0);
     input.iter().for_each(|record| task.push(record).unwrap());
     task.commit().unwrap();
-    let mut blocks = sorter.finish().unwrap().blocks(crate::Layout::Bare).unwrap();
-    blocks.next().unwrap().unwrap();
+    let mut blocks =
+        sorter.finish().unwrap().into_blocks(crate::OutputFraming::Concatenated).unwrap();
+    blocks.next_block().unwrap().unwrap();
     cancel.cancel();
-    assert!(matches!(blocks.next(), Err(Error::Cancelled)));
+    assert!(matches!(blocks.next_block(), Err(Error::Cancelled)));
     drop(blocks);
-    assert!(is_empty(&folder));
+    assert!(is_folder_empty(&folder));
 }
 
 #[test]
-fn a_limit_takes_the_first_and_stops() {
+fn limit_returns_the_first_rows_and_stops() {
     let folder = tempfile::tempdir().unwrap();
     for bytes in [200 << 10, 4 << 20] {
-        let input = records(Kind::Random, bytes, 14);
+        let input = records(InputKind::Random, bytes, 14);
         let mut expected = input.clone();
         expected.sort();
         for limit in [0, 1, 999, expected.len(), usize::MAX] {
@@ -522,13 +524,13 @@ fn a_limit_takes_the_first_and_stops() {
 
 /// Pushes each task's records in several attempts that are all open at once, of which one is committed. The others
 /// have records that are before all, which must not count.
-fn sort_in_attempts<O: Order>(
+fn sort_in_attempts<O: RecordOrder>(
     order: O,
     options: Options,
     tasks: &[Vec<Vec<u8>>],
     random: &mut Random,
-) -> (Vec<Vec<u8>>, Report) {
-    let sorter = Sorter::new(order, Shape::Variable, options).unwrap();
+) -> (Vec<Vec<u8>>, SortReport) {
+    let sorter = Sorter::new(order, RecordShape::Variable, options).unwrap();
     let least = vec![vec![0u8; 12]; 500 << random.below(5)];
     let mut open: Vec<_> = (0..tasks.len()).collect();
     let mut running = Vec::new();
@@ -538,7 +540,7 @@ fn sort_in_attempts<O: Order>(
             let real = random.below(3);
             for attempt in 0..3 {
                 let records = if attempt == real { &tasks[number] } else { &least };
-                running.push((sorter.task(number as u64), records, 0, attempt == real));
+                running.push((sorter.start_task(number as u64), records, 0, attempt == real));
             }
         }
         if running.is_empty() {
@@ -559,14 +561,16 @@ fn sort_in_attempts<O: Order>(
             running.drain(..).for_each(|(task, ..)| assert!(!task.commit().unwrap()));
         }
     }
-    taken(sorter).unwrap()
+    collect_sorted(sorter).unwrap()
 }
 
 #[test]
-fn ten_of_fifty_times_the_memory_are_found_without_a_file() {
+fn ten_rows_of_fifty_times_the_memory_need_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    for (kind, bytes) in
-        KINDS.map(|kind| (kind, 3 << 20)).into_iter().chain([(Kind::Hundred, 50 << 20)])
+    for (kind, bytes) in INPUT_KINDS
+        .map(|kind| (kind, 3 << 20))
+        .into_iter()
+        .chain([(InputKind::HundredBytes, 50 << 20)])
     {
         let input = records(kind, bytes, 20);
         let mut expected = input.clone();
@@ -594,7 +598,7 @@ fn ten_of_fifty_times_the_memory_are_found_without_a_file() {
 #[test]
 fn partitions_behind_a_limit_are_neither_kept_nor_read() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Hundred, 12 << 20, 21);
+    let input = records(InputKind::HundredBytes, 12 << 20, 21);
     let mut expected = input.clone();
     expected.sort();
     let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 50, |_| ()).unwrap();
@@ -608,21 +612,21 @@ fn partitions_behind_a_limit_are_neither_kept_nor_read() {
 }
 
 #[test]
-fn rows_of_an_attempt_that_is_not_committed_fill_no_partition() {
+fn uncommitted_rows_fill_no_partition_of_a_limited_sort() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Hundred, 12 << 20, 23);
+    let input = records(InputKind::HundredBytes, 12 << 20, 23);
     let mut expected = input.clone();
     expected.sort();
     let limited = Options { limit: Some(20_000), ..options(&folder) };
-    let sorter = Sorter::new(ByteOrder, Shape::Variable, limited).unwrap();
-    let mut abandoned = sorter.task(0);
+    let sorter = Sorter::new(ByteOrder, RecordShape::Variable, limited).unwrap();
+    let mut abandoned = sorter.start_task(0);
     for number in 0..30_000u32 {
         let mut record = [0u8; 100];
         record[8..12].copy_from_slice(&number.to_be_bytes());
         abandoned.push(&record).unwrap();
     }
     for (number, piece) in input.chunks(5000).enumerate() {
-        let mut task = sorter.task(number as u64);
+        let mut task = sorter.start_task(number as u64);
         piece.iter().for_each(|record| task.push(record).unwrap());
         task.commit().unwrap();
     }
@@ -639,44 +643,44 @@ fn rows_of_an_attempt_that_is_not_committed_fill_no_partition() {
 #[test]
 fn lost_rows_are_found_with_a_limit_too() {
     let folder = tempfile::tempdir().unwrap();
-    let input = records(Kind::Hundred, 2 << 20, 22);
+    let input = records(InputKind::HundredBytes, 2 << 20, 22);
     let limited = Options { limit: Some(10), ..options(&folder) };
-    let sorter = Sorter::new(ByteOrder, Shape::Variable, limited).unwrap();
-    let mut task = sorter.task(0);
+    let sorter = Sorter::new(ByteOrder, RecordShape::Variable, limited).unwrap();
+    let mut task = sorter.start_task(0);
     input.iter().for_each(|record| task.push(record).unwrap());
     task.commit().unwrap();
     let mut sorted = sorter.finish().unwrap();
-    sorted.committed.rows += 1;
+    sorted.committed_checksum.rows += 1;
     let error = sorted.for_each(|_| Ok(())).unwrap_err();
-    assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+    assert!(matches!(error, Error::ChecksumMismatch { .. }), "{error}");
 }
 
 #[test]
 fn records_that_are_too_long_or_of_another_size_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let sorter = Sorter::new(ByteOrder, Shape::Variable, options(&folder)).unwrap();
-    let mut task = sorter.task(0);
-    let most = sorter.sizes().record_bytes_max;
+    let sorter = Sorter::new(ByteOrder, RecordShape::Variable, options(&folder)).unwrap();
+    let mut task = sorter.start_task(0);
+    let most = sorter.budget().record_bytes_max;
     for _ in 0..20 {
         task.push(&vec![b'x'; most]).unwrap();
     }
     task.push(b"short").unwrap();
     task.commit().unwrap();
-    let error = sorter.task(1).push(&vec![b'x'; most + 1]).unwrap_err();
+    let error = sorter.start_task(1).push(&vec![b'x'; most + 1]).unwrap_err();
     assert!(matches!(error, Error::RecordTooLong { .. }), "{error}");
     let report = sorter.finish().unwrap().for_each(|_| Ok(())).unwrap();
     assert_eq!(report.output.rows, 21);
-    let sorter = Sorter::new(ByteOrder, Shape::Fixed(3), options(&folder)).unwrap();
-    let error = sorter.task(1).push(b"four").unwrap_err();
+    let sorter = Sorter::new(ByteOrder, RecordShape::Fixed(3), options(&folder)).unwrap();
+    let error = sorter.start_task(1).push(b"four").unwrap_err();
     assert!(matches!(error, Error::RecordSize { expected: 3, found: 4 }), "{error}");
-    assert!(Sorter::new(ByteOrder, Shape::Fixed(0), options(&folder)).is_err());
+    assert!(Sorter::new(ByteOrder, RecordShape::Fixed(0), options(&folder)).is_err());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]
-    fn sorts_are_vec_sorts(
-        kind in prop::sample::select(&KINDS[..]),
+    fn sort_equals_vec_sort(
+        kind in prop::sample::select(&INPUT_KINDS[..]),
         bytes in prop_oneof![Just(0usize), 1..2000usize, 1..3_000_000usize],
         seed: u64,
         tasks in 1..50usize,
@@ -692,7 +696,7 @@ proptest! {
         let options = Options { memory_bytes: memory, threads, stable, unique, expected_bytes: expected, ..options(&folder) };
         let mut model = input.clone();
         let sorted = if let Some((start, length)) = key {
-            let order = RangeOrder::new(start..start + length);
+            let order = ByteRangeOrder::new(start..start + length);
             model.sort_by(|a, b| order.compare(a, b));
             if unique {
                 model.dedup_by(|b, a| order.compare(a, b).is_eq());
@@ -714,12 +718,12 @@ proptest! {
             sort_with(ByteOrder, options, &input, tasks, |_| ()).unwrap().0
         };
         prop_assert!(sorted == model);
-        prop_assert!(is_empty(&folder));
+        prop_assert!(is_folder_empty(&folder));
     }
 
     #[test]
-    fn limited_sorts_are_truncated_vec_sorts(
-        kind in prop::sample::select(&KINDS[..]),
+    fn limited_sort_equals_truncated_vec_sort(
+        kind in prop::sample::select(&INPUT_KINDS[..]),
         bytes in prop_oneof![1..2000usize, 1..3_000_000usize],
         seed: u64,
         tasks in 1..30usize,
@@ -745,7 +749,7 @@ proptest! {
             limit: Some(limit),
             ..options(&folder)
         };
-        let key = RangeOrder::new(0..length);
+        let key = ByteRangeOrder::new(0..length);
         let mut model = input.clone();
         model.sort_by(|a, b| key.compare(a, b));
         if unique {
@@ -769,7 +773,7 @@ proptest! {
             prop_assert_eq!(report.input.rows, input.len() as u64);
             prop_assert!(report.output.rows + report.behind_limit.rows <= report.input.rows);
         }
-        prop_assert!(is_empty(&folder));
+        prop_assert!(is_folder_empty(&folder));
     }
 
     #[test]
@@ -778,8 +782,8 @@ proptest! {
         let mut random = Random(seed);
         let mut input: Vec<Vec<u8>> =
             (0..count).map(|_| (0..size).map(|_| random.next() as u8).collect()).collect();
-        let sorter = Sorter::new(RangeOrder::new(0..10), Shape::Fixed(size), options(&folder)).unwrap();
-        let mut task = sorter.task(0);
+        let sorter = Sorter::new(ByteRangeOrder::new(0..10), RecordShape::Fixed(size), options(&folder)).unwrap();
+        let mut task = sorter.start_task(0);
         input.iter().for_each(|record| task.push(record).unwrap());
         task.commit().unwrap();
         let mut output = Vec::new();

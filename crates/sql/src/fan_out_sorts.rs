@@ -42,7 +42,8 @@ use tidemill_base::memory::human;
 use tidemill_base::progress::Progress;
 use tidemill_planning::DynTreeNode;
 use tidemill_sort::{
-    DiskCounts, KeyedOrder, Layout, MEMORY_BYTES_MIN, Options, Shape, Sorted, Sorter, Task,
+    DiskCounts, EncodedKeyOrder, MEMORY_BYTES_MIN, Options, OutputFraming, RecordShape, SortTask,
+    SortedRecords, Sorter,
 };
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
@@ -216,7 +217,7 @@ impl Sort {
     async fn gathered(
         self,
         inputs: Vec<SendableRecordBatchStream>,
-    ) -> PlanResult<(Sorted<KeyedOrder>, Arc<Held>)> {
+    ) -> PlanResult<(SortedRecords<EncodedKeyOrder>, Arc<Held>)> {
         let pool = self.context.memory_pool().downcast_ref::<Pool>();
         let share = pool.map_or(self.settings.share(1, 4), Pool::share) as u64;
         let mut options = Options::default();
@@ -228,9 +229,9 @@ impl Sort {
         options.spill_dirs = self.settings.spill_dirs.clone();
         options.cancel = self.settings.cancel.flag().into();
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let sorter = Sorter::new(KeyedOrder, Shape::Variable, options).map_err(told)?;
+        let sorter = Sorter::new(EncodedKeyOrder, RecordShape::Variable, options).map_err(told)?;
         let held = Arc::new(Held {
-            record_bytes_max: sorter.sizes().record_bytes_max,
+            record_bytes_max: sorter.budget().record_bytes_max,
             memory_bytes,
             reservation: self.reservation,
             parked: Mutex::new(Parked::new(&self.settings)),
@@ -323,13 +324,13 @@ impl Parked {
 /// have one each, or share that of the batch before them; others have that of the input.
 async fn gather(
     mut input: SendableRecordBatchStream,
-    sorter: Arc<Sorter<KeyedOrder>>,
+    sorter: Arc<Sorter<EncodedKeyOrder>>,
     index: u64,
     form: Arc<Form>,
     held: Arc<Held>,
 ) -> PlanResult<()> {
     let mut encoded = Encoded::default();
-    let mut current: Option<(Task<KeyedOrder>, Option<Place>)> = None;
+    let mut current: Option<(SortTask<EncodedKeyOrder>, Option<Place>)> = None;
     while let Some(batch) = input.next().await.transpose()? {
         let place = Place::of(&batch);
         let goes_on = |before: &Option<Place>| match (before, &place) {
@@ -339,7 +340,7 @@ async fn gather(
         if let Some((task, _)) = current.take_if(|(_, before)| !goes_on(before)) {
             commit(task)?;
         }
-        let begin = || (sorter.task(place.as_ref().map_or(index, Place::number)), None);
+        let begin = || (sorter.start_task(place.as_ref().map_or(index, Place::number)), None);
         let (task, before) = current.get_or_insert_with(begin);
         *before = place;
         let bytes = form.push(&batch, &held, &mut encoded, task)?;
@@ -350,7 +351,7 @@ async fn gather(
 }
 
 /// Has a task's rows count.
-fn commit(task: Task<KeyedOrder>) -> PlanResult<()> {
+fn commit(task: SortTask<EncodedKeyOrder>) -> PlanResult<()> {
     match task.commit().map_err(told)? {
         true => Ok(()),
         // Its rows would be missing.
@@ -360,14 +361,14 @@ fn commit(task: Task<KeyedOrder>) -> PlanResult<()> {
 
 /// Makes rows of records, and sends them until nobody wants more.
 fn hand_on(
-    sorted: Sorted<KeyedOrder>,
+    sorted: SortedRecords<EncodedKeyOrder>,
     held: &Held,
     form: &Form,
     batch_rows: usize,
     sender: &Sender<PlanResult<RecordBatch>>,
 ) -> PlanResult<()> {
-    let mut blocks = sorted.blocks(Layout::Announced).map_err(told)?;
-    while let Some(block) = blocks.next().map_err(told)? {
+    let mut blocks = sorted.into_blocks(OutputFraming::LengthPrefixed).map_err(told)?;
+    while let Some(block) = blocks.next_block().map_err(told)? {
         held.count(blocks.disk_counts());
         let records: Vec<&[u8]> = block.records().collect();
         let mut rest = records.as_slice();
@@ -395,7 +396,7 @@ fn portion(records: &[&[u8]], batch_rows: usize) -> usize {
 
 /// How much of a row is parked.
 fn parked_bytes(record: &[u8]) -> u64 {
-    match KeyedOrder::split(record).1.split_first() {
+    match EncodedKeyOrder::split_key(record).1.split_first() {
         Some((&PARKED, place)) => place.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)),
         _ => 0,
     }
@@ -451,7 +452,7 @@ impl Form {
         batch: &RecordBatch,
         held: &Held,
         encoded: &mut Encoded,
-        task: &mut Task<KeyedOrder>,
+        task: &mut SortTask<EncodedKeyOrder>,
     ) -> PlanResult<usize> {
         let keys = self.by.iter().map(|key| Ok(key.evaluate_to_sort_column(batch)?.values));
         let keys = self.keys.convert_columns(&keys.collect::<PlanResult<Vec<_>>>()?)?;
@@ -464,10 +465,10 @@ impl Form {
             let length = u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes();
             let record_bytes = length.len() + key.len() + 1 + rest.len();
             let pushed = match record_bytes <= held.record_bytes_max {
-                true => task.push_parts(&[&length, key, &[FOLLOWS], rest]),
+                true => task.push_concatenated(&[&length, key, &[FOLLOWS], rest]),
                 false => {
                     let place = held.parked.lock().park(rest)?;
-                    task.push_parts(&[&length, key, &[PARKED], &place])
+                    task.push_concatenated(&[&length, key, &[PARKED], &place])
                 }
             };
             pushed.map_err(told)?;
@@ -481,7 +482,7 @@ impl Form {
         let (mut keys, mut rests) = (Vec::with_capacity(records.len()), Vec::new());
         let mut fetched = Vec::new();
         for record in records {
-            let (key, rest) = KeyedOrder::split(record);
+            let (key, rest) = EncodedKeyOrder::split_key(record);
             keys.push(key);
             match rest.split_first() {
                 Some((&FOLLOWS, rest)) => rests.push(Some(rest)),
@@ -552,12 +553,12 @@ pub fn sort_error(error: tidemill_sort::Error) -> Error {
             Error::disk_full(folders.iter().map(|(path, _)| path.as_path()), source)
         }
         Sort::FileSizeLimit { folder, source, .. } => Error::disk_full([folder.as_path()], source),
-        Sort::Corrupt { folder, offset, reason, .. } => {
+        Sort::CorruptSpill { folder, offset, reason, .. } => {
             let path = folder.display().to_string();
             Error::Corrupt { path, offset: Some(offset), reason, hint }
         }
         Sort::Output(source) => Error::io("write", "the sorted records", source),
-        Sort::Mismatch { .. } => Error::Internal(message),
+        Sort::ChecksumMismatch { .. } => Error::Internal(message),
         _ => Error::Usage { message, hint },
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, IsTerminal, Write};
 
 use tidemill_engine::coverage::grouped;
-use tidemill_engine::ids::{self, Operation, Request, Stored};
+use tidemill_engine::ids::{self, Request, SetOperation, Stored};
 use tidemill_engine::job::Limits;
 use tidemill_engine::{Error, running};
 
@@ -45,15 +45,15 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
     });
     bar.clear();
     let counts = counts?;
-    if request.operation == Operation::Count {
-        print(format!("{}\n", counts.output).as_bytes())?;
+    if request.operation == SetOperation::Count {
+        print(format!("{}\n", counts.output_ids).as_bytes())?;
     }
     // What was counted on the way is for people, and for who writes a file.
     if request.output.is_some() || std::io::stderr().is_terminal() {
-        let of_each = request.inputs.iter().zip(&counts.inputs);
+        let of_each = request.inputs.iter().zip(&counts.input_ids);
         let of_each: Vec<String> =
             of_each.map(|(name, count)| format!("{} in `{name}`", grouped(*count))).collect();
-        let (ids, of_each) = (grouped(counts.output), of_each.join(", "));
+        let (ids, of_each) = (grouped(counts.output_ids), of_each.join(", "));
         terminal::note(&match &request.output {
             Some(output) => format!("wrote `{output}`: {ids} ids; {of_each}"),
             None => format!("{ids} ids; {of_each}"),

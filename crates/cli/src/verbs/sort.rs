@@ -8,8 +8,8 @@ use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Cancel, Error, Query};
-use tidemill_sort::gnu::{self, Command, Io, Options};
-use tidemill_sort::model::Model;
+use tidemill_sort::cluster_cost_model::ClusterSortModel;
+use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortStreams};
 
 use super::beside::beside_until;
 use super::output::{CoverageSink, Say, finish};
@@ -28,7 +28,8 @@ With --by COLUMNS the rows of tables are sorted, of any format, here or in a buc
 /// `tidemill sort`, with the words behind it.
 pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
     if let Some(model) = model_of(&words)? {
-        let model = Model::parse(&model).map_err(|error| Error::usage(error.to_string()))?;
+        let model =
+            ClusterSortModel::parse(&model).map_err(|error| Error::usage(error.to_string()))?;
         print(format!("{model}\n").as_bytes())?;
         return Ok(Outcome::Complete);
     }
@@ -46,21 +47,21 @@ pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
         )
         .into());
     }
-    let command = Options::parse(words);
+    let command = GnuSortOptions::parse(words);
     let command = command.map_err(|error| Error::usage_hint(error.message, error.hint))?;
-    let is_help = matches!(command, Command::Help);
+    let is_help = matches!(command, GnuSortCommand::Help);
     let cancel = Cancel::new();
     terminal::watch_signals(&cancel)?;
     let outcome = beside_until(&cancel, &mut Bar::none(), || {
-        let mut io = Io::of_process();
+        let mut io = GnuSortStreams::from_process();
         io.cancel = cancel.flag().into();
-        gnu::run(&command, &mut io).map_err(gnu_error)
+        gnu::run_gnu_sort(&command, &mut io).map_err(gnu_error)
     })?;
     if is_help {
         print(BY.as_bytes())?;
     }
     Ok(match outcome {
-        gnu::Outcome::Disorder { .. } => Outcome::No,
+        gnu::GnuSortOutcome::Disorder { .. } => Outcome::No,
         _ => Outcome::Complete,
     })
 }
@@ -135,13 +136,13 @@ fn model_of(words: &[OsString]) -> Result<Option<String>, Error> {
 }
 
 /// An error as the other verbs tell it. GNU sort's status of all errors is 2, as 1 says that a file is out of order.
-fn gnu_error(error: gnu::Error) -> Error {
+fn gnu_error(error: gnu::GnuSortError) -> Error {
     match error {
-        gnu::Error::Io { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
+        gnu::GnuSortError::Io { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
             Error::ClosedPipe
         }
-        gnu::Error::Sort(tidemill_sort::Error::Cancelled) => Error::Interrupted,
-        gnu::Error::Io { action, path, source } => {
+        gnu::GnuSortError::Sort(tidemill_sort::Error::Cancelled) => Error::Interrupted,
+        gnu::GnuSortError::Io { action, path, source } => {
             Error::usage(Error::io(action, path, source).to_string())
         }
         other => Error::usage(other.to_string()),

@@ -16,12 +16,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod input;
-mod keys;
-mod numbers;
-mod options;
-mod output;
-mod version;
+mod atomic_output;
+mod command_line;
+mod line_input;
+mod line_keys;
+mod number_keys;
+mod version_order;
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -30,25 +30,27 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
-pub use options::{Action, Command, HELP, MEMORY_BYTES_MIN, Options, UsageError};
+pub use command_line::{
+    GNU_MEMORY_BYTES_MIN, GnuSortAction, GnuSortCommand, GnuSortOptions, HELP_TEXT, UsageError,
+};
+pub use line_keys::{IgnoredBytes, KeyComparison, KeyOptions, KeyPosition, LineKey, LineOrder};
 
-use crate::cancel::Cancel;
-use crate::feed::{Place, feed, feed_tasks};
-use crate::order::{ByteOrder, Order, RangeOrder, Reverse};
-use crate::plan::{Explained, Plan};
-use crate::report::Report;
-use crate::rows::Shape;
-use crate::sorter::{Sorter, Task};
-use crate::space::Space;
-use crate::tree::{self, Tree};
-use input::{Blocks, Lines, Source, Spilled};
-use output::Output;
+use crate::block_feed::{BlockTask, feed_blocks, feed_multi_block_tasks};
+use crate::cancel_flag::SortCancelFlag;
+use crate::loser_tree::{self, LoserTree};
+use crate::record_blocks::RecordShape;
+use crate::record_order::{ByteOrder, ByteRangeOrder, RecordOrder, ReverseOrder};
+use crate::report::SortReport;
+use crate::sort_plan::{SortExplanation, SortPlan};
+use crate::sorter::{SortTask, Sorter};
+use crate::spill_storage::SpillStorage;
+use atomic_output::AtomicOutput;
+use line_input::{InputBlocks, LineReader, LineSource, SpilledLines};
 
 /// Why lines were not sorted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum GnuSortError {
     /// The operating system refused a file.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
@@ -63,7 +65,7 @@ pub enum Error {
     #[error(
         "`{path}` exists\nhint: `--overwrite` replaces it when the output is complete, an input too"
     )]
-    Exists {
+    OutputExists {
         /// The output.
         path: PathBuf,
     },
@@ -81,7 +83,7 @@ pub enum Error {
     #[error(
         "`{path}` ends with {found} bytes of a record of {record_bytes}\nhint: give the size that its records have with `--records`"
     )]
-    RecordCut {
+    TruncatedRecord {
         /// The input.
         path: PathBuf,
         /// The size of the records.
@@ -93,7 +95,7 @@ pub enum Error {
     #[error(
         "`{path}`: {reason}\nhint: it is to hold names that each end with a zero byte, as `find -print0` writes them"
     )]
-    List {
+    InvalidInputList {
         /// The list.
         path: PathBuf,
         /// What is wrong with it.
@@ -105,7 +107,7 @@ pub enum Error {
 }
 
 /// Where a command reads and writes that names no files.
-pub struct Io<'a> {
+pub struct GnuSortStreams<'a> {
     /// Read for `-`.
     pub stdin: Box<dyn Read + Send + 'a>,
     /// Written without `-o`.
@@ -113,17 +115,17 @@ pub struct Io<'a> {
     /// Told which line is out of order, which input ends in NUL bytes, and what `--explain` says.
     pub stderr: Box<dyn Write + 'a>,
     /// Stops the command from another thread.
-    pub cancel: Cancel,
+    pub cancel: SortCancelFlag,
 }
 
-impl Io<'_> {
+impl GnuSortStreams<'_> {
     /// The standard streams of the process.
-    pub fn of_process() -> Self {
-        Io {
+    pub fn from_process() -> Self {
+        GnuSortStreams {
             stdin: Box::new(io::stdin()),
             stdout: Box::new(io::stdout()),
             stderr: Box::new(io::stderr()),
-            cancel: Cancel::new(),
+            cancel: SortCancelFlag::new(),
         }
     }
 }
@@ -131,9 +133,9 @@ impl Io<'_> {
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum GnuSortOutcome {
     /// The input was sorted, with what that took.
-    Sorted(Box<Report>),
+    Sorted(Box<SortReport>),
     /// Inputs were merged, or help was given, or a check found nothing.
     Done,
     /// A check found a line that is out of order.
@@ -145,15 +147,15 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl GnuSortOutcome {
     /// GNU sort's exit status: 1 where a check found something, else 0. Errors have 2.
     pub fn exit_status(&self) -> i32 {
-        i32::from(matches!(self, Outcome::Disorder { .. }))
+        i32::from(matches!(self, GnuSortOutcome::Disorder { .. }))
     }
 }
 
 /// The bytes of memory of the machine, or of its share of it, as far as the system says.
-pub(crate) fn machine_bytes() -> u64 {
+pub(crate) fn machine_memory_bytes() -> u64 {
     #[cfg(target_os = "linux")]
     {
         let info = rustix::system::sysinfo();
@@ -165,20 +167,25 @@ pub(crate) fn machine_bytes() -> u64 {
     }
 }
 
-impl Options {
-    fn memory(&self) -> u64 {
-        self.memory_bytes.unwrap_or_else(|| (machine_bytes() / 4).clamp(MEMORY_BYTES_MIN, 1 << 30))
+impl GnuSortOptions {
+    fn memory_or_default(&self) -> u64 {
+        self.memory_bytes
+            .unwrap_or_else(|| (machine_memory_bytes() / 4).clamp(GNU_MEMORY_BYTES_MIN, 1 << 30))
     }
 
-    fn threads(&self) -> usize {
+    fn threads_or_default(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    fn sort_options(&self, cancel: &Cancel, expected_bytes: Option<u64>) -> crate::Options {
+    fn to_sort_options(
+        &self,
+        cancel: &SortCancelFlag,
+        expected_bytes: Option<u64>,
+    ) -> crate::Options {
         let default = crate::Options::default();
         crate::Options {
-            memory_bytes: self.memory(),
-            threads: self.threads(),
+            memory_bytes: self.memory_or_default(),
+            threads: self.threads_or_default(),
             spill_dirs: if self.spill_dirs.is_empty() {
                 default.spill_dirs
             } else {
@@ -186,7 +193,7 @@ impl Options {
             },
             copy_dir: self.copy_dir.clone(),
             // Lines that tie as a whole are the same: their order cannot be seen.
-            stable: self.stable && (self.record_bytes.is_some() || !self.is_whole_lines()),
+            stable: self.stable && (self.record_bytes.is_some() || !self.compares_whole_lines()),
             unique: self.unique,
             limit: self.limit,
             expected_bytes,
@@ -194,8 +201,8 @@ impl Options {
         }
     }
 
-    fn inputs(&self, stdin: &mut dyn Read) -> Result<Vec<PathBuf>, Error> {
-        let Some(list) = &self.files_from else {
+    fn resolve_inputs(&self, stdin: &mut dyn Read) -> Result<Vec<PathBuf>, GnuSortError> {
+        let Some(list) = &self.input_list else {
             return Ok(if self.inputs.is_empty() {
                 vec![PathBuf::from("-")]
             } else {
@@ -206,11 +213,14 @@ impl Options {
         let read = if list.as_os_str() == "-" {
             stdin.read_to_end(&mut bytes)
         } else {
-            input::open(list)?.read_to_end(&mut bytes)
+            line_input::open_input(list)?.read_to_end(&mut bytes)
         };
-        read.map_err(|source| Error::Io { action: "read", path: list.clone(), source })?;
+        read.map_err(|source| GnuSortError::Io { action: "read", path: list.clone(), source })?;
         let names = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-        let wrong = |reason: &str| Error::List { path: list.clone(), reason: reason.to_owned() };
+        let wrong = |reason: &str| GnuSortError::InvalidInputList {
+            path: list.clone(),
+            reason: reason.to_owned(),
+        };
         if names.is_empty() {
             return Err(wrong("no input in the list"));
         }
@@ -228,58 +238,80 @@ impl Options {
 }
 
 /// What is sorted, merged or checked. What is no regular file is opened once alone, when it is read.
-struct Inputs {
+struct ResolvedInputs {
     paths: Vec<PathBuf>,
     /// All their bytes, where all are regular files.
-    bytes: Option<u64>,
+    total_bytes: Option<u64>,
 }
 
 /// Does what a command line says.
 ///
 /// # Errors
 /// [`Error`]; the exit status of the program is 2 then. A closed pipe is an error of writing `-`.
-pub fn run(command: &Command, io: &mut Io<'_>) -> Result<Outcome, Error> {
+pub fn run_gnu_sort(
+    command: &GnuSortCommand,
+    io: &mut GnuSortStreams<'_>,
+) -> Result<GnuSortOutcome, GnuSortError> {
     let options = match command {
-        Command::Run(options) => options,
-        Command::Help => {
-            write_to(&mut *io.stdout, options::HELP.as_bytes())?;
-            return Ok(Outcome::Done);
+        GnuSortCommand::Run(options) => options,
+        GnuSortCommand::Help => {
+            write_stream(&mut *io.stdout, command_line::HELP_TEXT.as_bytes())?;
+            return Ok(GnuSortOutcome::Done);
         }
     };
-    let inputs = options.inputs(&mut *io.stdin)?;
+    let inputs = options.resolve_inputs(&mut *io.stdin)?;
     // What cannot be read is found before an hour's work is done.
     let mut bytes = Some(0);
     for path in &inputs {
-        bytes = bytes.zip(input::size(path)?).map(|(sum, bytes)| sum + bytes);
+        bytes = bytes.zip(line_input::probe_size(path)?).map(|(sum, bytes)| sum + bytes);
     }
-    let inputs = Inputs { paths: inputs, bytes };
-    if let Action::Check { quiet } = options.action {
-        return with_order(options, |order| check(options, &inputs.paths, order, quiet, io));
+    let inputs = ResolvedInputs { paths: inputs, total_bytes: bytes };
+    if let GnuSortAction::Check { quiet } = options.action {
+        return with_line_order(options, |order| {
+            check_sorted(options, &inputs.paths, order, quiet, io)
+        });
     }
     let mut output = match &options.output {
-        Some(path) => Some(Output::create(path, options.overwrite)?),
+        Some(path) => Some(AtomicOutput::create(path, options.overwrite)?),
         None => None,
     };
     let outcome = if let Some(size) = options.record_bytes {
-        let order = RangeOrder::new(options.record_key.clone().unwrap_or(0..size));
-        let shape = Shape::Fixed(size);
+        let order = ByteRangeOrder::new(options.record_key.clone().unwrap_or(0..size));
+        let shape = RecordShape::Fixed(size);
         if options.global.reverse {
-            sort(options, &inputs, Reverse(order), shape, io, output.as_mut())?
+            sort_inputs(options, &inputs, ReverseOrder(order), shape, io, output.as_mut())?
         } else {
-            sort(options, &inputs, order, shape, io, output.as_mut())?
+            sort_inputs(options, &inputs, order, shape, io, output.as_mut())?
         }
     } else {
         match options.action {
-            Action::Merge => {
-                with_order(options, |order| merge(options, &inputs, order, io, output.as_mut()))?
-            }
-            _ if options.is_whole_lines() && options.global.reverse => {
-                sort(options, &inputs, Reverse(ByteOrder), Shape::Variable, io, output.as_mut())?
-            }
-            _ if options.is_whole_lines() => {
-                sort(options, &inputs, ByteOrder, Shape::Variable, io, output.as_mut())?
-            }
-            _ => sort(options, &inputs, order(options)?, Shape::Variable, io, output.as_mut())?,
+            GnuSortAction::Merge => with_line_order(options, |order| {
+                merge_inputs(options, &inputs, order, io, output.as_mut())
+            })?,
+            _ if options.compares_whole_lines() && options.global.reverse => sort_inputs(
+                options,
+                &inputs,
+                ReverseOrder(ByteOrder),
+                RecordShape::Variable,
+                io,
+                output.as_mut(),
+            )?,
+            _ if options.compares_whole_lines() => sort_inputs(
+                options,
+                &inputs,
+                ByteOrder,
+                RecordShape::Variable,
+                io,
+                output.as_mut(),
+            )?,
+            _ => sort_inputs(
+                options,
+                &inputs,
+                build_line_order(options)?,
+                RecordShape::Variable,
+                io,
+                output.as_mut(),
+            )?,
         }
     };
     if let Some(output) = output {
@@ -288,28 +320,30 @@ pub fn run(command: &Command, io: &mut Io<'_>) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-fn order(options: &Options) -> Result<KeyOrder, Error> {
+fn build_line_order(options: &GnuSortOptions) -> Result<LineOrder, GnuSortError> {
     let seed = match options.seed {
         Some(seed) => seed,
-        None if options.is_random() => getrandom::u64().map_err(|error| Error::Io {
-            action: "read",
-            path: PathBuf::from("the system's random numbers"),
-            source: io::Error::other(error.to_string()),
-        })?,
+        None if options.has_random_order() => {
+            getrandom::u64().map_err(|error| GnuSortError::Io {
+                action: "read",
+                path: PathBuf::from("the system's random numbers"),
+                source: io::Error::other(error.to_string()),
+            })?
+        }
         None => 0,
     };
-    Ok(options.order(seed))
+    Ok(options.line_order(seed))
 }
 
-fn with_order<T>(
-    options: &Options,
-    work: impl FnOnce(&KeyOrder) -> Result<T, Error>,
-) -> Result<T, Error> {
-    work(&order(options)?)
+fn with_line_order<T>(
+    options: &GnuSortOptions,
+    work: impl FnOnce(&LineOrder) -> Result<T, GnuSortError>,
+) -> Result<T, GnuSortError> {
+    work(&build_line_order(options)?)
 }
 
-fn write_to(output: &mut dyn Write, bytes: &[u8]) -> Result<(), Error> {
-    output.write_all(bytes).map_err(|source| Error::Io {
+fn write_stream(output: &mut dyn Write, bytes: &[u8]) -> Result<(), GnuSortError> {
+    output.write_all(bytes).map_err(|source| GnuSortError::Io {
         action: "write",
         path: PathBuf::from("-"),
         source,
@@ -317,64 +351,72 @@ fn write_to(output: &mut dyn Write, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// Writes to the output, which has a name, or to standard output.
-fn write_out(
-    options: &Options,
-    output: &mut Option<&mut Output>,
-    io: &mut Io<'_>,
+fn write_output(
+    options: &GnuSortOptions,
+    output: &mut Option<&mut AtomicOutput>,
+    io: &mut GnuSortStreams<'_>,
     bytes: &[u8],
-) -> Result<(), Error> {
+) -> Result<(), GnuSortError> {
     match (output, &options.output) {
-        (Some(output), Some(path)) => output.write_all(bytes).map_err(|source| Error::Io {
+        (Some(output), Some(path)) => output.write_all(bytes).map_err(|source| GnuSortError::Io {
             action: "write",
             path: path.clone(),
             source,
         }),
-        _ => write_to(&mut *io.stdout, bytes),
+        _ => write_stream(&mut *io.stdout, bytes),
     }
 }
 
-fn source<'a>(path: &Path, stdin: &'a mut (dyn Read + Send)) -> Result<Source<'a>, Error> {
+fn open_source<'a>(
+    path: &Path,
+    stdin: &'a mut (dyn Read + Send),
+) -> Result<LineSource<'a>, GnuSortError> {
     if path.as_os_str() == "-" {
-        return Ok(Source::Stdin(stdin));
+        return Ok(LineSource::Stdin(stdin));
     }
-    Ok(Source::File(input::open(path)?, path.to_path_buf()))
+    Ok(LineSource::File(line_input::open_input(path)?, path.to_path_buf()))
 }
 
-fn sort<O: Order>(
-    options: &Options,
-    inputs: &Inputs,
+fn sort_inputs<O: RecordOrder>(
+    options: &GnuSortOptions,
+    inputs: &ResolvedInputs,
     order: O,
-    shape: Shape,
-    io: &mut Io<'_>,
-    mut output: Option<&mut Output>,
-) -> Result<Outcome, Error> {
-    let Inputs { paths, bytes: expected } = inputs;
+    shape: RecordShape,
+    io: &mut GnuSortStreams<'_>,
+    mut output: Option<&mut AtomicOutput>,
+) -> Result<GnuSortOutcome, GnuSortError> {
+    let ResolvedInputs { paths, total_bytes: expected } = inputs;
     let expected = *expected;
-    let sorter = Sorter::new(order, shape, options.sort_options(&io.cancel, expected))?;
+    let sorter = Sorter::new(order, shape, options.to_sort_options(&io.cancel, expected))?;
     let mut row_bytes = 0;
-    if expected.is_some_and(|bytes| options.explain || bytes > sorter.sizes().hold_bytes / 4) {
-        row_bytes = look(options, paths, &sorter, shape)?;
+    if expected.is_some_and(|bytes| options.explain || bytes > sorter.budget().held_bytes_max / 4) {
+        row_bytes = sample_inputs(options, paths, &sorter, shape)?;
     }
     let plan = expected.filter(|_| options.explain).map(|bytes| {
         let rows = bytes / row_bytes.max(1);
-        let ends = if shape == Shape::Variable { rows } else { 0 };
-        let plan = Plan::new(options.memory(), options.threads(), bytes - ends.min(bytes), rows);
-        options.limit.map_or(plan, |limit| plan.limited(limit))
+        let ends = if shape == RecordShape::Variable { rows } else { 0 };
+        let plan = SortPlan::new(
+            options.memory_or_default(),
+            options.threads_or_default(),
+            bytes - ends.min(bytes),
+            rows,
+        );
+        options.limit.map_or(plan, |limit| plan.with_limit(limit))
     });
     if let Some(plan) = &plan {
-        tell(io, plan)?;
+        write_message(io, plan)?;
     }
-    feed_all(options, paths, &sorter, shape, expected, io)?;
+    feed_inputs(options, paths, &sorter, shape, expected, io)?;
     let layout = match shape {
-        Shape::Fixed(_) => crate::Layout::Bare,
-        Shape::Variable => crate::Layout::Terminated(options.terminator),
+        RecordShape::Fixed(_) => crate::OutputFraming::Concatenated,
+        RecordShape::Variable => crate::OutputFraming::Terminated(options.terminator),
     };
-    let mut blocks = sorter.finish()?.blocks(layout)?;
-    while let Some(block) = blocks.next()? {
-        write_out(options, &mut output, io, block.bytes())?;
+    let mut blocks = sorter.finish()?.into_blocks(layout)?;
+    while let Some(block) = blocks.next_block()? {
+        write_output(options, &mut output, io, block.bytes())?;
     }
     if output.is_none() {
-        io.stdout.flush().map_err(|source| Error::Io {
+        io.stdout.flush().map_err(|source| GnuSortError::Io {
             action: "write",
             path: PathBuf::from("-"),
             source,
@@ -382,35 +424,38 @@ fn sort<O: Order>(
     }
     let report = blocks.finish()?;
     match plan {
-        Some(plan) => tell(io, &Explained { plan, report: report.clone() })?,
+        Some(plan) => write_message(io, &SortExplanation { plan, report: report.clone() })?,
         // Of a pipe nobody knows what will come.
-        None if options.explain => tell(io, &report)?,
+        None if options.explain => write_message(io, &report)?,
         None => {}
     }
-    Ok(Outcome::Sorted(Box::new(report)))
+    Ok(GnuSortOutcome::Sorted(Box::new(report)))
 }
 
-fn tell(io: &mut Io<'_>, what: &dyn std::fmt::Display) -> Result<(), Error> {
-    write_to(&mut *io.stderr, format!("{what}\n").as_bytes())
+fn write_message(
+    io: &mut GnuSortStreams<'_>,
+    what: &dyn std::fmt::Display,
+) -> Result<(), GnuSortError> {
+    write_stream(&mut *io.stderr, format!("{what}\n").as_bytes())
 }
 
 /// Looks at the inputs in some hundred places, so that partitions suit all of them. Says how many bytes
 /// a record has, with its end.
-fn look<O: Order>(
-    options: &Options,
+fn sample_inputs<O: RecordOrder>(
+    options: &GnuSortOptions,
     inputs: &[PathBuf],
     sorter: &Sorter<O>,
-    shape: Shape,
-) -> Result<u64, Error> {
+    shape: RecordShape,
+) -> Result<u64, GnuSortError> {
     // A seek each, on a disk: some seconds at most.
     const PLACES: u64 = 512;
     const BYTES: usize = 8 << 10;
     let mut files = Vec::new();
     for path in inputs {
-        files.push((path, input::size(path)?.unwrap_or(0)));
+        files.push((path, line_input::probe_size(path)?.unwrap_or(0)));
     }
     let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-    let each = (sorter.sample_count() as u64).div_ceil(PLACES).max(8) as usize;
+    let each = (sorter.sample_rows_wanted() as u64).div_ceil(PLACES).max(8) as usize;
     let step = (total / PLACES).max(BYTES as u64);
     let mut buffer = vec![0; BYTES];
     let (mut first, mut place) = (0, step.min(total) / 2);
@@ -421,24 +466,24 @@ fn look<O: Order>(
             continue;
         }
         // One alone is open at a time, however many there are.
-        let file = input::open(path)?;
+        let file = line_input::open_input(path)?;
         while place < first + bytes {
             let offset = match shape {
-                Shape::Fixed(size) => (place - first) / size as u64 * size as u64,
-                Shape::Variable => place - first,
+                RecordShape::Fixed(size) => (place - first) / size as u64 * size as u64,
+                RecordShape::Variable => place - first,
             };
             let read = file.read_at(&mut buffer, offset).unwrap_or(0);
             let found = &buffer[..read];
             match shape {
-                Shape::Fixed(size) => {
-                    found.chunks_exact(size).take(each).for_each(|record| sorter.sample(record))
+                RecordShape::Fixed(size) => {
+                    found.chunks_exact(size).take(each).for_each(|record| sorter.add_sample(record))
                 }
-                Shape::Variable => {
+                RecordShape::Variable => {
                     // The first line is cut off in front, the last one behind.
                     let whole = memchr::memrchr(options.terminator, found).unwrap_or(0);
-                    let lines = input::lines(&found[..whole], options.terminator);
+                    let lines = line_input::split_lines(&found[..whole], options.terminator);
                     for line in lines.skip(usize::from(offset > 0)).take(each) {
-                        sorter.sample(line);
+                        sorter.add_sample(line);
                         seen_rows += 1;
                         seen_bytes += line.len() as u64 + 1;
                     }
@@ -449,23 +494,23 @@ fn look<O: Order>(
         first += bytes;
     }
     Ok(match shape {
-        Shape::Fixed(size) => size as u64,
+        RecordShape::Fixed(size) => size as u64,
         // What is nowhere within some kilobytes is as long as the input.
-        Shape::Variable if seen_rows == 0 => total.max(1),
-        Shape::Variable => seen_bytes / seen_rows,
+        RecordShape::Variable if seen_rows == 0 => total.max(1),
+        RecordShape::Variable => seen_bytes / seen_rows,
     })
 }
 
 /// Reads the inputs, a block a task, with threads that take blocks apart; or as so many tasks as are wanted.
-fn feed_all<O: Order>(
-    options: &Options,
+fn feed_inputs<O: RecordOrder>(
+    options: &GnuSortOptions,
     inputs: &[PathBuf],
     sorter: &Sorter<O>,
-    shape: Shape,
+    shape: RecordShape,
     expected: Option<u64>,
-    io: &mut Io<'_>,
-) -> Result<(), Error> {
-    let sizes = sorter.sizes();
+    io: &mut GnuSortStreams<'_>,
+) -> Result<(), GnuSortError> {
+    let sizes = sorter.budget();
     // A line's length may take a byte more than what ended it.
     let mut block_bytes = sizes.block_bytes / 64 * 63;
     if let Some((bytes, tasks)) = expected.zip(options.map_tasks) {
@@ -474,24 +519,30 @@ fn feed_all<O: Order>(
     }
     let terminator = options.terminator;
     let mut reader = match shape {
-        Shape::Fixed(size) => Blocks::records(block_bytes, size),
-        Shape::Variable => Blocks::lines(block_bytes, terminator, sizes.record_bytes_max),
+        RecordShape::Fixed(size) => InputBlocks::for_records(block_bytes, size),
+        RecordShape::Variable => {
+            InputBlocks::for_lines(block_bytes, terminator, sizes.record_bytes_max)
+        }
     };
-    let Io { stdin, cancel, .. } = io;
+    let GnuSortStreams { stdin, cancel, .. } = io;
     let mut paths = inputs.iter();
     let mut current = None;
     let mut read = |block: &mut Vec<u8>| {
         loop {
-            cancel.check()?;
+            cancel.check_cancelled()?;
             if current.is_none() {
                 let Some(path) = paths.next() else { return Ok(false) };
-                let file = if path.as_os_str() == "-" { None } else { Some(input::open(path)?) };
+                let file = if path.as_os_str() == "-" {
+                    None
+                } else {
+                    Some(line_input::open_input(path)?)
+                };
                 current = Some((file, path));
             }
             let Some((file, path)) = &mut current else { return Ok(false) };
             let more = match file {
-                Some(file) => reader.next(file, path, block)?,
-                None => reader.next(&mut **stdin, path, block)?,
+                Some(file) => reader.next_block(file, path, block)?,
+                None => reader.next_block(&mut **stdin, path, block)?,
             };
             if more {
                 return Ok(true);
@@ -499,20 +550,20 @@ fn feed_all<O: Order>(
             current = None;
         }
     };
-    let take = |task: &mut Task<O>, block: &Vec<u8>| {
+    let take = |task: &mut SortTask<O>, block: &Vec<u8>| {
         match shape {
-            Shape::Fixed(size) => {
+            RecordShape::Fixed(size) => {
                 block.chunks_exact(size).try_for_each(|record| task.push(record))?
             }
-            Shape::Variable => {
-                input::lines(block, terminator).try_for_each(|line| task.push(line))?
+            RecordShape::Variable => {
+                line_input::split_lines(block, terminator).try_for_each(|line| task.push(line))?
             }
         }
         Ok(())
     };
     let Some(tasks) = options.map_tasks else {
-        feed::<_, _, Error>(sorter, options.threads(), read, take)?;
-        return warn_of_nuls(&reader, io);
+        feed_blocks::<_, _, GnuSortError>(sorter, options.threads_or_default(), read, take)?;
+        return warn_of_nul_tail(&reader, io);
     };
     let (mut number, mut bytes) = (0, 0);
     let read_placed = |block: &mut Vec<u8>| {
@@ -527,74 +578,79 @@ fn feed_all<O: Order>(
                 };
                 let first = task(bytes);
                 bytes += block.len() as u64;
-                Place { task: first, is_last: task(bytes) > first }
+                BlockTask { task: first, is_last: task(bytes) > first }
             }
             // Nobody knows how much will come: the last task has what is left.
-            None => Place { task: number.min(tasks - 1), is_last: number + 1 < tasks },
+            None => BlockTask { task: number.min(tasks - 1), is_last: number + 1 < tasks },
         };
         number += 1;
         Ok(Some(place))
     };
-    feed_tasks::<_, _, Error>(sorter, options.threads(), read_placed, take)?;
-    warn_of_nuls(&reader, io)
+    feed_multi_block_tasks::<_, _, GnuSortError>(
+        sorter,
+        options.threads_or_default(),
+        read_placed,
+        take,
+    )?;
+    warn_of_nul_tail(&reader, io)
 }
 
 /// Says that inputs end in NUL bytes. They are sorted, as GNU sort does it.
-fn warn_of_nuls(reader: &Blocks, io: &mut Io<'_>) -> Result<(), Error> {
-    reader.nul_tail().map_or(Ok(()), |tail| tell(io, tail))
+fn warn_of_nul_tail(reader: &InputBlocks, io: &mut GnuSortStreams<'_>) -> Result<(), GnuSortError> {
+    reader.nul_tail().map_or(Ok(()), |tail| write_message(io, tail))
 }
 
 /// A source of a merge: lines that some reader has.
-struct Input<'a> {
-    lines: Lines<'a>,
-    failed: Option<Error>,
+struct MergeInput<'a> {
+    lines: LineReader<'a>,
+    error: Option<GnuSortError>,
 }
 
-impl tree::Source for Input<'_> {
+impl loser_tree::MergeSource for MergeInput<'_> {
     fn head(&self) -> Option<&[u8]> {
-        self.lines.line()
+        self.lines.current_line()
     }
 
     fn advance(&mut self) -> crate::Result<()> {
         self.lines.advance().map_err(|error| {
-            self.failed = Some(error);
+            self.error = Some(error);
             crate::Error::Cancelled
         })
     }
 }
 
-fn merge(
-    options: &Options,
-    inputs: &Inputs,
-    order: &KeyOrder,
-    io: &mut Io<'_>,
-    output: Option<&mut Output>,
-) -> Result<Outcome, Error> {
-    let sort_options = options.sort_options(&io.cancel, None);
+fn merge_inputs(
+    options: &GnuSortOptions,
+    inputs: &ResolvedInputs,
+    order: &LineOrder,
+    io: &mut GnuSortStreams<'_>,
+    output: Option<&mut AtomicOutput>,
+) -> Result<GnuSortOutcome, GnuSortError> {
+    let sort_options = options.to_sort_options(&io.cancel, None);
     let spill_files = sort_options.spill_dirs.len() + usize::from(options.copy_dir.is_some());
-    let fan_in = fan_in(options, files_left(spill_files));
+    let fan_in = merge_fan_in(options, openable_files(spill_files));
     let (mut passes, mut left) = (0, inputs.paths.len());
     while left > fan_in {
         left = left.div_ceil(fan_in);
         passes += 1;
     }
     // With a limit nobody knows how much will be left out.
-    let expected = inputs.bytes.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
-    let space = Space::new(&sort_options.spill_dirs, options.copy_dir.as_deref(), expected);
-    let merging = Merging { space: Arc::new(space), fan_in };
-    merge_within(options, &inputs.paths, order, io, output, &merging)
+    let expected = inputs.total_bytes.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
+    let space = SpillStorage::new(&sort_options.spill_dirs, options.copy_dir.as_deref(), expected);
+    let merging = StepwiseMerge { spill_storage: Arc::new(space), fan_in };
+    merge_in_steps(options, &inputs.paths, order, io, output, &merging)
 }
 
 /// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those; and
 /// the process may have so many files open.
-fn fan_in(options: &Options, files: usize) -> usize {
-    let buffers = options.memory() / 2 / (64 << 10);
-    options.batch.min(usize::try_from(buffers).unwrap_or(usize::MAX)).min(files).max(2)
+fn merge_fan_in(options: &GnuSortOptions, files: usize) -> usize {
+    let buffers = options.memory_or_default() / 2 / (64 << 10);
+    options.batch_size.min(usize::try_from(buffers).unwrap_or(usize::MAX)).min(files).max(2)
 }
 
 /// How many inputs this process may open beside what it has open, and beside spill files that are still to
 /// be made.
-fn files_left(spill_files: usize) -> usize {
+fn openable_files(spill_files: usize) -> usize {
     // Other threads of the process may open some, too.
     const SPARE: usize = 4;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -610,107 +666,108 @@ fn files_left(spill_files: usize) -> usize {
 }
 
 /// How inputs are merged in steps. Those of a step are opened when it begins, and closed when it ends.
-struct Merging {
-    space: Arc<Space>,
+struct StepwiseMerge {
+    spill_storage: Arc<SpillStorage>,
     fan_in: usize,
 }
 
-fn merge_within(
-    options: &Options,
+fn merge_in_steps(
+    options: &GnuSortOptions,
     inputs: &[PathBuf],
-    order: &KeyOrder,
-    io: &mut Io<'_>,
-    mut output: Option<&mut Output>,
-    merging: &Merging,
-) -> Result<Outcome, Error> {
-    let memory = options.memory();
-    let Merging { space, fan_in } = merging;
-    let mut sources: std::collections::VecDeque<Merged> =
-        inputs.iter().cloned().map(Merged::Path).collect();
+    order: &LineOrder,
+    io: &mut GnuSortStreams<'_>,
+    mut output: Option<&mut AtomicOutput>,
+    merging: &StepwiseMerge,
+) -> Result<GnuSortOutcome, GnuSortError> {
+    let memory = options.memory_or_default();
+    let StepwiseMerge { spill_storage: space, fan_in } = merging;
+    let mut sources: std::collections::VecDeque<MergeStepInput> =
+        inputs.iter().cloned().map(MergeStepInput::Path).collect();
     while sources.len() > *fan_in {
         // Neighbours together, so that ties keep their order.
         let mut merged = std::collections::VecDeque::new();
         while !sources.is_empty() {
             let group: Vec<_> = sources.drain(..sources.len().min(*fan_in)).collect();
-            let mut spilled = Spilled::new(Arc::clone(space));
-            merge_some(options, group, order, io, memory, &mut |_, bytes| {
-                spilled.write(bytes).map_err(Error::Sort)
+            let mut spilled = SpilledLines::new(Arc::clone(space));
+            merge_group(options, group, order, io, memory, &mut |_, bytes| {
+                spilled.write_lines(bytes).map_err(GnuSortError::Sort)
             })?;
-            spilled.rest();
-            merged.push_back(Merged::Spilled(spilled));
+            spilled.release_memory();
+            merged.push_back(MergeStepInput::Spilled(spilled));
         }
         sources = merged;
     }
-    merge_some(options, sources.into(), order, io, memory, &mut |stdout, bytes| match (
+    merge_group(options, sources.into(), order, io, memory, &mut |stdout, bytes| match (
         &mut output,
         &options.output,
     ) {
-        (Some(output), Some(path)) => output.write_all(bytes).map_err(|source| Error::Io {
+        (Some(output), Some(path)) => output.write_all(bytes).map_err(|source| GnuSortError::Io {
             action: "write",
             path: path.clone(),
             source,
         }),
-        _ => write_to(stdout, bytes),
+        _ => write_stream(stdout, bytes),
     })?;
     if output.is_none() {
-        io.stdout.flush().map_err(|source| Error::Io {
+        io.stdout.flush().map_err(|source| GnuSortError::Io {
             action: "write",
             path: PathBuf::from("-"),
             source,
         })?;
     }
-    Ok(Outcome::Done)
+    Ok(GnuSortOutcome::Done)
 }
 
 /// What is merged: an input, or what came of merging some.
-enum Merged {
+enum MergeStepInput {
     Path(PathBuf),
-    Spilled(Spilled),
+    Spilled(SpilledLines),
 }
 
 /// Takes merged lines; standard output is handed to it, for the case that they go there.
-type Writing<'a> = &'a mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), Error>;
+type MergedLinesWriter<'a> = &'a mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), GnuSortError>;
 
-fn merge_some(
-    options: &Options,
-    group: Vec<Merged>,
-    order: &KeyOrder,
-    io: &mut Io<'_>,
+fn merge_group(
+    options: &GnuSortOptions,
+    group: Vec<MergeStepInput>,
+    order: &LineOrder,
+    io: &mut GnuSortStreams<'_>,
     memory: u64,
-    write: Writing<'_>,
-) -> Result<(), Error> {
-    let sizes = crate::Sizes::new(memory);
+    write: MergedLinesWriter<'_>,
+) -> Result<(), GnuSortError> {
+    let sizes = crate::SortBudget::new(memory);
     // What was spilled is read by pieces of such a size, into blocks of the same.
     let block_bytes = usize::try_from(memory / 4 / (group.len() as u64 + 1))
         .unwrap_or(usize::MAX)
         .clamp(4 << 10, 1 << 20);
-    let Io { stdin, stdout, cancel, .. } = io;
+    let GnuSortStreams { stdin, stdout, cancel, .. } = io;
     let mut stdin = Some(&mut **stdin);
     // All are opened before one is read: who writes to several pipes may open all of them first.
     let mut sources = Vec::new();
     for one in group {
         sources.push(match one {
             // Standard input named twice has nothing left the second time.
-            Merged::Path(path) if path.as_os_str() == "-" => match stdin.take() {
-                Some(stdin) => Source::Stdin(stdin),
+            MergeStepInput::Path(path) if path.as_os_str() == "-" => match stdin.take() {
+                Some(stdin) => LineSource::Stdin(stdin),
                 None => continue,
             },
-            Merged::Path(path) => Source::File(input::open(&path)?, path),
-            Merged::Spilled(spilled) => Source::Spilled(spilled),
+            MergeStepInput::Path(path) => LineSource::File(line_input::open_input(&path)?, path),
+            MergeStepInput::Spilled(spilled) => LineSource::Spilled(spilled),
         });
     }
     let mut inputs = Vec::with_capacity(sources.len());
     for source in sources {
-        let lines = Lines::open(source, options.terminator, block_bytes, sizes.record_bytes_max)?;
-        inputs.push(Input { lines, failed: None });
+        let lines =
+            LineReader::open(source, options.terminator, block_bytes, sizes.record_bytes_max)?;
+        inputs.push(MergeInput { lines, error: None });
     }
-    let mut tree = Tree::new(order, inputs);
+    let mut tree = LoserTree::new(order, inputs);
     let mut block = Vec::with_capacity(block_bytes);
     let mut last: Option<Vec<u8>> = None;
     // What is behind the limit of some inputs is behind that of all.
     let mut wanted = options.limit.unwrap_or(u64::MAX);
-    while let Some(input) = tree.first().filter(|_| wanted > 0) {
-        let line = input.lines.line().unwrap_or_default();
+    while let Some(input) = tree.winner().filter(|_| wanted > 0) {
+        let line = input.lines.current_line().unwrap_or_default();
         let same =
             options.unique && last.as_deref().is_some_and(|last| order.compare(last, line).is_eq());
         if !same {
@@ -723,38 +780,38 @@ fn merge_some(
             block.push(options.terminator);
             wanted -= 1;
             if block.len() >= block_bytes {
-                cancel.check()?;
+                cancel.check_cancelled()?;
                 write(&mut **stdout, &block)?;
                 block.clear();
             }
         }
         if let Err(error) = tree.advance() {
-            let failed = tree.into_sources().into_iter().find_map(|input| input.failed);
-            return Err(failed.unwrap_or(Error::Sort(error)));
+            let failed = tree.into_sources().into_iter().find_map(|input| input.error);
+            return Err(failed.unwrap_or(GnuSortError::Sort(error)));
         }
     }
     write(&mut **stdout, &block)
 }
 
-fn check(
-    options: &Options,
+fn check_sorted(
+    options: &GnuSortOptions,
     inputs: &[PathBuf],
-    order: &KeyOrder,
+    order: &LineOrder,
     quiet: bool,
-    io: &mut Io<'_>,
-) -> Result<Outcome, Error> {
-    let sizes = crate::Sizes::new(options.memory());
-    let Io { stdin, stderr, cancel, .. } = io;
-    let Some(path) = inputs.first() else { return Ok(Outcome::Done) };
-    let mut lines = Lines::open(
-        source(path, &mut **stdin)?,
+    io: &mut GnuSortStreams<'_>,
+) -> Result<GnuSortOutcome, GnuSortError> {
+    let sizes = crate::SortBudget::new(options.memory_or_default());
+    let GnuSortStreams { stdin, stderr, cancel, .. } = io;
+    let Some(path) = inputs.first() else { return Ok(GnuSortOutcome::Done) };
+    let mut lines = LineReader::open(
+        open_source(path, &mut **stdin)?,
         options.terminator,
         sizes.block_bytes,
         sizes.record_bytes_max,
     )?;
     let mut last = Vec::new();
     let mut number = 0u64;
-    while let Some(line) = lines.line() {
+    while let Some(line) = lines.current_line() {
         number += 1;
         if number > 1 {
             let compared = order.compare(&last, line);
@@ -764,25 +821,28 @@ fn check(
                         .into_bytes();
                     text.extend_from_slice(line);
                     text.push(options.terminator);
-                    write_to(&mut **stderr, &text)?;
+                    write_stream(&mut **stderr, &text)?;
                 }
-                return Ok(Outcome::Disorder { path: path.clone(), line: number });
+                return Ok(GnuSortOutcome::Disorder { path: path.clone(), line: number });
             }
         }
         if number.is_multiple_of(4096) {
-            cancel.check()?;
+            cancel.check_cancelled()?;
         }
         last.clear();
         last.extend_from_slice(line);
         lines.advance()?;
     }
-    Ok(Outcome::Done)
+    Ok(GnuSortOutcome::Done)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, Error, Io, Merging, Options, fan_in, merge_within, order};
-    use crate::space::Space;
+    use super::{
+        GnuSortCommand, GnuSortError, GnuSortOptions, GnuSortStreams, StepwiseMerge,
+        build_line_order, merge_fan_in, merge_in_steps,
+    };
+    use crate::spill_storage::SpillStorage;
     use std::io;
     use std::path::PathBuf;
     use std::sync::Arc;
@@ -791,8 +851,8 @@ mod tests {
     fn merge_with(
         folders: &[PathBuf],
         copies: Option<&std::path::Path>,
-        prepare: impl Fn(&Space),
-    ) -> Result<Arc<Space>, Error> {
+        prepare: impl Fn(&SpillStorage),
+    ) -> Result<Arc<SpillStorage>, GnuSortError> {
         let inputs = tempfile::tempdir().unwrap();
         let mut args = vec![PathBuf::from("-mn"), PathBuf::from("--batch-size=3")];
         let (mut paths, mut expected) = (Vec::new(), Vec::new());
@@ -805,14 +865,27 @@ mod tests {
             paths.push(path);
         }
         args.extend(paths.iter().cloned());
-        let Command::Run(mut options) = Options::parse(args).unwrap() else { panic!("no help") };
+        let GnuSortCommand::Run(mut options) = GnuSortOptions::parse(args).unwrap() else {
+            panic!("no help")
+        };
         options.memory_bytes = Some(64 << 10);
-        let space = Arc::new(Space::new(folders, copies, 0));
+        let space = Arc::new(SpillStorage::new(folders, copies, 0));
         prepare(&space);
         let mut written = Vec::new();
-        let mut io = Io { stdout: Box::new(&mut written), ..Io::of_process() };
-        let merging = Merging { space: Arc::clone(&space), fan_in: fan_in(&options, usize::MAX) };
-        merge_within(&options, &paths, &order(&options).unwrap(), &mut io, None, &merging)?;
+        let mut io =
+            GnuSortStreams { stdout: Box::new(&mut written), ..GnuSortStreams::from_process() };
+        let merging = StepwiseMerge {
+            spill_storage: Arc::clone(&space),
+            fan_in: merge_fan_in(&options, usize::MAX),
+        };
+        merge_in_steps(
+            &options,
+            &paths,
+            &build_line_order(&options).unwrap(),
+            &mut io,
+            None,
+            &merging,
+        )?;
         drop(io);
         expected.sort_unstable();
         let expected: String = expected.iter().map(|number| format!("{number:09}\n")).collect();
@@ -821,7 +894,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_in_steps_uses_all_folders_and_leaves_out_a_full_one() {
+    fn stepwise_merge_uses_all_folders_and_skips_a_full_one() {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let paths: Vec<_> = folders.iter().map(|folder| folder.path().to_path_buf()).collect();
         let space = merge_with(&paths, None, |_| ()).unwrap();
@@ -832,9 +905,10 @@ mod tests {
             merge_with(&paths, None, |space| space.fault.fail_write(0, kind, false)).unwrap();
         let used = space.file_bytes();
         assert!(used[0] < 100_000 && used[1] > 500_000, "{used:?}");
-        let fail = |space: &Space| space.fault.fail_write(5, kind, true);
+        let fail = |space: &SpillStorage| space.fault.fail_write(5, kind, true);
         let error = merge_with(&paths, None, fail).map(|_| ()).unwrap_err();
-        let Error::Sort(crate::Error::DiskFull { needed_bytes, folders: told, .. }) = &error else {
+        let GnuSortError::Sort(crate::Error::DiskFull { needed_bytes, folders: told, .. }) = &error
+        else {
             panic!("{error}")
         };
         assert!(*needed_bytes > 0 && told.len() == 2 && told[0].1.is_some(), "{error}");
@@ -842,13 +916,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_between_two_merges_is_found_and_a_copy_makes_up_for_it() {
+    fn damage_between_two_merges_is_found_and_repaired_from_a_copy() {
         let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let paths = [folder.path().to_path_buf()];
         for (read, place) in [(0, 3), (2, 40), (7, 900)] {
-            let flip = |space: &Space| space.fault.flip_read(read, place);
+            let flip = |space: &SpillStorage| space.fault.flip_read(read, place);
             let error = merge_with(&paths, None, flip).map(|_| ()).unwrap_err();
-            assert!(matches!(error, Error::Sort(crate::Error::Corrupt { .. })), "{error}");
+            assert!(
+                matches!(error, GnuSortError::Sort(crate::Error::CorruptSpill { .. })),
+                "{error}"
+            );
             merge_with(&paths, Some(copies.path()), flip).unwrap();
         }
     }

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::process::{Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
-use tidemill_sort::Cancel;
-use tidemill_sort::gnu::{Command, Error, Io, Options, Outcome, run};
+use tidemill_sort::SortCancelFlag;
+use tidemill_sort::gnu::{
+    GnuSortCommand, GnuSortError, GnuSortOptions, GnuSortOutcome, GnuSortStreams, run_gnu_sort,
+};
 
 /// A generator that is the same everywhere.
 struct Random(u64);
@@ -31,28 +33,29 @@ impl Random {
     }
 }
 
-struct Ran {
+struct SortRun {
     stdout: Vec<u8>,
     stderr: String,
-    result: Result<Outcome, Error>,
+    result: Result<GnuSortOutcome, GnuSortError>,
 }
 
-fn ours<S: AsRef<str>>(args: &[S], stdin: &[u8], memory_bytes: Option<u64>) -> Ran {
-    let mut command = Options::parse(args.iter().map(|arg| arg.as_ref().to_owned())).unwrap();
-    if let (Command::Run(options), Some(bytes)) = (&mut command, memory_bytes) {
+fn run_ours<S: AsRef<str>>(args: &[S], stdin: &[u8], memory_bytes: Option<u64>) -> SortRun {
+    let mut command =
+        GnuSortOptions::parse(args.iter().map(|arg| arg.as_ref().to_owned())).unwrap();
+    if let (GnuSortCommand::Run(options), Some(bytes)) = (&mut command, memory_bytes) {
         options.memory_bytes = Some(bytes);
     }
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let result = run(
+    let result = run_gnu_sort(
         &command,
-        &mut Io {
+        &mut GnuSortStreams {
             stdin: Box::new(Cursor::new(stdin)),
             stdout: Box::new(&mut stdout),
             stderr: Box::new(&mut stderr),
-            cancel: Cancel::new(),
+            cancel: SortCancelFlag::new(),
         },
     );
-    Ran { stdout, stderr: String::from_utf8_lossy(&stderr).into_owned(), result }
+    SortRun { stdout, stderr: String::from_utf8_lossy(&stderr).into_owned(), result }
 }
 
 /// The major and minor version of the machine's GNU sort.
@@ -64,7 +67,7 @@ fn gnu_version() -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-fn theirs(args: &[String], folder: &Path) -> (Vec<u8>, Option<i32>, String) {
+fn run_gnu(args: &[String], folder: &Path) -> (Vec<u8>, Option<i32>, String) {
     let output = Process::new("sort")
         .args(args)
         .current_dir(folder)
@@ -75,7 +78,7 @@ fn theirs(args: &[String], folder: &Path) -> (Vec<u8>, Option<i32>, String) {
     (output.stdout, output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn field(random: &mut Random) -> Vec<u8> {
+fn random_field(random: &mut Random) -> Vec<u8> {
     match random.below(14) {
         0 => Vec::new(),
         1 => random
@@ -137,7 +140,7 @@ fn field(random: &mut Random) -> Vec<u8> {
     }
 }
 
-fn lines(random: &mut Random, terminator: u8) -> Vec<u8> {
+fn random_lines(random: &mut Random, terminator: u8) -> Vec<u8> {
     let count = [0, 1, 2, 12, 30][random.below(5)];
     let mut bytes = Vec::new();
     for _ in 0..count {
@@ -146,7 +149,7 @@ fn lines(random: &mut Random, terminator: u8) -> Vec<u8> {
                 let between: &str = random.one(&[" ", ",", "  ", "\t", ",,", " ,"]);
                 bytes.extend_from_slice(between.as_bytes());
             }
-            let field = field(random);
+            let field = random_field(random);
             bytes.extend(field);
         }
         if terminator == 0 && random.below(9) == 0 {
@@ -160,7 +163,7 @@ fn lines(random: &mut Random, terminator: u8) -> Vec<u8> {
     bytes
 }
 
-fn position(random: &mut Random, end: bool) -> String {
+fn random_position(random: &mut Random, end: bool) -> String {
     let field = 1 + random.below(3);
     match random.below(3) {
         0 => format!("{field}.{}", random.below(4) + usize::from(!end)),
@@ -168,7 +171,7 @@ fn position(random: &mut Random, end: bool) -> String {
     }
 }
 
-fn ordering(random: &mut Random) -> String {
+fn random_ordering(random: &mut Random) -> String {
     let mut options = String::new();
     for _ in 0..random.below(3) {
         options.push_str(random.one(&["b", "d", "f", "i", "r"]));
@@ -180,23 +183,23 @@ fn ordering(random: &mut Random) -> String {
 }
 
 /// Options that GNU sort takes together, mostly.
-fn options(random: &mut Random) -> Vec<String> {
+fn random_options(random: &mut Random) -> Vec<String> {
     let mut args = Vec::new();
     for _ in 0..[0, 1, 1, 2, 3][random.below(5)] {
-        let mut key = position(random, false);
+        let mut key = random_position(random, false);
         if random.below(2) == 0 {
-            key.push_str(&ordering(random));
+            key.push_str(&random_ordering(random));
         }
         if random.below(2) == 0 {
             key.push(',');
-            key.push_str(&position(random, true));
+            key.push_str(&random_position(random, true));
             if random.below(3) == 0 {
-                key.push_str(&ordering(random));
+                key.push_str(&random_ordering(random));
             }
         }
         args.push(format!("-k{key}"));
     }
-    let global = ordering(random);
+    let global = random_ordering(random);
     if !global.is_empty() {
         args.push(format!("-{global}"));
     }
@@ -234,7 +237,7 @@ fn differs_on_purpose(args: &[String], input: &[u8]) -> bool {
 }
 
 #[test]
-fn gnu_sort_agrees_on_inputs_and_options_of_all_kinds() {
+fn gnu_sort_agrees_on_random_inputs_and_options() {
     if gnu_version().is_none() {
         eprintln!("skipped: this machine has no GNU sort");
         return;
@@ -254,10 +257,10 @@ fn gnu_sort_agrees_on_inputs_and_options_of_all_kinds() {
         if asked.is_none() && round >= 150 && began.elapsed() > Duration::from_secs(12) {
             break;
         }
-        let args = options(&mut random);
+        let args = random_options(&mut random);
         let terminator = if args.iter().any(|arg| arg == "-z") { 0 } else { b'\n' };
         let inputs: Vec<Vec<u8>> =
-            (0..=random.below(3)).map(|_| lines(&mut random, terminator)).collect();
+            (0..=random.below(3)).map(|_| random_lines(&mut random, terminator)).collect();
         let action = random.one(&["", "", "", "-m", "-c", "-C"]);
         let mut args = args;
         let mut files = Vec::new();
@@ -276,14 +279,17 @@ fn gnu_sort_agrees_on_inputs_and_options_of_all_kinds() {
             continue;
         }
         args.extend(files);
-        let (stdout, status, stderr) = theirs(&args, folder.path());
+        let (stdout, status, stderr) = run_gnu(&args, folder.path());
         if status == Some(2) {
             // Options that cannot be together: refused here as well.
-            assert!(Options::parse(args.clone()).is_err(), "round {round}: {args:?}: {stderr}");
+            assert!(
+                GnuSortOptions::parse(args.clone()).is_err(),
+                "round {round}: {args:?}: {stderr}"
+            );
             refused += 1;
             continue;
         }
-        let ran = ours(&args, b"", None);
+        let ran = run_ours(&args, b"", None);
         let shown = || {
             let inputs: Vec<_> =
                 inputs.iter().map(|input| String::from_utf8_lossy(input)).collect();
@@ -357,15 +363,15 @@ fn gnu_sort_agrees_on_the_order_of_different_nans() {
         fs::write(&file, format!("{text}1\n\n-inf\n")).unwrap();
         for options in ["-g", "-gs", "-gr"] {
             let args = [options.to_owned(), file.clone()];
-            let ran = ours(&args, b"", None);
-            let (stdout, ..) = theirs(&args, folder.path());
+            let ran = run_ours(&args, b"", None);
+            let (stdout, ..) = run_gnu(&args, folder.path());
             assert_eq!(kinds(&ran.stdout), kinds(&stdout), "{options} of {text}");
         }
     }
 }
 
 #[test]
-fn an_input_that_ends_in_nul_bytes_is_sorted_and_named() {
+fn input_ending_in_nul_bytes_is_sorted_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (whole, cut) = (path("whole"), path("cut"));
@@ -386,17 +392,17 @@ fn an_input_that_ends_in_nul_bytes_is_sorted_and_named() {
     ] {
         fs::write(&cut, text).unwrap();
         for args in [vec![cut.as_str()], vec!["--map-tasks", "3", cut.as_str()]] {
-            let ran = ours(&args, b"", None);
+            let ran = run_ours(&args, b"", None);
             ran.result.unwrap();
             assert!(ran.stdout == sorted, "{args:?}");
             assert_eq!(ran.stderr, said, "{args:?}");
         }
     }
     fs::write(&cut, b"c\0").unwrap();
-    let ran = ours(&[&cut, "-", &whole, &cut, &cut], b"d\0\0", None);
+    let ran = run_ours(&[&cut, "-", &whole, &cut, &cut], b"d\0\0", None);
     assert_eq!(ran.stderr, warning("1 NUL byte", ", and 3 more inputs do as well"));
     // Where NULs end lines, none is odd.
-    let ran = ours(&["-z", &cut], b"", None);
+    let ran = run_ours(&["-z", &cut], b"", None);
     assert_eq!((ran.stdout.as_slice(), ran.stderr.as_str()), (&b"c\0"[..], ""));
 }
 
@@ -412,7 +418,7 @@ fn gnu_sort_agrees_beyond_memory() {
     let mut bytes = Vec::new();
     while bytes.len() < 3 << 20 {
         for _ in 0..random.below(3) {
-            let field = field(&mut random);
+            let field = random_field(&mut random);
             bytes.extend(field);
             bytes.push(b' ');
         }
@@ -443,9 +449,9 @@ fn gnu_sort_agrees_beyond_memory() {
             file.clone(),
         ]);
         let memory = if line == "-z" { 64 << 20 } else { 1 << 20 };
-        let ran = ours(&args, b"", Some(memory));
+        let ran = run_ours(&args, b"", Some(memory));
         args.drain(args.len() - 4..args.len() - 1);
-        let (stdout, ..) = theirs(&args, folder.path());
+        let (stdout, ..) = run_gnu(&args, folder.path());
         let different = ran
             .stdout
             .split(|byte| *byte == b'\n')
@@ -456,7 +462,7 @@ fn gnu_sort_agrees_beyond_memory() {
         };
         assert_eq!(different.map(text), None, "sort {line}");
         assert!(ran.stdout == stdout, "sort {line}");
-        let Ok(Outcome::Sorted(report)) = ran.result else { panic!("sort {line}") };
+        let Ok(GnuSortOutcome::Sorted(report)) = ran.result else { panic!("sort {line}") };
         assert_eq!(report.disk.writes > 0, line != "-z", "sort {line}");
     }
 }
@@ -475,32 +481,32 @@ fn general_numbers_tie_only_where_their_values_are_the_same() {
         ("1e999999999 0x1p999999999 1e-999999999", "1e-999999999 0x1p999999999 1e999999999"),
     ] {
         let lines = |text: &str| text.replace(' ', "\n") + "\n";
-        let ran = ours(&["-g", "-u", "-s"], lines(input).as_bytes(), None);
+        let ran = run_ours(&["-g", "-u", "-s"], lines(input).as_bytes(), None);
         assert_eq!(String::from_utf8(ran.stdout).unwrap(), lines(expected));
     }
 }
 
-fn pipe_at(path: &str) {
+fn make_pipe(path: &str) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
 /// What comes out, or a panic where nothing does: a pipe that is waited for in vain is waited for forever.
-fn ours_in_time(args: &[String]) -> Ran {
+fn run_ours_with_timeout(args: &[String]) -> SortRun {
     let (send, receive) = std::sync::mpsc::channel();
     let args = args.to_vec();
-    std::thread::spawn(move || send.send(ours(&args, b"", None)));
+    std::thread::spawn(move || send.send(run_ours(&args, b"", None)));
     receive.recv_timeout(Duration::from_secs(60)).expect("it hangs")
 }
 
 #[test]
-fn a_pipe_with_a_name_is_opened_once() {
+fn named_pipe_is_opened_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("file"), "b\n").unwrap();
     fs::write(path("list"), format!("{}\0{}\0", path("p"), path("q"))).unwrap();
     let names = ["p", "q", "r"];
-    names.iter().for_each(|name| pipe_at(&path(name)));
+    names.iter().for_each(|name| make_pipe(&path(name)));
     // More than a pipe holds.
     let big: String = (0..30_000).map(|number| format!("c{number:05}\n")).collect();
     let many = |text: &str| text.to_owned();
@@ -531,7 +537,7 @@ fn a_pipe_with_a_name_is_opened_once() {
                 None => path(arg),
             })
             .collect();
-        let ran = ours_in_time(&args);
+        let ran = run_ours_with_timeout(&args);
         ran.result.unwrap();
         assert!(ran.stdout == expected.as_bytes(), "{args:?}");
     };
@@ -568,7 +574,7 @@ fn a_pipe_with_a_name_is_opened_once() {
 }
 
 #[test]
-fn a_limit_is_the_head_of_what_comes_out() {
+fn limit_is_the_head_of_the_output() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random(11);
     let mut files = Vec::new();
@@ -579,7 +585,7 @@ fn a_limit_is_the_head_of_what_comes_out() {
             bytes.extend(line.into_bytes());
         }
         let name = folder.path().join(name).to_str().unwrap().to_owned();
-        fs::write(&name, ours(&["-n", action, "-k1,1", "-"][..], &bytes, None).stdout).unwrap();
+        fs::write(&name, run_ours(&["-n", action, "-k1,1", "-"][..], &bytes, None).stdout).unwrap();
         files.push(name);
     }
     for line in ["-r", "-n", "-k2,2n -s", "-k2n -u", "-k1,1n -u", "-m -k1,1n -s", "-m -u -n", "-R"]
@@ -589,8 +595,8 @@ fn a_limit_is_the_head_of_what_comes_out() {
         for memory in memories {
             let mut args: Vec<&str> = line.split(' ').chain(["--batch-size=2"]).collect();
             args.extend(files.iter().map(String::as_str));
-            let mut parsed = Options::parse(args.clone()).unwrap();
-            let Command::Run(options) = &mut parsed else { panic!() };
+            let mut parsed = GnuSortOptions::parse(args.clone()).unwrap();
+            let GnuSortCommand::Run(options) = &mut parsed else { panic!() };
             options.seed = Some(1);
             options.memory_bytes = Some(*memory);
             let run_with = |limit: Option<u64>| {
@@ -598,8 +604,11 @@ fn a_limit_is_the_head_of_what_comes_out() {
                 options.limit = limit;
                 options.spill_dirs = vec![folder.path().to_path_buf()];
                 let mut stdout = Vec::new();
-                let mut io = Io { stdout: Box::new(&mut stdout), ..Io::of_process() };
-                run(&Command::Run(options), &mut io).unwrap();
+                let mut io = GnuSortStreams {
+                    stdout: Box::new(&mut stdout),
+                    ..GnuSortStreams::from_process()
+                };
+                run_gnu_sort(&GnuSortCommand::Run(options), &mut io).unwrap();
                 drop(io);
                 stdout
             };
@@ -611,13 +620,13 @@ fn a_limit_is_the_head_of_what_comes_out() {
             }
         }
     }
-    let ran = ours(&["--records=2", "--limit=2"], b"dacabaaa", None);
+    let ran = run_ours(&["--records=2", "--limit=2"], b"dacabaaa", None);
     assert_eq!(ran.stdout, b"aaba");
     let explain: Vec<&str> = ["-n", "--explain", "--limit=9"]
         .into_iter()
         .chain(files.iter().map(String::as_str))
         .collect();
-    let explained = ours(&explain, b"", Some(1 << 20)).stderr;
+    let explained = run_ours(&explain, b"", Some(1 << 20)).stderr;
     assert!(explained.contains("no file will be touched"), "{explained}");
     assert!(explained.contains("dropped by the limit"), "{explained}");
 }
@@ -641,9 +650,9 @@ fn the_number_of_map_tasks_changes_neither_order_nor_operations() {
     let of = |tasks: &str, input: &str| {
         let tasks = format!("--map-tasks={tasks}");
         let args = ["-s", "-k1,1", "--explain", "-T", &spill, "--parallel=2", &tasks, input];
-        let ran = ours(&args, &bytes, Some(1 << 20));
+        let ran = run_ours(&args, &bytes, Some(1 << 20));
         assert!(ran.stdout == expected, "{tasks} of {input}");
-        let Ok(Outcome::Sorted(report)) = ran.result else { panic!() };
+        let Ok(GnuSortOutcome::Sorted(report)) = ran.result else { panic!() };
         let shown = report.disk.writes.to_string();
         assert!(
             ran.stderr.lines().any(|line| line.starts_with("writes") && line.ends_with(&shown))
@@ -670,47 +679,47 @@ fn an_output_appears_whole_or_not_at_all() {
         names
     };
     fs::write(path("in"), "b\na\n").unwrap();
-    ours(&["-o", &path("out"), &path("in")], b"", None).result.unwrap();
+    run_ours(&["-o", &path("out"), &path("in")], b"", None).result.unwrap();
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "a\nb\n");
-    let error = ours(&["-r", "-o", &path("out"), &path("in")], b"", None).result.unwrap_err();
+    let error = run_ours(&["-r", "-o", &path("out"), &path("in")], b"", None).result.unwrap_err();
     assert!(error.to_string().contains("`--overwrite`"), "{error}");
     // The input itself, with its mode kept.
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path("in"), fs::Permissions::from_mode(0o640)).unwrap();
-    ours(&["-o", &path("in"), &path("in"), "--overwrite", "--sync"], b"", None).result.unwrap();
+    run_ours(&["-o", &path("in"), &path("in"), "--overwrite", "--sync"], b"", None).result.unwrap();
     assert_eq!(fs::read_to_string(path("in")).unwrap(), "a\nb\n");
     assert_eq!(fs::metadata(path("in")).unwrap().permissions().mode() & 0o777, 0o640);
     // A link stays one.
     std::os::unix::fs::symlink(path("out"), path("link")).unwrap();
-    ours(&["-r", "-o", &path("link"), &path("in"), "--overwrite"], b"", None).result.unwrap();
+    run_ours(&["-r", "-o", &path("link"), &path("in"), "--overwrite"], b"", None).result.unwrap();
     assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "b\na\n");
     // A failure leaves what was there, and nothing beside it.
-    let error = ours(&["-o", &path("new"), &path("in"), "/"], b"", None).result.unwrap_err();
+    let error = run_ours(&["-o", &path("new"), &path("in"), "/"], b"", None).result.unwrap_err();
     assert!(error.to_string().contains("`/`"), "{error}");
     fs::write(path("long"), "x".repeat(3 << 20)).unwrap();
-    let error = ours(&["-o", &path("out"), &path("long"), "--overwrite"], b"", Some(16 << 20))
+    let error = run_ours(&["-o", &path("out"), &path("long"), "--overwrite"], b"", Some(16 << 20))
         .result
         .unwrap_err();
-    assert!(matches!(error, Error::LineTooLong { .. }), "{error}");
+    assert!(matches!(error, GnuSortError::LineTooLong { .. }), "{error}");
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "b\na\n");
     assert_eq!(names(), ["in", "link", "long", "out"]);
-    ours(&["-o", "/dev/null", &path("in")], b"", None).result.unwrap();
+    run_ours(&["-o", "/dev/null", &path("in")], b"", None).result.unwrap();
     for bad in ["missing/out", "in/out"] {
-        let error = ours(&["-o", &path(bad), &path("in")], b"", None).result.unwrap_err();
+        let error = run_ours(&["-o", &path(bad), &path("in")], b"", None).result.unwrap_err();
         assert!(error.to_string().contains(bad), "{error}");
     }
 }
 
 #[test]
-fn an_output_that_is_no_regular_file_is_written_to_where_it_is() {
+fn irregular_output_file_is_written_in_place() {
     use std::io::Read;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::{FileTypeExt, symlink};
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("in"), "b\na\n").unwrap();
-    pipe_at(&path("pipe"));
+    make_pipe(&path("pipe"));
     symlink(path("pipe"), path("link")).unwrap();
     symlink(path("link"), path("link of link")).unwrap();
     symlink("/dev/null", path("null")).unwrap();
@@ -724,11 +733,11 @@ fn an_output_that_is_no_regular_file_is_written_to_where_it_is() {
             let pipe = path("pipe");
             let (send, receive) = std::sync::mpsc::channel();
             std::thread::spawn(move || send.send(fs::read(pipe)));
-            ours_in_time(&args(&path(name))).result.unwrap();
+            run_ours_with_timeout(&args(&path(name))).result.unwrap();
             let read = receive.recv_timeout(Duration::from_secs(60)).expect("nothing was written");
             assert_eq!(read.unwrap(), b"a\nb\n", "{name}");
         }
-        ours(&args(&path("null")), b"", None).result.unwrap();
+        run_ours(&args(&path("null")), b"", None).result.unwrap();
         for link in ["link", "link of link", "null"] {
             assert!(fs::symlink_metadata(path(link)).unwrap().is_symlink(), "{link}");
         }
@@ -740,7 +749,7 @@ fn an_output_that_is_no_regular_file_is_written_to_where_it_is() {
             let link = path(if overwrite { "own link 1" } else { "own link 2" });
             symlink(&number, &link).unwrap();
             for name in [&number, &link] {
-                ours_in_time(&args(name)).result.unwrap();
+                run_ours_with_timeout(&args(name)).result.unwrap();
             }
             assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
             drop(writer);
@@ -752,24 +761,24 @@ fn an_output_that_is_no_regular_file_is_written_to_where_it_is() {
 }
 
 #[test]
-fn inputs_are_named_where_they_fail() {
+fn failing_inputs_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     for action in ["-s", "-m", "-c"] {
-        let error = ours(&[action, &path("missing")], b"", None).result.unwrap_err();
+        let error = run_ours(&[action, &path("missing")], b"", None).result.unwrap_err();
         assert!(error.to_string().contains(&path("missing")), "{error}");
     }
-    assert_eq!(ours(&["-", &path("in")][..1], b"b\na", None).stdout, b"a\nb\n");
+    assert_eq!(run_ours(&["-", &path("in")][..1], b"b\na", None).stdout, b"a\nb\n");
     fs::write(path("in"), "c").unwrap();
-    assert_eq!(ours(&["-", &path("in")], b"b\na", None).stdout, b"a\nb\nc\n");
+    assert_eq!(run_ours(&["-", &path("in")], b"b\na", None).stdout, b"a\nb\nc\n");
     fs::write(path("list"), format!("{}\0-", path("in"))).unwrap();
-    assert_eq!(ours(&["--files0-from", &path("list")], b"b\na", None).stdout, b"a\nb\nc\n");
+    assert_eq!(run_ours(&["--files0-from", &path("list")], b"b\na", None).stdout, b"a\nb\nc\n");
     for (list, part) in [("", "no input"), ("a\0\0b", "empty name")] {
         fs::write(path("list"), list).unwrap();
-        let error = ours(&["--files0-from", &path("list")], b"", None).result.unwrap_err();
+        let error = run_ours(&["--files0-from", &path("list")], b"", None).result.unwrap_err();
         assert!(error.to_string().contains(part) && error.to_string().contains("list"), "{error}");
     }
-    let help = ours(&["--help"], b"", None);
+    let help = run_ours(&["--help"], b"", None);
     assert!(String::from_utf8(help.stdout).unwrap().contains("--overwrite"));
 }
 
@@ -789,7 +798,7 @@ fn more_inputs_than_a_merge_takes_are_merged_in_steps() {
         args.push(path.to_str().unwrap().to_owned());
     }
     expected.sort_by_key(|(n, _)| *n);
-    let ran = ours(&args, b"", None);
+    let ran = run_ours(&args, b"", None);
     ran.result.unwrap();
     let expected: String = expected.into_iter().map(|(_, line)| line).collect();
     assert!(ran.stdout == expected.as_bytes());
@@ -828,16 +837,16 @@ fn as_many_inputs_are_open_at_once_as_the_process_may_have() {
         let output = format!("{folder}/out");
         let words = action.split(' ').chain(["-T", folder, "--overwrite", "-o", &output]);
         let args: Vec<String> = words.map(str::to_owned).chain(files).collect();
-        let ran = ours(&args, b"", Some(16 << 20));
+        let ran = run_ours(&args, b"", Some(16 << 20));
         ran.result.unwrap_or_else(|error| panic!("{action}: {error}"));
         assert!(fs::read_to_string(output).unwrap() == expected, "{action}");
     }
 }
 
 #[test]
-fn a_shuffle_keeps_equal_lines_together_and_every_line() {
+fn random_order_keeps_equal_lines_together_and_every_line() {
     let input: String = (0..300).map(|n| format!("{}\n", n % 100)).collect();
-    let once = ours(&["-R"], input.as_bytes(), None).stdout;
+    let once = run_ours(&["-R"], input.as_bytes(), None).stdout;
     let lines: Vec<_> = once.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     assert_eq!(lines.len(), 300);
     let mut groups: Vec<_> = lines
@@ -861,14 +870,14 @@ fn records_of_one_size_are_sorted_by_their_key() {
         input.extend_from_slice(&key);
         input.extend_from_slice(&[b'.'; 92]);
     }
-    let ran = ours(&["--records", "100", "--key", "0..10"], &input, Some(1 << 20));
+    let ran = run_ours(&["--records", "100", "--key", "0..10"], &input, Some(1 << 20));
     let mut expected: Vec<_> = input.chunks(100).collect();
     expected.sort();
     assert!(ran.stdout == expected.concat());
-    let Ok(Outcome::Sorted(report)) = ran.result else { panic!() };
+    let Ok(GnuSortOutcome::Sorted(report)) = ran.result else { panic!() };
     assert!(report.disk.writes > 0);
-    let reversed = ours(&["--records=100", "--key=0..10", "-r"], &input, None).stdout;
+    let reversed = run_ours(&["--records=100", "--key=0..10", "-r"], &input, None).stdout;
     assert!(reversed == expected.into_iter().rev().collect::<Vec<_>>().concat());
-    let error = ours(&["--records", "99"], &input, None).result.unwrap_err();
-    assert!(matches!(error, Error::RecordCut { .. }), "{error}");
+    let error = run_ours(&["--records", "99"], &input, None).result.unwrap_err();
+    assert!(matches!(error, GnuSortError::TruncatedRecord { .. }), "{error}");
 }

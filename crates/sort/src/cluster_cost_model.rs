@@ -26,15 +26,15 @@ use crate::error::{Error, Result};
 /// A cluster and a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub struct Model {
+pub struct ClusterSortModel {
     /// How many records. Default: 10^11.
-    pub records: f64,
+    pub record_count: f64,
     /// The bytes of each. Default: 100.
-    pub size: f64,
+    pub record_bytes: f64,
     /// Map tasks. Default: 10,000.
-    pub maps: f64,
+    pub map_tasks: f64,
     /// Reduce tasks. Default: 10,000.
-    pub reduces: f64,
+    pub reduce_tasks: f64,
     /// Drives. Default: 2,500.
     pub drives: f64,
     /// Milliseconds that a seek takes. Default: 20.
@@ -44,7 +44,7 @@ pub struct Model {
     /// Bytes of each run that are read at once in the last merge. Default: 10 MB.
     pub run_bytes: f64,
     /// Copies of what is fanned out. Default: 2.
-    pub copies: f64,
+    pub fan_out_copies: f64,
     /// Bytes written for each byte of a run. Default: 1.5.
     pub parity: f64,
     /// Merge passes of the map tasks of the shuffle. Default: 1.
@@ -55,18 +55,18 @@ pub struct Model {
     pub switch_bytes: f64,
 }
 
-impl Default for Model {
+impl Default for ClusterSortModel {
     fn default() -> Self {
-        Model {
-            records: 1e11,
-            size: 100.0,
-            maps: 10_000.0,
-            reduces: 10_000.0,
+        ClusterSortModel {
+            record_count: 1e11,
+            record_bytes: 100.0,
+            map_tasks: 10_000.0,
+            reduce_tasks: 10_000.0,
             drives: 2500.0,
             seek_ms: 20.0,
             drive_rate: 50e6,
             run_bytes: 10e6,
-            copies: 2.0,
+            fan_out_copies: 2.0,
             parity: 1.5,
             merge_passes: 1.0,
             switch_rate: 125e9,
@@ -77,7 +77,7 @@ impl Default for Model {
 
 /// What one of the two ways needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cost {
+pub struct ClusterSortCost {
     /// Seeks of all drives.
     pub seeks: f64,
     /// Seconds that they take, all drives at it.
@@ -92,33 +92,33 @@ pub struct Cost {
     pub switch_seconds: f64,
 }
 
-impl Model {
+impl ClusterSortModel {
     /// Reads `records=1e9,size=100,…`: what is not named has its default. Numbers may have the units k,
     /// M, G, T and P, thousands each.
     ///
     /// # Errors
     /// [`Error::Option`] for names that are not known and numbers that are none, or not above zero.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut model = Model::default();
+        let mut model = ClusterSortModel::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((name, value)) = part.split_once('=') else {
-                return Err(Error::option(
+                return Err(Error::invalid_option(
                     format!("`{part}` is no parameter of the model"),
                     "write `name=number`",
                 ));
             };
-            let mut fields = model.fields();
+            let mut fields = model.named_fields();
             let names: Vec<_> = fields.iter().map(|(name, _)| format!("`{name}`")).collect();
             let Some((_, field)) = fields.iter_mut().find(|(known, _)| *known == name.trim())
             else {
                 let hint = format!("one of {}", names.join(", "));
-                return Err(Error::option(
+                return Err(Error::invalid_option(
                     format!("unknown parameter `{}` of the model", name.trim()),
                     hint,
                 ));
             };
-            **field = number(value.trim()).ok_or_else(|| {
-                Error::option(
+            **field = parse_positive_number(value.trim()).ok_or_else(|| {
+                Error::invalid_option(
                     format!("`{}` is no number for `{}`", value.trim(), name.trim()),
                     "give one above zero, as `1e9`, `10M` or `0.5`",
                 )
@@ -127,17 +127,17 @@ impl Model {
         Ok(model)
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut f64); 13] {
+    fn named_fields(&mut self) -> [(&'static str, &mut f64); 13] {
         [
-            ("records", &mut self.records),
-            ("size", &mut self.size),
-            ("maps", &mut self.maps),
-            ("reduces", &mut self.reduces),
+            ("records", &mut self.record_count),
+            ("size", &mut self.record_bytes),
+            ("maps", &mut self.map_tasks),
+            ("reduces", &mut self.reduce_tasks),
             ("drives", &mut self.drives),
             ("seek_ms", &mut self.seek_ms),
             ("drive_rate", &mut self.drive_rate),
             ("run_bytes", &mut self.run_bytes),
-            ("copies", &mut self.copies),
+            ("copies", &mut self.fan_out_copies),
             ("parity", &mut self.parity),
             ("merge_passes", &mut self.merge_passes),
             ("switch_rate", &mut self.switch_rate),
@@ -146,12 +146,12 @@ impl Model {
     }
 
     /// The bytes that are sorted.
-    pub fn bytes(&self) -> f64 {
-        self.records * self.size
+    pub fn total_bytes(&self) -> f64 {
+        self.record_count * self.record_bytes
     }
 
-    fn cost(&self, seeks: f64, disk_bytes: f64, switch_bytes: f64) -> Cost {
-        Cost {
+    fn compute_cost(&self, seeks: f64, disk_bytes: f64, switch_bytes: f64) -> ClusterSortCost {
+        ClusterSortCost {
             seeks,
             seek_seconds: seeks * self.seek_ms / 1000.0 / self.drives,
             disk_bytes,
@@ -162,23 +162,27 @@ impl Model {
     }
 
     /// Map tasks write a run for each reduce task, which fetches its piece from each.
-    pub fn shuffle(&self) -> Cost {
-        let bytes = self.bytes();
-        self.cost(self.maps * self.reduces, bytes * (4.0 + 2.0 * self.merge_passes), bytes)
+    pub fn shuffle_cost(&self) -> ClusterSortCost {
+        let bytes = self.total_bytes();
+        self.compute_cost(
+            self.map_tasks * self.reduce_tasks,
+            bytes * (4.0 + 2.0 * self.merge_passes),
+            bytes,
+        )
     }
 
     /// Map tasks append to partitions, sorters cut these into runs, reduce tasks merge them.
-    pub fn fan_out(&self) -> Cost {
-        let bytes = self.bytes();
-        self.cost(
+    pub fn fan_out_cost(&self) -> ClusterSortCost {
+        let bytes = self.total_bytes();
+        self.compute_cost(
             bytes / self.run_bytes,
-            bytes * (self.copies + 2.0 + self.parity),
+            bytes * (self.fan_out_copies + 2.0 + self.parity),
             bytes * self.switch_bytes,
         )
     }
 }
 
-fn number(text: &str) -> Option<f64> {
+fn parse_positive_number(text: &str) -> Option<f64> {
     let units = [("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15)];
     let unit = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
     let (digits, factor) = unit.unwrap_or((text, &1.0));
@@ -186,7 +190,7 @@ fn number(text: &str) -> Option<f64> {
     (value.is_finite() && value > 0.0).then_some(value)
 }
 
-fn bytes_text(bytes: f64) -> String {
+fn format_bytes(bytes: f64) -> String {
     let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     match units.iter().find(|(unit, _)| bytes >= *unit) {
         Some((unit, name)) => format!("{:.3} {name}", bytes / unit),
@@ -194,34 +198,35 @@ fn bytes_text(bytes: f64) -> String {
     }
 }
 
-fn seconds_text(seconds: f64) -> String {
+fn format_seconds(seconds: f64) -> String {
     if seconds >= 1.0 { format!("{seconds:.0} s") } else { format!("{seconds:.3} s") }
 }
 
-impl fmt::Display for Model {
+impl fmt::Display for ClusterSortModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (shuffle, fan_out) = (self.shuffle(), self.fan_out());
+        let (shuffle, fan_out) = (self.shuffle_cost(), self.fan_out_cost());
         writeln!(
             f,
             "{} in {:.0} map and {:.0} reduce tasks, {:.0} drives; input and output left out",
-            bytes_text(self.bytes()),
-            self.maps,
-            self.reduces,
+            format_bytes(self.total_bytes()),
+            self.map_tasks,
+            self.reduce_tasks,
             self.drives
         )?;
         let mut row = |name: &str, a: String, b: String| writeln!(f, "{name:<16} {a:>24} {b:>24}");
         row("", "shuffle of N × M".to_owned(), "fan-out".to_owned())?;
-        let pair = |amount: String, seconds: f64| format!("{amount}, {}", seconds_text(seconds));
-        let seeks = |cost: &Cost| pair(format!("{:.2e}", cost.seeks), cost.seek_seconds);
-        let disk = |cost: &Cost| pair(bytes_text(cost.disk_bytes), cost.disk_seconds);
-        let switch = |cost: &Cost| pair(bytes_text(cost.switch_bytes), cost.switch_seconds);
+        let pair = |amount: String, seconds: f64| format!("{amount}, {}", format_seconds(seconds));
+        let seeks = |cost: &ClusterSortCost| pair(format!("{:.2e}", cost.seeks), cost.seek_seconds);
+        let disk = |cost: &ClusterSortCost| pair(format_bytes(cost.disk_bytes), cost.disk_seconds);
+        let switch =
+            |cost: &ClusterSortCost| pair(format_bytes(cost.switch_bytes), cost.switch_seconds);
         row("disk seeks", seeks(&shuffle), seeks(&fan_out))?;
         row("disk bytes", disk(&shuffle), disk(&fan_out))?;
         row("core switch", switch(&shuffle), switch(&fan_out))?;
         write!(
             f,
             "fitted to the published figures: run_bytes (10 MB) and switch_bytes (2.3); given now: {} and {}",
-            bytes_text(self.run_bytes),
+            format_bytes(self.run_bytes),
             self.switch_bytes
         )
     }
@@ -229,21 +234,21 @@ impl fmt::Display for Model {
 
 #[cfg(test)]
 mod tests {
-    use super::Model;
+    use super::ClusterSortModel;
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 0.005 * b
     }
 
     #[test]
-    fn the_published_table_comes_out() {
-        let model = Model::default();
-        let (shuffle, fan_out) = (model.shuffle(), model.fan_out());
+    fn published_table_is_reproduced() {
+        let model = ClusterSortModel::default();
+        let (shuffle, fan_out) = (model.shuffle_cost(), model.fan_out_cost());
         assert!(close(shuffle.seek_seconds, 800.0) && close(fan_out.seek_seconds, 8.0));
         assert!(close(shuffle.disk_bytes, 60e12) && close(shuffle.disk_seconds, 480.0));
         assert!(close(fan_out.disk_bytes, 55e12) && close(fan_out.disk_seconds, 440.0));
         assert!(close(shuffle.switch_seconds, 80.0) && close(fan_out.switch_seconds, 184.0));
-        let two = Model::parse("merge_passes=2").unwrap().shuffle();
+        let two = ClusterSortModel::parse("merge_passes=2").unwrap().shuffle_cost();
         assert!(close(two.disk_bytes, 80e12) && close(two.disk_seconds, 640.0));
         let text = model.to_string();
         for figure in ["800 s", "8 s", "60.000 TB, 480 s", "55.000 TB, 440 s", "80 s", "184 s"] {
@@ -252,10 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_and_mistakes_are_told() {
-        let model = Model::parse("records=1e9, size=0.2k,drives=10,drive_rate=150M").unwrap();
+    fn parameters_are_parsed_and_mistakes_are_named() {
+        let model =
+            ClusterSortModel::parse("records=1e9, size=0.2k,drives=10,drive_rate=150M").unwrap();
         assert_eq!(
-            (model.records, model.size, model.drives, model.drive_rate),
+            (model.record_count, model.record_bytes, model.drives, model.drive_rate),
             (1e9, 200.0, 10.0, 150e6)
         );
         for (text, part) in [
@@ -265,7 +271,7 @@ mod tests {
             ("maps=0", "above zero"),
             ("maps=inf", "no number"),
         ] {
-            let error = Model::parse(text).unwrap_err().to_string();
+            let error = ClusterSortModel::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

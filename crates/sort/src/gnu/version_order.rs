@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
+pub(super) fn compare_versions(a: &[u8], b: &[u8]) -> Ordering {
     // Nothing, `.`, `..`, hidden files, others.
     let class = |name: &[u8]| match name {
         [] => 0,
@@ -21,19 +21,19 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
         Ordering::Equal => {}
         other => return other,
     }
-    let (stem_a, stem_b) = (stem(a), stem(b));
-    parts(stem_a, stem_b).then_with(|| {
+    let (stem_a, stem_b) = (name_without_extensions(a), name_without_extensions(b));
+    compare_parts(stem_a, stem_b).then_with(|| {
         if stem_a.len() == a.len() && stem_b.len() == b.len() {
             Ordering::Equal
         } else {
-            parts(a, b)
+            compare_parts(a, b)
         }
     })
 }
 
 /// A name without its extensions: `.` and a letter or `~`, then letters, digits and `~`, any number of
 /// times, up to the end.
-fn stem(name: &[u8]) -> &[u8] {
+fn name_without_extensions(name: &[u8]) -> &[u8] {
     let begins = |at: usize| {
         name.get(at) == Some(&b'.')
             && name.get(at + 1).is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'~')
@@ -53,7 +53,7 @@ fn stem(name: &[u8]) -> &[u8] {
 }
 
 /// Where a byte that is no digit belongs; digits and the end count as such.
-fn rank(text: &[u8], at: usize) -> i32 {
+fn byte_rank(text: &[u8], at: usize) -> i32 {
     match text.get(at) {
         None => -1,
         Some(b'~') => -2,
@@ -63,12 +63,12 @@ fn rank(text: &[u8], at: usize) -> i32 {
     }
 }
 
-fn parts(a: &[u8], b: &[u8]) -> Ordering {
+fn compare_parts(a: &[u8], b: &[u8]) -> Ordering {
     let digit = |text: &[u8], at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
     let (mut x, mut y) = (0, 0);
     while x < a.len() || y < b.len() {
         while (x < a.len() && !digit(a, x)) || (y < b.len() && !digit(b, y)) {
-            match rank(a, x).cmp(&rank(b, y)) {
+            match byte_rank(a, x).cmp(&byte_rank(b, y)) {
                 Ordering::Equal => {}
                 other => return other,
             }
@@ -102,7 +102,7 @@ fn parts(a: &[u8], b: &[u8]) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use super::compare;
+    use super::compare_versions;
     use proptest::prelude::*;
 
     #[test]
@@ -129,17 +129,20 @@ mod tests {
         for pair in ascending.windows(2) {
             let skipped = pair == ["a", "a~1"] || pair == ["1", "9"];
             if !skipped {
-                assert!(compare(pair[0].as_bytes(), pair[1].as_bytes()).is_lt(), "{pair:?}");
+                assert!(
+                    compare_versions(pair[0].as_bytes(), pair[1].as_bytes()).is_lt(),
+                    "{pair:?}"
+                );
             }
         }
-        assert!(compare(b"a~1", b"a").is_lt());
+        assert!(compare_versions(b"a~1", b"a").is_lt());
     }
 
     proptest! {
         #[test]
         fn both_ways_agree(a in "[a0-2.~]{0,8}", b in "[a0-2.~]{0,8}") {
-            prop_assert_eq!(compare(a.as_bytes(), b.as_bytes()), compare(b.as_bytes(), a.as_bytes()).reverse());
-            prop_assert!(compare(a.as_bytes(), a.as_bytes()).is_eq());
+            prop_assert_eq!(compare_versions(a.as_bytes(), b.as_bytes()), compare_versions(b.as_bytes(), a.as_bytes()).reverse());
+            prop_assert!(compare_versions(a.as_bytes(), a.as_bytes()).is_eq());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::keys::{Comparison, Ignore, Key, KeyOptions, KeyOrder, Position};
+use super::line_keys::{IgnoredBytes, KeyComparison, KeyOptions, KeyPosition, LineKey, LineOrder};
 
 /// A command line that cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,13 +17,13 @@ pub struct UsageError {
     pub hint: String,
 }
 
-fn usage(message: impl Into<String>, hint: impl Into<String>) -> UsageError {
+fn usage_error(message: impl Into<String>, hint: impl Into<String>) -> UsageError {
     UsageError { message: message.into(), hint: hint.into() }
 }
 
 /// What is to be done with the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Action {
+pub enum GnuSortAction {
     /// Sort it.
     #[default]
     Sort,
@@ -39,11 +39,11 @@ pub enum Action {
 /// Everything that a command line says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Options {
+pub struct GnuSortOptions {
     /// Sort, merge or check. Default: sort.
-    pub action: Action,
+    pub action: GnuSortAction,
     /// `-k`. Those without options of their own have `global`'s already. Default: none, whole lines.
-    pub keys: Vec<Key>,
+    pub keys: Vec<LineKey>,
     /// The options outside of keys.
     pub global: KeyOptions,
     /// `-t`. Default: fields begin where blanks follow what is none.
@@ -72,9 +72,9 @@ pub struct Options {
     /// `--copy-dir`: a folder for a second copy of what is spilled. Default: none.
     pub copy_dir: Option<PathBuf>,
     /// `--batch-size`: how many inputs are merged at once. Default: 256.
-    pub batch: usize,
+    pub batch_size: usize,
     /// `--files0-from`: a file of the inputs' names, each ended by a zero byte.
-    pub files_from: Option<PathBuf>,
+    pub input_list: Option<PathBuf>,
     /// The inputs; `-` is standard input. Default: that alone.
     pub inputs: Vec<PathBuf>,
     /// `--records`: records of so many bytes in place of lines.
@@ -89,10 +89,10 @@ pub struct Options {
     pub seed: Option<u64>,
 }
 
-impl Default for Options {
+impl Default for GnuSortOptions {
     fn default() -> Self {
-        Options {
-            action: Action::Sort,
+        GnuSortOptions {
+            action: GnuSortAction::Sort,
             keys: Vec::new(),
             global: KeyOptions::default(),
             separator: None,
@@ -107,8 +107,8 @@ impl Default for Options {
             threads: None,
             spill_dirs: Vec::new(),
             copy_dir: None,
-            batch: 256,
-            files_from: None,
+            batch_size: 256,
+            input_list: None,
             inputs: Vec::new(),
             record_bytes: None,
             record_key: None,
@@ -121,18 +121,18 @@ impl Default for Options {
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum GnuSortCommand {
     /// To sort, merge or check.
-    Run(Box<Options>),
+    Run(Box<GnuSortOptions>),
     /// `--help`.
     Help,
 }
 
 /// `-S` takes no less, however little is asked for.
-pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+pub const GNU_MEMORY_BYTES_MIN: u64 = 16 << 20;
 
 /// The text of `--help`.
-pub const HELP: &str = "\
+pub const HELP_TEXT: &str = "\
 Sorts lines, in memory or beyond it, with the options of GNU sort and the order of LC_ALL=C.
 
 Usage: sort [OPTION]… [FILE]…        (no FILE, or -: standard input)
@@ -182,44 +182,44 @@ Output and means:
       --help                    this text
 ";
 
-const LONG: [(&str, Argument, &str); 33] = [
-    ("ignore-leading-blanks", Argument::No, "b"),
-    ("dictionary-order", Argument::No, "d"),
-    ("ignore-case", Argument::No, "f"),
-    ("general-numeric-sort", Argument::No, "g"),
-    ("human-numeric-sort", Argument::No, "h"),
-    ("ignore-nonprinting", Argument::No, "i"),
-    ("month-sort", Argument::No, "M"),
-    ("numeric-sort", Argument::No, "n"),
-    ("random-sort", Argument::No, "R"),
-    ("reverse", Argument::No, "r"),
-    ("version-sort", Argument::No, "V"),
-    ("merge", Argument::No, "m"),
-    ("stable", Argument::No, "s"),
-    ("unique", Argument::No, "u"),
-    ("zero-terminated", Argument::No, "z"),
-    ("key", Argument::Yes, "k"),
-    ("field-separator", Argument::Yes, "t"),
-    ("output", Argument::Yes, "o"),
-    ("buffer-size", Argument::Yes, "S"),
-    ("temporary-directory", Argument::Yes, "T"),
-    ("spill-dir", Argument::Yes, "T"),
-    ("check", Argument::Maybe, "check"),
-    ("sort", Argument::Yes, "sort"),
-    ("parallel", Argument::Yes, "parallel"),
-    ("batch-size", Argument::Yes, "batch-size"),
-    ("files0-from", Argument::Yes, "files0-from"),
-    ("records", Argument::Yes, "records"),
-    ("limit", Argument::Yes, "limit"),
-    ("copy-dir", Argument::Yes, "copy-dir"),
-    ("map-tasks", Argument::Yes, "map-tasks"),
-    ("overwrite", Argument::No, "overwrite"),
-    ("sync", Argument::No, "sync"),
-    ("explain", Argument::No, "explain"),
+const LONG_OPTIONS: [(&str, OptionArgument, &str); 33] = [
+    ("ignore-leading-blanks", OptionArgument::Forbidden, "b"),
+    ("dictionary-order", OptionArgument::Forbidden, "d"),
+    ("ignore-case", OptionArgument::Forbidden, "f"),
+    ("general-numeric-sort", OptionArgument::Forbidden, "g"),
+    ("human-numeric-sort", OptionArgument::Forbidden, "h"),
+    ("ignore-nonprinting", OptionArgument::Forbidden, "i"),
+    ("month-sort", OptionArgument::Forbidden, "M"),
+    ("numeric-sort", OptionArgument::Forbidden, "n"),
+    ("random-sort", OptionArgument::Forbidden, "R"),
+    ("reverse", OptionArgument::Forbidden, "r"),
+    ("version-sort", OptionArgument::Forbidden, "V"),
+    ("merge", OptionArgument::Forbidden, "m"),
+    ("stable", OptionArgument::Forbidden, "s"),
+    ("unique", OptionArgument::Forbidden, "u"),
+    ("zero-terminated", OptionArgument::Forbidden, "z"),
+    ("key", OptionArgument::Required, "k"),
+    ("field-separator", OptionArgument::Required, "t"),
+    ("output", OptionArgument::Required, "o"),
+    ("buffer-size", OptionArgument::Required, "S"),
+    ("temporary-directory", OptionArgument::Required, "T"),
+    ("spill-dir", OptionArgument::Required, "T"),
+    ("check", OptionArgument::Optional, "check"),
+    ("sort", OptionArgument::Required, "sort"),
+    ("parallel", OptionArgument::Required, "parallel"),
+    ("batch-size", OptionArgument::Required, "batch-size"),
+    ("files0-from", OptionArgument::Required, "files0-from"),
+    ("records", OptionArgument::Required, "records"),
+    ("limit", OptionArgument::Required, "limit"),
+    ("copy-dir", OptionArgument::Required, "copy-dir"),
+    ("map-tasks", OptionArgument::Required, "map-tasks"),
+    ("overwrite", OptionArgument::Forbidden, "overwrite"),
+    ("sync", OptionArgument::Forbidden, "sync"),
+    ("explain", OptionArgument::Forbidden, "explain"),
 ];
 
 /// GNU's that mean nothing here, and why.
-const REFUSED: [(&str, &str); 4] = [
+const UNSUPPORTED_OPTIONS: [(&str, &str); 4] = [
     ("compress-program", "what is spilled is not compressed; leave the option out"),
     ("debug", "try `--explain`, or `-k` on a few lines"),
     ("random-source", "leave it out: the system's random numbers are taken"),
@@ -227,37 +227,37 @@ const REFUSED: [(&str, &str); 4] = [
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Argument {
-    No,
-    Yes,
-    Maybe,
+enum OptionArgument {
+    Forbidden,
+    Required,
+    Optional,
 }
 
 #[derive(Default)]
-struct Parser {
-    options: Options,
-    check: Option<bool>,
+struct CommandLineParser {
+    options: GnuSortOptions,
+    quiet_check: Option<bool>,
     merge: bool,
     raw_keys: Vec<Vec<u8>>,
 }
 
-impl Options {
+impl GnuSortOptions {
     /// Reads a command line, without the program's name, as GNU sort does: options may come after
     /// files, short ones together (`-nrk2,2`), long ones cut short where that is clear.
     ///
     /// # Errors
     /// What is wrong with it, and what to write instead.
-    pub fn parse<I>(args: I) -> Result<Command, UsageError>
+    pub fn parse<I>(args: I) -> Result<GnuSortCommand, UsageError>
     where
         I: IntoIterator,
         I::Item: Into<OsString>,
     {
-        let mut parser = Parser::default();
+        let mut parser = CommandLineParser::default();
         let mut args = args.into_iter().map(|arg| arg.into().into_vec()).peekable();
         while let Some(arg) = args.next() {
             let mut next = |name: &str| {
                 args.next().ok_or_else(|| {
-                    usage(format!("`{name}` needs an argument"), "write one behind it")
+                    usage_error(format!("`{name}` needs an argument"), "write one behind it")
                 })
             };
             if arg == b"--" {
@@ -268,120 +268,121 @@ impl Options {
                 break;
             } else if let Some(long) = arg.strip_prefix(b"--") {
                 if long == b"help" {
-                    return Ok(Command::Help);
+                    return Ok(GnuSortCommand::Help);
                 }
-                parser.long(long, &mut next)?;
+                parser.parse_long_option(long, &mut next)?;
             } else if arg.len() > 1 && arg[0] == b'-' {
-                parser.cluster(&arg[1..], &mut next)?;
+                parser.parse_short_options(&arg[1..], &mut next)?;
             } else if arg.len() > 1 && arg[0] == b'+' && arg[1].is_ascii_digit() {
-                let field: usize = text(&arg[1..])
+                let field: usize = lossy_text(&arg[1..])
                     .split('.')
                     .next()
                     .and_then(|field| field.parse().ok())
                     .unwrap_or(0);
-                return Err(usage(
-                    format!("`{}` is a key in a form that is no longer in use", text(&arg)),
+                return Err(usage_error(
+                    format!("`{}` is a key in a form that is no longer in use", lossy_text(&arg)),
                     format!(
                         "write `-k {}`; a file of that name is `./{}`",
                         field.saturating_add(1),
-                        text(&arg)
+                        lossy_text(&arg)
                     ),
                 ));
             } else {
                 parser.options.inputs.push(PathBuf::from(OsString::from_vec(arg)));
             }
         }
-        parser.finish().map(|options| Command::Run(Box::new(options)))
+        parser.finish().map(|options| GnuSortCommand::Run(Box::new(options)))
     }
 
     /// The order that the options ask for.
-    pub fn order(&self, seed: u64) -> KeyOrder {
+    pub fn line_order(&self, seed: u64) -> LineOrder {
         let keys = if self.keys.is_empty() && !self.global.is_plain() {
-            vec![Key { ordering: self.global, ..Key::default() }]
+            vec![LineKey { options: self.global, ..LineKey::default() }]
         } else {
             self.keys.clone()
         };
         let last_resort =
             (keys.is_empty() || !(self.stable || self.unique)).then_some(self.global.reverse);
-        KeyOrder { keys, separator: self.separator, last_resort, seed }
+        LineOrder { keys, separator: self.separator, last_resort, seed }
     }
 
     /// Whether whole lines are compared, byte by byte, forwards or in reverse.
-    pub(super) fn is_whole_lines(&self) -> bool {
+    pub(super) fn compares_whole_lines(&self) -> bool {
         self.keys.is_empty() && self.global.is_plain()
     }
 
     /// Whether `-R` has a part in the order.
-    pub(super) fn is_random(&self) -> bool {
-        let random = |options: &KeyOptions| options.comparison == Comparison::Random;
-        random(&self.global) || self.keys.iter().any(|key| random(&key.ordering))
+    pub(super) fn has_random_order(&self) -> bool {
+        let random = |options: &KeyOptions| options.comparison == KeyComparison::Random;
+        random(&self.global) || self.keys.iter().any(|key| random(&key.options))
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn path(bytes: &[u8]) -> PathBuf {
+fn to_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-type Next<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<u8>, UsageError>;
+type NextArgument<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<u8>, UsageError>;
 
-impl Parser {
-    fn long(&mut self, arg: &[u8], next: Next<'_>) -> Result<(), UsageError> {
+impl CommandLineParser {
+    fn parse_long_option(&mut self, arg: &[u8], next: NextArgument<'_>) -> Result<(), UsageError> {
         let (name, value) = match memchr::memchr(b'=', arg) {
             Some(place) => (&arg[..place], Some(arg[place + 1..].to_vec())),
             None => (arg, None),
         };
-        let name = text(name);
-        if let Some((_, hint)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return Err(usage(format!("`--{name}` of GNU sort is not known here"), *hint));
+        let name = lossy_text(name);
+        if let Some((_, hint)) = UNSUPPORTED_OPTIONS.iter().find(|(refused, _)| *refused == name) {
+            return Err(usage_error(format!("`--{name}` of GNU sort is not known here"), *hint));
         }
-        let exact = LONG.iter().filter(|(long, ..)| *long == name);
-        let begun = LONG.iter().filter(|(long, ..)| long.starts_with(&name));
+        let exact = LONG_OPTIONS.iter().filter(|(long, ..)| *long == name);
+        let begun = LONG_OPTIONS.iter().filter(|(long, ..)| long.starts_with(&name));
         let found: Vec<_> =
             if exact.clone().next().is_some() { exact.collect() } else { begun.collect() };
         let (long, argument, does) = match found[..] {
             [one] => *one,
             [] => {
-                let nearest = LONG.iter().min_by_key(|(long, ..)| distance(long, &name));
+                let nearest =
+                    LONG_OPTIONS.iter().min_by_key(|(long, ..)| word_distance(long, &name));
                 let nearest = nearest.map_or("help", |(long, ..)| long);
-                return Err(usage(
+                return Err(usage_error(
                     format!("unknown option `--{name}`"),
                     format!("did you mean `--{nearest}`? All are told by `--help`"),
                 ));
             }
             _ => {
                 let names: Vec<_> = found.iter().map(|(long, ..)| format!("`--{long}`")).collect();
-                return Err(usage(
+                return Err(usage_error(
                     format!("`--{name}` may be any of {}", names.join(", ")),
                     "write more of its name",
                 ));
             }
         };
         let value = match (argument, value) {
-            (Argument::No, Some(_)) => {
-                return Err(usage(
+            (OptionArgument::Forbidden, Some(_)) => {
+                return Err(usage_error(
                     format!("`--{long}` takes no argument"),
                     format!("write `--{long}`"),
                 ));
             }
-            (Argument::Yes, None) => next(&format!("--{long}"))?,
+            (OptionArgument::Required, None) => next(&format!("--{long}"))?,
             (_, value) => value.unwrap_or_default(),
         };
         match does.as_bytes() {
-            [letter] => self.short(*letter, &value),
-            _ => self.named(does, &value),
+            [letter] => self.apply_short_option(*letter, &value),
+            _ => self.apply_named_option(does, &value),
         }
     }
 
-    fn named(&mut self, name: &str, value: &[u8]) -> Result<(), UsageError> {
+    fn apply_named_option(&mut self, name: &str, value: &[u8]) -> Result<(), UsageError> {
         let options = &mut self.options;
-        let word = text(value);
+        let word = lossy_text(value);
         let number = |least: usize| {
             word.parse::<usize>().ok().filter(|number| *number >= least).ok_or_else(|| {
-                usage(
+                usage_error(
                     format!("`{word}` is no number for `--{name}`"),
                     format!("give a whole number from {least} up"),
                 )
@@ -390,9 +391,9 @@ impl Parser {
         match name {
             "check" => {
                 return match &*word {
-                    "" | "diagnose-first" => self.short(b'c', &[]),
-                    "quiet" | "silent" => self.short(b'C', &[]),
-                    _ => Err(usage(
+                    "" | "diagnose-first" => self.apply_short_option(b'c', &[]),
+                    "quiet" | "silent" => self.apply_short_option(b'C', &[]),
+                    _ => Err(usage_error(
                         format!("`--check={word}` is not known"),
                         "one of `diagnose-first`, `quiet`, `silent`",
                     )),
@@ -411,20 +412,20 @@ impl Parser {
                     words.iter().filter(|(known, _)| known.starts_with(&*word)).collect();
                 let [(_, letter)] = found[..] else {
                     let names = words.map(|(name, _)| format!("`{name}`")).join(", ");
-                    return Err(usage(
+                    return Err(usage_error(
                         format!("`--sort={word}` is not known"),
                         format!("one of {names}"),
                     ));
                 };
-                return self.short(*letter, &[]);
+                return self.apply_short_option(*letter, &[]);
             }
             "parallel" => options.threads = Some(number(1)?),
-            "batch-size" => options.batch = number(2)?,
-            "files0-from" => options.files_from = Some(path(value)),
+            "batch-size" => options.batch_size = number(2)?,
+            "files0-from" => options.input_list = Some(to_path(value)),
             "records" => options.record_bytes = Some(number(1)?),
             "limit" => options.limit = Some(number(0)? as u64),
             "map-tasks" => options.map_tasks = Some(number(1)? as u64),
-            "copy-dir" => options.copy_dir = Some(path(value)),
+            "copy-dir" => options.copy_dir = Some(to_path(value)),
             "overwrite" => options.overwrite = true,
             "sync" => options.sync = true,
             _ => options.explain = true,
@@ -432,7 +433,11 @@ impl Parser {
         Ok(())
     }
 
-    fn cluster(&mut self, letters: &[u8], next: Next<'_>) -> Result<(), UsageError> {
+    fn parse_short_options(
+        &mut self,
+        letters: &[u8],
+        next: NextArgument<'_>,
+    ) -> Result<(), UsageError> {
         for (index, letter) in letters.iter().enumerate() {
             if b"kotST".contains(letter) {
                 let rest = &letters[index + 1..];
@@ -441,14 +446,14 @@ impl Parser {
                 } else {
                     rest.to_vec()
                 };
-                return self.short(*letter, &value);
+                return self.apply_short_option(*letter, &value);
             }
-            self.short(*letter, &[])?;
+            self.apply_short_option(*letter, &[])?;
         }
         Ok(())
     }
 
-    fn short(&mut self, letter: u8, value: &[u8]) -> Result<(), UsageError> {
+    fn apply_short_option(&mut self, letter: u8, value: &[u8]) -> Result<(), UsageError> {
         let options = &mut self.options;
         match letter {
             b'b' => {
@@ -456,10 +461,13 @@ impl Parser {
                 options.global.skip_blanks_end = true;
             }
             b'c' | b'C' => {
-                if self.check.is_some_and(|quiet| quiet != (letter == b'C')) {
-                    return Err(usage("`-c` and `-C` cannot both be asked for", "leave one out"));
+                if self.quiet_check.is_some_and(|quiet| quiet != (letter == b'C')) {
+                    return Err(usage_error(
+                        "`-c` and `-C` cannot both be asked for",
+                        "leave one out",
+                    ));
                 }
-                self.check = Some(letter == b'C');
+                self.quiet_check = Some(letter == b'C');
             }
             b'm' => self.merge = true,
             b's' => options.stable = true,
@@ -471,33 +479,33 @@ impl Parser {
                     [byte] => *byte,
                     b"\\0" => 0,
                     [] => {
-                        return Err(usage(
+                        return Err(usage_error(
                             "`-t` without a byte",
                             "write `-t ,`, for instance, or leave it out for blanks",
                         ));
                     }
                     _ => {
-                        return Err(usage(
-                            format!("`-t {}` is more than one byte", text(value)),
+                        return Err(usage_error(
+                            format!("`-t {}` is more than one byte", lossy_text(value)),
                             "fields are separated by one byte; for a tab write `-t $'\\t'`",
                         ));
                     }
                 };
                 if options.separator.is_some_and(|before| before != byte) {
-                    return Err(usage("`-t` with two different bytes", "leave one out"));
+                    return Err(usage_error("`-t` with two different bytes", "leave one out"));
                 }
                 options.separator = Some(byte);
             }
             b'o' => {
-                if options.output.as_ref().is_some_and(|before| *before != path(value)) {
-                    return Err(usage("`-o` with two different files", "leave one out"));
+                if options.output.as_ref().is_some_and(|before| *before != to_path(value)) {
+                    return Err(usage_error("`-o` with two different files", "leave one out"));
                 }
-                options.output = Some(path(value));
+                options.output = Some(to_path(value));
             }
-            b'S' => options.memory_bytes = Some(memory(&text(value))?),
-            b'T' => options.spill_dirs.push(path(value)),
+            b'S' => options.memory_bytes = Some(parse_memory_bytes(&lossy_text(value))?),
+            b'T' => options.spill_dirs.push(to_path(value)),
             digit if digit.is_ascii_digit() => {
-                return Err(usage(
+                return Err(usage_error(
                     format!(
                         "`-{}` is the end of a key in a form that is no longer in use",
                         char::from(digit)
@@ -505,11 +513,11 @@ impl Parser {
                     "write keys as `-k FIRST,LAST`, fields counted from 1",
                 ));
             }
-            b'y' => return Err(usage("`-y` is no longer in use", "give memory with `-S`")),
+            b'y' => return Err(usage_error("`-y` is no longer in use", "give memory with `-S`")),
             _ => {
-                if !set(&mut options.global, letter, None) {
+                if !set_ordering_option(&mut options.global, letter, None) {
                     let shown = char::from(letter);
-                    return Err(usage(
+                    return Err(usage_error(
                         format!("unknown option `-{shown}`"),
                         "all options are told by `--help`",
                     ));
@@ -519,40 +527,40 @@ impl Parser {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Options, UsageError> {
+    fn finish(mut self) -> Result<GnuSortOptions, UsageError> {
         let mut options = self.options;
         if self.raw_keys.is_empty() {
             check_compatible(&options.global)?;
         }
         for raw in std::mem::take(&mut self.raw_keys) {
             if options.record_bytes.is_some() {
-                let shown = text(&raw);
+                let shown = lossy_text(&raw);
                 let range = shown.split_once("..").and_then(|(start, end)| {
                     let range = start.parse().ok()?..end.parse().ok()?;
                     (range.start < range.end).then_some(range)
                 });
                 let Some(range) = range else {
-                    return Err(usage(
+                    return Err(usage_error(
                         format!("`{shown}` is no key of records"),
                         "write `--key 0..10` for the first ten bytes",
                     ));
                 };
                 if options.record_key.replace(range).is_some() {
-                    return Err(usage("records have one key", "leave the others out"));
+                    return Err(usage_error("records have one key", "leave the others out"));
                 }
                 continue;
             }
-            let mut key = parse_key(&text(&raw))?;
-            if key.ordering.is_plain() && !key.ordering.reverse {
-                key.ordering = options.global;
+            let mut key = parse_key(&lossy_text(&raw))?;
+            if key.options.is_plain() && !key.options.reverse {
+                key.options = options.global;
             }
-            check_compatible(&key.ordering)?;
+            check_compatible(&key.options)?;
             options.keys.push(key);
         }
         if let (Some(size), Some(key)) = (options.record_bytes, &options.record_key)
             && key.end > size
         {
-            return Err(usage(
+            return Err(usage_error(
                 format!(
                     "the key {}..{} is longer than records of {size} bytes",
                     key.start, key.end
@@ -561,45 +569,45 @@ impl Parser {
             ));
         }
         if options.record_bytes.is_some() && !options.global.is_plain() {
-            return Err(usage(
+            return Err(usage_error(
                 "records of a fixed size are ordered by bytes alone",
                 "leave the options of lines out; `-r` may stay",
             ));
         }
-        if options.record_bytes.is_some() && (self.merge || self.check.is_some()) {
-            return Err(usage(
+        if options.record_bytes.is_some() && (self.merge || self.quiet_check.is_some()) {
+            return Err(usage_error(
                 "records of a fixed size can only be sorted",
                 "leave `-m` and `-c` out",
             ));
         }
-        if let Some(quiet) = self.check {
+        if let Some(quiet) = self.quiet_check {
             if options.output.is_some() {
-                return Err(usage("`-c` has no output", "leave `-o` out"));
+                return Err(usage_error("`-c` has no output", "leave `-o` out"));
             }
             if let Some(more) = options.inputs.get(1) {
-                return Err(usage(
+                return Err(usage_error(
                     format!("`{}` is one input more than `-c` looks at", more.display()),
                     "check one file at a time",
                 ));
             }
             if options.limit.is_some() {
-                return Err(usage(
+                return Err(usage_error(
                     "`-c` looks at the whole input, and has no `--limit`",
                     "leave it out, or check the first lines alone: `head -n N FILE | sort -c`",
                 ));
             }
-            options.action = Action::Check { quiet };
+            options.action = GnuSortAction::Check { quiet };
         } else if self.merge {
-            options.action = Action::Merge;
+            options.action = GnuSortAction::Merge;
         }
-        if options.map_tasks.is_some() && options.action != Action::Sort {
-            return Err(usage(
+        if options.map_tasks.is_some() && options.action != GnuSortAction::Sort {
+            return Err(usage_error(
                 "`--map-tasks` is for input that is sorted, not merged or checked",
                 "leave it out, or `-m` and `-c`",
             ));
         }
-        if options.files_from.is_some() && !options.inputs.is_empty() {
-            return Err(usage(
+        if options.input_list.is_some() && !options.inputs.is_empty() {
+            return Err(usage_error(
                 "inputs on the command line beside `--files0-from`",
                 "leave one out",
             ));
@@ -609,32 +617,34 @@ impl Parser {
 }
 
 /// An ordering option, of the start of a key (`Some(true)`), its end, or all.
-fn set(options: &mut KeyOptions, letter: u8, start: Option<bool>) -> bool {
+fn set_ordering_option(options: &mut KeyOptions, letter: u8, start: Option<bool>) -> bool {
     match letter {
         b'b' => {
             options.skip_blanks_start |= start != Some(false);
             options.skip_blanks_end |= start != Some(true);
         }
         // As GNU has it: `-d` prevails over `-i`, wherever it is.
-        b'd' => options.ignore = Ignore::Dictionary,
-        b'i' if options.ignore == Ignore::Nothing => options.ignore = Ignore::Nonprinting,
+        b'd' => options.ignore = IgnoredBytes::Dictionary,
+        b'i' if options.ignore == IgnoredBytes::Nothing => {
+            options.ignore = IgnoredBytes::Nonprinting
+        }
         b'i' => {}
-        b'f' => options.fold = true,
+        b'f' => options.fold_case = true,
         b'r' => options.reverse = true,
-        b'g' => add(options, Comparison::General),
-        b'h' => add(options, Comparison::Human),
-        b'M' => add(options, Comparison::Month),
-        b'n' => add(options, Comparison::Numeric),
-        b'R' => add(options, Comparison::Random),
-        b'V' => add(options, Comparison::Version),
+        b'g' => add_comparison(options, KeyComparison::General),
+        b'h' => add_comparison(options, KeyComparison::Human),
+        b'M' => add_comparison(options, KeyComparison::Month),
+        b'n' => add_comparison(options, KeyComparison::Numeric),
+        b'R' => add_comparison(options, KeyComparison::Random),
+        b'V' => add_comparison(options, KeyComparison::Version),
         _ => return false,
     }
     true
 }
 
 /// Two comparisons are an error, which `check_compatible` tells.
-fn add(options: &mut KeyOptions, comparison: Comparison) {
-    use Comparison::{Bytes, Random, Version};
+fn add_comparison(options: &mut KeyOptions, comparison: KeyComparison) {
+    use KeyComparison::{Bytes, Random, Version};
     options.conflict = match options.comparison {
         before if before == comparison || before == Bytes => options.conflict,
         // Both shuffle or name: GNU lets random prevail.
@@ -645,33 +655,35 @@ fn add(options: &mut KeyOptions, comparison: Comparison) {
     options.comparison = comparison;
 }
 
-fn letter(comparison: Comparison) -> char {
+fn option_letter(comparison: KeyComparison) -> char {
     match comparison {
-        Comparison::Bytes => ' ',
-        Comparison::Numeric => 'n',
-        Comparison::General => 'g',
-        Comparison::Human => 'h',
-        Comparison::Month => 'M',
-        Comparison::Version => 'V',
-        Comparison::Random => 'R',
+        KeyComparison::Bytes => ' ',
+        KeyComparison::Numeric => 'n',
+        KeyComparison::General => 'g',
+        KeyComparison::Human => 'h',
+        KeyComparison::Month => 'M',
+        KeyComparison::Version => 'V',
+        KeyComparison::Random => 'R',
     }
 }
 
 fn check_compatible(options: &KeyOptions) -> Result<(), UsageError> {
-    let numbers =
-        !matches!(options.comparison, Comparison::Bytes | Comparison::Version | Comparison::Random);
+    let numbers = !matches!(
+        options.comparison,
+        KeyComparison::Bytes | KeyComparison::Version | KeyComparison::Random
+    );
     let ignore = match options.ignore {
-        Ignore::Nothing => None,
-        Ignore::Dictionary => Some('d'),
-        Ignore::Nonprinting => Some('i'),
+        IgnoredBytes::Nothing => None,
+        IgnoredBytes::Dictionary => Some('d'),
+        IgnoredBytes::Nonprinting => Some('i'),
     };
     let pair = match (options.conflict, ignore) {
-        (Some((a, b)), _) => Some((letter(a), letter(b))),
-        (None, Some(ignore)) if numbers => Some((ignore, letter(options.comparison))),
+        (Some((a, b)), _) => Some((option_letter(a), option_letter(b))),
+        (None, Some(ignore)) if numbers => Some((ignore, option_letter(options.comparison))),
         _ => None,
     };
     match pair {
-        Some((a, b)) => Err(usage(
+        Some((a, b)) => Err(usage_error(
             format!("`-{a}` and `-{b}` cannot order the same key"),
             "leave one out, or give them to different keys",
         )),
@@ -680,14 +692,14 @@ fn check_compatible(options: &KeyOptions) -> Result<(), UsageError> {
 }
 
 /// `F[.C][OPTS][,F[.C][OPTS]]`.
-fn parse_key(raw: &str) -> Result<Key, UsageError> {
+fn parse_key(raw: &str) -> Result<LineKey, UsageError> {
     let bad = |reason: &str| {
-        usage(
+        usage_error(
             format!("`-k {raw}`: {reason}"),
             "write `-k 2`, `-k 2,2`, `-k 2.3,2.5` or `-k 2,3nr`: fields and bytes are counted from 1",
         )
     };
-    let mut key = Key::default();
+    let mut key = LineKey::default();
     let mut rest = raw.as_bytes();
     let number = |rest: &mut &[u8]| {
         let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -700,9 +712,9 @@ fn parse_key(raw: &str) -> Result<Key, UsageError> {
             })
         })
     };
-    let options = |rest: &mut &[u8], key: &mut Key, start: bool| {
+    let options = |rest: &mut &[u8], key: &mut LineKey, start: bool| {
         while let Some((letter, after)) = rest.split_first()
-            && set(&mut key.ordering, *letter, Some(start))
+            && set_ordering_option(&mut key.options, *letter, Some(start))
         {
             *rest = after;
         }
@@ -720,7 +732,7 @@ fn parse_key(raw: &str) -> Result<Key, UsageError> {
         rest = after;
         let field =
             number(&mut rest).ok_or_else(|| bad("a number of a field follows the comma"))?;
-        let mut end = Position {
+        let mut end = KeyPosition {
             field: field.checked_sub(1).ok_or_else(|| bad("there is no field 0"))?,
             byte: 0,
         };
@@ -732,13 +744,13 @@ fn parse_key(raw: &str) -> Result<Key, UsageError> {
         options(&mut rest, &mut key, false);
         key.end = Some(end);
     }
-    if rest.is_empty() { Ok(key) } else { Err(bad(&format!("`{}` is too much", text(rest)))) }
+    if rest.is_empty() { Ok(key) } else { Err(bad(&format!("`{}` is too much", lossy_text(rest)))) }
 }
 
 /// `-S`: KiB unless a unit follows.
-fn memory(raw: &str) -> Result<u64, UsageError> {
+fn parse_memory_bytes(raw: &str) -> Result<u64, UsageError> {
     let bad = || {
-        usage(
+        usage_error(
             format!("`{raw}` is no amount of memory"),
             "write `-S 512M`, `-S 2G`, `-S 10%`, or a number of KiB",
         )
@@ -753,14 +765,14 @@ fn memory(raw: &str) -> Result<u64, UsageError> {
         "t" | "T" => number.checked_mul(1 << 40),
         "p" | "P" => number.checked_mul(1 << 50),
         "e" | "E" => number.checked_mul(1 << 60),
-        "%" => Some(super::machine_bytes() / 100 * number.min(100)),
+        "%" => Some(super::machine_memory_bytes() / 100 * number.min(100)),
         _ => return Err(bad()),
     };
-    bytes.map(|bytes| bytes.max(MEMORY_BYTES_MIN)).ok_or_else(bad)
+    bytes.map(|bytes| bytes.max(GNU_MEMORY_BYTES_MIN)).ok_or_else(bad)
 }
 
 /// How many letters two words differ by, about.
-fn distance(a: &str, b: &str) -> usize {
+fn word_distance(a: &str, b: &str) -> usize {
     let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let tail = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
     let longest = a.len().max(b.len());
@@ -769,22 +781,22 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Command, Options};
-    use crate::gnu::keys::{Comparison, Position};
+    use super::{GnuSortAction, GnuSortCommand, GnuSortOptions};
+    use crate::gnu::line_keys::{KeyComparison, KeyPosition};
     use proptest::prelude::*;
 
-    fn parse(line: &str) -> Result<Options, String> {
-        match Options::parse(line.split_whitespace()) {
-            Ok(Command::Run(options)) => Ok(*options),
-            Ok(Command::Help) => Err("help".to_owned()),
+    fn parse_line(line: &str) -> Result<GnuSortOptions, String> {
+        match GnuSortOptions::parse(line.split_whitespace()) {
+            Ok(GnuSortCommand::Run(options)) => Ok(*options),
+            Ok(GnuSortCommand::Help) => Err("help".to_owned()),
             Err(error) => Err(error.to_string()),
         }
     }
 
     #[test]
-    fn clusters_and_long_options_say_the_same() {
-        let short = parse("-nrk2.3,4b -t, -uszm file -o out -S 20M --parallel 3").unwrap();
-        let long = parse(
+    fn short_and_long_options_are_equivalent() {
+        let short = parse_line("-nrk2.3,4b -t, -uszm file -o out -S 20M --parallel 3").unwrap();
+        let long = parse_line(
             "--numeric-sort --rev --key=2.3,4b --field-separator=, --uni --stable --zero --merge file --output out \
              --buffer-size=20480 --parallel=3",
         );
@@ -792,30 +804,36 @@ mod tests {
         let key = short.keys[0];
         assert_eq!(
             (key.start, key.end),
-            (Position { field: 1, byte: 2 }, Some(Position { field: 3, byte: 0 }))
+            (KeyPosition { field: 1, byte: 2 }, Some(KeyPosition { field: 3, byte: 0 }))
         );
         assert_eq!(
             (short.memory_bytes, short.threads, short.action),
-            (Some(20 << 20), Some(3), Action::Merge)
+            (Some(20 << 20), Some(3), GnuSortAction::Merge)
         );
         // A key with options of its own has no global ones.
         assert_eq!(
-            (key.ordering.comparison, key.ordering.skip_blanks_end),
-            (Comparison::Bytes, true)
+            (key.options.comparison, key.options.skip_blanks_end),
+            (KeyComparison::Bytes, true)
         );
-        assert_eq!(parse("-n -k2").unwrap().keys[0].ordering.comparison, Comparison::Numeric);
-        assert_eq!(parse("--sort=ver").unwrap().global.comparison, Comparison::Version);
-        assert_eq!(parse("--check=quiet f").unwrap().action, Action::Check { quiet: true });
-        assert_eq!(parse("--help"), Err("help".to_owned()));
-        assert_eq!(parse("-- -k").unwrap().inputs[0].to_str(), Some("-k"));
-        assert_eq!(parse("-S 1").unwrap().memory_bytes, Some(16 << 20));
-        let records = parse("--records 100 --key 0..10 f").unwrap();
+        assert_eq!(
+            parse_line("-n -k2").unwrap().keys[0].options.comparison,
+            KeyComparison::Numeric
+        );
+        assert_eq!(parse_line("--sort=ver").unwrap().global.comparison, KeyComparison::Version);
+        assert_eq!(
+            parse_line("--check=quiet f").unwrap().action,
+            GnuSortAction::Check { quiet: true }
+        );
+        assert_eq!(parse_line("--help"), Err("help".to_owned()));
+        assert_eq!(parse_line("-- -k").unwrap().inputs[0].to_str(), Some("-k"));
+        assert_eq!(parse_line("-S 1").unwrap().memory_bytes, Some(16 << 20));
+        let records = parse_line("--records 100 --key 0..10 f").unwrap();
         assert_eq!((records.record_bytes, records.record_key), (Some(100), Some(0..10)));
-        assert_eq!(parse("--lim 5").unwrap().limit, Some(5));
+        assert_eq!(parse_line("--lim 5").unwrap().limit, Some(5));
     }
 
     #[test]
-    fn mistakes_are_told_with_what_to_write() {
+    fn mistakes_are_reported_with_the_correct_form() {
         for (line, part) in [
             ("-k0", "there is no field 0"),
             ("-k1.0", "there is no byte 0"),
@@ -850,15 +868,15 @@ mod tests {
             ("--records 5 -k 2", "no key of records"),
             ("--records 5 -n", "bytes alone"),
         ] {
-            let error = parse(line).expect_err(line);
+            let error = parse_line(line).expect_err(line);
             assert!(error.contains(part) && error.contains("\nhint: "), "{line}: {error}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_words_are_an_answer(words in prop::collection::vec("[-+k0-9.,nrbdfghiMRVtoScCmsuz=%a]{0,9}", 0..5)) {
-            let _ = Options::parse(words);
+        fn any_words_give_a_command_or_an_error(words in prop::collection::vec("[-+k0-9.,nrbdfghiMRVtoScCmsuz=%a]{0,9}", 0..5)) {
+            let _ = GnuSortOptions::parse(words);
         }
     }
 }

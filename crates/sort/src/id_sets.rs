@@ -22,14 +22,14 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cancel::Cancel;
-use crate::drain::{Block, Blocks, Layout};
-use crate::feed::feed;
+use crate::block_feed::feed_blocks;
+use crate::cancel_flag::SortCancelFlag;
+use crate::loser_tree::{LoserTree, MergeSource};
 use crate::options::MEMORY_BYTES_MIN;
-use crate::order::U64Order;
-use crate::rows::Shape;
+use crate::record_blocks::RecordShape;
+use crate::record_order::U64Order;
+use crate::sorted_blocks::{OutputFraming, SortedBlock, SortedBlocks};
 use crate::sorter::Sorter;
-use crate::tree::{Source, Tree};
 
 /// Ids that are read at once.
 const BLOCK_IDS: usize = 1 << 14;
@@ -37,7 +37,7 @@ const BLOCK_IDS: usize = 1 << 14;
 /// Why sets were not combined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum IdSetError {
     /// The operating system refused a file.
     #[error("cannot {action} `{name}`: {source}")]
     Io {
@@ -52,7 +52,7 @@ pub enum Error {
     #[error(
         "`{name}`, line {line}: `{text}` is no {kind}\nhint: one number a line, from {least} to {most}"
     )]
-    Text {
+    InvalidLine {
         /// The input.
         name: String,
         /// The line's number, from 1.
@@ -70,7 +70,7 @@ pub enum Error {
     #[error(
         "`{name}` ends with {bytes} bytes of an id of 8\nhint: raw ids have 8 bytes each, little-endian"
     )]
-    Cut {
+    TruncatedId {
         /// The input.
         name: String,
         /// How many are left over.
@@ -99,7 +99,7 @@ pub enum Error {
 
 /// Which ids are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum SetOperation {
     /// Those of any set.
     Union,
     /// Those of all sets.
@@ -112,20 +112,20 @@ pub enum Operation {
     Count,
 }
 
-impl Operation {
-    fn takes(self, sets: usize, first: bool, of: usize) -> bool {
+impl SetOperation {
+    fn includes_id(self, sets: usize, first: bool, of: usize) -> bool {
         match self {
-            Operation::Union | Operation::Count => true,
-            Operation::Intersect => sets == of,
-            Operation::Diff => first && sets == 1,
-            Operation::Xor => sets % 2 == 1,
+            SetOperation::Union | SetOperation::Count => true,
+            SetOperation::Intersect => sets == of,
+            SetOperation::Diff => first && sets == 1,
+            SetOperation::Xor => sets % 2 == 1,
         }
     }
 }
 
 /// How ids are written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum IdFormat {
     /// Eight bytes each, little-endian.
     Raw,
     /// A decimal number a line; blanks around it, empty lines and a byte-order mark before the first do not count.
@@ -133,12 +133,12 @@ pub enum Format {
 }
 
 /// Is told how many bytes were read.
-pub type OnRead = Arc<dyn Fn(u64) + Send + Sync>;
+pub type ReadCallback = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// How sets are combined.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Options {
+pub struct IdSetOptions {
     /// Memory, in bytes. Default: 1 GiB. Minimum: 1 MiB for each input that has to be sorted.
     pub memory_bytes: u64,
     /// Threads. Default: the processors that the process may use.
@@ -148,12 +148,12 @@ pub struct Options {
     /// Ids are numbers in two's complement, and negative ones come first. Default: no.
     pub signed: bool,
     /// Is told of each read of an input of bytes, the look at its order included. Default: nobody.
-    pub on_read: Option<OnRead>,
+    pub on_read: Option<ReadCallback>,
     /// Stops it from another thread.
-    pub cancel: Cancel,
+    pub cancel: SortCancelFlag,
 }
 
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for IdSetOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options")
             .field("memory_bytes", &self.memory_bytes)
@@ -164,52 +164,52 @@ impl std::fmt::Debug for Options {
     }
 }
 
-impl Default for Options {
+impl Default for IdSetOptions {
     fn default() -> Self {
         let crate::Options { memory_bytes, threads, spill_dirs, cancel, .. } =
             crate::Options::default();
-        Options { memory_bytes, threads, spill_dirs, signed: false, on_read: None, cancel }
+        IdSetOptions { memory_bytes, threads, spill_dirs, signed: false, on_read: None, cancel }
     }
 }
 
 /// Whether an input is in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sorted {
-    Yes,
-    No,
+enum InputOrder {
+    Sorted,
+    Unsorted,
 }
 
 /// Fills a list with ids.
-type Next<'a> = Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>;
+type IdBatchReader<'a> = Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>;
 
-enum From<'a> {
-    Reader(Format, Box<dyn Read + Send + 'a>),
-    Blocks(Next<'a>),
+enum IdInputSource<'a> {
+    Reader(IdFormat, Box<dyn Read + Send + 'a>),
+    Blocks(IdBatchReader<'a>),
 }
 
 /// A set of ids.
-pub struct Input<'a> {
+pub struct IdSetInput<'a> {
     name: String,
-    from: From<'a>,
-    sorted: Sorted,
+    source: IdInputSource<'a>,
+    order: InputOrder,
 }
 
-impl std::fmt::Debug for Input<'_> {
+impl std::fmt::Debug for IdSetInput<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Input")
             .field("name", &self.name)
-            .field("sorted", &self.sorted)
+            .field("sorted", &self.order)
             .finish_non_exhaustive()
     }
 }
 
-impl<'a> Input<'a> {
+impl<'a> IdSetInput<'a> {
     /// Ids from bytes, in any order. The name is for messages.
-    pub fn new(name: impl Into<String>, format: Format, reader: impl Read + Send + 'a) -> Self {
-        Input {
+    pub fn new(name: impl Into<String>, format: IdFormat, reader: impl Read + Send + 'a) -> Self {
+        IdSetInput {
             name: name.into(),
-            from: From::Reader(format, Box::new(reader)),
-            sorted: Sorted::No,
+            source: IdInputSource::Reader(format, Box::new(reader)),
+            order: InputOrder::Unsorted,
         }
     }
 
@@ -217,119 +217,127 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     /// Where the file cannot be read, or has something else than ids.
-    pub fn file(path: &Path, format: Format, options: &Options) -> Result<Input<'static>, Error> {
+    pub fn from_file(
+        path: &Path,
+        format: IdFormat,
+        options: &IdSetOptions,
+    ) -> Result<IdSetInput<'static>, IdSetError> {
         let name = path.display().to_string();
         let open = || {
-            std::fs::File::open(path).map_err(|source| Error::Io {
+            std::fs::File::open(path).map_err(|source| IdSetError::Io {
                 action: "open",
                 name: name.clone(),
                 source,
             })
         };
         let order = U64Order { signed: options.signed };
-        let mut sorted = Sorted::Yes;
+        let mut sorted = InputOrder::Sorted;
         let file = open()?;
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            let mut reader = Reader::new(Input::new(name.clone(), format, file), options);
+            let mut reader = IdReader::new(IdSetInput::new(name.clone(), format, file), options);
             let (mut ids, mut last) = (Vec::new(), 0);
-            while sorted == Sorted::Yes && reader.read(&mut ids)? {
+            while sorted == InputOrder::Sorted && reader.read_ids(&mut ids)? {
                 for id in &ids {
-                    if order.rank(*id) < last {
-                        sorted = Sorted::No;
+                    if order.unsigned_rank(*id) < last {
+                        sorted = InputOrder::Unsorted;
                     }
-                    last = order.rank(*id);
+                    last = order.unsigned_rank(*id);
                 }
             }
         } else {
-            sorted = Sorted::No;
+            sorted = InputOrder::Unsorted;
         }
         let file = open()?;
-        Ok(Input { sorted, ..Input::new(name, format, file) })
+        Ok(IdSetInput { order: sorted, ..IdSetInput::new(name, format, file) })
     }
 
     /// Ids from anywhere: `next` fills an empty list with some, or leaves it empty at the end.
-    pub fn blocks(
+    pub fn from_batches(
         name: impl Into<String>,
         next: impl FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a,
     ) -> Self {
-        Input { name: name.into(), from: From::Blocks(Box::new(next)), sorted: Sorted::No }
+        IdSetInput {
+            name: name.into(),
+            source: IdInputSource::Blocks(Box::new(next)),
+            order: InputOrder::Unsorted,
+        }
     }
 
     /// Says that the ids are in order, so that nothing is sorted or spilled. It is checked.
     #[must_use]
-    pub fn sorted(mut self) -> Self {
-        self.sorted = Sorted::Yes;
+    pub fn assume_sorted(mut self) -> Self {
+        self.order = InputOrder::Sorted;
         self
     }
 }
 
 /// How many ids there were.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct IdSetCounts {
     /// Of each input: the different ones.
-    pub inputs: Vec<u64>,
+    pub input_ids: Vec<u64>,
     /// Those that were wanted.
-    pub output: u64,
+    pub output_ids: u64,
 }
 
 /// Ids of an input, in its order.
-struct Reader<'a> {
-    input: Input<'a>,
-    cancel: Cancel,
-    on_read: Option<OnRead>,
+struct IdReader<'a> {
+    input: IdSetInput<'a>,
+    cancel: SortCancelFlag,
+    on_read: Option<ReadCallback>,
     signed: bool,
-    line: u64,
+    line_number: u64,
     /// The beginning of an id.
-    rest: Vec<u8>,
-    ended: bool,
+    unparsed: Vec<u8>,
+    at_end: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn new(input: Input<'a>, options: &Options) -> Self {
-        Reader {
+impl<'a> IdReader<'a> {
+    fn new(input: IdSetInput<'a>, options: &IdSetOptions) -> Self {
+        IdReader {
             input,
             cancel: options.cancel.clone(),
             on_read: options.on_read.clone(),
             signed: options.signed,
-            line: 0,
-            rest: Vec::new(),
-            ended: false,
+            line_number: 0,
+            unparsed: Vec::new(),
+            at_end: false,
         }
     }
 
     /// Some ids into `ids`; `false` at the end.
-    fn read(&mut self, ids: &mut Vec<u64>) -> Result<bool, Error> {
+    fn read_ids(&mut self, ids: &mut Vec<u64>) -> Result<bool, IdSetError> {
         ids.clear();
         while ids.is_empty() {
-            self.cancel.check()?;
+            self.cancel.check_cancelled()?;
             let name = &self.input.name;
-            let failed = |source| Error::Io { action: "read", name: name.clone(), source };
-            match &mut self.input.from {
-                From::Blocks(next) => {
+            let failed = |source| IdSetError::Io { action: "read", name: name.clone(), source };
+            match &mut self.input.source {
+                IdInputSource::Blocks(next) => {
                     next(ids).map_err(failed)?;
                     return Ok(!ids.is_empty());
                 }
-                From::Reader(format, reader) => {
-                    if self.ended {
+                IdInputSource::Reader(format, reader) => {
+                    if self.at_end {
                         return Ok(false);
                     }
-                    let start = self.rest.len();
-                    self.rest.resize(start + BLOCK_IDS * 8, 0);
+                    let start = self.unparsed.len();
+                    self.unparsed.resize(start + BLOCK_IDS * 8, 0);
                     let read = loop {
-                        match reader.read(&mut self.rest[start..]) {
+                        match reader.read(&mut self.unparsed[start..]) {
                             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                             result => break result,
                         }
                     };
                     let read = read.map_err(failed)?;
-                    self.rest.truncate(start + read);
+                    self.unparsed.truncate(start + read);
                     if let Some(on_read) = &self.on_read {
                         on_read(read as u64);
                     }
-                    self.ended = read == 0;
+                    self.at_end = read == 0;
                     match format {
-                        Format::Raw => self.raw(ids)?,
-                        Format::Text => self.text(ids)?,
+                        IdFormat::Raw => self.parse_raw(ids)?,
+                        IdFormat::Text => self.parse_text(ids)?,
                     }
                 }
             }
@@ -337,40 +345,43 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    fn raw(&mut self, ids: &mut Vec<u64>) -> Result<(), Error> {
-        let (whole, rest) = self.rest.as_chunks::<8>();
+    fn parse_raw(&mut self, ids: &mut Vec<u64>) -> Result<(), IdSetError> {
+        let (whole, rest) = self.unparsed.as_chunks::<8>();
         ids.extend(whole.iter().map(|bytes| u64::from_le_bytes(*bytes)));
-        if self.ended && !rest.is_empty() {
-            return Err(Error::Cut { name: self.input.name.clone(), bytes: rest.len() });
+        if self.at_end && !rest.is_empty() {
+            return Err(IdSetError::TruncatedId {
+                name: self.input.name.clone(),
+                bytes: rest.len(),
+            });
         }
-        self.rest.drain(..whole.len() * 8);
+        self.unparsed.drain(..whole.len() * 8);
         Ok(())
     }
 
-    fn text(&mut self, ids: &mut Vec<u64>) -> Result<(), Error> {
-        let end = if self.ended {
-            self.rest.len()
+    fn parse_text(&mut self, ids: &mut Vec<u64>) -> Result<(), IdSetError> {
+        let end = if self.at_end {
+            self.unparsed.len()
         } else {
-            memchr::memrchr(b'\n', &self.rest).map_or(0, |at| at + 1)
+            memchr::memrchr(b'\n', &self.unparsed).map_or(0, |at| at + 1)
         };
         // No number is longer; without an end to it, a line could take all memory.
         const LINE_BYTES_MAX: usize = 1 << 16;
-        let rest = &self.rest[..end];
+        let rest = &self.unparsed[..end];
         let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
-        let too_long = end == 0 && self.rest.len() > LINE_BYTES_MAX;
-        let cut = too_long.then(|| &self.rest[..64]);
+        let too_long = end == 0 && self.unparsed.len() > LINE_BYTES_MAX;
+        let cut = too_long.then(|| &self.unparsed[..64]);
         for line in lines.by_ref().chain(cut) {
             // A byte-order mark.
-            let line = match self.line {
+            let line = match self.line_number {
                 0 => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
                 _ => line,
             };
-            self.line += 1;
+            self.line_number += 1;
             let digits = line.trim_ascii();
             if digits.is_empty() && !too_long {
                 continue;
             }
-            let id = number(digits, self.signed).filter(|_| !too_long);
+            let id = parse_id(digits, self.signed).filter(|_| !too_long);
             ids.push(id.ok_or_else(|| {
                 let (kind, least, most) = if self.signed {
                     ("signed id", i128::from(i64::MIN), i128::from(i64::MAX))
@@ -378,9 +389,9 @@ impl<'a> Reader<'a> {
                     ("id", 0, i128::from(u64::MAX))
                 };
                 let text = String::from_utf8_lossy(&digits[..digits.len().min(64)]).into_owned();
-                Error::Text {
+                IdSetError::InvalidLine {
                     name: self.input.name.clone(),
-                    line: self.line,
+                    line: self.line_number,
                     text,
                     kind,
                     least,
@@ -388,12 +399,12 @@ impl<'a> Reader<'a> {
                 }
             })?);
         }
-        self.rest.drain(..end);
+        self.unparsed.drain(..end);
         Ok(())
     }
 }
 
-fn number(digits: &[u8], signed: bool) -> Option<u64> {
+fn parse_id(digits: &[u8], signed: bool) -> Option<u64> {
     let (negative, digits) = match digits.split_first() {
         Some((b'-', rest)) if signed => (true, rest),
         _ => (false, digits),
@@ -414,48 +425,48 @@ fn number(digits: &[u8], signed: bool) -> Option<u64> {
 }
 
 /// A set in order.
-struct Stream<'a> {
+struct SortedIdStream<'a> {
     order: U64Order,
-    from: StreamFrom<'a>,
+    source: SortedIdSource<'a>,
     ids: Vec<u64>,
-    next: usize,
+    next_index: usize,
     head: Option<[u8; 8]>,
     rank: u64,
     count: u64,
-    failed: Option<Error>,
+    error: Option<IdSetError>,
 }
 
-enum StreamFrom<'a> {
-    Reader(Box<Reader<'a>>),
-    Sorted(Blocks),
+enum SortedIdSource<'a> {
+    Reader(Box<IdReader<'a>>),
+    Sorted(SortedBlocks),
 }
 
-impl<'a> Stream<'a> {
-    fn new(order: U64Order, from: StreamFrom<'a>) -> Result<Self, Error> {
-        let mut stream = Stream {
+impl<'a> SortedIdStream<'a> {
+    fn new(order: U64Order, from: SortedIdSource<'a>) -> Result<Self, IdSetError> {
+        let mut stream = SortedIdStream {
             order,
-            from,
+            source: from,
             ids: Vec::new(),
-            next: 0,
+            next_index: 0,
             head: None,
             rank: 0,
             count: 0,
-            failed: None,
+            error: None,
         };
-        stream.step()?;
+        stream.advance_id()?;
         Ok(stream)
     }
 
-    fn step(&mut self) -> Result<(), Error> {
+    fn advance_id(&mut self) -> Result<(), IdSetError> {
         loop {
-            if self.next >= self.ids.len() {
-                self.next = 0;
-                let more = match &mut self.from {
-                    StreamFrom::Reader(reader) => reader.read(&mut self.ids)?,
-                    StreamFrom::Sorted(blocks) => match blocks.next()? {
+            if self.next_index >= self.ids.len() {
+                self.next_index = 0;
+                let more = match &mut self.source {
+                    SortedIdSource::Reader(reader) => reader.read_ids(&mut self.ids)?,
+                    SortedIdSource::Sorted(blocks) => match blocks.next_block()? {
                         Some(block) => {
                             self.ids.clear();
-                            self.ids.extend(ids_of(&block));
+                            self.ids.extend(block_ids(&block));
                             true
                         }
                         None => false,
@@ -467,13 +478,13 @@ impl<'a> Stream<'a> {
                     return Ok(());
                 }
             }
-            let id = self.ids[self.next];
-            self.next += 1;
-            let rank = self.order.rank(id);
+            let id = self.ids[self.next_index];
+            self.next_index += 1;
+            let rank = self.order.unsigned_rank(id);
             if self.head.is_some() && rank <= self.rank {
                 if rank < self.rank {
-                    let StreamFrom::Reader(reader) = &self.from else { continue };
-                    return Err(Error::NotSorted {
+                    let SortedIdSource::Reader(reader) = &self.source else { continue };
+                    return Err(IdSetError::NotSorted {
                         name: reader.input.name.clone(),
                         number: self.count + 1,
                     });
@@ -488,18 +499,18 @@ impl<'a> Stream<'a> {
     }
 }
 
-fn ids_of(block: &Block) -> impl Iterator<Item = u64> {
+fn block_ids(block: &SortedBlock) -> impl Iterator<Item = u64> {
     block.bytes().as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-impl Source for Stream<'_> {
+impl MergeSource for SortedIdStream<'_> {
     fn head(&self) -> Option<&[u8]> {
         self.head.as_ref().map(<[u8; 8]>::as_slice)
     }
 
     fn advance(&mut self) -> crate::Result<()> {
-        self.step().map_err(|error| {
-            self.failed = Some(error);
+        self.advance_id().map_err(|error| {
+            self.error = Some(error);
             crate::Error::Cancelled
         })
     }
@@ -509,25 +520,25 @@ impl Source for Stream<'_> {
 ///
 /// # Errors
 /// [`Error`]; what `output` says is [`Error::Output`].
-pub fn combine(
-    operation: Operation,
-    inputs: Vec<Input<'_>>,
-    options: &Options,
+pub fn combine_id_sets(
+    operation: SetOperation,
+    inputs: Vec<IdSetInput<'_>>,
+    options: &IdSetOptions,
     output: &mut dyn FnMut(&[u64]) -> io::Result<()>,
-) -> Result<Counts, Error> {
+) -> Result<IdSetCounts, IdSetError> {
     if inputs.is_empty() {
-        return Err(Error::NoInput);
+        return Err(IdSetError::NoInput);
     }
     let order = U64Order { signed: options.signed };
-    let unsorted = inputs.iter().filter(|input| input.sorted == Sorted::No).count() as u64;
+    let unsorted = inputs.iter().filter(|input| input.order == InputOrder::Unsorted).count() as u64;
     let each = (options.memory_bytes / unsorted.max(1)).max(MEMORY_BYTES_MIN);
     let mut streams = Vec::new();
     for input in inputs {
-        let sorted = input.sorted;
-        let mut reader = Reader::new(input, options);
+        let sorted = input.order;
+        let mut reader = IdReader::new(input, options);
         let from = match sorted {
-            Sorted::Yes => StreamFrom::Reader(Box::new(reader)),
-            Sorted::No => {
+            InputOrder::Sorted => SortedIdSource::Reader(Box::new(reader)),
+            InputOrder::Unsorted => {
                 let sort = crate::Options {
                     memory_bytes: each,
                     threads: options.threads,
@@ -536,68 +547,71 @@ pub fn combine(
                     ..crate::Options::default()
                 };
                 // Ids that are the same need no order among themselves: the stream drops them.
-                let sorter = Sorter::new(order, Shape::Fixed(8), sort)?;
-                feed(
+                let sorter = Sorter::new(order, RecordShape::Fixed(8), sort)?;
+                feed_blocks(
                     &sorter,
                     options.threads,
-                    |ids| reader.read(ids),
+                    |ids| reader.read_ids(ids),
                     |task, ids: &Vec<u64>| {
                         ids.iter()
                             .try_for_each(|id| task.push(&id.to_le_bytes()))
-                            .map_err(Error::from)
+                            .map_err(IdSetError::from)
                     },
                 )?;
-                StreamFrom::Sorted(sorter.finish()?.blocks(Layout::Bare)?)
+                SortedIdSource::Sorted(sorter.finish()?.into_blocks(OutputFraming::Concatenated)?)
             }
         };
-        streams.push(Stream::new(order, from)?);
+        streams.push(SortedIdStream::new(order, from)?);
     }
-    let mut counts = Counts { inputs: vec![0; streams.len()], output: 0 };
-    let mut tree = Tree::new(&order, streams.into_iter().enumerate().map(Numbered).collect());
+    let mut counts = IdSetCounts { input_ids: vec![0; streams.len()], output_ids: 0 };
+    let mut tree =
+        LoserTree::new(&order, streams.into_iter().enumerate().map(NumberedStream).collect());
     let mut block = Vec::with_capacity(BLOCK_IDS);
-    let of = counts.inputs.len();
-    while let Some(Numbered((number, stream))) = tree.first() {
+    let of = counts.input_ids.len();
+    while let Some(NumberedStream((number, stream))) = tree.winner() {
         let mut number = *number;
         let rank = stream.rank;
         let id = stream.head.map_or(0, u64::from_le_bytes);
         let (mut sets, mut first) = (0, false);
         loop {
-            counts.inputs[number] += 1;
+            counts.input_ids[number] += 1;
             sets += 1;
             first |= number == 0;
             if let Err(error) = tree.advance() {
-                let failed =
-                    tree.into_sources().into_iter().find_map(|Numbered((_, stream))| stream.failed);
-                return Err(failed.unwrap_or(Error::Sort(error)));
+                let failed = tree
+                    .into_sources()
+                    .into_iter()
+                    .find_map(|NumberedStream((_, stream))| stream.error);
+                return Err(failed.unwrap_or(IdSetError::Sort(error)));
             }
-            match tree.first() {
-                Some(Numbered((other, stream))) if stream.rank == rank => number = *other,
+            match tree.winner() {
+                Some(NumberedStream((other, stream))) if stream.rank == rank => number = *other,
                 _ => break,
             }
         }
-        if operation.takes(sets, first, of) {
-            counts.output += 1;
-            if operation != Operation::Count {
+        if operation.includes_id(sets, first, of) {
+            counts.output_ids += 1;
+            if operation != SetOperation::Count {
                 block.push(id);
                 if block.len() == BLOCK_IDS {
-                    options.cancel.check()?;
-                    output(&block).map_err(Error::Output)?;
+                    options.cancel.check_cancelled()?;
+                    output(&block).map_err(IdSetError::Output)?;
                     block.clear();
                 }
             }
-        } else if counts.output.is_multiple_of(BLOCK_IDS as u64) {
-            options.cancel.check()?;
+        } else if counts.output_ids.is_multiple_of(BLOCK_IDS as u64) {
+            options.cancel.check_cancelled()?;
         }
     }
     if !block.is_empty() {
-        output(&block).map_err(Error::Output)?;
+        output(&block).map_err(IdSetError::Output)?;
     }
     Ok(counts)
 }
 
-struct Numbered<'a>((usize, Stream<'a>));
+struct NumberedStream<'a>((usize, SortedIdStream<'a>));
 
-impl Source for Numbered<'_> {
+impl MergeSource for NumberedStream<'_> {
     fn head(&self) -> Option<&[u8]> {
         self.0.1.head()
     }
@@ -611,13 +625,18 @@ impl Source for Numbered<'_> {
 ///
 /// # Errors
 /// What the writer says.
-pub fn write(ids: &[u64], format: Format, signed: bool, to: &mut dyn Write) -> io::Result<()> {
+pub fn write_ids(
+    ids: &[u64],
+    format: IdFormat,
+    signed: bool,
+    to: &mut dyn Write,
+) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(ids.len() * 8);
     for id in ids {
         match format {
-            Format::Raw => bytes.extend_from_slice(&id.to_le_bytes()),
-            Format::Text if signed => writeln!(bytes, "{}", id.cast_signed())?,
-            Format::Text => writeln!(bytes, "{id}")?,
+            IdFormat::Raw => bytes.extend_from_slice(&id.to_le_bytes()),
+            IdFormat::Text if signed => writeln!(bytes, "{}", id.cast_signed())?,
+            IdFormat::Text => writeln!(bytes, "{id}")?,
         }
     }
     to.write_all(&bytes)
@@ -625,15 +644,22 @@ pub fn write(ids: &[u64], format: Format, signed: bool, to: &mut dyn Write) -> i
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Format, Input, Operation, Options, combine, write};
+    use super::{
+        IdFormat, IdSetError, IdSetInput, IdSetOptions, SetOperation, combine_id_sets, write_ids,
+    };
     use crate::tests::Random;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const OPERATIONS: [Operation; 5] =
-        [Operation::Union, Operation::Intersect, Operation::Diff, Operation::Xor, Operation::Count];
+    const OPERATIONS: [SetOperation; 5] = [
+        SetOperation::Union,
+        SetOperation::Intersect,
+        SetOperation::Diff,
+        SetOperation::Xor,
+        SetOperation::Count,
+    ];
 
-    fn naive(operation: Operation, sets: &[Vec<u64>], signed: bool) -> Vec<u64> {
+    fn expected_ids(operation: SetOperation, sets: &[Vec<u64>], signed: bool) -> Vec<u64> {
         let mut all: BTreeMap<i128, BTreeSet<usize>> = BTreeMap::new();
         for (number, set) in sets.iter().enumerate() {
             for id in set {
@@ -642,37 +668,37 @@ mod tests {
             }
         }
         let wanted = |within: &BTreeSet<usize>| match operation {
-            Operation::Union | Operation::Count => true,
-            Operation::Intersect => within.len() == sets.len(),
-            Operation::Diff => within.iter().eq(&[0]),
-            Operation::Xor => within.len() % 2 == 1,
+            SetOperation::Union | SetOperation::Count => true,
+            SetOperation::Intersect => within.len() == sets.len(),
+            SetOperation::Diff => within.iter().eq(&[0]),
+            SetOperation::Xor => within.len() % 2 == 1,
         };
         all.into_iter().filter(|(_, within)| wanted(within)).map(|(id, _)| id as u64).collect()
     }
 
-    fn bytes(ids: &[u64], format: Format, signed: bool) -> Vec<u8> {
+    fn bytes(ids: &[u64], format: IdFormat, signed: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write(ids, format, signed, &mut bytes).unwrap();
+        write_ids(ids, format, signed, &mut bytes).unwrap();
         bytes
     }
 
-    fn options(folder: &tempfile::TempDir, signed: bool) -> Options {
-        Options {
+    fn options(folder: &tempfile::TempDir, signed: bool) -> IdSetOptions {
+        IdSetOptions {
             memory_bytes: 1 << 20,
             threads: 2,
             spill_dirs: vec![folder.path().into()],
             signed,
-            ..Options::default()
+            ..IdSetOptions::default()
         }
     }
 
     fn run(
-        operation: Operation,
-        inputs: Vec<Input<'_>>,
-        options: &Options,
-    ) -> Result<(Vec<u64>, super::Counts), Error> {
+        operation: SetOperation,
+        inputs: Vec<IdSetInput<'_>>,
+        options: &IdSetOptions,
+    ) -> Result<(Vec<u64>, super::IdSetCounts), IdSetError> {
         let mut ids = Vec::new();
-        let counts = combine(operation, inputs, options, &mut |more| {
+        let counts = combine_id_sets(operation, inputs, options, &mut |more| {
             ids.extend_from_slice(more);
             Ok(())
         })?;
@@ -686,14 +712,16 @@ mod tests {
         let sets: Vec<Vec<u64>> =
             (0..3).map(|_| (0..300_000).map(|_| random.below(400_000)).collect()).collect();
         for operation in OPERATIONS {
-            let inputs: Vec<_> = sets.iter().map(|ids| bytes(ids, Format::Raw, false)).collect();
-            let inputs =
-                inputs.iter().map(|bytes| Input::new("set", Format::Raw, &bytes[..])).collect();
+            let inputs: Vec<_> = sets.iter().map(|ids| bytes(ids, IdFormat::Raw, false)).collect();
+            let inputs = inputs
+                .iter()
+                .map(|bytes| IdSetInput::new("set", IdFormat::Raw, &bytes[..]))
+                .collect();
             let (ids, counts) = run(operation, inputs, &options(&folder, false)).unwrap();
-            let expected = naive(operation, &sets, false);
-            assert_eq!(counts.output, expected.len() as u64);
-            assert!(operation == Operation::Count || ids == expected, "{operation:?}");
-            assert_eq!(counts.inputs[1], sets[1].iter().collect::<BTreeSet<_>>().len() as u64);
+            let expected = expected_ids(operation, &sets, false);
+            assert_eq!(counts.output_ids, expected.len() as u64);
+            assert!(operation == SetOperation::Count || ids == expected, "{operation:?}");
+            assert_eq!(counts.input_ids[1], sets[1].iter().collect::<BTreeSet<_>>().len() as u64);
         }
     }
 
@@ -702,18 +730,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ids");
         let ids: Vec<u64> = (0..500_000).map(|n| n / 2).collect();
-        std::fs::write(&path, bytes(&ids, Format::Raw, false)).unwrap();
+        std::fs::write(&path, bytes(&ids, IdFormat::Raw, false)).unwrap();
         // A sort beyond memory would have to spill there.
         let nowhere =
-            Options { spill_dirs: vec!["/nowhere/at/all".into()], ..options(&folder, false) };
-        let file = Input::file(&path, Format::Raw, &nowhere).unwrap();
-        assert_eq!(run(Operation::Count, vec![file], &nowhere).unwrap().1.output, 250_000);
+            IdSetOptions { spill_dirs: vec!["/nowhere/at/all".into()], ..options(&folder, false) };
+        let file = IdSetInput::from_file(&path, IdFormat::Raw, &nowhere).unwrap();
+        assert_eq!(run(SetOperation::Count, vec![file], &nowhere).unwrap().1.output_ids, 250_000);
         std::fs::write(&path, "5\n4\n").unwrap();
-        let file = Input::file(&path, Format::Text, &nowhere).unwrap();
-        assert_eq!(run(Operation::Union, vec![file], &nowhere).unwrap().0, [4, 5]);
-        let claimed = Input::new("x", Format::Text, &b"5\n4\n"[..]).sorted();
-        let error = run(Operation::Union, vec![claimed], &nowhere).unwrap_err();
-        assert!(matches!(error, Error::NotSorted { number: 2, .. }), "{error}");
+        let file = IdSetInput::from_file(&path, IdFormat::Text, &nowhere).unwrap();
+        assert_eq!(run(SetOperation::Union, vec![file], &nowhere).unwrap().0, [4, 5]);
+        let claimed = IdSetInput::new("x", IdFormat::Text, &b"5\n4\n"[..]).assume_sorted();
+        let error = run(SetOperation::Union, vec![claimed], &nowhere).unwrap_err();
+        assert!(matches!(error, IdSetError::NotSorted { number: 2, .. }), "{error}");
     }
 
     #[test]
@@ -725,14 +753,14 @@ mod tests {
             ("\u{feff}7", &[7]),
             ("\u{feff}", &[]),
         ] {
-            let input = Input::new("a.txt", Format::Text, text.as_bytes());
-            let (ids, _) = run(Operation::Union, vec![input], &options(&folder, false)).unwrap();
+            let input = IdSetInput::new("a.txt", IdFormat::Text, text.as_bytes());
+            let (ids, _) = run(SetOperation::Union, vec![input], &options(&folder, false)).unwrap();
             assert_eq!(ids, expected, "{text:?}");
         }
     }
 
     #[test]
-    fn what_is_no_id_is_named() {
+    fn invalid_ids_are_named_with_their_line() {
         let folder = tempfile::tempdir().unwrap();
         for (text, signed, line) in [
             ("1\n\n x \n", false, 3),
@@ -745,19 +773,24 @@ mod tests {
             ("1\n\u{feff}2\n", false, 2),
             ("\u{feff}\u{feff}1\n", false, 1),
         ] {
-            let input = Input::new("a.txt", Format::Text, text.as_bytes());
-            let error = run(Operation::Union, vec![input], &options(&folder, signed)).unwrap_err();
+            let input = IdSetInput::new("a.txt", IdFormat::Text, text.as_bytes());
+            let error =
+                run(SetOperation::Union, vec![input], &options(&folder, signed)).unwrap_err();
             assert!(error.to_string().starts_with(&format!("`a.txt`, line {line}: ")), "{error}");
         }
-        let input = Input::new("a.raw", Format::Raw, &[0u8; 11][..]);
-        let error = run(Operation::Union, vec![input], &options(&folder, false)).unwrap_err();
-        assert!(matches!(error, Error::Cut { bytes: 3, .. }), "{error}");
+        let input = IdSetInput::new("a.raw", IdFormat::Raw, &[0u8; 11][..]);
+        let error = run(SetOperation::Union, vec![input], &options(&folder, false)).unwrap_err();
+        assert!(matches!(error, IdSetError::TruncatedId { bytes: 3, .. }), "{error}");
         assert!(matches!(
-            run(Operation::Union, vec![], &options(&folder, false)),
-            Err(Error::NoInput)
+            run(SetOperation::Union, vec![], &options(&folder, false)),
+            Err(IdSetError::NoInput)
         ));
-        let missing = Input::file(&folder.path().join("no"), Format::Raw, &options(&folder, false))
-            .unwrap_err();
+        let missing = IdSetInput::from_file(
+            &folder.path().join("no"),
+            IdFormat::Raw,
+            &options(&folder, false),
+        )
+        .unwrap_err();
         assert!(missing.to_string().contains("no"), "{missing}");
     }
 
@@ -770,31 +803,31 @@ mod tests {
             sorted: bool,
         ) {
             let folder = tempfile::tempdir().unwrap();
-            let format = if text { Format::Text } else { Format::Raw };
-            let order = crate::order::U64Order { signed };
+            let format = if text { IdFormat::Text } else { IdFormat::Raw };
+            let order = crate::record_order::U64Order { signed };
             let inputs: Vec<_> = sets.iter().map(|ids| {
                 let mut ids = ids.clone();
                 if sorted {
-                    ids.sort_by_key(|id| order.rank(*id));
+                    ids.sort_by_key(|id| order.unsigned_rank(*id));
                 }
                 bytes(&ids, format, signed)
             }).collect();
             for operation in OPERATIONS {
                 let inputs = inputs.iter().map(|bytes| {
-                    let input = Input::new("set", format, &bytes[..]);
-                    if sorted { input.sorted() } else { input }
+                    let input = IdSetInput::new("set", format, &bytes[..]);
+                    if sorted { input.assume_sorted() } else { input }
                 }).collect();
                 let (ids, counts) = run(operation, inputs, &options(&folder, signed)).unwrap();
-                let expected = naive(operation, &sets, signed);
-                prop_assert_eq!(counts.output, expected.len() as u64);
-                prop_assert!(operation == Operation::Count || ids == expected);
+                let expected = expected_ids(operation, &sets, signed);
+                prop_assert_eq!(counts.output_ids, expected.len() as u64);
+                prop_assert!(operation == SetOperation::Count || ids == expected);
             }
         }
 
         #[test]
         fn hostile_text_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..60), signed: bool) {
             let folder = tempfile::tempdir().unwrap();
-            let _ = run(Operation::Xor, vec![Input::new("x", Format::Text, &bytes[..])], &options(&folder, signed));
+            let _ = run(SetOperation::Xor, vec![IdSetInput::new("x", IdFormat::Text, &bytes[..])], &options(&folder, signed));
         }
     }
 }

@@ -6,61 +6,61 @@ use std::sync::mpsc::sync_channel;
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::order::Order;
-use crate::sorter::{Sorter, Task};
+use crate::record_order::RecordOrder;
+use crate::sorter::{SortTask, Sorter};
 
 /// Reads blocks until `read` leaves one empty, and pushes their records by `take` on `threads` threads;
 /// block n is task n. Blocks are used again.
-pub(crate) fn feed<O: Order, B: Default + Send, E: From<Error> + Send>(
+pub(crate) fn feed_blocks<O: RecordOrder, B: Default + Send, E: From<Error> + Send>(
     sorter: &Sorter<O>,
     threads: usize,
     mut read: impl FnMut(&mut B) -> Result<bool, E>,
-    take: impl Fn(&mut Task<O>, &B) -> Result<(), E> + Sync,
+    take: impl Fn(&mut SortTask<O>, &B) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let mut numbers = 0..;
     let read = |block: &mut B| {
         let more = read(block)?;
-        Ok(numbers.next().filter(|_| more).map(|task| Place { task, is_last: true }))
+        Ok(numbers.next().filter(|_| more).map(|task| BlockTask { task, is_last: true }))
     };
     feed_lanes(sorter, threads, 1, read, take)
 }
 
 /// What task a block is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlockTask {
     pub(crate) task: u64,
     /// No other block of the task follows. The last task of all may leave it open.
     pub(crate) is_last: bool,
 }
 
 /// As [`feed`], for tasks of several blocks, which follow one another. Each task has one thread.
-pub(crate) fn feed_tasks<O: Order, B: Default + Send, E: From<Error> + Send>(
+pub(crate) fn feed_multi_block_tasks<O: RecordOrder, B: Default + Send, E: From<Error> + Send>(
     sorter: &Sorter<O>,
     threads: usize,
-    read: impl FnMut(&mut B) -> Result<Option<Place>, E>,
-    take: impl Fn(&mut Task<O>, &B) -> Result<(), E> + Sync,
+    read: impl FnMut(&mut B) -> Result<Option<BlockTask>, E>,
+    take: impl Fn(&mut SortTask<O>, &B) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     feed_lanes(sorter, threads, threads.max(1), read, take)
 }
 
 /// Tasks go to so many lanes in turn, each with threads of its own; one thread where tasks have several blocks.
-fn feed_lanes<O: Order, B: Default + Send, E: From<Error> + Send>(
+fn feed_lanes<O: RecordOrder, B: Default + Send, E: From<Error> + Send>(
     sorter: &Sorter<O>,
     threads: usize,
     lanes: usize,
-    mut read: impl FnMut(&mut B) -> Result<Option<Place>, E>,
-    take: impl Fn(&mut Task<O>, &B) -> Result<(), E> + Sync,
+    mut read: impl FnMut(&mut B) -> Result<Option<BlockTask>, E>,
+    take: impl Fn(&mut SortTask<O>, &B) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let (full, blocks): (Vec<_>, Vec<_>) = (0..lanes)
         .map(|_| {
-            let (full, blocks) = sync_channel::<(Place, B)>(1);
+            let (full, blocks) = sync_channel::<(BlockTask, B)>(1);
             (full, Mutex::new(blocks))
         })
         .unzip();
     let spare = Mutex::new(Vec::new());
     let failed = AtomicBool::new(false);
-    let take_block = |open: &mut Option<Task<O>>, place: Place, block: &B| {
-        let task = open.get_or_insert_with(|| sorter.task(place.task));
+    let take_block = |open: &mut Option<SortTask<O>>, place: BlockTask, block: &B| {
+        let task = open.get_or_insert_with(|| sorter.start_task(place.task));
         take(task, block)?;
         match open.take_if(|_| place.is_last) {
             Some(task) => task.commit().map(|_| ()).map_err(E::from),

@@ -15,13 +15,13 @@
 use std::cmp::Ordering;
 use std::hint::black_box;
 
-use crate::cancel::Cancel;
+use crate::cancel_flag::SortCancelFlag;
 use crate::error::Result;
-use crate::order::Order;
+use crate::record_order::RecordOrder;
 
 /// Whether all records have one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum RecordShape {
     /// Each record has so many bytes, at least one.
     Fixed(usize),
     /// Each record has any number of bytes, none included.
@@ -29,52 +29,52 @@ pub enum Shape {
 }
 
 /// More records of one block than it can have: offsets have 40 bits.
-const OFFSET_BITS: u32 = 40;
+const POSITION_OFFSET_BITS: u32 = 40;
 
 /// Buckets of one step of the radix sort.
 const RADIX_BITS: u32 = 10;
 
 /// From so many entries on a radix step is quicker than comparisons.
-const RADIX_FROM: usize = 4096;
+const RADIX_SORT_ENTRIES_MIN: usize = 4096;
 
 /// Keys that agree in so many bytes are compared as a whole.
-const DEPTH_MAX: usize = 256;
+const KEY_DEPTH_BYTES_MAX: usize = 256;
 
 /// Records that are looked at before anything is done with the first of them.
-pub(crate) const FETCHED: usize = 32;
+pub(crate) const FETCHED_RECORDS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct SortEntry {
     pub(crate) prefix: u64,
-    pub(crate) at: u64,
+    pub(crate) position: u64,
 }
 
 /// An entry's memory, and as much again for the scratch space of its sort.
-pub(crate) const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
+pub(crate) const ENTRY_BYTES: u64 = size_of::<SortEntry>() as u64;
 
 #[inline]
-pub(crate) fn place(block: usize, offset: usize) -> u64 {
-    (block as u64) << OFFSET_BITS | offset as u64
+pub(crate) fn encode_position(block: usize, offset: usize) -> u64 {
+    (block as u64) << POSITION_OFFSET_BITS | offset as u64
 }
 
 /// The block of a place.
 #[inline]
-pub(crate) fn block_of(at: u64) -> usize {
-    (at >> OFFSET_BITS) as usize
+pub(crate) fn block_index(at: u64) -> usize {
+    (at >> POSITION_OFFSET_BITS) as usize
 }
 
-impl Shape {
+impl RecordShape {
     /// Appends a record as it is stored.
     #[inline]
-    pub(crate) fn store(self, record: &[u8], into: &mut Vec<u8>) {
-        self.announce(record.len(), into);
+    pub(crate) fn push_record(self, record: &[u8], into: &mut Vec<u8>) {
+        self.push_length_prefix(record.len(), into);
         into.extend_from_slice(record);
     }
 
     /// Appends what stands before a record of so many bytes.
     #[inline]
-    pub(crate) fn announce(self, mut length: usize, into: &mut Vec<u8>) {
-        if self == Shape::Variable {
+    pub(crate) fn push_length_prefix(self, mut length: usize, into: &mut Vec<u8>) {
+        if self == RecordShape::Variable {
             while length >= 0x80 {
                 into.push((length & 0x7F) as u8 | 0x80);
                 length >>= 7;
@@ -85,23 +85,23 @@ impl Shape {
 
     /// At most so many bytes are stored for a record of `length`.
     #[inline]
-    pub(crate) fn stored_bytes(self, length: usize) -> usize {
+    pub(crate) fn stored_bytes_max(self, length: usize) -> usize {
         match self {
-            Shape::Fixed(_) => length,
-            Shape::Variable => length + 1 + (length.max(1).ilog2() / 7) as usize,
+            RecordShape::Fixed(_) => length,
+            RecordShape::Variable => length + 1 + (length.max(1).ilog2() / 7) as usize,
         }
     }
 
     /// The record that is stored at `offset`, and where the next one is; `None` where the bytes end
     /// before it does.
     #[inline]
-    pub(crate) fn next(self, bytes: &[u8], offset: usize) -> Option<(&[u8], usize)> {
+    pub(crate) fn read_record(self, bytes: &[u8], offset: usize) -> Option<(&[u8], usize)> {
         match self {
-            Shape::Fixed(size) => {
+            RecordShape::Fixed(size) => {
                 let end = offset.checked_add(size)?;
                 Some((bytes.get(offset..end)?, end))
             }
-            Shape::Variable => {
+            RecordShape::Variable => {
                 let first = *bytes.get(offset)?;
                 if first < 0x80 {
                     let start = offset + 1;
@@ -125,38 +125,38 @@ impl Shape {
 
 /// Blocks of records in memory.
 #[derive(Debug)]
-pub(crate) struct Rows<B> {
-    pub(crate) shape: Shape,
+pub(crate) struct RecordBlocks<B> {
+    pub(crate) shape: RecordShape,
     pub(crate) blocks: Vec<B>,
 }
 
-impl<B: AsRef<[u8]>> Rows<B> {
+impl<B: AsRef<[u8]>> RecordBlocks<B> {
     /// The record of an entry's place, which was made from these very blocks.
     #[inline]
-    pub(crate) fn record(&self, at: u64) -> &[u8] {
-        let block = self.blocks[block_of(at)].as_ref();
-        let offset = (at & ((1 << OFFSET_BITS) - 1)) as usize;
-        self.shape.next(block, offset).map_or(&[], |(record, _)| record)
+    pub(crate) fn record_at(&self, at: u64) -> &[u8] {
+        let block = self.blocks[block_index(at)].as_ref();
+        let offset = (at & ((1 << POSITION_OFFSET_BITS) - 1)) as usize;
+        self.shape.read_record(block, offset).map_or(&[], |(record, _)| record)
     }
 
     /// The first byte of what is stored there.
     #[inline]
-    fn byte(&self, at: u64) -> u8 {
-        let block = self.blocks[(at >> OFFSET_BITS) as usize].as_ref();
-        block.get((at & ((1 << OFFSET_BITS) - 1)) as usize).copied().unwrap_or_default()
+    fn first_byte(&self, at: u64) -> u8 {
+        let block = self.blocks[(at >> POSITION_OFFSET_BITS) as usize].as_ref();
+        block.get((at & ((1 << POSITION_OFFSET_BITS) - 1)) as usize).copied().unwrap_or_default()
     }
 
     /// The records of up to [`FETCHED`] entries. They lie anywhere in memory: the processor waits for the first of
     /// them, and not for each as where something is decided by one before the next is looked at.
     #[inline]
-    pub(crate) fn some(&self, entries: &[Entry]) -> [&[u8]; FETCHED] {
-        let mut records = [&[][..]; FETCHED];
+    pub(crate) fn fetch_records(&self, entries: &[SortEntry]) -> [&[u8]; FETCHED_RECORDS] {
+        let mut records = [&[][..]; FETCHED_RECORDS];
         let mut seen = 0;
         for entry in entries {
-            seen ^= self.byte(entry.at);
+            seen ^= self.first_byte(entry.position);
         }
         for (record, entry) in records.iter_mut().zip(entries) {
-            *record = self.record(entry.at);
+            *record = self.record_at(entry.position);
             seen ^= record.last().unwrap_or(&0);
         }
         black_box(seen);
@@ -165,30 +165,39 @@ impl<B: AsRef<[u8]>> Rows<B> {
 }
 
 /// What sorts entries.
-pub(crate) struct Sorting<'a, O, B> {
+pub(crate) struct EntrySorter<'a, O, B> {
     pub(crate) order: &'a O,
-    pub(crate) rows: &'a Rows<B>,
+    pub(crate) records: &'a RecordBlocks<B>,
     /// Ties keep the order in which the entries come.
     pub(crate) stable: bool,
-    pub(crate) cancel: &'a Cancel,
+    pub(crate) cancel: &'a SortCancelFlag,
 }
 
-impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
+impl<O: RecordOrder, B: AsRef<[u8]>> EntrySorter<'_, O, B> {
     /// Sorts entries. Their prefixes are other ones afterwards. `scratch` is as long as `entries` in
     /// the end, and worth keeping.
-    pub(crate) fn sort(&self, entries: &mut [Entry], scratch: &mut Vec<Entry>) -> Result<()> {
+    pub(crate) fn sort(
+        &self,
+        entries: &mut [SortEntry],
+        scratch: &mut Vec<SortEntry>,
+    ) -> Result<()> {
         if scratch.len() < entries.len() {
-            scratch.resize(entries.len(), Entry { prefix: 0, at: 0 });
+            scratch.resize(entries.len(), SortEntry { prefix: 0, position: 0 });
         }
-        self.radix(entries, &mut scratch[..], 0)
+        self.radix_sort(entries, &mut scratch[..], 0)
     }
 
     /// `depth` bytes of the keys are equal already.
-    fn radix(&self, entries: &mut [Entry], scratch: &mut [Entry], depth: usize) -> Result<()> {
-        if entries.len() <= RADIX_FROM {
-            return self.small(entries, scratch, depth);
+    fn radix_sort(
+        &self,
+        entries: &mut [SortEntry],
+        scratch: &mut [SortEntry],
+        depth: usize,
+    ) -> Result<()> {
+        if entries.len() <= RADIX_SORT_ENTRIES_MIN {
+            return self.sort_small(entries, scratch, depth);
         }
-        self.cancel.check()?;
+        self.cancel.check_cancelled()?;
         let (mut least, mut most, mut before, mut sorted) = (u64::MAX, 0, 0, true);
         for entry in &*entries {
             least = least.min(entry.prefix);
@@ -197,13 +206,13 @@ impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
             before = entry.prefix;
         }
         if least == most {
-            return self.ties(entries, scratch, depth);
+            return self.sort_ties(entries, scratch, depth);
         }
         if sorted {
-            return self.groups(entries, scratch, depth);
+            return self.sort_tied_groups(entries, scratch, depth);
         }
         let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(RADIX_BITS);
-        let bucket = |entry: &Entry| ((entry.prefix - least) >> shift) as usize;
+        let bucket = |entry: &SortEntry| ((entry.prefix - least) >> shift) as usize;
         // On the heap: this calls itself, once for each ten bits of each eight bytes of the key.
         let mut starts = vec![0usize; (1 << RADIX_BITS) + 1];
         for entry in &*entries {
@@ -221,23 +230,33 @@ impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
         entries.copy_from_slice(&scratch[..entries.len()]);
         for pair in starts.windows(2) {
             if pair[1] - pair[0] > 1 {
-                self.radix(&mut entries[pair[0]..pair[1]], scratch, depth)?;
+                self.radix_sort(&mut entries[pair[0]..pair[1]], scratch, depth)?;
             }
         }
         Ok(())
     }
 
-    fn small(&self, entries: &mut [Entry], scratch: &mut [Entry], depth: usize) -> Result<()> {
+    fn sort_small(
+        &self,
+        entries: &mut [SortEntry],
+        scratch: &mut [SortEntry],
+        depth: usize,
+    ) -> Result<()> {
         if self.stable {
             entries.sort_by_key(|entry| entry.prefix);
         } else {
             entries.sort_unstable_by_key(|entry| entry.prefix);
         }
-        self.groups(entries, scratch, depth)
+        self.sort_tied_groups(entries, scratch, depth)
     }
 
     /// Puts the entries of each prefix in order, once the prefixes are.
-    fn groups(&self, entries: &mut [Entry], scratch: &mut [Entry], depth: usize) -> Result<()> {
+    fn sort_tied_groups(
+        &self,
+        entries: &mut [SortEntry],
+        scratch: &mut [SortEntry],
+        depth: usize,
+    ) -> Result<()> {
         if self.order.prefix_decides() {
             return Ok(());
         }
@@ -247,7 +266,7 @@ impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
             let equal =
                 entries[start + 1..].iter().take_while(|entry| entry.prefix == prefix).count();
             if equal > 0 {
-                self.ties(&mut entries[start..=start + equal], scratch, depth)?;
+                self.sort_ties(&mut entries[start..=start + equal], scratch, depth)?;
             }
             start += equal + 1;
         }
@@ -255,43 +274,53 @@ impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
     }
 
     /// Entries of one prefix.
-    fn ties(&self, entries: &mut [Entry], scratch: &mut [Entry], depth: usize) -> Result<()> {
+    fn sort_ties(
+        &self,
+        entries: &mut [SortEntry],
+        scratch: &mut [SortEntry],
+        depth: usize,
+    ) -> Result<()> {
         if self.order.prefix_decides() {
             return Ok(());
         }
-        if entries.len() > 8 && depth < DEPTH_MAX {
+        if entries.len() > 8 && depth < KEY_DEPTH_BYTES_MAX {
             let mut more = false;
-            for some in entries.chunks_mut(FETCHED) {
-                let records = self.rows.some(some);
+            for some in entries.chunks_mut(FETCHED_RECORDS) {
+                let records = self.records.fetch_records(some);
                 for (entry, record) in some.iter_mut().zip(records) {
-                    let deeper = self.order.deeper(record, depth + 8);
+                    let deeper = self.order.prefix_at_depth(record, depth + 8);
                     more |= deeper.is_some();
-                    entry.prefix = deeper.unwrap_or_else(|| self.order.ended());
+                    entry.prefix = deeper.unwrap_or_else(|| self.order.prefix_past_end());
                 }
             }
             if more {
-                return self.radix(entries, scratch, depth + 8);
+                return self.radix_sort(entries, scratch, depth + 8);
             }
         }
-        self.compared(entries, scratch)
+        self.sort_by_comparison(entries, scratch)
     }
 
     /// Sorts by comparing records: pieces by the library's sort, then merges, so that there is a
     /// look at the cancel flag in between.
-    fn compared(&self, entries: &mut [Entry], scratch: &mut [Entry]) -> Result<()> {
-        let compare = |a: &Entry, b: &Entry| {
-            self.order.compare(self.rows.record(a.at), self.rows.record(b.at))
+    fn sort_by_comparison(
+        &self,
+        entries: &mut [SortEntry],
+        scratch: &mut [SortEntry],
+    ) -> Result<()> {
+        let compare = |a: &SortEntry, b: &SortEntry| {
+            self.order
+                .compare(self.records.record_at(a.position), self.records.record_at(b.position))
         };
-        for piece in entries.chunks_mut(RADIX_FROM) {
-            if piece.len() == RADIX_FROM {
-                self.cancel.check()?;
+        for piece in entries.chunks_mut(RADIX_SORT_ENTRIES_MIN) {
+            if piece.len() == RADIX_SORT_ENTRIES_MIN {
+                self.cancel.check_cancelled()?;
             }
             if self.stable { piece.sort_by(compare) } else { piece.sort_unstable_by(compare) }
         }
-        let mut width = RADIX_FROM;
+        let mut width = RADIX_SORT_ENTRIES_MIN;
         while width < entries.len() {
             for pair in entries.chunks_mut(2 * width) {
-                self.cancel.check()?;
+                self.cancel.check_cancelled()?;
                 if pair.len() > width
                     && compare(&pair[width - 1], &pair[width]) == Ordering::Greater
                 {
@@ -299,8 +328,8 @@ impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
                     scratch[..length].copy_from_slice(pair);
                     let (mut left, mut right) = (0, width);
                     for (index, into) in pair.iter_mut().enumerate() {
-                        if index % RADIX_FROM == 0 {
-                            self.cancel.check()?;
+                        if index % RADIX_SORT_ENTRIES_MIN == 0 {
+                            self.cancel.check_cancelled()?;
                         }
                         let take_left = right == length
                             || (left < width
@@ -319,27 +348,30 @@ impl<O: Order, B: AsRef<[u8]>> Sorting<'_, O, B> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Rows, Shape, Sorting, place};
-    use crate::cancel::Cancel;
-    use crate::order::{ByteOrder, Order, Reverse};
+    use super::{EntrySorter, RecordBlocks, RecordShape, SortEntry, encode_position};
+    use crate::cancel_flag::SortCancelFlag;
+    use crate::record_order::{ByteOrder, RecordOrder, ReverseOrder};
     use proptest::prelude::*;
 
-    fn sorted<O: Order>(order: &O, records: &[Vec<u8>], stable: bool) -> Vec<Vec<u8>> {
+    fn sorted<O: RecordOrder>(order: &O, records: &[Vec<u8>], stable: bool) -> Vec<Vec<u8>> {
         let mut block = Vec::new();
         let mut entries = Vec::new();
         for record in records {
-            entries.push(Entry { prefix: order.prefix(record), at: place(0, block.len()) });
-            Shape::Variable.store(record, &mut block);
+            entries.push(SortEntry {
+                prefix: order.prefix(record),
+                position: encode_position(0, block.len()),
+            });
+            RecordShape::Variable.push_record(record, &mut block);
         }
-        let rows = Rows { shape: Shape::Variable, blocks: vec![block] };
-        let sorting = Sorting { order, rows: &rows, stable, cancel: &Cancel::new() };
+        let rows = RecordBlocks { shape: RecordShape::Variable, blocks: vec![block] };
+        let sorting = EntrySorter { order, records: &rows, stable, cancel: &SortCancelFlag::new() };
         sorting.sort(&mut entries, &mut Vec::new()).unwrap();
-        entries.iter().map(|entry| rows.record(entry.at).to_vec()).collect()
+        entries.iter().map(|entry| rows.record_at(entry.position).to_vec()).collect()
     }
 
     /// Orders by the first byte alone, with a prefix that says nothing.
     struct First;
-    impl Order for First {
+    impl RecordOrder for First {
         fn prefix(&self, _: &[u8]) -> u64 {
             7
         }
@@ -375,7 +407,7 @@ mod tests {
                 assert_eq!(sorted(&ByteOrder, &records, stable), expected);
                 assert_eq!(sorted(&ByteOrder, &expected, stable), expected);
                 expected.reverse();
-                assert_eq!(sorted(&Reverse(ByteOrder), &records, stable), expected);
+                assert_eq!(sorted(&ReverseOrder(ByteOrder), &records, stable), expected);
             }
             let records = many(10_000, 9, make);
             let mut expected = records.clone();
@@ -386,11 +418,11 @@ mod tests {
 
     #[test]
     fn a_raised_flag_stops_a_sort() {
-        let mut entries = vec![Entry { prefix: 0, at: 0 }; 10_000];
-        let rows = Rows { shape: Shape::Fixed(1), blocks: vec![vec![0u8]] };
-        let cancel = Cancel::new();
+        let mut entries = vec![SortEntry { prefix: 0, position: 0 }; 10_000];
+        let rows = RecordBlocks { shape: RecordShape::Fixed(1), blocks: vec![vec![0u8]] };
+        let cancel = SortCancelFlag::new();
         cancel.cancel();
-        let sorting = Sorting { order: &First, rows: &rows, stable: true, cancel: &cancel };
+        let sorting = EntrySorter { order: &First, records: &rows, stable: true, cancel: &cancel };
         assert!(sorting.sort(&mut entries, &mut Vec::new()).is_err());
     }
 
@@ -400,22 +432,22 @@ mod tests {
             let mut bytes = Vec::new();
             let mut size = 0;
             for record in &records {
-                Shape::Variable.store(record, &mut bytes);
-                size += Shape::Variable.stored_bytes(record.len());
+                RecordShape::Variable.push_record(record, &mut bytes);
+                size += RecordShape::Variable.stored_bytes_max(record.len());
             }
             prop_assert_eq!(size, bytes.len());
             let mut offset = 0;
             for record in &records {
-                let (found, next) = Shape::Variable.next(&bytes, offset).unwrap();
+                let (found, next) = RecordShape::Variable.read_record(&bytes, offset).unwrap();
                 prop_assert_eq!(found, &record[..]);
                 offset = next;
             }
-            prop_assert!(Shape::Variable.next(&bytes, offset).is_none());
+            prop_assert!(RecordShape::Variable.read_record(&bytes, offset).is_none());
         }
 
         #[test]
         fn hostile_bytes_are_no_records(bytes in prop::collection::vec(any::<u8>(), 0..40), offset in 0..50usize) {
-            if let Some((record, next)) = Shape::Variable.next(&bytes, offset) {
+            if let Some((record, next)) = RecordShape::Variable.read_record(&bytes, offset) {
                 prop_assert!(next <= bytes.len() && record.len() < bytes.len());
             }
         }

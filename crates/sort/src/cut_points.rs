@@ -8,37 +8,37 @@
 
 use std::cmp::Ordering;
 
-use crate::order::Order;
+use crate::record_order::RecordOrder;
 
 #[derive(Debug, Clone)]
-struct Boundary {
+struct CutPoint {
     /// `None`: all records of the prefix are before it.
     record: Option<Vec<u8>>,
     /// Whether records that tie with it are before it.
-    above: bool,
+    includes_ties: bool,
     /// Whether all records of the part before it tie.
-    tied: bool,
+    ends_tied_partition: bool,
 }
 
 /// Boundaries between parts; there is one part more than boundaries.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Parts {
+pub(crate) struct CutPoints {
     prefixes: Vec<u64>,
-    boundaries: Vec<Boundary>,
+    cut_points: Vec<CutPoint>,
 }
 
-impl Parts {
+impl CutPoints {
     /// The parts of an order, at most `count` of them (at least one).
-    pub(crate) fn of_order<O: Order>(order: &O, sample: Vec<&[u8]>, count: usize) -> Self {
-        if order.is_hashed() {
-            Parts::even(order, sample, count)
+    pub(crate) fn from_sample<O: RecordOrder>(order: &O, sample: Vec<&[u8]>, count: usize) -> Self {
+        if order.has_hashed_prefix() {
+            CutPoints::evenly_hashed(order, sample, count)
         } else {
-            Parts::choose(order, sample, count)
+            CutPoints::from_quantiles(order, sample, count)
         }
     }
 
     /// Even cuts of the prefixes, and parts for keys that are common in a sample.
-    fn even<O: Order>(order: &O, mut sample: Vec<&[u8]>, count: usize) -> Self {
+    fn evenly_hashed<O: RecordOrder>(order: &O, mut sample: Vec<&[u8]>, count: usize) -> Self {
         let count = count.max(1);
         sample.sort_by(|a, b| order.compare(a, b));
         // As common as four parts are: they are a quarter of them at most, and take two boundaries each.
@@ -59,16 +59,20 @@ impl Parts {
                 (a, b) => a.is_none().cmp(&b.is_none()),
             })
         });
-        let mut parts = Parts::default();
+        let mut parts = CutPoints::default();
         for (prefix, record) in boundaries {
             match record {
                 Some(record) => {
-                    parts.push(order, record, false);
-                    parts.push(order, record, true);
+                    parts.push_cut_point(order, record, false);
+                    parts.push_cut_point(order, record, true);
                 }
                 None => {
                     parts.prefixes.push(prefix);
-                    parts.boundaries.push(Boundary { record: None, above: true, tied: false });
+                    parts.cut_points.push(CutPoint {
+                        record: None,
+                        includes_ties: true,
+                        ends_tied_partition: false,
+                    });
                 }
             }
         }
@@ -76,72 +80,86 @@ impl Parts {
     }
 
     /// At most `count` parts (at least one), of equal numbers of sampled records where that can be.
-    pub(crate) fn choose<O: Order>(order: &O, mut sample: Vec<&[u8]>, count: usize) -> Self {
+    pub(crate) fn from_quantiles<O: RecordOrder>(
+        order: &O,
+        mut sample: Vec<&[u8]>,
+        count: usize,
+    ) -> Self {
         sample.sort_by(|a, b| {
             order.prefix(a).cmp(&order.prefix(b)).then_with(|| order.compare(a, b))
         });
-        let mut parts = Parts::default();
+        let mut parts = CutPoints::default();
         let same = |a: &[u8], b: &[u8]| order.compare(a, b) == Ordering::Equal;
         let quantile = |index: usize| sample.get(index * sample.len() / count.max(1)).copied();
         let mut index = 1;
-        while index < count && parts.boundaries.len() + 1 < count {
+        while index < count && parts.cut_points.len() + 1 < count {
             let Some(record) = quantile(index) else { break };
             let first = index;
             while index < count && quantile(index).is_some_and(|other| same(other, record)) {
                 index += 1;
             }
-            parts.push(order, record, false);
-            if index - first > 1 && parts.boundaries.len() + 1 < count {
-                parts.push(order, record, true);
+            parts.push_cut_point(order, record, false);
+            if index - first > 1 && parts.cut_points.len() + 1 < count {
+                parts.push_cut_point(order, record, true);
             }
         }
         parts
     }
 
-    fn push<O: Order>(&mut self, order: &O, record: &[u8], above: bool) {
+    fn push_cut_point<O: RecordOrder>(&mut self, order: &O, record: &[u8], above: bool) {
         self.prefixes.push(order.prefix(record));
         let record = Some(record.to_vec());
-        self.boundaries.push(Boundary { record, above, tied: above });
+        self.cut_points.push(CutPoint { record, includes_ties: above, ends_tied_partition: above });
     }
 
     /// A part more, behind all others, for what comes after a record that none of the last part is behind.
-    pub(crate) fn end_last<O: Order>(&mut self, order: &O, most: Vec<u8>) {
+    pub(crate) fn add_last_partition<O: RecordOrder>(&mut self, order: &O, most: Vec<u8>) {
         self.prefixes.push(order.prefix(&most));
-        self.boundaries.push(Boundary { record: Some(most), above: true, tied: false });
+        self.cut_points.push(CutPoint {
+            record: Some(most),
+            includes_ties: true,
+            ends_tied_partition: false,
+        });
     }
 
     /// A part more, before all others, for what comes before a record that none of the first part is before.
-    pub(crate) fn begin_first<O: Order>(&mut self, order: &O, least: Vec<u8>) {
+    pub(crate) fn add_first_partition<O: RecordOrder>(&mut self, order: &O, least: Vec<u8>) {
         self.prefixes.insert(0, order.prefix(&least));
-        let first = Boundary { record: Some(least), above: false, tied: false };
-        self.boundaries.insert(0, first);
+        let first =
+            CutPoint { record: Some(least), includes_ties: false, ends_tied_partition: false };
+        self.cut_points.insert(0, first);
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.boundaries.len() + 1
+    pub(crate) fn partition_count(&self) -> usize {
+        self.cut_points.len() + 1
     }
 
     /// The prefix and the record where a part ends, and whether those that tie with it belong to the part; the last part has no end.
-    pub(crate) fn end(&self, part: usize) -> Option<(u64, Option<&[u8]>, bool)> {
-        let boundary = self.boundaries.get(part)?;
-        Some((self.prefixes[part], boundary.record.as_deref(), boundary.above))
+    pub(crate) fn partition_end(&self, part: usize) -> Option<(u64, Option<&[u8]>, bool)> {
+        let boundary = self.cut_points.get(part)?;
+        Some((self.prefixes[part], boundary.record.as_deref(), boundary.includes_ties))
     }
 
     /// Whether all records of a part tie.
-    pub(crate) fn ties(&self, part: usize) -> bool {
-        part > 0 && self.boundaries.get(part).is_some_and(|boundary| boundary.tied)
+    pub(crate) fn is_tied_partition(&self, part: usize) -> bool {
+        part > 0 && self.cut_points.get(part).is_some_and(|boundary| boundary.ends_tied_partition)
     }
 
     /// The part of a record with this prefix.
     #[inline]
-    pub(crate) fn of<O: Order>(&self, order: &O, record: &[u8], prefix: u64) -> usize {
+    pub(crate) fn partition_index<O: RecordOrder>(
+        &self,
+        order: &O,
+        record: &[u8],
+        prefix: u64,
+    ) -> usize {
         let mut part = self.prefixes.partition_point(|boundary| *boundary < prefix);
         while self.prefixes.get(part) == Some(&prefix) {
-            let boundary = &self.boundaries[part];
+            let boundary = &self.cut_points[part];
             let compared = boundary.record.as_deref().map(|end| order.compare(record, end));
             let below = match compared.unwrap_or(Ordering::Equal) {
                 Ordering::Less => true,
-                Ordering::Equal => boundary.above,
+                Ordering::Equal => boundary.includes_ties,
                 Ordering::Greater => false,
             };
             if below {
@@ -155,22 +173,23 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::Parts;
-    use crate::order::{ByteOrder, HashOrder, Order, Reverse};
+    use super::CutPoints;
+    use crate::record_order::{ByteOrder, HashOrder, RecordOrder, ReverseOrder};
     use proptest::prelude::*;
 
-    fn check<O: Order>(order: &O, sample: &[Vec<u8>], records: &[Vec<u8>], count: usize) {
-        let parts = Parts::of_order(order, sample.iter().map(Vec::as_slice).collect(), count);
-        assert!(parts.count() <= count.max(1));
+    fn check<O: RecordOrder>(order: &O, sample: &[Vec<u8>], records: &[Vec<u8>], count: usize) {
+        let parts =
+            CutPoints::from_sample(order, sample.iter().map(Vec::as_slice).collect(), count);
+        assert!(parts.partition_count() <= count.max(1));
         for a in records {
-            let part = parts.of(order, a, order.prefix(a));
-            assert!(part < parts.count());
+            let part = parts.partition_index(order, a, order.prefix(a));
+            assert!(part < parts.partition_count());
             for b in records {
-                let other = parts.of(order, b, order.prefix(b));
+                let other = parts.partition_index(order, b, order.prefix(b));
                 if part < other {
                     assert!(order.compare(a, b).is_lt());
                 }
-                if part == other && parts.ties(part) {
+                if part == other && parts.is_tied_partition(part) {
                     assert!(order.compare(a, b).is_eq());
                 }
             }
@@ -183,27 +202,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn even_parts_follow_the_order(sample in records(), others in records(), common in records(), count in 0..40usize) {
+        fn even_cut_points_follow_the_order(sample in records(), others in records(), common in records(), count in 0..40usize) {
             let records = [&sample[..], &others, &common].concat();
             let sample = [sample, vec![common; 20].concat()].concat();
             let order = HashOrder::new(ByteOrder, 3);
             check(&order, &sample, &records, count);
-            check(&Reverse(order), &sample, &records, count);
+            check(&ReverseOrder(order), &sample, &records, count);
         }
 
         #[test]
-        fn parts_follow_the_order(sample in records(), others in records(), count in 0..20usize) {
+        fn quantile_cut_points_follow_the_order(sample in records(), others in records(), count in 0..20usize) {
             check(&ByteOrder, &sample, &[sample.clone(), others.clone()].concat(), count);
-            check(&Reverse(ByteOrder), &sample, &[sample.clone(), others].concat(), count);
+            check(&ReverseOrder(ByteOrder), &sample, &[sample.clone(), others].concat(), count);
         }
     }
 
     #[test]
-    fn a_common_key_has_a_part_of_its_own() {
+    fn common_key_has_a_partition_of_its_own() {
         let mut sample: Vec<&[u8]> = vec![b"m"; 50];
         sample.extend([&b"a"[..], b"b", b"c", b"x", b"y", b"z"].repeat(8));
-        let parts = Parts::choose(&ByteOrder, sample, 16);
-        assert!(parts.ties(parts.of(&ByteOrder, b"m", ByteOrder.prefix(b"m"))));
-        assert!(!parts.ties(parts.of(&ByteOrder, b"l", ByteOrder.prefix(b"l"))));
+        let parts = CutPoints::from_quantiles(&ByteOrder, sample, 16);
+        assert!(parts.is_tied_partition(parts.partition_index(
+            &ByteOrder,
+            b"m",
+            ByteOrder.prefix(b"m")
+        )));
+        assert!(!parts.is_tied_partition(parts.partition_index(
+            &ByteOrder,
+            b"l",
+            ByteOrder.prefix(b"l")
+        )));
     }
 }

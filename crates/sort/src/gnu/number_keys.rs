@@ -16,23 +16,23 @@ pub(super) fn skip_blanks(text: &[u8]) -> &[u8] {
 /// A decimal number: blanks, a minus, digits, a point, digits. What is none of these ends it;
 /// without digits it is zero.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Decimal<'a> {
+pub(super) struct DecimalNumber<'a> {
     negative: bool,
     /// Without zeros in front.
     whole: &'a [u8],
     fraction: &'a [u8],
-    rest: &'a [u8],
+    suffix: &'a [u8],
 }
 
-fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-fn without_zeros(digits: &[u8]) -> &[u8] {
+fn strip_leading_zeros(digits: &[u8]) -> &[u8] {
     &digits[digits.iter().position(|digit| *digit != b'0').unwrap_or(digits.len())..]
 }
 
-impl<'a> Decimal<'a> {
+impl<'a> DecimalNumber<'a> {
     #[inline]
     pub(super) fn parse(text: &'a [u8]) -> Self {
         let text = skip_blanks(text);
@@ -40,21 +40,21 @@ impl<'a> Decimal<'a> {
             Some((b'-', rest)) => (true, rest),
             _ => (false, text),
         };
-        let (whole, rest) = digits(text);
+        let (whole, rest) = split_digits(text);
         let (fraction, rest) = match rest.split_first() {
-            Some((b'.', rest)) => digits(rest),
+            Some((b'.', rest)) => split_digits(rest),
             _ => (&[][..], rest),
         };
-        let whole = without_zeros(whole);
+        let whole = strip_leading_zeros(whole);
         let zero = whole.is_empty() && fraction.iter().all(|digit| *digit == b'0');
-        Decimal { negative: negative && !zero, whole, fraction, rest }
+        DecimalNumber { negative: negative && !zero, whole, fraction, suffix: rest }
     }
 
     fn is_zero(&self) -> bool {
         self.whole.is_empty() && self.fraction.iter().all(|digit| *digit == b'0')
     }
 
-    fn magnitude(&self, other: &Self) -> Ordering {
+    fn compare_magnitude(&self, other: &Self) -> Ordering {
         let whole =
             self.whole.len().cmp(&other.whole.len()).then_with(|| self.whole.cmp(other.whole));
         whole.then_with(|| {
@@ -68,8 +68,8 @@ impl<'a> Decimal<'a> {
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         match (self.negative, other.negative) {
-            (false, false) => self.magnitude(other),
-            (true, true) => other.magnitude(self),
+            (false, false) => self.compare_magnitude(other),
+            (true, true) => other.compare_magnitude(self),
             (a, b) => b.cmp(&a),
         }
     }
@@ -99,11 +99,11 @@ impl<'a> Decimal<'a> {
     }
 
     /// The unit that follows, of a number that is not zero: 1 for K, 2 for M, …
-    fn unit(&self) -> u8 {
+    fn unit_exponent(&self) -> u8 {
         if self.is_zero() {
             return 0;
         }
-        match self.rest.first() {
+        match self.suffix.first() {
             Some(b'k' | b'K') => 1,
             Some(letter) => match b"MGTPEZYRQ".iter().position(|unit| unit == letter) {
                 Some(index) => index as u8 + 2,
@@ -115,13 +115,14 @@ impl<'a> Decimal<'a> {
 
     /// As `-h` has it: units first, whatever the number before them.
     pub(super) fn compare_human(&self, other: &Self) -> Ordering {
-        let signed =
-            |number: &Self| i16::from(number.unit()) * if number.negative { -1 } else { 1 };
+        let signed = |number: &Self| {
+            i16::from(number.unit_exponent()) * if number.negative { -1 } else { 1 }
+        };
         signed(self).cmp(&signed(other)).then_with(|| self.compare(other))
     }
 
-    pub(super) fn prefix_human(&self) -> u64 {
-        let positive = 1 << 63 | u64::from(self.unit()) << 59 | self.magnitude_prefix(9);
+    pub(super) fn human_prefix(&self) -> u64 {
+        let positive = 1 << 63 | u64::from(self.unit_exponent()) << 59 | self.magnitude_prefix(9);
         if self.negative { !positive } else { positive }
     }
 }
@@ -133,8 +134,8 @@ impl<'a> Decimal<'a> {
 /// lowest byte of the payload first and the sign last. (Later versions compare `nan` and `-nan` as texts;
 /// the manual says "in a consistent but machine-dependent order".)
 #[derive(Debug, Clone, Copy)]
-pub(super) enum General<'a> {
-    None,
+pub(super) enum GeneralNumber<'a> {
+    NoNumber,
     NotANumber {
         /// The low 62 bits of the mantissa: `7` of `nan(7)`.
         payload: u64,
@@ -145,12 +146,12 @@ pub(super) enum General<'a> {
     },
     /// The value, and the float that is nearest, which grows with it: where two floats differ, so do the
     /// values.
-    Finite(f64, Scientific<'a>),
+    Finite(f64, ScientificNumber<'a>),
 }
 
 /// Digits, a point and a power.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scientific<'a> {
+pub(super) struct ScientificNumber<'a> {
     negative: bool,
     /// 10, or 16, whose exponent is a power of two.
     radix: u32,
@@ -159,7 +160,7 @@ pub(super) struct Scientific<'a> {
     exponent: i64,
 }
 
-impl<'a> Scientific<'a> {
+impl<'a> ScientificNumber<'a> {
     /// `None` where there is no digit.
     fn parse(text: &'a [u8], negative: bool, radix: u32) -> Option<Self> {
         let digits = |text: &'a [u8]| {
@@ -174,12 +175,12 @@ impl<'a> Scientific<'a> {
         if whole.is_empty() && fraction.is_empty() {
             return None;
         }
-        let exponent = exponent(rest, if radix == 16 { b'p' } else { b'e' });
-        Some(Scientific { negative, radix, whole, fraction, exponent })
+        let exponent = parse_exponent(rest, if radix == 16 { b'p' } else { b'e' });
+        Some(ScientificNumber { negative, radix, whole, fraction, exponent })
     }
 
     /// Digits without zeros in front and behind, how many, and where their point is.
-    fn normal(&self) -> (impl Iterator<Item = u8> + Clone + use<'a>, usize, i64) {
+    fn normalized_digits(&self) -> (impl Iterator<Item = u8> + Clone + use<'a>, usize, i64) {
         let all = self.whole.iter().chain(self.fraction).copied();
         let zeros = all.clone().take_while(|digit| *digit == b'0').count();
         let behind = all.clone().rev().take_while(|digit| *digit == b'0').count();
@@ -192,19 +193,22 @@ impl<'a> Scientific<'a> {
     }
 
     /// The nearest float, infinity and zero included.
-    fn nearest(&self) -> f64 {
+    fn nearest_float(&self) -> f64 {
         if self.is_zero() {
             return 0.0;
         }
-        let magnitude =
-            if self.radix == 16 { self.nearest_binary() } else { self.nearest_decimal() };
+        let magnitude = if self.radix == 16 {
+            self.nearest_float_of_hexadecimal()
+        } else {
+            self.nearest_float_of_decimal()
+        };
         if self.negative { -magnitude } else { magnitude }
     }
 
-    fn nearest_decimal(&self) -> f64 {
+    fn nearest_float_of_decimal(&self) -> f64 {
         // No point between two floats has more digits; of the rest it counts whether there is any.
         const DIGITS: usize = 800;
-        let (digits, length, point) = self.normal();
+        let (digits, length, point) = self.normalized_digits();
         let point = point.saturating_add(self.exponent).clamp(-100_000, 100_000);
         let mut decimal = String::with_capacity(length.min(DIGITS) + 16);
         decimal.push_str("0.");
@@ -216,10 +220,11 @@ impl<'a> Scientific<'a> {
         decimal.parse().unwrap_or(0.0)
     }
 
-    fn nearest_binary(&self) -> f64 {
-        let (digits, length, point) = self.normal();
-        let mut value =
-            digits.take(16).fold(0u64, |value, digit| value << 4 | u64::from(nibble(digit)));
+    fn nearest_float_of_hexadecimal(&self) -> f64 {
+        let (digits, length, point) = self.normalized_digits();
+        let mut value = digits
+            .take(16)
+            .fold(0u64, |value, digit| value << 4 | u64::from(hex_digit_value(digit)));
         value <<= 4 * 16usize.saturating_sub(length);
         // The lowest bit is below all that a float has, and stands for what follows.
         value |= u64::from(length > 16);
@@ -254,7 +259,8 @@ impl<'a> Scientific<'a> {
         }
         let magnitude = |a: &Self, b: &Self| {
             if a.radix == 10 && b.radix == 10 {
-                let ((x, _, x_point), (y, _, y_point)) = (a.normal(), b.normal());
+                let ((x, _, x_point), (y, _, y_point)) =
+                    (a.normalized_digits(), b.normalized_digits());
                 let x_point = x_point.saturating_add(a.exponent);
                 return x_point.cmp(&y_point.saturating_add(b.exponent)).then_with(|| x.cmp(y));
             }
@@ -263,11 +269,12 @@ impl<'a> Scientific<'a> {
             // a product with powers of two only if digits make up for its fives.
             let mut words = 8;
             loop {
-                let ((mut x, x_fives), (mut y, y_fives)) = (a.between(words), b.between(words));
+                let ((mut x, x_fives), (mut y, y_fives)) =
+                    (a.magnitude_bounds(words), b.magnitude_bounds(words));
                 // A division by fives is a product on the other side.
                 for fives in [x_fives, -y_fives] {
                     let side = if fives > 0 { &mut x } else { &mut y };
-                    side.multiply(fives.unsigned_abs(), words);
+                    side.multiply_by_fives(fives.unsigned_abs(), words);
                 }
                 if x.low.compare(&y.high) == Ordering::Greater {
                     return Ordering::Greater;
@@ -290,15 +297,15 @@ impl<'a> Scientific<'a> {
 
     /// What the magnitude is between, with so many words, and what power of five is still to be multiplied
     /// with.
-    fn between(&self, words: usize) -> (Between, i64) {
-        let (digits, length, point) = self.normal();
+    fn magnitude_bounds(&self, words: usize) -> (NumberBounds, i64) {
+        let (digits, length, point) = self.normalized_digits();
         // As many as fit.
         let taken = length.min(words * 8);
-        let mut low = Wide { words: Vec::with_capacity(words + 1), power: 0 };
+        let mut low = WideNumber { words: Vec::with_capacity(words + 1), power: 0 };
         let (mut factor, mut value) = (1, 0);
         for digit in digits.take(taken) {
             factor *= self.radix;
-            value = value * self.radix + nibble(digit);
+            value = value * self.radix + hex_digit_value(digit);
             if factor >= 10_000_000 {
                 low.multiply_add(factor, value);
                 (factor, value) = (1, 0);
@@ -312,23 +319,23 @@ impl<'a> Scientific<'a> {
         if taken < length {
             high.multiply_add(1, 1);
         }
-        (Between { low, high }, fives)
+        (NumberBounds { low, high }, fives)
     }
 }
 
-fn nibble(digit: u8) -> u32 {
+fn hex_digit_value(digit: u8) -> u32 {
     char::from(digit).to_digit(16).unwrap_or(0)
 }
 
 /// A number of some words, the lowest first, and a power of two.
 #[derive(Debug, Clone)]
-struct Wide {
+struct WideNumber {
     /// The last one is not zero.
     words: Vec<u32>,
     power: i64,
 }
 
-impl Wide {
+impl WideNumber {
     fn multiply_add(&mut self, factor: u32, add: u32) {
         let mut carry = u64::from(add);
         for word in &mut self.words {
@@ -342,7 +349,7 @@ impl Wide {
     }
 
     /// The product, of which what is below the highest words is left out, or rounded up.
-    fn times(&self, other: &Self, words: usize, up: bool) -> Self {
+    fn multiply_rounded(&self, other: &Self, words: usize, up: bool) -> Self {
         let mut product = vec![0; self.words.len() + other.words.len()];
         for (index, x) in self.words.iter().enumerate() {
             let mut carry = 0;
@@ -359,7 +366,7 @@ impl Wide {
         let below = product.len().saturating_sub(words);
         let is_rounded = product.drain(..below).any(|word| word > 0);
         let mut product =
-            Wide { words: product, power: self.power + other.power + 32 * below as i64 };
+            WideNumber { words: product, power: self.power + other.power + 32 * below as i64 };
         if up && is_rounded {
             product.multiply_add(1, 1);
         }
@@ -386,23 +393,24 @@ impl Wide {
 }
 
 /// What a number is between, both ends included.
-struct Between {
-    low: Wide,
-    high: Wide,
+struct NumberBounds {
+    low: WideNumber,
+    high: WideNumber,
 }
 
-impl Between {
+impl NumberBounds {
     /// With a power of five.
-    fn multiply(&mut self, fives: u64, words: usize) {
+    fn multiply_by_fives(&mut self, fives: u64, words: usize) {
         for (side, up) in [(&mut self.low, false), (&mut self.high, true)] {
-            let mut power = Wide { words: vec![1], power: 0 };
+            let mut power = WideNumber { words: vec![1], power: 0 };
             for bit in (0..64 - fives.leading_zeros()).rev() {
-                power = power.times(&power, words, up);
+                power = power.multiply_rounded(&power, words, up);
                 if fives >> bit & 1 == 1 {
-                    power = power.times(&Wide { words: vec![5], power: 0 }, words, up);
+                    power =
+                        power.multiply_rounded(&WideNumber { words: vec![5], power: 0 }, words, up);
                 }
             }
-            *side = side.times(&power, words, up);
+            *side = side.multiply_rounded(&power, words, up);
         }
     }
 
@@ -411,7 +419,7 @@ impl Between {
     }
 }
 
-impl<'a> General<'a> {
+impl<'a> GeneralNumber<'a> {
     pub(super) fn parse(text: &'a [u8]) -> Self {
         let start =
             text.iter().position(|byte| !matches!(byte, b' ' | 9..=13)).unwrap_or(text.len());
@@ -425,24 +433,24 @@ impl<'a> General<'a> {
             text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
         };
         if begins(b"inf") {
-            return General::Infinite { negative };
+            return GeneralNumber::Infinite { negative };
         }
         if begins(b"nan") {
-            return General::NotANumber { payload: nan_payload(&text[3..]), negative };
+            return GeneralNumber::NotANumber { payload: nan_payload(&text[3..]), negative };
         }
-        let hexadecimal = begins(b"0x").then(|| Scientific::parse(&text[2..], negative, 16));
-        match hexadecimal.flatten().or_else(|| Scientific::parse(text, negative, 10)) {
-            Some(number) => General::Finite(number.nearest(), number),
-            None => General::None,
+        let hexadecimal = begins(b"0x").then(|| ScientificNumber::parse(&text[2..], negative, 16));
+        match hexadecimal.flatten().or_else(|| ScientificNumber::parse(text, negative, 10)) {
+            Some(number) => GeneralNumber::Finite(number.nearest_float(), number),
+            None => GeneralNumber::NoNumber,
         }
     }
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        use General::{Finite, Infinite, None, NotANumber};
+        use GeneralNumber::{Finite, Infinite, NoNumber, NotANumber};
         match (self, other) {
-            (None, None) => Ordering::Equal,
-            (None, _) => Ordering::Less,
-            (_, None) => Ordering::Greater,
+            (NoNumber, NoNumber) => Ordering::Equal,
+            (NoNumber, _) => Ordering::Less,
+            (_, NoNumber) => Ordering::Greater,
             (
                 NotANumber { payload: a, negative: a_negative },
                 NotANumber { payload: b, negative: b_negative },
@@ -463,11 +471,11 @@ impl<'a> General<'a> {
 
     pub(super) fn prefix(&self) -> u64 {
         let value = match self {
-            General::None => return 0,
-            General::NotANumber { .. } => return 1,
-            General::Infinite { negative: true } => f64::NEG_INFINITY,
-            General::Infinite { negative: false } => f64::INFINITY,
-            General::Finite(value, _) => *value,
+            GeneralNumber::NoNumber => return 0,
+            GeneralNumber::NotANumber { .. } => return 1,
+            GeneralNumber::Infinite { negative: true } => f64::NEG_INFINITY,
+            GeneralNumber::Infinite { negative: false } => f64::INFINITY,
+            GeneralNumber::Finite(value, _) => *value,
         };
         let bits = (value + 0.0).to_bits();
         let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
@@ -494,7 +502,7 @@ fn nan_payload(text: &[u8]) -> u64 {
 }
 
 /// An exponent with its letter; 0 where there is none.
-fn exponent(text: &[u8], letter: u8) -> i64 {
+fn parse_exponent(text: &[u8], letter: u8) -> i64 {
     let Some((first, rest)) = text.split_first() else { return 0 };
     if !first.eq_ignore_ascii_case(&letter) {
         return 0;
@@ -505,7 +513,7 @@ fn exponent(text: &[u8], letter: u8) -> i64 {
         _ => (false, rest),
     };
     // Beyond a million millions all exponents are the same.
-    let value = digits(rest)
+    let value = split_digits(rest)
         .0
         .iter()
         .fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(1 << 40));
@@ -513,7 +521,7 @@ fn exponent(text: &[u8], letter: u8) -> i64 {
 }
 
 /// 1 for JAN to 12 for DEC, whatever follows, and 0 for the rest.
-pub(super) fn month(text: &[u8]) -> u8 {
+pub(super) fn parse_month(text: &[u8]) -> u8 {
     const NAMES: [&[u8; 3]; 12] = [
         b"JAN", b"FEB", b"MAR", b"APR", b"MAY", b"JUN", b"JUL", b"AUG", b"SEP", b"OCT", b"NOV",
         b"DEC",
@@ -527,7 +535,7 @@ pub(super) fn month(text: &[u8]) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decimal, General, month};
+    use super::{DecimalNumber, GeneralNumber, parse_month};
     use proptest::prelude::*;
     use std::cmp::Ordering;
 
@@ -547,7 +555,8 @@ mod tests {
         for (index, group) in ascending.iter().enumerate() {
             for (other_index, other_group) in ascending.iter().enumerate() {
                 for (a, b) in group.iter().flat_map(|a| other_group.iter().map(move |b| (a, b))) {
-                    let (a, b) = (Decimal::parse(a.as_bytes()), Decimal::parse(b.as_bytes()));
+                    let (a, b) =
+                        (DecimalNumber::parse(a.as_bytes()), DecimalNumber::parse(b.as_bytes()));
                     assert_eq!(a.compare(&b), index.cmp(&other_index), "{a:?} {b:?}");
                     assert!(
                         a.prefix().cmp(&b.prefix()) == index.cmp(&other_index)
@@ -561,7 +570,7 @@ mod tests {
     #[test]
     fn a_zero_has_no_sign() {
         for (a, b) in [("0", "-0"), ("-0.00", "0x0"), ("-0e7", "00"), ("-0x0", "0.")] {
-            let (x, y) = (General::parse(a.as_bytes()), General::parse(b.as_bytes()));
+            let (x, y) = (GeneralNumber::parse(a.as_bytes()), GeneralNumber::parse(b.as_bytes()));
             assert_eq!(
                 (x.compare(&y), y.compare(&x)),
                 (Ordering::Equal, Ordering::Equal),
@@ -569,14 +578,15 @@ mod tests {
             );
             assert_eq!(x.prefix(), y.prefix(), "{a} {b}");
         }
-        let order =
-            |a: &str, b: &str| General::parse(a.as_bytes()).compare(&General::parse(b.as_bytes()));
+        let order = |a: &str, b: &str| {
+            GeneralNumber::parse(a.as_bytes()).compare(&GeneralNumber::parse(b.as_bytes()))
+        };
         assert_eq!(order("-1e-400", "0"), Ordering::Less);
         assert_eq!(order("0", "1e-400"), Ordering::Less);
     }
 
     #[test]
-    fn all_ways_to_write_a_number_are_one_order() {
+    fn all_notations_of_a_number_have_one_order() {
         let long = format!("1{}", "0".repeat(5000));
         let long_binary = format!("0x{}", "f".repeat(5000));
         let half = format!("0x1.{}8p-300", "0".repeat(13));
@@ -632,7 +642,8 @@ mod tests {
         for (index, group) in ascending.iter().enumerate() {
             for (other_index, other_group) in ascending.iter().enumerate() {
                 for (a, b) in group.iter().flat_map(|a| other_group.iter().map(move |b| (a, b))) {
-                    let (x, y) = (General::parse(a.as_bytes()), General::parse(b.as_bytes()));
+                    let (x, y) =
+                        (GeneralNumber::parse(a.as_bytes()), GeneralNumber::parse(b.as_bytes()));
                     assert_eq!(x.compare(&y), index.cmp(&other_index), "{a} {b}");
                     let prefixes = x.prefix().cmp(&y.prefix());
                     assert!(prefixes == index.cmp(&other_index) || prefixes.is_eq(), "{a} {b}");
@@ -667,7 +678,7 @@ mod tests {
         for (text, number) in
             [("jan", 1), (" DECember", 12), ("Mayor", 5), ("", 0), ("de", 0), ("xmay", 0)]
         {
-            assert_eq!(month(text.as_bytes()), number, "{text}");
+            assert_eq!(parse_month(text.as_bytes()), number, "{text}");
         }
     }
 
@@ -677,7 +688,7 @@ mod tests {
 
     /// A number near those where floats become rare, in some way to write it, and a multiple of its value
     /// that is whole.
-    fn modelled() -> impl Strategy<Value = (String, i128)> {
+    fn number_with_model_value() -> impl Strategy<Value = (String, i128)> {
         let (middle, high) = (1i128 << 53, 1i128 << 56);
         let near = prop_oneof![0..40i128, middle - 3..middle + 3, high - 9..high + 9];
         (near, any::<bool>(), 0..4u8, -3..3i32, -9..9i32).prop_map(|(m, minus, kind, ten, two)| {
@@ -714,15 +725,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn general_numbers_are_in_the_order_of_their_values(a in modelled(), b in modelled()) {
-            let (x, y) = (General::parse(a.0.as_bytes()), General::parse(b.0.as_bytes()));
+        fn general_numbers_are_in_the_order_of_their_values(a in number_with_model_value(), b in number_with_model_value()) {
+            let (x, y) = (GeneralNumber::parse(a.0.as_bytes()), GeneralNumber::parse(b.0.as_bytes()));
             prop_assert_eq!(x.compare(&y), a.1.cmp(&b.1), "{} {}", &a.0, &b.0);
             prop_assert!(x.prefix() == y.prefix() || x.prefix().cmp(&y.prefix()) == a.1.cmp(&b.1));
         }
 
         #[test]
         fn the_order_of_general_numbers_is_total(texts in prop::collection::vec(any_general(), 3..7)) {
-            let numbers: Vec<_> = texts.iter().map(|text| General::parse(text.as_bytes())).collect();
+            let numbers: Vec<_> = texts.iter().map(|text| GeneralNumber::parse(text.as_bytes())).collect();
             for x in &numbers {
                 prop_assert_eq!(x.compare(x), Ordering::Equal);
                 for y in &numbers {
@@ -744,18 +755,18 @@ mod tests {
             // What the standard library reads is near, and so is what hexadecimal digits say.
             if value.is_finite() {
                 let text = format!("{value:e}");
-                let General::Finite(read, _) = General::parse(text.as_bytes()) else { panic!() };
+                let GeneralNumber::Finite(read, _) = GeneralNumber::parse(text.as_bytes()) else { panic!() };
                 prop_assert_eq!(read, value);
                 let bits = value.to_bits();
                 let (exponent, fraction) = ((bits >> 52 & 0x7ff) as i64, bits & ((1 << 52) - 1));
                 let whole = fraction | u64::from(exponent > 0) << 52;
                 let sign = if value < 0.0 { "-" } else { "" };
                 let text = format!("{sign}0x{whole:x}p{}", exponent.max(1) - 1075);
-                let General::Finite(read, _) = General::parse(text.as_bytes()) else { panic!() };
+                let GeneralNumber::Finite(read, _) = GeneralNumber::parse(text.as_bytes()) else { panic!() };
                 prop_assert_eq!(read, value);
             }
             let text = format!("0x{m:x}p{p}");
-            let General::Finite(read, _) = General::parse(text.as_bytes()) else { panic!() };
+            let GeneralNumber::Finite(read, _) = GeneralNumber::parse(text.as_bytes()) else { panic!() };
             if p > -1000 {
                 let (a, b) = (p / 2, p - p / 2);
                 prop_assert_eq!(read, m as f64 * 2f64.powi(a) * 2f64.powi(b));
@@ -764,19 +775,19 @@ mod tests {
 
         #[test]
         fn prefixes_agree_with_comparisons(a in number(), b in number()) {
-            let (x, y) = (Decimal::parse(a.as_bytes()), Decimal::parse(b.as_bytes()));
+            let (x, y) = (DecimalNumber::parse(a.as_bytes()), DecimalNumber::parse(b.as_bytes()));
             let agrees = |prefixes: Ordering, compared: Ordering| prefixes == compared || prefixes == Ordering::Equal;
             prop_assert!(agrees(x.prefix().cmp(&y.prefix()), x.compare(&y)));
-            prop_assert!(agrees(x.prefix_human().cmp(&y.prefix_human()), x.compare_human(&y)));
+            prop_assert!(agrees(x.human_prefix().cmp(&y.human_prefix()), x.compare_human(&y)));
             prop_assert_eq!(x.compare(&y), y.compare(&x).reverse());
-            let (x, y) = (General::parse(a.as_bytes()), General::parse(b.as_bytes()));
+            let (x, y) = (GeneralNumber::parse(a.as_bytes()), GeneralNumber::parse(b.as_bytes()));
             prop_assert!(agrees(x.prefix().cmp(&y.prefix()), x.compare(&y)), "{:?} {:?}", x, y);
             prop_assert_eq!(x.compare(&y), y.compare(&x).reverse());
         }
 
         #[test]
         fn hostile_text_is_some_number(text in prop::collection::vec(any::<u8>(), 0..40)) {
-            let _ = (Decimal::parse(&text).prefix_human(), General::parse(&text).prefix(), month(&text));
+            let _ = (DecimalNumber::parse(&text).human_prefix(), GeneralNumber::parse(&text).prefix(), parse_month(&text));
         }
     }
 }

@@ -10,114 +10,127 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
-use super::Error;
-use crate::frame;
-use crate::space::{Extent, Space};
+use super::GnuSortError;
+use crate::spill_frame;
+use crate::spill_storage::{SpillExtent, SpillStorage};
 
 /// One input.
-pub(super) enum Source<'a> {
+pub(super) enum LineSource<'a> {
     File(File, PathBuf),
-    Spilled(Spilled),
+    Spilled(SpilledLines),
     Stdin(&'a mut (dyn Read + Send)),
 }
 
-impl Source<'_> {
+impl LineSource<'_> {
     pub(super) fn name(&self) -> &Path {
         match self {
-            Source::File(_, path) => path,
-            Source::Spilled(spilled) => spilled.folder(),
-            Source::Stdin(_) => Path::new("-"),
+            LineSource::File(_, path) => path,
+            LineSource::Spilled(spilled) => spilled.spill_folder(),
+            LineSource::Stdin(_) => Path::new("-"),
         }
     }
 }
 
-impl Read for Source<'_> {
+impl Read for LineSource<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Source::File(file, _) => file.read(into),
-            Source::Spilled(spilled) => spilled.read(into),
-            Source::Stdin(stdin) => stdin.read(into),
+            LineSource::File(file, _) => file.read(into),
+            LineSource::Spilled(spilled) => spilled.read(into),
+            LineSource::Stdin(stdin) => stdin.read(into),
         }
     }
 }
 
 /// Merged lines that are merged once more: pieces of spill files, each with a frame's header.
-pub(super) struct Spilled {
-    space: Arc<Space>,
-    extents: VecDeque<Extent>,
+pub(super) struct SpilledLines {
+    spill_storage: Arc<SpillStorage>,
+    extents: VecDeque<SpillExtent>,
     block: Vec<u8>,
-    next: usize,
+    next_offset: usize,
 }
 
-impl Spilled {
-    pub(super) fn new(space: Arc<Space>) -> Self {
-        Spilled { space, extents: VecDeque::new(), block: Vec::new(), next: 0 }
+impl SpilledLines {
+    pub(super) fn new(space: Arc<SpillStorage>) -> Self {
+        SpilledLines {
+            spill_storage: space,
+            extents: VecDeque::new(),
+            block: Vec::new(),
+            next_offset: 0,
+        }
     }
 
     /// Writes lines behind those that are there, in one operation.
-    pub(super) fn write(&mut self, lines: &[u8]) -> crate::Result<()> {
+    pub(super) fn write_lines(&mut self, lines: &[u8]) -> crate::Result<()> {
         if lines.is_empty() {
             return Ok(());
         }
-        frame::begin_run(&mut self.block);
+        spill_frame::begin_run_piece(&mut self.block);
         self.block.extend_from_slice(lines);
-        frame::finish_run(&mut self.block, 0);
-        self.extents.push_back(self.space.write(&self.block)?);
-        self.next = self.block.len();
+        spill_frame::finish_run_piece(&mut self.block, 0);
+        self.extents.push_back(self.spill_storage.write_extent(&self.block)?);
+        self.next_offset = self.block.len();
         Ok(())
     }
 
     /// Gives memory back that is not needed until something is read.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release_memory(&mut self) {
         self.block = Vec::new();
-        self.next = 0;
+        self.next_offset = 0;
     }
 
-    fn folder(&self) -> &Path {
-        self.extents.front().map_or(Path::new("-"), |extent| self.space.folder(extent))
+    fn spill_folder(&self) -> &Path {
+        self.extents
+            .front()
+            .map_or(Path::new("-"), |extent| self.spill_storage.extent_folder(extent))
     }
 
     /// The next piece; `false` at the end.
-    fn advance(&mut self) -> crate::Result<bool> {
+    fn read_next_piece(&mut self) -> crate::Result<bool> {
         let Some(extent) = self.extents.pop_front() else { return Ok(false) };
         self.block.resize(extent.bytes, 0);
-        let damage = match self.space.read(&extent, &mut self.block) {
-            Ok(()) => {
-                frame::parse(&self.block, 0, frame::RUN).err().map(|damage| crate::Error::Corrupt {
-                    folder: self.space.folder(&extent).to_path_buf(),
+        let damage = match self.spill_storage.read_extent(&extent, &mut self.block) {
+            Ok(()) => spill_frame::parse_frame(&self.block, 0, spill_frame::RUN_PARTITION)
+                .err()
+                .map(|damage| crate::Error::CorruptSpill {
+                    folder: self.spill_storage.extent_folder(&extent).to_path_buf(),
                     offset: extent.offset,
                     task: None,
                     reason: damage.reason,
-                })
-            }
+                }),
             Err(error) => Some(error),
         };
         if let Some(damage) = damage
-            && (!self.space.read_copy(&extent, &mut self.block)?
-                || frame::parse(&self.block, 0, frame::RUN).is_err())
+            && (!self.spill_storage.read_copy(&extent, &mut self.block)?
+                || spill_frame::parse_frame(&self.block, 0, spill_frame::RUN_PARTITION).is_err())
         {
             return Err(damage);
         }
-        self.space.free(&extent);
-        self.next = frame::RUN_HEADER_BYTES;
+        self.spill_storage.free_extent(&extent);
+        self.next_offset = spill_frame::RUN_HEADER_BYTES;
         Ok(true)
     }
 }
 
-impl Read for Spilled {
+impl Read for SpilledLines {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.next >= self.block.len() && !self.advance().map_err(io::Error::other)? {
+        if self.next_offset >= self.block.len()
+            && !self.read_next_piece().map_err(io::Error::other)?
+        {
             return Ok(0);
         }
-        let count = into.len().min(self.block.len() - self.next);
-        into[..count].copy_from_slice(&self.block[self.next..self.next + count]);
-        self.next += count;
+        let count = into.len().min(self.block.len() - self.next_offset);
+        into[..count].copy_from_slice(&self.block[self.next_offset..self.next_offset + count]);
+        self.next_offset += count;
         Ok(count)
     }
 }
 
 /// Reads until `into` is full or the input ends.
-fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize, Error> {
+fn read_full(
+    reader: &mut dyn Read,
+    path: &Path,
+    mut into: &mut [u8],
+) -> Result<usize, GnuSortError> {
     let whole = into.len();
     while !into.is_empty() {
         match reader.read(into) {
@@ -126,8 +139,10 @@ fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(source) => {
                 return Err(match source.downcast::<crate::Error>() {
-                    Ok(error) => Error::Sort(error),
-                    Err(source) => Error::Io { action: "read", path: path.to_path_buf(), source },
+                    Ok(error) => GnuSortError::Sort(error),
+                    Err(source) => {
+                        GnuSortError::Io { action: "read", path: path.to_path_buf(), source }
+                    }
                 });
             }
         }
@@ -138,14 +153,14 @@ fn fill(reader: &mut dyn Read, path: &Path, mut into: &mut [u8]) -> Result<usize
 /// Finds out whether an input can be read, and its size, where it is a regular file. What is none is left
 /// closed: a pipe that is opened and closed again has lost what was written to it, and may wait for a
 /// writer.
-pub(super) fn size(path: &Path) -> Result<Option<u64>, Error> {
+pub(super) fn probe_size(path: &Path) -> Result<Option<u64>, GnuSortError> {
     if path.as_os_str() == "-" {
         return Ok(None);
     }
-    let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
+    let failed = |source| GnuSortError::Io { action: "open", path: path.to_path_buf(), source };
     let kind = path.metadata().map_err(failed)?.file_type();
     if kind.is_file() || kind.is_dir() {
-        let metadata = open(path)?.metadata().map_err(failed)?;
+        let metadata = open_input(path)?.metadata().map_err(failed)?;
         return Ok(metadata.is_file().then_some(metadata.len()));
     }
     // Only what is refused for sure: where the system cannot say, opening it will.
@@ -155,11 +170,11 @@ pub(super) fn size(path: &Path) -> Result<Option<u64>, Error> {
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<File, Error> {
-    let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
+pub(super) fn open_input(path: &Path) -> Result<File, GnuSortError> {
+    let failed = |source| GnuSortError::Io { action: "open", path: path.to_path_buf(), source };
     let file = File::open(path).map_err(failed)?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(Error::Io {
+        return Err(GnuSortError::Io {
             action: "read",
             path: path.to_path_buf(),
             source: io::ErrorKind::IsADirectory.into(),
@@ -174,14 +189,14 @@ pub(super) struct NulTail {
     /// The first of them.
     path: PathBuf,
     /// Number of NUL bytes at its end.
-    nuls: usize,
+    nul_count: usize,
     /// Number of further inputs.
-    more: u64,
+    further_inputs: u64,
 }
 
 impl std::fmt::Display for NulTail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let NulTail { path, nuls, more } = self;
+        let NulTail { path, nul_count: nuls, further_inputs: more } = self;
         let s = if *nuls == 1 { "" } else { "s" };
         let others = match more {
             0 => String::new(),
@@ -198,28 +213,42 @@ impl std::fmt::Display for NulTail {
 }
 
 /// Cuts inputs into blocks of whole records.
-pub(super) struct Blocks {
+pub(super) struct InputBlocks {
     block_bytes: usize,
     /// What ends a record; `None` where all have `size` bytes.
     terminator: Option<u8>,
-    size: usize,
-    limit_bytes: usize,
+    record_bytes: usize,
+    record_bytes_max: usize,
     /// The beginning of the next block.
-    rest: Vec<u8>,
+    carry_over: Vec<u8>,
     nul_tail: Option<NulTail>,
 }
 
-impl Blocks {
-    pub(super) fn lines(block_bytes: usize, terminator: u8, limit_bytes: usize) -> Self {
+impl InputBlocks {
+    pub(super) fn for_lines(block_bytes: usize, terminator: u8, limit_bytes: usize) -> Self {
         let terminator = Some(terminator);
         let rest = Vec::new();
-        Blocks { block_bytes, terminator, size: 1, limit_bytes, rest, nul_tail: None }
+        InputBlocks {
+            block_bytes,
+            terminator,
+            record_bytes: 1,
+            record_bytes_max: limit_bytes,
+            carry_over: rest,
+            nul_tail: None,
+        }
     }
 
-    pub(super) fn records(block_bytes: usize, size: usize) -> Self {
+    pub(super) fn for_records(block_bytes: usize, size: usize) -> Self {
         let block_bytes = (block_bytes / size).max(1) * size;
         let rest = Vec::new();
-        Blocks { block_bytes, terminator: None, size, limit_bytes: size, rest, nul_tail: None }
+        InputBlocks {
+            block_bytes,
+            terminator: None,
+            record_bytes: size,
+            record_bytes_max: size,
+            carry_over: rest,
+            nul_tail: None,
+        }
     }
 
     /// The inputs so far that end in NUL bytes.
@@ -228,7 +257,7 @@ impl Blocks {
     }
 
     /// Looks whether an input ends in NUL bytes, by its last block. Where a line has NULs elsewhere, they are data.
-    fn note_nul_tail(&mut self, path: &Path, block: &[u8]) {
+    fn check_nul_tail(&mut self, path: &Path, block: &[u8]) {
         let Some(terminator) = self.terminator.filter(|terminator| *terminator != 0) else {
             return;
         };
@@ -239,57 +268,60 @@ impl Blocks {
             return;
         }
         match &mut self.nul_tail {
-            Some(tail) => tail.more += 1,
-            none => *none = Some(NulTail { path: path.to_path_buf(), nuls, more: 0 }),
+            Some(tail) => tail.further_inputs += 1,
+            none => {
+                *none =
+                    Some(NulTail { path: path.to_path_buf(), nul_count: nuls, further_inputs: 0 })
+            }
         }
     }
 
     /// The next block into `block`; `false` at the end of the input. The last line of an input
     /// may have no end; it gets none here.
-    pub(super) fn next(
+    pub(super) fn next_block(
         &mut self,
         reader: &mut dyn Read,
         path: &Path,
         block: &mut Vec<u8>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, GnuSortError> {
         block.clear();
-        block.append(&mut self.rest);
+        block.append(&mut self.carry_over);
         let mut wanted = self.block_bytes;
         loop {
             let start = block.len();
             block.resize(wanted.max(start), 0);
-            let read = fill(reader, path, &mut block[start..])?;
+            let read = read_full(reader, path, &mut block[start..])?;
             block.truncate(start + read);
             if block.len() < wanted {
-                if self.terminator.is_none() && !block.len().is_multiple_of(self.size) {
-                    return Err(Error::RecordCut {
+                if self.terminator.is_none() && !block.len().is_multiple_of(self.record_bytes) {
+                    return Err(GnuSortError::TruncatedRecord {
                         path: path.to_path_buf(),
-                        record_bytes: self.size,
-                        found: block.len() % self.size,
+                        record_bytes: self.record_bytes,
+                        found: block.len() % self.record_bytes,
                     });
                 }
-                self.note_nul_tail(path, block);
+                self.check_nul_tail(path, block);
                 return Ok(!block.is_empty());
             }
             let Some(terminator) = self.terminator else { return Ok(true) };
             if let Some(last) = memchr::memrchr(terminator, &block[start..]) {
-                self.rest.extend_from_slice(&block[start + last + 1..]);
+                self.carry_over.extend_from_slice(&block[start + last + 1..]);
                 block.truncate(start + last + 1);
                 return Ok(true);
             }
-            if block.len() > self.limit_bytes {
-                return Err(Error::LineTooLong {
+            if block.len() > self.record_bytes_max {
+                return Err(GnuSortError::LineTooLong {
                     path: path.to_path_buf(),
-                    limit_bytes: self.limit_bytes,
+                    limit_bytes: self.record_bytes_max,
                 });
             }
-            wanted = (2 * wanted).min(self.limit_bytes + 1).max(block.len() + 1);
+            wanted = (2 * wanted).min(self.record_bytes_max + 1).max(block.len() + 1);
         }
     }
 }
 
 /// The lines of a block, without what ends them.
-pub(super) fn lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
+pub(super) fn split_lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
     let mut ends = memchr::memchr_iter(terminator, block);
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -305,26 +337,32 @@ pub(super) fn lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]>
 }
 
 /// Lines one after another, from memory that holds some of them.
-pub(super) struct Lines<'a> {
-    source: Source<'a>,
-    blocks: Blocks,
+pub(super) struct LineReader<'a> {
+    source: LineSource<'a>,
+    blocks: InputBlocks,
     block: Vec<u8>,
     terminator: u8,
     /// The current line, and where the next one begins.
-    line: Option<(usize, usize)>,
-    next: usize,
+    current_line: Option<(usize, usize)>,
+    next_offset: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineReader<'a> {
     pub(super) fn open(
-        source: Source<'a>,
+        source: LineSource<'a>,
         terminator: u8,
         block_bytes: usize,
         limit_bytes: usize,
-    ) -> Result<Self, Error> {
-        let blocks = Blocks::lines(block_bytes, terminator, limit_bytes);
-        let mut lines =
-            Lines { source, blocks, block: Vec::new(), terminator, line: None, next: 0 };
+    ) -> Result<Self, GnuSortError> {
+        let blocks = InputBlocks::for_lines(block_bytes, terminator, limit_bytes);
+        let mut lines = LineReader {
+            source,
+            blocks,
+            block: Vec::new(),
+            terminator,
+            current_line: None,
+            next_offset: 0,
+        };
         lines.advance()?;
         Ok(lines)
     }
@@ -333,25 +371,25 @@ impl<'a> Lines<'a> {
         self.source.name()
     }
 
-    pub(super) fn line(&self) -> Option<&[u8]> {
-        self.line.map(|(start, end)| &self.block[start..end])
+    pub(super) fn current_line(&self) -> Option<&[u8]> {
+        self.current_line.map(|(start, end)| &self.block[start..end])
     }
 
-    pub(super) fn advance(&mut self) -> Result<(), Error> {
-        if self.next >= self.block.len() {
+    pub(super) fn advance(&mut self) -> Result<(), GnuSortError> {
+        if self.next_offset >= self.block.len() {
             let path = self.source.name().to_path_buf();
-            let more = self.blocks.next(&mut self.source, &path, &mut self.block)?;
-            self.next = 0;
+            let more = self.blocks.next_block(&mut self.source, &path, &mut self.block)?;
+            self.next_offset = 0;
             if !more {
-                self.line = None;
+                self.current_line = None;
                 return Ok(());
             }
         }
-        let start = self.next;
+        let start = self.next_offset;
         let end = memchr::memchr(self.terminator, &self.block[start..])
             .map_or(self.block.len(), |length| start + length);
-        self.line = Some((start, end));
-        self.next = end + 1;
+        self.current_line = Some((start, end));
+        self.next_offset = end + 1;
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ impl DiskCounts {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct DiskCounters {
     writes: AtomicU64,
     write_bytes: AtomicU64,
     reads: AtomicU64,
@@ -58,32 +58,32 @@ struct Counters {
 
 /// A piece of a spill file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct SpillExtent {
     folder: usize,
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
     /// The same bytes in the folder of copies.
-    copy: Option<u64>,
+    copy_offset: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Folder {
+struct SortSpillFolder {
     path: PathBuf,
     file: Mutex<Option<Arc<File>>>,
-    end: AtomicU64,
-    full: AtomicBool,
+    end_offset: AtomicU64,
+    is_full: AtomicBool,
     /// What made it full is the limit of a file's size.
-    limited: AtomicBool,
+    is_size_limited: AtomicBool,
 }
 
-impl Folder {
+impl SortSpillFolder {
     fn new(path: PathBuf) -> Self {
-        Folder {
+        SortSpillFolder {
             path,
             file: Mutex::default(),
-            end: AtomicU64::new(0),
-            full: AtomicBool::new(false),
-            limited: AtomicBool::new(false),
+            end_offset: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
+            is_size_limited: AtomicBool::new(false),
         }
     }
 
@@ -102,32 +102,32 @@ impl Folder {
 }
 
 #[derive(Debug)]
-pub(crate) struct Space {
-    folders: Vec<Folder>,
-    copies: Option<Folder>,
-    turn: AtomicUsize,
-    counters: Counters,
+pub(crate) struct SpillStorage {
+    folders: Vec<SortSpillFolder>,
+    copies: Option<SortSpillFolder>,
+    next_folder: AtomicUsize,
+    counters: DiskCounters,
     /// What the sort is expected to write, for the words of a full disk; zero where nobody knows.
     expected_bytes: u64,
     #[cfg(test)]
-    pub(crate) fault: fault::Fault,
+    pub(crate) fault: fault::InjectedSpillFault,
 }
 
-impl Space {
+impl SpillStorage {
     pub(crate) fn new(folders: &[PathBuf], copies: Option<&Path>, expected_bytes: u64) -> Self {
-        Space {
-            folders: folders.iter().cloned().map(Folder::new).collect(),
-            copies: copies.map(|path| Folder::new(path.to_path_buf())),
-            turn: AtomicUsize::new(0),
-            counters: Counters::default(),
+        SpillStorage {
+            folders: folders.iter().cloned().map(SortSpillFolder::new).collect(),
+            copies: copies.map(|path| SortSpillFolder::new(path.to_path_buf())),
+            next_folder: AtomicUsize::new(0),
+            counters: DiskCounters::default(),
             expected_bytes,
             #[cfg(test)]
-            fault: fault::Fault::default(),
+            fault: fault::InjectedSpillFault::default(),
         }
     }
 
-    pub(crate) fn counts(&self) -> DiskCounts {
-        let Counters { writes, write_bytes, reads, read_bytes } = &self.counters;
+    pub(crate) fn disk_counts(&self) -> DiskCounts {
+        let DiskCounters { writes, write_bytes, reads, read_bytes } = &self.counters;
         let [writes, write_bytes, reads, read_bytes] =
             [writes, write_bytes, reads, read_bytes].map(|counter| counter.load(Ordering::Relaxed));
         DiskCounts { writes, write_bytes, reads, read_bytes }
@@ -136,47 +136,58 @@ impl Space {
     /// How far each folder's file reaches.
     #[cfg(test)]
     pub(crate) fn file_bytes(&self) -> Vec<u64> {
-        self.folders.iter().map(|folder| folder.end.load(Ordering::Relaxed)).collect()
+        self.folders.iter().map(|folder| folder.end_offset.load(Ordering::Relaxed)).collect()
     }
 
     /// Writes some bytes in one operation.
-    pub(crate) fn write(&self, bytes: &[u8]) -> Result<Extent> {
-        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn write_extent(&self, bytes: &[u8]) -> Result<SpillExtent> {
+        let first = self.next_folder.fetch_add(1, Ordering::Relaxed);
         let mut refused = None;
         for step in 0..self.folders.len() {
             let index = (first + step) % self.folders.len();
             let folder = &self.folders[index];
-            if folder.full.load(Ordering::Relaxed) && self.folders.len() > 1 {
+            if folder.is_full.load(Ordering::Relaxed) && self.folders.len() > 1 {
                 continue;
             }
-            match self.write_to(folder, bytes) {
+            match self.append_to_folder(folder, bytes) {
                 Ok(offset) => {
                     let copy = match &self.copies {
-                        Some(copies) => Some(self.write_to(copies, bytes).map_err(|error| {
-                            if is_full(&error) {
-                                note_full(copies, &error);
-                                self.full(std::slice::from_ref(copies), bytes.len(), error)
-                            } else {
-                                Error::io("spill to", &copies.path, error)
-                            }
-                        })?),
+                        Some(copies) => {
+                            Some(self.append_to_folder(copies, bytes).map_err(|error| {
+                                if is_full_error(&error) {
+                                    mark_full(copies, &error);
+                                    self.full_error(
+                                        std::slice::from_ref(copies),
+                                        bytes.len(),
+                                        error,
+                                    )
+                                } else {
+                                    Error::io_error("spill to", &copies.path, error)
+                                }
+                            })?)
+                        }
                         None => None,
                     };
-                    return Ok(Extent { folder: index, offset, bytes: bytes.len(), copy });
+                    return Ok(SpillExtent {
+                        folder: index,
+                        offset,
+                        bytes: bytes.len(),
+                        copy_offset: copy,
+                    });
                 }
-                Err(error) if is_full(&error) => {
-                    note_full(folder, &error);
+                Err(error) if is_full_error(&error) => {
+                    mark_full(folder, &error);
                     refused = Some(error);
                 }
-                Err(error) => return Err(Error::io("spill to", &folder.path, error)),
+                Err(error) => return Err(Error::io_error("spill to", &folder.path, error)),
             }
         }
         let refused = refused.unwrap_or_else(|| io::ErrorKind::StorageFull.into());
-        Err(self.full(&self.folders, bytes.len(), refused))
+        Err(self.full_error(&self.folders, bytes.len(), refused))
     }
 
-    fn full(&self, folders: &[Folder], bytes: usize, source: io::Error) -> Error {
-        let is_limited = |folder: &Folder| folder.limited.load(Ordering::Relaxed);
+    fn full_error(&self, folders: &[SortSpillFolder], bytes: usize, source: io::Error) -> Error {
+        let is_limited = |folder: &SortSpillFolder| folder.is_size_limited.load(Ordering::Relaxed);
         if let (Some(last), true) = (folders.last(), folders.iter().all(is_limited)) {
             let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
             let (folder, limit_bytes) = (last.path.clone(), limit.current);
@@ -193,11 +204,12 @@ impl Space {
         }
     }
 
-    fn write_to(&self, folder: &Folder, bytes: &[u8]) -> io::Result<u64> {
+    fn append_to_folder(&self, folder: &SortSpillFolder, bytes: &[u8]) -> io::Result<u64> {
         #[cfg(test)]
         self.fault.before_write()?;
         let length = bytes.len() as u64;
-        let offset = folder.end.fetch_add(length.next_multiple_of(PAGE_BYTES), Ordering::Relaxed);
+        let offset =
+            folder.end_offset.fetch_add(length.next_multiple_of(PAGE_BYTES), Ordering::Relaxed);
         folder.file()?.write_all_at(bytes, offset)?;
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.counters.write_bytes.fetch_add(length, Ordering::Relaxed);
@@ -205,19 +217,19 @@ impl Space {
     }
 
     /// Reads an extent, in one operation; `into` has its length.
-    pub(crate) fn read(&self, extent: &Extent, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_extent(&self, extent: &SpillExtent, into: &mut [u8]) -> Result<()> {
         self.read_from(&self.folders[extent.folder], extent.offset, into)
     }
 
     /// Reads an extent's copy; `false` where there is none.
-    pub(crate) fn read_copy(&self, extent: &Extent, into: &mut [u8]) -> Result<bool> {
-        match (&self.copies, extent.copy) {
+    pub(crate) fn read_copy(&self, extent: &SpillExtent, into: &mut [u8]) -> Result<bool> {
+        match (&self.copies, extent.copy_offset) {
             (Some(folder), Some(offset)) => self.read_from(folder, offset, into).map(|()| true),
             _ => Ok(false),
         }
     }
 
-    fn read_from(&self, folder: &Folder, offset: u64, into: &mut [u8]) -> Result<()> {
+    fn read_from(&self, folder: &SortSpillFolder, offset: u64, into: &mut [u8]) -> Result<()> {
         let read = folder.file().and_then(|file| {
             #[cfg(test)]
             let number = self.fault.before_read()?;
@@ -226,7 +238,7 @@ impl Space {
             self.fault.after_read(number, into);
             Ok(())
         });
-        read.map_err(|error| Error::io("read back the spill file in", &folder.path, error))?;
+        read.map_err(|error| Error::io_error("read back the spill file in", &folder.path, error))?;
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(into.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -235,14 +247,14 @@ impl Space {
     /// Gives the room of an extent back, where the system can and room is short; nobody reads it any
     /// more. A hole waits for the disk where its pages are just being written, so it is made only where
     /// what is free is less than what was written.
-    pub(crate) fn free(&self, extent: &Extent) {
+    pub(crate) fn free_extent(&self, extent: &SpillExtent) {
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::{FallocateFlags, fallocate};
-            let copy = self.copies.as_ref().zip(extent.copy);
+            let copy = self.copies.as_ref().zip(extent.copy_offset);
             let places = [Some((&self.folders[extent.folder], extent.offset)), copy];
             for (folder, offset) in places.into_iter().flatten() {
-                let written = folder.end.load(Ordering::Relaxed);
+                let written = folder.end_offset.load(Ordering::Relaxed);
                 if folder.free_bytes().is_some_and(|free| free >= written) {
                     continue;
                 }
@@ -258,18 +270,18 @@ impl Space {
         let _ = extent;
     }
 
-    pub(crate) fn folder(&self, extent: &Extent) -> &Path {
+    pub(crate) fn extent_folder(&self, extent: &SpillExtent) -> &Path {
         &self.folders[extent.folder].path
     }
 }
 
-fn note_full(folder: &Folder, error: &io::Error) {
-    folder.full.store(true, Ordering::Relaxed);
-    folder.limited.store(error.kind() == io::ErrorKind::FileTooLarge, Ordering::Relaxed);
+fn mark_full(folder: &SortSpillFolder, error: &io::Error) {
+    folder.is_full.store(true, Ordering::Relaxed);
+    folder.is_size_limited.store(error.kind() == io::ErrorKind::FileTooLarge, Ordering::Relaxed);
 }
 
 /// Whether a folder has no room, or none for this user or process.
-pub(crate) fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
@@ -284,10 +296,10 @@ pub(crate) mod fault {
     use std::io;
 
     #[derive(Debug, Default)]
-    pub(crate) struct Fault(Mutex<State>);
+    pub(crate) struct InjectedSpillFault(Mutex<InjectedFaultState>);
 
     #[derive(Debug, Default, Clone, Copy)]
-    struct State {
+    struct InjectedFaultState {
         writes: u64,
         reads: u64,
         fail_write: Option<(u64, io::ErrorKind, bool)>,
@@ -295,7 +307,7 @@ pub(crate) mod fault {
         flip_read: Option<(u64, usize)>,
     }
 
-    impl Fault {
+    impl InjectedSpillFault {
         /// The n-th write (from 0) fails, and all later ones too if `for_good`.
         pub(crate) fn fail_write(&self, n: u64, kind: io::ErrorKind, for_good: bool) {
             self.0.lock().fail_write = Some((n, kind, for_good));

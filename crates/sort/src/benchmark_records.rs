@@ -19,7 +19,7 @@
 //! The ten letters of the text's key are the digits to the base of 95, the lowest first: eight of the
 //! upper 64 bits of r, two of the lower.
 
-use crate::order::RangeOrder;
+use crate::record_order::ByteRangeOrder;
 
 /// The size of a record.
 pub const RECORD_BYTES: usize = 100;
@@ -31,13 +31,13 @@ const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 const INCREMENT: u128 = 0x4a69_6d47_7261_7952_4950_2020_2020_2001;
 
 /// The order of the benchmark's records.
-pub fn order() -> RangeOrder {
-    RangeOrder::new(0..KEY_BYTES)
+pub fn benchmark_order() -> ByteRangeOrder {
+    ByteRangeOrder::new(0..KEY_BYTES)
 }
 
 /// Which of the two kinds of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum BenchmarkRecordForm {
     /// Keys of any bytes.
     #[default]
     Binary,
@@ -54,15 +54,15 @@ pub enum Form {
 /// assert_eq!(&record[..10], b"AsfAGHM5om");
 /// ```
 #[derive(Debug, Clone)]
-pub struct Generator {
-    form: Form,
+pub struct BenchmarkRecordGenerator {
+    form: BenchmarkRecordForm,
     number: u128,
     random: u128,
 }
 
-impl Generator {
+impl BenchmarkRecordGenerator {
     /// The records from number `first` on; found in some 128 steps, however large it is.
-    pub fn new(form: Form, first: u128) -> Self {
+    pub fn new(form: BenchmarkRecordForm, first: u128) -> Self {
         // One step is x -> a x + c; two are such a step too, and so on.
         let (mut a, mut c) = (MULTIPLIER, INCREMENT);
         let mut random = 0u128;
@@ -75,7 +75,7 @@ impl Generator {
             a = a.wrapping_mul(a);
             steps >>= 1;
         }
-        Generator { form, number: first, random }
+        BenchmarkRecordGenerator { form, number: first, random }
     }
 
     /// The next record.
@@ -88,7 +88,7 @@ impl Generator {
             *byte = digit(self.number, 31 - index);
         }
         match self.form {
-            Form::Binary => {
+            BenchmarkRecordForm::Binary => {
                 record[..10].copy_from_slice(&self.random.to_be_bytes()[..10]);
                 record[10..12].copy_from_slice(&[0x00, 0x11]);
                 record[44..48].copy_from_slice(&[0x88, 0x99, 0xAA, 0xBB]);
@@ -97,7 +97,7 @@ impl Generator {
                 }
                 record[96..].copy_from_slice(&[0xCC, 0xDD, 0xEE, 0xFF]);
             }
-            Form::Text => {
+            BenchmarkRecordForm::Text => {
                 let halves = [(self.random >> 64) as u64, self.random as u64];
                 let (upper, lower) = record[..10].split_at_mut(8);
                 for (letters, mut half) in [upper, lower].into_iter().zip(halves) {
@@ -121,7 +121,7 @@ impl Generator {
 
 /// What a validator found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ValidationSummary {
     /// How many records.
     pub records: u64,
     /// The sum of their checksums (CRC-32, as zlib has it): that of the input is that of the output.
@@ -132,7 +132,7 @@ pub struct Summary {
     pub disorder: Option<(u64, u64)>,
 }
 
-impl std::fmt::Display for Summary {
+impl std::fmt::Display for ValidationSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "records          {}", self.records)?;
         writeln!(f, "checksum         {:x}", self.checksum)?;
@@ -148,19 +148,19 @@ impl std::fmt::Display for Summary {
 
 /// Checks records as they come, in the order of their first ten bytes.
 #[derive(Debug, Clone, Default)]
-pub struct Validator {
-    summary: Summary,
+pub struct RecordOrderValidator {
+    summary: ValidationSummary,
     last: Option<[u8; KEY_BYTES]>,
     first: Option<[u8; KEY_BYTES]>,
 }
 
-impl Validator {
+impl RecordOrderValidator {
     /// Takes the next record. One of fewer than ten bytes counts as filled up with zeros.
-    pub fn push(&mut self, record: &[u8]) {
+    pub fn check_record(&mut self, record: &[u8]) {
         let mut key = [0u8; KEY_BYTES];
         let length = record.len().min(KEY_BYTES);
         key[..length].copy_from_slice(&record[..length]);
-        self.follow(key);
+        self.compare_with_last(key);
         self.last = Some(key);
         self.first.get_or_insert(key);
         self.summary.records += 1;
@@ -168,9 +168,9 @@ impl Validator {
     }
 
     /// Takes all that another validator took, as what comes next: parts of a file can be checked at once.
-    pub fn append(&mut self, next: &Validator) {
+    pub fn append_next_part(&mut self, next: &RecordOrderValidator) {
         if let Some(first) = next.first {
-            self.follow(first);
+            self.compare_with_last(first);
             self.first.get_or_insert(first);
         }
         self.summary.duplicate_keys += next.summary.duplicate_keys;
@@ -184,7 +184,7 @@ impl Validator {
         self.summary.checksum += next.summary.checksum;
     }
 
-    fn follow(&mut self, key: [u8; KEY_BYTES]) {
+    fn compare_with_last(&mut self, key: [u8; KEY_BYTES]) {
         let Some(last) = self.last else { return };
         if last == key {
             self.summary.duplicate_keys += 1;
@@ -195,53 +195,59 @@ impl Validator {
     }
 
     /// What was found so far.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> ValidationSummary {
         self.summary
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, Generator, Validator};
+    use super::{BenchmarkRecordForm, BenchmarkRecordGenerator, RecordOrderValidator};
     use proptest::prelude::*;
 
     #[test]
     fn the_first_records_are_the_published_ones() {
-        let mut text = Generator::new(Form::Text, 0);
+        let mut text = BenchmarkRecordGenerator::new(BenchmarkRecordForm::Text, 0);
         for expected in [
             "AsfAGHM5om  00000000000000000000000000000000  0000222200002222000022220000222200002222000000001111\r\n",
             "~sHd0jDv6X  00000000000000000000000000000001  77779999444488885555CCCC777755555555BBBB666644446666\r\n",
         ] {
             assert_eq!(String::from_utf8_lossy(&text.next_record()), expected);
         }
-        let binary = Generator::new(Form::Binary, 0).next_record();
+        let binary = BenchmarkRecordGenerator::new(BenchmarkRecordForm::Binary, 0).next_record();
         assert_eq!(&binary[..12], b"JimGrayRIP\x00\x11");
         assert_eq!(&binary[44..60], b"\x88\x99\xAA\xBB222200002222");
     }
 
     #[test]
-    fn a_jump_is_as_many_steps() {
-        let mut stepped = Generator::new(Form::Binary, 0);
+    fn jump_equals_as_many_steps() {
+        let mut stepped = BenchmarkRecordGenerator::new(BenchmarkRecordForm::Binary, 0);
         for number in 0..200 {
-            assert_eq!(Generator::new(Form::Binary, number).next_record(), stepped.next_record());
+            assert_eq!(
+                BenchmarkRecordGenerator::new(BenchmarkRecordForm::Binary, number).next_record(),
+                stepped.next_record()
+            );
         }
         let far = 1 << 70;
-        let mut before = Generator::new(Form::Text, far - 1);
+        let mut before = BenchmarkRecordGenerator::new(BenchmarkRecordForm::Text, far - 1);
         before.next_record();
-        assert_eq!(before.next_record(), Generator::new(Form::Text, far).next_record());
+        assert_eq!(
+            before.next_record(),
+            BenchmarkRecordGenerator::new(BenchmarkRecordForm::Text, far).next_record()
+        );
     }
 
     proptest! {
         #[test]
-        fn parts_are_checked_as_the_whole_is(keys in prop::collection::vec("[ab]{1,2}", 0..12), cut in 0..12usize) {
+        fn parts_are_validated_as_the_whole(keys in prop::collection::vec("[ab]{1,2}", 0..12), cut in 0..12usize) {
             let of = |keys: &[String]| {
-                let mut validator = Validator::default();
-                keys.iter().for_each(|key| validator.push(key.as_bytes()));
+                let mut validator = RecordOrderValidator::default();
+                keys.iter().for_each(|key| validator.check_record(key.as_bytes()));
                 validator
             };
             let cut = cut.min(keys.len());
             let mut parts = of(&keys[..cut]);
-            parts.append(&of(&keys[cut..]));
+            parts.append_next_part(&of(&keys[cut..]));
             let whole = of(&keys).summary();
             prop_assert_eq!(parts.summary(), whole);
             prop_assert_eq!(whole.disorder.map(|(_, first)| first), keys.windows(2).position(|pair| pair[1] < pair[0]).map(|at| at as u64 + 1));

@@ -12,7 +12,7 @@
 
 /// Where the nulls of a column go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Nulls {
+pub enum NullPlacement {
     /// Before every value.
     First,
     /// Behind every value.
@@ -22,11 +22,11 @@ pub enum Nulls {
 
 /// How one column orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Column {
+pub struct KeyColumnOrder {
     /// The greatest value first. Default: no.
     pub descending: bool,
     /// Where nulls go, whichever way values are ordered. Default: last.
-    pub nulls: Nulls,
+    pub nulls: NullPlacement,
 }
 
 /// Builds the records of [`crate::order::KeyedOrder`]: columns first, then what is carried along.
@@ -43,81 +43,81 @@ pub struct Column {
 /// assert!(low < high);
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Encoder {
+pub struct KeyEncoder {
     key: Vec<u8>,
 }
 
-impl Encoder {
-    fn begin(&mut self, column: Column, valid: bool) -> bool {
+impl KeyEncoder {
+    fn push_null_byte(&mut self, column: KeyColumnOrder, valid: bool) -> bool {
         self.key.push(match (valid, column.nulls) {
-            (false, Nulls::First) => 0,
+            (false, NullPlacement::First) => 0,
             (true, _) => 1,
-            (false, Nulls::Last) => 2,
+            (false, NullPlacement::Last) => 2,
         });
         valid
     }
 
-    fn value(&mut self, column: Column, bytes: &[u8]) {
+    fn push_value_bytes(&mut self, column: KeyColumnOrder, bytes: &[u8]) {
         let flip = if column.descending { 0xFF } else { 0 };
         self.key.extend(bytes.iter().map(|byte| byte ^ flip));
     }
 
     /// A signed number, a date or a timestamp.
-    pub fn i64(&mut self, column: Column, value: Option<i64>) {
-        if self.begin(column, value.is_some()) {
+    pub fn push_i64(&mut self, column: KeyColumnOrder, value: Option<i64>) {
+        if self.push_null_byte(column, value.is_some()) {
             let bits = value.unwrap_or_default().cast_unsigned() ^ (1 << 63);
-            self.value(column, &bits.to_be_bytes());
+            self.push_value_bytes(column, &bits.to_be_bytes());
         }
     }
 
     /// An unsigned number.
-    pub fn u64(&mut self, column: Column, value: Option<u64>) {
-        if self.begin(column, value.is_some()) {
-            self.value(column, &value.unwrap_or_default().to_be_bytes());
+    pub fn push_u64(&mut self, column: KeyColumnOrder, value: Option<u64>) {
+        if self.push_null_byte(column, value.is_some()) {
+            self.push_value_bytes(column, &value.unwrap_or_default().to_be_bytes());
         }
     }
 
     /// A number of 128 bits, as decimals have.
-    pub fn i128(&mut self, column: Column, value: Option<i128>) {
-        if self.begin(column, value.is_some()) {
+    pub fn push_i128(&mut self, column: KeyColumnOrder, value: Option<i128>) {
+        if self.push_null_byte(column, value.is_some()) {
             let bits = value.unwrap_or_default().cast_unsigned() ^ (1 << 127);
-            self.value(column, &bits.to_be_bytes());
+            self.push_value_bytes(column, &bits.to_be_bytes());
         }
     }
 
     /// A float, in IEEE 754's total order.
-    pub fn f64(&mut self, column: Column, value: Option<f64>) {
-        if self.begin(column, value.is_some()) {
+    pub fn push_f64(&mut self, column: KeyColumnOrder, value: Option<f64>) {
+        if self.push_null_byte(column, value.is_some()) {
             let bits = value.unwrap_or_default().to_bits();
             let flipped = if bits >> 63 == 1 { !bits } else { bits ^ (1 << 63) };
-            self.value(column, &flipped.to_be_bytes());
+            self.push_value_bytes(column, &flipped.to_be_bytes());
         }
     }
 
     /// False before true.
-    pub fn bool(&mut self, column: Column, value: Option<bool>) {
-        if self.begin(column, value.is_some()) {
-            self.value(column, &[u8::from(value.unwrap_or_default())]);
+    pub fn push_bool(&mut self, column: KeyColumnOrder, value: Option<bool>) {
+        if self.push_null_byte(column, value.is_some()) {
+            self.push_value_bytes(column, &[u8::from(value.unwrap_or_default())]);
         }
     }
 
     /// Text or binary, byte by byte.
-    pub fn bytes(&mut self, column: Column, value: Option<&[u8]>) {
-        if self.begin(column, value.is_some()) {
+    pub fn push_bytes(&mut self, column: KeyColumnOrder, value: Option<&[u8]>) {
+        if self.push_null_byte(column, value.is_some()) {
             let mut rest = value.unwrap_or_default();
             while let Some(zero) = memchr::memchr(0, rest) {
-                self.value(column, &rest[..zero]);
-                self.value(column, &[0, 0xFF]);
+                self.push_value_bytes(column, &rest[..zero]);
+                self.push_value_bytes(column, &[0, 0xFF]);
                 rest = &rest[zero + 1..];
             }
-            self.value(column, rest);
-            self.value(column, &[0, 0]);
+            self.push_value_bytes(column, rest);
+            self.push_value_bytes(column, &[0, 0]);
         }
     }
 
     /// Appends the record of the columns given since the last one to `record`, with what is to be
     /// carried along.
-    pub fn finish(&mut self, payload: &[u8], record: &mut Vec<u8>) {
+    pub fn finish_record(&mut self, payload: &[u8], record: &mut Vec<u8>) {
         // A key of 4 GiB is refused as a record is that is too long.
         let length = u32::try_from(self.key.len()).unwrap_or(u32::MAX);
         record.extend_from_slice(&length.to_le_bytes());
@@ -128,33 +128,33 @@ impl Encoder {
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, Encoder, Nulls};
-    use crate::order::{KeyedOrder, Order};
+    use super::{KeyColumnOrder, KeyEncoder, NullPlacement};
+    use crate::record_order::{EncodedKeyOrder, RecordOrder};
     use proptest::prelude::*;
     use std::cmp::Ordering;
 
     type Row = (Option<i64>, Option<Vec<u8>>, Option<f64>, Option<bool>);
 
-    fn by<T>(
-        column: Column,
+    fn compare_column<T>(
+        column: KeyColumnOrder,
         a: Option<&T>,
         b: Option<&T>,
         compare: impl Fn(&T, &T) -> Ordering,
     ) -> Ordering {
         match (a, b) {
             (None, None) => Ordering::Equal,
-            (None, Some(_)) if column.nulls == Nulls::First => Ordering::Less,
+            (None, Some(_)) if column.nulls == NullPlacement::First => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some(_), None) => by(column, b, a, compare).reverse(),
+            (Some(_), None) => compare_column(column, b, a, compare).reverse(),
             (Some(a), Some(b)) if column.descending => compare(b, a),
             (Some(a), Some(b)) => compare(a, b),
         }
     }
 
-    fn column() -> impl Strategy<Value = Column> {
-        (any::<bool>(), any::<bool>()).prop_map(|(descending, first)| Column {
+    fn column() -> impl Strategy<Value = KeyColumnOrder> {
+        (any::<bool>(), any::<bool>()).prop_map(|(descending, first)| KeyColumnOrder {
             descending,
-            nulls: if first { Nulls::First } else { Nulls::Last },
+            nulls: if first { NullPlacement::First } else { NullPlacement::Last },
         })
     }
 
@@ -172,23 +172,23 @@ mod tests {
         #[test]
         fn keys_order_as_their_columns_do(columns in prop::array::uniform4(column()), a in row(), b in row()) {
             let encode = |row: &Row| {
-                let mut encoder = Encoder::default();
-                encoder.i64(columns[0], row.0);
-                encoder.bytes(columns[1], row.1.as_deref());
-                encoder.f64(columns[2], row.2);
-                encoder.bool(columns[3], row.3);
+                let mut encoder = KeyEncoder::default();
+                encoder.push_i64(columns[0], row.0);
+                encoder.push_bytes(columns[1], row.1.as_deref());
+                encoder.push_f64(columns[2], row.2);
+                encoder.push_bool(columns[3], row.3);
                 let mut record = Vec::new();
-                encoder.finish(b"rest", &mut record);
+                encoder.finish_record(b"rest", &mut record);
                 record
             };
-            let expected = by(columns[0], a.0.as_ref(), b.0.as_ref(), Ord::cmp)
-                .then_with(|| by(columns[1], a.1.as_ref(), b.1.as_ref(), Ord::cmp))
-                .then_with(|| by(columns[2], a.2.as_ref(), b.2.as_ref(), f64::total_cmp))
-                .then_with(|| by(columns[3], a.3.as_ref(), b.3.as_ref(), Ord::cmp));
+            let expected = compare_column(columns[0], a.0.as_ref(), b.0.as_ref(), Ord::cmp)
+                .then_with(|| compare_column(columns[1], a.1.as_ref(), b.1.as_ref(), Ord::cmp))
+                .then_with(|| compare_column(columns[2], a.2.as_ref(), b.2.as_ref(), f64::total_cmp))
+                .then_with(|| compare_column(columns[3], a.3.as_ref(), b.3.as_ref(), Ord::cmp));
             let (x, y) = (encode(&a), encode(&b));
-            prop_assert_eq!(KeyedOrder.compare(&x, &y), expected);
-            prop_assert_eq!(KeyedOrder::split(&x).1, b"rest");
-            prop_assert!(KeyedOrder.prefix(&x).cmp(&KeyedOrder.prefix(&y)) == expected || KeyedOrder.prefix(&x) == KeyedOrder.prefix(&y));
+            prop_assert_eq!(EncodedKeyOrder.compare(&x, &y), expected);
+            prop_assert_eq!(EncodedKeyOrder::split_key(&x).1, b"rest");
+            prop_assert!(EncodedKeyOrder.prefix(&x).cmp(&EncodedKeyOrder.prefix(&y)) == expected || EncodedKeyOrder.prefix(&x) == EncodedKeyOrder.prefix(&y));
         }
     }
 }

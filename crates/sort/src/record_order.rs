@@ -9,11 +9,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::checksum::hash;
+use crate::checksum::hash_bytes;
 
 /// A total preorder of records. Records that compare as equal are ties: a stable sort keeps them in
 /// the order of their tasks, a unique one keeps the first.
-pub trait Order: Send + Sync + 'static {
+pub trait RecordOrder: Send + Sync + 'static {
     /// A number that orders as the records do: `prefix(a) < prefix(b)` only where `a` is before `b`.
     fn prefix(&self, record: &[u8]) -> u64;
 
@@ -27,33 +27,33 @@ pub trait Order: Send + Sync + 'static {
 
     /// Whether the prefix is a hash of the key, or its complement, so that any range of prefixes has as many keys as
     /// any other that is as wide: partitions are then cut evenly, whatever comes first. Default: no.
-    fn is_hashed(&self) -> bool {
+    fn has_hashed_prefix(&self) -> bool {
         false
     }
 
     /// What orders records whose key agrees in its first `depth` bytes (a multiple of eight), as
     /// [`Order::prefix`] does for all; `None` where the key ends before, or there is no such thing.
     /// It spares a comparison of two places in memory for keys that begin alike. Default: `None`.
-    fn deeper(&self, _record: &[u8], _depth: usize) -> Option<u64> {
+    fn prefix_at_depth(&self, _record: &[u8], _depth: usize) -> Option<u64> {
         None
     }
 
     /// What [`Order::deeper`] is where the key has ended: it is before, or after, every other one.
     /// Default: 0, before.
-    fn ended(&self) -> u64 {
+    fn prefix_past_end(&self) -> u64 {
         0
     }
 }
 
 /// An order by some bytes of each record, its key, and nothing else.
-pub trait KeyBytes: Order {
+pub trait KeyBytesOrder: RecordOrder {
     /// The key.
-    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8];
+    fn key_bytes<'a>(&self, record: &'a [u8]) -> &'a [u8];
 }
 
 /// The first eight bytes as a number that orders as they do, zeros beyond the end.
 #[inline]
-pub fn be_prefix(bytes: &[u8]) -> u64 {
+pub fn big_endian_prefix(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<8>() {
         return u64::from_be_bytes(*first);
     }
@@ -66,10 +66,10 @@ pub fn be_prefix(bytes: &[u8]) -> u64 {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ByteOrder;
 
-impl Order for ByteOrder {
+impl RecordOrder for ByteOrder {
     #[inline]
     fn prefix(&self, record: &[u8]) -> u64 {
-        be_prefix(record)
+        big_endian_prefix(record)
     }
 
     #[inline]
@@ -78,66 +78,66 @@ impl Order for ByteOrder {
     }
 
     #[inline]
-    fn deeper(&self, record: &[u8], depth: usize) -> Option<u64> {
-        record.get(depth..).filter(|rest| !rest.is_empty()).map(be_prefix)
+    fn prefix_at_depth(&self, record: &[u8], depth: usize) -> Option<u64> {
+        record.get(depth..).filter(|rest| !rest.is_empty()).map(big_endian_prefix)
     }
 }
 
-impl KeyBytes for ByteOrder {
+impl KeyBytesOrder for ByteOrder {
     #[inline]
-    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+    fn key_bytes<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         record
     }
 }
 
 /// A range of each record's bytes, which all records have (shorter ones count as if they ended there).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RangeOrder {
-    key: Range<usize>,
+pub struct ByteRangeOrder {
+    key_range: Range<usize>,
 }
 
-impl RangeOrder {
+impl ByteRangeOrder {
     /// By the bytes `key`, from zero on.
     pub fn new(key: Range<usize>) -> Self {
-        RangeOrder { key }
+        ByteRangeOrder { key_range: key }
     }
 
     #[inline]
-    fn bytes<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        let end = self.key.end.min(record.len());
-        record.get(self.key.start..end).unwrap_or_default()
+    fn range_bytes<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        let end = self.key_range.end.min(record.len());
+        record.get(self.key_range.start..end).unwrap_or_default()
     }
 }
 
-impl KeyBytes for RangeOrder {
+impl KeyBytesOrder for ByteRangeOrder {
     #[inline]
-    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        self.bytes(record)
+    fn key_bytes<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        self.range_bytes(record)
     }
 }
 
-impl Order for RangeOrder {
+impl RecordOrder for ByteRangeOrder {
     #[inline]
     fn prefix(&self, record: &[u8]) -> u64 {
-        be_prefix(self.bytes(record))
+        big_endian_prefix(self.range_bytes(record))
     }
 
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.bytes(a).cmp(self.bytes(b))
+        self.range_bytes(a).cmp(self.range_bytes(b))
     }
 
     #[inline]
-    fn deeper(&self, record: &[u8], depth: usize) -> Option<u64> {
-        self.bytes(record).get(depth..).filter(|rest| !rest.is_empty()).map(be_prefix)
+    fn prefix_at_depth(&self, record: &[u8], depth: usize) -> Option<u64> {
+        self.range_bytes(record).get(depth..).filter(|rest| !rest.is_empty()).map(big_endian_prefix)
     }
 }
 
 /// The other way round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reverse<O>(pub O);
+pub struct ReverseOrder<O>(pub O);
 
-impl<O: Order> Order for Reverse<O> {
+impl<O: RecordOrder> RecordOrder for ReverseOrder<O> {
     #[inline]
     fn prefix(&self, record: &[u8]) -> u64 {
         !self.0.prefix(record)
@@ -154,56 +154,60 @@ impl<O: Order> Order for Reverse<O> {
     }
 
     #[inline]
-    fn is_hashed(&self) -> bool {
-        self.0.is_hashed()
+    fn has_hashed_prefix(&self) -> bool {
+        self.0.has_hashed_prefix()
     }
 
     #[inline]
-    fn deeper(&self, record: &[u8], depth: usize) -> Option<u64> {
-        self.0.deeper(record, depth).map(|prefix| !prefix)
+    fn prefix_at_depth(&self, record: &[u8], depth: usize) -> Option<u64> {
+        self.0.prefix_at_depth(record, depth).map(|prefix| !prefix)
     }
 
     #[inline]
-    fn ended(&self) -> u64 {
-        !self.0.ended()
+    fn prefix_past_end(&self) -> u64 {
+        !self.0.prefix_past_end()
     }
 }
 
 /// Records that begin with the length of a normalized key (four bytes, little-endian) and the key,
 /// as [`crate::key::Encoder`] makes them; what follows is carried along.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KeyedOrder;
+pub struct EncodedKeyOrder;
 
-impl KeyedOrder {
+impl EncodedKeyOrder {
     /// The key of a record, and what follows it.
     #[inline]
-    pub fn split(record: &[u8]) -> (&[u8], &[u8]) {
+    pub fn split_key(record: &[u8]) -> (&[u8], &[u8]) {
         let Some((length, rest)) = record.split_first_chunk::<4>() else { return (&[], &[]) };
         rest.split_at((u32::from_le_bytes(*length) as usize).min(rest.len()))
     }
 }
 
-impl Order for KeyedOrder {
+impl RecordOrder for EncodedKeyOrder {
     #[inline]
     fn prefix(&self, record: &[u8]) -> u64 {
-        be_prefix(Self::split(record).0)
+        big_endian_prefix(Self::split_key(record).0)
     }
 
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        Self::split(a).0.cmp(Self::split(b).0)
+        Self::split_key(a).0.cmp(Self::split_key(b).0)
     }
 
     #[inline]
-    fn deeper(&self, record: &[u8], depth: usize) -> Option<u64> {
-        Self::split(record).0.get(depth..).filter(|rest| !rest.is_empty()).map(be_prefix)
+    fn prefix_at_depth(&self, record: &[u8], depth: usize) -> Option<u64> {
+        Self::split_key(record)
+            .0
+            .get(depth..)
+            .filter(|rest| !rest.is_empty())
+            .map(big_endian_prefix)
     }
 }
 
-impl KeyBytes for KeyedOrder {
+impl KeyBytesOrder for EncodedKeyOrder {
     #[inline]
-    fn key<'a>(&self, record: &'a [u8]) -> &'a [u8] {
-        Self::split(record).0
+    fn key_bytes<'a>(&self, record: &'a [u8]) -> &'a [u8] {
+        Self::split_key(record).0
     }
 }
 
@@ -216,37 +220,37 @@ pub struct HashOrder<O> {
     seed: u64,
 }
 
-impl<O: KeyBytes> HashOrder<O> {
+impl<O: KeyBytesOrder> HashOrder<O> {
     /// Groups by the keys of an order. Another seed puts the groups in another order.
     pub fn new(order: O, seed: u64) -> Self {
         HashOrder { order, seed }
     }
 }
 
-impl<O: KeyBytes> Order for HashOrder<O> {
+impl<O: KeyBytesOrder> RecordOrder for HashOrder<O> {
     #[inline]
     fn prefix(&self, record: &[u8]) -> u64 {
-        shuffled(self.order.key(record), self.seed)
+        seeded_hash(self.order.key_bytes(record), self.seed)
     }
 
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let (a, b) = (self.order.key(a), self.order.key(b));
+        let (a, b) = (self.order.key_bytes(a), self.order.key_bytes(b));
         if a == b {
             return Ordering::Equal;
         }
-        shuffled(a, self.seed).cmp(&shuffled(b, self.seed)).then_with(|| a.cmp(b))
+        seeded_hash(a, self.seed).cmp(&seeded_hash(b, self.seed)).then_with(|| a.cmp(b))
     }
 
     #[inline]
-    fn is_hashed(&self) -> bool {
+    fn has_hashed_prefix(&self) -> bool {
         true
     }
 }
 
 /// A hash that another seed makes another one.
-pub(crate) fn shuffled(key: &[u8], seed: u64) -> u64 {
-    let mut state = hash(key) ^ seed;
+pub(crate) fn seeded_hash(key: &[u8], seed: u64) -> u64 {
+    let mut state = hash_bytes(key) ^ seed;
     // The finalizer of SplitMix64: each bit of the seed reaches each bit.
     state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -263,15 +267,15 @@ pub struct U64Order {
 impl U64Order {
     /// The number whose unsigned order is the order of the record.
     #[inline]
-    pub fn rank(self, value: u64) -> u64 {
+    pub fn unsigned_rank(self, value: u64) -> u64 {
         if self.signed { value ^ (1 << 63) } else { value }
     }
 }
 
-impl Order for U64Order {
+impl RecordOrder for U64Order {
     #[inline]
     fn prefix(&self, record: &[u8]) -> u64 {
-        self.rank(record.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+        self.unsigned_rank(record.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
     }
 
     #[inline]

@@ -17,26 +17,26 @@
 use std::ops::Range;
 
 /// A header has so many bytes at most.
-pub(crate) const HEADER_BYTES_MAX: usize = 44;
+pub(crate) const FRAME_HEADER_BYTES_MAX: usize = 44;
 
 /// It has about so many.
-pub(crate) const HEADER_BYTES_MEAN: u64 = 14;
+pub(crate) const FRAME_HEADER_BYTES_MEAN: u64 = 14;
 
 /// The partition number of the pieces of a run.
-pub(crate) const RUN: u32 = u32::MAX;
+pub(crate) const RUN_PARTITION: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     pub(crate) bytes: u32,
     pub(crate) rows: u32,
     pub(crate) task: u64,
     pub(crate) attempt: u32,
     pub(crate) sequence: u32,
-    pub(crate) before: u32,
+    pub(crate) preceding_bytes: u32,
     pub(crate) partition: u32,
 }
 
-fn put(buffer: &mut Vec<u8>, mut number: u64, digits_min: usize) {
+fn push_leb128(buffer: &mut Vec<u8>, mut number: u64, digits_min: usize) {
     let mut digits = 1;
     while number >= 0x80 || digits < digits_min {
         buffer.push((number & 0x7F) as u8 | 0x80);
@@ -47,24 +47,24 @@ fn put(buffer: &mut Vec<u8>, mut number: u64, digits_min: usize) {
 }
 
 /// Begins a frame at the end of `buffer`, with so many bytes of records, which follow; [`finish`] ends it.
-pub(crate) fn begin(buffer: &mut Vec<u8>, header: &Header) -> usize {
-    begin_padded(buffer, header, 1)
+pub(crate) fn begin_frame(buffer: &mut Vec<u8>, header: &FrameHeader) -> usize {
+    begin_padded_frame(buffer, header, 1)
 }
 
-fn begin_padded(buffer: &mut Vec<u8>, header: &Header, digits_min: usize) -> usize {
+fn begin_padded_frame(buffer: &mut Vec<u8>, header: &FrameHeader, digits_min: usize) -> usize {
     let start = buffer.len();
     buffer.extend_from_slice(&[0; 4]);
-    put(buffer, u64::from(header.bytes), digits_min);
-    put(buffer, u64::from(header.rows), digits_min);
-    put(buffer, header.task, 1);
-    for number in [header.attempt, header.sequence, header.before, header.partition] {
-        put(buffer, u64::from(number), 1);
+    push_leb128(buffer, u64::from(header.bytes), digits_min);
+    push_leb128(buffer, u64::from(header.rows), digits_min);
+    push_leb128(buffer, header.task, 1);
+    for number in [header.attempt, header.sequence, header.preceding_bytes, header.partition] {
+        push_leb128(buffer, u64::from(number), 1);
     }
     start
 }
 
 /// Ends the frame that began at `start` and reaches to the end.
-pub(crate) fn finish(buffer: &mut [u8], start: usize) {
+pub(crate) fn finish_frame(buffer: &mut [u8], start: usize) {
     let frame = &mut buffer[start..];
     let checksum = crc32c::crc32c(&frame[4..]);
     frame[..4].copy_from_slice(&checksum.to_le_bytes());
@@ -74,31 +74,39 @@ pub(crate) fn finish(buffer: &mut [u8], start: usize) {
 pub(crate) const RUN_HEADER_BYTES: usize = 4 + 5 + 5 + 4 + 5;
 
 /// Begins a piece of a run in an empty buffer: how much it will have is not known yet.
-pub(crate) fn begin_run(buffer: &mut Vec<u8>) {
+pub(crate) fn begin_run_piece(buffer: &mut Vec<u8>) {
     buffer.clear();
-    begin_padded(buffer, &run_header(0, 0), 5);
+    begin_padded_frame(buffer, &run_piece_header(0, 0), 5);
 }
 
 /// Ends the piece of a run that a buffer is.
-pub(crate) fn finish_run(buffer: &mut [u8], rows: u32) {
+pub(crate) fn finish_run_piece(buffer: &mut [u8], rows: u32) {
     let bytes = u32::try_from(buffer.len() - RUN_HEADER_BYTES).unwrap_or(u32::MAX);
-    let mut header = Vec::with_capacity(HEADER_BYTES_MAX);
-    begin_padded(&mut header, &run_header(bytes, rows), 5);
+    let mut header = Vec::with_capacity(FRAME_HEADER_BYTES_MAX);
+    begin_padded_frame(&mut header, &run_piece_header(bytes, rows), 5);
     buffer[..RUN_HEADER_BYTES].copy_from_slice(&header);
-    finish(buffer, 0);
+    finish_frame(buffer, 0);
 }
 
-fn run_header(bytes: u32, rows: u32) -> Header {
+fn run_piece_header(bytes: u32, rows: u32) -> FrameHeader {
     let (task, attempt, sequence, before) = (0, 0, 0, 0);
-    Header { bytes, rows, task, attempt, sequence, before, partition: RUN }
+    FrameHeader {
+        bytes,
+        rows,
+        task,
+        attempt,
+        sequence,
+        preceding_bytes: before,
+        partition: RUN_PARTITION,
+    }
 }
 
 /// The frame that begins at `offset` of `bytes`, and where its records are.
-pub(crate) fn parse(
+pub(crate) fn parse_frame(
     bytes: &[u8],
     offset: usize,
     partition: u32,
-) -> Result<(Header, Range<usize>), Damage> {
+) -> Result<(FrameHeader, Range<usize>), FrameDamage> {
     let mut at = offset + 4;
     let mut wide = || {
         let mut number = 0;
@@ -116,18 +124,18 @@ pub(crate) fn parse(
         let stored = u32::from_le_bytes(*bytes.get(offset..)?.first_chunk::<4>()?);
         let (length, rows, task) = (wide()?, wide()?, wide()?);
         let mut number = || u32::try_from(wide()?).ok();
-        let header = Header {
+        let header = FrameHeader {
             bytes: u32::try_from(length).ok()?,
             rows: u32::try_from(rows).ok()?,
             task,
             attempt: number()?,
             sequence: number()?,
-            before: number()?,
+            preceding_bytes: number()?,
             partition: number()?,
         };
         Some((header, stored))
     };
-    let damage = |reason: &str, task| Damage { reason: reason.to_owned(), task };
+    let damage = |reason: &str, task| FrameDamage { reason: reason.to_owned(), task };
     let (header, expected) =
         read().ok_or_else(|| damage("a frame's header is cut off, or none", None))?;
     let records = at..at + header.bytes as usize;
@@ -139,58 +147,61 @@ pub(crate) fn parse(
         let reason =
             format!("the checksum of a frame is {found:08x}, and {expected:08x} was written");
         // The task is probably right: most of a frame's bytes are its records.
-        return Err(Damage { reason, task: Some(header.task) });
+        return Err(FrameDamage { reason, task: Some(header.task) });
     }
     if header.partition != partition {
         let reason = format!(
             "a frame of partition {} where one of {partition} was written",
             header.partition
         );
-        return Err(Damage { reason, task: None });
+        return Err(FrameDamage { reason, task: None });
     }
     Ok((header, records))
 }
 
 /// What is wrong with a frame.
 #[derive(Debug)]
-pub(crate) struct Damage {
+pub(crate) struct FrameDamage {
     pub(crate) reason: String,
     pub(crate) task: Option<u64>,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER_BYTES_MAX, Header, RUN, begin, begin_run, finish, finish_run, parse};
+    use super::{
+        FRAME_HEADER_BYTES_MAX, FrameHeader, RUN_PARTITION, begin_frame, begin_run_piece,
+        finish_frame, finish_run_piece, parse_frame,
+    };
     use proptest::prelude::*;
 
     #[test]
     fn every_flipped_bit_is_found() {
-        let header = Header {
+        let header = FrameHeader {
             bytes: 12,
             rows: 3,
             task: 1 << 40,
             attempt: 2,
             sequence: 9,
-            before: 77,
+            preceding_bytes: 77,
             partition: 5,
         };
         let mut frame = b"before".to_vec();
-        let start = begin(&mut frame, &header);
+        let start = begin_frame(&mut frame, &header);
         frame.extend_from_slice(b"some records");
-        finish(&mut frame, start);
+        finish_frame(&mut frame, start);
         let place = frame.len() - 12..frame.len();
-        assert_eq!(parse(&frame, start, 5).unwrap(), (header, place));
-        assert!(parse(&frame, start, 6).is_err());
+        assert_eq!(parse_frame(&frame, start, 5).unwrap(), (header, place));
+        assert!(parse_frame(&frame, start, 6).is_err());
         let mut run = Vec::new();
-        begin_run(&mut run);
+        begin_run_piece(&mut run);
         run.extend_from_slice(b"records of a run");
-        finish_run(&mut run, 2);
-        let (header, place) = parse(&run, 0, RUN).unwrap();
+        finish_run_piece(&mut run, 2);
+        let (header, place) = parse_frame(&run, 0, RUN_PARTITION).unwrap();
         assert_eq!((header.bytes, header.rows, &run[place]), (16, 2, &b"records of a run"[..]));
-        for (buffer, start, partition) in [(&mut frame, start, 5), (&mut run, 0, RUN)] {
+        for (buffer, start, partition) in [(&mut frame, start, 5), (&mut run, 0, RUN_PARTITION)] {
             for bit in 0..(buffer.len() - start) * 8 {
                 buffer[start + bit / 8] ^= 1 << (bit % 8);
-                assert!(parse(buffer, start, partition).is_err(), "bit {bit}");
+                assert!(parse_frame(buffer, start, partition).is_err(), "bit {bit}");
                 buffer[start + bit / 8] ^= 1 << (bit % 8);
             }
         }
@@ -199,24 +210,24 @@ mod tests {
     #[test]
     fn the_longest_header_has_its_size() {
         let most = u32::MAX;
-        let header = Header {
+        let header = FrameHeader {
             bytes: most,
             rows: most,
             task: u64::MAX,
             attempt: most,
             sequence: most,
-            before: most,
+            preceding_bytes: most,
             partition: most,
         };
         let mut buffer = Vec::new();
-        begin(&mut buffer, &header);
-        assert_eq!(buffer.len(), HEADER_BYTES_MAX);
+        begin_frame(&mut buffer, &header);
+        assert_eq!(buffer.len(), FRAME_HEADER_BYTES_MAX);
     }
 
     proptest! {
         #[test]
         fn hostile_bytes_are_no_frame(bytes in prop::collection::vec(any::<u8>(), 0..80), offset in 0..90usize) {
-            prop_assert!(parse(&bytes, offset, 0).is_err());
+            prop_assert!(parse_frame(&bytes, offset, 0).is_err());
         }
     }
 }

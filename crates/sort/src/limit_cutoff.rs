@@ -17,14 +17,14 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-use crate::checksum::Checksum;
-use crate::order::Order;
-use crate::rows::{Entry, Rows, Shape, block_of, place};
-use crate::sorter::Held;
+use crate::checksum::RecordChecksum;
+use crate::record_blocks::{RecordBlocks, RecordShape, SortEntry, block_index, encode_position};
+use crate::record_order::RecordOrder;
+use crate::sorter::TaskBlock;
 
 /// A record that as many records as are wanted are not behind.
 #[derive(Debug)]
-pub(crate) struct Cutoff {
+pub(crate) struct LimitCutoff {
     pub(crate) prefix: u64,
     /// `None`: no record of this prefix is behind it.
     pub(crate) record: Option<Vec<u8>>,
@@ -32,10 +32,15 @@ pub(crate) struct Cutoff {
     pub(crate) ties_from: Option<u64>,
 }
 
-impl Cutoff {
+impl LimitCutoff {
     /// Whether a record that is pushed now by a task is behind it.
     #[inline]
-    pub(crate) fn is_before<O: Order>(&self, order: &O, task: u64, record: &[u8]) -> bool {
+    pub(crate) fn excludes_record<O: RecordOrder>(
+        &self,
+        order: &O,
+        task: u64,
+        record: &[u8],
+    ) -> bool {
         match self.compare(order, order.prefix(record), Some(record)) {
             Ordering::Less => true,
             Ordering::Equal => self.ties_from.is_some_and(|from| from <= task),
@@ -44,7 +49,7 @@ impl Cutoff {
     }
 
     #[inline]
-    fn compare<O: Order>(&self, order: &O, prefix: u64, record: Option<&[u8]>) -> Ordering {
+    fn compare<O: RecordOrder>(&self, order: &O, prefix: u64, record: Option<&[u8]>) -> Ordering {
         self.prefix.cmp(&prefix).then_with(|| match (&self.record, record) {
             (Some(own), Some(record)) if !order.prefix_decides() => order.compare(own, record),
             _ => Ordering::Equal,
@@ -54,7 +59,7 @@ impl Cutoff {
 
 /// What limits a sort.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
+pub(crate) struct SortLimit {
     /// How many records are kept, at least one.
     pub(crate) rows: u64,
     pub(crate) stable: bool,
@@ -65,35 +70,35 @@ pub(crate) struct Limit {
 
 /// What is dropped and what counts, by attempt.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct LimitLedger {
     /// Of committed attempts: what was dropped.
-    pub(crate) behind: Checksum,
+    pub(crate) dropped: RecordChecksum,
     /// Of committed attempts.
-    cutoff: Option<Arc<Cutoff>>,
-    open: HashMap<(u64, u32), Open>,
+    cutoff: Option<Arc<LimitCutoff>>,
+    open_attempts: HashMap<(u64, u32), OpenAttempt>,
     /// Rows of committed attempts, by the number of their partition.
-    pub(crate) rows: Vec<u64>,
+    pub(crate) partition_rows: Vec<u64>,
     /// The number of the partition behind which no record is wanted.
-    pub(crate) last_wanted: Option<u32>,
+    pub(crate) last_wanted_partition: Option<u32>,
 }
 
 /// An attempt that may be committed yet.
 #[derive(Debug, Default)]
-struct Open {
-    behind: Checksum,
-    cutoff: Option<Arc<Cutoff>>,
-    rows: Vec<u64>,
+struct OpenAttempt {
+    dropped: RecordChecksum,
+    cutoff: Option<Arc<LimitCutoff>>,
+    partition_rows: Vec<u64>,
 }
 
-impl Ledger {
+impl LimitLedger {
     /// The cutoff for an attempt: the one of all, or its own where that drops more.
-    pub(crate) fn cutoff<O: Order>(
+    pub(crate) fn cutoff_for_attempt<O: RecordOrder>(
         &self,
         order: &O,
         task: u64,
         attempt: u32,
-    ) -> Option<Arc<Cutoff>> {
-        let own = self.open.get(&(task, attempt)).and_then(|open| open.cutoff.clone());
+    ) -> Option<Arc<LimitCutoff>> {
+        let own = self.open_attempts.get(&(task, attempt)).and_then(|open| open.cutoff.clone());
         match (own, &self.cutoff) {
             (Some(own), Some(all))
                 if all.compare(order, own.prefix, own.record.as_deref()).is_gt() =>
@@ -105,8 +110,8 @@ impl Ledger {
     }
 
     /// A cutoff of committed attempts, which is taken unless there is a better one.
-    pub(crate) fn offer<O: Order>(&mut self, order: &O, cutoff: Cutoff) {
-        let better = |known: &Arc<Cutoff>| {
+    pub(crate) fn offer_cutoff<O: RecordOrder>(&mut self, order: &O, cutoff: LimitCutoff) {
+        let better = |known: &Arc<LimitCutoff>| {
             known.compare(order, cutoff.prefix, cutoff.record.as_deref()) == Ordering::Greater
         };
         if self.cutoff.as_ref().is_none_or(better) {
@@ -116,19 +121,21 @@ impl Ledger {
 
     /// What an attempt has had dropped, and its rows by the numbers of partitions; `committed` is what
     /// its task has been committed with.
-    pub(crate) fn note(
+    pub(crate) fn record_attempt(
         &mut self,
         (task, attempt): (u64, u32),
         committed: Option<u32>,
-        behind: &Checksum,
+        behind: &RecordChecksum,
         rows: impl Iterator<Item = (u32, u64)>,
     ) {
         let (total, into) = match committed {
             None => {
-                let open = self.open.entry((task, attempt)).or_default();
-                (&mut open.behind, &mut open.rows)
+                let open = self.open_attempts.entry((task, attempt)).or_default();
+                (&mut open.dropped, &mut open.partition_rows)
             }
-            Some(committed) if committed == attempt => (&mut self.behind, &mut self.rows),
+            Some(committed) if committed == attempt => {
+                (&mut self.dropped, &mut self.partition_rows)
+            }
             Some(_) => return,
         };
         total.merge(behind);
@@ -142,36 +149,40 @@ impl Ledger {
     }
 
     /// What an open attempt has counts.
-    pub(crate) fn commit(&mut self, task: u64, attempt: u32) {
-        if let Some(open) = self.open.remove(&(task, attempt)) {
-            let rows = (0..).zip(open.rows);
-            self.note((task, attempt), Some(attempt), &open.behind, rows);
+    pub(crate) fn commit_attempt(&mut self, task: u64, attempt: u32) {
+        if let Some(open) = self.open_attempts.remove(&(task, attempt)) {
+            let rows = (0..).zip(open.partition_rows);
+            self.record_attempt((task, attempt), Some(attempt), &open.dropped, rows);
         }
     }
 
     /// The place of the last partition of some that records are wanted of, in their order by number.
-    pub(crate) fn last_wanted(&self, numbers: &[u32], limit: Limit) -> Option<usize> {
+    pub(crate) fn find_last_wanted_partition(
+        &self,
+        numbers: &[u32],
+        limit: SortLimit,
+    ) -> Option<usize> {
         if limit.unique {
             // How many are distinct is not known yet.
             return None;
         }
         let mut before = 0;
         numbers.iter().position(|number| {
-            before += self.rows.get(*number as usize).copied().unwrap_or(0);
+            before += self.partition_rows.get(*number as usize).copied().unwrap_or(0);
             before >= limit.rows
         })
     }
 
     /// Drops what need not be held. `committed` are the attempts that count.
-    pub(crate) fn prune<O: Order>(
+    pub(crate) fn prune_blocks<O: RecordOrder>(
         &mut self,
         order: &O,
-        shape: Shape,
-        limit: Limit,
-        held: Vec<Held>,
+        shape: RecordShape,
+        limit: SortLimit,
+        held: Vec<TaskBlock>,
         committed: impl Fn(u64) -> Option<u32>,
-    ) -> Vec<Held> {
-        let (mut counting, mut open) = (Vec::new(), HashMap::<_, Vec<Held>>::new());
+    ) -> Vec<TaskBlock> {
+        let (mut counting, mut open) = (Vec::new(), HashMap::<_, Vec<TaskBlock>>::new());
         for held in held {
             match committed(held.task) {
                 None => open.entry((held.task, held.attempt)).or_default().push(held),
@@ -179,17 +190,18 @@ impl Ledger {
                 Some(_) => {}
             }
         }
-        let (mut kept, behind, cutoff) = cut(order, shape, limit, counting, None);
-        self.behind.merge(&behind);
+        let (mut kept, behind, cutoff) = keep_first_rows(order, shape, limit, counting, None);
+        self.dropped.merge(&behind);
         if let Some(cutoff) = cutoff {
             self.cutoff = Some(Arc::new(cutoff));
         }
         for ((task, attempt), held) in open {
             let known = self.cutoff.clone();
-            let (own, behind, cutoff) = cut(order, shape, limit, held, known.as_deref());
+            let (own, behind, cutoff) =
+                keep_first_rows(order, shape, limit, held, known.as_deref());
             kept.extend(own);
-            let open = self.open.entry((task, attempt)).or_default();
-            open.behind.merge(&behind);
+            let open = self.open_attempts.entry((task, attempt)).or_default();
+            open.dropped.merge(&behind);
             open.cutoff = cutoff.map(Arc::new).or(open.cutoff.take());
         }
         kept
@@ -198,43 +210,46 @@ impl Ledger {
 
 /// Keeps as many records as are wanted of some blocks that count together or not at all, and that have
 /// none behind a cutoff of others; a cutoff of their own where there are so many.
-fn cut<O: Order>(
+fn keep_first_rows<O: RecordOrder>(
     order: &O,
-    shape: Shape,
-    limit: Limit,
-    mut held: Vec<Held>,
-    known: Option<&Cutoff>,
-) -> (Vec<Held>, Checksum, Option<Cutoff>) {
+    shape: RecordShape,
+    limit: SortLimit,
+    mut held: Vec<TaskBlock>,
+    known: Option<&LimitCutoff>,
+) -> (Vec<TaskBlock>, RecordChecksum, Option<LimitCutoff>) {
     let wanted = usize::try_from(limit.rows).unwrap_or(usize::MAX);
     let all: usize = held.iter().map(|held| held.rows as usize).sum();
-    let mut behind = Checksum::default();
+    let mut behind = RecordChecksum::default();
     if all <= wanted && known.is_none() && !limit.unique {
         return (held, behind, None);
     }
     held.sort_by_key(|held| (held.task, held.sequence));
     let bytes = held.iter_mut().map(|held| mem::take(&mut held.bytes)).collect();
-    let mut rows = Rows { shape, blocks: bytes };
+    let mut rows = RecordBlocks { shape, blocks: bytes };
     let mut entries = Vec::with_capacity(all);
     for (index, held) in held.iter().enumerate() {
         let mut offset = 0;
-        while let Some((record, next)) = shape.next(&rows.blocks[index], offset) {
-            if known.is_none_or(|cutoff| !cutoff.is_before(order, held.task, record)) {
-                entries.push(Entry { prefix: order.prefix(record), at: place(index, offset) });
+        while let Some((record, next)) = shape.read_record(&rows.blocks[index], offset) {
+            if known.is_none_or(|cutoff| !cutoff.excludes_record(order, held.task, record)) {
+                entries.push(SortEntry {
+                    prefix: order.prefix(record),
+                    position: encode_position(index, offset),
+                });
             }
             offset = next;
         }
     }
-    let same_or = |a: &Entry, b: &Entry, other: fn(&Entry, &Entry) -> Ordering| {
+    let same_or = |a: &SortEntry, b: &SortEntry, other: fn(&SortEntry, &SortEntry) -> Ordering| {
         a.prefix.cmp(&b.prefix).then_with(|| {
             let compared = if order.prefix_decides() {
                 Ordering::Equal
             } else {
-                order.compare(rows.record(a.at), rows.record(b.at))
+                order.compare(rows.record_at(a.position), rows.record_at(b.position))
             };
             compared.then_with(|| other(a, b))
         })
     };
-    let compare = |a: &Entry, b: &Entry| same_or(a, b, |a, b| a.at.cmp(&b.at));
+    let compare = |a: &SortEntry, b: &SortEntry| same_or(a, b, |a, b| a.position.cmp(&b.position));
     if limit.unique {
         entries.sort_unstable_by(compare);
         entries.dedup_by(|b, a| same_or(a, b, |_, _| Ordering::Equal).is_eq());
@@ -245,28 +260,28 @@ fn cut<O: Order>(
     entries.truncate(wanted);
     // In place they are in order again, by which blocks are made anew.
     let last = (entries.len() == wanted).then(|| entries.last().copied()).flatten();
-    let cutoff = last.map(|last| Cutoff {
+    let cutoff = last.map(|last| LimitCutoff {
         prefix: last.prefix,
-        record: Some(rows.record(last.at).to_vec()),
-        ties_from: match held.get(block_of(last.at)) {
+        record: Some(rows.record_at(last.position).to_vec()),
+        ties_from: match held.get(block_index(last.position)) {
             Some(held) if limit.stable || limit.unique => Some(held.task),
             _ => Some(0),
         },
     });
-    entries.sort_unstable_by_key(|entry| entry.at);
+    entries.sort_unstable_by_key(|entry| entry.position);
     let mut wanted = entries.iter().peekable();
-    let mut kept: Vec<Held> = Vec::new();
+    let mut kept: Vec<TaskBlock> = Vec::new();
     let mut ranges = Vec::new();
     for (index, mut held) in held.into_iter().enumerate() {
         let block = mem::take(&mut rows.blocks[index]);
         let (mut offset, mut bytes) = (0, 0);
         ranges.clear();
-        while let Some((record, next)) = shape.next(&block, offset) {
-            if wanted.next_if(|entry| entry.at == place(index, offset)).is_some() {
+        while let Some((record, next)) = shape.read_record(&block, offset) {
+            if wanted.next_if(|entry| entry.position == encode_position(index, offset)).is_some() {
                 ranges.push(offset..next);
                 bytes += next - offset;
             } else {
-                behind.add(record);
+                behind.add_record(record);
             }
             offset = next;
         }
@@ -275,7 +290,7 @@ fn cut<O: Order>(
         }
         held.rows = 0;
         // Blocks of one size leave no holes between them. Of several tasks they are no longer told apart.
-        let can_join = |last: &Held| last.task == held.task || !(limit.stable || limit.unique);
+        let can_join = |last: &TaskBlock| last.task == held.task || !(limit.stable || limit.unique);
         match kept.last().filter(|last| can_join(last)) {
             Some(last) if last.bytes.capacity() - last.bytes.len() >= bytes => {}
             Some(_) => {
@@ -302,8 +317,8 @@ fn cut<O: Order>(
 }
 
 /// Small blocks one behind another in larger ones; nobody asks any more what task they are of.
-pub(crate) fn joined(held: Vec<Held>, block_bytes: usize) -> Vec<Held> {
-    let mut joined: Vec<Held> = Vec::new();
+pub(crate) fn join_blocks(held: Vec<TaskBlock>, block_bytes: usize) -> Vec<TaskBlock> {
+    let mut joined: Vec<TaskBlock> = Vec::new();
     for held in held {
         match joined.last_mut() {
             Some(last) if last.bytes.len() + held.bytes.len() <= block_bytes => {
@@ -318,24 +333,27 @@ pub(crate) fn joined(held: Vec<Held>, block_bytes: usize) -> Vec<Held> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cutoff, Limit, cut};
-    use crate::order::{ByteOrder, Order};
-    use crate::rows::Shape;
-    use crate::sorter::Held;
+    use super::{LimitCutoff, SortLimit, keep_first_rows};
+    use crate::record_blocks::RecordShape;
+    use crate::record_order::{ByteOrder, RecordOrder};
+    use crate::sorter::TaskBlock;
 
     #[test]
-    fn of_exactly_as_many_as_are_wanted_the_greatest_is_the_cutoff() {
+    fn greatest_of_exactly_the_wanted_rows_is_the_cutoff() {
         let mut bytes = Vec::new();
         ["c", "z", "a", "b"]
             .iter()
-            .for_each(|word| Shape::Variable.store(word.as_bytes(), &mut bytes));
-        let held = Held { task: 0, attempt: 0, sequence: 0, rows: 4, bytes };
-        let limit = Limit { rows: 3, stable: false, unique: false, block_bytes: 1 << 10 };
+            .for_each(|word| RecordShape::Variable.push_record(word.as_bytes(), &mut bytes));
+        let held = TaskBlock { task: 0, attempt: 0, sequence: 0, rows: 4, bytes };
+        let limit = SortLimit { rows: 3, stable: false, unique: false, block_bytes: 1 << 10 };
         let record = b"y".to_vec();
-        let known =
-            Cutoff { prefix: ByteOrder.prefix(&record), record: Some(record), ties_from: None };
+        let known = LimitCutoff {
+            prefix: ByteOrder.prefix(&record),
+            record: Some(record),
+            ties_from: None,
+        };
         let (kept, behind, cutoff) =
-            cut(&ByteOrder, Shape::Variable, limit, vec![held], Some(&known));
+            keep_first_rows(&ByteOrder, RecordShape::Variable, limit, vec![held], Some(&known));
         assert_eq!(kept.iter().map(|held| held.rows).sum::<u32>(), 3);
         assert_eq!(behind.rows, 1);
         assert_eq!(cutoff.unwrap().record.as_deref(), Some(&b"c"[..]));

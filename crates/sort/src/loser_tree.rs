@@ -7,10 +7,10 @@
 use std::cmp::Ordering;
 
 use crate::error::Result;
-use crate::order::Order;
+use crate::record_order::RecordOrder;
 
 /// Records in order.
-pub(crate) trait Source {
+pub(crate) trait MergeSource {
     /// The record that is next; `None` at the end.
     fn head(&self) -> Option<&[u8]>;
 
@@ -23,7 +23,7 @@ pub(crate) trait Source {
     }
 }
 
-pub(crate) struct Tree<'a, O, S> {
+pub(crate) struct LoserTree<'a, O, S> {
     order: &'a O,
     sources: Vec<S>,
     /// `None` for a source at its end.
@@ -32,12 +32,12 @@ pub(crate) struct Tree<'a, O, S> {
     losers: Vec<usize>,
 }
 
-impl<'a, O: Order, S: Source> Tree<'a, O, S> {
+impl<'a, O: RecordOrder, S: MergeSource> LoserTree<'a, O, S> {
     pub(crate) fn new(order: &'a O, sources: Vec<S>) -> Self {
         let count = sources.len();
         let prefixes =
             sources.iter().map(|source| source.head().map(|record| order.prefix(record))).collect();
-        let mut tree = Tree { order, sources, prefixes, losers: vec![0; count.max(1)] };
+        let mut tree = LoserTree { order, sources, prefixes, losers: vec![0; count.max(1)] };
         if count > 0 {
             let mut winners = vec![0; 2 * count];
             for (index, winner) in winners[count..].iter_mut().enumerate() {
@@ -45,7 +45,7 @@ impl<'a, O: Order, S: Source> Tree<'a, O, S> {
             }
             for node in (1..count).rev() {
                 let (a, b) = (winners[2 * node], winners[2 * node + 1]);
-                let (winner, loser) = if tree.before(a, b) { (a, b) } else { (b, a) };
+                let (winner, loser) = if tree.precedes(a, b) { (a, b) } else { (b, a) };
                 winners[node] = winner;
                 tree.losers[node] = loser;
             }
@@ -55,7 +55,7 @@ impl<'a, O: Order, S: Source> Tree<'a, O, S> {
     }
 
     /// Whether the head of source `a` comes before that of `b`.
-    fn before(&self, a: usize, b: usize) -> bool {
+    fn precedes(&self, a: usize, b: usize) -> bool {
         match (self.prefixes[a], self.prefixes[b]) {
             (Some(x), Some(y)) => match x.cmp(&y) {
                 Ordering::Less => true,
@@ -78,7 +78,7 @@ impl<'a, O: Order, S: Source> Tree<'a, O, S> {
     }
 
     /// The source whose head comes first; `None` when all are at their ends.
-    pub(crate) fn first(&self) -> Option<&S> {
+    pub(crate) fn winner(&self) -> Option<&S> {
         let winner = self.losers[0];
         self.prefixes.get(winner).copied().flatten().map(|_| &self.sources[winner])
     }
@@ -91,7 +91,7 @@ impl<'a, O: Order, S: Source> Tree<'a, O, S> {
         self.prefixes[winner] = source.head().map(|record| self.order.prefix(record));
         let mut node = (winner + self.sources.len()) / 2;
         while node > 0 {
-            if self.before(self.losers[node], winner) {
+            if self.precedes(self.losers[node], winner) {
                 std::mem::swap(&mut self.losers[node], &mut winner);
             }
             node /= 2;
@@ -108,13 +108,13 @@ impl<'a, O: Order, S: Source> Tree<'a, O, S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, Tree};
+    use super::{LoserTree, MergeSource};
     use crate::error::Result;
-    use crate::order::ByteOrder;
+    use crate::record_order::ByteOrder;
     use proptest::prelude::*;
 
-    struct List(Vec<Vec<u8>>, usize);
-    impl Source for List {
+    struct ListSource(Vec<Vec<u8>>, usize);
+    impl MergeSource for ListSource {
         fn head(&self) -> Option<&[u8]> {
             self.0.get(self.1).map(Vec::as_slice)
         }
@@ -126,13 +126,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_merge_is_a_sort(lists in prop::collection::vec(prop::collection::vec(prop::collection::vec(0..3u8, 0..12), 0..9), 0..9)) {
+        fn merge_equals_sort(lists in prop::collection::vec(prop::collection::vec(prop::collection::vec(0..3u8, 0..12), 0..9), 0..9)) {
             let mut all: Vec<_> = lists.concat();
             all.sort();
-            let sources = lists.into_iter().map(|mut list| { list.sort(); List(list, 0) }).collect();
-            let mut tree = Tree::new(&ByteOrder, sources);
+            let sources = lists.into_iter().map(|mut list| { list.sort(); ListSource(list, 0) }).collect();
+            let mut tree = LoserTree::new(&ByteOrder, sources);
             let mut merged = Vec::new();
-            while let Some(source) = tree.first() {
+            while let Some(source) = tree.winner() {
                 merged.push(source.head().unwrap().to_vec());
                 tree.advance().unwrap();
             }

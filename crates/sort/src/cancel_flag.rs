@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 
 /// A flag that every loop of a sort looks at, at least every few milliseconds. Cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct SortCancelFlag(Arc<AtomicBool>);
 
-impl Cancel {
+impl SortCancelFlag {
     /// A flag that is not raised.
     pub fn new() -> Self {
         Self::default()
@@ -25,14 +25,14 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 
-impl From<Arc<AtomicBool>> for Cancel {
+impl From<Arc<AtomicBool>> for SortCancelFlag {
     /// A flag that somebody else has.
     fn from(flag: Arc<AtomicBool>) -> Self {
-        Cancel(flag)
+        SortCancelFlag(flag)
     }
 }

@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-use crate::frame::HEADER_BYTES_MEAN;
-use crate::options::{SORT_BYTES_PER_ROW, Sizes};
-use crate::report::Report;
-use crate::rows::ENTRY_BYTES;
-use crate::space::DiskCounts;
+use crate::options::{SORT_BYTES_PER_ROW, SortBudget};
+use crate::record_blocks::ENTRY_BYTES;
+use crate::report::SortReport;
+use crate::spill_frame::FRAME_HEADER_BYTES_MEAN;
+use crate::spill_storage::DiskCounts;
 
 /// A forecast. It takes partitions for equal, which a sample makes them within a fifth or so, and
 /// knows nothing of keys that many records share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Plan {
+pub struct SortPlan {
     /// The bytes of the records.
     pub bytes: u64,
     /// How many there are, about.
@@ -33,11 +33,11 @@ pub struct Plan {
     pub disk: DiskCounts,
 }
 
-impl Plan {
+impl SortPlan {
     /// For so many records, of so many bytes together, all of which are wanted.
     pub fn new(memory_bytes: u64, threads: usize, bytes: u64, rows: u64) -> Self {
-        let sizes = Sizes::new(memory_bytes);
-        let mut plan = Plan {
+        let sizes = SortBudget::new(memory_bytes);
+        let mut plan = SortPlan {
             bytes,
             rows,
             memory_bytes: sizes.memory_bytes,
@@ -50,28 +50,29 @@ impl Plan {
         };
         // A length in front of each record: two bytes from 128 on.
         let stored = bytes + rows * if bytes / rows.max(1) < 128 { 1 } else { 2 };
-        if stored + rows * (ENTRY_BYTES + 2) <= sizes.hold_bytes {
+        if stored + rows * (ENTRY_BYTES + 2) <= sizes.held_bytes_max {
             return plan;
         }
-        plan.partitions = sizes.partitions(threads, Some(bytes)) as u64;
+        plan.partitions = sizes.partition_count(threads, Some(bytes)) as u64;
         let blocks = stored.div_ceil(sizes.block_bytes as u64);
         let frames = (blocks * plan.partitions).max(stored / sizes.frame_bytes() as u64).min(rows);
-        let stored = stored + frames * HEADER_BYTES_MEAN;
+        let stored = stored + frames * FRAME_HEADER_BYTES_MEAN;
         // Half a write waits in each buffer at the end, and is never written.
         let tails = (plan.partitions * plan.write_bytes / 2).min(stored);
         let each = stored.div_ceil(plan.partitions);
         let need = each + rows.div_ceil(plan.partitions) * SORT_BYTES_PER_ROW;
         let needs = vec![need; usize::try_from(plan.partitions).unwrap_or(1)];
-        let share = sizes.best_share(threads, tails, &needs);
+        let share = sizes.best_thread_budget(threads, tails, &needs);
         // A frame more than the least, half the time.
         let mean = plan.write_bytes + sizes.frame_bytes() as u64 / 2;
         let mut written = stored - tails;
         let mut writes = written.div_ceil(mean);
         plan.passes = 1;
-        if need > share.part_bytes {
+        if need > share.partition_bytes {
             let buffer = sizes.buffer_bytes() as u64;
-            plan.runs_per_partition = need.div_ceil(share.part_bytes.saturating_sub(buffer).max(1));
-            let fan_in = (share.part_bytes / buffer).saturating_sub(1).max(2);
+            plan.runs_per_partition =
+                need.div_ceil(share.partition_bytes.saturating_sub(buffer).max(1));
+            let fan_in = (share.partition_bytes / buffer).saturating_sub(1).max(2);
             let mut runs = plan.runs_per_partition;
             plan.passes = 2;
             written += stored;
@@ -88,23 +89,23 @@ impl Plan {
     }
 }
 
-impl Plan {
+impl SortPlan {
     /// Of a sort of which only the first so many records are wanted.
     #[must_use]
-    pub fn limited(self, limit: u64) -> Self {
+    pub fn with_limit(self, limit: u64) -> Self {
         // A few more are held than are wanted, and as many again until they are dropped.
         let rows = limit.saturating_mul(2).min(self.rows);
         let bytes = u128::from(self.bytes) * u128::from(rows) / u128::from(self.rows.max(1));
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let held = Plan::new(self.memory_bytes, self.threads, bytes, rows);
+        let held = SortPlan::new(self.memory_bytes, self.threads, bytes, rows);
         if held.partitions == 0 {
-            return Plan { bytes: self.bytes, rows: self.rows, ..held };
+            return SortPlan { bytes: self.bytes, rows: self.rows, ..held };
         }
         self
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for SortPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "rows, about       {:>16}", self.rows)?;
         writeln!(f, "bytes             {:>16}", self.bytes)?;
@@ -123,16 +124,16 @@ impl fmt::Display for Plan {
 
 /// A forecast beside what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explained {
+pub struct SortExplanation {
     /// The forecast.
-    pub plan: Plan,
+    pub plan: SortPlan,
     /// What happened.
-    pub report: Report,
+    pub report: SortReport,
 }
 
-impl fmt::Display for Explained {
+impl fmt::Display for SortExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explained { plan, report } = self;
+        let SortExplanation { plan, report } = self;
         writeln!(f, "{:<24} {:>16} {:>16}", "", "predicted", "actual")?;
         let mut row =
             |name: &str, plan: u64, report: u64| writeln!(f, "{name:<24} {plan:>16} {report:>16}");
@@ -161,14 +162,14 @@ impl fmt::Display for Explained {
 
 #[cfg(test)]
 mod tests {
-    use super::{Explained, Plan};
-    use crate::order::ByteOrder;
-    use crate::rows::Shape;
+    use super::{SortExplanation, SortPlan};
+    use crate::record_blocks::RecordShape;
+    use crate::record_order::ByteOrder;
     use crate::sorter::Sorter;
     use crate::tests::Random;
 
     #[test]
-    fn a_forecast_is_near_what_happens() {
+    fn forecast_is_near_the_actual_counts() {
         for (memory, count, least) in
             [(4 << 20, 20_000u64, 0), (4 << 20, 150_000, 1), (1 << 20, 400_000, 2)]
         {
@@ -180,10 +181,10 @@ mod tests {
                 spill_dirs: vec![folder.path().to_path_buf()],
                 ..crate::Options::default()
             };
-            let plan = Plan::new(memory, 2, count * 100, count);
-            let sorter = Sorter::new(ByteOrder, Shape::Variable, options).unwrap();
+            let plan = SortPlan::new(memory, 2, count * 100, count);
+            let sorter = Sorter::new(ByteOrder, RecordShape::Variable, options).unwrap();
             let mut random = Random(count);
-            let mut task = sorter.task(0);
+            let mut task = sorter.start_task(0);
             for _ in 0..count {
                 let mut record = [0u8; 100];
                 record[..8].copy_from_slice(&random.next().to_be_bytes());
@@ -193,7 +194,7 @@ mod tests {
             let report = sorter.finish().unwrap().for_each(|_| Ok(())).unwrap();
             assert_eq!(plan.passes, least, "{plan}");
             let near = |a: u64, b: u64| a.abs_diff(b) <= b / 5;
-            let explained = Explained { plan, report };
+            let explained = SortExplanation { plan, report };
             let (plan, report) = (&explained.plan, &explained.report);
             assert!(near(plan.disk.bytes(), report.disk.bytes()), "{explained}");
             assert!(near(plan.disk.operations(), report.disk.operations()), "{explained}");
