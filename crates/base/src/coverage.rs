@@ -3,18 +3,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{BadRecord, visible};
-use crate::mismatches::Mismatches;
+use crate::error::{BadRecord, escape_control_chars};
+use crate::type_mismatches::TypeMismatches;
 use crate::unknown_keys::UnknownKeys;
 
 /// The version of the JSON form.
-pub const VERSION: u32 = 1;
+pub const COVERAGE_VERSION: u32 = 1;
 
 /// Why reading ended early where no more rows were wanted.
 pub const LIMIT_REACHED: &str = "stopped once the limit was reached";
 
 /// What is said in the schema of a result's column of bounds: `low` or `high`, of the column before both.
-pub const BOUND: &str = "tidemill.bound";
+pub const BOUND_METADATA_KEY: &str = "tidemill.bound";
 
 /// The account that every result carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,30 +28,30 @@ pub struct Coverage {
     /// Files of all sources.
     pub files: u64,
     /// Splits of all sources.
-    pub splits: Amount,
+    pub splits: ReadAmount,
     /// Stored bytes of all sources.
-    pub bytes: Amount,
+    pub bytes: ReadAmount,
     /// Records.
-    pub rows: RowAmount,
+    pub rows: RecordCounts,
     /// Why reading ended before the end of the input, where it did: [`LIMIT_REACHED`].
     pub stopped: Option<String>,
     /// Where copies of rejected records are, if there are any.
     pub rejected_copy: Option<String>,
     /// How good the estimates are, one entry per estimated column.
-    pub estimates: Vec<Estimate>,
+    pub estimates: Vec<EstimateAccuracy>,
     /// What is said of a result that may rest on a part of the input; none where it may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sampled: Option<Sampled>,
+    pub sampled: Option<SamplingCoverage>,
     /// Files that are damaged or were cut off and of which only the whole parts were read, because
     /// that was asked for.
     #[serde(default)]
-    pub salvaged: Vec<Salvaged>,
+    pub salvaged: Vec<SalvagedFile>,
     /// Keys of JSON and logfmt that were left out, as no column has them.
     #[serde(default, skip_serializing_if = "UnknownKeys::is_empty")]
     pub unknown_keys: UnknownKeys,
     /// Values that became null because they are not of their column's type, where that was asked for.
-    #[serde(default, skip_serializing_if = "Mismatches::is_empty")]
-    pub mismatches: Mismatches,
+    #[serde(default, skip_serializing_if = "TypeMismatches::is_empty")]
+    pub mismatches: TypeMismatches,
     /// The first few malformed records, by file and offset, where the result is incomplete for them. The
     /// JSON form is without them.
     #[serde(skip)]
@@ -60,7 +60,7 @@ pub struct Coverage {
 
 /// Which part of the input a result rests on, and how the part was chosen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sampled {
+pub struct SamplingCoverage {
     /// What the order of the splits was drawn from.
     pub seed: u64,
     /// The share of all answers whose intervals hold the truth.
@@ -71,12 +71,12 @@ pub struct Sampled {
     /// The share of the bytes that was read, from 0 to 1.
     pub share: f64,
     /// Splits that were being read when it was over.
-    pub in_flight: LeftOut,
+    pub in_flight: OmittedSplits,
     /// Splits that could not be read, and those that gave nothing for long. They are not left out by chance, and
     /// intervals know nothing of them: they are of so many bytes of all.
-    pub given_up: LeftOut,
+    pub given_up: OmittedSplits,
     /// The first few files of these, and why.
-    pub given_up_files: Vec<GivenUp>,
+    pub given_up_files: Vec<AbandonedFile>,
     /// Any one given group that the result does not have is in less than this share of the splits, with that confidence;
     /// none where the input was read in order, or where all of it was, and where nothing is grouped.
     pub unseen_share: Option<f64>,
@@ -93,7 +93,7 @@ pub struct Sampled {
 
 /// Splits of which nothing is in a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct OmittedSplits {
     /// How many.
     pub splits: u64,
     /// Their bytes as stored, as far as these are known.
@@ -102,7 +102,7 @@ pub struct LeftOut {
 
 /// A file of which splits were given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenUp {
+pub struct AbandonedFile {
     /// The file.
     pub path: String,
     /// How many of its splits.
@@ -112,11 +112,11 @@ pub struct GivenUp {
 }
 
 /// So many files that were given up are named.
-pub const GIVEN_UP_FILES_MAX: usize = 8;
+pub const ABANDONED_FILES_MAX: usize = 8;
 
 /// What was read of a file that is not whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Salvaged {
+pub struct SalvagedFile {
     /// The file.
     pub path: String,
     /// Its whole blocks.
@@ -133,7 +133,7 @@ pub struct Salvaged {
 
 /// How much of a known total was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
+pub struct ReadAmount {
     /// Read.
     pub done: u64,
     /// Planned.
@@ -144,7 +144,7 @@ pub struct Amount {
 
 /// Records read and refused; their total is known only by reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RowAmount {
+pub struct RecordCounts {
     /// Records that reached the map.
     pub done: u64,
     /// Malformed records.
@@ -153,7 +153,7 @@ pub struct RowAmount {
 
 /// How far an estimated column may be off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
+pub struct EstimateAccuracy {
     /// The result's column.
     pub column: String,
     /// The method: `HyperLogLog (log2m 14, regwidth 6)`.
@@ -170,65 +170,73 @@ impl Default for Coverage {
     /// Of nothing, and so complete.
     fn default() -> Self {
         Coverage {
-            version: VERSION,
+            version: COVERAGE_VERSION,
             complete: true,
             mergeable: false,
             files: 0,
-            splits: Amount::default(),
-            bytes: Amount::default(),
-            rows: RowAmount::default(),
+            splits: ReadAmount::default(),
+            bytes: ReadAmount::default(),
+            rows: RecordCounts::default(),
             stopped: None,
             rejected_copy: None,
             estimates: Vec::new(),
             sampled: None,
             salvaged: Vec::new(),
             unknown_keys: UnknownKeys::default(),
-            mismatches: Mismatches::default(),
+            mismatches: TypeMismatches::default(),
             first_rejected: Vec::new(),
         }
     }
 }
 
 /// How an interval begins where an answer is null because it would have been too large.
-pub const GIVEN_UP: &str = "given up";
+pub const TOO_LARGE_ESTIMATE_PREFIX: &str = "given up";
 
-impl Estimate {
+impl EstimateAccuracy {
     /// Whether some answers are null because they would have been too large.
-    pub fn is_given_up(&self) -> bool {
-        !self.exact && self.interval.starts_with(GIVEN_UP)
+    pub fn has_too_large_answers(&self) -> bool {
+        !self.exact && self.interval.starts_with(TOO_LARGE_ESTIMATE_PREFIX)
     }
 }
 
 /// So many estimates are in the one line; all are in what is written as JSON.
-const ESTIMATES_SAID: usize = 4;
+const SUMMARY_ESTIMATES_MAX: usize = 4;
 
 impl Coverage {
     /// One line for people: what was read, what was not.
-    pub fn one_line(&self) -> String {
+    pub fn summary_line(&self) -> String {
         let whole = if self.complete { "complete" } else { "INCOMPLETE" };
-        let (rows, of_rows) = (grouped(self.rows.done), if self.rows.done == 1 { "" } else { "s" });
-        let (files, of_files) = (grouped(self.files), if self.files == 1 { "" } else { "s" });
+        let (rows, of_rows) =
+            (format_grouped_digits(self.rows.done), if self.rows.done == 1 { "" } else { "s" });
+        let (files, of_files) =
+            (format_grouped_digits(self.files), if self.files == 1 { "" } else { "s" });
         let mut line = match self.stopped.as_deref() {
             // How much of a split was read when no more rows were wanted is known in rows alone.
             Some(LIMIT_REACHED) => format!(
                 "{whole}: limit reached; {rows} row{of_rows} looked at, of {files} file{of_files}{}",
                 // Nobody knows how much comes through a pipe.
-                known(" with ", self.bytes.total, self.files, ""),
+                format_known_bytes(" with ", self.bytes.total, self.files, ""),
             ),
             _ => format!(
                 "{whole}: {rows} row{of_rows} from {files} file{of_files}{}, {}/{} splits",
-                known(" (", self.bytes.done, self.rows.done, ")"),
-                grouped(self.splits.done),
-                grouped(self.splits.total),
+                format_known_bytes(" (", self.bytes.done, self.rows.done, ")"),
+                format_grouped_digits(self.splits.done),
+                format_grouped_digits(self.splits.total),
             ),
         };
         if self.splits.left_out > 0 {
             let s = if self.splits.left_out == 1 { "" } else { "s" };
-            line.push_str(&format!(", {} split{s} left out", grouped(self.splits.left_out)));
+            line.push_str(&format!(
+                ", {} split{s} left out",
+                format_grouped_digits(self.splits.left_out)
+            ));
         }
         if self.rows.rejected > 0 {
             let s = if self.rows.rejected == 1 { "" } else { "s" };
-            line.push_str(&format!(", {} record{s} rejected", grouped(self.rows.rejected)));
+            line.push_str(&format!(
+                ", {} record{s} rejected",
+                format_grouped_digits(self.rows.rejected)
+            ));
             if let Some(path) = &self.rejected_copy {
                 line.push_str(&format!(" (kept in {path})"));
             }
@@ -237,51 +245,56 @@ impl Coverage {
             let count = self.mismatches.count();
             let values =
                 if count == 1 { "value of another type is" } else { "values of another type are" };
-            line.push_str(&format!(", {} {values} null", grouped(count)));
+            line.push_str(&format!(", {} {values} null", format_grouped_digits(count)));
         }
         if let Some(why) = self.stopped.as_deref().filter(|why| *why != LIMIT_REACHED) {
             line.push_str(&format!(", {why}"));
         }
         if let Some(sampled) = &self.sampled {
-            sampled.say(&mut line, self.complete);
+            sampled.append_summary(&mut line, self.complete);
         }
         if let Some(first) = self.salvaged.first() {
             let (of, and_more) = match self.salvaged.len() {
                 1 => (String::new(), String::new()),
-                files => (format!(" of {} files", grouped(files as u64)), " and others".to_owned()),
+                files => (
+                    format!(" of {} files", format_grouped_digits(files as u64)),
+                    " and others".to_owned(),
+                ),
             };
             let bytes = self.salvaged.iter().map(|file| file.bytes_left_out).sum();
             line.push_str(&format!(
                 ", {}{of} left out (`{}` from byte {}: {}{and_more})",
-                human_bytes(bytes),
+                format_decimal_bytes(bytes),
                 first.path,
                 first.offset,
                 first.reason,
             ));
         }
-        let estimates: Vec<&Estimate> =
+        let estimates: Vec<&EstimateAccuracy> =
             self.estimates.iter().filter(|estimate| !estimate.exact).collect();
-        for estimate in estimates.iter().take(ESTIMATES_SAID) {
+        for estimate in estimates.iter().take(SUMMARY_ESTIMATES_MAX) {
             line.push_str(&format!(", {} {}", estimate.column, estimate.interval));
         }
-        if let Some(more) = estimates.len().checked_sub(ESTIMATES_SAID).filter(|more| *more > 0) {
-            line.push_str(&format!(", {} more are estimates", grouped(more as u64)));
+        if let Some(more) =
+            estimates.len().checked_sub(SUMMARY_ESTIMATES_MAX).filter(|more| *more > 0)
+        {
+            line.push_str(&format!(", {} more are estimates", format_grouped_digits(more as u64)));
         }
         // Names of columns and files are anybody's, and the line is one.
-        visible(&line, &[])
+        escape_control_chars(&line, &[])
     }
 }
 
 /// A size between these; nothing where it is none and cannot be, as there is something of this number.
-fn known(before: &str, bytes: u64, of: u64, behind: &str) -> String {
+fn format_known_bytes(before: &str, bytes: u64, of: u64, behind: &str) -> String {
     match (bytes, of) {
         (0, 1..) => String::new(),
-        _ => format!("{before}{}{behind}", human_bytes(bytes)),
+        _ => format!("{before}{}{behind}", format_decimal_bytes(bytes)),
     }
 }
 
-impl Sampled {
-    fn say(&self, line: &mut String, is_complete: bool) {
+impl SamplingCoverage {
+    fn append_summary(&self, line: &mut String, is_complete: bool) {
         if let Some(late) = self.late_seconds {
             line.push_str(&format!(", {late:.1} s after the deadline"));
         }
@@ -292,23 +305,23 @@ impl Sampled {
             let s = if self.given_up.splits == 1 { "" } else { "s" };
             line.push_str(&format!(
                 ", {} split{s} given up (`{}`: {}{})",
-                grouped(self.given_up.splits),
-                visible(&first.path, &[]),
-                visible(&first.reason, &[]),
+                format_grouped_digits(self.given_up.splits),
+                escape_control_chars(&first.path, &[]),
+                escape_control_chars(&first.reason, &[]),
                 if self.given_up_files.len() > 1 { "; and others" } else { "" },
             ));
         }
         if self.wrong_starts > 0 {
             line.push_str(&format!(
                 ", {} splits began inside a record",
-                grouped(self.wrong_starts)
+                format_grouped_digits(self.wrong_starts)
             ));
         }
         if let Some(share) = self.unseen_share {
             line.push_str(&format!(
                 ", a group that is not here is in less than {} of the splits ({})",
-                percent(share),
-                confidence(self.confidence),
+                format_percent(share),
+                format_confidence(self.confidence),
             ));
         }
         if let (Some((last, others)), false) = (self.by_estimates.split_last(), is_complete) {
@@ -320,7 +333,7 @@ impl Sampled {
 }
 
 /// How sure an interval is, in percent, with the digits that it has: `95 %`, `99.9999 %`.
-pub fn confidence(share: f64) -> String {
+pub fn format_confidence(share: f64) -> String {
     // More digits where with fewer it would look as if nothing could be wrong.
     let mut rounded = (6..=13).map(|digits| {
         let scale = 10_f64.powi(digits);
@@ -331,7 +344,7 @@ pub fn confidence(share: f64) -> String {
 }
 
 /// A share in percent, of two digits: `1.5 %`.
-pub fn percent(share: f64) -> String {
+pub fn format_percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         _ if percent >= 9.95 => format!("{percent:.0} %"),
@@ -341,7 +354,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A count with thousands separators: `10,103,280`.
-pub fn grouped(number: u64) -> String {
+pub fn format_grouped_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -354,7 +367,7 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// A size as people read it, in decimal units: `932 MB`.
-pub fn human_bytes(bytes: u64) -> String {
+pub fn format_decimal_bytes(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut size = bytes as f64;
     let mut unit = 0;
@@ -372,19 +385,22 @@ pub fn human_bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Amount, Coverage, LIMIT_REACHED, RowAmount, confidence, grouped, human_bytes};
+    use super::{
+        Coverage, LIMIT_REACHED, ReadAmount, RecordCounts, format_confidence, format_decimal_bytes,
+        format_grouped_digits,
+    };
 
     #[test]
-    fn a_size_that_nobody_knows_is_left_out() {
+    fn unknown_size_is_left_out_of_summary() {
         let line = |bytes, rows, stopped: Option<&str>| {
             let coverage = Coverage {
                 files: 1,
-                bytes: Amount { done: bytes, total: bytes, left_out: 0 },
-                rows: RowAmount { done: rows, rejected: 0 },
+                bytes: ReadAmount { done: bytes, total: bytes, left_out: 0 },
+                rows: RecordCounts { done: rows, rejected: 0 },
                 stopped: stopped.map(str::to_owned),
                 ..Coverage::default()
             };
-            coverage.one_line()
+            coverage.summary_line()
         };
         for (bytes, rows, stopped, expected) in [
             (10, 2, None, "complete: 2 rows from 1 file (10 B), 0/0 splits"),
@@ -407,7 +423,7 @@ mod tests {
         for (number, expected) in
             [(0, "0"), (999, "999"), (1000, "1,000"), (10_103_280, "10,103,280")]
         {
-            assert_eq!(grouped(number), expected);
+            assert_eq!(format_grouped_digits(number), expected);
         }
         for (bytes, expected) in [
             (0, "0 B"),
@@ -418,7 +434,7 @@ mod tests {
             (932_000_000, "932 MB"),
             (999_700_000, "1.00 GB"),
         ] {
-            assert_eq!(human_bytes(bytes), expected);
+            assert_eq!(format_decimal_bytes(bytes), expected);
         }
         for (share, expected) in [
             (0.95, "95 %"),
@@ -426,7 +442,7 @@ mod tests {
             (0.999_999_999_999, "99.9999999999 %"),
             (1e-12, "0.0000000001 %"),
         ] {
-            assert_eq!(confidence(share), expected);
+            assert_eq!(format_confidence(share), expected);
         }
     }
 }

@@ -5,27 +5,27 @@
 //! are lower case, name the object in backticks and end with a `hint:` line where there is
 //! something to do.
 
-pub use crate::redact::visible;
+pub use crate::redaction::escape_control_chars;
 use std::any::Any;
 use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cancel::Interrupted;
-use crate::coverage::grouped;
-use crate::memory::human;
-use crate::suggest;
+use crate::cancellation::Interrupted;
+use crate::coverage::format_grouped_digits;
+use crate::memory_budget::format_binary_bytes;
+use crate::suggestions;
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong in code of the program around: its error, as it gave it.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxedHostError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whose mistake an [`Error`] is, which decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorClass {
     /// Wrong usage, SQL or job file: exit status 2.
     Usage,
     /// The data or the machine: exit status 1.
@@ -41,7 +41,7 @@ pub enum Kind {
 #[non_exhaustive]
 pub enum Error {
     /// The request cannot be carried out as it is worded.
-    #[error("{message}{}", Hint(hint))]
+    #[error("{message}{}", HintLine(hint))]
     Usage {
         /// What is wrong, naming the object in backticks.
         message: String,
@@ -49,7 +49,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// No file where one was named.
-    #[error("no such file or folder: `{}`{}", Name(path), Hint(hint))]
+    #[error("no such file or folder: `{}`{}", EscapedName(path), HintLine(hint))]
     NotFound {
         /// The path or pattern as the user wrote it.
         path: String,
@@ -57,7 +57,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// The operating system refused.
-    #[error("cannot {action} `{}`: {source}{}", Name(path), SpillHint(action))]
+    #[error("cannot {action} `{}`: {source}{}", EscapedName(path), SpillHint(action))]
     Io {
         /// The attempted action, as an infinitive: `read`, `create`.
         action: &'static str,
@@ -67,15 +67,24 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No folder has room for what does not fit memory.
-    #[error("no room to spill: {source}; {}\nhint: {}", FreeOfEach(folders), room_hint(source))]
-    DiskFull {
+    #[error(
+        "no room to spill: {source}; {}\nhint: {}",
+        FreeSpaceList(folders),
+        disk_full_hint(source)
+    )]
+    SpillDiskFull {
         /// Each folder, and the bytes that are free there, where the system says.
         folders: Vec<(String, Option<u64>)>,
         /// The operating system's answer in the last of them.
         source: std::io::Error,
     },
     /// A server refused, or did not answer.
-    #[error("cannot {action} `{}`{}: {reason}{}", Name(url), At(offset), Hint(hint))]
+    #[error(
+        "cannot {action} `{}`{}: {reason}{}",
+        EscapedName(url),
+        AtOffset(offset),
+        HintLine(hint)
+    )]
     Remote {
         /// The attempted action, as an infinitive: `read`, `list`, `write`.
         action: &'static str,
@@ -91,8 +100,8 @@ pub enum Error {
         hint: Option<String>,
     },
     /// A program of the user's failed.
-    #[error("`{program}` {reason}{}{}", On(file), Said(said))]
-    Program {
+    #[error("`{program}` {reason}{}{}", ProgramFileClause(file), StderrTail(said))]
+    UserProgram {
         /// Its name.
         program: String,
         /// The file that it worked on; empty if it was given none.
@@ -103,8 +112,8 @@ pub enum Error {
         said: String,
     },
     /// A reader or writer that the program around has registered failed.
-    #[error("cannot {action} `{}` as `{format}`: {source}", Name(path))]
-    Format {
+    #[error("cannot {action} `{}` as `{format}`: {source}", EscapedName(path))]
+    RegisteredFormat {
         /// The format.
         format: String,
         /// `read` or `write`.
@@ -112,10 +121,10 @@ pub enum Error {
         /// The file.
         path: String,
         /// Its error, as it gave it.
-        source: Failure,
+        source: BoxedHostError,
     },
     /// A rowfile that is damaged, or that this release does not read.
-    #[error("{reason}{}", Hint(hint))]
+    #[error("{reason}{}", HintLine(hint))]
     Rowfile {
         /// The file.
         path: String,
@@ -125,7 +134,13 @@ pub enum Error {
         hint: Option<String>,
     },
     /// Input bytes that are not what their format demands, beyond single records.
-    #[error("`{}` is damaged{}: {}{}", Name(path), At(offset), Brief(reason), Hint(hint))]
+    #[error(
+        "`{}` is damaged{}: {}{}",
+        EscapedName(path),
+        AtOffset(offset),
+        BriefReason(reason),
+        HintLine(hint)
+    )]
     Corrupt {
         /// The file.
         path: String,
@@ -137,8 +152,13 @@ pub enum Error {
         hint: Option<String>,
     },
     /// Files of one source that do not make one table.
-    #[error("`{}` does not go with `{}`: {reason}{}", Name(path), Name(other), Hint(hint))]
-    Differ {
+    #[error(
+        "`{}` does not go with `{}`: {reason}{}",
+        EscapedName(path),
+        EscapedName(other),
+        HintLine(hint)
+    )]
+    IncompatibleFiles {
         /// The file at fault: the later one.
         path: String,
         /// The file that it differs from.
@@ -149,7 +169,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// More malformed records than `--max-bad` allows.
-    #[error("{}", TooManyBad { count: *.count, allowed, first })]
+    #[error("{}", TooManyBadRecords { count: *.count, allowed, first })]
     BadRecords {
         /// How many were found before the run stopped.
         count: u64,
@@ -161,17 +181,21 @@ pub enum Error {
     /// A file was replaced, shortened or removed between planning and reading.
     #[error(
         "`{}` changed while it was read: {reason}\nhint: run again once nothing writes to it",
-        Name(path)
+        EscapedName(path)
     )]
-    Changed {
+    FileChanged {
         /// The file.
         path: String,
         /// What differs.
         reason: String,
     },
     /// An output exists and may not be replaced.
-    #[error("`{}` exists already{}\nhint: --overwrite replaces it", Name(path), AndMore(more))]
-    Exists {
+    #[error(
+        "`{}` exists already{}\nhint: --overwrite replaces it",
+        EscapedName(path),
+        MoreOutputs(more)
+    )]
+    OutputExists {
         /// The output, or the first of several.
         path: String,
         /// How many others exist too.
@@ -180,9 +204,9 @@ pub enum Error {
     /// A commit stopped half way and could not be taken back at once.
     #[error(
         "the output in `{}` is committed in part: {source}\nhint: the next run that writes there finishes the commit or takes it back",
-        Name(path)
+        EscapedName(path)
     )]
-    Unfinished {
+    UnfinishedCommit {
         /// The destination.
         path: String,
         /// What stopped it.
@@ -191,17 +215,17 @@ pub enum Error {
     /// Another live run writes the same output.
     #[error(
         "another run ({run}) is writing to `{}`\nhint: wait for it, or write elsewhere",
-        Name(path)
+        EscapedName(path)
     )]
-    Busy {
+    OutputBusy {
         /// The destination both want.
         path: String,
         /// The other run's identifier.
         run: String,
     },
     /// Some of many files were not converted; the others were.
-    #[error("{}", NotAll { failed: *.failed, untried: *.untried, files: *.files, first })]
-    Unconverted {
+    #[error("{}", UnconvertedSummary { failed: *.failed, untried: *.untried, files: *.files, first })]
+    UnconvertedFiles {
         /// How many were not.
         failed: u64,
         /// How many were not tried after too many failures.
@@ -212,7 +236,7 @@ pub enum Error {
         first: Vec<String>,
     },
     /// A result does not fit its type.
-    #[error("{message}{}", Hint(hint))]
+    #[error("{message}{}", HintLine(hint))]
     Overflow {
         /// What overflowed.
         message: String,
@@ -220,15 +244,15 @@ pub enum Error {
         hint: Option<String>,
     },
     /// A value's bytes are not what they should be: no sketch, no set.
-    #[error("{message}{}", Hint(hint))]
-    Bytes {
+    #[error("{message}{}", HintLine(hint))]
+    InvalidBytes {
         /// Of which value, and what is wrong.
         message: String,
         /// What to do about it.
         hint: Option<String>,
     },
     /// A value is none of the type that it is cast to.
-    #[error("`{value}` does not fit {to}{}{}", InCast(cast), Hint(hint))]
+    #[error("`{value}` does not fit {to}{}{}", CastSource(cast), HintLine(hint))]
     Cast {
         /// The value as text.
         value: String,
@@ -240,8 +264,8 @@ pub enum Error {
         hint: Option<String>,
     },
     /// The memory budget is too small even with spilling.
-    #[error("{message}{}", Hint(hint))]
-    Memory {
+    #[error("{message}{}", HintLine(hint))]
+    MemoryBudgetTooSmall {
         /// What did not fit.
         message: String,
         /// What to do about it.
@@ -300,17 +324,17 @@ impl fmt::Display for BadRecord {
 }
 
 /// A name, which may have a line end in it, or what a terminal obeys.
-struct Name<'a>(&'a str);
+struct EscapedName<'a>(&'a str);
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for EscapedName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&visible(self.0, &[]))
+        f.write_str(&escape_control_chars(self.0, &[]))
     }
 }
 
-struct Hint<'a>(&'a Option<String>);
+struct HintLine<'a>(&'a Option<String>);
 
-impl fmt::Display for Hint<'_> {
+impl fmt::Display for HintLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(hint) => write!(f, "\nhint: {hint}"),
@@ -319,9 +343,9 @@ impl fmt::Display for Hint<'_> {
     }
 }
 
-struct InCast<'a>(&'a Option<String>);
+struct CastSource<'a>(&'a Option<String>);
 
-impl fmt::Display for InCast<'_> {
+impl fmt::Display for CastSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(cast) => write!(f, ", in `{cast}`"),
@@ -344,7 +368,7 @@ impl fmt::Display for SpillHint<'_> {
     }
 }
 
-fn room_hint(source: &std::io::Error) -> &'static str {
+fn disk_full_hint(source: &std::io::Error) -> &'static str {
     match source.kind() {
         std::io::ErrorKind::FileTooLarge => {
             "raise the limit of a file's size, `ulimit -f unlimited`, or name more folders, each of which has a file of \
@@ -354,14 +378,16 @@ fn room_hint(source: &std::io::Error) -> &'static str {
     }
 }
 
-struct FreeOfEach<'a>(&'a [(String, Option<u64>)]);
+struct FreeSpaceList<'a>(&'a [(String, Option<u64>)]);
 
-impl fmt::Display for FreeOfEach<'_> {
+impl fmt::Display for FreeSpaceList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (path, free)) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             match free {
-                Some(bytes) => write!(f, "{comma}`{path}` has {} free", human(*bytes))?,
+                Some(bytes) => {
+                    write!(f, "{comma}`{path}` has {} free", format_binary_bytes(*bytes))?
+                }
                 None => write!(f, "{comma}`{path}` is full")?,
             }
         }
@@ -369,20 +395,20 @@ impl fmt::Display for FreeOfEach<'_> {
     }
 }
 
-struct On<'a>(&'a str);
+struct ProgramFileClause<'a>(&'a str);
 
-impl fmt::Display for On<'_> {
+impl fmt::Display for ProgramFileClause<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "" => Ok(()),
-            file => write!(f, ", working on `{}`,", Name(file)),
+            file => write!(f, ", working on `{}`,", EscapedName(file)),
         }
     }
 }
 
-struct Said<'a>(&'a str);
+struct StderrTail<'a>(&'a str);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for StderrTail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "" => f.write_str(" and said nothing on standard error"),
@@ -391,9 +417,9 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-struct At<'a>(&'a Option<u64>);
+struct AtOffset<'a>(&'a Option<u64>);
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for AtOffset<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(offset) => write!(f, " at byte {offset}"),
@@ -403,9 +429,9 @@ impl fmt::Display for At<'_> {
 }
 
 /// What a decoder says, without its own structures and the layers that the message came through.
-struct Brief<'a>(&'a str);
+struct BriefReason<'a>(&'a str);
 
-impl fmt::Display for Brief<'_> {
+impl fmt::Display for BriefReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const LAYERS: [&str; 4] =
             ["External: ", "Arrow: ", "Parquet argument error: ", "Parquet error: "];
@@ -419,9 +445,9 @@ impl fmt::Display for Brief<'_> {
     }
 }
 
-struct AndMore<'a>(&'a usize);
+struct MoreOutputs<'a>(&'a usize);
 
-impl fmt::Display for AndMore<'_> {
+impl fmt::Display for MoreOutputs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
@@ -431,13 +457,13 @@ impl fmt::Display for AndMore<'_> {
     }
 }
 
-struct TooManyBad<'a> {
+struct TooManyBadRecords<'a> {
     count: u64,
     allowed: &'a str,
     first: &'a [BadRecord],
 }
 
-impl fmt::Display for TooManyBad<'_> {
+impl fmt::Display for TooManyBadRecords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.count == 1 { "" } else { "s" };
         write!(f, "{} malformed record{s}, {} allowed:", self.count, self.allowed)?;
@@ -451,20 +477,21 @@ impl fmt::Display for TooManyBad<'_> {
     }
 }
 
-struct NotAll<'a> {
+struct UnconvertedSummary<'a> {
     failed: u64,
     untried: u64,
     files: u64,
     first: &'a [String],
 }
 
-impl fmt::Display for NotAll<'_> {
+impl fmt::Display for UnconvertedSummary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.files == 1 { "" } else { "s" };
-        let (failed, files) = (grouped(self.failed), grouped(self.files));
+        let (failed, files) =
+            (format_grouped_digits(self.failed), format_grouped_digits(self.files));
         write!(f, "{failed} of {files} file{s} could not be converted")?;
         if self.untried > 0 {
-            write!(f, ", and {} were not tried after that", grouped(self.untried))?;
+            write!(f, ", and {} were not tried after that", format_grouped_digits(self.untried))?;
         }
         f.write_str(":")?;
         for line in self.first {
@@ -472,7 +499,7 @@ impl fmt::Display for NotAll<'_> {
         }
         match self.failed.saturating_sub(self.first.len() as u64) {
             0 => Ok(()),
-            more => write!(f, "\n  … and {} more", grouped(more)),
+            more => write!(f, "\n  … and {} more", format_grouped_digits(more)),
         }
     }
 }
@@ -490,14 +517,14 @@ impl Error {
     }
 
     /// A mistake in the request, with what to do about it.
-    pub fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn usage_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
     /// The operating system's refusal to do `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
         // Where a file is wanted, a URL may have been given, and what is secret in it.
-        let path = crate::redact::shown(&path.as_ref().display().to_string());
+        let path = crate::redaction::redact_url(&path.as_ref().display().to_string());
         // One of ours that came through `Read` or `Write`.
         let source = match source.downcast::<Error>() {
             Ok(ours) => return ours,
@@ -506,7 +533,7 @@ impl Error {
         match source.kind() {
             std::io::ErrorKind::BrokenPipe => Error::ClosedPipe,
             std::io::ErrorKind::NotFound if action == "read" => {
-                let hint = suggest::nearest_path_hint(&path);
+                let hint = suggestions::nearest_path_hint(&path);
                 Error::NotFound { path, hint }
             }
             _ => Error::Io { action, path, source },
@@ -514,21 +541,21 @@ impl Error {
     }
 
     /// That none of these folders has room for what does not fit memory; what is free there is looked up.
-    pub fn disk_full<'a>(
+    pub fn spill_disk_full<'a>(
         folders: impl IntoIterator<Item = &'a Path>,
         source: std::io::Error,
     ) -> Self {
         let folders = folders.into_iter().map(|path| {
             let free = rustix::fs::statvfs(path).ok();
             let free = free.map(|stats| stats.f_bavail.saturating_mul(stats.f_frsize));
-            (crate::redact::shown(&path.display().to_string()), free)
+            (crate::redaction::redact_url(&path.display().to_string()), free)
         });
-        Error::DiskFull { folders: folders.collect(), source }
+        Error::SpillDiskFull { folders: folders.collect(), source }
     }
 
     /// The same with one more thing that can be done about it, where it is of a file that cannot be read and has a hint.
     #[must_use]
-    pub fn advised(mut self, more: &str) -> Error {
+    pub fn with_added_hint(mut self, more: &str) -> Error {
         if let Error::NotFound { hint, .. }
         | Error::Remote { hint, .. }
         | Error::Rowfile { hint, .. }
@@ -543,22 +570,22 @@ impl Error {
     }
 
     /// Whose mistake it is.
-    pub fn kind(&self) -> Kind {
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Error::Usage { .. } => Kind::Usage,
-            Error::Interrupted => Kind::Interrupted,
-            Error::Internal(_) => Kind::Internal,
-            Error::Unfinished { source, .. } if matches!(**source, Error::Interrupted) => {
-                Kind::Interrupted
+            Error::Usage { .. } => ErrorClass::Usage,
+            Error::Interrupted => ErrorClass::Interrupted,
+            Error::Internal(_) => ErrorClass::Internal,
+            Error::UnfinishedCommit { source, .. } if matches!(**source, Error::Interrupted) => {
+                ErrorClass::Interrupted
             }
-            _ => Kind::Failed,
+            _ => ErrorClass::Failed,
         }
     }
 }
 
 impl Error {
     /// The same again, for whoever else hears of it.
-    pub fn copy(&self) -> Self {
+    pub fn duplicate(&self) -> Self {
         match self {
             Error::Usage { message, hint } => {
                 Error::Usage { message: message.clone(), hint: hint.clone() }
@@ -571,7 +598,7 @@ impl Error {
                 path: path.clone(),
                 source: std::io::Error::new(source.kind(), source.to_string()),
             },
-            Error::DiskFull { folders, source } => Error::DiskFull {
+            Error::SpillDiskFull { folders, source } => Error::SpillDiskFull {
                 folders: folders.clone(),
                 source: std::io::Error::new(source.kind(), source.to_string()),
             },
@@ -592,7 +619,7 @@ impl Error {
                 reason: reason.clone(),
                 hint: hint.clone(),
             },
-            Error::Differ { path, other, reason, hint } => Error::Differ {
+            Error::IncompatibleFiles { path, other, reason, hint } => Error::IncompatibleFiles {
                 path: path.clone(),
                 other: other.clone(),
                 reason: reason.clone(),
@@ -601,27 +628,31 @@ impl Error {
             Error::BadRecords { count, allowed, first } => {
                 Error::BadRecords { count: *count, allowed: allowed.clone(), first: first.clone() }
             }
-            Error::Changed { path, reason } => {
-                Error::Changed { path: path.clone(), reason: reason.clone() }
+            Error::FileChanged { path, reason } => {
+                Error::FileChanged { path: path.clone(), reason: reason.clone() }
             }
-            Error::Program { program, file, reason, said } => Error::Program {
+            Error::UserProgram { program, file, reason, said } => Error::UserProgram {
                 program: program.clone(),
                 file: file.clone(),
                 reason: reason.clone(),
                 said: said.clone(),
             },
-            Error::Format { format, action, path, source } => Error::Format {
+            Error::RegisteredFormat { format, action, path, source } => Error::RegisteredFormat {
                 format: format.clone(),
                 action,
                 path: path.clone(),
                 source: source.to_string().into(),
             },
-            Error::Exists { path, more } => Error::Exists { path: path.clone(), more: *more },
-            Error::Unfinished { path, source } => {
-                Error::Unfinished { path: path.clone(), source: Box::new(source.copy()) }
+            Error::OutputExists { path, more } => {
+                Error::OutputExists { path: path.clone(), more: *more }
             }
-            Error::Busy { path, run } => Error::Busy { path: path.clone(), run: run.clone() },
-            Error::Unconverted { failed, untried, files, first } => Error::Unconverted {
+            Error::UnfinishedCommit { path, source } => {
+                Error::UnfinishedCommit { path: path.clone(), source: Box::new(source.duplicate()) }
+            }
+            Error::OutputBusy { path, run } => {
+                Error::OutputBusy { path: path.clone(), run: run.clone() }
+            }
+            Error::UnconvertedFiles { failed, untried, files, first } => Error::UnconvertedFiles {
                 failed: *failed,
                 untried: *untried,
                 files: *files,
@@ -630,8 +661,8 @@ impl Error {
             Error::Overflow { message, hint } => {
                 Error::Overflow { message: message.clone(), hint: hint.clone() }
             }
-            Error::Bytes { message, hint } => {
-                Error::Bytes { message: message.clone(), hint: hint.clone() }
+            Error::InvalidBytes { message, hint } => {
+                Error::InvalidBytes { message: message.clone(), hint: hint.clone() }
             }
             Error::Cast { value, to, cast, hint } => Error::Cast {
                 value: value.clone(),
@@ -639,8 +670,8 @@ impl Error {
                 cast: cast.clone(),
                 hint: hint.clone(),
             },
-            Error::Memory { message, hint } => {
-                Error::Memory { message: message.clone(), hint: hint.clone() }
+            Error::MemoryBudgetTooSmall { message, hint } => {
+                Error::MemoryBudgetTooSmall { message: message.clone(), hint: hint.clone() }
             }
             Error::Query(message) => Error::Query(message.clone()),
             Error::Interrupted => Error::Interrupted,
@@ -652,20 +683,20 @@ impl Error {
 
 /// A message without the passwords and signatures of URLs that it names: an error may repeat whatever
 /// was asked. What shows one to a person or keeps it calls this.
-pub fn without_secrets(message: &str) -> String {
-    crate::redact::message(message)
+pub fn redact_secrets(message: &str) -> String {
+    crate::redaction::redact_message(message)
 }
 
 /// What `run` returns; a panic inside it as [`Error::Internal`], so that whoever waits for the
 /// thread learns of it.
-pub fn caught<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn catch_panic<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
     // What `run` changed is not looked at again after a panic: the run fails.
-    crate::panics::catch(run).unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+    crate::panics::catch_silently(run).unwrap_or_else(|panic| Err(error_from_panic(panic.as_ref())))
 }
 
 /// A panic's message as an error.
-pub fn panicked(panic: &(dyn Any + Send)) -> Error {
-    Error::Internal(crate::panics::told(panic))
+pub fn error_from_panic(panic: &(dyn Any + Send)) -> Error {
+    Error::Internal(crate::panics::panic_message(panic))
 }
 
 #[cfg(test)]
@@ -675,7 +706,7 @@ mod tests {
     use super::Error;
 
     #[test]
-    fn a_name_is_on_one_line_and_moves_no_terminal() {
+    fn control_characters_in_names_are_escaped() {
         let path = "y\n\u{1b}]0;t\u{7}.csv".to_owned();
         for (error, expected) in [
             (
@@ -692,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_decoder_says_is_told_in_brief() {
+    fn decoder_messages_are_shortened() {
         for (reason, expected) in [
             (
                 "the footer cannot be read (External: invalid utf-8)",
@@ -715,21 +746,21 @@ mod tests {
     }
 
     #[test]
-    fn folders_without_room_are_told_with_what_is_free_in_each() {
+    fn disk_full_error_lists_free_space_of_each_folder() {
         let folders = vec![("/a".into(), Some(0)), ("/b".into(), Some(2_500)), ("/c".into(), None)];
-        let error = Error::DiskFull { folders, source: ErrorKind::StorageFull.into() };
+        let error = Error::SpillDiskFull { folders, source: ErrorKind::StorageFull.into() };
         let expected = "no room to spill: no storage space; `/a` has 0 B free, `/b` has 2.4 KiB free, `/c` is full\n\
                         hint: free some space, or name a folder on another disk too: --spill-dir DIR";
         assert_eq!(error.to_string(), expected);
-        assert_eq!(error.copy().to_string(), expected);
+        assert_eq!(error.duplicate().to_string(), expected);
 
         let folders = vec![("/a".into(), Some(1 << 30))];
-        let error = Error::DiskFull { folders, source: ErrorKind::FileTooLarge.into() };
+        let error = Error::SpillDiskFull { folders, source: ErrorKind::FileTooLarge.into() };
         assert!(error.to_string().contains("has 1 GiB free\nhint: raise the limit"), "{error}");
     }
 
     #[test]
-    fn a_url_in_the_place_of_a_file_shows_no_secret() {
+    fn io_error_on_url_shows_no_secret() {
         for (action, kind) in [("read", ErrorKind::NotFound), ("write", ErrorKind::Other)] {
             let url = "http://user:hush@host/x.csv?sig=hush";
             let message = Error::io(action, url, kind.into()).to_string();

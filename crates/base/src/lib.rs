@@ -14,35 +14,35 @@
 //! - `suggest`: what was meant by a name that there is not?
 //! - `types`: column types in SQL's words; `calendar`: which date is a number of days?
 
-pub mod arrow_words;
+pub mod arrow_errors;
+pub mod batch_compaction;
 pub mod calendar;
-pub mod cancel;
-pub mod compact;
+pub mod cancellation;
+pub mod column_types;
 pub mod cores;
 pub mod coverage;
-pub mod durable;
+pub mod durability;
 pub mod error;
 pub mod hex;
-pub mod home;
-pub mod memory;
+pub mod large_stack;
 pub mod memory_account;
+pub mod memory_budget;
 pub mod memory_watch;
-pub mod mismatches;
 pub mod panics;
 mod placed_counts;
 pub mod progress;
-pub mod redact;
+pub mod redaction;
 pub mod settings;
-pub mod stack;
-pub mod suggest;
-pub mod types;
+pub mod state_folder;
+pub mod suggestions;
+pub mod type_mismatches;
 pub mod unknown_keys;
 
-pub use cancel::Cancel;
-pub use cores::{Cores, Priority, Turn};
+pub use cancellation::CancelFlag;
+pub use cores::{ComputeTurn, CoreSharing, Priority};
 pub use coverage::Coverage;
-pub use error::{BadRecord, Error, Failure, Kind, Result};
-pub use home::{Home, RunDir, RunId};
+pub use error::{BadRecord, BoxedHostError, Error, ErrorClass, Result};
 pub use memory_account::MemoryAccount;
-pub use progress::Progress;
-pub use settings::{MaxBad, Settings};
+pub use progress::RunProgress;
+pub use settings::{BadRecordLimit, RunSettings};
+pub use state_folder::{RunId, RunStateFolder, StateFolder};

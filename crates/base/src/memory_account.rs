@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
-use crate::memory::release_freed;
+use crate::memory_budget::release_freed_memory;
 
 /// A holder of tables that an account can ask to spill.
 pub trait MemoryHolder: Send + Sync {
@@ -44,20 +44,20 @@ pub trait MemoryHolder: Send + Sync {
 /// A byte counter with a limit, shared by all tables of a run. A clone is the same account.
 #[derive(Clone)]
 pub struct MemoryAccount {
-    shared: Arc<Shared>,
+    shared: Arc<AccountState>,
 }
 
-struct Shared {
+struct AccountState {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
     holders: Mutex<Vec<Weak<dyn MemoryHolder>>>,
     /// The number of threads that spill.
-    spilling: Mutex<usize>,
-    spilled: Condvar,
+    spilling_threads: Mutex<usize>,
+    spill_finished: Condvar,
 }
 
 /// More threads do not spill at a time.
-const SPILLING_MAX: usize = 2;
+const SPILLING_THREADS_MAX: usize = 2;
 
 impl fmt::Debug for MemoryAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,12 +71,12 @@ impl fmt::Debug for MemoryAccount {
 impl MemoryAccount {
     /// An empty account.
     pub fn new(limit_bytes: usize) -> Self {
-        let shared = Shared {
+        let shared = AccountState {
             limit_bytes,
             used_bytes: AtomicUsize::new(0),
             holders: Mutex::new(Vec::new()),
-            spilling: Mutex::new(0),
-            spilled: Condvar::new(),
+            spilling_threads: Mutex::new(0),
+            spill_finished: Condvar::new(),
         };
         MemoryAccount { shared: Arc::new(shared) }
     }
@@ -102,9 +102,9 @@ impl MemoryAccount {
     }
 
     /// Charges `bytes` for as long as the returned value lives.
-    pub fn charge(&self, bytes: usize) -> Charge {
+    pub fn charge(&self, bytes: usize) -> MemoryCharge {
         self.shared.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Charge { account: self.clone(), bytes }
+        MemoryCharge { account: self.clone(), bytes }
     }
 
     /// Adds a holder, which is asked to spill until it is dropped.
@@ -122,12 +122,12 @@ impl MemoryAccount {
         if !self.is_full() {
             return Ok(());
         }
-        let mut spilling = self.shared.spilling.lock();
-        while *spilling >= SPILLING_MAX {
+        let mut spilling = self.shared.spilling_threads.lock();
+        while *spilling >= SPILLING_THREADS_MAX {
             if self.used_bytes() <= self.limit_bytes() / 8 * 9 {
                 return Ok(());
             }
-            self.shared.spilled.wait(&mut spilling);
+            self.shared.spill_finished.wait(&mut spilling);
         }
         *spilling += 1;
         drop(spilling);
@@ -165,7 +165,7 @@ impl MemoryAccount {
             }
         }
         if has_spilled {
-            release_freed();
+            release_freed_memory();
         }
         Ok(())
     }
@@ -173,31 +173,31 @@ impl MemoryAccount {
 
 /// The turn of a thread that spills.
 struct SpillTurn<'a> {
-    shared: &'a Shared,
+    shared: &'a AccountState,
 }
 
 impl Drop for SpillTurn<'_> {
     fn drop(&mut self) {
-        *self.shared.spilling.lock() -= 1;
-        self.shared.spilled.notify_all();
+        *self.shared.spilling_threads.lock() -= 1;
+        self.shared.spill_finished.notify_all();
     }
 }
 
 /// A number of bytes that an account counts until it is dropped.
 #[derive(Debug)]
-pub struct Charge {
+pub struct MemoryCharge {
     account: MemoryAccount,
     bytes: usize,
 }
 
-impl Charge {
+impl MemoryCharge {
     /// The bytes that are charged.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Changes what is charged.
-    pub fn set(&mut self, bytes: usize) {
+    pub fn set_bytes(&mut self, bytes: usize) {
         let used_bytes = &self.account.shared.used_bytes;
         used_bytes.fetch_add(bytes, Ordering::Relaxed);
         used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -205,9 +205,9 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
-        self.set(0);
+        self.set_bytes(0);
     }
 }
 
@@ -216,15 +216,19 @@ mod tests {
     use super::*;
 
     /// A table that spills into another one, or to disk.
-    struct Holder {
-        charge: Mutex<Charge>,
-        below: Option<Arc<Holder>>,
+    struct TestHolder {
+        charge: Mutex<MemoryCharge>,
+        below: Option<Arc<TestHolder>>,
         spills: AtomicUsize,
     }
 
-    impl Holder {
-        fn new(account: &MemoryAccount, bytes: usize, below: Option<&Arc<Holder>>) -> Arc<Self> {
-            let holder = Arc::new(Holder {
+    impl TestHolder {
+        fn new(
+            account: &MemoryAccount,
+            bytes: usize,
+            below: Option<&Arc<TestHolder>>,
+        ) -> Arc<Self> {
+            let holder = Arc::new(TestHolder {
                 charge: Mutex::new(account.charge(bytes)),
                 below: below.cloned(),
                 spills: AtomicUsize::new(0),
@@ -238,7 +242,7 @@ mod tests {
         }
     }
 
-    impl MemoryHolder for Holder {
+    impl MemoryHolder for TestHolder {
         fn spillable_bytes(&self) -> usize {
             self.charge.try_lock().map_or(usize::MAX, |charge| charge.bytes())
         }
@@ -248,9 +252,9 @@ mod tests {
             if let Some(below) = &self.below {
                 let mut below = below.charge.lock();
                 let bytes = below.bytes() + charge.bytes();
-                below.set(bytes);
+                below.set_bytes(bytes);
             }
-            charge.set(0);
+            charge.set_bytes(0);
             self.spills.fetch_add(1, Ordering::Relaxed);
             Ok(true)
         }
@@ -259,8 +263,8 @@ mod tests {
     #[test]
     fn the_fullest_table_spills_until_an_eighth_of_the_limit_is_free() {
         let account = MemoryAccount::new(80);
-        let merged = Holder::new(&account, 5, None);
-        let workers = [30, 40, 5].map(|bytes| Holder::new(&account, bytes, Some(&merged)));
+        let merged = TestHolder::new(&account, 5, None);
+        let workers = [30, 40, 5].map(|bytes| TestHolder::new(&account, bytes, Some(&merged)));
         account.make_room().unwrap();
         assert_eq!(account.used_bytes(), 80, "80 bytes are no more than the limit");
         let extra = account.charge(1);
@@ -276,7 +280,8 @@ mod tests {
     #[test]
     fn a_table_in_use_and_a_charge_without_a_table_are_left_alone() {
         let account = MemoryAccount::new(10);
-        let (used, idle) = (Holder::new(&account, 50, None), Holder::new(&account, 7, None));
+        let (used, idle) =
+            (TestHolder::new(&account, 50, None), TestHolder::new(&account, 7, None));
         let _rows = account.charge(20);
         let guard = used.charge.lock();
         account.make_room().unwrap();
@@ -290,15 +295,15 @@ mod tests {
     #[test]
     fn threads_that_grow_at_once_take_turns_and_end_below_the_limit() {
         let account = MemoryAccount::new(800);
-        let merged = Holder::new(&account, 0, None);
+        let merged = TestHolder::new(&account, 0, None);
         std::thread::scope(|scope| {
             for _ in 0..32 {
                 scope.spawn(|| {
-                    let own = Holder::new(&account, 0, Some(&merged));
+                    let own = TestHolder::new(&account, 0, Some(&merged));
                     for _ in 0..100 {
                         let mut charge = own.charge.lock();
                         let bytes = charge.bytes() + 10;
-                        charge.set(bytes);
+                        charge.set_bytes(bytes);
                         drop(charge);
                         account.make_room().unwrap();
                     }
@@ -307,14 +312,14 @@ mod tests {
         });
         account.make_room().unwrap();
         assert!(!account.is_full() && merged.spill_count() > 0);
-        assert_eq!(*account.shared.spilling.lock(), 0);
+        assert_eq!(*account.shared.spilling_threads.lock(), 0);
     }
 
     #[test]
     fn a_dropped_holder_leaves_the_account() {
         let account = MemoryAccount::new(10);
         for bytes in 0..100 {
-            drop(Holder::new(&account, bytes, None));
+            drop(TestHolder::new(&account, bytes, None));
         }
         assert_eq!(account.used_bytes(), 0);
         assert!(account.shared.holders.lock().len() <= 1);

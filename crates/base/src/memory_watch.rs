@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Memory that the process held while it was watched.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct MemoryUse {
+pub struct MemoryUsage {
     /// The most at one time.
     pub peak_bytes: u64,
     /// Bytes times seconds.
@@ -23,13 +23,13 @@ pub struct MemoryUse {
 #[derive(Debug)]
 pub struct MemoryWatch {
     /// Dropped to end the thread.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<MemoryUse>>,
-    high_bytes: Option<u64>,
+    stop_sender: Option<Sender<()>>,
+    thread: Option<JoinHandle<MemoryUsage>>,
+    initial_high_water_bytes: Option<u64>,
 }
 
-const LOOK_FIRST: Duration = Duration::from_millis(5);
-const LOOK_MOST: Duration = Duration::from_millis(200);
+const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(5);
+const SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(200);
 
 impl MemoryWatch {
     /// Begins to look.
@@ -37,9 +37,9 @@ impl MemoryWatch {
         let high_bytes = high_water_bytes();
         let (stop, stopped) = channel::<()>();
         let watch = move || {
-            let mut seen = MemoryUse::default();
+            let mut seen = MemoryUsage::default();
             let Some(mut held) = resident_bytes() else { return seen };
-            let (mut looked, mut pause) = (Instant::now(), LOOK_FIRST);
+            let (mut looked, mut pause) = (Instant::now(), SAMPLE_INTERVAL_MIN);
             loop {
                 let is_end = stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
                 let now = resident_bytes().unwrap_or(held);
@@ -51,20 +51,20 @@ impl MemoryWatch {
                 if is_end {
                     return seen;
                 }
-                (held, looked, pause) = (now, Instant::now(), (pause * 2).min(LOOK_MOST));
+                (held, looked, pause) = (now, Instant::now(), (pause * 2).min(SAMPLE_INTERVAL_MAX));
             }
         };
         let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(watch).ok();
-        MemoryWatch { stop: Some(stop), thread, high_bytes }
+        MemoryWatch { stop_sender: Some(stop), thread, initial_high_water_bytes: high_bytes }
     }
 
     /// Ends the looks, and returns what they found in the time `wall` since the start.
-    pub fn stop(&mut self, wall: Duration) -> MemoryUse {
-        drop(self.stop.take());
+    pub fn stop(&mut self, wall: Duration) -> MemoryUsage {
+        drop(self.stop_sender.take());
         let thread = self.thread.take();
         let mut seen = thread.and_then(|thread| thread.join().ok()).unwrap_or_default();
         let high = high_water_bytes();
-        if let (Some(before), Some(after)) = (self.high_bytes, high)
+        if let (Some(before), Some(after)) = (self.initial_high_water_bytes, high)
             && (after > before || seen.peak_bytes == 0)
         {
             seen.peak_bytes = seen.peak_bytes.max(after);

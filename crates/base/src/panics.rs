@@ -13,15 +13,15 @@ use std::sync::Once;
 
 thread_local! {
     /// How many catch what panics here.
-    static CATCHERS: Cell<usize> = const { Cell::new(0) };
+    static CATCHER_COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-fn install() {
+fn install_panic_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let before = take_hook();
         set_hook(Box::new(move |panic| {
-            let is_caught = CATCHERS.try_with(|catchers| catchers.get() > 0).unwrap_or(false);
+            let is_caught = CATCHER_COUNT.try_with(|catchers| catchers.get() > 0).unwrap_or(false);
             let is_wanted = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value == "full");
             if !is_caught || is_wanted {
                 before(panic);
@@ -33,25 +33,25 @@ fn install() {
 /// What `run` returns, or what it panicked with, of which nothing is printed.
 ///
 /// What `run` changed is not to be looked at after a panic.
-pub fn catch<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
-    install();
-    CATCHERS.with(|catchers| catchers.set(catchers.get() + 1));
+pub fn catch_silently<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
+    install_panic_hook();
+    CATCHER_COUNT.with(|catchers| catchers.set(catchers.get() + 1));
     let caught = catch_unwind(AssertUnwindSafe(run));
-    CATCHERS.with(|catchers| catchers.set(catchers.get() - 1));
+    CATCHER_COUNT.with(|catchers| catchers.set(catchers.get() - 1));
     caught
 }
 
 /// What is told of a panic.
-pub fn told(panic: &(dyn Any + Send)) -> String {
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("a worker panicked: {}", text.unwrap_or("no message"))
 }
 
 /// Says that whatever panics on this thread from now on is caught: by who joins it, or by a runtime.
-pub fn all_are_caught() {
-    install();
-    CATCHERS.with(|catchers| catchers.set(catchers.get() + 1));
+pub fn silence_thread_panics() {
+    install_panic_hook();
+    CATCHER_COUNT.with(|catchers| catchers.set(catchers.get() + 1));
 }
 
 #[cfg(test)]
@@ -59,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_caught_within_what_is_caught_leaves_the_outer_one() {
-        let outer = catch(|| {
-            catch(|| panic!("inner")).unwrap_err();
-            CATCHERS.with(Cell::get)
+    fn nested_catch_keeps_outer_catcher_registered() {
+        let outer = catch_silently(|| {
+            catch_silently(|| panic!("inner")).unwrap_err();
+            CATCHER_COUNT.with(Cell::get)
         });
         assert_eq!(outer.unwrap(), 1);
-        assert_eq!(CATCHERS.with(Cell::get), 0);
+        assert_eq!(CATCHER_COUNT.with(Cell::get), 0);
     }
 }

@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 /// Bytes are those of the files as stored (compressed bytes of a compressed file), so that
 /// `bytes_done / bytes_total` is a fraction that never falls.
 #[derive(Debug, Clone, Default)]
-pub struct Progress {
-    counters: Arc<Counters>,
+pub struct RunProgress {
+    counters: Arc<ProgressCounters>,
     /// Whether it is of a part of the work, the total of which is known.
     is_part: bool,
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct ProgressCounters {
     bytes_total: AtomicU64,
     bytes_done: AtomicU64,
     rows_done: AtomicU64,
@@ -27,48 +27,49 @@ struct Counters {
     partial_bytes: AtomicU64,
     map: StepCounters,
     tables: StepCounters,
-    planned: Mutex<Planned>,
-    elsewhere: Mutex<BTreeMap<String, Elsewhere>>,
+    plan_outline: Mutex<PlanOutline>,
+    workers: Mutex<BTreeMap<String, WorkerProgress>>,
     /// How many processes elsewhere somebody says that there are, and how many tasks they have lost.
-    told_elsewhere: Mutex<(u64, u64)>,
+    reported_worker_counts: Mutex<(u64, u64)>,
     /// What is waited for before anything is read.
-    waits: Mutex<Option<&'static str>>,
+    wait_reason: Mutex<Option<&'static str>>,
     /// Of the tasks that write the result elsewhere, how many have ended, and how many there are.
-    written_elsewhere: Mutex<(u64, u64)>,
+    write_task_counts: Mutex<(u64, u64)>,
 }
 
 /// What a process elsewhere did for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct WorkerProgress {
     /// Tasks that it did.
-    pub tasks: u64,
+    pub tasks_done: u64,
     /// Tasks that it had at hand when it was gone.
-    pub lost: u64,
+    pub tasks_lost: u64,
     /// Stored bytes of the tasks that it did.
-    pub bytes: u64,
+    pub bytes_done: u64,
     /// The processor time of these.
-    pub cpu: Duration,
+    pub cpu_time: Duration,
     /// From when until when it was at work, in order.
-    pub spans: Vec<(Instant, Instant)>,
+    pub active_spans: Vec<(Instant, Instant)>,
 }
 
-impl Elsewhere {
+impl WorkerProgress {
     /// So many spans are kept; of more, neighbours become one.
-    const SPANS_MAX: usize = 256;
+    const ACTIVE_SPANS_MAX: usize = 256;
 
     /// Adds a task that has just come, and took so long.
-    pub fn add(&mut self, bytes: u64, cpu: Duration, took: Duration) {
+    pub fn add_task(&mut self, bytes: u64, cpu: Duration, took: Duration) {
         let now = Instant::now();
         let began = now.checked_sub(took).unwrap_or(now);
-        self.tasks += 1;
-        self.bytes += bytes;
-        self.cpu += cpu;
+        self.tasks_done += 1;
+        self.bytes_done += bytes;
+        self.cpu_time += cpu;
         // What comes at once was done one after the other.
-        let began = self.spans.last().map_or(began, |(_, last)| began.max(*last));
-        self.spans.push((began, now));
-        if self.spans.len() > Self::SPANS_MAX {
-            let pairs = self.spans.chunks(2);
-            self.spans = pairs.filter_map(|pair| Some((pair.first()?.0, pair.last()?.1))).collect();
+        let began = self.active_spans.last().map_or(began, |(_, last)| began.max(*last));
+        self.active_spans.push((began, now));
+        if self.active_spans.len() > Self::ACTIVE_SPANS_MAX {
+            let pairs = self.active_spans.chunks(2);
+            self.active_spans =
+                pairs.filter_map(|pair| Some((pair.first()?.0, pair.last()?.1))).collect();
         }
     }
 }
@@ -87,14 +88,14 @@ impl StepCounters {
     }
 
     /// Adds what this thread has computed since the clock was looked at last.
-    pub fn add_cpu(&self, clock: &mut ThreadClock) {
+    pub fn add_thread_cpu(&self, clock: &mut ThreadCpuClock) {
         let now_ns = thread_cpu_ns();
         self.cpu_ns.fetch_add(now_ns.saturating_sub(clock.0), Ordering::Relaxed);
         clock.0 = now_ns;
     }
 
     /// Adds what was computed elsewhere.
-    pub fn add_cpu_elsewhere(&self, cpu: Duration) {
+    pub fn add_worker_cpu(&self, cpu: Duration) {
         let ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         self.cpu_ns.fetch_add(ns, Ordering::Relaxed);
     }
@@ -114,12 +115,12 @@ impl StepCounters {
 ///
 /// A look is a system call of a few hundred nanoseconds: once per batch, not per row.
 #[derive(Debug)]
-pub struct ThreadClock(u64);
+pub struct ThreadCpuClock(u64);
 
-impl ThreadClock {
+impl ThreadCpuClock {
     /// A clock of this thread, looked at now.
     pub fn start() -> Self {
-        ThreadClock(thread_cpu_ns())
+        ThreadCpuClock(thread_cpu_ns())
     }
 }
 
@@ -145,16 +146,16 @@ pub fn process_cpu_seconds() -> f64 {
 
 /// How a run goes, once it is planned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlanOutline {
     /// `partial tables`, `rows` or `datafusion`; none before.
-    pub path: Option<&'static str>,
+    pub execution_path: Option<&'static str>,
     /// The tables in words, where there are some.
     pub tables: Option<String>,
     /// What is still to be done when all has been read, as a participle: `sorting`.
-    pub afterwards: Option<&'static str>,
+    pub final_activity: Option<&'static str>,
 }
 
-impl Progress {
+impl RunProgress {
     /// Counters at zero.
     pub fn new() -> Self {
         Self::default()
@@ -162,51 +163,51 @@ impl Progress {
 
     /// The same counters for a part of the work, which does not change the total.
     #[must_use]
-    pub fn part(&self) -> Self {
-        Progress { counters: Arc::clone(&self.counters), is_part: true }
+    pub fn part_progress(&self) -> Self {
+        RunProgress { counters: Arc::clone(&self.counters), is_part: true }
     }
 
     /// Changes what is known of a process elsewhere.
-    pub fn change_elsewhere(&self, name: &str, change: impl FnOnce(&mut Elsewhere)) {
-        change(self.counters.elsewhere.lock().entry(name.to_owned()).or_default());
+    pub fn update_worker(&self, name: &str, change: impl FnOnce(&mut WorkerProgress)) {
+        change(self.counters.workers.lock().entry(name.to_owned()).or_default());
     }
 
     /// How many processes elsewhere did something, and how many tasks were lost with those that are gone.
-    pub fn count_elsewhere(&self) -> (u64, u64) {
-        let known = self.counters.elsewhere.lock();
-        let lost = known.values().map(|it| it.lost).sum();
-        let told = *self.counters.told_elsewhere.lock();
+    pub fn worker_counts(&self) -> (u64, u64) {
+        let known = self.counters.workers.lock();
+        let lost = known.values().map(|it| it.tasks_lost).sum();
+        let told = *self.counters.reported_worker_counts.lock();
         (told.0.max(known.len() as u64), told.1.max(lost))
     }
 
     /// Takes what somebody who knows their names says of that.
-    pub fn set_count_elsewhere(&self, count: (u64, u64)) {
-        *self.counters.told_elsewhere.lock() = count;
+    pub fn set_worker_counts(&self, count: (u64, u64)) {
+        *self.counters.reported_worker_counts.lock() = count;
     }
 
     /// Says what is waited for before anything is read.
-    pub fn set_waits(&self, what: Option<&'static str>) {
-        *self.counters.waits.lock() = what;
+    pub fn set_wait_reason(&self, what: Option<&'static str>) {
+        *self.counters.wait_reason.lock() = what;
     }
 
     /// What is waited for before anything is read.
-    pub fn waits(&self) -> Option<&'static str> {
-        *self.counters.waits.lock()
+    pub fn wait_reason(&self) -> Option<&'static str> {
+        *self.counters.wait_reason.lock()
     }
 
     /// Says how many tasks that write the result elsewhere have ended, of how many.
-    pub fn set_written_elsewhere(&self, done: u64, of: u64) {
-        *self.counters.written_elsewhere.lock() = (done, of);
+    pub fn set_write_task_counts(&self, done: u64, of: u64) {
+        *self.counters.write_task_counts.lock() = (done, of);
     }
 
     /// How many tasks that write the result elsewhere have ended, of how many.
-    pub fn written_elsewhere(&self) -> (u64, u64) {
-        *self.counters.written_elsewhere.lock()
+    pub fn write_task_counts(&self) -> (u64, u64) {
+        *self.counters.write_task_counts.lock()
     }
 
     /// What processes elsewhere did, by their names.
-    pub fn elsewhere(&self) -> BTreeMap<String, Elsewhere> {
-        self.counters.elsewhere.lock().clone()
+    pub fn workers(&self) -> BTreeMap<String, WorkerProgress> {
+        self.counters.workers.lock().clone()
     }
 
     /// States how many stored bytes the plan will read.
@@ -227,37 +228,37 @@ impl Progress {
     }
 
     /// Adds bytes of tables that went to disk because they did not fit memory.
-    pub fn add_spilled(&self, bytes: u64) {
+    pub fn add_spilled_bytes(&self, bytes: u64) {
         self.counters.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// States how large the partial table is that was written.
-    pub fn set_partial_bytes(&self, bytes: u64) {
+    pub fn set_partial_table_bytes(&self, bytes: u64) {
         self.counters.partial_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The size of the partial table that was written; 0 without one.
-    pub fn partial_bytes(&self) -> u64 {
+    pub fn partial_table_bytes(&self) -> u64 {
         self.counters.partial_bytes.load(Ordering::Relaxed)
     }
 
     /// States how the run goes.
-    pub fn set_planned(&self, planned: Planned) {
-        *self.counters.planned.lock() = planned;
+    pub fn set_plan_outline(&self, planned: PlanOutline) {
+        *self.counters.plan_outline.lock() = planned;
     }
 
     /// How the run goes, as far as is known.
-    pub fn planned(&self) -> Planned {
-        self.counters.planned.lock().clone()
+    pub fn plan_outline(&self) -> PlanOutline {
+        self.counters.plan_outline.lock().clone()
     }
 
     /// What the map has done.
-    pub fn map(&self) -> &StepCounters {
+    pub fn map_counters(&self) -> &StepCounters {
         &self.counters.map
     }
 
     /// What the tables have done, their merging and finishing included.
-    pub fn tables(&self) -> &StepCounters {
+    pub fn table_counters(&self) -> &StepCounters {
         &self.counters.tables
     }
 

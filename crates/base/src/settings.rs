@@ -3,40 +3,40 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::cancel::Cancel;
-use crate::cores::Cores;
+use crate::cancellation::CancelFlag;
+use crate::cores::CoreSharing;
 use crate::error::{Error, Result};
 use crate::memory_account::MemoryAccount;
-use crate::progress::Progress;
+use crate::progress::RunProgress;
 
 /// How many malformed records a run may skip.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum MaxBad {
+pub enum BadRecordLimit {
     /// So many. Default: 0.
     Count(u64),
     /// So many of a hundred records, judged at the end of the run.
     Percent(f64),
     /// As many as there are, for a look: they are shown beside a result that is incomplete without them.
-    Shown,
+    Unlimited,
 }
 
-impl Default for MaxBad {
+impl Default for BadRecordLimit {
     fn default() -> Self {
-        MaxBad::Count(0)
+        BadRecordLimit::Count(0)
     }
 }
 
-impl std::fmt::Display for MaxBad {
+impl std::fmt::Display for BadRecordLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            MaxBad::Count(count) => write!(f, "{count}"),
-            MaxBad::Percent(percent) => write!(f, "{percent}%"),
-            MaxBad::Shown => f.write_str("any"),
+            BadRecordLimit::Count(count) => write!(f, "{count}"),
+            BadRecordLimit::Percent(percent) => write!(f, "{percent}%"),
+            BadRecordLimit::Unlimited => f.write_str("any"),
         }
     }
 }
 
-impl FromStr for MaxBad {
+impl FromStr for BadRecordLimit {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -46,8 +46,8 @@ impl FromStr for MaxBad {
                 .parse()
                 .ok()
                 .filter(|percent| (0.0..=100.0).contains(percent))
-                .map(MaxBad::Percent),
-            None => text.trim().parse().ok().map(MaxBad::Count),
+                .map(BadRecordLimit::Percent),
+            None => text.trim().parse().ok().map(BadRecordLimit::Count),
         };
         parsed.ok_or_else(|| {
             Error::usage(format!(
@@ -60,52 +60,52 @@ impl FromStr for MaxBad {
 
 /// How a query is run: the same for the command line, a job file and Python.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RunSettings {
     /// The whole run's memory in bytes, tables and sorts included. Beyond it they spill.
     pub memory_bytes: u64,
     /// Threads that read and map. Default: the machine's cores.
     pub threads: usize,
     /// The run's turns among others on this machine. Default: none, it computes whenever it can.
-    pub cores: Option<Cores>,
+    pub cores: Option<CoreSharing>,
     /// How many malformed records are skipped before the run fails. Default: none.
-    pub max_bad: MaxBad,
+    pub max_bad: BadRecordLimit,
     /// Where copies of malformed records go; none are kept where absent.
     pub rejected_folder: Option<PathBuf>,
     /// The folders that tables and sorts spill to, in turn. Default: the system's temporary folder. Minimum: one.
     pub spill_dirs: Vec<PathBuf>,
     /// Stops the run.
-    pub cancel: Cancel,
+    pub cancel: CancelFlag,
     /// Ends reading, if an answer may rest on a part of the input: what was read is enough.
-    pub enough: Cancel,
+    pub stop_reading: CancelFlag,
     /// What a display reads.
-    pub progress: Progress,
+    pub progress: RunProgress,
 }
 
-impl Settings {
+impl RunSettings {
     /// The defaults with a memory budget, in bytes.
     pub fn new(memory_bytes: u64) -> Self {
-        Settings {
+        RunSettings {
             memory_bytes,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             cores: None,
-            max_bad: MaxBad::default(),
+            max_bad: BadRecordLimit::default(),
             rejected_folder: None,
             spill_dirs: vec![std::env::temp_dir()],
-            cancel: Cancel::new(),
-            enough: Cancel::new(),
-            progress: Progress::new(),
+            cancel: CancelFlag::new(),
+            stop_reading: CancelFlag::new(),
+            progress: RunProgress::new(),
         }
     }
 
     /// A share of the budget, in bytes.
-    pub fn share(&self, numerator: u64, denominator: u64) -> usize {
+    pub fn memory_share_bytes(&self, numerator: u64, denominator: u64) -> usize {
         let bytes = u128::from(self.memory_bytes) * u128::from(numerator) / u128::from(denominator);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Returns a memory account for all tables of a run, limited to five eighths of the budget. The rest is for
     /// readers, for copies made by spills and merges, and for the plan that finishes the tables.
-    pub fn table_account(&self) -> MemoryAccount {
-        MemoryAccount::new(self.share(5, 8))
+    pub fn new_table_account(&self) -> MemoryAccount {
+        MemoryAccount::new(self.memory_share_bytes(5, 8))
     }
 }

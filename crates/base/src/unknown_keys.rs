@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::coverage::grouped;
-use crate::error::visible;
-use crate::mismatches::sql_column;
-use crate::placed_counts::{self, NAMES_MAX, PlacedCount, place_in_words};
+use crate::coverage::format_grouped_digits;
+use crate::error::escape_control_chars;
+use crate::placed_counts::{self, PLACED_NAMES_MAX, PlacedCount, format_place};
+use crate::type_mismatches::sql_column_name;
 
 /// Distinct keys that are told apart; further ones are counted together.
-pub const UNKNOWN_KEYS_MAX: usize = NAMES_MAX;
+pub const UNKNOWN_KEYS_MAX: usize = PLACED_NAMES_MAX;
 /// Length of the longest key that is shown whole; of a longer one, the beginning, the length and a hash are.
-const KEY_BYTES_MAX: usize = 200;
+const SHOWN_KEY_BYTES_MAX: usize = 200;
 /// Keys that a message names.
-const NAMED: usize = 5;
+const WARNING_KEYS_MAX: usize = 5;
 
 /// A key that no column has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,46 +62,47 @@ impl UnknownKeys {
             return;
         }
         self.others += other.others;
-        placed_counts::merge(&mut self.keys, &mut self.others, &other.keys);
+        placed_counts::merge_counts(&mut self.keys, &mut self.others, &other.keys);
     }
 
     /// Puts the keys in the order of the places where they came first; those beyond the maximum are counted together.
     pub fn sort(&mut self) {
-        placed_counts::sort(&mut self.keys, &mut self.others);
+        placed_counts::sort_counts(&mut self.keys, &mut self.others);
     }
 
     /// Returns the warning for the user; none if all keys have columns.
     pub fn warning(&self) -> Option<String> {
         if self.keys.is_empty() {
-            let more = (self.others > 0).then(|| grouped(self.others))?;
+            let more = (self.others > 0).then(|| format_grouped_digits(self.others))?;
             return Some(format!(
                 "keys that no record of the sample has are in no column: they came {more} times, and are not told apart\n\
                  hint: --schema 'KEY TEXT' makes a column of a key (job file: source.schema)"
             ));
         }
-        let named: Vec<String> = self.keys.iter().take(NAMED).map(UnknownKey::in_words).collect();
+        let named: Vec<String> =
+            self.keys.iter().take(WARNING_KEYS_MAX).map(UnknownKey::describe).collect();
         let more = (self.keys.len() - named.len()) as u64;
         let and_more = match (more, self.others) {
             (0, 0) => String::new(),
-            (more, 0) => format!(", and {} more", grouped(more)),
-            (more, _) => format!(", and more than {} others", grouped(more)),
+            (more, 0) => format!(", and {} more", format_grouped_digits(more)),
+            (more, _) => format!(", and more than {} others", format_grouped_digits(more)),
         };
         let s = if self.keys.len() == 1 { " is" } else { "s are" };
         let is_own = |key: &&UnknownKey| key.within.is_none();
-        let is_whole = |key: &&UnknownKey| key.key.len() <= KEY_BYTES_MAX;
-        let top_level = self.keys.iter().take(NAMED).filter(is_own).find(is_whole);
-        let nested = self.keys.iter().take(NAMED).find(|key| key.within.is_some());
+        let is_whole = |key: &&UnknownKey| key.key.len() <= SHOWN_KEY_BYTES_MAX;
+        let top_level = self.keys.iter().take(WARNING_KEYS_MAX).filter(is_own).find(is_whole);
+        let nested = self.keys.iter().take(WARNING_KEYS_MAX).find(|key| key.within.is_some());
         let (column, does) = match (top_level, nested) {
-            (Some(key), _) => (key.column(), "makes a column of the key"),
+            (Some(key), _) => (key.column_to_declare(), "makes a column of the key"),
             (None, Some(key)) => {
-                (key.column(), "reads the values of the column as they are written")
+                (key.column_to_declare(), "reads the values of the column as they are written")
             }
             (None, None) => ("KEY".to_owned(), "with the whole key makes a column of it"),
         };
         Some(format!(
             "{} key{s} in no column, as no record of the sample has {}: {}{and_more}\n\
              hint: --schema '{column} TEXT' {does} (job file: source.schema)",
-            grouped(self.keys.len() as u64),
+            format_grouped_digits(self.keys.len() as u64),
             if self.keys.len() == 1 { "it" } else { "them" },
             named.join(", "),
         ))
@@ -121,30 +122,31 @@ impl PlacedCount for UnknownKey {
         self.count = count;
     }
 
-    fn first(&self) -> (&str, u64, Option<u64>) {
+    fn first_occurrence(&self) -> (&str, u64, Option<u64>) {
         (&self.path, self.offset, self.row)
     }
 }
 
 impl UnknownKey {
     /// The column, as SQL writes its name.
-    fn column(&self) -> String {
+    fn column_to_declare(&self) -> String {
         let name = self.within.as_ref().unwrap_or(&self.key);
         // The path of a key that looks like one is its name in SQL.
         if self.within.is_none() && name.starts_with('"') {
-            return visible(name, &[]);
+            return escape_control_chars(name, &[]);
         }
-        sql_column(name)
+        sql_column_name(name)
     }
 
-    fn in_words(&self) -> String {
-        let (key, path) = (visible(&self.key, &[]), visible(&self.path, &[]));
+    fn describe(&self) -> String {
+        let (key, path) =
+            (escape_control_chars(&self.key, &[]), escape_control_chars(&self.path, &[]));
         let times = if self.count == 1 { "once" } else { "times" };
         let count = match self.count {
             1 => String::new(),
-            count => format!("{} ", grouped(count)),
+            count => format!("{} ", format_grouped_digits(count)),
         };
-        let place = place_in_words(self.row, self.line, self.offset);
+        let place = format_place(self.row, self.line, self.offset);
         let first = if self.count == 1 { "in" } else { "first in" };
         format!("`{key}` ({count}{times}, {first} {path}: {place})")
     }
@@ -198,12 +200,12 @@ mod tests {
                 ),
             ),
             (
-                vec![key(&"k".repeat(KEY_BYTES_MAX + 1), 1, "a", 0)],
+                vec![key(&"k".repeat(SHOWN_KEY_BYTES_MAX + 1), 1, "a", 0)],
                 0,
                 Some(&*format!(
                     "1 key is in no column, as no record of the sample has it: `{}` (once, in a: line 1 (byte 0))\n\
                      hint: --schema 'KEY TEXT' with the whole key makes a column of it (job file: source.schema)",
-                    "k".repeat(KEY_BYTES_MAX + 1),
+                    "k".repeat(SHOWN_KEY_BYTES_MAX + 1),
                 )),
             ),
             (

@@ -14,7 +14,7 @@ use tidemill_engine::posted::asking::{Master, is_master};
 use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::remote::files::Verify;
 use tidemill_engine::sink::OutputFormat;
-use tidemill_engine::{Cancel, Elsewhere, Error, Query, Result, Turbo, memory};
+use tidemill_engine::{CancelFlag, Elsewhere, Error, Query, Result, Turbo, memory_budget};
 
 use crate::terminal;
 
@@ -1486,7 +1486,12 @@ impl ScratchArgs {
 
 impl OnArgs {
     /// The query as these have it, whose workers are reached when there is something for them to do.
-    pub(crate) fn over(&self, query: Query, limits: &LimitArgs, cancel: &Cancel) -> Result<Query> {
+    pub(crate) fn over(
+        &self,
+        query: Query,
+        limits: &LimitArgs,
+        cancel: &CancelFlag,
+    ) -> Result<Query> {
         let Some(there) = self.elsewhere(limits, cancel)? else { return Ok(query) };
         let Elsewhere { workers, may_run_here, attempts_max } = there;
         let attempts_max = attempts_max.or(query.attempts_max);
@@ -1497,11 +1502,11 @@ impl OnArgs {
     pub(crate) fn elsewhere(
         &self,
         limits: &LimitArgs,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Option<Elsewhere>> {
         let Some(address) = &self.on else { return Ok(None) };
         if is_master(address) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "a master, as `--on {address}` names one, answers queries and jobs, and writes no files: this is not for it"
                 ),
@@ -1510,18 +1515,18 @@ impl OnArgs {
         }
         let may_run_here = address == "auto";
         if !may_run_here && address != "ray" && !address.starts_with("ray://") {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`--on {address}` names no cluster"),
                 "ray, ray:// with a host and its port, or auto; a master's address, http:// or https://, or master",
             ));
         }
         if self.token_file.is_some() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`--token-file` is for a master, and `--on {address}` is none"),
                 "leave it out",
             ));
         }
-        let budget = |text: &str| memory::budget(Some(text), None);
+        let budget = |text: &str| memory_budget::resolve_memory_budget(Some(text), None);
         let memory_bytes = limits.memory.as_deref().map(budget).transpose()?;
         let address = if may_run_here { "ray" } else { address }.to_owned();
         let on = On { address, python: self.python.clone(), memory_bytes };
@@ -1533,7 +1538,7 @@ impl OnArgs {
     pub(crate) fn master(&self) -> Result<Option<Master>> {
         let address = self.on.as_deref().filter(|address| is_master(address));
         if let (Some(address), Some(_)) = (address, &self.python) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("a master, as `--on {address}` names one, is asked without any Python"),
                 "leave `--python` out",
             ));

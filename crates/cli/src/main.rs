@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Command, CommandFactory, Parser};
-use tidemill_engine::error::without_secrets;
+use tidemill_engine::error::redact_secrets;
 use tidemill_engine::remote::cache;
-use tidemill_engine::{Error, Kind, spans};
+use tidemill_engine::{Error, ErrorClass, spans};
 
 use crate::args::{Cli, SortByArgs};
 
@@ -51,12 +51,12 @@ fn main() -> ExitCode {
                     let message = format!("`{unknown}` does not go with `--by`");
                     if unknown == "--explain" {
                         let hint = format!("`tidemill query --explain 'SELECT * FROM … ORDER BY {}'`", order_asked());
-                        terminal::complain(&Error::usage_hint(message, hint).into());
+                        terminal::complain(&Error::usage_with_hint(message, hint).into());
                         std::process::exit(2);
                     }
                     let hint = "GNU sort's options are of lines; of rows it is `:desc` behind a column, --memory, --threads, \
                                 --output: `tidemill sort --by COLUMNS --help` has them all";
-                    terminal::complain(&Error::usage_hint(message, hint).into());
+                    terminal::complain(&Error::usage_with_hint(message, hint).into());
                     std::process::exit(2);
                 }
                 _ => refused(&error, SortByArgs::command(), 2),
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         if error.kind() == ErrorKind::InvalidSubcommand && first.contains(' ') {
             let hint = "SQL is asked with `tidemill query \"SELECT …\"`";
             terminal::complain(
-                &Error::usage_hint(format!("there is no verb `{first}`"), hint).into(),
+                &Error::usage_with_hint(format!("there is no verb `{first}`"), hint).into(),
             );
             std::process::exit(2);
         }
@@ -96,7 +96,7 @@ fn refused(error: &clap::Error, mut command: Command, own_words: usize) -> ! {
     }
     // It repeats the word that it did not understand.
     let shown = error.render().to_string();
-    if error.use_stderr() && without_secrets(&shown) != shown {
+    if error.use_stderr() && redact_secrets(&shown) != shown {
         terminal::note(shown.trim_end());
         std::process::exit(error.exit_code());
     }
@@ -109,7 +109,7 @@ const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// The exit status; what went wrong is told.
 fn status(performed: anyhow::Result<verbs::Outcome>) -> ExitCode {
     let error = performed.as_ref().err().and_then(|error| error.downcast_ref::<Error>());
-    if !error.is_some_and(|error| error.kind() == Kind::Interrupted) {
+    if !error.is_some_and(|error| error.class() == ErrorClass::Interrupted) {
         cache::flush(FLUSH_MAX);
         cache::take_warnings().iter().for_each(|warning| terminal::warn(warning));
     }
@@ -122,9 +122,9 @@ fn status(performed: anyhow::Result<verbs::Outcome>) -> ExitCode {
             Some(Error::ClosedPipe) => ExitCode::SUCCESS,
             known => {
                 terminal::complain(&error);
-                ExitCode::from(match known.map(Error::kind) {
-                    Some(Kind::Usage) => 2,
-                    Some(Kind::Interrupted) => 130,
+                ExitCode::from(match known.map(Error::class) {
+                    Some(ErrorClass::Usage) => 2,
+                    Some(ErrorClass::Interrupted) => 130,
                     _ => 1,
                 })
             }

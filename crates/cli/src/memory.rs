@@ -4,7 +4,7 @@
 //! and keeps, at a time. Each page that is asked for anew costs a fault and is cleared, which is half of the time
 //! of a query that makes and frees tables and batches all along.
 
-use tidemill_engine::Settings;
+use tidemill_engine::RunSettings;
 
 /// Has blocks of 1 MiB and more given back when they are freed.
 ///
@@ -22,7 +22,7 @@ const KEPT_MAX: u64 = 64 << 20;
 /// 128th of the budget; there are some more.
 ///
 /// Ten million groups: 0.65 s instead of 1.1 s, with 8 % more memory.
-pub(crate) fn keep_some(settings: &Settings) {
+pub(crate) fn keep_some(settings: &RunSettings) {
     let threads = settings.threads.max(1) as u64;
     set(Number::TopPad, (settings.memory_bytes / 128 / threads).min(KEPT_MAX));
 }

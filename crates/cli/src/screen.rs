@@ -143,7 +143,7 @@ fn left(mut child: Child) -> Result<()> {
     let status = status.map_err(|error| Error::io("wait for", "the pager", error))?;
     // What a shell says of a program that it cannot start.
     match status.code() {
-        Some(126 | 127) => Err(Error::usage_hint(
+        Some(126 | 127) => Err(Error::usage_with_hint(
             format!("PAGER: `{}` cannot be started", pager().unwrap_or_default().display()),
             "set PAGER to a program such as less, or give --no-pager",
         )),

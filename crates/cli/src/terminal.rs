@@ -7,13 +7,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tidemill_engine::coverage::{grouped, human_bytes};
-use tidemill_engine::error::{visible, without_secrets};
-use tidemill_engine::progress::Elsewhere;
+use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
+use tidemill_engine::error::{escape_control_chars, redact_secrets};
+use tidemill_engine::progress::WorkerProgress;
 use tidemill_engine::remote::silent_hosts;
 use tidemill_engine::running::GRACE;
 use tidemill_engine::sink::is_writing_directly;
-use tidemill_engine::{Cancel, Error, Progress};
+use tidemill_engine::{CancelFlag, Error, RunProgress};
 
 use crate::screen;
 
@@ -33,10 +33,10 @@ const WORKERS_PATIENCE: Duration = Duration::from_secs(2);
 const WORKERS_SHOWN: usize = 8;
 
 /// What runs, for whoever wants to stop it.
-static RUNS: Mutex<Option<Cancel>> = Mutex::new(None);
+static RUNS: Mutex<Option<CancelFlag>> = Mutex::new(None);
 
 /// What ends reading without ending the run, for an answer that may rest on a part of the input.
-static ENOUGH: Mutex<Option<Cancel>> = Mutex::new(None);
+static ENOUGH: Mutex<Option<CancelFlag>> = Mutex::new(None);
 
 /// Whether what is stopped is the run alone.
 static IS_SHELL: AtomicBool = AtomicBool::new(false);
@@ -48,7 +48,7 @@ pub(crate) fn began() -> Instant {
 }
 
 /// Raises `cancel` on the first Ctrl-C or SIGTERM, and ends the process on the second.
-pub(crate) fn watch_signals(cancel: &Cancel) -> anyhow::Result<()> {
+pub(crate) fn watch_signals(cancel: &CancelFlag) -> anyhow::Result<()> {
     runs(Some(cancel.clone()));
     static IS_SET: AtomicBool = AtomicBool::new(false);
     if IS_SET.swap(true, Ordering::Relaxed) {
@@ -85,7 +85,7 @@ pub(crate) fn keep_shell() {
 }
 
 /// From now on the first signal has the run answer with what it has read.
-pub(crate) fn answer_first(enough: &Cancel) {
+pub(crate) fn answer_first(enough: &CancelFlag) {
     *ENOUGH.lock().unwrap_or_else(PoisonError::into_inner) = Some(enough.clone());
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn nothing_runs() {
     runs(None);
 }
 
-fn runs(cancel: Option<Cancel>) -> Option<Cancel> {
+fn runs(cancel: Option<CancelFlag>) -> Option<CancelFlag> {
     std::mem::replace(&mut *RUNS.lock().unwrap_or_else(PoisonError::into_inner), cancel)
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn note(text: &str) {
 
 /// What names and values of files bring with them must not reach the terminal as they are: it would obey.
 fn labelled(label: &str, text: &str) {
-    let text = visible(&without_secrets(text), &['\n', '\t']);
+    let text = escape_control_chars(&redact_secrets(text), &['\n', '\t']);
     let _ = writeln!(std::io::stderr().lock(), "{label}{text}");
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn tell_of_silent_hosts() {
 ///
 /// It is drawn by whoever waits for the run, calling [`Bar::tick`].
 pub(crate) struct Bar {
-    progress: Progress,
+    progress: RunProgress,
     bar: Option<ProgressBar>,
     started: Instant,
     drawn: Instant,
@@ -195,7 +195,7 @@ pub(crate) struct Bar {
 
 impl Bar {
     /// A bar that shows once the run has taken a moment.
-    pub(crate) fn new(progress: &Progress) -> Self {
+    pub(crate) fn new(progress: &RunProgress) -> Self {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
@@ -217,20 +217,20 @@ impl Bar {
 
     /// One that is never shown.
     pub(crate) fn none() -> Self {
-        let mut bar = Bar::new(&Progress::default());
+        let mut bar = Bar::new(&RunProgress::default());
         bar.bar = None;
         bar
     }
 
     /// The same for files, which are counted as rows are.
-    pub(crate) fn of_files(progress: &Progress) -> Self {
+    pub(crate) fn of_files(progress: &RunProgress) -> Self {
         let mut bar = Bar::new(progress);
         bar.unit = "files";
         bar
     }
 
     /// The same for ids, which are counted as they come out.
-    pub(crate) fn of_ids(progress: &Progress) -> Self {
+    pub(crate) fn of_ids(progress: &RunProgress) -> Self {
         let mut bar = Bar::new(progress);
         bar.unit = "ids";
         bar
@@ -265,18 +265,18 @@ impl Bar {
             per_second: whole(bar.per_sec()),
             left: (self.is_rated && total > 0).then(|| bar.eta()),
             elapsed: self.started.elapsed(),
-            afterwards: self.progress.planned().afterwards,
+            afterwards: self.progress.plan_outline().final_activity,
             spilled: self.progress.spilled_bytes(),
-            elsewhere: self.progress.count_elsewhere(),
-            waits: self.progress.waits(),
+            elsewhere: self.progress.worker_counts(),
+            waits: self.progress.wait_reason(),
             silent: silent_hosts::longest_silent().map(|silent| silent.to_string()),
-            written: self.progress.written_elsewhere(),
+            written: self.progress.write_task_counts(),
         };
         // The spinner has two columns, and a terminal goes to the next line behind its last one.
         let (columns, lines) = screen::size_of(libc::STDERR_FILENO);
         let mut text = state.line(columns.saturating_sub(3));
         if self.started.elapsed() >= WORKERS_PATIENCE {
-            let workers = self.progress.elsewhere();
+            let workers = self.progress.workers();
             for line in worker_lines(&workers, columns.saturating_sub(1), lines / 3) {
                 text.push('\n');
                 text.push_str(&line);
@@ -340,16 +340,20 @@ const BAR_MIN: usize = 8;
 impl Shown {
     /// A line of at most so many columns: the bar is shorter, and then less is said, where it does not fit.
     fn line(&self, columns: usize) -> String {
-        let rows = format!("{} {}", grouped(self.rows), self.unit);
-        let rate = format!("{}/s", human_bytes(self.per_second));
+        let rows = format!("{} {}", format_grouped_digits(self.rows), self.unit);
+        let rate = format!("{}/s", format_decimal_bytes(self.per_second));
         let elapsed = indicatif::HumanDuration(self.elapsed).to_string();
         let is_read = self.total > 0 && self.bytes >= self.total;
         let workers = match self.elsewhere {
             (0, _) => String::new(),
             (1, 0) => "1 worker".to_owned(),
-            (workers, 0) => format!("{} workers", grouped(workers)),
+            (workers, 0) => format!("{} workers", format_grouped_digits(workers)),
             (workers, lost) => {
-                format!("{} workers, {} tasks again", grouped(workers), grouped(lost))
+                format!(
+                    "{} workers, {} tasks again",
+                    format_grouped_digits(workers),
+                    format_grouped_digits(lost)
+                )
             }
         };
         let waits = self.silent.as_deref().or(self.waits.filter(|_| self.bytes == 0));
@@ -359,21 +363,29 @@ impl Shown {
                 // What has been read is no measure of what comes now.
                 let what = match self.written {
                     (_, 0) => self.afterwards.unwrap_or("writing").to_owned(),
-                    (done, all) => format!("writing, {} of {} tasks", grouped(done), grouped(all)),
+                    (done, all) => format!(
+                        "writing, {} of {} tasks",
+                        format_grouped_digits(done),
+                        format_grouped_digits(all)
+                    ),
                 };
                 let spilled = match self.spilled {
                     0 => String::new(),
-                    bytes => format!("{} on disk", human_bytes(bytes)),
+                    bytes => format!("{} on disk", format_decimal_bytes(bytes)),
                 };
                 vec![format!("all read, {what}"), rows, elapsed, spilled, workers]
             }
-            (false, 0) => vec![human_bytes(self.bytes), rows, rate, elapsed, workers],
+            (false, 0) => vec![format_decimal_bytes(self.bytes), rows, rate, elapsed, workers],
             (false, total) => {
                 let left = match self.left {
                     Some(left) => format!("{} left", indicatif::HumanDuration(left)),
                     None => "… left".to_owned(),
                 };
-                let read = format!("{} of {}", human_bytes(self.bytes), human_bytes(total));
+                let read = format!(
+                    "{} of {}",
+                    format_decimal_bytes(self.bytes),
+                    format_decimal_bytes(total)
+                );
                 vec![read, rows, rate, left, workers]
             }
         };
@@ -396,7 +408,7 @@ impl Shown {
 
 /// What each worker has done, in so many lines of so many columns at most: those that have done most, where they are more.
 fn worker_lines(
-    workers: &BTreeMap<String, Elsewhere>,
+    workers: &BTreeMap<String, WorkerProgress>,
     columns: usize,
     lines: usize,
 ) -> Vec<String> {
@@ -404,28 +416,28 @@ fn worker_lines(
     if workers.is_empty() || most < 2 {
         return Vec::new();
     }
-    let mut shown: Vec<(&String, &Elsewhere)> = workers.iter().collect();
+    let mut shown: Vec<(&String, &WorkerProgress)> = workers.iter().collect();
     let left = match shown.len() > most {
         true => shown.len() - (most - 1),
         false => 0,
     };
     if left > 0 {
-        shown.sort_by_key(|(_, worker)| std::cmp::Reverse(worker.bytes));
+        shown.sort_by_key(|(_, worker)| std::cmp::Reverse(worker.bytes_done));
         shown.truncate(most - 1);
         shown.sort_by_key(|(name, _)| *name);
     }
     let cells: Vec<[String; 5]> = shown
         .iter()
         .map(|(name, worker)| {
-            let lost = match worker.lost {
+            let lost = match worker.tasks_lost {
                 0 => String::new(),
-                lost => format!("{} lost", grouped(lost)),
+                lost => format!("{} lost", format_grouped_digits(lost)),
             };
             [
                 (*name).clone(),
-                format!("{} tasks", grouped(worker.tasks)),
-                human_bytes(worker.bytes),
-                format!("{:.1} s CPU", worker.cpu.as_secs_f64()),
+                format!("{} tasks", format_grouped_digits(worker.tasks_done)),
+                format_decimal_bytes(worker.bytes_done),
+                format!("{:.1} s CPU", worker.cpu_time.as_secs_f64()),
                 lost,
             ]
         })
@@ -442,7 +454,7 @@ fn worker_lines(
     };
     let mut text: Vec<String> = cells.iter().map(line).collect();
     if left > 0 {
-        let more = format!("  … and {} more", grouped(left as u64));
+        let more = format!("  … and {} more", format_grouped_digits(left as u64));
         text.push(more.chars().take(columns).collect());
     }
     text
@@ -507,16 +519,16 @@ mod tests {
     #[test]
     fn workers_have_a_line_each_as_far_as_there_is_room() {
         let worker = |number: u64| {
-            let done = Elsewhere {
-                tasks: 3 * number,
-                lost: number % 2,
-                bytes: number * 1_000_000,
-                cpu: Duration::from_millis(number * 700),
-                ..Elsewhere::default()
+            let done = WorkerProgress {
+                tasks_done: 3 * number,
+                tasks_lost: number % 2,
+                bytes_done: number * 1_000_000,
+                cpu_time: Duration::from_millis(number * 700),
+                ..WorkerProgress::default()
             };
             (format!("vm:{}", number * number), done)
         };
-        let four: BTreeMap<String, Elsewhere> = (9..13).map(worker).collect();
+        let four: BTreeMap<String, WorkerProgress> = (9..13).map(worker).collect();
         assert_eq!(
             worker_lines(&four, 80, 24),
             [

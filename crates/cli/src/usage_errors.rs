@@ -4,7 +4,7 @@ use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
-use tidemill_engine::{Error, suggest};
+use tidemill_engine::{Error, suggestions};
 
 /// Returns the error for words that are no command; `None` where clap's own says it all, and for help.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -
             let word = text(ContextKind::InvalidSubcommand)?;
             let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
             let verbs: Vec<&str> = verbs.map(Command::get_name).collect();
-            Some(Error::usage(suggest::unknown("verb", word, &verbs)))
+            Some(Error::usage(suggestions::unknown_name_message("verb", word, &verbs)))
         }
         ErrorKind::UnknownArgument => {
             let word = text(ContextKind::InvalidArg)?;
@@ -30,7 +30,7 @@ pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -
             match word.strip_prefix("--") {
                 Some(name) => Some(unknown_flag(name, root, command, &path)),
                 None if word.starts_with('-') && word.len() > 1 => {
-                    Some(Error::usage_hint(format!("unknown flag `{word}`"), all_flags(&path)))
+                    Some(Error::usage_with_hint(format!("unknown flag `{word}`"), all_flags(&path)))
                 }
                 None => None,
             }
@@ -43,9 +43,12 @@ pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -
                 return None;
             };
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let meant = suggest::nearest(value, known.iter().copied());
+            let meant = suggestions::nearest_candidate(value, known.iter().copied());
             let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
-            Some(Error::usage(format!("{message}{meant}\nvalues: {}", suggest::listed(&known))))
+            Some(Error::usage(format!(
+                "{message}{meant}\nvalues: {}",
+                suggestions::format_name_list(&known)
+            )))
         }
         ErrorKind::ValueValidation => {
             let value = text(ContextKind::InvalidValue)?;
@@ -101,7 +104,7 @@ fn negative_value(root: &Command, words: &[String]) -> Option<Error> {
     match again {
         // Fewer words are left each time.
         Err(error) => explained(&error, root, &joined_words),
-        Ok(_) => Some(Error::usage_hint(
+        Ok(_) => Some(Error::usage_with_hint(
             format!("`{value}` behind `{flag}` looks like a flag"),
             format!("write it as one word: {joined}"),
         )),
@@ -129,11 +132,11 @@ fn unknown_flag(name: &str, root: &Command, command: &Command, path: &str) -> Er
     let meant = match begun.as_slice() {
         // The beginning of one flag alone is that.
         [flag] if name.len() >= PREFIX_CHARS_MIN => Some(*flag),
-        _ => suggest::nearest(name, own.iter().copied()),
+        _ => suggestions::nearest_candidate(name, own.iter().copied()),
     };
     if let Some(meant) = meant {
         let message = format!("{message}; did you mean `--{meant}`?");
-        return Error::usage_hint(message, all_flags(path));
+        return Error::usage_with_hint(message, all_flags(path));
     }
     let has_flag = |verb: &&Command| flags(verb).any(|flag| flag == name);
     let others: Vec<String> = root
@@ -142,9 +145,9 @@ fn unknown_flag(name: &str, root: &Command, command: &Command, path: &str) -> Er
         .map(|verb| format!("`{} {}`", root.get_name(), verb.get_name()))
         .collect();
     match others.as_slice() {
-        [] => Error::usage_hint(message, all_flags(path)),
-        [one] => Error::usage_hint(message, format!("{one} has it; {}", all_flags(path))),
-        several => Error::usage_hint(
+        [] => Error::usage_with_hint(message, all_flags(path)),
+        [one] => Error::usage_with_hint(message, format!("{one} has it; {}", all_flags(path))),
+        several => Error::usage_with_hint(
             message,
             format!("{} have it; {}", several.join(", "), all_flags(path)),
         ),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Schema, SchemaRef};
-use tidemill_base::coverage::BOUND;
+use tidemill_base::coverage::BOUND_METADATA_KEY;
 use tidemill_base::error::{Error, Result};
 
 /// Columns of a result, with bounds behind those that are estimates until all of the input was read.
@@ -33,7 +33,8 @@ impl AnswerColumns {
             if shown.next()?.name() != own.name() {
                 return None;
             }
-            let next_bound = || shown.next_if(|field| field.metadata().contains_key(BOUND));
+            let next_bound =
+                || shown.next_if(|field| field.metadata().contains_key(BOUND_METADATA_KEY));
             let bounds: Vec<_> = std::iter::from_fn(next_bound).cloned().collect();
             if !matches!(bounds.len(), 0 | 2) {
                 return None;
@@ -100,7 +101,7 @@ mod tests {
 
     fn bounds(name: &str, of: DataType) -> [Field; 3] {
         let bound = |which: &str| {
-            let said = [(BOUND.to_owned(), which.to_owned())].into();
+            let said = [(BOUND_METADATA_KEY.to_owned(), which.to_owned())].into();
             Field::new(format!("{name}_{which}"), of.clone(), true).with_metadata(said)
         };
         [Field::new(name, of.clone(), true), bound("low"), bound("high")]

@@ -5,7 +5,7 @@
 //! passed over would change the files.
 
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 use tidemill_sink::{OutputFormat, SinkSpec};
 use tidemill_sql::copy_statement::{CopyOption, CopyStatement};
 
@@ -90,7 +90,7 @@ impl Options {
                 }
                 "WRITE_PARTITION_COLUMNS" => {
                     if !truth(option)? {
-                        return Err(Error::usage_hint(
+                        return Err(Error::usage_with_hint(
                             "COPY leaves no columns out of the files: `WRITE_PARTITION_COLUMNS false` is not supported",
                             "the columns of PARTITION_BY stand in the files too; leave the option out",
                         ));
@@ -122,7 +122,7 @@ impl Options {
         let is_table = [OutputFormat::Csv, OutputFormat::Tsv, OutputFormat::Text].contains(&format);
         for (name, is_said) in [("HEADER", self.header.is_some()), ("NULL", self.null.is_some())] {
             if is_said && !is_table {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("the COPY option {name} means nothing to format `{format}`"),
                     "csv, tsv and text have it; leave it out",
                 ));
@@ -133,7 +133,7 @@ impl Options {
         sink.compression = self.compression()?.map(|text| text.parse()).transpose()?;
         sink.max_files = self.max_files.unwrap_or(sink.max_files);
         if self.empties_folder && !self.partition_by.is_empty() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "the COPY option OVERWRITE empties the folder of a partitioned output, and no run empties a folder",
                 "OVERWRITE_OR_IGNORE replaces the files of the names that are written, and leaves others",
             ));
@@ -145,7 +145,7 @@ impl Options {
                 ("FILE_EXTENSION", self.extension.is_some()),
             ] {
                 if is_said {
-                    return Err(Error::usage_hint(
+                    return Err(Error::usage_with_hint(
                         format!("the COPY option {name} means nothing without PARTITION_BY"),
                         "name the file behind TO",
                     ));
@@ -169,7 +169,7 @@ impl Options {
             return Ok(OutputFormat::Csv);
         }
         let names = OutputFormat::names().join(", ");
-        Err(Error::usage_hint(
+        Err(Error::usage_with_hint(
             format!("cannot tell the output's format from the name `{target}`"),
             format!("end it with a format's suffix, or say it: (FORMAT parquet); {names}"),
         ))
@@ -185,7 +185,7 @@ impl Options {
         match (name, &self.level) {
             (name, None) => Ok(name.map(str::to_owned)),
             (Some(name), Some(level)) => Ok(Some(format!("{name}:{level}"))),
-            (None, Some(_)) => Err(Error::usage_hint(
+            (None, Some(_)) => Err(Error::usage_with_hint(
                 "the COPY option COMPRESSION_LEVEL means nothing without COMPRESSION",
                 "say both: (COMPRESSION zstd, COMPRESSION_LEVEL 9)",
             )),
@@ -195,7 +195,7 @@ impl Options {
     /// The template of an output with a folder for each value: `out/state={state}/data_0.csv`.
     fn partitioned(&self, sink: &SinkSpec, format: OutputFormat) -> Result<String> {
         if sink.url == "-" {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "the COPY option PARTITION_BY writes folders, and the output is standard output",
                 "name a folder behind TO",
             ));
@@ -203,7 +203,7 @@ impl Options {
         let mut url = sink.url.trim_end_matches('/').to_owned();
         for column in &self.partition_by {
             if column.contains(['{', '}', '/', '=', '%']) {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("`{column}` cannot be the name of a folder's key"),
                     "give the column another name: SELECT … AS day",
                 ));
@@ -213,7 +213,7 @@ impl Options {
         let pattern = self.file_name.as_deref().unwrap_or("data_{i}");
         let is_known = |name: &str| !name.replace("{i}", "").contains(['{', '}', '/']);
         if !is_known(pattern) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{pattern}` is no pattern of a file's name here"),
                 "it is a name, in which {i} is 0, as there is one file for each value",
             ));
@@ -229,11 +229,11 @@ impl Options {
 }
 
 fn unknown_option(name: &str) -> Error {
-    let meant = match suggest::nearest(name, OPTIONS) {
+    let meant = match suggestions::nearest_candidate(name, OPTIONS) {
         Some(option) => format!("; did you mean `{option}`?"),
         None => String::new(),
     };
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("unknown COPY option `{name}`{meant}"),
         format!("the options are {}", OPTIONS.join(", ")),
     )
@@ -275,11 +275,11 @@ fn delimited(format: OutputFormat, delimiter: &str) -> Result<OutputFormat> {
     match (format, delimiter) {
         (OutputFormat::Csv, ",") => Ok(OutputFormat::Csv),
         (OutputFormat::Csv | OutputFormat::Tsv, "\t" | "\\t") => Ok(OutputFormat::Tsv),
-        (OutputFormat::Csv | OutputFormat::Tsv, other) => Err(Error::usage_hint(
+        (OutputFormat::Csv | OutputFormat::Tsv, other) => Err(Error::usage_with_hint(
             format!("`{}` does not delimit the fields of an output", other.escape_default()),
             "csv has commas between fields and tsv has tabs: (FORMAT tsv)",
         )),
-        (other, _) => Err(Error::usage_hint(
+        (other, _) => Err(Error::usage_with_hint(
             format!("the COPY option DELIMITER means nothing to format `{other}`"),
             "csv and tsv have it; leave it out",
         )),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_base::error::{Error, Result};
 use tidemill_query::{Cluster, Plan, Query};
 use tidemill_sink::{self as sink, SinkSpec};
@@ -31,7 +31,7 @@ impl Explanation {
     ///
     /// # Errors
     /// As [`Plan::new`], [`Plan::explain`] and [`Plan::forecast`].
-    pub fn new(query: &Query, settings: &Settings, cluster: Option<&Cluster>) -> Result<Self> {
+    pub fn new(query: &Query, settings: &RunSettings, cluster: Option<&Cluster>) -> Result<Self> {
         let plan = Plan::new(query, settings)?;
         let mut explained = plan.explain()?;
         let schema = Arc::clone(plan.schema());
@@ -45,7 +45,7 @@ impl Explanation {
     ///
     /// # Errors
     /// As [`Explanation::new`], and where the master is not reached.
-    pub fn asked(master: &Master, question: Question, settings: &Settings) -> Result<Self> {
+    pub fn asked(master: &Master, question: Question, settings: &RunSettings) -> Result<Self> {
         let mut told = None;
         master.carry_out(question.explained(), settings, |taken| {
             if let Taken::Rows(batch) = taken {

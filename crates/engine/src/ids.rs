@@ -17,9 +17,9 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt64Arra
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
 use tidemill_base::error::{BadRecord, Error, Result};
-use tidemill_base::home::RunId;
-use tidemill_base::settings::Settings;
-use tidemill_base::suggest;
+use tidemill_base::settings::RunSettings;
+use tidemill_base::state_folder::RunId;
+use tidemill_base::suggestions;
 use tidemill_query::{Plan, Query};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::location::web_path;
@@ -68,7 +68,7 @@ impl Stored {
             "text" => Ok(Stored::Text),
             "raw" => Ok(Stored::Raw),
             "table" => Ok(Stored::Table),
-            _ => Err(Error::usage_hint(
+            _ => Err(Error::usage_with_hint(
                 format!("ids are not stored as `{name}`"),
                 "text: a number a line; raw: eight bytes each, little-endian; table: a column of a file that \
                  queries read",
@@ -122,9 +122,9 @@ pub fn operation(name: &str) -> Result<SetOperation> {
     let found = OPERATIONS.iter().find(|(known, _)| *known == name).map(|(_, of)| *of);
     found.ok_or_else(|| {
         let known = OPERATIONS.map(|(known, _)| known);
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("there is no operation `{name}` on sets of ids"),
-            match suggest::nearest(name, known) {
+            match suggestions::nearest_candidate(name, known) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => known.join(", "),
             },
@@ -138,26 +138,26 @@ pub fn operation(name: &str) -> Result<SetOperation> {
 /// # Errors
 /// [`Error::Usage`] for inputs and options that make no sense, [`Error::Bytes`] for what is no id, and what reading,
 /// sorting and writing meet.
-pub fn run(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<IdSetCounts> {
+pub fn run(request: &Request, settings: &RunSettings, out: &mut dyn Write) -> Result<IdSetCounts> {
     combined(request, settings, out).map_err(|error| without_others(error, request))
 }
 
-fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Result<IdSetCounts> {
+fn combined(request: &Request, settings: &RunSettings, out: &mut dyn Write) -> Result<IdSetCounts> {
     if request.inputs.is_empty() {
-        return Err(Error::usage_hint("no sets of ids", "name at least one file"));
+        return Err(Error::usage_with_hint("no sets of ids", "name at least one file"));
     }
     if request.inputs.iter().filter(|input| *input == "-").count() > 1 {
         return Err(Error::usage("standard input is read once: `-` stands for one set"));
     }
     if request.operation == SetOperation::Count && request.output.is_some() {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             "`count` writes no ids",
             "`union` with an output writes those that it counts",
         ));
     }
     let has_table = request.inputs.iter().any(|name| stored(name, request) == Stored::Table);
     if let (Some(column), false) = (&request.column, has_table) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("--column `{column}` means nothing: no set is a table"),
             "a suffix tells a table, .csv or .parquet; --input-format table says so of all",
         ));
@@ -169,7 +169,7 @@ fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resu
     options.threads = settings.threads;
     options.spill_dirs = settings.spill_dirs.clone();
     options.signed = request.signed;
-    options.cancel = settings.cancel.flag().into();
+    options.cancel = settings.cancel.atomic_flag().into();
     let progress = settings.progress.clone();
     options.on_read = Some(Arc::new(move |bytes| progress.add_bytes(bytes)));
     announce(request, settings);
@@ -208,7 +208,7 @@ fn combined(request: &Request, settings: &Settings, out: &mut dyn Write) -> Resu
 }
 
 /// Says how many bytes will be read: of files that may have to be sorted, those of the look at their order, too.
-fn announce(request: &Request, settings: &Settings) {
+fn announce(request: &Request, settings: &RunSettings) {
     let mut bytes = 0;
     for name in &request.inputs {
         let format = match stored(name, request) {
@@ -239,7 +239,7 @@ fn told(error: id_sets::IdSetError) -> Error {
         id_sets::IdSetError::Output(source) => Error::io("write", "standard output", source),
         other => {
             let (message, hint) = parts(&other);
-            Error::Bytes { message, hint }
+            Error::InvalidBytes { message, hint }
         }
     }
 }
@@ -264,7 +264,7 @@ fn stored(name: &str, request: &Request) -> Stored {
 fn input(
     name: &str,
     request: &Request,
-    settings: &Settings,
+    settings: &RunSettings,
     options: &id_sets::IdSetOptions,
 ) -> Result<IdSetInput<'static>> {
     let is_standard = name == "-";
@@ -284,7 +284,7 @@ fn input(
         return Ok(if request.sorted { input.assume_sorted() } else { input });
     }
     if name.contains("://") {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!(
                 "ids as text and raw ids are read from files of this machine, not from `{name}`"
             ),
@@ -368,7 +368,7 @@ fn source(name: &str, request: &Request) -> SourceSpec {
 }
 
 /// The ids of a column.
-fn table(name: &str, request: &Request, settings: &Settings) -> Result<IdSetInput<'static>> {
+fn table(name: &str, request: &Request, settings: &RunSettings) -> Result<IdSetInput<'static>> {
     let column = request.column.clone().map(|column| vec![column]);
     let query = Query::columns(source(name, request), column.as_deref(), None)?;
     let mut settings = settings.clone();
@@ -383,7 +383,7 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<IdSetInpu
     let [field] = schema.fields().as_ref() else {
         let names: Vec<String> =
             schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` has {} columns: {}", names.len(), names.join(", ")),
             "--column NAME says which of them has the ids",
         ));
@@ -399,11 +399,11 @@ fn table(name: &str, request: &Request, settings: &Settings) -> Result<IdSetInpu
         if as_ids.is_none() && is_text(data_type) && !has_value(plan)? {
             return Ok(IdSetInput::from_batches(name, |_| Ok(())));
         }
-        let no_ids = Error::usage_hint(
+        let no_ids = Error::usage_with_hint(
             format!(
                 "column `{}` of `{name}` is {}, and ids are whole numbers",
                 field.name(),
-                tidemill_base::types::sql_type_name(data_type),
+                tidemill_base::column_types::sql_type_name(data_type),
             ),
             match data_type.is_numeric() {
                 true => "CAST(x AS BIGINT) makes whole numbers of such ones in a query",
@@ -447,7 +447,12 @@ fn id_type(request: &Request) -> DataType {
 
 /// The plan that reads a column as ids where its type is told from its first values, which may not be the greatest.
 /// None where the column has a type of its own, or one that whole numbers are not taken for.
-fn plan_of_ids(name: &str, field: &Field, request: &Request, settings: &Settings) -> Option<Plan> {
+fn plan_of_ids(
+    name: &str,
+    field: &Field,
+    request: &Request,
+    settings: &RunSettings,
+) -> Option<Plan> {
     let told = field.data_type();
     let is_number =
         told.is_integer() || is_text(told) || matches!(told, DataType::Null | DataType::Float64);
@@ -535,7 +540,7 @@ fn without_others(error: Error, request: &Request) -> Error {
     };
     match error {
         Error::BadRecords { first, count, allowed } => match first.first() {
-            Some(record) => Error::Bytes {
+            Some(record) => Error::InvalidBytes {
                 message: record.to_string(),
                 hint: match found(record) {
                     Some(value) => Some(range_hint(value, request.signed)),
@@ -548,8 +553,8 @@ fn without_others(error: Error, request: &Request) -> Error {
         Error::Corrupt { path, offset, reason, hint } => {
             Error::Corrupt { path, offset, reason, hint: own(hint) }
         }
-        Error::Differ { path, other, reason, hint } => {
-            Error::Differ { path, other, reason, hint: own(hint) }
+        Error::IncompatibleFiles { path, other, reason, hint } => {
+            Error::IncompatibleFiles { path, other, reason, hint: own(hint) }
         }
         other => other,
     }
@@ -575,7 +580,7 @@ fn unknown_column(
     name: &str,
     column: &str,
     request: &Request,
-    settings: &Settings,
+    settings: &RunSettings,
 ) -> Option<Error> {
     if name == "-" {
         return None;
@@ -589,17 +594,17 @@ fn unknown_column(
     if names.contains(&column) || names.contains(&outer) {
         return None;
     }
-    let near = suggest::nearest(column, names.iter().copied());
+    let near = suggestions::nearest_candidate(column, names.iter().copied());
     let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    Some(Error::usage_hint(
+    Some(Error::usage_with_hint(
         format!("`{name}` has no column `{column}`{meant}"),
         format!("its columns are {}", names.join(", ")),
     ))
 }
 
 /// Whether an input is a table of text without a record or a header, so that nothing tells its columns.
-fn is_without_header(name: &str, request: &Request, settings: &Settings) -> bool {
+fn is_without_header(name: &str, request: &Request, settings: &RunSettings) -> bool {
     if name == "-" || stored(name, request) != Stored::Table {
         return false;
     }
@@ -627,7 +632,7 @@ fn take_ids(
     column: &str,
     ids: &mut Vec<u64>,
 ) -> Result<()> {
-    let refused = |value: String| Error::Bytes {
+    let refused = |value: String| Error::InvalidBytes {
         message: format!("column `{column}` of `{name}` has {value}, which is no id"),
         hint: Some(
             match signed {
@@ -667,19 +672,19 @@ enum Output {
 }
 
 impl Output {
-    fn begin(request: &Request, settings: &Settings) -> Result<Output> {
+    fn begin(request: &Request, settings: &RunSettings) -> Result<Output> {
         let Some(output) = &request.output else {
             return match request.format.as_deref() {
                 None | Some("text") => Ok(Output::Given(IdFormat::Text)),
                 Some("raw") => Ok(Output::Given(IdFormat::Raw)),
-                Some(other) => Err(Error::usage_hint(
+                Some(other) => Err(Error::usage_with_hint(
                     format!("`{other}` is written to a file"),
                     "name one as output; without one ids are text, or raw",
                 )),
             };
         };
         if output.ends_with('/') || Path::new(output).is_dir() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{output}` is a folder"),
                 "ids are written to one file",
             ));
@@ -701,13 +706,13 @@ impl Output {
                 spec.storage_options = request.storage_options.clone();
                 let ids = Field::new(COLUMN, id_type(request), false);
                 let schema = Arc::new(Schema::new(vec![ids]));
-                let memory = settings.share(1, 8);
+                let memory = settings.memory_share_bytes(1, 8);
                 let sink = Sink::create(&spec, schema, &RunId::new(), memory)?;
                 return Ok(Output::Table(Box::new(sink)));
             }
         };
         if output.contains("://") {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "ids as text and raw ids are written to files of this machine, not to `{output}`"
                 ),

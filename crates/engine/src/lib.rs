@@ -35,7 +35,8 @@ pub mod standing;
 mod worker;
 
 pub use tidemill_base::{
-    cancel, coverage, error, hex, home, memory, progress, redact, settings, suggest, types,
+    cancellation, column_types, coverage, error, hex, memory_budget, progress, redaction, settings,
+    state_folder, suggestions,
 };
 pub use tidemill_jobs as jobs;
 pub use tidemill_query as query;
@@ -54,6 +55,7 @@ pub use query::{
 };
 pub use tidemill_base::cores::Priority;
 pub use tidemill_base::{
-    BadRecord, Cancel, Coverage, Error, Home, Kind, Progress, Result, RunDir, RunId, Settings,
+    BadRecord, CancelFlag, Coverage, Error, ErrorClass, Result, RunId, RunProgress, RunSettings,
+    RunStateFolder, StateFolder,
 };
 pub use worker::Worker;

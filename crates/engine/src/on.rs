@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
 use tidemill_query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
 
@@ -42,7 +42,7 @@ pub struct On {
 #[derive(Debug)]
 pub struct Bridge {
     on: On,
-    cancel: Cancel,
+    cancel: CancelFlag,
     reached: Mutex<Option<Reached>>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn python(named: Option<&Path>) -> (PathBuf, &'static str) {
 
 impl Bridge {
     /// A way to workers; nothing is started yet.
-    pub fn new(on: On, cancel: &Cancel) -> Bridge {
+    pub fn new(on: On, cancel: &CancelFlag) -> Bridge {
         Bridge { on, cancel: cancel.clone(), reached: Mutex::default() }
     }
 
@@ -112,7 +112,7 @@ impl Bridge {
 
 impl Reached {
     /// Starts the program and waits until workers are ready.
-    fn start(on: &On, cancel: &Cancel) -> Result<Reached> {
+    fn start(on: &On, cancel: &CancelFlag) -> Result<Reached> {
         let (path, why) = python(on.python.as_deref());
         let shown = path.display().to_string();
         let started = Command::new(&path)
@@ -122,7 +122,7 @@ impl Reached {
             .stderr(Stdio::piped())
             .spawn();
         let mut child = started.map_err(|error| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("cannot start `{shown}` for the cluster: {error} ({why})"),
                 "--python names a Python that has Ray: pip install 'tidemill[ray]'",
             )
@@ -191,7 +191,7 @@ impl Reached {
                     let _ = has_ended.recv_timeout(END_WAIT);
                     let said = said.lock();
                     let last = said.lines().rev().find(|line| !line.trim().is_empty());
-                    return Err(Error::usage_hint(
+                    return Err(Error::usage_with_hint(
                         format!(
                             "`{shown}` cannot reach a cluster ({why}): {}",
                             last.unwrap_or("it ended without a word").trim()

@@ -30,9 +30,9 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::cores::Priority;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{BadRecord, Error, Result};
-use tidemill_base::home::RunId;
-use tidemill_base::progress::{Elsewhere, Planned, Progress};
-use tidemill_base::{MaxBad, Settings};
+use tidemill_base::progress::{PlanOutline, RunProgress, WorkerProgress};
+use tidemill_base::state_folder::RunId;
+use tidemill_base::{BadRecordLimit, RunSettings};
 use tidemill_query::{Failure, NamedSource, Query, Turbo};
 use tidemill_source::asked::AskedSource;
 use tidemill_tables::sections;
@@ -110,7 +110,7 @@ impl Gives {
 }
 
 fn none() -> String {
-    MaxBad::default().to_string()
+    BadRecordLimit::default().to_string()
 }
 
 fn normal() -> String {
@@ -126,7 +126,7 @@ impl Question {
         verb: &str,
         shown: &str,
         query: &Query,
-        settings: &Settings,
+        settings: &RunSettings,
         priority: Priority,
     ) -> Result<Question> {
         if query.scratch != tidemill_query::ScratchSpec::default() {
@@ -198,7 +198,7 @@ impl Question {
 
 /// That a master does not do something.
 fn not_there(why: &str) -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("the query cannot be asked of a master: {why}"),
         "on one machine it can: leave `on` out",
     )
@@ -263,36 +263,36 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(progress: &Progress) -> Counted {
-        let (workers, lost) = progress.count_elsewhere();
+    fn of(progress: &RunProgress) -> Counted {
+        let (workers, lost) = progress.worker_counts();
         Counted {
             workers,
             lost,
             bytes_total: progress.bytes_total(),
             bytes_done: progress.bytes_done(),
             rows_done: progress.rows_done(),
-            map_rows: progress.map().rows(),
-            map_cpu_ns: progress.map().cpu_ns(),
-            tables_rows: progress.tables().rows(),
-            tables_cpu_ns: progress.tables().cpu_ns(),
+            map_rows: progress.map_counters().rows(),
+            map_cpu_ns: progress.map_counters().cpu_ns(),
+            tables_rows: progress.table_counters().rows(),
+            tables_cpu_ns: progress.table_counters().cpu_ns(),
             spilled_bytes: progress.spilled_bytes(),
         }
     }
 
     /// Has a run's counters be these.
-    fn take(self, progress: &Progress) {
-        progress.set_count_elsewhere((self.workers, self.lost));
+    fn take(self, progress: &RunProgress) {
+        progress.set_worker_counts((self.workers, self.lost));
         progress.set_bytes_total(self.bytes_total);
         progress.add_bytes(self.bytes_done.saturating_sub(progress.bytes_done()));
         progress.add_rows(self.rows_done.saturating_sub(progress.rows_done()));
-        progress.add_spilled(self.spilled_bytes.saturating_sub(progress.spilled_bytes()));
+        progress.add_spilled_bytes(self.spilled_bytes.saturating_sub(progress.spilled_bytes()));
         for (step, rows, cpu_ns) in [
-            (progress.map(), self.map_rows, self.map_cpu_ns),
-            (progress.tables(), self.tables_rows, self.tables_cpu_ns),
+            (progress.map_counters(), self.map_rows, self.map_cpu_ns),
+            (progress.table_counters(), self.tables_rows, self.tables_cpu_ns),
         ] {
             step.add_rows(rows.saturating_sub(step.rows()));
             let cpu_ns = cpu_ns.saturating_sub(step.cpu_ns());
-            step.add_cpu_elsewhere(Duration::from_nanos(cpu_ns));
+            step.add_worker_cpu(Duration::from_nanos(cpu_ns));
         }
     }
 }
@@ -306,8 +306,9 @@ struct PlannedSaid {
 }
 
 impl PlannedSaid {
-    fn of(progress: &Progress) -> PlannedSaid {
-        let Planned { path, tables, afterwards } = progress.planned();
+    fn of(progress: &RunProgress) -> PlannedSaid {
+        let PlanOutline { execution_path: path, tables, final_activity: afterwards } =
+            progress.plan_outline();
         PlannedSaid {
             path: path.map(str::to_owned),
             tables,
@@ -316,15 +317,15 @@ impl PlannedSaid {
     }
 
     /// Words that this release has for the same.
-    fn take(self, progress: &Progress) {
+    fn take(self, progress: &RunProgress) {
         let known = |word: &str| {
             const WORDS: [&str; 4] = ["partial tables", "rows", "datafusion", "sorting"];
             WORDS.into_iter().find(|known| *known == word)
         };
-        progress.set_planned(Planned {
-            path: self.path.as_deref().and_then(known),
+        progress.set_plan_outline(PlanOutline {
+            execution_path: self.path.as_deref().and_then(known),
             tables: self.tables,
-            afterwards: self.afterwards.as_deref().and_then(known),
+            final_activity: self.afterwards.as_deref().and_then(known),
         });
     }
 }
@@ -342,31 +343,39 @@ struct WorkerSaid {
 }
 
 impl WorkerSaid {
-    fn all_of(progress: &Progress) -> Vec<WorkerSaid> {
+    fn all_of(progress: &RunProgress) -> Vec<WorkerSaid> {
         let now = Instant::now();
         let before = |then: Instant| micros(now.saturating_duration_since(then));
-        let all = progress.elsewhere().into_iter().map(|(name, done)| WorkerSaid {
+        let all = progress.workers().into_iter().map(|(name, done)| WorkerSaid {
             name,
-            tasks: done.tasks,
-            lost: done.lost,
-            bytes: done.bytes,
-            cpu_ns: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
-            spans_us: done.spans.iter().map(|(from, to)| (before(*from), before(*to))).collect(),
+            tasks: done.tasks_done,
+            lost: done.tasks_lost,
+            bytes: done.bytes_done,
+            cpu_ns: u64::try_from(done.cpu_time.as_nanos()).unwrap_or(u64::MAX),
+            spans_us: done
+                .active_spans
+                .iter()
+                .map(|(from, to)| (before(*from), before(*to)))
+                .collect(),
         });
         all.collect()
     }
 
-    fn take(self, progress: &Progress) {
+    fn take(self, progress: &RunProgress) {
         let now = Instant::now();
         let then = |before| now.checked_sub(Duration::from_micros(before)).unwrap_or(now);
-        let done = Elsewhere {
-            tasks: self.tasks,
-            lost: self.lost,
-            bytes: self.bytes,
-            cpu: Duration::from_nanos(self.cpu_ns),
-            spans: self.spans_us.into_iter().map(|(from, to)| (then(from), then(to))).collect(),
+        let done = WorkerProgress {
+            tasks_done: self.tasks,
+            tasks_lost: self.lost,
+            bytes_done: self.bytes,
+            cpu_time: Duration::from_nanos(self.cpu_ns),
+            active_spans: self
+                .spans_us
+                .into_iter()
+                .map(|(from, to)| (then(from), then(to)))
+                .collect(),
         };
-        progress.change_elsewhere(&self.name, |it| *it = done);
+        progress.update_worker(&self.name, |it| *it = done);
     }
 }
 

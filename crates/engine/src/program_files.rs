@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
-use tidemill_base::redact::shown;
+use tidemill_base::redaction::redact_url;
 use tidemill_remote::StorageOptions;
 use tidemill_source::program::Program;
 use tidemill_source::program_files::ProgramFiles;
@@ -38,10 +38,10 @@ pub fn give(files: Option<&Arc<ProgramFiles>>, program: &mut Option<Program>) {
 /// [`Error::Usage`].
 pub fn check(files: Option<&Arc<ProgramFiles>>, programs: &[Option<&Program>]) -> Result<()> {
     match files.and_then(|files| files.urls().next()) {
-        Some(url) if programs.iter().all(Option::is_none) => Err(Error::usage_hint(
+        Some(url) if programs.iter().all(Option::is_none) => Err(Error::usage_with_hint(
             format!(
                 "no program would find `{}`: neither the source nor the sink has one",
-                shown(url)
+                redact_url(url)
             ),
             "`files` are for the programs of `exec`; what a query reads stands in its SQL",
         )),

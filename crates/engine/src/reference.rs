@@ -10,7 +10,7 @@ use std::path::Path;
 
 use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_query::{Plan, Query};
 use tidemill_tables::added::Added;
 use tidemill_tables::sessions;
@@ -50,7 +50,7 @@ struct Entry {
 }
 
 fn context() -> SessionContext {
-    sessions::open(64 << 20, &crate::Settings::new(128 << 20)).unwrap()
+    sessions::open(64 << 20, &crate::RunSettings::new(128 << 20)).unwrap()
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn merges(calls: &[String]) -> bool {
     calls.iter().any(|call| {
         let sql = format!("SELECT {call} AS answer FROM '{}'", path.display());
         let query = Query { sql, ..Query::default() };
-        Plan::new(&query, &Settings::new(64 << 20))
+        Plan::new(&query, &RunSettings::new(64 << 20))
             .and_then(|plan| plan.explain())
             .is_ok_and(|explain| explain.mergeable)
     })

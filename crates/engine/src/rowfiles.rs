@@ -11,10 +11,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::coverage::{self, Amount, Coverage, RowAmount, Salvaged};
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::progress::Progress;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::coverage::{self, Coverage, ReadAmount, RecordCounts, SalvagedFile};
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::progress::RunProgress;
 use tidemill_remote::StorageOptions;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
@@ -89,7 +89,7 @@ pub struct Rowfiles {
 /// Bytes whose reading can be stopped.
 pub struct Watched {
     bytes: Bytes,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 impl ReadAt for Watched {
@@ -109,7 +109,7 @@ impl Rowfiles {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Rowfile`] for what is no rowfile or not whole;
     /// [`Error::Usage`] with every conflict for a schema that the data cannot be read with.
-    pub fn open(request: &Request, cancel: &Cancel) -> Result<Self> {
+    pub fn open(request: &Request, cancel: &CancelFlag) -> Result<Self> {
         let mut found: Vec<(String, Bytes)> = Vec::new();
         for input in &request.inputs {
             match input {
@@ -194,8 +194,8 @@ impl Rowfiles {
     pub(crate) fn read(
         &self,
         threads: usize,
-        cancel: &Cancel,
-        progress: &Progress,
+        cancel: &CancelFlag,
+        progress: &RunProgress,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<Coverage> {
         let of = |(index, file): (usize, &Rowfile)| -> Vec<Task> {
@@ -210,7 +210,7 @@ impl Rowfiles {
         let total: u64 = tasks.iter().map(|task| u64::from(task.bytes)).sum();
         progress.set_bytes_total(total);
         let threads = threads.clamp(1, tasks.len().max(1));
-        let mut done = (Amount { total: tasks.len() as u64, ..Amount::default() }, 0, 0);
+        let mut done = (ReadAmount { total: tasks.len() as u64, ..ReadAmount::default() }, 0, 0);
         let mut failed: Vec<(usize, String)> = Vec::new();
         std::thread::scope(|scope| -> Result<()> {
             let mut workers = Vec::with_capacity(threads);
@@ -218,7 +218,7 @@ impl Rowfiles {
                 let (sender, receiver) = sync_channel(1);
                 let mine: Vec<Task> = tasks.iter().skip(worker).step_by(threads).copied().collect();
                 let work = move || {
-                    let worked = caught(|| self.work(&mine, cancel, &sender));
+                    let worked = catch_panic(|| self.work(&mine, cancel, &sender));
                     if let Err(error) = worked {
                         // Nobody listens any more if the reading was given up.
                         let _ = sender.send(Err(error));
@@ -254,13 +254,13 @@ impl Rowfiles {
         let salvaged = self.salvaged(&tasks, &failed);
         let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
         Ok(Coverage {
-            version: coverage::VERSION,
+            version: coverage::COVERAGE_VERSION,
             complete: salvaged.is_empty(),
             mergeable: false,
             files: self.files.len() as u64,
-            splits: Amount { left_out: failed.len() as u64, ..done.0 },
-            bytes: Amount { done: done.1, total, left_out },
-            rows: RowAmount { done: done.2, rejected: 0 },
+            splits: ReadAmount { left_out: failed.len() as u64, ..done.0 },
+            bytes: ReadAmount { done: done.1, total, left_out },
+            rows: RecordCounts { done: done.2, rejected: 0 },
             stopped: None,
             rejected_copy: None,
             estimates: Vec::new(),
@@ -275,7 +275,7 @@ impl Rowfiles {
     fn work(
         &self,
         tasks: &[Task],
-        cancel: &Cancel,
+        cancel: &CancelFlag,
         done: &SyncSender<Result<Decoded>>,
     ) -> Result<()> {
         for of_file in tasks.chunk_by(|one, next| one.file == next.file) {
@@ -317,7 +317,7 @@ impl Rowfiles {
     }
 
     /// What was left out of each file that is not whole.
-    fn salvaged(&self, tasks: &[Task], failed: &[(usize, String)]) -> Vec<Salvaged> {
+    fn salvaged(&self, tasks: &[Task], failed: &[(usize, String)]) -> Vec<SalvagedFile> {
         let of = |(index, file): (usize, &Rowfile)| {
             let failed = failed.iter().filter(|(task, _)| tasks[*task].file == index);
             let failed = failed.map(|(task, why)| (tasks[*task].block, why));
@@ -370,7 +370,7 @@ fn projected(schema: &Schema, request: &Request) -> Result<SchemaRef> {
         let found = schema.fields().find(name).map(|(_, field)| Arc::clone(field));
         found.ok_or_else(|| {
             let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            Error::usage(tidemill_base::suggest::unknown("column", name, &names))
+            Error::usage(tidemill_base::suggestions::unknown_name_message("column", name, &names))
         })
     };
     let fields = columns.iter().map(field).collect::<Result<Vec<_>>>()?;

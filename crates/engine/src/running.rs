@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 use arrow::array::{AsArray, LargeBinaryArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use tidemill_base::cancel::{Cancel, Interrupted};
-use tidemill_base::cores::{Cores, PRIORITY_VARIABLE, Priority};
+use tidemill_base::cancellation::{CancelFlag, Interrupted};
+use tidemill_base::cores::{CoreSharing, PRIORITY_ENV_VAR, Priority};
 use tidemill_base::coverage::Coverage;
-use tidemill_base::error::{Error, Result, caught, panicked};
-use tidemill_base::home::{Home, RunId};
-use tidemill_base::{MaxBad, Settings, memory};
+use tidemill_base::error::{Error, Result, catch_panic, error_from_panic};
+use tidemill_base::state_folder::{RunId, StateFolder};
+use tidemill_base::{BadRecordLimit, RunSettings, memory_budget};
 use tidemill_jobs::{About, Ending, Recorder};
 use tidemill_query::{
     Glimpse, Merge, Output, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds,
@@ -58,7 +58,7 @@ pub struct Preparation {
     /// The run's name.
     pub id: RunId,
     /// The limits as numbers.
-    pub settings: Settings,
+    pub settings: RunSettings,
     /// Why no records of the run can be kept, or its priority is none, if that is so.
     pub warning: Option<String>,
 }
@@ -84,8 +84,9 @@ impl Preparation {
 /// # Errors
 /// [`Error::Usage`] for a limit that is not understood, and a folder that cannot be spilled to.
 pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
-    let memory_bytes = memory::budget(own.memory.as_deref(), job.memory.as_deref())?;
-    let mut settings = Settings::new(memory_bytes);
+    let memory_bytes =
+        memory_budget::resolve_memory_budget(own.memory.as_deref(), job.memory.as_deref())?;
+    let mut settings = RunSettings::new(memory_bytes);
     if let Some(threads) = own.threads.map_or_else(threads_variable, |count| Ok(Some(count)))? {
         settings.threads = threads;
     } else if let Some(threads) = job.threads {
@@ -103,9 +104,9 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
     let id = RunId::new();
     let mut warning = None;
     // Copies are kept of records that are let pass; a run that lets none pass leaves no trace.
-    if settings.max_bad != MaxBad::Count(0) {
-        let (home, why_not) = Home::open();
-        settings.rejected_folder = home.map(|home| home.run(&id).path().to_owned());
+    if settings.max_bad != BadRecordLimit::Count(0) {
+        let (home, why_not) = StateFolder::open();
+        settings.rejected_folder = home.map(|home| home.run_folder(&id).path().to_owned());
         warning = why_not;
     }
     let (cores, why_not) = cores(own.priority.as_deref(), job.priority.as_deref())?;
@@ -114,15 +115,15 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
 }
 
 /// A run's turns among others, and a warning where it asked for a priority that it cannot have.
-fn cores(own: Option<&str>, job: Option<&str>) -> Result<(Option<Cores>, Option<String>)> {
-    let variable = std::env::var(PRIORITY_VARIABLE).ok();
+fn cores(own: Option<&str>, job: Option<&str>) -> Result<(Option<CoreSharing>, Option<String>)> {
+    let variable = std::env::var(PRIORITY_ENV_VAR).ok();
     let Some(priority) = priority(own, variable.as_deref(), job)? else {
         // Nobody is told that there is nothing of what nobody asked for.
-        return Ok((Some(Cores::new(Priority::default())), None));
+        return Ok((Some(CoreSharing::new(Priority::default())), None));
     };
-    let (home, why_not) = Home::open();
+    let (home, why_not) = StateFolder::open();
     let Some(home) = home else { return Ok((None, why_not)) };
-    Ok(match Cores::open(&home, priority) {
+    Ok(match CoreSharing::open(&home, priority) {
         Ok(cores) => (Some(cores), None),
         Err(error) => {
             let folder = home.path().display();
@@ -140,7 +141,7 @@ fn cores(own: Option<&str>, job: Option<&str>) -> Result<(Option<Cores>, Option<
 /// # Errors
 /// [`Error::Usage`] for what is none.
 pub fn priority_of(own: &Limits, job: &Limits) -> Result<Priority> {
-    let variable = std::env::var(PRIORITY_VARIABLE).ok();
+    let variable = std::env::var(PRIORITY_ENV_VAR).ok();
     let said = priority(own.priority.as_deref(), variable.as_deref(), job.priority.as_deref())?;
     Ok(said.unwrap_or_default())
 }
@@ -155,7 +156,7 @@ fn priority(
     match (own, variable, job) {
         (Some(text), _, _) | (None, None, Some(text)) => text.parse().map(Some),
         (None, Some(text), _) => {
-            let named = |error| Error::usage(format!("{PRIORITY_VARIABLE}: {error}"));
+            let named = |error| Error::usage(format!("{PRIORITY_ENV_VAR}: {error}"));
             text.parse().map(Some).map_err(named)
         }
         (None, None, None) => Ok(None),
@@ -250,7 +251,7 @@ pub struct Running {
     /// These columns, once they are known; `None` inside where answers need no change.
     answer_columns: Option<Option<AnswerColumns>>,
     coverage: Option<Coverage>,
-    cancel: Cancel,
+    cancel: CancelFlag,
     /// That the run has, for what is made of its rows too.
     threads: usize,
     cancelled_at: Option<Instant>,
@@ -271,7 +272,7 @@ impl Running {
     /// # Errors
     /// [`Error::Io`] if no thread can be started; all others come from [`Running::schema`] and
     /// [`Running::next`].
-    pub fn query(query: Query, settings: Settings) -> Result<Running> {
+    pub fn query(query: Query, settings: RunSettings) -> Result<Running> {
         let (query, ends_at) = begun(query);
         let output = query.output.clone();
         let mut running =
@@ -292,7 +293,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn watched(query: Query, settings: Settings) -> Result<Running> {
+    pub fn watched(query: Query, settings: RunSettings) -> Result<Running> {
         let latest = Latest::default();
         let shown = Arc::clone(&latest);
         let glimpsed = Arc::<OnceLock<SchemaRef>>::default();
@@ -340,7 +341,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub(crate) fn explained(query: Query, settings: Settings) -> Result<Running> {
+    pub(crate) fn explained(query: Query, settings: RunSettings) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
             let row = Explanation::new(&query, &settings, None)?.row()?;
@@ -355,7 +356,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub(crate) fn kept(query: Query, settings: Settings, run: RunId) -> Result<Running> {
+    pub(crate) fn kept(query: Query, settings: RunSettings, run: RunId) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
             let plan = Plan::new(&query, &settings)?;
@@ -390,7 +391,7 @@ impl Running {
     pub fn posted_partial(
         master: Master,
         question: Question,
-        settings: Settings,
+        settings: RunSettings,
         (out, overwrite, run): (PathBuf, bool, RunId),
     ) -> Result<Running> {
         Running::without_rows(settings.cancel.clone(), move || {
@@ -405,7 +406,7 @@ impl Running {
                 }
                 Ok(())
             })?;
-            settings.progress.set_partial_bytes(bytes);
+            settings.progress.set_partial_table_bytes(bytes);
             file.commit(bytes)?;
             Ok(coverage)
         })
@@ -415,7 +416,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn posted(master: Master, question: Question, settings: Settings) -> Result<Running> {
+    pub fn posted(master: Master, question: Question, settings: RunSettings) -> Result<Running> {
         let (latest, ends_at) = (Latest::default(), question.ends_at());
         let shown = Arc::clone(&latest);
         let mut running =
@@ -447,7 +448,11 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn merge(partials: Vec<PathBuf>, repeats: Repeats, settings: Settings) -> Result<Running> {
+    pub fn merge(
+        partials: Vec<PathBuf>,
+        repeats: Repeats,
+        settings: RunSettings,
+    ) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let merge = Merge::with_repeats(&partials, repeats, &settings)?;
             hand_over(messages, merge.schema().clone(), || merge.run())
@@ -458,11 +463,11 @@ impl Running {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn rowfiles(files: Arc<Rowfiles>, settings: Settings) -> Result<Running> {
+    pub fn rowfiles(files: Arc<Rowfiles>, settings: RunSettings) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
             send(Message::Schema(Arc::clone(files.schema())))?;
-            let Settings { threads, cancel, progress, .. } = &settings;
+            let RunSettings { threads, cancel, progress, .. } = &settings;
             files.read(*threads, cancel, progress, |batch| send(Message::Batch(batch)))
         })
     }
@@ -472,14 +477,14 @@ impl Running {
     /// # Errors
     /// As [`Running::query`].
     pub fn without_rows(
-        cancel: Cancel,
+        cancel: CancelFlag,
         work: impl FnOnce() -> Result<Coverage> + Send + 'static,
     ) -> Result<Running> {
         Running::spawn(cancel, 1, move |_| work())
     }
 
     fn spawn(
-        cancel: Cancel,
+        cancel: CancelFlag,
         threads: usize,
         work: impl FnOnce(&SyncSender<Message>) -> Result<Coverage> + Send + 'static,
     ) -> Result<Running> {
@@ -487,7 +492,7 @@ impl Running {
         std::thread::Builder::new()
             .name("run".to_owned())
             .spawn(move || {
-                let end = caught(|| work(&sender)).map(Box::new);
+                let end = catch_panic(|| work(&sender)).map(Box::new);
                 // Nobody listening is how a run that was let go of ends.
                 let _ = sender.send(Message::End(end));
             })
@@ -759,7 +764,7 @@ fn write_out_beside(
                 rows.fetch_max(written, Ordering::Relaxed);
                 Ok(())
             };
-            caught(|| write_out(running, sink, id, memory_bytes, &mut note))
+            catch_panic(|| write_out(running, sink, id, memory_bytes, &mut note))
         });
         let writer = writer.map_err(|e| Error::Io {
             action: "start",
@@ -775,7 +780,7 @@ fn write_out_beside(
             }
             std::thread::park_timeout(TICK / 5);
         }
-        writer.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+        writer.join().unwrap_or_else(|panic| Err(error_from_panic(panic.as_ref())))
     });
     // What was written in spite of it stands.
     match (written, failure) {
@@ -820,7 +825,7 @@ fn write_out(
 fn fill(
     running: &mut Running,
     sink: &mut Sink,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     tick: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
 ) -> Result<()> {
     let output = running.output.take();
@@ -857,14 +862,14 @@ mod tests {
 
     use arrow::array::{ArrayRef, Float64Array, Int64Array};
     use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
-    use tidemill_base::coverage::BOUND;
+    use tidemill_base::coverage::BOUND_METADATA_KEY;
 
     use super::*;
 
     #[test]
     fn an_owner_is_not_kept_by_a_run_that_is_stuck() {
         let (release, stuck) = channel::<()>();
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let mut running = Running::without_rows(cancel.clone(), move || {
             let _ = stuck.recv();
             Err(Error::Interrupted)
@@ -884,7 +889,7 @@ mod tests {
 
     #[test]
     fn a_dropped_run_is_cancelled_and_a_finished_one_is_not() {
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let (release, stuck) = channel::<()>();
         let running = Running::without_rows(cancel.clone(), move || {
             let _ = stuck.recv();
@@ -907,7 +912,7 @@ mod tests {
         let (shown, hear_shown) = channel();
         let (go_on, may_go_on) = channel::<()>();
         let showing = Arc::clone(&latest);
-        let running = Running::spawn(Cancel::new(), 1, move |messages| {
+        let running = Running::spawn(CancelFlag::new(), 1, move |messages| {
             for shares in [[0.1, 0.2, 0.3, 0.4].as_slice(), &[0.5]] {
                 shares.iter().for_each(|share| show(&showing, messages, glimpse(*share)));
                 shown.send(()).unwrap();
@@ -936,7 +941,7 @@ mod tests {
     fn answers_and_the_result_of_a_watched_run_have_the_same_columns() {
         let field = |name: &str, of| Field::new(name, of, true);
         let bound = |which: &str| {
-            let said = [(BOUND.to_owned(), which.to_owned())].into();
+            let said = [(BOUND_METADATA_KEY.to_owned(), which.to_owned())].into();
             field(&format!("n_{which}"), DataType::Float64).with_metadata(said)
         };
         let plain = Arc::new(Schema::new(vec![field("n", DataType::Int64)]));
@@ -954,7 +959,7 @@ mod tests {
         let glimpsed = Arc::<OnceLock<SchemaRef>>::default();
         let columns = Arc::clone(&glimpsed);
         let (taken, is_taken) = channel();
-        let running = Running::spawn(Cancel::new(), 1, move |messages| {
+        let running = Running::spawn(CancelFlag::new(), 1, move |messages| {
             messages.send(Message::Schema(planned)).unwrap();
             columns.get_or_init(|| early.schema());
             let schema = early.schema();
@@ -997,7 +1002,7 @@ mod tests {
     fn what_the_run_meets_reaches_the_owner() {
         let query = |sql: &str| {
             let query = Query { sql: sql.to_owned(), ..Query::default() };
-            Running::query(query, Settings::new(memory::MINIMUM_BYTES)).unwrap()
+            Running::query(query, RunSettings::new(memory_budget::MEMORY_BUDGET_BYTES_MIN)).unwrap()
         };
         let error = query("SELECT").schema(|| Ok(())).unwrap_err();
         assert!(matches!(error, Error::Usage { .. }), "{error}");
@@ -1018,7 +1023,7 @@ mod tests {
         assert!(running.coverage().unwrap().complete);
 
         let mut running =
-            Running::without_rows(Cancel::new(), || panic!("a test's own panic")).unwrap();
+            Running::without_rows(CancelFlag::new(), || panic!("a test's own panic")).unwrap();
         let error = running.schema(|| Ok(())).unwrap_err();
         assert!(matches!(error, Error::Internal(_)), "{error}");
     }

@@ -7,7 +7,7 @@
 use std::io;
 
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -38,7 +38,7 @@ pub fn show_if_asked() -> Result<()> {
     let asked = asked.to_string_lossy().to_lowercase();
     let Some((_, level)) = LEVELS.iter().find(|(name, _)| *name == asked) else {
         let names = LEVELS.map(|(name, _)| name);
-        return Err(Error::usage(suggest::unknown(VARIABLE, &asked, &names)));
+        return Err(Error::usage(suggestions::unknown_name_message(VARIABLE, &asked, &names)));
     };
     // What others log may hold anything, credentials too.
     let is_ours = filter_fn(|metadata| metadata.target().starts_with("tidemill"));

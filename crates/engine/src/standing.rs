@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidemill_base::Cancel;
+use tidemill_base::CancelFlag;
 use tidemill_base::error::{Error, Result};
 
 use crate::on::{On, failed, python};
@@ -62,7 +62,7 @@ pub struct Started {
 ///
 /// # Errors
 /// [`Error::Usage`] where there is no Python or no cluster, or one has a master already; what the cluster says.
-pub fn up(on: &On, up: &Up, cancel: &Cancel) -> Result<Started> {
+pub fn up(on: &On, up: &Up, cancel: &CancelFlag) -> Result<Started> {
     let mut asked = serde_json::to_value(up).map_err(nonsense)?;
     asked["on"] = on.address.clone().into();
     let told = call(on, "up", &asked, cancel)?;
@@ -73,20 +73,20 @@ pub fn up(on: &On, up: &Up, cancel: &Cancel) -> Result<Started> {
 ///
 /// # Errors
 /// As [`up`].
-pub fn down(on: &On, cancel: &Cancel) -> Result<bool> {
+pub fn down(on: &On, cancel: &CancelFlag) -> Result<bool> {
     let told = call(on, "down", &serde_json::json!({ "on": on.address }), cancel)?;
     Ok(told["was_there"].as_bool().unwrap_or(false))
 }
 
 fn nonsense(error: serde_json::Error) -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("what Python says of the cluster is not understood: {error}"),
         "the Python that --python names needs the same release of tidemill",
     )
 }
 
 /// Has a Python do something on a cluster.
-fn call(on: &On, verb: &str, asked: &Value, cancel: &Cancel) -> Result<Value> {
+fn call(on: &On, verb: &str, asked: &Value, cancel: &CancelFlag) -> Result<Value> {
     let (path, why) = python(on.python.as_deref());
     let shown = path.display().to_string();
     let started = Command::new(&path)
@@ -96,7 +96,7 @@ fn call(on: &On, verb: &str, asked: &Value, cancel: &Cancel) -> Result<Value> {
         .stderr(Stdio::piped())
         .spawn();
     let mut child = started.map_err(|error| {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("cannot start `{shown}` for the cluster: {error} ({why})"),
             "--python names a Python that has Ray: pip install 'tidemill[ray]'",
         )
@@ -150,7 +150,7 @@ fn call(on: &On, verb: &str, asked: &Value, cancel: &Cancel) -> Result<Value> {
         }
         let words = String::from_utf8_lossy(&words).into_owned();
         let last = words.lines().rev().find(|line| !line.trim().is_empty());
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!(
                 "`{shown}` cannot reach a cluster ({why}): {}",
                 last.unwrap_or("it ended without a word").trim()

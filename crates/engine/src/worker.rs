@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_base::error::Result;
 use tidemill_remote::StorageOptions;
 
@@ -24,7 +24,7 @@ impl Worker {
     /// Where the job is of another release, or is planned otherwise here.
     pub fn new(
         job: &[u8],
-        settings: &Settings,
+        settings: &RunSettings,
         storage: &StorageOptions,
         files: &[(String, PathBuf)],
     ) -> Result<Self> {

@@ -22,8 +22,8 @@ use datafusion_expr::{
     ColumnarValue, DocSection, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::repeated::{Repeated, only_column};
 
@@ -116,7 +116,7 @@ pub(crate) fn list_of(item: DataType) -> DataType {
 
 /// A mistake in a query, as DataFusion hands it on.
 pub(crate) fn refused(message: impl Into<String>, hint: impl Into<String>) -> DataFusionError {
-    DataFusionError::External(Box::new(Error::usage_hint(message, hint)))
+    DataFusionError::External(Box::new(Error::usage_with_hint(message, hint)))
 }
 
 /// A value that a function does not take, as DataFusion hands it on.
@@ -562,7 +562,7 @@ impl Call {
                 _ => Integers::Constant(None),
             },
             Some(ColumnarValue::Array(array)) => {
-                let numbers = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+                let numbers = cast_with_options(array, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
                 Integers::Column(numbers.as_primitive::<Int64Type>().clone())
             }
         })
@@ -577,7 +577,7 @@ impl Call {
                 _ => Doubles::Constant(None),
             },
             Some(ColumnarValue::Array(array)) => {
-                let numbers = cast_with_options(array, &DataType::Float64, &EXACTLY)?;
+                let numbers = cast_with_options(array, &DataType::Float64, &STRICT_CAST_OPTIONS)?;
                 Doubles::Column(numbers.as_primitive::<Float64Type>().clone())
             }
         })
@@ -692,7 +692,9 @@ pub(crate) fn check_items(count: usize) -> PlanResult<()> {
 pub(crate) fn views(array: &ArrayRef) -> PlanResult<StringViewArray> {
     Ok(match array.as_string_view_opt() {
         Some(views) => views.clone(),
-        None => cast_with_options(array, &DataType::Utf8View, &EXACTLY)?.as_string_view().clone(),
+        None => cast_with_options(array, &DataType::Utf8View, &STRICT_CAST_OPTIONS)?
+            .as_string_view()
+            .clone(),
     })
 }
 
@@ -796,8 +798,8 @@ pub(crate) mod tests {
             let coded: DictionaryArray<Int32Type> = [first, middle, first].into_iter().collect();
             let shapes = [
                 Arc::clone(&plain),
-                cast_with_options(&plain, &DataType::LargeUtf8, &EXACTLY).unwrap(),
-                cast_with_options(&plain, &DataType::Utf8View, &EXACTLY).unwrap(),
+                cast_with_options(&plain, &DataType::LargeUtf8, &STRICT_CAST_OPTIONS).unwrap(),
+                cast_with_options(&plain, &DataType::Utf8View, &STRICT_CAST_OPTIONS).unwrap(),
                 Arc::new(coded),
             ];
             for shape in shapes {
@@ -879,7 +881,7 @@ pub(crate) mod tests {
                 .collect();
             let plain: ArrayRef = Arc::new(StringArray::from(texts.clone()));
             for to in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View] {
-                let column = cast_with_options(&plain, &to, &EXACTLY).unwrap();
+                let column = cast_with_options(&plain, &to, &STRICT_CAST_OPTIONS).unwrap();
                 for (name, rest) in [
                     ("regexp_extract", &["id=(\\d+)"][..]),
                     ("url_extract_host", &[]),

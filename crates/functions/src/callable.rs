@@ -19,8 +19,8 @@ use datafusion_expr::{
     ColumnarValue, DocSection, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type_name};
 
 /// What is said of a function in the reference: one row of a table.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl Given<'_> {
     /// The argument as one of another type, a row or a constant each.
     pub(crate) fn cast(&self, at: usize, to: &DataType) -> Result<(ArrayRef, Rows)> {
         let (array, rows) = held(self.value(at)?)?;
-        Ok((cast_with_options(&array, to, &EXACTLY)?, rows))
+        Ok((cast_with_options(&array, to, &STRICT_CAST_OPTIONS)?, rows))
     }
 
     /// Texts of all rows, written one after the other: none where `write` says so.
@@ -220,7 +220,7 @@ pub(crate) fn as_text(given: &DataType) -> Option<DataType> {
 
 /// A request that cannot be carried out.
 pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> DataFusionError {
-    external(Error::usage_hint(message.into(), hint.into()))
+    external(Error::usage_with_hint(message.into(), hint.into()))
 }
 
 /// A value that has no answer.

@@ -22,7 +22,7 @@ use datafusion_expr::{
     HigherOrderSignature, HigherOrderUDF, HigherOrderUDFImpl, LambdaArgument,
     LambdaParametersProgress, ValueOrLambda, Volatility,
 };
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use crate::call::{is_text, refused};
 
@@ -246,7 +246,7 @@ fn reduced(
 ) -> PlanResult<ArrayRef> {
     let typed = |values: ArrayRef| match values.data_type() == answer {
         true => Ok(values),
-        false => cast_with_options(&values, answer, &EXACTLY),
+        false => cast_with_options(&values, answer, &STRICT_CAST_OPTIONS),
     };
     let (items, mut rows) = rows_of(lists)?;
     if start.is_none() {

@@ -26,8 +26,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use tidemill_base::home::Home;
-use tidemill_base::memory::{Size, human, parse_size};
+use tidemill_base::memory_budget::{MemorySize, format_binary_bytes, parse_size};
+use tidemill_base::state_folder::StateFolder;
 
 use crate::record::{self, LINE_BYTES_MAX, Line, Record};
 
@@ -69,12 +69,14 @@ impl Keep {
             "" => Ok(Keep::Bytes(LIMIT_BYTES)),
             "off" => Ok(Keep::Off),
             size => match parse_size(size) {
-                Some(Size::Bytes(bytes)) if bytes >= LIMIT_BYTES_MIN => Ok(Keep::Bytes(bytes)),
+                Some(MemorySize::Bytes(bytes)) if bytes >= LIMIT_BYTES_MIN => {
+                    Ok(Keep::Bytes(bytes))
+                }
                 _ => Err(Error::usage_hint(
                     format!("{LOG_VARIABLE}: `{size}` is not a size of the job log"),
                     format!(
                         "it is `off`, or a size such as `1G`, at least {}",
-                        human(LIMIT_BYTES_MIN)
+                        format_binary_bytes(LIMIT_BYTES_MIN)
                     ),
                 )),
             },
@@ -91,7 +93,7 @@ pub struct JobLog {
 
 impl JobLog {
     /// The log of a state folder; nothing is made before the first record.
-    pub fn new(home: &Home, limit_bytes: u64) -> Self {
+    pub fn new(home: &StateFolder, limit_bytes: u64) -> Self {
         JobLog { folder: home.path().join("jobs"), limit_bytes }
     }
 
@@ -108,7 +110,7 @@ impl JobLog {
         let bytes = record
             .encode()
             .ok_or_else(|| Error::Internal("a job log's record is no JSON".to_owned()))?;
-        tidemill_base::home::create_private(&self.folder)
+        tidemill_base::state_folder::create_private_folders(&self.folder)
             .map_err(|e| Error::io("create the folder", &self.folder, e))?;
         let segment_bytes = self.limit_bytes / SEGMENTS;
         let segments = self.segments()?;

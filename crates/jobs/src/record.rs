@@ -11,7 +11,7 @@
 //! this version look like one of another. `docs/formats/job-log.md` describes every byte.
 
 use serde::{Deserialize, Serialize};
-use tidemill_base::redact;
+use tidemill_base::redaction;
 
 /// The version of a record.
 pub(crate) const VERSION: u32 = 1;
@@ -223,13 +223,13 @@ impl Record {
             &mut self.stopped,
         ];
         for text in texts.into_iter().flatten() {
-            *text = cut(&redact::text(text), TEXT_BYTES_MAX);
+            *text = cut(&redaction::redact_text(text), TEXT_BYTES_MAX);
         }
-        self.command = redact::words(&self.command);
+        self.command = redaction::redact_command_line(&self.command);
         self.workers.truncate(WORKERS_MAX);
         let spans_max = (SPANS_MAX / self.workers.len().max(1)).max(1);
         for worker in &mut self.workers {
-            worker.name = cut(&redact::text(&worker.name), TEXT_BYTES_MAX / 8);
+            worker.name = cut(&redaction::redact_text(&worker.name), TEXT_BYTES_MAX / 8);
             while worker.busy_ms.len() > spans_max {
                 let pairs = worker.busy_ms.chunks(2);
                 worker.busy_ms =
@@ -244,7 +244,7 @@ impl Record {
             }
         }
         for source in &mut self.sources {
-            *source = cut(&redact::text(source), TEXT_BYTES_MAX / 8);
+            *source = cut(&redaction::redact_text(source), TEXT_BYTES_MAX / 8);
         }
         for word in &mut self.command {
             *word = cut(word, TEXT_BYTES_MAX / 8);

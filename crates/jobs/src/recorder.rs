@@ -9,12 +9,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::Error;
-use tidemill_base::home::{Home, RunId};
 use tidemill_base::memory_watch::MemoryWatch;
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
+use tidemill_base::state_folder::{RunId, StateFolder};
 use tidemill_sink::Written;
 
 use crate::log::{JobLog, Keep};
@@ -90,7 +90,7 @@ struct Open {
     log: JobLog,
     about: About,
     id: String,
-    progress: Progress,
+    progress: RunProgress,
     memory_limit_bytes: u64,
     threads: u64,
     start: SystemTime,
@@ -106,13 +106,13 @@ impl Recorder {
     /// [`crate::Error::Usage`] if [`LOG_VARIABLE`](super::LOG_VARIABLE) is not understood.
     pub fn start(
         id: &RunId,
-        settings: &Settings,
+        settings: &RunSettings,
         about: About,
     ) -> crate::Result<(Recorder, Option<String>)> {
         let Keep::Bytes(limit_bytes) = Keep::from_environment()? else {
             return Ok((Recorder(None), None));
         };
-        let (home, warning) = Home::open();
+        let (home, warning) = StateFolder::open();
         let Some(home) = home else { return Ok((Recorder(None), warning)) };
         let open = Open {
             log: JobLog::new(&home, limit_bytes),
@@ -170,8 +170,8 @@ impl Open {
             Ending::Error { error: error @ Error::ClosedPipe, .. } => Some(error.to_string()),
             _ => coverage.and_then(|coverage| coverage.stopped.clone()),
         };
-        let planned = self.progress.planned();
-        let steps = self.steps(ending, coverage, planned.path);
+        let planned = self.progress.plan_outline();
+        let steps = self.steps(ending, coverage, planned.execution_path);
         let workers = self.workers();
         let about = self.about;
         let record = Record {
@@ -193,7 +193,7 @@ impl Open {
             memory_byte_seconds: memory.byte_seconds,
             memory_limit_bytes: self.memory_limit_bytes,
             threads: self.threads,
-            path: planned.path.map(str::to_owned),
+            path: planned.execution_path.map(str::to_owned),
             steps,
             workers,
             splits_done: coverage.map_or(0, |coverage| coverage.splits.done),
@@ -214,13 +214,13 @@ impl Open {
             u64::try_from(at.saturating_duration_since(self.started).as_millis())
                 .unwrap_or(u64::MAX)
         };
-        let elsewhere = self.progress.elsewhere().into_iter().map(|(name, done)| Worker {
+        let elsewhere = self.progress.workers().into_iter().map(|(name, done)| Worker {
             name,
-            tasks: done.tasks,
-            lost: done.lost,
-            bytes_in: done.bytes,
-            cpu_us: micros(done.cpu),
-            busy_ms: done.spans.iter().map(|(from, to)| (ms(*from), ms(*to))).collect(),
+            tasks: done.tasks_done,
+            lost: done.tasks_lost,
+            bytes_in: done.bytes_done,
+            cpu_us: micros(done.cpu_time),
+            busy_ms: done.active_spans.iter().map(|(from, to)| (ms(*from), ms(*to))).collect(),
         });
         elsewhere.collect()
     }
@@ -243,8 +243,8 @@ impl Open {
             ..step(if path == "datafusion" { "plan" } else { "map" })
         };
         let tables = Step {
-            rows_out: Some(progress.tables().rows()),
-            cpu_us: Some(progress.tables().cpu_ns() / 1000),
+            rows_out: Some(progress.table_counters().rows()),
+            cpu_us: Some(progress.table_counters().cpu_ns() / 1000),
             ..step("tables")
         };
         let rows = match ending {
@@ -252,19 +252,19 @@ impl Open {
             Ending::Read { rows, .. } => Some(*rows),
             Ending::Error { .. } => None,
         };
-        let cpu_us = Some(progress.map().cpu_ns() / 1000);
-        let is_partial = progress.partial_bytes() > 0;
+        let cpu_us = Some(progress.map_counters().cpu_ns() / 1000);
+        let is_partial = progress.partial_table_bytes() > 0;
         match path {
             "partial tables" => {
                 if is_merge {
                     let bytes_in = self.about.bytes_in;
                     steps.push(Step { name: "merge".to_owned(), bytes_in, ..tables });
                 } else {
-                    let rows_out = Some(progress.map().rows());
+                    let rows_out = Some(progress.map_counters().rows());
                     steps.push(Step { rows_out, cpu_us, ..first });
                     steps.push(Step { rows_in: rows_out, ..tables });
                 }
-                let groups = Some(progress.tables().rows());
+                let groups = Some(progress.table_counters().rows());
                 if !is_partial {
                     steps.push(Step { rows_in: groups, rows_out: rows, ..step("finish") });
                 }
@@ -273,8 +273,8 @@ impl Open {
             _ => steps.push(Step { rows_out: rows, ..first }),
         }
         if is_partial {
-            let groups = Some(progress.tables().rows());
-            let bytes_out = Some(progress.partial_bytes());
+            let groups = Some(progress.table_counters().rows());
+            let bytes_out = Some(progress.partial_table_bytes());
             steps.push(Step { rows_in: groups, rows_out: groups, bytes_out, ..step("sink") });
         } else if let Ending::Written { written, .. } = ending {
             steps.push(Step {

@@ -7,9 +7,9 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 use serde::Serialize;
-use tidemill_base::coverage::{grouped, human_bytes};
-use tidemill_base::home::RunId;
-use tidemill_base::suggest;
+use tidemill_base::coverage::{format_decimal_bytes, format_grouped_digits};
+use tidemill_base::state_folder::RunId;
+use tidemill_base::suggestions;
 use unicode_width::UnicodeWidthStr;
 
 use crate::log::{Damage, JobLog};
@@ -488,7 +488,7 @@ fn group(log: &JobLog, text: &str) -> Result<(Vec<Record>, Damage)> {
         let message = format!("no job called `{name}` is in the job log");
         return Err(Error::usage_hint(message, hint));
     }
-    Err(Error::usage_hint(suggest::unknown("job", name, &names), hint))
+    Err(Error::usage_hint(suggestions::unknown_name_message("job", name, &names), hint))
 }
 
 fn seconds(us: u64) -> f64 {
@@ -515,7 +515,7 @@ fn human_seconds(seconds: f64) -> String {
     reason = "a figure that is shown without a fraction"
 )]
 fn grouped_float(value: f64) -> String {
-    grouped(value.max(0.0).round() as u64)
+    format_grouped_digits(value.max(0.0).round() as u64)
 }
 
 #[expect(
@@ -525,7 +525,7 @@ fn grouped_float(value: f64) -> String {
 )]
 fn human(value: f64, unit: &str) -> String {
     match unit {
-        "B" => human_bytes(value.max(0.0) as u64),
+        "B" => format_decimal_bytes(value.max(0.0) as u64),
         "s" => human_seconds(value),
         "" => grouped_float(value),
         unit if value < 0.001 && value > 0.0 => format!("{:.1}e-3 {unit}", value * 1000.0),
@@ -587,9 +587,9 @@ impl fmt::Display for Listing {
                 date_and_time(record.start_us),
                 human_seconds(seconds(record.wall_us)),
                 human_seconds(seconds(record.cpu_us())),
-                human_bytes(record.memory_peak_bytes),
-                or_dash(record.bytes_in().map(human_bytes)),
-                or_dash(record.rows_in().map(grouped)),
+                format_decimal_bytes(record.memory_peak_bytes),
+                or_dash(record.bytes_in().map(format_decimal_bytes)),
+                or_dash(record.rows_in().map(format_grouped_digits)),
                 record.outcome.name().to_owned(),
                 format!(
                     "{}: {}",
@@ -637,21 +637,24 @@ impl fmt::Display for Summary {
             "memory",
             &format!(
                 "{} at most of {}; {} over time",
-                human_bytes(record.memory_peak_bytes),
-                human_bytes(record.memory_limit_bytes),
+                format_decimal_bytes(record.memory_peak_bytes),
+                format_decimal_bytes(record.memory_limit_bytes),
                 human(giga(record.memory_byte_seconds), "GB·s"),
             ),
         )?;
         if record.spilled_bytes > 0 {
-            line("spilled", &human_bytes(record.spilled_bytes))?;
+            line("spilled", &format_decimal_bytes(record.spilled_bytes))?;
         }
         let rejected = match record.rejected {
             0 => String::new(),
             1 => ", 1 record rejected".to_owned(),
-            count => format!(", {} records rejected", grouped(count)),
+            count => format!(", {} records rejected", format_grouped_digits(count)),
         };
         if record.splits_total > 0 || record.rejected > 0 {
-            let (done, total) = (grouped(record.splits_done), grouped(record.splits_total));
+            let (done, total) = (
+                format_grouped_digits(record.splits_done),
+                format_grouped_digits(record.splits_total),
+            );
             line("splits", &format!("{done}/{total}{rejected}"))?;
         }
         for source in &record.sources {
@@ -679,10 +682,10 @@ impl fmt::Display for Summary {
             rows.push(vec![
                 step.name.clone(),
                 or_dash(step.cpu_us.map(|us| human_seconds(seconds(us)))),
-                or_dash(step.bytes_in.map(human_bytes)),
-                or_dash(step.rows_in.map(grouped)),
-                or_dash(step.rows_out.map(grouped)),
-                or_dash(step.bytes_out.map(human_bytes)),
+                or_dash(step.bytes_in.map(format_decimal_bytes)),
+                or_dash(step.rows_in.map(format_grouped_digits)),
+                or_dash(step.rows_out.map(format_grouped_digits)),
+                or_dash(step.bytes_out.map(format_decimal_bytes)),
             ]);
         }
         columns(f, &rows, &[1, 2, 3, 4, 5])?;
@@ -703,9 +706,9 @@ fn workers(f: &mut fmt::Formatter<'_>, record: &Record) -> fmt::Result {
     for worker in &record.workers {
         rows.push(vec![
             one_line(&worker.name, TEXT_WIDTH / 2),
-            grouped(worker.tasks),
-            or_dash((worker.lost > 0).then(|| grouped(worker.lost))),
-            human_bytes(worker.bytes_in),
+            format_grouped_digits(worker.tasks),
+            or_dash((worker.lost > 0).then(|| format_grouped_digits(worker.lost))),
+            format_decimal_bytes(worker.bytes_in),
             human_seconds(seconds(worker.cpu_us)),
             time_line(&worker.busy_ms, record.wall_us / 1000),
         ]);
@@ -750,7 +753,7 @@ impl fmt::Display for Top {
         writeln!(
             f,
             "{} run{} since {}, {} of CPU",
-            grouped(self.runs),
+            format_grouped_digits(self.runs),
             if self.runs == 1 { "" } else { "s" },
             self.since.get(..16).unwrap_or(&self.since).replace('T', " "),
             human_seconds(self.vcore_seconds),
@@ -768,8 +771,8 @@ impl fmt::Display for Top {
             rows.push(vec![
                 format!("{:.1}%", entry.share * 100.0),
                 human_seconds(entry.vcore_seconds),
-                grouped(entry.runs),
-                or_dash(entry.bytes_in.map(human_bytes)),
+                format_grouped_digits(entry.runs),
+                or_dash(entry.bytes_in.map(format_decimal_bytes)),
                 entry.kind.to_owned(),
                 format!("{names}{}", one_line(&entry.text, TEXT_WIDTH)),
             ]);
@@ -787,7 +790,7 @@ impl fmt::Display for Comparison {
                 f,
                 "{letter}: {} ({} run{s})",
                 one_line(&group.label, TEXT_WIDTH),
-                grouped(count)
+                format_grouped_digits(count)
             )?;
         }
         writeln!(f)?;

@@ -18,7 +18,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
-use tidemill_engine::types::sql_type_name;
+use tidemill_engine::column_types::sql_type_name;
 use tidemill_engine::{Error, Result};
 
 use crate::errors::raise;
@@ -143,7 +143,7 @@ fn only_field<'a>(data_type: &'a DataType, py: Python<'_>) -> PyResult<&'a DataT
         return Ok(field.data_type());
     }
     let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name())).collect();
-    let error = Error::usage_hint(
+    let error = Error::usage_with_hint(
         format!("a column is wanted, and this is a table of {}: {}", names.len(), names.join(", ")),
         "give one of its columns: table['name']",
     );
@@ -313,5 +313,5 @@ impl FixedTexts {
 
 /// Refuses a column of a type that is not wanted.
 pub(crate) fn refused(py: Python<'_>, what: &str, of: &DataType, hint: &str) -> PyErr {
-    raise(py, Error::usage_hint(format!("{what} of type {}", sql_type_name(of)), hint))
+    raise(py, Error::usage_with_hint(format!("{what} of type {}", sql_type_name(of)), hint))
 }

@@ -1,7 +1,7 @@
 //! How are sets of ids in files combined?
 
 use pyo3::prelude::*;
-use tidemill_engine::Cancel;
+use tidemill_engine::CancelFlag;
 use tidemill_engine::ids::{self, Request, Stored};
 use tidemill_engine::job::Limits;
 use tidemill_engine::running::prepare;
@@ -30,7 +30,7 @@ pub(crate) fn combine_ids(
     let (signed, sorted, overwrite) = flags;
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
     let settings = preparation.map_err(|error| raise(py, error))?.settings;
-    let cancel: Cancel = settings.cancel.clone();
+    let cancel: CancelFlag = settings.cancel.clone();
     let display = Display::new(display, &settings.progress);
     on_a_thread_showing(py, cancel, display, move || {
         let request = Request {

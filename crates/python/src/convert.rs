@@ -12,7 +12,7 @@ use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{SinkSpec, StagedFile};
 use tidemill_engine::source::whole::Files;
 use tidemill_engine::source::{SourceSpec, compatible};
-use tidemill_engine::{Cancel, Error, Progress, Query, Result, RunId, program_files};
+use tidemill_engine::{CancelFlag, Error, Query, Result, RunId, RunProgress, program_files};
 
 use crate::errors::{raise, warn};
 use crate::options::{LimitOptions, OnOptions, SinkOptions, SourceOptions, storage};
@@ -31,7 +31,7 @@ fn spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
     let spec = SourceSpec { more: urls.collect(), ..source.spec(url)? };
     // A program's output may be all that there is to read.
     if is_none && spec.exec.is_none() {
-        return Err(Error::usage_hint("no file is named", "name at least one file to read"));
+        return Err(Error::usage_with_hint("no file is named", "name at least one file to read"));
     }
     Ok(spec)
 }
@@ -149,7 +149,7 @@ pub(crate) fn check(
     urls: Vec<String>,
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Vec<String>> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let flag = cancel.clone();
     on_a_thread(py, cancel, move || {
         let files = files(urls, &storage_options, &flag)?;
@@ -166,12 +166,12 @@ pub(crate) fn salvage(
     overwrite: bool,
     storage_options: Vec<(String, String)>,
 ) -> PyResult<String> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let flag = cancel.clone();
     on_a_thread(py, cancel, move || {
         let files = files(vec![url], &storage_options, &flag)?;
         if files.count() > 1 {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("one file is salvaged at a time, and these are {}", files.count()),
                 "salvage each to a name of its own",
             ));
@@ -184,7 +184,7 @@ pub(crate) fn salvage(
     })
 }
 
-fn files(urls: Vec<String>, options: &[(String, String)], cancel: &Cancel) -> Result<Files> {
+fn files(urls: Vec<String>, options: &[(String, String)], cancel: &CancelFlag) -> Result<Files> {
     let mut urls = urls.into_iter();
     let spec = SourceSpec {
         url: urls.next().unwrap_or_default(),
@@ -192,7 +192,7 @@ fn files(urls: Vec<String>, options: &[(String, String)], cancel: &Cancel) -> Re
         storage_options: storage(options)?,
         ..SourceSpec::default()
     };
-    Ok(Files::list(&spec, cancel, &Progress::new())?)
+    Ok(Files::list(&spec, cancel, &RunProgress::new())?)
 }
 
 /// Why the schema of `new` does not read the data of `old`: columns and reasons.
@@ -204,7 +204,7 @@ pub(crate) fn check_schema(
     old_options: SourceOptions,
     new_options: SourceOptions,
 ) -> PyResult<Vec<(String, String)>> {
-    on_a_thread(py, Cancel::new(), move || {
+    on_a_thread(py, CancelFlag::new(), move || {
         let (old, new) = (old_options.spec(old)?, new_options.spec(new)?);
         let conflicts = compatible::conflicts(&old, &new)?.into_iter();
         Ok(conflicts.map(|conflict| (conflict.column, conflict.reason)).collect())

@@ -5,14 +5,14 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use tidemill_engine::Error;
-use tidemill_engine::error::without_secrets;
+use tidemill_engine::error::redact_secrets;
 
 /// Warns as Python's `warnings` do.
 ///
 /// # Errors
 /// What a filter makes of the warning.
 pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
-    py.import("tidemill._errors")?.getattr("warn")?.call1((without_secrets(text),))?;
+    py.import("tidemill._errors")?.getattr("warn")?.call1((redact_secrets(text),))?;
     Ok(())
 }
 
@@ -54,24 +54,24 @@ fn exception(py: Python<'_>, error: &Error, words: Words) -> PyResult<PyErr> {
         Error::Interrupted => return Ok(PyKeyboardInterrupt::new_err(())),
         Error::Usage { .. } => "UsageError",
         Error::NotFound { .. } => "NotFoundError",
-        Error::Exists { .. } => "OutputExistsError",
+        Error::OutputExists { .. } => "OutputExistsError",
         Error::Io { .. }
-        | Error::DiskFull { .. }
+        | Error::SpillDiskFull { .. }
         | Error::Remote { .. }
-        | Error::Unfinished { .. } => "InputOutputError",
+        | Error::UnfinishedCommit { .. } => "InputOutputError",
         Error::Rowfile { .. }
         | Error::Corrupt { .. }
-        | Error::Differ { .. }
-        | Error::Changed { .. } => "CorruptFileError",
+        | Error::IncompatibleFiles { .. }
+        | Error::FileChanged { .. } => "CorruptFileError",
         Error::BadRecords { .. } => "BadRecordError",
         Error::Overflow { .. } => "OutOfRangeError",
-        Error::Bytes { .. } => "CorruptBytesError",
-        Error::Memory { .. } => "MemoryLimitError",
+        Error::InvalidBytes { .. } => "CorruptBytesError",
+        Error::MemoryBudgetTooSmall { .. } => "MemoryLimitError",
         Error::Internal(_) => "InternalError",
         _ => "TidemillError",
     };
     let errors = py.import("tidemill._errors")?;
-    let message = without_secrets(&error.to_string());
+    let message = redact_secrets(&error.to_string());
     let message = match words {
         Words::Python => errors.getattr("in_python")?.call1((message,))?.unbind(),
         Words::Sort => {
@@ -81,21 +81,21 @@ fn exception(py: Python<'_>, error: &Error, words: Words) -> PyResult<PyErr> {
     };
     let class = errors.getattr(class)?.cast_into::<PyType>()?;
     let exception = PyErr::from_type(class, (message,));
-    if let Error::Format { source, .. } = error
+    if let Error::RegisteredFormat { source, .. } = error
         && let Some(raised) = source.downcast_ref::<PyErr>()
     {
         exception.set_cause(py, Some(raised.clone_ref(py)));
     }
     let filename = match error {
-        Error::NotFound { path, .. } | Error::Exists { path, .. } => Some(path),
-        Error::Io { path, .. } | Error::Unfinished { path, .. } => Some(path),
+        Error::NotFound { path, .. } | Error::OutputExists { path, .. } => Some(path),
+        Error::Io { path, .. } | Error::UnfinishedCommit { path, .. } => Some(path),
         Error::Remote { url, .. } => Some(url),
         _ => None,
     };
     if let Some(filename) = filename {
-        exception.value(py).setattr("filename", without_secrets(filename))?;
+        exception.value(py).setattr("filename", redact_secrets(filename))?;
     }
-    if let Error::Io { source, .. } | Error::DiskFull { source, .. } = error {
+    if let Error::Io { source, .. } | Error::SpillDiskFull { source, .. } = error {
         exception.value(py).setattr("errno", source.raw_os_error())?;
     }
     if let Error::BadRecords { first, .. } = error {

@@ -8,13 +8,13 @@ use pyo3::types::PyBytes;
 use tidemill_engine::remote::files::{
     self, Copied, GetOptions, PutOptions, Settings, UsageOptions, Verify, parse_range,
 };
-use tidemill_engine::{Cancel, Error, Progress, Result};
+use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
 use crate::errors::warn;
 use crate::options::storage;
 use crate::wait::{Display, on_a_thread, on_a_thread_showing};
 
-fn settings(cancel: &Cancel, storage_options: &[(String, String)]) -> Result<Settings> {
+fn settings(cancel: &CancelFlag, storage_options: &[(String, String)]) -> Result<Settings> {
     let storage_options = storage(storage_options)?;
     Ok(Settings { storage_options, cancel: cancel.clone(), ..Settings::default() })
 }
@@ -31,7 +31,7 @@ pub(crate) fn ls(
     recursive: bool,
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Vec<String>> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     on_a_thread(py, cancel.clone(), move || {
         let settings = settings(&cancel, &storage_options)?;
         let mut found = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn stat(
     urls: Vec<String>,
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Vec<String>> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     on_a_thread(py, cancel.clone(), move || {
         let settings = settings(&cancel, &storage_options)?;
         let mut told = Vec::new();
@@ -74,7 +74,7 @@ pub(crate) fn du(
     depth: usize,
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Vec<String>> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     on_a_thread(py, cancel.clone(), move || {
         let settings = settings(&cancel, &storage_options)?;
         let mut sums = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn cat<'py>(
     range: Option<String>,
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let bytes = on_a_thread(py, cancel.clone(), move || {
         let settings = settings(&cancel, &storage_options)?;
         let range = range.as_deref().map(parse_range).transpose()?;
@@ -175,7 +175,7 @@ fn copy(
     display: Option<Py<PyAny>>,
     work: impl FnOnce(&Settings) -> Result<Copied> + Send + 'static,
 ) -> PyResult<RawCopied> {
-    let (cancel, progress) = (Cancel::new(), Progress::new());
+    let (cancel, progress) = (CancelFlag::new(), RunProgress::new());
     let display = Display::new(display, &progress);
     let copied = on_a_thread_showing(py, cancel.clone(), display, move || {
         work(&Settings { progress, ..settings(&cancel, &storage_options)? })

@@ -209,5 +209,5 @@ fn simple(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 }
 
 pub(crate) fn refused(object: &Bound<'_, PyAny>, why: &str, hint: &str) -> PyErr {
-    raise(object.py(), Error::usage_hint(format!("{} {why}", described(object)), hint))
+    raise(object.py(), Error::usage_with_hint(format!("{} {why}", described(object)), hint))
 }

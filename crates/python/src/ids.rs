@@ -38,7 +38,7 @@ const SIGN: u64 = 1 << 63;
 fn full(error: IdSpaceFull) -> Error {
     let text = error.to_string();
     match text.split_once("\nhint: ") {
-        Some((message, hint)) => Error::usage_hint(message, hint),
+        Some((message, hint)) => Error::usage_with_hint(message, hint),
         None => Error::usage(text),
     }
 }
@@ -159,11 +159,11 @@ impl RawIdSpace {
         }
         match ids.iter().find(|id| **id >= SIGN) {
             None => Ok(()),
-            Some(id) if !are_signed => Err(Error::usage_hint(
+            Some(id) if !are_signed => Err(Error::usage_with_hint(
                 format!("the id {id} does not fit a space of signed ids"),
                 "tm.IdSpace(signed=False) takes ids from 0 to 2**64 - 1",
             )),
-            Some(id) => Err(Error::usage_hint(
+            Some(id) => Err(Error::usage_with_hint(
                 format!(
                     "the id {} is negative, and the space is of unsigned ids",
                     id.cast_signed()
@@ -180,7 +180,7 @@ impl RawIdSpace {
     /// Adds the numbers of ids to a set.
     fn number(&self, ids: &[u64], unknown: Unknown, set: &mut IdSet) -> Result<()> {
         let missing = |id: u64| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("the id {} is not in this space", self.shown(id)),
                 match &self.inner {
                     Inner::Laid(_) => {
@@ -226,7 +226,7 @@ impl RawIdSpace {
             None if is_laid => Ok(Unknown::Refuse),
             Some("add") if is_laid => Err(raise(
                 py,
-                Error::usage_hint(
+                Error::usage_with_hint(
                     "a space that was opened does not grow",
                     "space.copy() is one in memory that does",
                 ),
@@ -236,7 +236,7 @@ impl RawIdSpace {
             Some("error") => Ok(Unknown::Refuse),
             Some(other) => Err(raise(
                 py,
-                Error::usage_hint(
+                Error::usage_with_hint(
                     format!("`unknown` is `{other}`"),
                     "it is 'add', 'skip' or 'error'",
                 ),

@@ -396,7 +396,7 @@ pub(crate) fn table_of_rows(
         }
     }
     if columns.columns.is_empty() {
-        let error = Error::usage_hint(
+        let error = Error::usage_with_hint(
             format!("`{name}` has no columns: it holds no dict with a key"),
             "an empty table with columns is one of Arrow, pandas or Polars",
         );
@@ -448,7 +448,7 @@ fn refused(py: Python<'_>, name: &str, fault: Fault, row: u64) -> PyErr {
                 false => format!("column `{}`", path.join(".")),
             };
             let hint = "give the values of a column one type; None is one of every type";
-            raise(py, Error::usage_hint(format!("`{name}`, {place}: {reason}"), hint))
+            raise(py, Error::usage_with_hint(format!("`{name}`, {place}: {reason}"), hint))
         }
     }
 }

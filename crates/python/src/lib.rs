@@ -65,8 +65,8 @@ use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
-    Cancel, Cluster, CopyQuery, Coverage, Error, Home, Merge, NamedSource, Plan, Query, Repeats,
-    Result, Settings, Turbo, memory, program_files,
+    CancelFlag, Cluster, CopyQuery, Coverage, Error, Merge, NamedSource, Plan, Query, Repeats,
+    Result, RunSettings, StateFolder, Turbo, memory_budget, program_files,
 };
 
 use crate::errors::{raise, warn};
@@ -136,7 +136,7 @@ fn query<'py>(
             let query = Query { sql, sources, ..Query::default() };
             let (query, copy) = copied(query.with_parameters(&parameters(given)?)?)?;
             if progressive && copy.is_some() {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "COPY writes one result, and `progressive` gives the answers before it",
                     "leave `progressive` out, or the query alone: SELECT …",
                 ));
@@ -260,7 +260,7 @@ fn run<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
     let given = job.take_sources(py)?;
-    let mut job = on_a_thread(py, Cancel::new(), move || job.job(given))?;
+    let mut job = on_a_thread(py, CancelFlag::new(), move || job.job(given))?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let sink = job_and_sink(&mut job, sink, &limits.folders()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
@@ -282,7 +282,7 @@ fn run_partial(
 ) -> PyResult<RawWritten> {
     let began = Instant::now();
     let given = job.take_sources(py)?;
-    let mut job = on_a_thread(py, Cancel::new(), move || job.job(given))?;
+    let mut job = on_a_thread(py, CancelFlag::new(), move || job.job(given))?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
     let checked = job.give_files(&limits.folders()).and_then(|files| {
         program_files::check(files.as_ref(), &job.programs().collect::<Vec<_>>())
@@ -307,13 +307,13 @@ fn run_partial(
 /// The folder of Tidemill's own state, made if it is missing; none where there can be none.
 #[pyfunction]
 fn state_folder() -> Option<PathBuf> {
-    Home::open().0.map(|home| home.path().to_owned())
+    StateFolder::open().0.map(|home| home.path().to_owned())
 }
 
 /// A size of memory in bytes: `512M`, `2GiB`, `50%`.
 #[pyfunction]
 fn memory_bytes(py: Python<'_>, size: &str) -> PyResult<u64> {
-    memory::budget(Some(size), None).map_err(|error| raise(py, error))
+    memory_budget::resolve_memory_budget(Some(size), None).map_err(|error| raise(py, error))
 }
 
 /// Merges partial tables and finishes them.
@@ -358,7 +358,7 @@ fn merge_partial(
 /// The columns of files.
 #[pyfunction]
 fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSource> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let flag = cancel.clone();
     let source = on_a_thread(py, cancel, move || {
         Ok(Source::open_with(&source.spec(url)?, standard_input(), &flag)?)
@@ -444,7 +444,7 @@ fn explain_job(
 /// Reads and checks a job: its tree as JSON, and its SQL.
 #[pyfunction]
 fn read_job(py: Python<'_>, job: JobText) -> PyResult<(String, String)> {
-    on_a_thread(py, Cancel::new(), move || {
+    on_a_thread(py, CancelFlag::new(), move || {
         let (job, tree) = job.read_without_objects()?;
         Ok((tree, job.to_sql()))
     })
@@ -462,7 +462,7 @@ fn job_log(
     last: usize,
 ) -> PyResult<String> {
     let report = move || -> Result<_> {
-        let log = JobLog::new(&Home::existing()?, LIMIT_BYTES);
+        let log = JobLog::new(&StateFolder::locate()?, LIMIT_BYTES);
         let period = since.as_deref().map_or(Ok(Period::ALWAYS), Period::since)?;
         Ok(match (what.as_str(), runs.as_slice()) {
             ("show", [id]) => {
@@ -483,7 +483,7 @@ fn job_log(
             }
         })
     };
-    let (json, damage) = on_a_thread(py, Cancel::new(), report)?;
+    let (json, damage) = on_a_thread(py, CancelFlag::new(), report)?;
     if let Some(warning) = damage.warning() {
         warn(py, &warning)?;
     }
@@ -528,7 +528,7 @@ fn watch_query<'py>(
     let preparation = py.detach(|| prepare(&limits, &Limits::default()));
     let preparation = preparation.map_err(|error| raise(py, error))?;
     let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_default());
-    let begin = |settings: Settings| match master {
+    let begin = |settings: RunSettings| match master {
         None => Running::watched(query, settings).map(Running::with_answer_columns),
         Some(master) => {
             let question = Question::new(verb, &shown, &query, &settings, priority)?;
@@ -536,7 +536,7 @@ fn watch_query<'py>(
         }
     };
     let begun = Begun::new(py, preparation, Some(about), display, begin)?;
-    let Settings { cancel, memory_bytes, .. } = begun.preparation.settings;
+    let RunSettings { cancel, memory_bytes, .. } = begun.preparation.settings;
     let answers = RawAnswers::new(begun.running, cancel, begun.display, memory_bytes, begun.before);
     Ok(Bound::new(py, answers)?.into_any())
 }
@@ -548,7 +548,7 @@ fn run_or_write<'py>(
     limits: LimitOptions,
     job: &Limits,
     about: About,
-    begin: impl FnOnce(Settings) -> Result<Running> + Send,
+    begin: impl FnOnce(RunSettings) -> Result<Running> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (limits, display) = limits.split();
     let preparation = py.detach(|| prepare(&limits, job)).map_err(|error| raise(py, error))?;
@@ -575,7 +575,7 @@ impl Begun {
         mut preparation: Preparation,
         about: Option<About>,
         display: Option<Py<PyAny>>,
-        begin: impl FnOnce(Settings) -> Result<Running> + Send,
+        begin: impl FnOnce(RunSettings) -> Result<Running> + Send,
     ) -> PyResult<Self> {
         let display = Display::new(display, &preparation.settings.progress);
         let before = remote::stats();
@@ -682,8 +682,8 @@ fn keep(
     let stats = begun.stats(py)?;
     Ok(RawWritten {
         files: 1,
-        rows: progress.tables().rows(),
-        bytes: progress.partial_bytes(),
+        rows: progress.table_counters().rows(),
+        bytes: progress.partial_table_bytes(),
         paths: vec![out.display().to_string()],
         root: out.parent().map_or_else(String::new, |folder| folder.display().to_string()),
         coverage,
@@ -695,12 +695,12 @@ fn keep(
 /// What a run that keeps its table needs to know.
 struct Prepared {
     id: tidemill_engine::RunId,
-    settings: Settings,
+    settings: RunSettings,
 }
 
 /// A coverage as JSON and in words.
 fn told(coverage: Option<&Coverage>) -> (String, String) {
-    (coverage_json(coverage), coverage.map(Coverage::one_line).unwrap_or_default())
+    (coverage_json(coverage), coverage.map(Coverage::summary_line).unwrap_or_default())
 }
 
 /// Plans and tells, for people and as JSON.
@@ -712,14 +712,14 @@ fn explain(
     question: impl FnOnce() -> Result<(&'static str, Query, Option<SinkSpec>, Limits)> + Send + 'static,
 ) -> PyResult<(String, String)> {
     let (limits, _) = limits.split();
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let flag = cancel.clone();
     on_a_thread(py, cancel, move || {
         let (verb, query, sink, job) = question()?;
         let mut settings = prepare(&limits, &job)?.settings;
         settings.cancel = flag;
         let explained = match on.master()? {
-            Some(_) if cluster.is_some() => Err(Error::usage_hint(
+            Some(_) if cluster.is_some() => Err(Error::usage_with_hint(
                 "`cluster` runs a second of the query on this machine, and a master runs elsewhere",
                 "leave `on` out",
             )),

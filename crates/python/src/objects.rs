@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator, PyTuple};
 use std::sync::Arc;
 use tidemill_engine::Error;
-use tidemill_engine::formats::{self, Batches, Failure, ReadFormat, WriteFormat};
+use tidemill_engine::formats::{self, Batches, BoxedHostError, ReadFormat, WriteFormat};
 use tidemill_engine::source::{Given, SourceSpec};
 
 use crate::errors::raise;
@@ -134,7 +134,7 @@ impl Iterator for MarkedStream {
         if !self.has_begun {
             self.has_begun = true;
             if self.is_read.swap(true, Ordering::AcqRel) {
-                let error = Error::usage_hint(
+                let error = Error::usage_with_hint(
                     format!("`{}` is a stream, which an earlier run has read", self.name),
                     "give each run a stream of its own, or a table",
                 );
@@ -223,11 +223,11 @@ fn no_table(object: &Bound<'_, PyAny>, name: Option<&str>, why: NoTable) -> PyEr
                 _ => format!("make a table of it: {called}=pyarrow.table({{'{called}': …}})"),
             };
             match name {
-                Some(name) => Error::usage_hint(
+                Some(name) => Error::usage_with_hint(
                     format!("`{name}` is a {kind}, which is one column and no table"),
                     hint,
                 ),
-                None => Error::usage_hint(
+                None => Error::usage_with_hint(
                     format!("a table is wanted, and this is a {kind}, which is one column"),
                     hint,
                 ),
@@ -240,7 +240,7 @@ fn no_table(object: &Bound<'_, PyAny>, name: Option<&str>, why: NoTable) -> PyEr
                 "_plu128" => ("UInt128", "cast it, to UInt64 or to Decimal(38, 0)"),
                 other => (other, "cast it to one of Arrow's types"),
             };
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("column `{column}`{of} is of the type {data_type}, which Arrow has not"),
                 hint,
             )
@@ -342,7 +342,7 @@ impl Reader {
         path: &str,
         bytes: Range<u64>,
         columns: Option<&[&str]>,
-    ) -> Result<Batches, Failure> {
+    ) -> Result<Batches, BoxedHostError> {
         let call = |py: Python<'_>| {
             let options = pyo3::types::PyDict::new(py);
             if self.takes_columns {
@@ -352,18 +352,25 @@ impl Reader {
             given_by_reader(self.function.bind(py).call(arguments, Some(&options))?)
         };
         match in_python(|| Python::attach(call)) {
-            Some(called) => called.map(foreign).map_err(|error: PyErr| Box::new(error) as Failure),
+            Some(called) => {
+                called.map(foreign).map_err(|error: PyErr| Box::new(error) as BoxedHostError)
+            }
             None => Err(Box::new(too_late())),
         }
     }
 }
 
 impl ReadFormat for Reader {
-    fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, Failure> {
+    fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, BoxedHostError> {
         Ok(self.call(path, 0..bytes, None)?.schema())
     }
 
-    fn read(&self, path: &str, bytes: Range<u64>, columns: &[&str]) -> Result<Batches, Failure> {
+    fn read(
+        &self,
+        path: &str,
+        bytes: Range<u64>,
+        columns: &[&str],
+    ) -> Result<Batches, BoxedHostError> {
         self.call(path, bytes, Some(columns))
     }
 
@@ -376,7 +383,7 @@ impl ReadFormat for Reader {
 struct Writer(Py<PyAny>);
 
 impl WriteFormat for Writer {
-    fn write(&self, path: &Path, batches: Batches) -> Result<(), Failure> {
+    fn write(&self, path: &Path, batches: Batches) -> Result<(), BoxedHostError> {
         let write = |py: Python<'_>| -> PyResult<()> {
             let stream = RawStream::new(batches);
             let package = py.import("tidemill._formats")?;
@@ -385,7 +392,7 @@ impl WriteFormat for Writer {
             Ok(())
         };
         match in_python(|| Python::attach(write)) {
-            Some(written) => written.map_err(|error| Box::new(error) as Failure),
+            Some(written) => written.map_err(|error| Box::new(error) as BoxedHostError),
             None => Err(Box::new(too_late())),
         }
     }

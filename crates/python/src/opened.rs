@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use tidemill_engine::cancel::Interrupted;
+use tidemill_engine::cancellation::Interrupted;
 use tidemill_engine::remote::files::{self, Connections, File, GetOptions, Settings};
 use tidemill_engine::remote::{ReadStats, StorageOptions};
-use tidemill_engine::{Cancel, Error, Progress, Result};
+use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
 use crate::errors::raise;
 use crate::files::{RawCopied, copied, json};
@@ -38,7 +38,7 @@ pub(crate) struct RawStore {
     connections: Own<Connections>,
     is_literal: bool,
     /// Ends what is done here, for good.
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 #[pymethods]
@@ -50,7 +50,7 @@ impl RawStore {
         is_literal: bool,
     ) -> PyResult<Self> {
         let storage_options = storage(&storage_options).map_err(|error| raise(py, error))?;
-        let (connections, cancel) = (Own::new(Connections::default()), Cancel::new());
+        let (connections, cancel) = (Own::new(Connections::default()), CancelFlag::new());
         Ok(RawStore { storage_options, connections, is_literal, cancel })
     }
 
@@ -60,7 +60,7 @@ impl RawStore {
             storage_options: self.storage_options.clone(),
             connections: Own::new(self.connections()),
             is_literal: self.is_literal,
-            cancel: Cancel::new(),
+            cancel: CancelFlag::new(),
         }
     }
 
@@ -134,11 +134,11 @@ impl RawStore {
         py: Python<'_>,
         work: impl FnOnce(&Settings) -> Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        let cancel = self.cancel.part();
+        let cancel = self.cancel.child_flag();
         let settings = Settings {
             storage_options: self.storage_options.clone(),
             cancel: cancel.clone(),
-            progress: Progress::new(),
+            progress: RunProgress::new(),
             connections: self.connections(),
             is_literal: self.is_literal,
         };
@@ -160,7 +160,7 @@ pub(crate) struct RawFile {
     asked_bytes: AtomicU64,
     /// What it did, once it is closed.
     last: Mutex<ReadStats>,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 /// Where reading goes on, and what is held.
@@ -293,7 +293,7 @@ impl RawFile {
         work: impl FnOnce(&mut Place, &File, Look<'_>) -> Result<T> + Send,
     ) -> PyResult<T> {
         let file = self.file(py)?;
-        let mut waiter = Waiter::new(Cancel::new(), None);
+        let mut waiter = Waiter::new(CancelFlag::new(), None);
         let mut look = || {
             waiter.tick()?;
             let is_closed = self.is_closed.load(Ordering::Relaxed);

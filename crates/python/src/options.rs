@@ -167,7 +167,7 @@ impl OnOptions {
     pub(crate) fn refuse_master(&self) -> tidemill_engine::Result<()> {
         match &self.master {
             None => Ok(()),
-            Some(address) => Err(tidemill_engine::Error::usage_hint(
+            Some(address) => Err(tidemill_engine::Error::usage_with_hint(
                 format!(
                     "a master, as `on={address}` names one, answers queries and jobs, and writes no files: this is not for it"
                 ),
@@ -311,7 +311,7 @@ impl SinkOptions {
             ("no_header", self.no_header),
         ];
         match said.into_iter().find(|(_, is_said)| *is_said) {
-            Some((name, _)) => Err(tidemill_engine::Error::usage_hint(
+            Some((name, _)) => Err(tidemill_engine::Error::usage_with_hint(
                 format!("COPY names its output itself, and `{name}` is beside it"),
                 "its own options say the rest: COPY … TO 'out' (FORMAT csv, HEADER false)",
             )),

@@ -40,7 +40,7 @@ impl<T> Own<T> {
     ) -> PyResult<()> {
         match self.is_here() {
             true => Ok(()),
-            false => Err(raise(py, Error::usage_hint(message, hint))),
+            false => Err(raise(py, Error::usage_with_hint(message, hint))),
         }
     }
 }

@@ -26,12 +26,12 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple};
-use tidemill_engine::coverage::human_bytes;
+use tidemill_engine::column_types::sql_type_name;
+use tidemill_engine::coverage::format_decimal_bytes;
 use tidemill_engine::remote::{self, ReadStats};
 use tidemill_engine::running::{Next, Running};
 use tidemill_engine::sink::{cells, is_number, shown_columns};
-use tidemill_engine::types::sql_type_name;
-use tidemill_engine::{Cancel, Coverage, Error};
+use tidemill_engine::{CancelFlag, Coverage, Error};
 
 use crate::errors::{raise, warn};
 use crate::ipc;
@@ -129,11 +129,11 @@ impl Rows {
         if number >= self.first {
             return Ok(());
         }
-        Err(Error::usage_hint(
+        Err(Error::usage_with_hint(
             format!(
                 "the rows of this result have been read already, and take more than the {} that \
                  are kept for reading them again",
-                human_bytes(self.limit_bytes)
+                format_decimal_bytes(self.limit_bytes)
             ),
             "keep them yourself, as in table = result.to_arrow(), write them with output=, ask \
              again, or give more memory=, a quarter of which is for this",
@@ -235,7 +235,7 @@ struct Core {
     stats: Shared<ReadStats>,
     /// What a consumer of a stream was told in other words.
     failure: Shared<PyErr>,
-    cancel: Cancel,
+    cancel: CancelFlag,
     display: Option<Arc<Display>>,
 }
 
@@ -317,7 +317,7 @@ impl RawResult {
     pub fn new(
         py: Python<'_>,
         mut running: Running,
-        cancel: Cancel,
+        cancel: CancelFlag,
         display: Option<Arc<Display>>,
         memory_bytes: u64,
         before: ReadStats,
@@ -378,7 +378,7 @@ impl RawResult {
             coverage,
             stats,
             failure: Shared::default(),
-            cancel: Cancel::new(),
+            cancel: CancelFlag::new(),
             display: None,
         };
         RawResult { schema, hides_bounds: false, core: Arc::new(core) }
@@ -390,7 +390,7 @@ impl RawResult {
 pub struct RawAnswers {
     /// None once the result was given, and while an answer is waited for.
     running: Own<Mutex<Option<Box<Watched>>>>,
-    cancel: Cancel,
+    cancel: CancelFlag,
     /// True once the result was given: closing the answers does not stop it.
     is_result_given: AtomicBool,
     is_closed: AtomicBool,
@@ -399,7 +399,7 @@ pub struct RawAnswers {
 /// A run that is watched.
 struct Watched {
     running: Running,
-    cancel: Cancel,
+    cancel: CancelFlag,
     display: Option<Arc<Display>>,
     memory_bytes: u64,
     before: ReadStats,
@@ -408,7 +408,7 @@ struct Watched {
 impl RawAnswers {
     pub(crate) fn new(
         running: Running,
-        cancel: Cancel,
+        cancel: CancelFlag,
         display: Option<Arc<Display>>,
         memory_bytes: u64,
         before: ReadStats,
@@ -538,10 +538,10 @@ impl RawResult {
             if rows.all_have_come(waiter)? {
                 return Ok(());
             }
-            Err(Error::usage_hint(
+            Err(Error::usage_with_hint(
                 format!(
                     "the rows of this result take more than the {} that are kept of them",
-                    human_bytes(rows.limit_bytes)
+                    format_decimal_bytes(rows.limit_bytes)
                 ),
                 "read them a batch at a time, as in `async for batch in result`, write them with \
                  output=, or give more memory=, a quarter of which is for this",
@@ -557,10 +557,10 @@ impl RawResult {
             if rows.all_have_come(waiter)? {
                 return Ok(rows.kept.iter().cloned().collect::<Vec<_>>());
             }
-            Err(Error::usage_hint(
+            Err(Error::usage_with_hint(
                 format!(
                     "cannot pickle this result: its rows take more than the {} that are kept of them",
-                    human_bytes(rows.limit_bytes)
+                    format_decimal_bytes(rows.limit_bytes)
                 ),
                 "write them with output= and send the file's name, or give more memory=, a quarter of which is for this",
             ))
@@ -588,11 +588,11 @@ impl RawResult {
                 if rows.all_have_come(waiter)? {
                     return Ok(());
                 }
-                Err(Error::usage_hint(
+                Err(Error::usage_with_hint(
                     format!(
                         "what this result rests on is known once its rows have been read, and they \
                          take more than the {} that are kept of them",
-                        human_bytes(rows.limit_bytes)
+                        format_decimal_bytes(rows.limit_bytes)
                     ),
                     "read them first, as in `for batch in result`, write them with output=, or give \
                      more memory=, a quarter of which is for this",
@@ -677,7 +677,7 @@ impl RawResult {
     /// The coverage as one line for people.
     #[getter]
     fn coverage_line(&self) -> Option<String> {
-        self.core.coverage.lock().as_ref().map(Coverage::one_line)
+        self.core.coverage.lock().as_ref().map(Coverage::summary_line)
     }
 
     /// What reading remote files did meanwhile; none before all rows have been read.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use tidemill_engine::ids::sort_error;
-use tidemill_engine::{Cancel, Error, Result};
+use tidemill_engine::{CancelFlag, Error, Result};
 use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortOutcome, GnuSortStreams};
 
 use crate::errors::raise_in_words_of_sort;
@@ -17,8 +17,8 @@ type Sorted = (bool, Vec<u8>, String, Option<String>);
 /// what is said, and what is wrong with the words, in which options have the command line's names.
 #[pyfunction]
 pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<Sorted> {
-    let cancel = Cancel::new();
-    let flag = cancel.flag();
+    let cancel = CancelFlag::new();
+    let flag = cancel.atomic_flag();
     let sort = move || -> Result<Sorted> {
         let command = match GnuSortOptions::parse(words) {
             Ok(command) => command,
@@ -45,9 +45,10 @@ fn refuse_pipes(command: &GnuSortCommand) -> Result<()> {
     let has_files = !options.inputs.is_empty() && options.inputs.iter().all(|path| path != "-");
     match has_files || options.input_list.as_ref().is_some_and(|path| path != "-") {
         true => Ok(()),
-        false => {
-            Err(Error::usage_hint("there is nothing to sort", "name a file: tm.sort('lines.txt')"))
-        }
+        false => Err(Error::usage_with_hint(
+            "there is nothing to sort",
+            "name a file: tm.sort('lines.txt')",
+        )),
     }
 }
 

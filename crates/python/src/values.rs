@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyException, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use tidemill_engine::Error;
-use tidemill_engine::types::sql_type_name;
+use tidemill_engine::column_types::sql_type_name;
 
 use crate::errors::raise;
 
@@ -31,7 +31,7 @@ pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<
             let message = format!("a dictionary cannot hold two columns called `{}`", field.name());
             return Err(raise(
                 py,
-                Error::usage_hint(message, "name one of them otherwise with AS"),
+                Error::usage_with_hint(message, "name one of them otherwise with AS"),
             ));
         }
     }
@@ -83,7 +83,7 @@ fn in_column(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
     let reason = error.value(py);
     raise(
         py,
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("a value of column `{column}` is no Python object: {reason}"),
             "cast the column in SQL, or take the result as Arrow with to_arrow()",
         ),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use tidemill_engine::cancel::Interrupted;
+use tidemill_engine::cancellation::Interrupted;
 use tidemill_engine::remote::silent_hosts;
 use tidemill_engine::running::GRACE;
-use tidemill_engine::{Cancel, Error, Progress, Result};
+use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
 use crate::errors::raise;
 
@@ -25,14 +25,14 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// rows_done, silent)`, where `silent` says which host has not answered for a while, or is `None`, and `clear()`.
 pub struct Display {
     object: Py<PyAny>,
-    progress: Progress,
+    progress: RunProgress,
     /// When it was told last; none while nobody waits.
     told: Mutex<Option<Instant>>,
 }
 
 impl Display {
     /// Shows `progress` by the object, if there is one.
-    pub fn new(object: Option<Py<PyAny>>, progress: &Progress) -> Option<Arc<Self>> {
+    pub fn new(object: Option<Py<PyAny>>, progress: &RunProgress) -> Option<Arc<Self>> {
         let progress = progress.clone();
         object.map(|object| Arc::new(Display { object, progress, told: Mutex::new(None) }))
     }
@@ -71,14 +71,14 @@ fn no_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) -> PyResult<()
 
 /// Looks at signals and shows the progress while a thread without the interpreter's lock waits.
 pub(crate) struct Waiter {
-    cancel: Cancel,
+    cancel: CancelFlag,
     display: Option<Arc<Display>>,
     raised: Option<PyErr>,
 }
 
 impl Waiter {
     /// A waiter that stops what `cancel` stops.
-    pub(crate) fn new(cancel: Cancel, display: Option<Arc<Display>>) -> Self {
+    pub(crate) fn new(cancel: CancelFlag, display: Option<Arc<Display>>) -> Self {
         Waiter { cancel, display, raised: None }
     }
 
@@ -135,7 +135,7 @@ impl Waiter {
 /// Does something on a thread of its own, which is left behind if Ctrl-C does not end it.
 pub(crate) fn on_a_thread<T: Send + 'static>(
     py: Python<'_>,
-    cancel: Cancel,
+    cancel: CancelFlag,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
     on_a_thread_showing(py, cancel, None, work)
@@ -144,7 +144,7 @@ pub(crate) fn on_a_thread<T: Send + 'static>(
 /// The same, with its progress shown meanwhile.
 pub(crate) fn on_a_thread_showing<T: Send + 'static>(
     py: Python<'_>,
-    cancel: Cancel,
+    cancel: CancelFlag,
     display: Option<Arc<Display>>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PyResult<T> {

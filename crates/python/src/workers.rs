@@ -16,7 +16,7 @@ use tidemill_engine::posted::answering::{Answering, Judged, began, failed, judge
 use tidemill_engine::posted::asking::{Left, Master};
 use tidemill_engine::query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
 use tidemill_engine::remote::StorageOptions;
-use tidemill_engine::{Cancel, Error, Result, Settings, Worker};
+use tidemill_engine::{CancelFlag, Error, Result, RunSettings, Worker};
 
 use crate::errors::raise;
 use crate::wait::on_a_thread;
@@ -25,7 +25,7 @@ use crate::wait::on_a_thread;
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawWorker {
     worker: Worker,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 #[pymethods]
@@ -42,11 +42,11 @@ impl RawWorker {
         storage: BTreeMap<String, String>,
         files: Vec<(String, PathBuf)>,
     ) -> PyResult<Self> {
-        let cancel = Cancel::new();
-        let defaults = Settings::new(memory_bytes);
+        let cancel = CancelFlag::new();
+        let defaults = RunSettings::new(memory_bytes);
         let spill_dirs =
             if spill_dirs.is_empty() { defaults.spill_dirs.clone() } else { spill_dirs };
-        let settings = Settings { threads, spill_dirs, cancel: cancel.clone(), ..defaults };
+        let settings = RunSettings { threads, spill_dirs, cancel: cancel.clone(), ..defaults };
         let planned = py.detach(|| -> Result<Worker> {
             let mut options = StorageOptions::default();
             for (name, value) in storage {
@@ -87,7 +87,7 @@ impl Called {
     fn failed(py: Python<'_>, error: PyErr) -> Error {
         let message = error.value(py).to_string();
         match message.split_once("\nhint: ") {
-            Some((message, hint)) => Error::usage_hint(message, hint),
+            Some((message, hint)) => Error::usage_with_hint(message, hint),
             None => Error::Query(format!("the cluster failed: {message}")),
         }
     }
@@ -171,8 +171,8 @@ pub(crate) struct RawAnswering {
     /// None once it was begun.
     judged: Mutex<Option<Judged>>,
     answering: Mutex<Option<Answering>>,
-    cancel: Cancel,
-    enough: Cancel,
+    cancel: CancelFlag,
+    enough: CancelFlag,
     /// 0, 1 or 2; the highest goes first.
     #[pyo3(get)]
     priority: u8,
@@ -195,8 +195,8 @@ impl RawAnswering {
             shown: judged.shown.clone(),
             judged: Mutex::new(Some(judged)),
             answering: Mutex::new(None),
-            cancel: Cancel::new(),
-            enough: Cancel::new(),
+            cancel: CancelFlag::new(),
+            enough: CancelFlag::new(),
         })
     }
 
@@ -205,7 +205,8 @@ impl RawAnswering {
         let judged = self.judged.lock().take();
         let judged = judged.ok_or_else(|| raise(py, Error::usage("it was begun already")))?;
         let (cancel, enough) = (self.cancel.clone(), self.enough.clone());
-        let settings = Settings { cancel, enough, ..Settings::new(memory_bytes) };
+        let settings =
+            RunSettings { cancel, stop_reading: enough, ..RunSettings::new(memory_bytes) };
         let workers: Arc<dyn Workers> = Arc::new(Called::new(workers));
         let begun = py.detach(|| Answering::start(judged, workers, settings));
         *self.answering.lock() = Some(begun.map_err(|error| raise(py, error))?);
@@ -261,7 +262,7 @@ impl RawAnswering {
     #[staticmethod]
     fn failed<'py>(py: Python<'py>, why: &str) -> PyResult<Bound<'py, PyBytes>> {
         let error = match why.split_once("\nhint: ") {
-            Some((message, hint)) => Error::usage_hint(message, hint),
+            Some((message, hint)) => Error::usage_with_hint(message, hint),
             None => Error::Query(format!("the master failed: {why}")),
         };
         let frame = failed(error).map_err(|error| raise(py, error))?;
@@ -280,7 +281,7 @@ pub(crate) fn ask_master(
     token_file: Option<PathBuf>,
     admin_token_file: Option<PathBuf>,
 ) -> PyResult<String> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let flag = cancel.clone();
     let told = on_a_thread(py, cancel, move || {
         let (file, admin_file) = (token_file.as_deref(), admin_token_file.as_deref());

@@ -13,10 +13,10 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Ident, Query, Statement as SqlStatement, TableAliasColumnDef, TableFactor, VisitorMut,
 };
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::Progress;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::progress::RunProgress;
 use tidemill_planning::walk_mut;
 use tidemill_sql::dialects;
 use tidemill_sql::statement::one_select;
@@ -55,15 +55,15 @@ fn quoted(text: &str) -> String {
 ///
 /// # Errors
 /// As running that query.
-pub(crate) fn with_values(query: &Asked, values: String, settings: &Settings) -> Result<Asked> {
+pub(crate) fn with_values(query: &Asked, values: String, settings: &RunSettings) -> Result<Asked> {
     let wanted = Asked { sql: values, map: None, per_record: false, ..query.clone() };
     // What is counted and refused is of the question itself.
-    let settings = Settings { progress: Progress::new(), ..settings.clone() };
+    let settings = RunSettings { progress: RunProgress::new(), ..settings.clone() };
     let mut found = Vec::new();
     for batch in Plan::new(&wanted, &settings)?.run()? {
         let batch = batch?;
         let column = batch.column(0);
-        let texts = cast_with_options(column, &DataType::Utf8, &EXACTLY)
+        let texts = cast_with_options(column, &DataType::Utf8, &STRICT_CAST_OPTIONS)
             .map_err(|error| Error::Internal(error.to_string()))?;
         let is_plain = column.data_type().is_numeric() || *column.data_type() == DataType::Boolean;
         for text in texts.as_string::<i32>().iter().flatten() {

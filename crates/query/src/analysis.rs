@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parking_lot::Mutex;
-use tidemill_base::coverage::{Coverage, grouped, human_bytes};
+use tidemill_base::coverage::{Coverage, format_decimal_bytes, format_grouped_digits};
 use tidemill_base::error::Result;
 use tidemill_base::memory_watch::MemoryWatch;
-use tidemill_base::progress::{Progress, process_cpu_seconds};
-use tidemill_base::redact::shown;
+use tidemill_base::progress::{RunProgress, process_cpu_seconds};
+use tidemill_base::redaction::redact_url;
 use tidemill_source::Rejects;
 
 use crate::plan::Plan;
@@ -72,20 +72,20 @@ impl Plan {
         let mut said = vec![times_line(&times, has_tables, progress, cpu_seconds)];
         said.push(format!(
             "memory: at most {} in this process, of a budget of {}; {} spilled",
-            human_bytes(memory.peak_bytes),
-            human_bytes(settings.memory_bytes),
-            human_bytes(progress.spilled_bytes()),
+            format_decimal_bytes(memory.peak_bytes),
+            format_decimal_bytes(settings.memory_bytes),
+            format_decimal_bytes(progress.spilled_bytes()),
         ));
-        said.push(format!("input: {}", coverage.one_line()));
+        said.push(format!("input: {}", coverage.summary_line()));
         let read = tables.iter().filter_map(|(name, table)| source_line(name, table));
         said.extend(read);
         said.extend(steps_line(has_tables, progress, &coverage, rows));
-        said.extend(progress.elsewhere().into_iter().map(|(name, done)| {
+        said.extend(progress.workers().into_iter().map(|(name, done)| {
             format!(
                 "worker {name}: {}, {}, {} of processor time",
-                counted(done.tasks, "task"),
-                human_bytes(done.bytes),
-                seconds(done.cpu),
+                counted(done.tasks_done, "task"),
+                format_decimal_bytes(done.bytes_done),
+                seconds(done.cpu_time),
             )
         }));
         text.push_str("measured:\n");
@@ -123,7 +123,7 @@ impl Plan {
 }
 
 /// The line of the run's times.
-fn times_line(times: &Times, has_tables: bool, progress: &Progress, cpu_seconds: f64) -> String {
+fn times_line(times: &Times, has_tables: bool, progress: &RunProgress, cpu_seconds: f64) -> String {
     let Times { planning, starting, finishing } = times;
     let phases = match has_tables {
         true => format!(
@@ -135,7 +135,7 @@ fn times_line(times: &Times, has_tables: bool, progress: &Progress, cpu_seconds:
     };
     let mut line = format!("time: planning {}, {phases}", seconds(*planning));
     _ = write!(line, "; {cpu_seconds:.3} s of processor time in this process");
-    let (map, tables) = (progress.map().cpu_ns(), progress.tables().cpu_ns());
+    let (map, tables) = (progress.map_counters().cpu_ns(), progress.table_counters().cpu_ns());
     if map > 0 || tables > 0 {
         let of = |ns: u64| seconds(Duration::from_nanos(ns));
         _ = write!(line, " (map {}, tables {})", of(map), of(tables));
@@ -165,19 +165,19 @@ fn source_line(name: &str, table: &SourceTable) -> Option<String> {
     let all = source.files().iter().map(|file| file.shown()).collect::<HashSet<_>>().len();
     let mut line = format!(
         "source {}: {} of {}, {} of {}, {} read, {} decoded",
-        shown(name),
-        grouped(files.len() as u64),
+        redact_url(name),
+        format_grouped_digits(files.len() as u64),
         counted(all as u64, "file"),
-        grouped(splits),
+        format_grouped_digits(splits),
         counted(planned, "split"),
-        human_bytes(bytes),
+        format_decimal_bytes(bytes),
         counted(rows, "row"),
     );
     if scans.len() > 1 {
         _ = write!(line, " in {} readings", scans.len());
     }
     if rejected > 0 {
-        _ = write!(line, ", {} rejected", grouped(rejected));
+        _ = write!(line, ", {} rejected", format_grouped_digits(rejected));
     }
     Some(line)
 }
@@ -185,7 +185,7 @@ fn source_line(name: &str, table: &SourceTable) -> Option<String> {
 /// The lines of the rows between the steps.
 fn steps_line(
     has_tables: bool,
-    progress: &Progress,
+    progress: &RunProgress,
     coverage: &Coverage,
     rows: u64,
 ) -> Vec<String> {
@@ -195,9 +195,9 @@ fn steps_line(
             format!(
                 "map: {} in, {} out",
                 counted(coverage.rows.done, "row"),
-                counted(progress.map().rows(), "row")
+                counted(progress.map_counters().rows(), "row")
             ),
-            format!("tables: {}", counted(progress.tables().rows(), "group")),
+            format!("tables: {}", counted(progress.table_counters().rows(), "group")),
             result,
         ],
         false => vec![result],
@@ -210,5 +210,5 @@ fn seconds(duration: Duration) -> String {
 
 fn counted(count: u64, word: &str) -> String {
     let end = if count == 1 { "" } else { "s" };
-    format!("{} {word}{end}", grouped(count))
+    format!("{} {word}{end}", format_grouped_digits(count))
 }

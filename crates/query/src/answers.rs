@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use arrow::array::RecordBatch;
 use parking_lot::{Condvar, Mutex};
-use tidemill_base::compact::shown_bytes;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_base::batch_compaction::visible_values_bytes;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_tables::merge::Merged;
 
 /// Answers in their order.
@@ -82,7 +82,7 @@ impl Waiting {
         mut next: impl FnMut() -> Result<Option<RecordBatch>>,
     ) {
         loop {
-            let Some(answer) = caught(&mut next).transpose() else { return };
+            let Some(answer) = catch_panic(&mut next).transpose() else { return };
             let is_last = answer.is_err();
             let bytes = answer.as_ref().map_or(0, bytes_of);
             let mut waiting = self.bytes.lock();
@@ -103,7 +103,7 @@ impl Waiting {
 }
 
 fn bytes_of(answer: &RecordBatch) -> usize {
-    answer.columns().iter().map(shown_bytes).sum()
+    answer.columns().iter().map(visible_values_bytes).sum()
 }
 
 impl<F: FnMut(&mut Merged) -> Result<Option<RecordBatch>> + Send + 'static> Iterator

@@ -11,10 +11,10 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use futures::{FutureExt, StreamExt};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::error::{Error, Result, panicked};
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::error::{Error, Result, error_from_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::panics;
-use tidemill_base::stack::RUN_STACK_BYTES;
 use tidemill_sql::{Told, external, floats};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
@@ -39,14 +39,14 @@ impl Background {
         state: SessionState,
         plan: LogicalPlan,
         threads: usize,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         cancel.check()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("engine")
             .thread_stack_size(RUN_STACK_BYTES)
-            .on_thread_start(panics::all_are_caught)
+            .on_thread_start(panics::silence_thread_panics)
             .build()
             .map_err(|e| Error::Io { action: "start", path: "threads".into(), source: e })?;
         let (sender, batches) = mpsc::channel(2);
@@ -55,7 +55,7 @@ impl Background {
             let end = match fed.await {
                 Ok(Ok(())) => Ok(None),
                 Ok(Err(error)) => Err(error),
-                Err(panic) => Err(external(panicked(panic.as_ref()))),
+                Err(panic) => Err(external(error_from_panic(panic.as_ref()))),
             };
             // A consumer that has gone wants no end either.
             let _ = sender.send(end).await;
@@ -84,7 +84,7 @@ impl Background {
     ///
     /// # Errors
     /// What the plan meets before it has a row.
-    pub(crate) fn await_first(&mut self, cancel: &Cancel) -> Result<()> {
+    pub(crate) fn await_first(&mut self, cancel: &CancelFlag) -> Result<()> {
         self.first = Some(self.next(cancel)?);
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Background {
         }
     }
 
-    pub(crate) fn next(&mut self, cancel: &Cancel) -> Result<Option<RecordBatch>> {
+    pub(crate) fn next(&mut self, cancel: &CancelFlag) -> Result<Option<RecordBatch>> {
         if let Some(first) = self.first.take() {
             return Ok(first);
         }
@@ -137,7 +137,7 @@ impl Drop for Background {
 
 #[cfg(test)]
 mod tests {
-    use tidemill_base::Settings;
+    use tidemill_base::RunSettings;
 
     use super::*;
     use crate::{Plan, Query};
@@ -149,7 +149,7 @@ mod tests {
             "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t",
             "WITH RECURSIVE t AS (SELECT 1 AS n UNION SELECT 3 - n FROM t) SELECT count(*) FROM t AS a",
         ] {
-            let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+            let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
             let query = Query { sql: sql.into(), ..Query::default() };
             let plan = Plan::new(&query, &settings).unwrap();
             let state = plan.context.state();

@@ -36,7 +36,7 @@ use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{Expr, FetchType, Join, LogicalPlan, LogicalPlanBuilder, SkipType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
-use tidemill_base::coverage::human_bytes;
+use tidemill_base::coverage::format_decimal_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use tidemill_source::{Compression, Format, Source};
@@ -104,7 +104,7 @@ pub(crate) fn stream_of(
     let Some((largest, bytes)) = others.iter().max_by_key(|(_, bytes)| *bytes) else {
         return Ok((*stream).clone());
     };
-    let limit = human_bytes(build_bytes_max);
+    let limit = format_decimal_bytes(build_bytes_max);
     Err(match (largest == stream, *bytes) {
         (true, _) => format!(
             "the query reads `{}` more than once, and it may take more than the {limit} of \

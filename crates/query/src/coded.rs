@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
     Expr, Filter, LogicalPlan, Projection, SubqueryAlias, TableProviderFilterPushDown,
 };
 use datafusion::physical_plan::ExecutionPlan;
-use tidemill_base::types::coded_text;
+use tidemill_base::column_types::dictionary_text_type;
 use tidemill_tables::TableSpec;
 use tidemill_tables::codes::may_be_close;
 
@@ -57,7 +57,7 @@ pub(crate) fn coded(
     }
     let columns = coded;
     let fields = own.fields().iter().enumerate().map(|(at, field)| match columns.contains(&at) {
-        true => Arc::new(field.as_ref().clone().with_data_type(coded_text())),
+        true => Arc::new(field.as_ref().clone().with_data_type(dictionary_text_type())),
         false => Arc::clone(field),
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));

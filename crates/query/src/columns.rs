@@ -10,8 +10,8 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_sql::names;
 
 /// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`, and `x + 1` for
@@ -208,15 +208,16 @@ pub fn named(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
             if column.data_type() == field.data_type() {
                 return Ok(Arc::clone(column));
             }
-            arrow::compute::cast_with_options(column, field.data_type(), &EXACTLY).map_err(|e| {
-                let (from, to) =
-                    (sql_type_name(column.data_type()), sql_type_name(field.data_type()));
-                Error::Query(format!(
-                    "a {from} of column `{}` does not fit {to}: {}",
-                    field.name(),
-                    Error::from(e)
-                ))
-            })
+            arrow::compute::cast_with_options(column, field.data_type(), &STRICT_CAST_OPTIONS)
+                .map_err(|e| {
+                    let (from, to) =
+                        (sql_type_name(column.data_type()), sql_type_name(field.data_type()));
+                    Error::Query(format!(
+                        "a {from} of column `{}` does not fit {to}: {}",
+                        field.name(),
+                        Error::from(e)
+                    ))
+                })
         })
         .collect::<Result<_>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)

@@ -55,7 +55,7 @@ impl fmt::Display for Elsewhere {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |count: u64, word: &str| {
             let end = if count == 1 { "" } else { "s" };
-            format!("{} {word}{end}", coverage::grouped(count))
+            format!("{} {word}{end}", coverage::format_grouped_digits(count))
         };
         let Reach { machines, workers, threads, .. } = self.reach;
         writeln!(
@@ -65,14 +65,14 @@ impl fmt::Display for Elsewhere {
             count(machines as u64, "machine"),
             count(threads as u64, "thread"),
         )?;
-        let tasks = self.tasks.map(|tasks| format!("{}, ", coverage::grouped(tasks)));
+        let tasks = self.tasks.map(|tasks| format!("{}, ", coverage::format_grouped_digits(tasks)));
         writeln!(
             f,
             "  tasks: {}of {} with {} together; the job has {}",
             tasks.unwrap_or_default(),
             count(self.splits, "split"),
-            coverage::human_bytes(self.bytes),
-            coverage::human_bytes(self.job_bytes),
+            coverage::format_decimal_bytes(self.bytes),
+            coverage::format_decimal_bytes(self.job_bytes),
         )?;
         writeln!(f, "  parts: {}", self.parts)
     }
@@ -104,17 +104,17 @@ impl fmt::Display for Explain {
                 "source: {} ({}, {} file{}, {}, {} split{})",
                 source.name,
                 source.format,
-                coverage::grouped(source.files),
+                coverage::format_grouped_digits(source.files),
                 if source.files == 1 { "" } else { "s" },
-                coverage::human_bytes(source.bytes),
-                coverage::grouped(source.splits),
+                coverage::format_decimal_bytes(source.bytes),
+                coverage::format_grouped_digits(source.splits),
                 if source.splits == 1 { "" } else { "s" },
             )?;
         }
         writeln!(
             f,
             "budget: {} of memory, {} thread{}",
-            coverage::human_bytes(self.memory_bytes),
+            coverage::format_decimal_bytes(self.memory_bytes),
             self.threads,
             if self.threads == 1 { "" } else { "s" },
         )?;

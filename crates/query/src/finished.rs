@@ -17,7 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use parking_lot::Mutex;
-use tidemill_base::compact;
+use tidemill_base::batch_compaction;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::external;
 
@@ -126,7 +126,8 @@ impl Batches {
 
     /// Whether a table of this answer alone goes on as it is.
     fn is_small(&self, answer: &RecordBatch) -> bool {
-        let bytes = || answer.columns().iter().map(compact::shown_bytes).sum::<usize>();
+        let bytes =
+            || answer.columns().iter().map(batch_compaction::visible_values_bytes).sum::<usize>();
         answer.num_rows() <= WHOLE_TIMES * self.batch_rows && bytes() <= WHOLE_BYTES
     }
 
@@ -135,11 +136,12 @@ impl Batches {
         let (mut rows, mut bytes) = self.size;
         let length = (answer.num_rows() - start).min(self.batch_rows - rows);
         let next = answer.slice(start, length);
-        let fitting = compact::row_bytes(next.columns()).into_iter().take_while(|row_bytes| {
-            let fits = rows == 0 || bytes + row_bytes <= BATCH_BYTES;
-            (rows, bytes) = (rows + usize::from(fits), bytes + row_bytes);
-            fits
-        });
+        let fitting =
+            batch_compaction::row_sizes(next.columns()).into_iter().take_while(|row_bytes| {
+                let fits = rows == 0 || bytes + row_bytes <= BATCH_BYTES;
+                (rows, bytes) = (rows + usize::from(fits), bytes + row_bytes);
+                fits
+            });
         let count = if next.num_columns() == 0 { length } else { fitting.count() };
         if count > 0 {
             self.gathered.push_batch(next.slice(0, count))?;
@@ -252,7 +254,7 @@ mod tests {
             let whole = arrow::compute::concat_batches(&rows.schema(), &expected).unwrap();
             assert!(whole == rows);
             for batch in &expected[..expected.len() - 1] {
-                let bytes: usize = compact::row_bytes(batch.columns()).iter().sum();
+                let bytes: usize = batch_compaction::row_sizes(batch.columns()).iter().sum();
                 assert!(bytes <= BATCH_BYTES || batch.num_rows() == 1, "{bytes}");
                 assert!(batch.num_rows() <= batch_rows);
             }

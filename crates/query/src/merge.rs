@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::sql::parser::Statement;
-use tidemill_base::Settings;
-use tidemill_base::cores::Turn;
+use tidemill_base::RunSettings;
+use tidemill_base::cores::ComputeTurn;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::home::RunId;
-use tidemill_base::progress::ThreadClock;
-use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
+use tidemill_base::progress::ThreadCpuClock;
+use tidemill_base::state_folder::RunId;
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
 use tidemill_source::Rejects;
@@ -68,7 +68,7 @@ impl Met {
                             run.run
                         ),
                     };
-                    return Err(Error::usage_hint(
+                    return Err(Error::usage_with_hint(
                         format!("{both}, which would count twice"),
                         "merge each table once; --allow-repeats counts it as often as it is given",
                     ));
@@ -86,7 +86,7 @@ impl Merge {
     /// # Errors
     /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two are
     /// not of the same query, or hold rows of the same run.
-    pub fn new(partials: &[PathBuf], settings: &Settings) -> Result<Self> {
+    pub fn new(partials: &[PathBuf], settings: &RunSettings) -> Result<Self> {
         Self::with_repeats(partials, Repeats::Refused, settings)
     }
 
@@ -97,12 +97,12 @@ impl Merge {
     pub fn with_repeats(
         partials: &[PathBuf],
         repeats: Repeats,
-        settings: &Settings,
+        settings: &RunSettings,
     ) -> Result<Self> {
-        on_large_stack(PLAN_STACK_BYTES, || Self::planned(partials, repeats, settings))
+        run_on_large_stack(PLAN_STACK_BYTES, || Self::planned(partials, repeats, settings))
     }
 
-    fn planned(partials: &[PathBuf], repeats: Repeats, settings: &Settings) -> Result<Self> {
+    fn planned(partials: &[PathBuf], repeats: Repeats, settings: &RunSettings) -> Result<Self> {
         let Some(first_path) = partials.first() else {
             return Err(Error::usage("there is nothing to merge"));
         };
@@ -132,7 +132,7 @@ impl Merge {
                 None
             };
             if let Some((what, one, two)) = differs {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!(
                         "`{}` and `{}` are of different {what}:\n  {one}\n  {two}",
                         first_path.display(),
@@ -175,7 +175,7 @@ impl Merge {
             });
         }
         if let (Some(path), true) = (oldest, plan.mergeable()?.spec.cuts_nanoseconds()) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "`{}` is of an earlier release, whose `unique` and `top_k` cut nanoseconds to \
                      microseconds",
@@ -196,10 +196,10 @@ impl Merge {
         let parts = self.plan.mergeable()?;
         self.plan.tell_progress();
         let settings = &self.plan.settings;
-        let mut clock = ThreadClock::start();
+        let mut clock = ThreadCpuClock::start();
         let merger = Merger::new(
             &parts.spec,
-            &settings.table_account(),
+            &settings.new_table_account(),
             &settings.spill_dirs,
             &settings.cancel,
             &settings.progress,
@@ -207,11 +207,11 @@ impl Merge {
         let decoder = Table::new(&parts.spec)?;
         let mut coverages = Vec::with_capacity(self.partials.len());
         let mut met = Met::default();
-        let mut turn = Turn::of(settings.cores.as_ref());
+        let mut turn = ComputeTurn::new(settings.cores.as_ref());
         for (place, path) in self.partials.iter().enumerate() {
             let mut reader = PartialReader::open(path)?;
             while let Some(groups) = reader.next_groups()? {
-                turn.take(|| settings.cancel.is_cancelled());
+                turn.acquire(|| settings.cancel.is_cancelled());
                 settings.cancel.check()?;
                 let chunk = decoder.decode_of_file(&groups, place).map_err(|e| in_file(e, path))?;
                 merger.add(chunk)?;
@@ -221,7 +221,7 @@ impl Merge {
             met.add(path, reader.runs(), self.repeats)?;
         }
         let merged = merger.finish(settings.threads)?;
-        settings.progress.tables().add_cpu(&mut clock);
+        settings.progress.table_counters().add_thread_cpu(&mut clock);
         Ok((merged, partial::together(&coverages), met.runs))
     }
 

@@ -22,14 +22,14 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::coverage::{self, Coverage};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::home::RunId;
-use tidemill_base::progress::{Planned, ThreadClock};
-use tidemill_base::redact::{self, shown};
-use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
-use tidemill_base::{Settings, suggest};
+use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
+use tidemill_base::progress::{PlanOutline, ThreadCpuClock};
+use tidemill_base::redaction::{self, redact_url};
+use tidemill_base::state_folder::RunId;
+use tidemill_base::{RunSettings, suggestions};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode, planned, walk};
 use tidemill_remote::Budget;
 use tidemill_sink::StagedFile;
@@ -89,7 +89,7 @@ const ANSWERS_SHARE: u64 = 16;
 /// A query that is ready to run.
 pub struct Plan {
     pub(crate) query: Query,
-    pub(crate) settings: Settings,
+    pub(crate) settings: RunSettings,
     pub(crate) rejects: Arc<Rejects>,
     pub(crate) context: SessionContext,
     pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
@@ -122,7 +122,7 @@ enum Joins {
 pub(crate) struct Over<'a> {
     /// The query, and its sources' columns.
     pub header: &'a Header,
-    pub settings: &'a Settings,
+    pub settings: &'a RunSettings,
     pub rejects: Arc<Rejects>,
     /// Whether distinct counts beside other aggregates are planned as earlier releases did.
     pub counts_as_before: bool,
@@ -142,7 +142,8 @@ impl Over<'_> {
     ) -> Result<Plan> {
         let Over { header, settings, rejects, counts_as_before, planned_ns } = self;
         let called = asked(&header.sql)?.called;
-        let context = sessions::open_with(settings.share(1, 2), settings, counts_as_before)?;
+        let context =
+            sessions::open_with(settings.memory_share_bytes(1, 2), settings, counts_as_before)?;
         let sources = [(&header.source, &header.schema)].into_iter();
         let sources = sources.chain(header.others.iter().map(|(name, schema)| (name, schema)));
         let mut tables = Vec::with_capacity(1 + header.others.len());
@@ -287,13 +288,13 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] for SQL that cannot be planned, [`Error::NotFound`] for files that are
     /// not there, and what inferring a schema meets.
-    pub fn new(query: &Query, settings: &Settings) -> Result<Self> {
-        on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
+    pub fn new(query: &Query, settings: &RunSettings) -> Result<Self> {
+        run_on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
             .map_err(|error| text_in_quotes(casts::explained(error, &query.sql, None), &query.sql))
             .map_err(|error| dialects::without_records(error, &query.sql))
     }
 
-    fn planned(query: &Query, settings: &Settings) -> Result<Self> {
+    fn planned(query: &Query, settings: &RunSettings) -> Result<Self> {
         if let (Some(sql), false, None) =
             (analyzed_query(&query.sql)?, query.per_record, query.map.as_ref())
         {
@@ -311,7 +312,7 @@ impl Plan {
         // Its time runs from here, if from nowhere earlier.
         let query = &Query { turbo: query.turbo.clone().map(Turbo::begun), ..query.clone() };
         let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
-        let context = sessions::open(settings.share(1, 2), settings)?;
+        let context = sessions::open(settings.memory_share_bytes(1, 2), settings)?;
         if let Some(stable) = query.stable {
             session::sort_stably(&context, stable);
         }
@@ -388,7 +389,7 @@ impl Plan {
         if let Some(map) = &query.map {
             let Asked { statement: mut map, wanted, called } = asked(map)?;
             if !called.is_empty() || wanted != Wanted::Rows {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "a map has no source of its own, and no sample of one",
                     "it is one SELECT of the records of the job's source",
                 ));
@@ -400,7 +401,7 @@ impl Plan {
             let planned = casts::planned(&context.state(), map).told();
             let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
             if let Some(step) = refusal_of_map(&planned) {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("the map's SQL has {step}, and a map sees one record at a time"),
                     "group in [tables]; order, limit and windows need a `tidemill query`",
                 ));
@@ -410,7 +411,7 @@ impl Plan {
             let planned = casts::planned(&context.state(), statement.clone()).told();
             let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
             if let Some(step) = refusal_of_map(&planned) {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("a conversion sees one record at a time, and this one has {step}"),
                     "`tidemill query` groups and sorts, and writes every format too",
                 ));
@@ -448,7 +449,7 @@ impl Plan {
     /// Plans over tables; `stream` is the one that was read in splits, where that is settled.
     pub(crate) fn with_tables(
         query: &Query,
-        settings: &Settings,
+        settings: &RunSettings,
         rejects: Arc<Rejects>,
         context: SessionContext,
         statement: Statement,
@@ -645,7 +646,7 @@ impl Plan {
             .filter_map(|(name, table)| Some((name, table.source()?)))
             .map(|(name, source)| {
                 Ok(ExplainSource {
-                    name: shown(name),
+                    name: redact_url(name),
                     format: source.format().name().to_string(),
                     files: source.files().len() as u64,
                     splits: self.splits_of(name, source)?.len() as u64,
@@ -660,7 +661,7 @@ impl Plan {
             })
             .collect::<Result<_>>()?;
         // A parameter's value stands in a plan, and may be secret.
-        let shown_text = |text: String| redact::message(&self.short(text));
+        let shown_text = |text: String| redaction::redact_message(&self.short(text));
         let text = |plan: &LogicalPlan| shown_text(plan.display_indent().to_string());
         let held = |sides: &[BuildSide]| -> Vec<(String, String)> {
             let held = sides.iter().enumerate();
@@ -726,7 +727,7 @@ impl Plan {
         let late: BTreeSet<&str> = self.sources_of(late).collect();
         let mut said = String::new();
         if self.tables.len() > 1 {
-            said.push_str(&format!(", `{}`", shown(stream.table())));
+            said.push_str(&format!(", `{}`", redact_url(stream.table())));
         }
         if !held.is_empty() {
             said.push_str(&format!("; {} held in memory beside it", in_backticks(held)));
@@ -849,7 +850,7 @@ impl Plan {
                 }
                 None => {
                     let (map, scan) = self.per_split(stream, map)?;
-                    let budget_bytes = self.settings.share(1, 2);
+                    let budget_bytes = self.settings.memory_share_bytes(1, 2);
                     let (threads, limits) = (self.settings.threads, (*skip, *fetch));
                     RowSource::Rows(OrderedRows::start(
                         map,
@@ -897,7 +898,8 @@ impl Plan {
         let mut logical = self.logical.clone();
         let state = match &self.joins {
             Joins::Small if is_ordered(&logical)? => {
-                let (state, in_order) = self.in_order(logical, self.settings.share(1, 2))?;
+                let (state, in_order) =
+                    self.in_order(logical, self.settings.memory_share_bytes(1, 2))?;
                 logical = in_order;
                 state
             }
@@ -915,7 +917,7 @@ impl Plan {
         }
         // Sides that are held are read before the first row is there.
         match engine.await_first(cancel) {
-            Err(Error::Memory { .. }) => {
+            Err(Error::MemoryBudgetTooSmall { .. }) => {
                 self.tables.iter().for_each(|(_, table)| table.forget_scans());
                 engine.end();
                 Ok(Err("what a join holds takes more memory than there is".into()))
@@ -941,7 +943,8 @@ impl Plan {
         let held_bytes_max = settings.memory_bytes / HELD_SHARE;
         let mut held_bytes = 0u64;
         let ends_at = self.query.turbo.as_ref().and_then(Turbo::ends_at);
-        let cancel = ends_at.map_or(settings.cancel.clone(), |it| settings.cancel.part_until(it));
+        let cancel = ends_at
+            .map_or(settings.cancel.clone(), |it| settings.cancel.child_flag_with_deadline(it));
         for side in sides {
             self.refuse_left_out(side)?;
             // What hangs is not waited for beyond the deadline.
@@ -952,7 +955,8 @@ impl Plan {
                 }
                 error => error,
             };
-            let (state, plan) = self.in_order(side.plan.clone(), settings.share(1, 4))?;
+            let (state, plan) =
+                self.in_order(side.plan.clone(), settings.memory_share_bytes(1, 4))?;
             let mut rows = Background::start(state, plan, 1, &cancel).map_err(in_time)?;
             let mut batches = Vec::new();
             while let Some(batch) = rows.next(&cancel).map_err(in_time)? {
@@ -963,7 +967,7 @@ impl Plan {
                         "what is joined from {} takes more than the {} of memory that are for \
                          tables held whole",
                         in_backticks(side.sources.iter().map(String::as_str)),
-                        coverage::human_bytes(held_bytes_max),
+                        coverage::format_decimal_bytes(held_bytes_max),
                     )));
                 }
                 batches.push(batch);
@@ -1028,7 +1032,11 @@ impl Plan {
             Route::Rows { .. } => ("rows", None, None),
             Route::Engine { .. } => ("datafusion", None, afterwards(&self.logical)),
         };
-        self.settings.progress.set_planned(Planned { path: Some(path), tables, afterwards });
+        self.settings.progress.set_plan_outline(PlanOutline {
+            execution_path: Some(path),
+            tables,
+            final_activity: afterwards,
+        });
     }
 
     pub(crate) fn account(&self, merged: Option<Coverage>) -> Account {
@@ -1095,16 +1103,17 @@ impl Plan {
             None => summarised(answer),
         };
         let next = move |merged: &mut Merged| {
-            let mut clock = ThreadClock::start();
+            let mut clock = ThreadCpuClock::start();
             let answer = merged.next_answer()?;
-            progress.tables().add_cpu(&mut clock);
+            progress.table_counters().add_thread_cpu(&mut clock);
             if let Some(answer) = &answer {
-                progress.tables().add_rows(answer.num_rows() as u64);
+                progress.table_counters().add_rows(answer.num_rows() as u64);
             }
             *estimates.lock() = merged.estimates(&names);
             answer.map(&shaped).transpose()
         };
-        let answers = Answers::new(merged, next, self.settings.share(1, ANSWERS_SHARE));
+        let answers =
+            Answers::new(merged, next, self.settings.memory_share_bytes(1, ANSWERS_SHARE));
         let bounds = bounds.map(|bounds| (bounds, intervals.as_ref(), is_exact));
         let inner = self.finish_over(parts, Box::new(answers), &carried, bounds)?;
         let cancel = self.settings.cancel.clone();
@@ -1145,7 +1154,7 @@ impl Plan {
         if let Some((bounds, intervals, is_exact)) = bounds {
             finish = bounds.with_bounds(finish, intervals, is_exact)?;
         }
-        let (state, finish) = self.in_order(finish, self.settings.share(1, 4))?;
+        let (state, finish) = self.in_order(finish, self.settings.memory_share_bytes(1, 4))?;
         Background::start(state, finish, 1, &self.settings.cancel)
     }
 
@@ -1158,7 +1167,7 @@ impl Plan {
                 if late.is_empty() {
                     return Ok(parts);
                 }
-                Err(Error::usage_hint(
+                Err(Error::usage_with_hint(
                     format!(
                         "{} {} needed to finish the table, and tables are merged and finished \
                          without their sources",
@@ -1168,7 +1177,7 @@ impl Plan {
                     "join before the aggregation; or write the finished table, and join that",
                 ))
             }
-            Route::Rows { .. } => Err(Error::usage_hint(
+            Route::Rows { .. } => Err(Error::usage_with_hint(
                 "there is no table to keep: the query has no aggregation",
                 ONE_AGGREGATION,
             )),
@@ -1184,7 +1193,7 @@ impl Plan {
     pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         refuse_standard_output(out)?;
         if self.analyzed.is_some() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "`EXPLAIN ANALYZE` has no tables to keep",
                 "leave it out to write a partial table",
             ));
@@ -1231,13 +1240,13 @@ impl Plan {
         let header = Header { sql, source, schema, others, tables, runs };
         let mut writer = PartialWriter::new(file, out, &header)?;
         while let Some(groups) = merged.next_groups()? {
-            self.settings.progress.tables().add_rows(groups.num_rows() as u64);
+            self.settings.progress.table_counters().add_rows(groups.num_rows() as u64);
             writer.write(&groups)?;
         }
         // Nothing is estimated before the table is finished.
         let coverage = Account { calls: Vec::new(), ..self.account(of) }.coverage(true);
         let (file, bytes) = writer.finish(&coverage)?;
-        self.settings.progress.set_partial_bytes(bytes);
+        self.settings.progress.set_partial_table_bytes(bytes);
         file.commit(bytes)?;
         Ok(coverage)
     }
@@ -1286,7 +1295,7 @@ impl Plan {
             scan,
             spec: &parts.spec,
             threads: self.settings.threads,
-            account: self.settings.table_account(),
+            account: self.settings.new_table_account(),
             spill_dirs: &self.settings.spill_dirs,
             cancel: &self.settings.cancel,
             progress: &self.settings.progress,
@@ -1303,7 +1312,7 @@ impl Plan {
 }
 
 fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names = names.into_iter().map(|name| format!("`{}`", shown(name)));
+    let names = names.into_iter().map(|name| format!("`{}`", redact_url(name)));
     names.collect::<Vec<_>>().join(", ")
 }
 
@@ -1312,7 +1321,7 @@ const ONE_AGGREGATION: &str =
 
 /// The refusal of a subquery that depends on the row around it, below an outer join.
 fn below_outer_join() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "a subquery has an outer join, and the rows of a side that may be missing depend on the row around the subquery",
         "put the condition into ON: LEFT JOIN b ON b.x = i.x AND b.y = outer.y",
     )
@@ -1371,7 +1380,7 @@ fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bo
 /// [`Error::Usage`].
 pub(crate) fn refuse_standard_output(out: &Path) -> Result<()> {
     match out == Path::new("-") {
-        true => Err(Error::usage_hint(
+        true => Err(Error::usage_with_hint(
             "a partial table cannot be written to `-`, standard output: it is a file of its own",
             "name a file, such as monday.part",
         )),
@@ -1381,7 +1390,7 @@ pub(crate) fn refuse_standard_output(out: &Path) -> Result<()> {
 
 fn not_mergeable(why: &str) -> Error {
     let message = format!("the table cannot be merged with others: {why}");
-    Error::usage_hint(message, ONE_AGGREGATION)
+    Error::usage_with_hint(message, ONE_AGGREGATION)
 }
 
 /// Spells a statement's names as the tables do, and writes out what stands for their columns.
@@ -1425,7 +1434,7 @@ fn text_in_quotes(error: Error, sql: &str) -> Error {
                     let hint = format!(
                         "a text stands in single quotes: '{name}'; double ones are of names"
                     );
-                    Error::usage_hint(message, hint)
+                    Error::usage_with_hint(message, hint)
                 }
                 _ => Error::Usage { message, hint: None },
             }
@@ -1440,7 +1449,7 @@ fn text_in_quotes(error: Error, sql: &str) -> Error {
                 Some((name, words.find(|word| word.to_lowercase() == name)?))
             });
             match typed {
-                Some((name, typed)) => Error::usage_hint(
+                Some((name, typed)) => Error::usage_with_hint(
                     message.replacen(&format!("`{name}`"), &format!("`{typed}`"), 1),
                     hint.replace(&format!("'{name}'"), &format!("'{typed}'")),
                 ),
@@ -1485,20 +1494,20 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let has_entries = statement.to_string().contains(ENTRY_COLUMN);
     Some(match names.0.as_slice() {
-        [] | [_] if has_entries => Error::usage_hint(
+        [] | [_] if has_entries => Error::usage_with_hint(
             format!("two columns are `{name}`"),
             "json_each(x) AS e (k, v) calls its columns k and v; of other columns one has another name where it is \
              selected",
         ),
-        [] | [_] => Error::usage_hint(
+        [] | [_] => Error::usage_with_hint(
             format!("two columns are `{name}`"),
             format!("give one of them another name where it is selected: {name} AS other"),
         ),
-        [first, second, ..] if is_word(first) && is_word(second) => Error::usage_hint(
+        [first, second, ..] if is_word(first) && is_word(second) => Error::usage_with_hint(
             format!("column `{name}` is in more than one source"),
             format!("say which: `{first}.{name}` or `{second}.{name}`"),
         ),
-        [first, ..] => Error::usage_hint(
+        [first, ..] => Error::usage_with_hint(
             format!("column `{name}` is in more than one source"),
             format!("name the sources, as in FROM '{first}' AS a, and say which: `a.{name}`"),
         ),
@@ -1524,7 +1533,7 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
                 Err(error.told())
             }
             Df::Plan(message) if message.contains("duplicate column names") => {
-                Err(Error::usage_hint(
+                Err(Error::usage_with_hint(
                     "`* REPLACE` names a column that is left out, or one twice",
                     "name each column once",
                 ))
@@ -1546,9 +1555,10 @@ fn columns_of(source: &Source) -> SourceColumns {
 fn opened_source(
     spec: &SourceSpec,
     turbo: Option<&Turbo>,
-    settings: &Settings,
+    settings: &RunSettings,
 ) -> Result<Arc<Source>> {
-    let (stdin, cancel, enough) = (standard_input(), &settings.cancel, settings.enough.clone());
+    let (stdin, cancel, enough) =
+        (standard_input(), &settings.cancel, settings.stop_reading.clone());
     let Some(turbo) = turbo else {
         return Ok(Arc::new(Source::open_with(spec, stdin, cancel)?));
     };
@@ -1559,12 +1569,12 @@ fn opened_source(
         true => Source::open_patiently(spec, stdin, cancel, &patience)?,
         // What there is to answer with is nothing as yet.
         false => Source::open_unless(spec, stdin, cancel, &patience)
-            .map_err(|error| Error::from(error).advised(turbo::drawing::LEAVES_OUT))?,
+            .map_err(|error| Error::from(error).with_added_hint(turbo::drawing::LEAVES_OUT))?,
     }))
 }
 
 /// A source that SQL calls like a function, with what else is said of files.
-fn called_source(query: &Query, called: &CalledSource, cancel: &Cancel) -> Result<SourceSpec> {
+fn called_source(query: &Query, called: &CalledSource, cancel: &CancelFlag) -> Result<SourceSpec> {
     let mut urls = called.urls.iter().cloned();
     let mut spec = query.defaults.clone();
     spec.url = urls.next().unwrap_or_default();
@@ -1594,7 +1604,7 @@ fn called_source(query: &Query, called: &CalledSource, cancel: &Cancel) -> Resul
 }
 
 /// A source whose rows are the names of the files that another means.
-fn listed_files(spec: SourceSpec, cancel: &Cancel) -> Result<SourceSpec> {
+fn listed_files(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceSpec> {
     // With a format, a folder stands for all of its files and not for those with a data suffix.
     let any = SourceSpec { format: Some(Format::Lines), ..spec.clone() };
     let files = tidemill_source::list_files(&any, cancel)?;
@@ -1602,7 +1612,11 @@ fn listed_files(spec: SourceSpec, cancel: &Cancel) -> Result<SourceSpec> {
     let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8, true)]));
     let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(names)])?;
     let given = Some(Arc::new(Given::table(schema, vec![rows])));
-    Ok(SourceSpec { url: format!("glob({})", shown(&spec.url)), given, ..SourceSpec::default() })
+    Ok(SourceSpec {
+        url: format!("glob({})", redact_url(&spec.url)),
+        given,
+        ..SourceSpec::default()
+    })
 }
 
 /// What a table in the SQL is: a named source or a file.
@@ -1610,7 +1624,7 @@ fn find(
     query: &Query,
     reference: &TableReference,
     called: &CalledSources,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Result<(String, SourceSpec)> {
     let name = reference.table();
     if let Some(called) = called.get(name) {
@@ -1620,8 +1634,8 @@ fn find(
         let own = TableReference::bare(table.as_str());
         let (_, spec) =
             find(query, &own, &CalledSources::new(), cancel).map_err(|error| match error {
-                Error::Usage { .. } => Error::usage_hint(
-                    format!("`{}` is no source to take a sample of", shown(table)),
+                Error::Usage { .. } => Error::usage_with_hint(
+                    format!("`{}` is no source to take a sample of", redact_url(table)),
                     "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
                 ),
                 other => other,
@@ -1635,7 +1649,7 @@ fn find(
             true => name.to_owned(),
             false => reference.to_string(),
         };
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("unknown table `{dotted}`"),
             format!("a file is named in single quotes: FROM '{dotted}'"),
         ));
@@ -1647,9 +1661,12 @@ fn find(
         let names: Vec<&str> = query.sources.iter().map(|source| source.name.as_str()).collect();
         let hint = "a file is named in single quotes: FROM 'logs.csv'";
         if names.is_empty() {
-            return Err(Error::usage_hint(format!("unknown table `{name}`"), hint));
+            return Err(Error::usage_with_hint(format!("unknown table `{name}`"), hint));
         }
-        return Err(Error::usage_hint(suggest::unknown("source", name, &names), hint));
+        return Err(Error::usage_with_hint(
+            suggestions::unknown_name_message("source", name, &names),
+            hint,
+        ));
     }
     Ok((name.to_string(), SourceSpec { url: name.to_string(), ..query.defaults.clone() }))
 }

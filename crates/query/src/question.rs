@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 use tidemill_sink::SinkSpec;
 use tidemill_source::SourceSpec;
 use tidemill_sql::parameters::{self, Parameter};
@@ -148,7 +148,7 @@ impl Query {
 /// What to say of `c.x` where there is no column `c`.
 fn with_dot(column: &str) -> Error {
     let outer = column.split('.').next().unwrap_or(column);
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("unknown column `{outer}` in `{column}`"),
         format!("a name with a dot stands in double quotes: --by '\"{column}\"'"),
     )
@@ -169,7 +169,9 @@ pub(crate) fn column_with_dot(error: Error, sql: &str, columns: &[&str]) -> Erro
         Error::Usage { message, .. } => {
             let unknown = message.strip_prefix("unknown source `");
             match unknown.and_then(|rest| rest.split_once("` in `")) {
-                Some((outer, _)) => Error::usage(suggest::unknown("column", outer, columns)),
+                Some((outer, _)) => {
+                    Error::usage(suggestions::unknown_name_message("column", outer, columns))
+                }
                 None => error,
             }
         }
@@ -190,7 +192,7 @@ fn order_of(by: &str) -> Result<String> {
     loop {
         let (path, behind) = path_of(rest, HINT)?;
         if path.iter().any(String::is_empty) {
-            return Err(Error::usage_hint(format!("no column to sort by in `{by}`"), HINT));
+            return Err(Error::usage_with_hint(format!("no column to sort by in `{by}`"), HINT));
         }
         let path: Vec<String> = path.iter().map(|name| quoted(name)).collect();
         let column = path.join(".");
@@ -209,7 +211,7 @@ fn order_of(by: &str) -> Result<String> {
                 "nulls-last" if nulls.is_empty() && before.is_empty() => nulls = " NULLS LAST",
                 other => {
                     let message = format!("`{other}` behind {column} is no way to sort");
-                    return Err(Error::usage_hint(message, HINT));
+                    return Err(Error::usage_with_hint(message, HINT));
                 }
             }
         }
@@ -238,7 +240,7 @@ fn path_of<'a>(text: &'a str, hint: &str) -> Result<(Vec<String>, &'a str)> {
                         Some(at) => break at,
                         None => {
                             let message = format!("a quote without its end: `{rest}`");
-                            return Err(Error::usage_hint(message, hint));
+                            return Err(Error::usage_with_hint(message, hint));
                         }
                     }
                 };
@@ -262,7 +264,7 @@ fn path_of<'a>(text: &'a str, hint: &str) -> Result<(Vec<String>, &'a str)> {
 fn one_list(text: &str) -> Result<()> {
     use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser, tokenizer::Token};
     let refused = |reason: String| {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("`{text}` is not a list of columns: {reason}"),
             "for example: day, origin, distance * 1.609 AS km",
         )
@@ -283,7 +285,10 @@ fn one_list(text: &str) -> Result<()> {
 fn one_condition(text: &str) -> Result<()> {
     use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser, tokenizer::Token};
     let refused = |reason: String| {
-        Error::usage_hint(format!("`{text}` is not a condition: {reason}"), "for example: ms > 10")
+        Error::usage_with_hint(
+            format!("`{text}` is not a condition: {reason}"),
+            "for example: ms > 10",
+        )
     };
     let mut parser = Parser::new(&GenericDialect {})
         .try_with_sql(text)

@@ -7,10 +7,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::coverage::{self, Amount, Coverage, Estimate, RowAmount};
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::coverage::{self, Coverage, EstimateAccuracy, ReadAmount, RecordCounts};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::mismatches::Mismatches;
+use tidemill_base::type_mismatches::TypeMismatches;
 use tidemill_base::unknown_keys::UnknownKeys;
 use tidemill_source::Rejects;
 use tidemill_sql::casts;
@@ -34,7 +34,7 @@ pub struct Results {
     /// The projections above the limit of [`inner`](Self::inner), where they are not part of it.
     pub(crate) calculation: Option<RowCalculation>,
     pub(crate) account: Account,
-    pub(crate) cancel: Cancel,
+    pub(crate) cancel: CancelFlag,
     pub(crate) ended: bool,
     /// Whether it ended without an error.
     pub(crate) complete: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Account {
     pub(crate) mergeable: bool,
     pub(crate) rejected_folder: Option<PathBuf>,
     /// Of the partial tables' columns.
-    pub(crate) estimates: Arc<Mutex<Vec<Estimate>>>,
+    pub(crate) estimates: Arc<Mutex<Vec<EstimateAccuracy>>>,
     /// Of the others, by the calls that they come from.
     pub(crate) precisions: Arc<Precisions>,
     pub(crate) calls: Vec<Call>,
@@ -194,7 +194,7 @@ impl Account {
         self.scans().map(|scan| scan.row_count()).sum()
     }
 
-    fn estimates(&self) -> Vec<Estimate> {
+    fn estimates(&self) -> Vec<EstimateAccuracy> {
         let mut estimates = self.estimates.lock().clone();
         estimates.extend(self.precisions.estimates(&self.calls));
         estimates
@@ -205,8 +205,8 @@ impl Account {
             let complete = merged.complete && ended;
             return Coverage { complete, estimates: self.estimates(), ..merged.clone() };
         }
-        let sum = |of: fn(&Scan) -> Amount| {
-            self.scans().map(|scan| of(&scan)).fold(Amount::default(), |a, b| Amount {
+        let sum = |of: fn(&Scan) -> ReadAmount| {
+            self.scans().map(|scan| of(&scan)).fold(ReadAmount::default(), |a, b| ReadAmount {
                 done: a.done + b.done,
                 total: a.total + b.total,
                 left_out: a.left_out + b.left_out,
@@ -234,18 +234,18 @@ impl Account {
             bytes.left_out += bytes.total - bytes.done;
             if !is_whole {
                 // How good a sketch of what was seen is says nothing of the rest.
-                let is_shown = |one: &Estimate| {
+                let is_shown = |one: &EstimateAccuracy| {
                     self.shown.iter().any(|shown| shown.is_of(&one.column))
                         || part.unbounded.iter().any(|other| other.column == one.column)
                 };
-                estimates.retain(|one| one.is_given_up() || !is_shown(one));
+                estimates.retain(|one| one.has_too_large_answers() || !is_shown(one));
                 let shown = self.shown.iter().enumerate();
                 estimates.extend(shown.map(|(place, shown)| shown.estimate(place, part)));
                 estimates.extend(part.unbounded.iter().cloned());
             }
         }
         Coverage {
-            version: coverage::VERSION,
+            version: coverage::COVERAGE_VERSION,
             complete: ended && is_whole && salvaged.is_empty() && !self.rejects.is_incomplete(),
             mergeable: self.mergeable,
             files: self
@@ -256,7 +256,7 @@ impl Account {
                 .sum(),
             splits,
             bytes,
-            rows: RowAmount { done: self.rows(), rejected },
+            rows: RecordCounts { done: self.rows(), rejected },
             stopped,
             rejected_copy: self
                 .rejected_folder
@@ -273,7 +273,7 @@ impl Account {
             },
             mismatches: match ended {
                 true => self.rejects.mismatches(),
-                false => Mismatches::default(),
+                false => TypeMismatches::default(),
             },
             first_rejected: match self.rejects.is_incomplete() {
                 true => self.rejects.first(),

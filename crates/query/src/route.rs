@@ -360,7 +360,7 @@ pub(crate) fn recursion_in_subquery(plan: &LogicalPlan) -> Result<()> {
     })
     .told()?;
     match name {
-        Some(name) => Err(Error::usage_hint(
+        Some(name) => Err(Error::usage_with_hint(
             format!("the recursive step of `{name}` reads its own rows in a subquery"),
             format!(
                 "FROM reads them once in each step: FROM {name} JOIN b ON b.parent = {name}.id"
@@ -432,7 +432,7 @@ fn refuse(
                     _ => "where it does",
                 };
                 let message = format!("{what} cannot stand {place}");
-                refusal = Some(Error::usage_hint(message, hint));
+                refusal = Some(Error::usage_with_hint(message, hint));
                 Ok(TreeNodeRecursion::Stop)
             })
         })
@@ -504,7 +504,7 @@ fn spec_of(
             return Ok(Err(format!(
                 "no mergeable state for `{}` over {}",
                 call.func.name(),
-                tidemill_base::types::sql_type_name(&aggregate.argument_type)
+                tidemill_base::column_types::sql_type_name(&aggregate.argument_type)
             )));
         }
         aggregates.push(aggregate);

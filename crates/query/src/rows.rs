@@ -14,11 +14,11 @@ use std::thread::JoinHandle;
 
 use arrow::array::RecordBatch;
 use parking_lot::{Condvar, Mutex};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::cores::Turn;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::progress::{Progress, ThreadClock};
-use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::cores::ComputeTurn;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
+use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_source::Split;
 use tidemill_sql::Told;
 use tracing::debug_span;
@@ -70,8 +70,8 @@ impl Limits {
 struct Shared {
     map: Map,
     scan: Arc<Scan>,
-    cancel: Cancel,
-    progress: Progress,
+    cancel: CancelFlag,
+    progress: RunProgress,
     stop: AtomicBool,
     budget_bytes: usize,
     ahead_max: usize,
@@ -106,7 +106,7 @@ impl OrderedRows {
         scan: Arc<Scan>,
         threads: usize,
         budget_bytes: usize,
-        (cancel, progress): (&Cancel, &Progress),
+        (cancel, progress): (&CancelFlag, &RunProgress),
         (skip, fetch): (usize, Option<usize>),
     ) -> Result<Self> {
         let threads = threads.clamp(1, scan.splits().len().max(1));
@@ -345,10 +345,10 @@ impl Shared {
     fn work(&self) {
         let mut turn = self.scan.turn();
         while let Some(index) = self.take(&mut turn) {
-            if !turn.take(|| self.is_stopped()) {
+            if !turn.acquire(|| self.is_stopped()) {
                 return;
             }
-            let result = caught(|| self.read(index, &mut turn));
+            let result = catch_panic(|| self.read(index, &mut turn));
             let outcome = self.scan.outcome(index);
             let mut lanes = self.lanes.lock();
             if let Some(lane) = self.lane(&mut lanes, index) {
@@ -358,7 +358,7 @@ impl Shared {
         }
     }
 
-    fn take(&self, turn: &mut Turn<'_>) -> Option<usize> {
+    fn take(&self, turn: &mut ComputeTurn<'_>) -> Option<usize> {
         let mut lanes = self.lanes.lock();
         loop {
             if self.is_stopped() || lanes.next >= self.scan.splits().len() {
@@ -370,7 +370,7 @@ impl Shared {
                 lanes.lanes.push_back(Lane::default());
                 return Some(index);
             }
-            turn.rest();
+            turn.release();
             self.changed.wait(&mut lanes);
         }
     }
@@ -380,28 +380,33 @@ impl Shared {
         lanes.lanes.get_mut(place)
     }
 
-    fn read(&self, index: usize, turn: &mut Turn<'_>) -> Result<()> {
-        let mut clock = ThreadClock::start();
+    fn read(&self, index: usize, turn: &mut ComputeTurn<'_>) -> Result<()> {
+        let mut clock = ThreadCpuClock::start();
         let mut batches = self.map.rows(index)?;
         let mapping = debug_span!("map", index);
         while let Some(batch) = mapping.in_scope(|| batches.next()) {
-            self.progress.map().add_cpu(&mut clock);
+            self.progress.map_counters().add_thread_cpu(&mut clock);
             if !self.hand_over(index, batch.told()?, turn)? {
                 return Ok(());
             }
             // Stopped, it ends with the next batch.
-            turn.take(|| self.is_stopped());
+            turn.acquire(|| self.is_stopped());
         }
         drop(batches);
         if !self.is_stopped() {
             self.scan.read_unasked(index)?;
         }
-        self.progress.map().add_cpu(&mut clock);
+        self.progress.map_counters().add_thread_cpu(&mut clock);
         Ok(())
     }
 
     /// Gives a batch to the lane, waiting where too much is held; false where nobody wants it.
-    fn hand_over(&self, index: usize, batch: RecordBatch, turn: &mut Turn<'_>) -> Result<bool> {
+    fn hand_over(
+        &self,
+        index: usize,
+        batch: RecordBatch,
+        turn: &mut ComputeTurn<'_>,
+    ) -> Result<bool> {
         let bytes = batch.get_array_memory_size();
         let mut lanes = self.lanes.lock();
         loop {
@@ -426,7 +431,7 @@ impl Shared {
                 self.changed.notify_all();
                 return Ok(true);
             }
-            turn.rest();
+            turn.release();
             self.changed.wait_for(&mut lanes, std::time::Duration::from_millis(100));
         }
     }

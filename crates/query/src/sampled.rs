@@ -103,7 +103,7 @@ pub(crate) fn place_columns(source: &Source) -> Result<[&'static str; 2]> {
     let file = FILES.into_iter().find(|name| is_there(name));
     match file.filter(|_| is_there(ROW)) {
         Some(file) => Ok([file, ROW]),
-        None => Err(Error::usage_hint(
+        None => Err(Error::usage_with_hint(
             format!(
                 "a sample of a number of rows is drawn by the hidden columns {} and {ROW}, and the data has columns of these names",
                 FILES[0]

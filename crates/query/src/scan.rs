@@ -26,11 +26,11 @@ use datafusion::physical_plan::stream::{
 };
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use parking_lot::{Condvar, Mutex, RwLock};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::cores::{Cores, Turn};
-use tidemill_base::coverage::Amount;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::cores::{ComputeTurn, CoreSharing};
+use tidemill_base::coverage::ReadAmount;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 use tidemill_remote::{AccessPlan, Budget};
 use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
@@ -68,15 +68,15 @@ fn batch_rows(columns: usize, rows_max: usize) -> usize {
 #[derive(Debug, Clone)]
 pub(crate) struct RunState {
     /// Stops the run.
-    pub cancel: Cancel,
+    pub cancel: CancelFlag,
     /// What a display reads.
-    pub progress: Progress,
+    pub progress: RunProgress,
     /// Where malformed records go.
     pub rejects: Arc<Rejects>,
     /// What may be read ahead of files that are not on this machine.
     pub ahead: Budget,
     /// Its turns among the runs on this machine.
-    pub cores: Option<Cores>,
+    pub cores: Option<CoreSharing>,
 }
 
 /// A source as a table.
@@ -381,7 +381,7 @@ impl SourceTable {
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
             source: Arc::clone(source),
-            stop: self.run.cancel.part(),
+            stop: self.run.cancel.child_flag(),
             run: self.run.clone(),
             predicates: prune::read_predicates(source.schema(), filters),
             sample: self.sample,
@@ -442,7 +442,7 @@ pub(crate) struct Scan {
     source: Arc<Source>,
     run: RunState,
     /// Ends the readers of this scan.
-    stop: Cancel,
+    stop: CancelFlag,
     projection: Option<Vec<usize>>,
     /// The columns that come as codes.
     coded: Vec<usize>,
@@ -534,7 +534,7 @@ impl Scan {
     pub(crate) fn over(&self, source: Arc<Source>, splits: Vec<Split>) -> Arc<Scan> {
         Arc::new(Scan {
             source,
-            stop: self.run.cancel.part(),
+            stop: self.run.cancel.child_flag(),
             run: self.run.clone(),
             predicates: self.predicates.clone(),
             sample: self.sample,
@@ -619,8 +619,8 @@ impl Scan {
     }
 
     /// A turn to be taken by a thread that reads splits.
-    pub(crate) fn turn(&self) -> Turn<'_> {
-        Turn::of(self.run.cores.as_ref())
+    pub(crate) fn turn(&self) -> ComputeTurn<'_> {
+        ComputeTurn::new(self.run.cores.as_ref())
     }
 
     /// Ends its readers, even one that waits for standard input: no more rows are wanted.
@@ -732,16 +732,16 @@ impl Scan {
     }
 
     /// Splits read.
-    pub(crate) fn split_amount(&self) -> Amount {
+    pub(crate) fn split_amount(&self) -> ReadAmount {
         let done = self.done.splits.load(Ordering::Relaxed);
-        Amount { done, total: self.splits.len() as u64, left_out: 0 }
+        ReadAmount { done, total: self.splits.len() as u64, left_out: 0 }
     }
 
     /// Stored bytes read. For standard input, whose size nobody knows before, the total is
     /// what was read.
-    pub(crate) fn byte_amount(&self) -> Amount {
+    pub(crate) fn byte_amount(&self) -> ReadAmount {
         let done = self.done.bytes.load(Ordering::Relaxed);
-        Amount { done, total: self.total_bytes.max(done), left_out: 0 }
+        ReadAmount { done, total: self.total_bytes.max(done), left_out: 0 }
     }
 
     /// Rows taken.
@@ -760,7 +760,7 @@ impl Scan {
             (slot.exact_start, std::mem::replace(&mut slot.was_read, true))
         };
         // Read a second time, a split is no further progress.
-        let progress = if was_read { Progress::new() } else { self.run.progress.clone() };
+        let progress = if was_read { RunProgress::new() } else { self.run.progress.clone() };
         let place = (!was_read).then_some(index);
         self.open_split(&self.splits[index], exact_start, progress, place)
     }
@@ -782,7 +782,7 @@ impl Scan {
         &self,
         split: &Split,
         exact_start: Option<u64>,
-        progress: Progress,
+        progress: RunProgress,
         place: Option<usize>,
     ) -> Result<Rows> {
         let mut options = ReadOptions {
@@ -986,7 +986,7 @@ impl Scan {
         // Whoever waits for a turn learns in no other way that the query has ended.
         let is_over = || self.stop.is_cancelled() || !self.reads_all && !is_left();
         loop {
-            if !turn.take(is_over) {
+            if !turn.acquire(is_over) {
                 self.stop.check()?;
                 return Ok(());
             }
@@ -1008,7 +1008,7 @@ impl Scan {
                     return self.accept_part(stats, so_far);
                 }
                 // Over, it goes on to where it ends.
-                turn.take(is_over);
+                turn.acquire(is_over);
             }
             self.accept(reader.reader.into_stats())?;
             if !is_wanted {
@@ -1035,19 +1035,19 @@ impl Scan {
         let mut turn = self.turn();
         let is_over = || self.stop.is_cancelled() || !is_left();
         loop {
-            if !turn.take(is_over) {
+            if !turn.acquire(is_over) {
                 self.stop.check()?;
                 return Ok(());
             }
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
-            let reader = self.open_split(split, split.exact_start, Progress::new(), None)?;
+            let reader = self.open_split(split, split.exact_start, RunProgress::new(), None)?;
             for (place, batch) in places(index).zip(reader) {
                 let is_bad = batch.is_err();
                 if !send(place, batch) || is_bad {
                     return Ok(());
                 }
-                turn.take(is_over);
+                turn.acquire(is_over);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitorMut};
 use tidemill_base::error::Result;
-use tidemill_base::redact::shown;
+use tidemill_base::redaction::redact_url;
 use tidemill_planning::walk_mut;
 use tidemill_sql::dialects::CalledSources;
 use tidemill_sql::statement::one_select;
@@ -23,7 +23,7 @@ pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String,
             let [ObjectNamePart::Identifier(name)] = relation.0.as_mut_slice() else {
                 return ControlFlow::Continue(());
             };
-            let plain = shown(&name.value);
+            let plain = redact_url(&name.value);
             if plain != name.value {
                 let numbered = (2..).map(|number| format!("{plain} ({number})"));
                 let free = std::iter::once(plain.clone())
@@ -48,7 +48,7 @@ pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String,
 pub(crate) fn hide_called(called: &CalledSources, urls: &mut HashMap<String, String>) {
     for (name, source) in called {
         if let Some(first) = source.urls.first()
-            && source.urls.iter().any(|url| shown(url) != *url)
+            && source.urls.iter().any(|url| redact_url(url) != *url)
         {
             urls.insert(name.clone(), first.clone());
         }

@@ -23,12 +23,12 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use parking_lot::{Condvar, Mutex};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::cores::Turn;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::memory_account::{Charge, MemoryAccount};
-use tidemill_base::progress::{Progress, ThreadClock};
-use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::cores::ComputeTurn;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
+use tidemill_base::memory_account::{MemoryAccount, MemoryCharge};
+use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::portions::Portions;
@@ -53,9 +53,9 @@ pub(crate) struct Work<'a> {
     /// Where tables spill to.
     pub spill_dirs: &'a [PathBuf],
     /// Stops the run.
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelFlag,
     /// Told of what is spilled.
-    pub progress: &'a Progress,
+    pub progress: &'a RunProgress,
 }
 
 /// How often a worker that waits looks whether the run has ended.
@@ -208,9 +208,9 @@ fn fill(
         return Err(error);
     }
     work.cancel.check()?;
-    let mut clock = ThreadClock::start();
+    let mut clock = ThreadCpuClock::start();
     let merged = merger.finish(threads);
-    work.progress.tables().add_cpu(&mut clock);
+    work.progress.table_counters().add_thread_cpu(&mut clock);
     Ok(Filled::Whole(merged?))
 }
 
@@ -249,7 +249,7 @@ pub(crate) struct Tables {
     table: Table,
     /// Where its rows go while hardly any two are of one group.
     scatter: Scatter,
-    charge: Charge,
+    charge: MemoryCharge,
 }
 
 impl Tables {
@@ -273,7 +273,7 @@ impl Tables {
     }
 
     fn note_bytes(&mut self) {
-        self.charge.set(self.table.bytes() + self.scatter.bytes());
+        self.charge.set_bytes(self.table.bytes() + self.scatter.bytes());
     }
 
     /// Takes the groups out of the table. Their new owner charges them.
@@ -411,7 +411,7 @@ struct Gate {
 
 impl Runner<'_> {
     fn work(&self, worker: usize) -> Result<()> {
-        let ended = caught(|| self.take_splits(worker));
+        let ended = catch_panic(|| self.take_splits(worker));
         if ended.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -426,22 +426,22 @@ impl Runner<'_> {
             if index >= self.work.scan.splits().len() || !self.may_begin(index, &mut turn)? {
                 break;
             }
-            if !turn.take(|| self.has_ended()) {
+            if !turn.acquire(|| self.has_ended()) {
                 self.work.cancel.check()?;
                 break;
             }
             let read = self.read(index, &mut filled, worker, Some(&mut turn));
             self.pass(index, read, worker, &mut turn)?;
             if self.order == Order::Splits {
-                let mut clock = ThreadClock::start();
+                let mut clock = ThreadCpuClock::start();
                 self.merger.work(worker)?;
-                self.work.progress.tables().add_cpu(&mut clock);
+                self.work.progress.table_counters().add_thread_cpu(&mut clock);
             }
         }
         if self.order == Order::Any && !self.failed.load(Ordering::Relaxed) {
-            let mut clock = ThreadClock::start();
+            let mut clock = ThreadCpuClock::start();
             filled.give(self.merger)?;
-            self.work.progress.tables().add_cpu(&mut clock);
+            self.work.progress.table_counters().add_thread_cpu(&mut clock);
         }
         Ok(())
     }
@@ -453,7 +453,7 @@ impl Runner<'_> {
 
     /// Waits until a split is near enough to the gate; false where the run has failed. The split
     /// that passes next is always begun already, or may be.
-    fn may_begin(&self, index: usize, turn: &mut Turn<'_>) -> Result<bool> {
+    fn may_begin(&self, index: usize, turn: &mut ComputeTurn<'_>) -> Result<bool> {
         let mut gate = self.gate.lock();
         loop {
             if self.failed.load(Ordering::Relaxed) {
@@ -463,7 +463,7 @@ impl Runner<'_> {
                 return Ok(true);
             }
             self.work.cancel.check()?;
-            turn.rest();
+            turn.release();
             self.passed.wait_for(&mut gate, TICK);
         }
     }
@@ -475,10 +475,10 @@ impl Runner<'_> {
         index: usize,
         filled: &mut Tables,
         worker: usize,
-        turn: Option<&mut Turn<'_>>,
+        turn: Option<&mut ComputeTurn<'_>>,
     ) -> Read {
         let mut read = Read { chunks: Vec::new(), rows: 0, outcome: None, result: Ok(()) };
-        read.result = caught(|| self.fill(index, filled, &mut read, worker, turn));
+        read.result = catch_panic(|| self.fill(index, filled, &mut read, worker, turn));
         read.outcome = self.work.scan.outcome(index);
         if read.result.is_err() && self.order == Order::Splits {
             // What is left of it is no part of the next split.
@@ -493,14 +493,15 @@ impl Runner<'_> {
         filled: &mut Tables,
         read: &mut Read,
         worker: usize,
-        mut turn: Option<&mut Turn<'_>>,
+        mut turn: Option<&mut ComputeTurn<'_>>,
     ) -> Result<()> {
-        let (map, tables) = (self.work.progress.map(), self.work.progress.tables());
-        let mut clock = ThreadClock::start();
+        let (map, tables) =
+            (self.work.progress.map_counters(), self.work.progress.table_counters());
+        let mut clock = ThreadCpuClock::start();
         let mut batches = self.work.map.rows(index)?;
         let mapping = debug_span!("map", index);
         while let Some(batch) = mapping.in_scope(|| batches.next()) {
-            map.add_cpu(&mut clock);
+            map.add_thread_cpu(&mut clock);
             let mut batch = batch.told()?;
             if self.work.spec.has_positions() {
                 let split = self.work.scan.splits()[index].index;
@@ -511,25 +512,31 @@ impl Runner<'_> {
             filled.take_in(&batch, (self.merger, worker), self.worker_bytes, chunks)?;
             if let Some(turn) = &mut turn {
                 // Where another thread has failed, the split is read to its end all the same.
-                turn.take(|| self.has_ended());
+                turn.acquire(|| self.has_ended());
             }
             self.work.cancel.check()?;
-            tables.add_cpu(&mut clock);
+            tables.add_thread_cpu(&mut clock);
         }
         drop(batches);
         self.work.scan.read_unasked(index)?;
-        map.add_cpu(&mut clock);
+        map.add_thread_cpu(&mut clock);
         if self.order == Order::Splits {
             read.chunks.extend(filled.rest(self.merger)?);
         }
-        tables.add_cpu(&mut clock);
+        tables.add_thread_cpu(&mut clock);
         Ok(())
     }
 
     /// Lets through what may pass, reading again what guessed wrong.
-    fn pass(&self, index: usize, read: Read, worker: usize, turn: &mut Turn<'_>) -> Result<()> {
+    fn pass(
+        &self,
+        index: usize,
+        read: Read,
+        worker: usize,
+        turn: &mut ComputeTurn<'_>,
+    ) -> Result<()> {
         let mut gate = self.gate.try_lock().unwrap_or_else(|| {
-            turn.rest();
+            turn.release();
             self.gate.lock()
         });
         gate.waiting.insert(index, read);
@@ -582,16 +589,16 @@ impl Runner<'_> {
         }
         read.result?;
         if index >= self.counted {
-            self.work.progress.map().add_rows(read.rows);
+            self.work.progress.map_counters().add_rows(read.rows);
         }
-        let mut clock = ThreadClock::start();
+        let mut clock = ThreadCpuClock::start();
         for chunk in read.chunks {
             match self.kept {
                 Some(kept) => kept.lock().push(chunk),
                 None => self.merger.accept(chunk, worker)?,
             }
         }
-        self.work.progress.tables().add_cpu(&mut clock);
+        self.work.progress.table_counters().add_thread_cpu(&mut clock);
         Ok(())
     }
 }

@@ -330,7 +330,7 @@ mod tests {
     fn names_that_stand_for_private_addresses_are_not_known() {
         for (name, is_known) in [("169.254.169.254", false), ("127.0.0.1", true)] {
             let name: Name = name.parse().unwrap();
-            let found = crate::wait(&tidemill_base::Cancel::new(), async move {
+            let found = crate::wait(&tidemill_base::CancelFlag::new(), async move {
                 Ok::<_, Error>(
                     Resolver { shuffles: false, guards: true }
                         .resolve(name)

@@ -1,7 +1,7 @@
 //! What can go wrong with what is elsewhere.
 
-use tidemill_base::cancel::Interrupted;
-use tidemill_base::redact::visible;
+use tidemill_base::cancellation::Interrupted;
+use tidemill_base::redaction::escape_control_chars;
 
 /// The crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -177,17 +177,17 @@ impl From<Error> for tidemill_prefetch::Error {
 impl From<Error> for tidemill_base::Error {
     fn from(error: Error) -> Self {
         use tidemill_base::Error as Told;
-        let named = |path: String| visible(&path, &[]);
+        let named = |path: String| escape_control_chars(&path, &[]);
         match error {
             Error::Usage { message, hint } => Told::Usage { message, hint },
             Error::NotFound { path, hint } => Told::NotFound { path: named(path), hint },
             Error::Remote { action, url, offset, status, reason, hint } => {
                 Told::Remote { action, url: named(url), offset, status, reason, hint }
             }
-            Error::Changed { path, reason } => Told::Changed { path: named(path), reason },
-            Error::Exists { path } => Told::Exists { path: named(path), more: 0 },
+            Error::Changed { path, reason } => Told::FileChanged { path: named(path), reason },
+            Error::Exists { path } => Told::OutputExists { path: named(path), more: 0 },
             Error::Busy { path } => {
-                Told::Busy { path: named(path), run: "of another process".into() }
+                Told::OutputBusy { path: named(path), run: "of another process".into() }
             }
             Error::Corrupt { path, reason, hint } => {
                 Told::Corrupt { path: named(path), offset: None, reason, hint }

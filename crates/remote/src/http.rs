@@ -32,8 +32,8 @@ use object_store::client::{
     HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
 };
 use object_store::{ClientConfigKey, ClientOptions, HeaderValue, RetryConfig};
-use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::redact::shown;
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
+use tidemill_base::redaction::redact_url;
 use tidemill_prefetch::ByteSink;
 use tidemill_prefetch::origin::is_lasting_timestamp;
 
@@ -264,14 +264,14 @@ struct Address {
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.given))
+        f.write_str(&redact_url(&self.given))
     }
 }
 
 impl Address {
     fn parse(given: &str) -> Result<Address> {
         let invalid = |reason: String| {
-            Error::usage(format!("`{}` is not a valid URL: {reason}", shown(given)))
+            Error::usage(format!("`{}` is not a valid URL: {reason}", redact_url(given)))
         };
         let mut url = url::Url::parse(given).map_err(|error| invalid(error.to_string()))?;
         url.set_fragment(None);
@@ -397,7 +397,7 @@ impl Resource {
     }
 
     fn changed(&self, reason: impl Into<String>) -> Error {
-        Error::Changed { path: shown(&self.address.given), reason: reason.into() }
+        Error::Changed { path: redact_url(&self.address.given), reason: reason.into() }
     }
 
     /// Hands over a range of this version.
@@ -530,12 +530,12 @@ impl fmt::Debug for Body {
 
 impl Body {
     /// The next piece; none after the last.
-    pub(super) fn next(&mut self, cancel: &Cancel) -> Result<Option<Bytes>> {
+    pub(super) fn next(&mut self, cancel: &CancelFlag) -> Result<Option<Bytes>> {
         self.next_with(&mut || cancel.check())
     }
 
     /// The same, calling `tick` while it is waited for. There is nothing more after an error.
-    pub(super) fn next_with(&mut self, tick: Tick<'_>) -> Result<Option<Bytes>> {
+    pub(super) fn next_with(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
         let Some(coming) = self.coming.take() else { return Ok(None) };
         let (bytes, rest) = coming.wait_with(tick)?;
         self.coming = rest.map(|flow| Fetch::start(flow.piece())).transpose()?;
@@ -557,7 +557,7 @@ impl Flow {
         let mut bytes = BytesMut::new();
         let broken = |flow: &Flow, got: usize, cause: &str| Error::Remote {
             action: "read",
-            url: shown(&flow.url),
+            url: redact_url(&flow.url),
             offset: Some(flow.at + got as u64),
             status: None,
             reason: format!("{cause}, and the server has no ranges to go on with"),
@@ -669,7 +669,7 @@ impl<'a> Retries<'a> {
             }
             return Err(Error::Remote {
                 action,
-                url: shown(url),
+                url: redact_url(url),
                 offset,
                 status: None,
                 hint: cause_hint(&failure.cause),
@@ -739,7 +739,7 @@ fn refused(
 ) -> Error {
     let hint = match status {
         404 | 410 => {
-            return Error::NotFound { path: shown(url), hint: Some(reason) };
+            return Error::NotFound { path: redact_url(url), hint: Some(reason) };
         }
         401 | 403 => {
             "the server wants credentials or does not take these: NAME:PASSWORD@ before the host, \
@@ -754,7 +754,7 @@ fn refused(
     };
     Error::Remote {
         action,
-        url: shown(url),
+        url: redact_url(url),
         offset,
         status: Some(status),
         reason: with_retries(reason, retries),
@@ -765,7 +765,7 @@ fn refused(
 fn refused_for(url: &str, offset: Option<u64>, reason: &str) -> Error {
     Error::Remote {
         action: "read",
-        url: shown(url),
+        url: redact_url(url),
         offset,
         status: None,
         reason: reason.to_owned(),

@@ -65,7 +65,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use tidemill_base::cancel::{Cancel, Tick};
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
@@ -131,7 +131,7 @@ impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
     ///
     /// # Errors
     /// The work's own, and [`Error::Interrupted`].
-    pub fn wait(self, cancel: &Cancel) -> Result<T, E>
+    pub fn wait(self, cancel: &CancelFlag) -> Result<T, E>
     where
         E: From<Error>,
     {
@@ -142,7 +142,7 @@ impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
     ///
     /// # Errors
     /// The work's own, and [`Error::Interrupted`].
-    pub fn wait_with(self, tick: Tick<'_>) -> Result<T, E>
+    pub fn wait_with(self, tick: WaitCallback<'_>) -> Result<T, E>
     where
         E: From<Error>,
     {
@@ -171,7 +171,7 @@ impl<T, E> Drop for Fetch<T, E> {
 /// # Errors
 /// The work's own, and [`Error::Interrupted`].
 pub fn wait<T: Send + 'static, E: From<Error> + Send + 'static>(
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E> {
     Fetch::start(work)?.wait(cancel)
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn work_that_never_ends_is_left_when_the_run_is_cancelled() {
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let other = cancel.clone();
         let thread = std::thread::spawn(move || wait(&other, std::future::pending::<Result<()>>()));
         cancel.cancel();
@@ -193,13 +193,13 @@ mod tests {
     #[test]
     fn a_runtimes_own_threads_may_wait_too() {
         let inside =
-            runtime().unwrap().spawn_blocking(|| wait(&Cancel::new(), async { Result::Ok(7) }));
-        let answer: Result<i32> = wait(&Cancel::new(), async move {
+            runtime().unwrap().spawn_blocking(|| wait(&CancelFlag::new(), async { Result::Ok(7) }));
+        let answer: Result<i32> = wait(&CancelFlag::new(), async move {
             inside.await.map_err(|error| Error::Internal(error.to_string()))?
         });
         assert_eq!(answer.unwrap(), 7);
         let nested: Result<i32> =
-            futures::executor::block_on(async { wait(&Cancel::new(), async { Ok(8) }) });
+            futures::executor::block_on(async { wait(&CancelFlag::new(), async { Ok(8) }) });
         assert_eq!(nested.unwrap(), 8);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 use percent_encoding::percent_decode_str;
-use tidemill_base::redact::{shown, shown_in};
+use tidemill_base::redaction::{redact_url, redact_urls_in_text};
 
 /// A remote URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::S3 { bucket, key } => write!(f, "s3://{bucket}/{key}"),
-            Location::Http(url) => f.write_str(&shown(url)),
+            Location::Http(url) => f.write_str(&redact_url(url)),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Location {
                 let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
                 if !is_bucket(bucket) {
                     return Err(Error::usage_hint(
-                        format!("`{}` names no bucket", shown(url)),
+                        format!("`{}` names no bucket", redact_url(url)),
                         "an S3 URL is s3://bucket/key; patterns are for keys",
                     ));
                 }
@@ -57,12 +57,12 @@ impl Location {
             }
             "http" | "https" => {
                 if rest.split(['/', '?', '#']).next().unwrap_or_default().is_empty() {
-                    return Err(Error::usage(format!("`{}` names no host", shown(url))));
+                    return Err(Error::usage(format!("`{}` names no host", redact_url(url))));
                 }
                 Ok(Some(Location::Http(url.to_owned())))
             }
             other => Err(Error::usage_hint(
-                format!("`{}`: `{other}://` is not known", shown(url)),
+                format!("`{}`: `{other}://` is not known", redact_url(url)),
                 "a path, file://, s3://, http:// or https://",
             )),
         }
@@ -91,7 +91,7 @@ pub(crate) fn check_bucket(name: &str) -> Result<()> {
     match is_bucket(name) {
         true => Ok(()),
         false => Err(Error::usage_hint(
-            format!("`{}` is no bucket's name", shown(name)),
+            format!("`{}` is no bucket's name", redact_url(name)),
             "letters, digits, `-`, `_` and single dots inside",
         )),
     }
@@ -104,8 +104,8 @@ pub(crate) fn check_bucket(name: &str) -> Result<()> {
 pub fn refuse_mistyped(url: &str) -> Result<()> {
     match meant(url) {
         Some(meant) => Err(Error::usage_hint(
-            format!("`{}` is no URL, and no path either", shown_in(url)),
-            format!("was `{}` meant?", shown(&meant)),
+            format!("`{}` is no URL, and no path either", redact_urls_in_text(url)),
+            format!("was `{}` meant?", redact_url(&meant)),
         )),
         None => Ok(()),
     }

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_prefetch::LastFailure;
 use tidemill_prefetch::endpoint::read_bodies_at_full_speed;
 use tidemill_prefetch::tuner::AccessOrder;
@@ -89,7 +89,7 @@ impl Object {
             let _ = keep.set(head);
         }
         Object::new(Version {
-            shown: tidemill_base::redact::shown(resource.given_url()).into(),
+            shown: tidemill_base::redaction::redact_url(resource.given_url()).into(),
             size: resource.size().unwrap_or(0),
             modified_ns: resource.modified_ns(),
             head: keep,
@@ -415,7 +415,7 @@ fn length_of(bytes: u64) -> Result<usize> {
 ///
 /// # Errors
 /// The first URL's that is refused.
-pub fn probe_all(web: &Web, urls: &[String], cancel: &Cancel) -> Result<Vec<Arc<Object>>> {
+pub fn probe_all(web: &Web, urls: &[String], cancel: &CancelFlag) -> Result<Vec<Arc<Object>>> {
     let mut found = Vec::with_capacity(urls.len());
     probe_each(web, urls, &mut || cancel.clone(), &mut |_, object| {
         found.push(object?);
@@ -434,7 +434,7 @@ pub type TakeObject<'a> = dyn FnMut(&str, Result<Arc<Object>>) -> Result<()> + '
 pub fn probe_each(
     web: &Web,
     urls: &[String],
-    flag: &mut dyn FnMut() -> Cancel,
+    flag: &mut dyn FnMut() -> CancelFlag,
     take: &mut TakeObject<'_>,
 ) -> Result<()> {
     const AT_ONCE: usize = 8;

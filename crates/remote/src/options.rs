@@ -23,9 +23,9 @@ use crate::tuning::Auto;
 use crate::{guard, posted_options};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
-use tidemill_base::home::cache_folder;
-use tidemill_base::memory::{Size, human, parse_size};
-use tidemill_base::suggest;
+use tidemill_base::memory_budget::{MemorySize, format_binary_bytes, parse_size};
+use tidemill_base::state_folder::cache_folder;
+use tidemill_base::suggestions;
 
 /// Settings of stores, by name.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -169,12 +169,14 @@ impl FromStr for Key {
                     .chain([READ_CACHE, READ_CACHE_DIR])
                     .collect();
                 let plain = name.strip_prefix("aws_").unwrap_or(name);
-                Err(Error::usage(match suggest::nearest(plain, names.iter().copied()) {
-                    Some(nearest) => {
-                        format!("unknown storage option `{name}`; did you mean `{nearest}`?")
-                    }
-                    None => suggest::unknown("storage option", name, &names),
-                }))
+                Err(Error::usage(
+                    match suggestions::nearest_candidate(plain, names.iter().copied()) {
+                        Some(nearest) => {
+                            format!("unknown storage option `{name}`; did you mean `{nearest}`?")
+                        }
+                        None => suggestions::unknown_name_message("storage option", name, &names),
+                    },
+                ))
             }
         }
     }
@@ -502,8 +504,8 @@ impl StorageOptions {
             return Err(Error::usage_hint(
                 format!(
                     "`{READ_WINDOW}` is {}, less than a `{READ_BLOCK}` of {}",
-                    human(reading.window_bytes),
-                    human(reading.block_bytes)
+                    format_binary_bytes(reading.window_bytes),
+                    format_binary_bytes(reading.block_bytes)
                 ),
                 "a window is some blocks: give a larger window or smaller blocks",
             ));
@@ -755,7 +757,10 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
         Key::ReadCache if (1..READ_CACHE_BYTES_MIN).contains(&size(READ_CACHE, value)?) => {
             return Err(Error::usage_hint(
                 format!("storage option `{name}` is {value}, too little to keep blocks in"),
-                format!("the least is {}, and 0 is none", human(READ_CACHE_BYTES_MIN)),
+                format!(
+                    "the least is {}, and 0 is none",
+                    format_binary_bytes(READ_CACHE_BYTES_MIN)
+                ),
             ));
         }
         Key::ReadCacheDir if value.is_empty() || value.contains("://") => {
@@ -846,7 +851,7 @@ pub(super) fn is_auto_value(value: &str) -> bool {
 /// `8388608`, `8M`, `8MiB`.
 pub(super) fn size(name: &str, value: &str) -> Result<u64> {
     match parse_size(value) {
-        Some(Size::Bytes(bytes)) => Ok(bytes),
+        Some(MemorySize::Bytes(bytes)) => Ok(bytes),
         _ => Err(Error::usage_hint(
             format!("storage option `{name}` is a size, and what was given is none"),
             match name {
@@ -865,8 +870,11 @@ fn at_least(name: &str, value: &str, least: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::usage_hint(
-        format!("storage option `{name}` is {}, too little to read ahead with", human(bytes)),
-        format!("the least is {}", human(least)),
+        format!(
+            "storage option `{name}` is {}, too little to read ahead with",
+            format_binary_bytes(bytes)
+        ),
+        format!("the least is {}", format_binary_bytes(least)),
     ))
 }
 

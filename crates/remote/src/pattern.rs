@@ -313,7 +313,7 @@ pub fn on_disk(pattern: &str) -> Result<Vec<PathBuf>> {
     let mut loops = Loops::default();
     // `glob` panics at a name that is not UTF-8 among those it looks at.
     let mut next = || {
-        panics::catch(|| found.next()).map_err(|_| {
+        panics::catch_silently(|| found.next()).map_err(|_| {
             Error::usage_hint(
                 format!("a name that `{pattern}` is compared with is not UTF-8"),
                 "rename that file, or name the folder without a pattern",

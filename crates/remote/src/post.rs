@@ -12,7 +12,7 @@ use bytes::Bytes;
 use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response};
-use tidemill_base::cancel::Tick;
+use tidemill_base::cancellation::WaitCallback;
 use tidemill_base::hex::encode_hex;
 use url::{Host, Url};
 
@@ -61,7 +61,10 @@ impl Service {
     pub fn new(address: &str) -> Result<Service> {
         let refused = |why: &str| {
             Error::usage_hint(
-                format!("`{}` names no master: {why}", tidemill_base::redact::shown(address)),
+                format!(
+                    "`{}` names no master: {why}",
+                    tidemill_base::redaction::redact_url(address)
+                ),
                 "http:// or https:// with a host and its port, as `tidemill cluster up` has told it",
             )
         };
@@ -126,7 +129,7 @@ impl Service {
         credentials: Credentials<'_>,
         body: Option<Vec<u8>>,
         patience: Duration,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Answer> {
         let Credentials { token, client_id } = credentials;
         let token = HeaderValue::from_str(&format!("Bearer {token}"));
@@ -181,7 +184,7 @@ impl Answer {
     ///
     /// # Errors
     /// [`Error::Remote`] where the connection is lost or nothing comes for too long, and what `tick` says.
-    pub fn next(&mut self, tick: Tick<'_>) -> Result<Option<Bytes>> {
+    pub fn next(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
         let Some(next) = self.next.take() else { return Ok(None) };
         let (response, piece) = next.wait_with(tick)?;
         if piece.is_some() {
@@ -194,7 +197,7 @@ impl Answer {
     ///
     /// # Errors
     /// As [`next`](Self::next); [`Error::Remote`] for a larger one.
-    pub fn whole(mut self, bytes_max: usize, tick: Tick<'_>) -> Result<Vec<u8>> {
+    pub fn whole(mut self, bytes_max: usize, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next(tick)? {
             whole.extend_from_slice(&piece);
@@ -210,7 +213,7 @@ impl Answer {
     ///
     /// # Errors
     /// As [`whole`](Self::whole).
-    pub fn refusal(self, tick: Tick<'_>) -> Result<Vec<u8>> {
+    pub fn refusal(self, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
         self.whole(REFUSAL_BYTES_MAX, tick)
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use object_store::ClientConfigKey as C;
 use object_store::aws::AmazonS3ConfigKey as S3;
-use tidemill_base::memory::human;
+use tidemill_base::memory_budget::format_binary_bytes;
 
 use crate::error::{Error, Result};
 use crate::guard::names_private_address;
@@ -120,7 +120,7 @@ pub(crate) fn check<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Resu
                 return Err(too_much(name, value, &RETRIES_MAX.to_string()));
             }
             Rule::Size(most) if !is_auto_value(value) && size(name, value)? > most => {
-                return Err(too_much(name, value, &human(most)));
+                return Err(too_much(name, value, &format_binary_bytes(most)));
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::Result;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_prefetch::{
     BlockClaims, Error as PrefetchError, ObjectCursor, PrefetchPool, ReadStats,
 };
@@ -170,7 +170,7 @@ pub enum Access {
 pub struct Reader {
     object: Arc<Object>,
     access: Access,
-    cancel: Cancel,
+    cancel: CancelFlag,
     /// As long as somebody reads by it, it counts.
     _budget: Budget,
     cursor: OnceLock<ObjectCursor>,
@@ -199,7 +199,7 @@ struct Window {
 
 impl Reader {
     /// A reader of an object from its beginning; what it asks for ahead is taken from `budget`.
-    pub fn new(object: Arc<Object>, access: Access, cancel: Cancel, budget: Budget) -> Reader {
+    pub fn new(object: Arc<Object>, access: Access, cancel: CancelFlag, budget: Budget) -> Reader {
         let (cursor, state) = (OnceLock::new(), Mutex::default());
         Reader { object, access, cancel, _budget: budget, cursor, state }
     }

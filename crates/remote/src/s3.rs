@@ -13,8 +13,8 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
-use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::redact::visible;
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
+use tidemill_base::redaction::escape_control_chars;
 use tidemill_prefetch::Endpoint;
 use tidemill_prefetch::endpoint::read_bodies_at_full_speed;
 use tracing::{Instrument, debug_span};
@@ -79,7 +79,7 @@ impl Bucket {
     /// # Errors
     /// [`Error::Usage`] for options that make no sense, [`Error::Remote`] if there are no
     /// credentials.
-    pub fn open(name: &str, options: &StorageOptions, cancel: &Cancel) -> Result<Arc<Bucket>> {
+    pub fn open(name: &str, options: &StorageOptions, cancel: &CancelFlag) -> Result<Arc<Bucket>> {
         Self::open_with(name, options, &mut || cancel.check())
     }
 
@@ -87,7 +87,11 @@ impl Bucket {
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::Interrupted`].
-    pub fn open_with(name: &str, options: &StorageOptions, tick: Tick<'_>) -> Result<Arc<Bucket>> {
+    pub fn open_with(
+        name: &str,
+        options: &StorageOptions,
+        tick: WaitCallback<'_>,
+    ) -> Result<Arc<Bucket>> {
         check_bucket(name)?;
         let settings = options.s3()?.for_bucket(name)?;
         settings.check_zone(name)?;
@@ -196,7 +200,10 @@ impl Bucket {
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key => Ok(path),
             _ => Err(Error::usage_hint(
-                format!("`{}` cannot be read or written", visible(&self.url(key), &[])),
+                format!(
+                    "`{}` cannot be read or written",
+                    escape_control_chars(&self.url(key), &[])
+                ),
                 "keys with empty parts (`a//b`), parts `.` and `..`, control characters or a `/` \
                  at an end are not supported",
             )),
@@ -381,7 +388,7 @@ impl Bucket {
                 Some(endpoint) => format!(
                     "there is no bucket `{}` at {}",
                     self.name,
-                    tidemill_base::redact::shown(endpoint)
+                    tidemill_base::redaction::redact_url(endpoint)
                 ),
                 None => format!("there is no bucket `{}`", self.name),
             };
@@ -400,7 +407,7 @@ impl Bucket {
             "aws s3api restore-object --bucket {} --key '{}' --restore-request Days=7 asks for a copy, which is there \
              after minutes to two days; run again then, or leave the object out by a narrower pattern",
             self.name,
-            visible(key, &[])
+            escape_control_chars(key, &[])
         )
     }
 }

@@ -22,9 +22,9 @@ use bytes::Bytes;
 use chrono::DateTime;
 use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::home::{RunId, create_private};
-use tidemill_base::redact::shown;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::redact_url;
+use tidemill_base::state_folder::{RunId, create_private_folders};
 
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -45,7 +45,7 @@ const WRITE_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 pub struct Scratch {
     place: Place,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 #[derive(Clone)]
@@ -75,7 +75,7 @@ impl Scratch {
     ///
     /// # Errors
     /// Where the bucket cannot be reached.
-    pub fn open(url: &str, storage: &StorageOptions, cancel: &Cancel) -> Result<Scratch> {
+    pub fn open(url: &str, storage: &StorageOptions, cancel: &CancelFlag) -> Result<Scratch> {
         let place = match Location::parse(url)? {
             None => Place::Folder(local(url)),
             Some(Location::S3 { bucket, key }) => Place::Bucket {
@@ -153,7 +153,7 @@ pub fn check(url: &str) -> Result<()> {
 
 fn no_place(url: &str) -> Error {
     Error::usage_hint(
-        format!("`{}` is no place for scratch files", shown(url)),
+        format!("`{}` is no place for scratch files", redact_url(url)),
         "name a folder that all machines see, or s3://bucket/prefix",
     )
 }
@@ -168,7 +168,7 @@ pub struct ScratchWriter {
     name: String,
     out: Option<Out>,
     bytes: u64,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 enum Out {
@@ -268,7 +268,7 @@ pub struct ScratchReader {
     from: From,
     /// What has not been read.
     range: Range<u64>,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 enum From {
@@ -341,7 +341,7 @@ impl ScratchFolder {
     ///
     /// # Errors
     /// Where it cannot be written to.
-    pub fn create(url: &str, storage: &StorageOptions, cancel: &Cancel) -> Result<Self> {
+    pub fn create(url: &str, storage: &StorageOptions, cancel: &CancelFlag) -> Result<Self> {
         let name = format!("{FOLDER}{}", RunId::new().as_str());
         let remote = Location::parse(url)?.is_some();
         if remote {
@@ -363,7 +363,7 @@ impl ScratchFolder {
         // Until it is locked, others take it for one of a driver that was killed.
         let making = parent.join(format!(".{name}"));
         let folder = parent.join(&name);
-        create_private(&making).map_err(|error| failed(&making, error))?;
+        create_private_folders(&making).map_err(|error| failed(&making, error))?;
         let lock = making.join(LOCK);
         let made = File::options().write(true).create_new(true).open(&lock);
         let held = made
@@ -390,7 +390,7 @@ impl Drop for ScratchFolder {
             }
             Place::Bucket { bucket, prefix } => {
                 // Whether the run was cancelled or not.
-                let cancel = Cancel::default();
+                let cancel = CancelFlag::default();
                 let listed = wait(&cancel, Arc::clone(bucket).list(format!("{prefix}/")));
                 let Ok(listed): Result<_> = listed else { return };
                 let removals: Vec<_> = listed
@@ -431,7 +431,7 @@ mod tests {
 
     fn create(parent: &Path) -> ScratchFolder {
         let url = parent.to_str().unwrap();
-        ScratchFolder::create(url, &StorageOptions::default(), &Cancel::default()).unwrap()
+        ScratchFolder::create(url, &StorageOptions::default(), &CancelFlag::default()).unwrap()
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -455,7 +455,7 @@ mod tests {
         let folder = Path::new(&made.url);
         assert_eq!(names(folder).len(), 2, "the lock and one file");
         let found =
-            Scratch::open(&made.url, &StorageOptions::default(), &Cancel::default()).unwrap();
+            Scratch::open(&made.url, &StorageOptions::default(), &CancelFlag::default()).unwrap();
         for range in [0..10_u64, 5_000..5_000, 17..399_999, 0..400_000] {
             let mut read = Vec::new();
             found.read(&file, range.clone()).unwrap().read_to_end(&mut read).unwrap();
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn an_address_on_the_web_is_no_place() {
-        let (storage, cancel) = (StorageOptions::default(), Cancel::default());
+        let (storage, cancel) = (StorageOptions::default(), CancelFlag::default());
         let error = ScratchFolder::create("https://host/x", &storage, &cancel).err().unwrap();
         assert!(error.to_string().contains("no place for scratch files"), "{error}");
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tidemill_base::home::Home;
+use tidemill_base::state_folder::StateFolder;
 use tidemill_prefetch::tuner::{
     AccessOrder, ReadHistoryRecord, TunedSettings, TuningRequest, choose_settings,
 };
@@ -305,7 +305,7 @@ pub fn finish() {
 
 /// Where histories are.
 fn folder() -> Option<PathBuf> {
-    let (home, warning) = Home::open();
+    let (home, warning) = StateFolder::open();
     if let Some(warning) = warning {
         warn(&warning);
     }
@@ -330,7 +330,7 @@ mod tests {
     use crate::requests::address;
     use crate::s3::Bucket;
     use crate::{Budget, client, wait};
-    use tidemill_base::cancel::Cancel;
+    use tidemill_base::cancellation::CancelFlag;
 
     const SIZE: usize = 24 << 20;
 
@@ -357,7 +357,7 @@ mod tests {
         let tuning = Tuning::of_in(folder, &address, "s3://b".into(), &endpoint, &auto);
         let records = || tuning.history.as_ref().unwrap().records().unwrap();
 
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let object = || {
             let bucket = Bucket::open("b", &options, &cancel).unwrap();
             let found = wait(&cancel, Arc::clone(&bucket).head("a/b".into())).unwrap();
@@ -365,7 +365,7 @@ mod tests {
         };
         let run = |object: Arc<Object>| {
             let access = reader::Access::Until(SIZE as u64);
-            let reader = Reader::new(object, access, Cancel::new(), Budget::new(64 << 20));
+            let reader = Reader::new(object, access, CancelFlag::new(), Budget::new(64 << 20));
             let mut all = vec![0; SIZE];
             assert_eq!(reader.read_at(&mut all, 0).unwrap(), SIZE);
             assert!(all == bytes);

@@ -24,7 +24,7 @@ use object_store::multipart::{MultipartStore, PartId};
 use object_store::{
     Attribute, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
-use tidemill_base::cancel::Tick;
+use tidemill_base::cancellation::WaitCallback;
 use tidemill_base::hex::{decode_hex, encode_hex};
 use tracing::{Instrument, debug_span};
 
@@ -288,7 +288,7 @@ impl Upload {
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
-    pub fn settle(&mut self, all: bool, tick: Tick<'_>) -> Result<()> {
+    pub fn settle(&mut self, all: bool, tick: WaitCallback<'_>) -> Result<()> {
         while let Some(bytes) = self.full.pop_front() {
             let id = match &self.id {
                 Some(id) => id.clone(),
@@ -319,7 +319,7 @@ impl Upload {
         Ok(())
     }
 
-    fn one_arrives(&mut self, tick: Tick<'_>) -> Result<()> {
+    fn one_arrives(&mut self, tick: WaitCallback<'_>) -> Result<()> {
         if let Some(first) = self.coming.pop_front() {
             self.parts.push(first.wait_with(tick)?);
         }
@@ -330,7 +330,7 @@ impl Upload {
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
-    pub fn finish(mut self, tick: Tick<'_>) -> Result<Finished> {
+    pub fn finish(mut self, tick: WaitCallback<'_>) -> Result<Finished> {
         let begun = self.id.is_some() || !self.full.is_empty();
         if !begun {
             return Ok(Finished::Small(self.buffer));

@@ -57,8 +57,8 @@ use futures::stream::FuturesUnordered;
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::{Interrupted, Tick};
-use tidemill_base::home::{Home, RunId, create_private_durable};
+use tidemill_base::cancellation::{Interrupted, WaitCallback};
+use tidemill_base::state_folder::{RunId, StateFolder, create_private_folders_durably};
 use tidemill_remote::Fetch;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Seen, Upload, e_tag_of};
@@ -191,7 +191,7 @@ pub(super) struct Starter {
 
 impl Starter {
     /// Begins uploads that somebody else sends the parts of, in the order of their keys.
-    pub(super) fn begin_all(&self, keys: &[String], tick: Tick<'_>) -> Result<Vec<String>> {
+    pub(super) fn begin_all(&self, keys: &[String], tick: WaitCallback<'_>) -> Result<Vec<String>> {
         let before = |key: &String| Line { key: key.clone(), id: None };
         self.uploads.note_all(keys.iter().map(before).collect())?;
         let mut begun = Vec::with_capacity(keys.len());
@@ -247,7 +247,7 @@ impl Starter {
 pub(super) fn send(
     mut upload: Upload,
     path: &Path,
-    tick: Tick<'_>,
+    tick: WaitCallback<'_>,
 ) -> Result<(String, Vec<String>)> {
     let error = |e| Error::io("read", path, e);
     let mut file = fs::open(path).map_err(error)?;
@@ -302,9 +302,9 @@ impl Remote {
         bucket: Arc<Bucket>,
         url: &str,
         run: &RunId,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Self> {
-        let (home, mut warning) = Home::open();
+        let (home, mut warning) = StateFolder::open();
         let (root, temporary) = match home {
             Some(home) => (home.path().join("uploads"), None),
             None => {
@@ -319,7 +319,8 @@ impl Remote {
                 (folder.path().to_owned(), Some(folder))
             }
         };
-        create_private_durable(&root).map_err(|e| Error::io("create the folder", &root, e))?;
+        create_private_folders_durably(&root)
+            .map_err(|e| Error::io("create the folder", &root, e))?;
         let ((dir, lock, uploads), dead) = {
             let _guard = guard(&root, tick)?;
             let dead = dead_runs(&root, &bucket, url)?;
@@ -360,7 +361,7 @@ impl Remote {
     }
 
     /// Begins uploads that somebody else sends the parts of, in the order of their keys.
-    pub(super) fn begin_all(&self, keys: &[String], tick: Tick<'_>) -> Result<Vec<String>> {
+    pub(super) fn begin_all(&self, keys: &[String], tick: WaitCallback<'_>) -> Result<Vec<String>> {
         self.starter().begin_all(keys, tick)
     }
 
@@ -391,7 +392,7 @@ impl Remote {
         key: &str,
         name: &str,
         bytes: u64,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Entry> {
         tick()?;
         let how = if bytes <= PART_BYTES as u64 {
@@ -404,7 +405,11 @@ impl Remote {
     }
 
     /// What has each of some names.
-    pub(super) fn seen(&self, keys: Vec<String>, tick: Tick<'_>) -> Result<Vec<Option<Seen>>> {
+    pub(super) fn seen(
+        &self,
+        keys: Vec<String>,
+        tick: WaitCallback<'_>,
+    ) -> Result<Vec<Option<Seen>>> {
         let bucket = Arc::clone(&self.bucket);
         let seen = Fetch::start(async move {
             let mut answers =
@@ -422,7 +427,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`Error::Exists`].
-    pub(super) fn check_absent(&self, key: &str, tick: Tick<'_>) -> Result<()> {
+    pub(super) fn check_absent(&self, key: &str, tick: WaitCallback<'_>) -> Result<()> {
         let seen = Fetch::start(Arc::clone(&self.bucket).stat(key.to_owned()))?.wait_with(tick)?;
         match seen {
             Some(_) => Err(Error::Exists { path: self.bucket.url(key), more: 0 }),
@@ -439,7 +444,7 @@ impl Remote {
         mut self,
         mut objects: Vec<Entry>,
         overwrite: bool,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<()> {
         if let Err(error) = self.check(&mut objects, overwrite, tick) {
             self.abandon(tick);
@@ -489,7 +494,7 @@ impl Remote {
     }
 
     /// Removes the folder of what was committed, or taken back.
-    fn let_go(&self, manifest: &Manifest, tick: Tick<'_>) {
+    fn let_go(&self, manifest: &Manifest, tick: WaitCallback<'_>) {
         let lines = std::mem::take(&mut self.uploads.state.lock().1);
         let begun = Instant::now();
         let mut patience = || {
@@ -503,7 +508,7 @@ impl Remote {
     }
 
     /// Throws away what was begun: nothing of it is to be.
-    pub(super) fn abandon(mut self, tick: Tick<'_>) {
+    pub(super) fn abandon(mut self, tick: WaitCallback<'_>) {
         let (run, url) = (self.run.clone(), self.url.clone());
         let none = Manifest { version: VERSION, run, url, overwrite: false, objects: Vec::new() };
         self.state = CommitState::Done;
@@ -511,7 +516,7 @@ impl Remote {
     }
 
     /// Looks at which names are taken.
-    fn check(&self, objects: &mut [Entry], overwrite: bool, tick: Tick<'_>) -> Result<()> {
+    fn check(&self, objects: &mut [Entry], overwrite: bool, tick: WaitCallback<'_>) -> Result<()> {
         let keys = objects.iter().map(|object| object.key.clone()).collect();
         let taken = self.seen(keys, tick)?;
         for (object, taken) in objects.iter_mut().zip(taken) {
@@ -528,7 +533,7 @@ impl Remote {
     }
 
     /// Finishes what a dead run had committed, or throws away what it had begun.
-    fn recover(&mut self, dead: &Dead, tick: Tick<'_>) -> Result<()> {
+    fn recover(&mut self, dead: &Dead, tick: WaitCallback<'_>) -> Result<()> {
         let run = dead.note.run.clone();
         let lines = read_lines(&dead.dir.join(UPLOADS));
         let mut settled = None;
@@ -614,7 +619,13 @@ fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<Fe
 /// Removes the folder of what was committed, or taken back, once the uploads are thrown away that were begun and are not
 /// in its manifest: those of workers that are gone, or were not the first. Where that cannot be done now, their names
 /// stay without a manifest, for a later run.
-fn let_go(bucket: &Arc<Bucket>, dir: &Path, lines: &[Line], manifest: &Manifest, tick: Tick<'_>) {
+fn let_go(
+    bucket: &Arc<Bucket>,
+    dir: &Path,
+    lines: &[Line],
+    manifest: &Manifest,
+    tick: WaitCallback<'_>,
+) {
     let needed: HashSet<&str> = manifest
         .objects
         .iter()
@@ -639,7 +650,12 @@ fn let_go(bucket: &Arc<Bucket>, dir: &Path, lines: &[Line], manifest: &Manifest,
 
 /// Makes a manifest's objects visible. Repeatable. With the first failure no more are begun, and
 /// those that are under way are waited for: the server may carry out what nobody listens to.
-fn finish(bucket: &Arc<Bucket>, dir: &Path, manifest: &Manifest, tick: Tick<'_>) -> Result<()> {
+fn finish(
+    bucket: &Arc<Bucket>,
+    dir: &Path,
+    manifest: &Manifest,
+    tick: WaitCallback<'_>,
+) -> Result<()> {
     let (bucket, dir, manifest) = (Arc::clone(bucket), dir.to_owned(), manifest.clone());
     Fetch::start(async move {
         let (overwrite, run) = (manifest.overwrite, manifest.run);
@@ -762,7 +778,12 @@ fn plain(tag: &str) -> String {
 ///
 /// # Errors
 /// [`Error::Internal`] if an object was replaced already: then there is no way back.
-fn undo(bucket: &Arc<Bucket>, dir: &Path, manifest: &Manifest, tick: Tick<'_>) -> Result<()> {
+fn undo(
+    bucket: &Arc<Bucket>,
+    dir: &Path,
+    manifest: &Manifest,
+    tick: WaitCallback<'_>,
+) -> Result<()> {
     let replacing: Vec<Entry> =
         manifest.objects.iter().filter(|object| object.replaces).cloned().collect();
     let (other, run) = (Arc::clone(bucket), manifest.run.clone());
@@ -956,7 +977,7 @@ fn own_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
 }
 
 /// Excludes other runs that begin at the same moment.
-fn guard(root: &Path, tick: Tick<'_>) -> Result<Lock> {
+fn guard(root: &Path, tick: WaitCallback<'_>) -> Result<Lock> {
     let file = fs::open(root).map_err(|e| Error::io("read", root, e))?;
     let begun = Instant::now();
     loop {

@@ -75,9 +75,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::Tick;
-use tidemill_base::durable::ancestors_to_mount;
-use tidemill_base::home::RunId;
+use tidemill_base::cancellation::WaitCallback;
+use tidemill_base::durability::ancestors_to_mount;
+use tidemill_base::state_folder::RunId;
 
 use super::error::{Error, Result};
 use super::files::Stage;
@@ -219,7 +219,12 @@ impl Staging {
     /// # Errors
     /// [`Error::Busy`] if a live run writes the same names; [`Error::Io`] if the folder cannot
     /// be made or written to.
-    pub(super) fn open(root: &Path, pattern: &str, run: &RunId, tick: Tick<'_>) -> Result<Self> {
+    pub(super) fn open(
+        root: &Path,
+        pattern: &str,
+        run: &RunId,
+        tick: WaitCallback<'_>,
+    ) -> Result<Self> {
         let mut created = Vec::new();
         let result = Self::open_in(root, pattern, run, &mut created, tick);
         if result.is_err() {
@@ -233,7 +238,7 @@ impl Staging {
         pattern: &str,
         run: &RunId,
         created: &mut Vec<PathBuf>,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Self> {
         // A run that fails removes the folders it made; if this happens between our finding the
         // folder and our locking it, start over.
@@ -313,7 +318,7 @@ impl Staging {
         mut self,
         mut files: Vec<Entry>,
         overwrite: bool,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<()> {
         self.sync_staged(&files)?;
         // The folder cannot have gone: this run's staging folder is in it.
@@ -886,7 +891,7 @@ fn remove_created(created: &[PathBuf]) {
 
 /// Locks a folder against other runs' commits; `None` if it does not exist (any more). While
 /// another run holds it, `tick` is called every few milliseconds, and its error ends the wait.
-fn lock_root(root: &Path, tick: Tick<'_>) -> Result<Option<Lock>> {
+fn lock_root(root: &Path, tick: WaitCallback<'_>) -> Result<Option<Lock>> {
     let error = |e| Error::io("write to the folder", root, e);
     let file = match fs::open(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 
 use crate::error::{Error, Result};
 
@@ -31,8 +31,9 @@ impl FromStr for Compression {
             None => (text, None),
         };
         let name = NAMES.iter().find(|name| **name == word);
-        let name =
-            name.ok_or_else(|| Error::usage(suggest::unknown("compression", word, &NAMES)))?;
+        let name = name.ok_or_else(|| {
+            Error::usage(suggestions::unknown_name_message("compression", word, &NAMES))
+        })?;
         let level = level.map(|level| {
             level.parse().map_err(|_| {
                 Error::usage_hint(

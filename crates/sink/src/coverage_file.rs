@@ -9,8 +9,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use tidemill_base::coverage::Coverage;
-use tidemill_base::durable::{create_folders, sync_path};
-use tidemill_base::home::RunId;
+use tidemill_base::durability::{create_folders_durably, sync_path};
+use tidemill_base::state_folder::RunId;
 
 use super::error::{Error, Result};
 use super::places;
@@ -85,7 +85,8 @@ impl CoverageFile {
         let hidden = self.hidden();
         if let Some(parent) = hidden.parent() {
             // The output's folder, of an output without a file.
-            create_folders(parent, |parent| std::fs::create_dir_all(parent)).map_err(error)?;
+            create_folders_durably(parent, |parent| std::fs::create_dir_all(parent))
+                .map_err(error)?;
         }
         let target = self.target();
         // Make the content durable before the rename, which replaces an earlier coverage.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::home::RunId;
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
+use tidemill_base::state_folder::RunId;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::Finished;
 
@@ -32,7 +32,7 @@ pub(crate) trait Destination: Send {
     ///
     /// # Errors
     /// As [`Sink::write_with`](crate::Sink::write_with).
-    fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()>;
+    fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()>;
 
     /// Where others may write its files; none where only this process can.
     ///
@@ -54,13 +54,13 @@ pub(crate) trait Destination: Send {
     fn recovered(&self) -> Option<&Recovered>;
 
     /// Throws away what was written, and waits for that longer than dropping does.
-    fn abandon(self: Box<Self>, _: Tick<'_>) {}
+    fn abandon(self: Box<Self>, _: WaitCallback<'_>) {}
 
     /// Makes everything visible at once, and says what; the rows are counted elsewhere.
     ///
     /// # Errors
     /// As [`Sink::commit_with`](crate::Sink::commit_with).
-    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written>;
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written>;
 }
 
 /// Begins an output.
@@ -72,8 +72,8 @@ pub(crate) fn open(
     schema: SchemaRef,
     run: &RunId,
     room: Room,
-    cancel: &Cancel,
-    tick: Tick<'_>,
+    cancel: &CancelFlag,
+    tick: WaitCallback<'_>,
 ) -> Result<Box<dyn Destination>> {
     let parsed = spec.parse()?;
     parsed.format.check(&schema)?;
@@ -119,7 +119,12 @@ pub(crate) fn open(
 }
 
 /// How the files of an output are written.
-pub(crate) fn writing(spec: &SinkSpec, parsed: &Parsed, room: Room, cancel: &Cancel) -> Writing {
+pub(crate) fn writing(
+    spec: &SinkSpec,
+    parsed: &Parsed,
+    room: Room,
+    cancel: &CancelFlag,
+) -> Writing {
     let Parsed { format, codec, template } = parsed;
     let is_stream = match template {
         None => true,
@@ -153,7 +158,7 @@ impl Direct {
 }
 
 impl Destination for Direct {
-    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
         directly(|| self.0.write(batch))
     }
 
@@ -161,7 +166,7 @@ impl Destination for Direct {
         None
     }
 
-    fn commit(self: Box<Self>, _: bool, _: Tick<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, _: bool, _: WaitCallback<'_>) -> Result<Written> {
         let finished = directly(|| self.0.finish())?;
         Ok(Written { bytes: finished.bytes, ..Written::default() })
     }
@@ -195,7 +200,7 @@ impl OneFile {
         run: &RunId,
         writing: &Writing,
         schema: SchemaRef,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Self> {
         let (staging, name, output) = staged_file::begin(&shown, overwrite, run, tick)?;
         let writer = RowWriter::new(output, writing, schema)?;
@@ -204,7 +209,7 @@ impl OneFile {
 }
 
 impl Destination for OneFile {
-    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
         self.writer.write(batch)
     }
 
@@ -222,7 +227,7 @@ impl Destination for OneFile {
         Some(&self.staging.recovered)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
         let OneFile { writer, staging, name, shown, adopted } = *self;
         let (staged, bytes) = match adopted {
             Some(adopted) => {
@@ -283,7 +288,7 @@ struct ManyFiles {
 }
 
 impl Destination for ManyFiles {
-    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
         self.rows.write(batch, &self.staging)
     }
 
@@ -302,7 +307,7 @@ impl Destination for ManyFiles {
         Some(&self.staging.recovered)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
         let ManyFiles { rows, staging, adopted } = *self;
         let Partitioned { template, mut router, files } = rows;
         let sizes = files.finish(&mut router, &staging)?;
@@ -355,7 +360,7 @@ impl OneObject {
         overwrite: bool,
         writing: &Writing,
         schema: SchemaRef,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Self> {
         let key = template.file().display().to_string();
         if !overwrite {
@@ -368,7 +373,7 @@ impl OneObject {
 }
 
 impl Destination for OneObject {
-    fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.writer.write(batch)?;
         Ok(self.upload.0.lock().settle(false, tick)?)
     }
@@ -387,11 +392,11 @@ impl Destination for OneObject {
         Some(&self.remote.recovered)
     }
 
-    fn abandon(self: Box<Self>, tick: Tick<'_>) {
+    fn abandon(self: Box<Self>, tick: WaitCallback<'_>) {
         self.remote.abandon(tick);
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
         let OneObject { writer, upload, mut remote, key, adopted, .. } = *self;
         let (bytes, finished) = match adopted {
             Some(adopted) => adopted,
@@ -424,7 +429,7 @@ struct ManyObjects {
 }
 
 impl Destination for ManyObjects {
-    fn write(&mut self, batch: &RecordBatch, _: Tick<'_>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
         self.rows.write(batch, &self.remote)
     }
 
@@ -442,11 +447,11 @@ impl Destination for ManyObjects {
         Some(&self.remote.recovered)
     }
 
-    fn abandon(self: Box<Self>, tick: Tick<'_>) {
+    fn abandon(self: Box<Self>, tick: WaitCallback<'_>) {
         self.remote.abandon(tick);
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
         let ManyObjects { rows, mut remote, adopted } = *self;
         let Partitioned { template, mut router, files } = rows;
         let sizes = files.finish(&mut router, &remote)?;

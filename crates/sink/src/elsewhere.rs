@@ -22,9 +22,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::compact;
-use tidemill_base::home::RunId;
+use tidemill_base::batch_compaction;
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
+use tidemill_base::state_folder::RunId;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{Finished, Upload};
@@ -131,7 +131,7 @@ impl PlacedBucket {
         &self,
         objects: &[(Values, String)],
         times: usize,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Vec<Vec<BegunObject>>> {
         if objects.is_empty() {
             return Ok(Vec::new());
@@ -317,13 +317,15 @@ impl Spread {
     pub fn apart(&mut self, rows: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>> {
         let copied = |error| Error::Internal(format!("cannot copy a batch: {error}"));
         let Some(router) = &mut self.router else {
-            return Ok(vec![(0, compact::compacted(rows).map_err(copied)?)]);
+            return Ok(vec![(0, batch_compaction::compact_batch(rows).map_err(copied)?)]);
         };
         let count = self.count;
         let apart = router.apart(rows, &mut self.writers, |key| writer_of(key, count))?;
         apart
             .into_iter()
-            .map(|(writer, own)| Ok((writer, compact::compacted(&own).map_err(copied)?)))
+            .map(|(writer, own)| {
+                Ok((writer, batch_compaction::compact_batch(&own).map_err(copied)?))
+            })
             .collect()
     }
 }
@@ -363,7 +365,7 @@ impl OwnPlace {
         spec: &SinkSpec,
         folder: Option<&PlacedFolder>,
         storage: &StorageOptions,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         if let Some(PlacedFolder { folder, .. }) = folder {
             return Ok(OwnPlace::Folder(folder.clone()));
@@ -426,7 +428,7 @@ impl<'a> PlaceWriter<'a> {
         (place, begun): (&'a OwnPlace, &'a [BegunObject]),
         schema: SchemaRef,
         (room, spill): (Room, &Path),
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         let parsed = spec.parse()?;
         parsed.format.check(&schema)?;
@@ -478,7 +480,7 @@ impl<'a> PlaceWriter<'a> {
     ///
     /// # Errors
     /// As [`Sink::write_with`](crate::Sink::write_with).
-    pub fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
+    pub fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         match &mut self.kind {
             Kind::File(writer, _) => writer.write(batch),
@@ -495,7 +497,7 @@ impl<'a> PlaceWriter<'a> {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn end(self, tick: Tick<'_>) -> Result<Option<(u64, Vec<PlacedFile>)>> {
+    pub fn end(self, tick: WaitCallback<'_>) -> Result<Option<(u64, Vec<PlacedFile>)>> {
         let PlaceWriter { kind, rows } = self;
         let one = |bytes, what| {
             let values = Values(Key::new());
@@ -554,7 +556,7 @@ impl Sending<'_> {
         keys: Vec<Key>,
         sizes: Vec<u64>,
         names: &OwnNames,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<Option<Vec<PlacedFile>>> {
         let begun: HashMap<&Key, &BegunObject> =
             self.begun.iter().map(|begun| (&begun.values.0, begun)).collect();

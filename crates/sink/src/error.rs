@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tidemill_base::Failure;
-use tidemill_base::cancel::Interrupted;
+use tidemill_base::BoxedHostError;
+use tidemill_base::cancellation::Interrupted;
 use tidemill_source::program;
 
 /// The crate's results.
@@ -45,7 +45,7 @@ pub enum Error {
         /// The output.
         path: String,
         /// Its error, as it gave it; one of ours where a batch was refused to it.
-        source: Failure,
+        source: BoxedHostError,
     },
     /// Something has the output's name, and may not be replaced.
     #[error("`{path}` exists already")]
@@ -140,16 +140,16 @@ impl From<Error> for tidemill_base::Error {
                 // A writer may read, too.
                 Err(source) => match source.downcast::<tidemill_source::Error>() {
                     Ok(of_source) => (*of_source).into(),
-                    Err(source) => Told::Format { format, action: "write", path, source },
+                    Err(source) => Told::RegisteredFormat { format, action: "write", path, source },
                 },
             },
-            Error::Exists { path, more } => Told::Exists { path, more },
-            Error::Busy { path, run } => Told::Busy { path, run },
+            Error::Exists { path, more } => Told::OutputExists { path, more },
+            Error::Busy { path, run } => Told::OutputBusy { path, run },
             Error::Corrupt { path, reason, hint } => {
                 Told::Corrupt { path, offset: None, reason, hint: Some(hint) }
             }
             Error::Unfinished { path, source } => {
-                Told::Unfinished { path, source: Box::new((*source).into()) }
+                Told::UnfinishedCommit { path, source: Box::new((*source).into()) }
             }
             Error::Interrupted => Told::Interrupted,
             Error::Internal(message) => Told::Internal(message),
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn what_is_told_is_what_came_through_a_writer() {
-        let failed = |source: Failure| Error::Format {
+        let failed = |source: BoxedHostError| Error::Format {
             format: "pcap".into(),
             path: "a.pcap".into(),
             source,
         };
         let told = |error: Error| Told::from(error).to_string();
-        let ours = || Told::usage_hint("no such thing", "ask for another");
+        let ours = || Told::usage_with_hint("no such thing", "ask for another");
         let of_source = || tidemill_source::Error::Usage {
             message: "no such thing".into(),
             hint: Some("ask for another".into()),
@@ -190,7 +190,7 @@ mod tests {
         let unfinished =
             |source| Error::Unfinished { path: "out".into(), source: Box::new(source) };
         let stopped = Told::from(unfinished(program::Error::Interrupted.into()));
-        assert_eq!(stopped.kind(), tidemill_base::Kind::Interrupted);
+        assert_eq!(stopped.class(), tidemill_base::ErrorClass::Interrupted);
         let url = "https://user:hush@host/x.csv?sig=hush";
         let message = told(Error::io("write", url, io::ErrorKind::Other.into()));
         assert!(message.contains("host/x.csv") && !message.contains("hush"), "{message}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringBuilder};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema, SchemaRef};
-use tidemill_base::coverage::BOUND;
+use tidemill_base::coverage::BOUND_METADATA_KEY;
 
 use crate::error::{Error, Result};
 use crate::value::TextColumn;
@@ -46,7 +46,7 @@ impl Estimates {
         let is_bound = |index: usize, which: &str| {
             fields
                 .get(index)
-                .and_then(|field: &FieldRef| field.metadata().get(BOUND))
+                .and_then(|field: &FieldRef| field.metadata().get(BOUND_METADATA_KEY))
                 .is_some_and(|it| it == which)
         };
         let (mut places, mut shown): (Vec<(usize, bool)>, Vec<FieldRef>) = (Vec::new(), Vec::new());
@@ -246,7 +246,7 @@ mod tests {
     fn an_estimate_of_its_own_type_is_shown_with_its_bounds_or_all_of_its_digits() {
         let bound = |which: &str| {
             Field::new(format!("n_{which}"), DataType::Float64, true)
-                .with_metadata([(BOUND.to_owned(), which.to_owned())].into())
+                .with_metadata([(BOUND_METADATA_KEY.to_owned(), which.to_owned())].into())
         };
         let large = (1_i64 << 53) + 1;
         let rows = [
@@ -278,7 +278,7 @@ mod tests {
     fn three_columns_are_shown_as_one() {
         let bound = |name: &str, which: &str| {
             Field::new(name, DataType::Float64, true)
-                .with_metadata([(BOUND.to_owned(), which.to_owned())].into())
+                .with_metadata([(BOUND_METADATA_KEY.to_owned(), which.to_owned())].into())
         };
         let schema = Arc::new(Schema::new(vec![
             Field::new("k", DataType::Float64, true),

@@ -27,8 +27,8 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::compact;
+use tidemill_base::batch_compaction;
+use tidemill_base::cancellation::CancelFlag;
 
 use super::compression::Codec;
 use super::error::{Error, Result};
@@ -339,7 +339,7 @@ impl Spooled {
         schema: &SchemaRef,
         staging: &dyn Stage,
         url: &str,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<()> {
         for file in 0..self.pieces.len() {
             if self.pieces[file].is_empty() {
@@ -369,7 +369,7 @@ impl Spooled {
 /// One file's rows as one batch, without the other files' text: Arrow's writer writes all that
 /// views could point into.
 fn own_rows(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
-    compact::compacted(&together(schema, waiting)?).map_err(uncopied)
+    batch_compaction::compact_batch(&together(schema, waiting)?).map_err(uncopied)
 }
 
 fn together(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
@@ -417,7 +417,7 @@ fn size(batch: &RecordBatch) -> usize {
 /// The batch without memory that it keeps alive but does not show, beyond some: it waits in memory
 /// beside others of its kind.
 fn compacted(batch: &RecordBatch) -> Result<RecordBatch> {
-    compact::compacted_beyond(batch, HELD_SLACK_BYTES).map_err(uncopied)
+    batch_compaction::compact_batch_with_slack(batch, HELD_SLACK_BYTES).map_err(uncopied)
 }
 
 fn uncopied(error: ArrowError) -> Error {

@@ -60,8 +60,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::home::RunId;
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
+use tidemill_base::state_folder::RunId;
 use tracing::debug_span;
 
 pub use self::commit::{Recovered, recover};
@@ -158,7 +158,7 @@ impl Sink {
         memory_limit: usize,
     ) -> Result<Sink> {
         let room = Room { memory_limit, threads: 1 };
-        Self::create_with(spec, schema, run, room, &Cancel::new(), &mut || Ok(()))
+        Self::create_with(spec, schema, run, room, &CancelFlag::new(), &mut || Ok(()))
     }
 
     /// The same, with the threads that there are; while another run's commit holds the destination, `tick` is called every few
@@ -172,8 +172,8 @@ impl Sink {
         schema: SchemaRef,
         run: &RunId,
         room: Room,
-        cancel: &Cancel,
-        tick: Tick<'_>,
+        cancel: &CancelFlag,
+        tick: WaitCallback<'_>,
     ) -> Result<Sink> {
         let destination = destination::open(spec, schema, run, room, cancel, tick)?;
         Ok(Sink { destination, overwrite: spec.overwrite, rows: 0 })
@@ -193,7 +193,7 @@ impl Sink {
     ///
     /// # Errors
     /// Those of [`write`](Self::write), [`Error::Remote`] and [`Error::Interrupted`].
-    pub fn write_with(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
+    pub fn write_with(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.destination.write(batch, tick)
     }
@@ -232,7 +232,7 @@ impl Sink {
 
     /// Throws away what was written. Uploads to a bucket are waited for; of a sink that is dropped they are for less than a
     /// second, and the next run to the bucket throws away what is left.
-    pub fn abandon(self, tick: Tick<'_>) {
+    pub fn abandon(self, tick: WaitCallback<'_>) {
         self.destination.abandon(tick);
     }
 
@@ -252,7 +252,7 @@ impl Sink {
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit), and [`Error::Interrupted`].
-    pub fn commit_with(self, tick: Tick<'_>) -> Result<Written> {
+    pub fn commit_with(self, tick: WaitCallback<'_>) -> Result<Written> {
         let Sink { destination, overwrite, rows } = self;
         let _span = debug_span!("commit", rows).entered();
         let written = destination.commit(overwrite, tick)?;

@@ -20,8 +20,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::home::RunId;
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
+use tidemill_base::state_folder::RunId;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{Finished, Upload};
@@ -109,8 +109,8 @@ impl ObjectSet {
         spec: &SinkSpec,
         format: OutputFormat,
         run: &RunId,
-        cancel: &Cancel,
-        tick: Tick<'_>,
+        cancel: &CancelFlag,
+        tick: WaitCallback<'_>,
     ) -> Result<Self> {
         if let Some(program) = &spec.exec {
             program.open_files(cancel)?;
@@ -140,7 +140,7 @@ impl ObjectSet {
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
-    pub fn taken(&self, keys: Vec<String>, tick: Tick<'_>) -> Result<Vec<bool>> {
+    pub fn taken(&self, keys: Vec<String>, tick: WaitCallback<'_>) -> Result<Vec<bool>> {
         let seen = self.remote.seen(keys, tick)?;
         Ok(seen.iter().map(Option::is_some).collect())
     }
@@ -149,7 +149,7 @@ impl ObjectSet {
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
-    pub fn begin(&self, targets: &[&str], tick: Tick<'_>) -> Result<Vec<String>> {
+    pub fn begin(&self, targets: &[&str], tick: WaitCallback<'_>) -> Result<Vec<String>> {
         let keys = targets.iter().map(|target| self.key(target)).collect::<Result<Vec<_>>>()?;
         let ids = self.remote.begin_all(&keys, tick)?;
         self.state.lock().begun.extend(ids.iter().cloned().zip(keys));
@@ -181,7 +181,7 @@ impl ObjectSet {
     ///
     /// # Errors
     /// As [`Sink::commit`](super::Sink::commit).
-    pub fn commit(self, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
+    pub fn commit(self, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
         let ObjectSet { mut remote, place, state } = self;
         let mut done = state.into_inner().done;
         done.sort_by(|(a, _), (b, _)| a.key.cmp(&b.key));
@@ -205,7 +205,7 @@ impl ObjectSet {
     }
 
     /// Throws away what was begun, and waits for that longer than dropping does.
-    pub fn abandon(self, tick: Tick<'_>) {
+    pub fn abandon(self, tick: WaitCallback<'_>) {
         self.remote.abandon(tick);
     }
 }
@@ -215,11 +215,11 @@ impl ObjectPlace {
     ///
     /// # Errors
     /// [`Error::Usage`] for what is none, and for columns in its name; [`Error::Remote`].
-    pub fn open(url: &str, storage: &StorageOptions, cancel: &Cancel) -> Result<Self> {
+    pub fn open(url: &str, storage: &StorageOptions, cancel: &CancelFlag) -> Result<Self> {
         Self::open_with(url, storage, &mut || cancel.check())
     }
 
-    fn open_with(url: &str, storage: &StorageOptions, tick: Tick<'_>) -> Result<Self> {
+    fn open_with(url: &str, storage: &StorageOptions, tick: WaitCallback<'_>) -> Result<Self> {
         let (bucket, _) = key_of(url, "x")?;
         let bucket = Bucket::open_with(&bucket, storage, tick)?;
         Ok(ObjectPlace { bucket, url: url.to_owned() })
@@ -238,7 +238,7 @@ impl ObjectPlace {
         spec: &SinkSpec,
         format: OutputFormat,
         memory_limit: usize,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<ObjectWriter> {
         let encoding = Encoding {
             codec: codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?,
@@ -301,7 +301,7 @@ impl SetObject {
     ///
     /// # Errors
     /// [`Error::Remote`], [`Error::Interrupted`], and a value that the format cannot hold.
-    pub fn write(&mut self, batch: &RecordBatch, tick: Tick<'_>) -> Result<()> {
+    pub fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.writer.write(batch)?;
         match &mut self.outlet.0.lock().upload {
@@ -319,7 +319,7 @@ impl SetObject {
     ///
     /// # Errors
     /// As [`write`](Self::write), and what the format refuses in the end.
-    pub fn end(self, tick: Tick<'_>) -> Result<EndedObject> {
+    pub fn end(self, tick: WaitCallback<'_>) -> Result<EndedObject> {
         let SetObject { writer, outlet, rows, target } = self;
         drop(writer.finish()?);
         let alone = Arc::into_inner(outlet.0);

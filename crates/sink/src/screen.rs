@@ -260,7 +260,7 @@ impl Screen {
             layout.row(row, out)?;
         }
         if between > 0 {
-            let count = tidemill_base::coverage::grouped(between);
+            let count = tidemill_base::coverage::format_grouped_digits(between);
             let s = if between == 1 { "" } else { "s" };
             let where_to = if rows.len() > head { " between" } else { "" };
             layout.remark(&format!("… {count} row{s}{where_to}; --rows all shows them"), out)?;
@@ -894,7 +894,7 @@ mod tests {
     };
     use arrow::datatypes::{Field, Int32Type, IntervalMonthDayNano, Schema};
     use proptest::prelude::*;
-    use tidemill_base::coverage::BOUND;
+    use tidemill_base::coverage::BOUND_METADATA_KEY;
 
     use super::*;
 
@@ -1152,7 +1152,7 @@ x             x             …  x
     fn estimates_stay_longer_than_bounds() {
         let bound = |name: &str, which: &str| {
             Field::new(name, DataType::Float64, true)
-                .with_metadata([(BOUND.to_owned(), which.to_owned())].into())
+                .with_metadata([(BOUND_METADATA_KEY.to_owned(), which.to_owned())].into())
         };
         let value = |name: &str| Field::new(name, DataType::Float64, true);
         let schema = Arc::new(Schema::new(vec![

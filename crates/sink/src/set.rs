@@ -12,8 +12,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::{Cancel, Tick};
-use tidemill_base::home::RunId;
+use tidemill_base::cancellation::{CancelFlag, WaitCallback};
+use tidemill_base::state_folder::RunId;
 
 use super::codecs::codec_of;
 use super::commit::{Entry, Staging};
@@ -69,8 +69,8 @@ impl FileSet {
         format: OutputFormat,
         run: &RunId,
         memory_limit: usize,
-        cancel: &Cancel,
-        tick: Tick<'_>,
+        cancel: &CancelFlag,
+        tick: WaitCallback<'_>,
     ) -> Result<Self> {
         if let Some(program) = &spec.exec {
             program.open_files(cancel)?;
@@ -124,7 +124,7 @@ impl FileSet {
     ///
     /// # Errors
     /// As [`Sink::commit`](super::Sink::commit).
-    pub fn commit(self, root: &Path, overwrite: bool, tick: Tick<'_>) -> Result<Written> {
+    pub fn commit(self, root: &Path, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
         let FileSet { staging, done, .. } = self;
         let mut done = done.into_inner();
         done.sort_by(|(a, _), (b, _)| a.target.cmp(&b.target));
@@ -157,7 +157,7 @@ impl SetWriter {
         spec: &SinkSpec,
         format: OutputFormat,
         memory_limit: usize,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         let encoding = Encoding {
             codec: codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?,

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use tidemill_base::cancel::Tick;
-use tidemill_base::home::RunId;
+use tidemill_base::cancellation::WaitCallback;
+use tidemill_base::state_folder::RunId;
 use tidemill_remote::location::{Location, refuse_mistyped};
 
 use crate::codecs::codec_of;
@@ -25,7 +25,7 @@ pub(crate) fn begin(
     path: &Path,
     overwrite: bool,
     run: &RunId,
-    tick: Tick<'_>,
+    tick: WaitCallback<'_>,
 ) -> Result<(Staging, String, Output)> {
     let (root, name) = resolved(path)?;
     template::refuse_staging(&root.join(&name).display().to_string())?;

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use arrow::datatypes::{DataType, Schema};
 use arrow::row::{RowConverter, SortField};
 use hashbrown::HashMap;
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 use tidemill_remote::location::{Location, refuse_mistyped};
 use tidemill_source::is_left_out;
 
@@ -353,7 +353,7 @@ impl Template {
             let Some((position, field)) = schema.column_with_name(column) else {
                 let names: Vec<&str> =
                     schema.fields().iter().map(|field| field.name().as_str()).collect();
-                let message = suggest::unknown("column", column, &names);
+                let message = suggestions::unknown_name_message("column", column, &names);
                 return Err(Error::usage(format!("in the path `{}`: {message}", self.url)));
             };
             if nested(field.data_type()) || !routable(field.data_type()) {

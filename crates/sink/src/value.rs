@@ -30,7 +30,7 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, IntervalUnit, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use tidemill_base::types::is_possible;
+use tidemill_base::column_types::is_valid_type;
 
 use crate::error::{Error, Result};
 
@@ -85,7 +85,7 @@ impl TextColumn {
 
 /// Whether a type can be written at all.
 pub(super) fn supported(data_type: &DataType) -> bool {
-    is_possible(data_type) && TextColumn::new(&arrow::array::new_empty_array(data_type)).is_ok()
+    is_valid_type(data_type) && TextColumn::new(&arrow::array::new_empty_array(data_type)).is_ok()
 }
 
 fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {

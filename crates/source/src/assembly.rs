@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StructArray};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use tidemill_base::types::coded_text;
+use tidemill_base::column_types::dictionary_text_type;
 use tidemill_text::{Predicate, ValueCondition};
 
 use super::error::{Error, Result};
@@ -110,7 +110,7 @@ impl Assembly {
                 return Err(Error::Internal(format!("the source has no column {index}")));
             };
             let field = &match options.coded.contains(&index) {
-                true => Arc::new(field.as_ref().clone().with_data_type(coded_text())),
+                true => Arc::new(field.as_ref().clone().with_data_type(dictionary_text_type())),
                 false => Arc::clone(field),
             };
             fields.push(field.clone());

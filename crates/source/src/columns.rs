@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use serde::{Deserialize, Serialize};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 use tidemill_text::infer::InferredTextType;
 use tidemill_text::sql_type_name;
 
@@ -141,7 +141,11 @@ impl Columns {
         for field in wanted.fields() {
             let Some(&index) = places.get(field.name()) else {
                 let names: Vec<&str> = self.fields.iter().map(|f| f.name().as_str()).collect();
-                return Err(Error::usage(suggest::unknown("column", field.name(), &names)));
+                return Err(Error::usage(suggestions::unknown_name_message(
+                    "column",
+                    field.name(),
+                    &names,
+                )));
             };
             self.settle(index, field.data_type());
         }

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_base::coverage::human_bytes;
+use tidemill_base::coverage::format_decimal_bytes;
 use zstd::stream::raw::{self, InBuffer, Operation, OutBuffer};
 
 use super::error::{Error, Result};
@@ -448,13 +448,13 @@ const WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
 
 fn large_window(path: &str, window_bytes: Option<u64>) -> Error {
     let of = match window_bytes {
-        Some(bytes) => format!(" of {}", human_bytes(bytes)),
+        Some(bytes) => format!(" of {}", format_decimal_bytes(bytes)),
         None => String::new(),
     };
     Error::Memory {
         message: format!(
             "`{path}` needs a window{of} to be decompressed, and {} is the most that is taken",
-            human_bytes(ZSTD_WINDOW_BYTES_MAX)
+            format_decimal_bytes(ZSTD_WINDOW_BYTES_MAX)
         ),
         hint: Some(
             "zstd -d --long=31 decompresses it; compressed with --long=27 or less it is read"

@@ -12,8 +12,8 @@ use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-use tidemill_base::cancel::Cancel;
-use tidemill_base::redact::shown;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::redact_url;
 use tidemill_remote::location::Location;
 use tidemill_remote::pattern::{
     alternatives, count_alternatives, from_home, is_pattern, literal_prefix, local_path,
@@ -62,7 +62,7 @@ pub fn confine(folders: &[PathBuf], may_run_programs: bool) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Usage`] for the first URL that is refused, [`Error::Interrupted`].
-pub(crate) fn check(spec: &SourceSpec, cancel: &Cancel) -> Result<()> {
+pub(crate) fn check(spec: &SourceSpec, cancel: &CancelFlag) -> Result<()> {
     let Some(confined) = CONFINED.get() else { return Ok(()) };
     confined.check_program(spec.exec.is_some())?;
     check_count(spec.urls())?;
@@ -127,7 +127,12 @@ impl Confined {
 
     /// Checks where a URL leads. `folders` holds the folders that were already found to be allowed, so that each is
     /// resolved once, however many alternatives are in it.
-    fn check_url(&self, url: &str, folders: &mut HashSet<String>, cancel: &Cancel) -> Result<()> {
+    fn check_url(
+        &self,
+        url: &str,
+        folders: &mut HashSet<String>,
+        cancel: &CancelFlag,
+    ) -> Result<()> {
         cancel.check()?;
         if url == "-" {
             return Err(Error::usage_hint(
@@ -197,7 +202,7 @@ impl Confined {
     }
 
     fn outside(&self, named: &str) -> Error {
-        let named = shown(named);
+        let named = redact_url(named);
         if self.folders.is_empty() {
             return Error::usage_hint(
                 format!("`{named}` is a path, and this cluster reads no files of its machines"),
@@ -235,8 +240,8 @@ mod tests {
         let mut check = |url: &str, expected: bool| {
             let url = url.replace('~', &root.display().to_string());
             // Once by itself, and once beside names in folders that were judged before.
-            let alone = confined.check_url(&url, &mut HashSet::new(), &Cancel::new());
-            let judged = confined.check_url(&url, &mut folders, &Cancel::new());
+            let alone = confined.check_url(&url, &mut HashSet::new(), &CancelFlag::new());
+            let judged = confined.check_url(&url, &mut folders, &CancelFlag::new());
             assert_eq!(alone.is_ok(), expected, "{url}: {alone:?}");
             assert_eq!(judged.is_ok(), expected, "{url}: {judged:?}");
             if let Err(error) = judged {
@@ -289,7 +294,8 @@ mod tests {
             check(url, expected);
         }
         let nothing = Confined { folders: Vec::new(), may_run_programs: false };
-        let check_nothing = |url: &str| nothing.check_url(url, &mut HashSet::new(), &Cancel::new());
+        let check_nothing =
+            |url: &str| nothing.check_url(url, &mut HashSet::new(), &CancelFlag::new());
         assert!(check_nothing("/etc/passwd").is_err());
         assert!(check_nothing("s3://bucket/key.csv").is_ok());
         assert!(nothing.check_program(true).is_err());
@@ -304,9 +310,9 @@ mod tests {
         for pattern in ["{a,b}".repeat(10), format!("{}*.csv", "{a,b}".repeat(10))] {
             let url = format!("{}/{pattern}", root.display());
             let mut folders = HashSet::new();
-            confined.check_url(&url, &mut folders, &Cancel::new()).unwrap();
+            confined.check_url(&url, &mut folders, &CancelFlag::new()).unwrap();
             assert_eq!(folders.len(), 1, "{folders:?}");
-            let cancel = Cancel::new();
+            let cancel = CancelFlag::new();
             cancel.cancel();
             let cancelled = confined.check_url(&url, &mut folders, &cancel);
             assert!(matches!(cancelled, Err(Error::Interrupted)), "{cancelled:?}");

@@ -22,7 +22,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::hex::{decode_hex, encode_hex};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::http::Web;
@@ -321,7 +321,7 @@ impl Source {
             fields: Arc::new(Schema::new(promotion.fields.clone())),
         });
         Ok(SourceDescription {
-            url: tidemill_base::redact::shown(&self.spec.url),
+            url: tidemill_base::redaction::redact_url(&self.spec.url),
             format: self.format.name().to_owned(),
             options: self.spec.options.clone(),
             layouts: self.spec.layouts,
@@ -452,7 +452,7 @@ pub struct Reopener {
     log: LogLines,
     promotions: Vec<Promotion>,
     spec: SourceSpec,
-    cancel: Cancel,
+    cancel: CancelFlag,
     /// Which buckets were opened.
     buckets: Mutex<HashMap<String, Arc<Bucket>>>,
     /// What was looked at, and what is shared among the readers of what is elsewhere.
@@ -476,7 +476,7 @@ impl Reopener {
         description: SourceDescription,
         options: &StorageOptions,
         program_files: Option<Arc<ProgramFiles>>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         confined::check_program(description.exec.is_some())?;
         let is_there = |name: &String| {
@@ -836,7 +836,7 @@ pub(crate) mod ipc {
         let text = String::deserialize(from)?;
         let bytes = decode_hex(&text).ok_or_else(|| D::Error::custom("no hexadecimal digits"))?;
         // The sender is not trusted, and Arrow panics on invalid types.
-        let read = panics::catch(|| StreamReader::try_new(&bytes[..], None));
+        let read = panics::catch_silently(|| StreamReader::try_new(&bytes[..], None));
         let stream = read.map_err(|_| D::Error::custom("no columns of this release"))?;
         Ok(stream.map_err(D::Error::custom)?.schema())
     }

@@ -10,8 +10,8 @@ use std::io;
 use std::path::Path;
 
 use arrow::error::ArrowError;
-use tidemill_base::cancel::Interrupted;
-use tidemill_base::{BadRecord, Failure};
+use tidemill_base::cancellation::Interrupted;
+use tidemill_base::{BadRecord, BoxedHostError};
 
 use crate::program;
 
@@ -63,7 +63,7 @@ pub enum Error {
         /// The file.
         path: String,
         /// Its error, as it gave it, which may be one of [`tidemill_base`].
-        source: Failure,
+        source: BoxedHostError,
     },
     /// A rowfile that is damaged, or that this release does not read.
     #[error("{reason}")]
@@ -222,20 +222,20 @@ impl From<Error> for tidemill_base::Error {
             Error::Program(error) => error.into(),
             Error::Format { format, path, source } => match source.downcast::<Told>() {
                 Ok(ours) => *ours,
-                Err(source) => Told::Format { format, action: "read", path, source },
+                Err(source) => Told::RegisteredFormat { format, action: "read", path, source },
             },
             Error::Rowfile { path, reason, hint } => Told::Rowfile { path, reason, hint },
             Error::Corrupt { path, offset, reason, hint } => {
                 Told::Corrupt { path, offset, reason, hint }
             }
             Error::Differ { path, other, reason, hint } => {
-                Told::Differ { path, other, reason, hint }
+                Told::IncompatibleFiles { path, other, reason, hint }
             }
             Error::BadRecords { count, allowed, first } => {
                 Told::BadRecords { count, allowed, first }
             }
-            Error::Changed { path, reason } => Told::Changed { path, reason },
-            Error::Memory { message, hint } => Told::Memory { message, hint },
+            Error::Changed { path, reason } => Told::FileChanged { path, reason },
+            Error::Memory { message, hint } => Told::MemoryBudgetTooSmall { message, hint },
             Error::Arrow(error) => error.into(),
             Error::Interrupted => Told::Interrupted,
             Error::Internal(message) => Told::Internal(message),
@@ -251,7 +251,7 @@ pub(crate) fn as_told(error: Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tidemill_base::{Error as Told, Kind};
+    use tidemill_base::{Error as Told, ErrorClass};
 
     use super::*;
 
@@ -269,7 +269,7 @@ mod tests {
             assert!(matches!(arrows.into(), Error::Changed { .. }), "{kind}");
             // Whoever else asks for bytes finds what they know.
             let lent = for_others(error());
-            assert!(matches!(Told::io("read", "x", lent), Told::Changed { .. }), "{kind}");
+            assert!(matches!(Told::io("read", "x", lent), Told::FileChanged { .. }), "{kind}");
         }
         let arrows = ArrowError::ExternalError(Box::new(changed()));
         assert!(matches!(arrows.into(), Error::Changed { .. }));
@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn what_is_told_is_what_others_put_in() {
-        let ours = || Told::usage_hint("no such thing", "ask for another");
-        let format = |source: Failure| Error::Format {
+        let ours = || Told::usage_with_hint("no such thing", "ask for another");
+        let format = |source: BoxedHostError| Error::Format {
             format: "pcap".into(),
             path: "a.pcap".into(),
             source,
@@ -333,70 +333,74 @@ mod tests {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         for (error, kind, expected) in [
-            (Error::usage("no"), Kind::Usage, "no"),
-            (Error::usage_hint("no", "do it"), Kind::Usage, "no\nhint: do it"),
+            (Error::usage("no"), ErrorClass::Usage, "no"),
+            (Error::usage_hint("no", "do it"), ErrorClass::Usage, "no\nhint: do it"),
             (
                 Error::NotFound { path: path(), hint: hint() },
-                Kind::Failed,
+                ErrorClass::Failed,
                 "no such file or folder: `a.csv`\nhint: do it",
             ),
-            (Error::io("read", "a.csv", gone()), Kind::Failed, "no such file or folder: `a.csv`"),
+            (
+                Error::io("read", "a.csv", gone()),
+                ErrorClass::Failed,
+                "no such file or folder: `a.csv`",
+            ),
             (
                 Error::io("read", "a.csv", denied()),
-                Kind::Failed,
+                ErrorClass::Failed,
                 "cannot read `a.csv`: permission denied",
             ),
             (
                 remote.into(),
-                Kind::Failed,
+                ErrorClass::Failed,
                 "cannot read `s3://b/k` at byte 7: it is busy\nhint: do it",
             ),
-            (failed.into(), Kind::Failed, "`sh` ended with status 3 and said:\nno"),
+            (failed.into(), ErrorClass::Failed, "`sh` ended with status 3 and said:\nno"),
             (
                 Error::Rowfile { path: path(), reason: reason(), hint: hint() },
-                Kind::Failed,
+                ErrorClass::Failed,
                 "it is odd\nhint: do it",
             ),
             (
                 Error::Corrupt { path: path(), offset: Some(3), reason: reason(), hint: hint() },
-                Kind::Failed,
+                ErrorClass::Failed,
                 "`a.csv` is damaged at byte 3: it is odd\nhint: do it",
             ),
             (
                 Error::Differ { path: path(), other: "b".into(), reason: reason(), hint: hint() },
-                Kind::Failed,
+                ErrorClass::Failed,
                 "`a.csv` does not go with `b`: it is odd\nhint: do it",
             ),
             (
                 Error::BadRecords { count: 2, allowed: "1".into(), first: vec![bad] },
-                Kind::Failed,
+                ErrorClass::Failed,
                 "2 malformed records, 1 allowed:\n  a.csv: line 2 (byte 4), column `x`: it is odd\n\
                  hint: --max-bad N or N% skips such records, counts them and keeps a copy",
             ),
             (
                 changed(),
-                Kind::Failed,
+                ErrorClass::Failed,
                 "`a.csv` changed while it was read: it has grown\n\
                  hint: run again once nothing writes to it",
             ),
             (
                 Error::Memory { message: "no room".into(), hint: hint() },
-                Kind::Failed,
+                ErrorClass::Failed,
                 "no room\nhint: do it",
             ),
-            (ArrowError::DivideByZero.into(), Kind::Failed, "division by zero"),
-            (Interrupted.into(), Kind::Interrupted, "interrupted"),
-            (tidemill_remote::Error::Interrupted.into(), Kind::Interrupted, "interrupted"),
-            (program::Error::Interrupted.into(), Kind::Interrupted, "interrupted"),
+            (ArrowError::DivideByZero.into(), ErrorClass::Failed, "division by zero"),
+            (Interrupted.into(), ErrorClass::Interrupted, "interrupted"),
+            (tidemill_remote::Error::Interrupted.into(), ErrorClass::Interrupted, "interrupted"),
+            (program::Error::Interrupted.into(), ErrorClass::Interrupted, "interrupted"),
             (
                 Error::Internal("odd".into()),
-                Kind::Internal,
+                ErrorClass::Internal,
                 "internal error: odd\nhint: this is a fault of tidemill; please report it with \
                  the command that led here",
             ),
         ] {
             let told = Told::from(error);
-            assert_eq!((told.to_string().as_str(), told.kind()), (expected, kind));
+            assert_eq!((told.to_string().as_str(), told.class()), (expected, kind));
         }
         let pipe = Error::io("write", "a.csv", io::ErrorKind::BrokenPipe.into());
         assert!(matches!(pipe.into(), Told::ClosedPipe));

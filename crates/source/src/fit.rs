@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::redact::shown;
-use tidemill_base::suggest;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::redact_url;
+use tidemill_base::suggestions;
 
 use crate::error::{Error, Result};
 use crate::{Format, Source, SourceSpec, TextOptions, standard_input};
@@ -22,7 +22,7 @@ const NAMED: &str = "a job file's [[source]] has a `format`, options and a `sche
 ///
 /// # Errors
 /// [`Error::Usage`] for what fits no file.
-pub fn fit(flags: &SourceSpec, urls: &[&str], cancel: &Cancel) -> Result<Vec<SourceSpec>> {
+pub fn fit(flags: &SourceSpec, urls: &[&str], cancel: &CancelFlag) -> Result<Vec<SourceSpec>> {
     let bare = SourceSpec {
         format: None,
         options: TextOptions::default(),
@@ -59,7 +59,7 @@ fn give_format(specs: &mut [SourceSpec], format: Format) -> Result<()> {
     if !is_open && !is_wrong {
         let names = specs.iter().zip(&told).map(|(spec, told)| {
             let told = told.map_or("text", Format::name);
-            format!("`{}` is {told}", shown(&spec.url))
+            format!("`{}` is {told}", redact_url(&spec.url))
         });
         return Err(Error::usage_hint(
             format!(
@@ -159,7 +159,7 @@ fn give_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()> {
 }
 
 /// Gives the columns of a schema, and those to be promoted, to the files that have them.
-fn give_columns(specs: &mut [SourceSpec], flags: &SourceSpec, cancel: &Cancel) -> Result<()> {
+fn give_columns(specs: &mut [SourceSpec], flags: &SourceSpec, cancel: &CancelFlag) -> Result<()> {
     // What cannot be opened without a schema, or once alone, has what no other has.
     let names: Vec<Option<Vec<String>>> = specs
         .iter()
@@ -195,14 +195,14 @@ fn give_columns(specs: &mut [SourceSpec], flags: &SourceSpec, cancel: &Cancel) -
             [] => {
                 let known: Vec<&str> =
                     names.iter().flatten().flatten().map(String::as_str).collect();
-                let message = suggest::unknown("column", column, &known);
+                let message = suggestions::unknown_name_message("column", column, &known);
                 Err(Error::usage_hint(format!("{flag}: {message}"), NAMED))
             }
             [one, other, ..] => Err(Error::usage_hint(
                 format!(
                     "{flag}: column `{column}` may be of `{}` or of `{}`, and neither shows it",
-                    shown(&specs[*one].url),
-                    shown(&specs[*other].url)
+                    redact_url(&specs[*one].url),
+                    redact_url(&specs[*other].url)
                 ),
                 NAMED,
             )),
@@ -249,7 +249,7 @@ mod tests {
 
     fn fitted(flags: &SourceSpec, urls: &[String]) -> Result<Vec<SourceSpec>> {
         let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-        fit(flags, &urls, &Cancel::new())
+        fit(flags, &urls, &CancelFlag::new())
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use tidemill_base::cancel::Cancel;
-use tidemill_base::progress::Progress;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::progress::RunProgress;
 
 use super::confined;
 use super::error::{Error, Result};
@@ -207,8 +207,8 @@ impl OpenFile {
 /// Who is told about stored bytes as they are read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch {
-    pub(crate) cancel: Cancel,
-    pub(crate) progress: Progress,
+    pub(crate) cancel: CancelFlag,
+    pub(crate) progress: RunProgress,
     /// What may be read ahead of what is elsewhere.
     pub(crate) ahead: Budget,
     /// Whether a read gives what is there rather than wait for more.
@@ -366,7 +366,7 @@ impl ProgramInput {
         program: &Program,
         inner: Box<dyn ByteInput>,
         path: &str,
-        (cancel, gave): (&Cancel, Arc<AtomicU64>),
+        (cancel, gave): (&CancelFlag, Arc<AtomicU64>),
     ) -> Result<Self> {
         let mut filter = Filter::start(program, path, true, cancel)?;
         filter.gave = gave;
@@ -400,7 +400,7 @@ impl ByteInput for ProgramInput {
 pub(crate) struct ProgramOutput(Filter);
 
 impl ProgramOutput {
-    pub(crate) fn start(program: &Program, cancel: &Cancel) -> Result<Self> {
+    pub(crate) fn start(program: &Program, cancel: &CancelFlag) -> Result<Self> {
         let mut filter = Filter::start(program, "", false, cancel)?;
         filter.set_eager(true);
         Ok(Self(filter))

@@ -54,8 +54,8 @@ use formats::delimited::{MarkedColumn, RefusedSample, said_of_marked};
 pub use formats::rowfile::BlockStatistics;
 use opener::{Promoted, Promotion};
 pub use stored::from_rowfile;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::coverage::Salvaged;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::coverage::SalvagedFile;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::object::Object;
 
@@ -219,7 +219,7 @@ pub struct SourceFile {
     /// Why it is not read, if it is left out.
     left_out: OnceLock<patience::Reason>,
     /// The run's.
-    cancel: Cancel,
+    cancel: CancelFlag,
     /// The path, URL or pattern of its source.
     source: Arc<str>,
 }
@@ -232,7 +232,7 @@ impl SourceFile {
         compression: Compression,
         spec: &SourceSpec,
         source: &Arc<str>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Arc<Self> {
         Arc::new(Self {
             place: found.place,
@@ -505,7 +505,7 @@ impl Source {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
     pub fn open(spec: &SourceSpec) -> Result<Self> {
-        Self::open_with(spec, input::standard_input(), &Cancel::new())
+        Self::open_with(spec, input::standard_input(), &CancelFlag::new())
     }
 
     /// The same, with what `-` stands for and a flag that stops the sampling.
@@ -515,7 +515,7 @@ impl Source {
     pub fn open_with(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         open::open(spec, stdin, cancel, None, None)
     }
@@ -535,7 +535,7 @@ impl Source {
     pub fn open_patiently(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
         patience: &Patience,
     ) -> Result<Self> {
         let asking = Arc::new(patience::Asking::new(patience.clone()));
@@ -556,7 +556,7 @@ impl Source {
     pub fn open_unless(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
         patience: &Patience,
     ) -> Result<Self> {
         let (own, has_programs) = (spec.clone(), spec.exec.is_some());
@@ -770,7 +770,7 @@ impl Source {
     }
 
     /// What was left out of the files that are not whole.
-    pub fn salvaged(&self) -> Vec<Salvaged> {
+    pub fn salvaged(&self) -> Vec<SalvagedFile> {
         self.files.iter().filter_map(|file| formats::rowfile::salvaged(file)).collect()
     }
 
@@ -1119,7 +1119,10 @@ impl Source {
         let elsewhere = files.filter(|file| !file.is_local() && file.size() > 0);
         let told = elsewhere.take(ASKED_MAX).find_map(|file| {
             let until = asking.looks_until(file)?;
-            let watch = input::Watch { cancel: file.cancel.part_until(until), ..file.watch() };
+            let watch = input::Watch {
+                cancel: file.cancel.child_flag_with_deadline(until),
+                ..file.watch()
+            };
             format.is_whole(file, &watch).ok()
         });
         told.unwrap_or(false)
@@ -1165,7 +1168,7 @@ impl Source {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn exact_splits(&self, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+    pub fn exact_splits(&self, splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
         if self.starts_are_exact() {
             return Ok(());
         }
@@ -1181,7 +1184,11 @@ impl Source {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn start_seen_from_before(&self, split: &Split, cancel: &Cancel) -> Result<Option<u64>> {
+    pub fn start_seen_from_before(
+        &self,
+        split: &Split,
+        cancel: &CancelFlag,
+    ) -> Result<Option<u64>> {
         starts::seen_from_before(self, split, cancel)
     }
 
@@ -1190,7 +1197,7 @@ impl Source {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a damaged file; those of reading.
-    pub fn check_stored(&self, split: &Split, cancel: &Cancel) -> Result<()> {
+    pub fn check_stored(&self, split: &Split, cancel: &CancelFlag) -> Result<()> {
         let is_checked = |piece: &&Piece| {
             !self.format.is_typed() && !piece.file.is_stream() && piece.file.program.is_none()
         };

@@ -22,9 +22,9 @@ use std::time::Instant;
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use object_store::ObjectMeta;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::redact::shown;
-use tidemill_base::suggest::{self, nearest_path_hint};
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::redact_url;
+use tidemill_base::suggestions::{self, nearest_path_hint};
 use tidemill_remote::http::Web;
 use tidemill_remote::location::{Location, web_path};
 use tidemill_remote::object::{Object, probe_all, probe_each};
@@ -80,7 +80,7 @@ pub fn is_left_out(name: &str) -> bool {
 /// of it only if nothing else is there.
 pub(crate) fn list(
     spec: &SourceSpec,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<&Asking>,
 ) -> Result<Vec<ListedFile>> {
     let mut found = list_one(&spec.url, spec, cancel, asking)?;
@@ -102,7 +102,7 @@ pub(crate) fn list(
 ///
 /// # Errors
 /// As [`list`], but for [`Error::NotFound`].
-pub fn list_files(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Arc<str>>> {
+pub fn list_files(spec: &SourceSpec, cancel: &CancelFlag) -> Result<Vec<Arc<str>>> {
     confined::check(spec, cancel)?;
     let mut files = Vec::new();
     for url in spec.urls() {
@@ -123,7 +123,7 @@ pub fn list_files(spec: &SourceSpec, cancel: &Cancel) -> Result<Vec<Arc<str>>> {
 pub fn files_of(
     spec: &SourceSpec,
     url: &str,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Result<Vec<(Arc<str>, u64, String)>> {
     let found = list_one(url, spec, cancel, None)?;
     let folder = match Location::parse(url)? {
@@ -170,7 +170,7 @@ fn folder_of(path: &str) -> &str {
 fn list_one(
     url: &str,
     spec: &SourceSpec,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<&Asking>,
 ) -> Result<Vec<ListedFile>> {
     // If the format is known, files in folders need not be told from their suffixes.
@@ -199,7 +199,7 @@ fn list_one(
 fn list_local(
     url: &str,
     any_suffix: bool,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<&Asking>,
 ) -> Result<Vec<ListedFile>> {
     let pattern = from_home(local_path(url)?);
@@ -269,7 +269,7 @@ fn list_bucket(
     bucket: &Arc<Bucket>,
     key: &str,
     any_suffix: bool,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Result<Vec<ListedFile>> {
     let head = |key: &str| wait(cancel, Arc::clone(bucket).head(key.to_owned()));
     let mut objects: Vec<ObjectMeta> = Vec::new();
@@ -333,7 +333,7 @@ fn listed(object: Object) -> Result<ListedFile> {
 fn bucket_matches(
     bucket: &Arc<Bucket>,
     pattern: &str,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     objects: &mut Vec<ObjectMeta>,
 ) -> Result<()> {
     let wanted = Pattern::new(pattern)?;
@@ -374,7 +374,7 @@ fn bucket_expand(
     bucket: &Arc<Bucket>,
     key: &str,
     any_suffix: bool,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     objects: &mut Vec<ObjectMeta>,
 ) -> Result<()> {
     let folder = key.trim_end_matches('/');
@@ -393,7 +393,7 @@ fn bucket_folder(
     bucket: &Arc<Bucket>,
     key: &str,
     any_suffix: bool,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     objects: &mut Vec<ObjectMeta>,
 ) -> Result<()> {
     let folder = key.trim_end_matches('/');
@@ -422,7 +422,7 @@ fn bucket_folder(
             None => (String::new(), folder),
         };
         let names = wait(cancel, Arc::clone(bucket).names(parent.clone()))?;
-        let nearest = suggest::nearest(name, names.iter().map(String::as_str));
+        let nearest = suggestions::nearest_candidate(name, names.iter().map(String::as_str));
         nearest.map(|name| format!("did you mean `{}`?", bucket.url(&format!("{parent}{name}"))))
     };
     Err(Error::NotFound { path: bucket.url(key), hint })
@@ -432,14 +432,14 @@ fn bucket_folder(
 fn list_web(
     url: &str,
     spec: &SourceSpec,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<&Asking>,
 ) -> Result<Vec<ListedFile>> {
     // A `?` begins a query, and in a query anything may stand.
     let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     if path.contains('*') {
         return Err(Error::usage_hint(
-            format!("`{}`: a web server does not list its files", shown(url)),
+            format!("`{}`: a web server does not list its files", redact_url(url)),
             "name them: https://host/{monday,tuesday}.csv",
         ));
     }
@@ -463,7 +463,7 @@ fn list_web(
     let began = Cell::new(Instant::now());
     let mut flag = || {
         began.set(Instant::now());
-        cancel.part_until(asking.look_ends())
+        cancel.child_flag_with_deadline(asking.look_ends())
     };
     probe_each(&web, &urls, &mut flag, &mut |url, object| {
         let waited = began.get().elapsed();
@@ -475,12 +475,12 @@ fn list_web(
             Err(tidemill_remote::Error::Interrupted) if !cancel.is_cancelled() => {
                 asking.has_waited(waited, false);
                 let reason = format!("it did not answer within {:.1} s", waited.as_secs_f64());
-                asking.note(Path::new(&shown(url)), reason, true);
+                asking.note(Path::new(&redact_url(url)), reason, true);
             }
             Err(
                 error @ (tidemill_remote::Error::Remote { .. }
                 | tidemill_remote::Error::NotFound { .. }),
-            ) => asking.note(Path::new(&shown(url)), error.to_string(), false),
+            ) => asking.note(Path::new(&redact_url(url)), error.to_string(), false),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -543,7 +543,7 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
 fn expand(
     path: &str,
     any_suffix: bool,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<&Asking>,
     paths: &mut Vec<PathBuf>,
 ) -> Result<()> {
@@ -580,7 +580,7 @@ fn unknown_format(path: &str, folder: &str) -> Error {
 fn walk(
     folder: &Path,
     any_suffix: bool,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<&Asking>,
     seen: &mut HashSet<(u64, u64)>,
     paths: &mut Vec<PathBuf>,
@@ -758,7 +758,7 @@ mod tests {
     }
 
     fn local(url: &str) -> Result<Vec<ListedFile>> {
-        list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &Cancel::new(), None)
+        list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &CancelFlag::new(), None)
     }
 
     fn names(folder: &tempfile::TempDir, pattern: &str) -> Result<Vec<String>> {
@@ -844,7 +844,7 @@ mod tests {
     #[test]
     fn cancelled_run_looks_at_no_more_files() {
         let folder = folder(&["a/1.csv", "a/2.csv"]);
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         cancel.cancel();
         for pattern in ["a/{1,2}.csv", "a/{*,none}.csv", "a", "a/1.csv", "{1,2}{1,2}{1,2}.csv"] {
             let url = format!("{}/{pattern}", folder.path().display());

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::redact::shown;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::redact_url;
 use tidemill_text::{sql_type_name, value_parsing};
 
 use super::columns::Columns;
@@ -36,7 +36,7 @@ pub(super) const STANDARD_INPUT: &str = "standard input";
 pub(super) fn open(
     spec: &SourceSpec,
     stdin: Box<dyn Read + Send>,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<Arc<Asking>>,
     pipe_until: Option<Instant>,
 ) -> Result<Source> {
@@ -79,7 +79,7 @@ fn add_hidden(source: &mut Source) -> Result<()> {
 fn open_files(
     spec: &SourceSpec,
     stdin: Box<dyn Read + Send>,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<Arc<Asking>>,
     pipe_until: Option<Instant>,
 ) -> Result<Source> {
@@ -180,7 +180,7 @@ fn open_files(
         }
         own.schema = (!left.is_empty()).then(|| Arc::new(Schema::new(left)));
     }
-    let source_name: Arc<str> = shown(&spec.url).into();
+    let source_name: Arc<str> = redact_url(&spec.url).into();
     let files: Vec<Arc<SourceFile>> = found
         .into_iter()
         .enumerate()
@@ -216,11 +216,11 @@ fn open_files(
 fn of_logs(
     spec: &SourceSpec,
     found: &[listing::ListedFile],
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     asking: Option<Arc<Asking>>,
 ) -> Result<Format> {
     let format = Format::Lines;
-    let source_name: Arc<str> = shown(&spec.url).into();
+    let source_name: Arc<str> = redact_url(&spec.url).into();
     let files: Vec<Arc<SourceFile>> = found
         .iter()
         .cloned()
@@ -296,7 +296,7 @@ fn nothing_listed(spec: &SourceSpec, asked: Option<&Asking>) -> Error {
         Some(LeftOut { path, reason, .. }) => {
             Error::io("read", path, std::io::Error::other(reason))
         }
-        None => Error::Internal(format!("no file of `{}` was listed", shown(&spec.url))),
+        None => Error::Internal(format!("no file of `{}` was listed", redact_url(&spec.url))),
     }
 }
 
@@ -375,7 +375,7 @@ fn only_file(
     size: u64,
     compression: Compression,
     spec: &SourceSpec,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Arc<SourceFile> {
     let shown: Arc<str> = shown.into();
     let source = Arc::clone(&shown);
@@ -393,7 +393,7 @@ fn only_file(
 }
 
 /// Rows that are in memory already.
-fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &Cancel) -> Result<Source> {
+fn open_given(spec: &SourceSpec, given: &Arc<Given>, cancel: &CancelFlag) -> Result<Source> {
     let format = Format::Memory;
     let dialect = spec.options.dialect(format.name(), format.takes())?;
     let (place, size) = (FileLocation::Given(Arc::clone(given)), given.bytes().max(1));
@@ -412,7 +412,7 @@ fn open_stdin(
     spec: &SourceSpec,
     reader: Box<dyn Read + Send>,
     shown: &str,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     until: Option<Instant>,
 ) -> Result<Source> {
     // Of a program lines are expected, unless it is said what they are.
@@ -701,7 +701,7 @@ fn key_is_whole(key: &str, columns: &Columns, files: &[Arc<SourceFile>]) -> Resu
         Some(file) => Err(Error::usage_hint(
             format!(
                 "`{}` has no column `{key}`, and a folder's name has only the beginning of a value of it",
-                shown(&file.shown)
+                redact_url(&file.shown)
             ),
             format!("output with the column `{key}` in its files has the whole values"),
         )),

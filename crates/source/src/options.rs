@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tidemill_base::MaxBad;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::progress::Progress;
+use tidemill_base::BadRecordLimit;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::progress::RunProgress;
 use tidemill_remote::AccessPlan;
 use tidemill_remote::reader::Budget;
 use tidemill_text::Predicate;
@@ -36,10 +36,10 @@ pub struct ReadOptions {
     /// Overrides a guess and [`Split::exact_start`].
     pub exact_start: Option<u64>,
     /// Looked at once per block.
-    pub cancel: Cancel,
+    pub cancel: CancelFlag,
     /// Told of stored bytes and rows as they are read. A second reading of a split should
     /// have counters of its own.
-    pub progress: Progress,
+    pub progress: RunProgress,
     /// Where refused records go.
     pub rejects: Arc<Rejects>,
     /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
@@ -61,9 +61,9 @@ impl Default for ReadOptions {
             used: None,
             batch_rows: 8192,
             exact_start: None,
-            cancel: Cancel::new(),
-            progress: Progress::new(),
-            rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
+            cancel: CancelFlag::new(),
+            progress: RunProgress::new(),
+            rejects: Arc::new(Rejects::new(BadRecordLimit::default(), None)),
             ahead: Budget::default(),
             eager: false,
             course: None,

@@ -22,8 +22,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel}
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::redact::visible;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::escape_control_chars;
 use tidemill_remote::Endpoint;
 
 use super::error::{Error, Result};
@@ -67,12 +67,12 @@ pub struct Patience {
     pub pipe_until: Option<Instant>,
     /// What ends the opening besides the run's own flag, and not what is done with the source afterwards: whoever says that
     /// what was read is enough while nothing was. Default: nothing does.
-    pub enough: Cancel,
+    pub enough: CancelFlag,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { file_wait: FILE_WAIT, until: None, pipe_until: None, enough: Cancel::new() }
+        Patience { file_wait: FILE_WAIT, until: None, pipe_until: None, enough: CancelFlag::new() }
     }
 }
 
@@ -255,7 +255,7 @@ impl Asking {
         &self,
         file: &SourceFile,
         began: Instant,
-        (cancel, gave): (&Cancel, u64),
+        (cancel, gave): (&CancelFlag, u64),
         looked: Result<T>,
     ) -> Result<Option<T>> {
         match looked {
@@ -423,7 +423,7 @@ impl<I: Send + Sync + 'static, T: Send + 'static> Iterator for Answers<'_, I, T>
 /// A reason in which the file may be named, whose name may have line ends in it: what stands behind the first line of a
 /// reason is what can be done about it.
 pub(super) fn in_a_line(reason: String, name: &str) -> String {
-    let shown = visible(name, &[]);
+    let shown = escape_control_chars(name, &[]);
     if shown == name { reason } else { reason.replace(name, &shown) }
 }
 
@@ -440,7 +440,7 @@ fn said_of_late(file: &SourceFile, waited: Duration, gave: u64) -> String {
         (Some(program), gave) => format!(
             "`{}` gave {} of it within {waited} ms, too little to look at",
             program.name(),
-            tidemill_base::coverage::human_bytes(gave),
+            tidemill_base::coverage::format_decimal_bytes(gave),
         ),
     }
 }
@@ -457,7 +457,7 @@ fn note_answer(file: &SourceFile, answer: Option<io::Result<()>>) {
 fn started() -> Option<Sender<Work>> {
     let (give, given): (Sender<Work>, Receiver<Work>) = channel();
     let work = move || {
-        tidemill_base::panics::all_are_caught();
+        tidemill_base::panics::silence_thread_panics();
         given.into_iter().for_each(|work| work());
     };
     std::thread::Builder::new().name("asks-files".into()).spawn(work).ok()?;
@@ -484,14 +484,14 @@ pub(super) fn by_deadline<T: Send + 'static>(
     patience: &Patience,
     url: &str,
     has_programs: bool,
-    cancel: &Cancel,
-    open: impl FnOnce(&Cancel) -> Result<T> + Send + 'static,
+    cancel: &CancelFlag,
+    open: impl FnOnce(&CancelFlag) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let part = cancel.part();
+    let part = cancel.child_flag();
     let (tell, told) = channel();
     let stop = part.clone();
     let work = move || {
-        tidemill_base::panics::all_are_caught();
+        tidemill_base::panics::silence_thread_panics();
         let _ = tell.send(open(&part));
     };
     let started = std::thread::Builder::new().name("opens-source".into()).spawn(work);
@@ -522,7 +522,7 @@ pub(super) fn by_deadline<T: Send + 'static>(
                         io::ErrorKind::TimedOut,
                         "its files could not be listed and looked into before the deadline",
                     );
-                    return Err(Error::io("open", tidemill_base::redact::shown(url), late));
+                    return Err(Error::io("open", tidemill_base::redaction::redact_url(url), late));
                 }
             }
         }
@@ -594,14 +594,14 @@ mod tests {
         let until = Some(Instant::now());
         let patience = Patience { until, ..Patience::default() };
         let (tell, told) = channel();
-        let open = move |cancel: &Cancel| {
+        let open = move |cancel: &CancelFlag| {
             while !cancel.is_cancelled() {
                 std::thread::yield_now();
             }
             let _ = tell.send(());
             Err::<(), _>(Error::Interrupted)
         };
-        let opened = by_deadline(&patience, "s3://a/b", false, &Cancel::new(), open);
+        let opened = by_deadline(&patience, "s3://a/b", false, &CancelFlag::new(), open);
         assert!(opened.is_err());
         told.recv().unwrap();
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidemill_base::mismatches;
+use tidemill_base::type_mismatches;
 use tidemill_base::unknown_keys::{self, UNKNOWN_KEYS_MAX};
 
 use super::SourceFile;
@@ -162,10 +162,10 @@ impl CountsBySource {
     }
 
     /// Returns them as the mismatches of a run's coverage, the first few with their lines, which are looked up.
-    pub(crate) fn mismatches(&self) -> mismatches::Mismatches {
+    pub(crate) fn mismatches(&self) -> type_mismatches::TypeMismatches {
         let columns = self.entries().into_iter().map(|(source, column, found)| {
             let FirstPlace { file, offset, line, row } = &found.first;
-            mismatches::ColumnMismatches {
+            type_mismatches::ColumnTypeMismatches {
                 column: column.clone(),
                 source: source.map(|source| source.to_string()),
                 count: found.count,
@@ -175,7 +175,8 @@ impl CountsBySource {
                 offset: *offset,
             }
         });
-        let mut told = mismatches::Mismatches { columns: columns.collect(), others: self.others() };
+        let mut told =
+            type_mismatches::TypeMismatches { columns: columns.collect(), others: self.others() };
         told.sort();
         for column in told.columns.iter_mut().take(LOCATED) {
             if column.line.is_none() && column.row.is_none() {

@@ -21,8 +21,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidemill_base::cancel::{Cancel, Interrupted};
-use tidemill_base::redact;
+use tidemill_base::cancellation::{CancelFlag, Interrupted};
+use tidemill_base::redaction;
 
 use crate::program_files::{ProgramFiles, WorkFolder};
 
@@ -123,11 +123,11 @@ impl From<Error> for tidemill_base::Error {
         match error {
             Error::Usage { message, hint } => Told::Usage { message, hint },
             Error::Failed { program, file, reason, said } => {
-                Told::Program { program, file, reason, said }
+                Told::UserProgram { program, file, reason, said }
             }
             Error::Io { action, path, source } => Told::io(action, path, source),
             Error::NotFound { path, hint } => Told::NotFound { path, hint },
-            Error::Changed { path, reason } => Told::Changed { path, reason },
+            Error::Changed { path, reason } => Told::FileChanged { path, reason },
             Error::Remote(error) => error.into(),
             Error::Interrupted => Told::Interrupted,
         }
@@ -186,7 +186,7 @@ impl Program {
     ///
     /// # Errors
     /// As [`ProgramFiles::files`].
-    pub fn open_files(&self, cancel: &Cancel) -> Result<()> {
+    pub fn open_files(&self, cancel: &CancelFlag) -> Result<()> {
         match &self.files {
             None => Ok(()),
             Some(files) => files.files(cancel).map(drop),
@@ -229,7 +229,7 @@ pub(crate) struct Filter {
     /// What it is to take, from `given` on.
     pending: Vec<u8>,
     given: usize,
-    cancel: Cancel,
+    cancel: CancelFlag,
     ended: bool,
     /// Whether a read gives what is there rather than wait for more.
     eager: bool,
@@ -252,7 +252,7 @@ impl Filter {
         program: &Program,
         file: &str,
         takes: bool,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         cancel.check()?;
         let name = program.name().to_owned();
@@ -491,7 +491,7 @@ impl Filter {
             file: self.file.clone(),
             reason: ending(status),
             // It repeats the arguments that it does not understand.
-            said: redact::text(String::from_utf8_lossy(&self.said).trim()),
+            said: redaction::redact_text(String::from_utf8_lossy(&self.said).trim()),
         })
     }
 
@@ -596,7 +596,7 @@ impl<W: Write> Through<W> {
     ///
     /// # Errors
     /// [`Error::Usage`] where there is no such program, or it may not be run.
-    pub fn start(program: &Program, file: &str, out: W, cancel: &Cancel) -> Result<Self> {
+    pub fn start(program: &Program, file: &str, out: W, cancel: &CancelFlag) -> Result<Self> {
         Ok(Through { filter: Filter::start(program, file, true, cancel)?, out })
     }
 
@@ -639,7 +639,7 @@ mod tests {
 
     /// What comes out of the program for this input, read in pieces.
     fn through(program: &Program, input: &[u8], piece: usize) -> Result<Vec<u8>, Told> {
-        let mut filter = Filter::start(program, "a file", true, &Cancel::new())?;
+        let mut filter = Filter::start(program, "a file", true, &CancelFlag::new())?;
         let mut left = input;
         let mut feed = |pending: &mut Vec<u8>| {
             let count = left.len().min(70_000);
@@ -658,7 +658,7 @@ mod tests {
     }
 
     fn written(program: &Program, input: &[u8]) -> Result<Vec<u8>, Told> {
-        let mut through = Through::start(program, "a file", Vec::new(), &Cancel::new())?;
+        let mut through = Through::start(program, "a file", Vec::new(), &CancelFlag::new())?;
         for piece in input.chunks(300_000) {
             through.write_all(piece).map_err(|error| Told::io("write", "a file", error))?;
         }
@@ -706,7 +706,7 @@ mod tests {
         ] {
             for error in [through(&sh(script), &input, 4096), written(&sh(script), &input)] {
                 let error = error.unwrap_err();
-                assert!(matches!(error, Told::Program { .. }), "{error}");
+                assert!(matches!(error, Told::UserProgram { .. }), "{error}");
                 let message = error.to_string();
                 assert!(parts.iter().all(|part| message.contains(part)), "{message}");
                 assert!(message.len() < 2 * SAID_BYTES_MAX, "{} bytes", message.len());
@@ -735,9 +735,9 @@ mod tests {
         assert!(here.flatten().all(|entry| entry.file_name() != "written"));
         // It is changed by somebody, or by the program itself.
         let error = through(&sh("cat; echo more >> known.dat"), b"x", 99).unwrap_err();
-        assert!(matches!(error, Told::Changed { .. }), "{error}");
+        assert!(matches!(error, Told::FileChanged { .. }), "{error}");
         let error = written(&sh("cat"), b"x").unwrap_err();
-        assert!(matches!(error, Told::Changed { .. }), "{error}");
+        assert!(matches!(error, Told::FileChanged { .. }), "{error}");
     }
 
     #[test]
@@ -750,7 +750,7 @@ mod tests {
             fifo = fifo.display(),
             alive = alive.display(),
         );
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let stop = cancel.clone();
         let started = alive.clone();
         let watcher = std::thread::spawn(move || {

@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::home::{RunId, create_private};
-use tidemill_base::redact::shown;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::redact_url;
+use tidemill_base::state_folder::{RunId, create_private_folders};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::files::{self, GetOptions};
 use tidemill_remote::location::{Location, web_path};
@@ -111,12 +111,12 @@ impl ProgramFiles {
                     format!(
                         "`{}` and `{}` would both be `{name}` to a program",
                         other.shown,
-                        shown(url)
+                        redact_url(url)
                     ),
                     "a program finds a file by the last part of its name: give one of them another",
                 ));
             }
-            named.push(Named { name, url: url.clone(), shown: shown(url) });
+            named.push(Named { name, url: url.clone(), shown: redact_url(url) });
         }
         Ok((!named.is_empty()).then(|| {
             Arc::new(ProgramFiles {
@@ -166,11 +166,11 @@ impl ProgramFiles {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Io`] and [`Error::Usage`] for what is no file that can be read; those of fetching.
-    pub fn files(&self, cancel: &Cancel) -> Result<Vec<ProgramFile>> {
+    pub fn files(&self, cancel: &CancelFlag) -> Result<Vec<ProgramFile>> {
         Ok(self.opened(cancel)?.files.clone())
     }
 
-    fn opened(&self, cancel: &Cancel) -> Result<Arc<Opened>> {
+    fn opened(&self, cancel: &CancelFlag) -> Result<Arc<Opened>> {
         let mut opened = self.opened.lock();
         if let Some(opened) = &*opened {
             return Ok(Arc::clone(opened));
@@ -185,7 +185,7 @@ impl ProgramFiles {
                     (self.fetch(url, &folder.path.join(format!("kept-{place}")), cancel)?, true)
                 }
             };
-            let metadata = looked_at(&path, shown)?;
+            let metadata = looked_at(&path, redact_url)?;
             files.push(ProgramFile {
                 name: name.clone(),
                 shown: shown.clone(),
@@ -200,7 +200,7 @@ impl ProgramFiles {
     }
 
     /// Fetches what is elsewhere.
-    fn fetch(&self, url: &str, path: &Path, cancel: &Cancel) -> Result<PathBuf> {
+    fn fetch(&self, url: &str, path: &Path, cancel: &CancelFlag) -> Result<PathBuf> {
         let options =
             GetOptions { output: Some(path.display().to_string()), ..GetOptions::default() };
         let settings = files::Settings {
@@ -220,11 +220,11 @@ impl ProgramFiles {
     ///
     /// # Errors
     /// As [`files`](Self::files); [`Error::Changed`] where one is another by now.
-    pub(crate) fn work(&self, cancel: &Cancel) -> Result<WorkFolder> {
+    pub(crate) fn work(&self, cancel: &CancelFlag) -> Result<WorkFolder> {
         let opened = self.opened(cancel)?;
         let number = opened.count.fetch_add(1, Ordering::Relaxed);
         let path = opened.folder.path.join(format!("work-{number}"));
-        create_private(&path).map_err(|error| Error::io_at("create", &path, error))?;
+        create_private_folders(&path).map_err(|error| Error::io_at("create", &path, error))?;
         let work = WorkFolder { path, opened };
         work.verify()?;
         for file in &work.opened.files {
@@ -295,7 +295,7 @@ impl Folder {
             std::path::absolute(parent).map_err(|error| Error::io_at("find", parent, error))?;
         remove_left(&parent);
         let path = parent.join(format!("{FOLDER}{}", RunId::new().as_str()));
-        create_private(&path).map_err(|error| Error::io_at("create", &path, error))?;
+        create_private_folders(&path).map_err(|error| Error::io_at("create", &path, error))?;
         let lock = path.join(LOCK);
         let made = OpenOptions::new().write(true).create_new(true).open(&lock);
         let held = made.and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
@@ -348,7 +348,7 @@ fn name_of(url: &str) -> Result<String> {
             return if is_name(&name) && path.matches('/').count() > 2 {
                 Ok(name)
             } else {
-                Err(no_name(&shown(&url)))
+                Err(no_name(&redact_url(&url)))
             };
         }
     };
@@ -487,7 +487,7 @@ mod tests {
             ("file/x", "cannot read"),
         ] {
             let files = new(&[&at(name)], folder.path()).unwrap();
-            let message = Told::from(files.files(&Cancel::new()).unwrap_err()).to_string();
+            let message = Told::from(files.files(&CancelFlag::new()).unwrap_err()).to_string();
             assert!(message.contains(part) && message.contains(name), "{message}");
         }
         // Nothing is left of what could not be opened.
@@ -505,7 +505,7 @@ mod tests {
         let urls = ["x.dat", "y.dat"].map(|name| data.join(name).display().to_string());
         let files = new(&[&urls[0], &urls[1]], &parent).unwrap();
         assert_eq!(entries(&parent), [""; 0]);
-        let works = [0, 1].map(|_| files.work(&Cancel::new()).unwrap());
+        let works = [0, 1].map(|_| files.work(&CancelFlag::new()).unwrap());
         assert_ne!(works[0].path(), works[1].path());
         for work in &works {
             assert_eq!(entries(work.path()), ["x.dat", "y.dat"]);
@@ -536,7 +536,7 @@ mod tests {
         fs::create_dir(&being_made).unwrap();
         fs::write(folder.path().join("x"), "").unwrap();
         let files = new(&[folder.path().join("x").to_str().unwrap()], folder.path()).unwrap();
-        files.files(&Cancel::new()).unwrap();
+        files.files(&CancelFlag::new()).unwrap();
         assert!(!left.exists() && being_made.exists());
         assert!(folder.path().join("tidemill-files-1000").exists());
     }
@@ -547,11 +547,11 @@ mod tests {
         let path = folder.path().join("x.dat");
         fs::write(&path, "one").unwrap();
         let files = new(&[path.to_str().unwrap()], folder.path()).unwrap();
-        let work = files.work(&Cancel::new()).unwrap();
+        let work = files.work(&CancelFlag::new()).unwrap();
         work.verify().unwrap();
         fs::write(&path, "another").unwrap();
         assert!(matches!(work.verify(), Err(Error::Changed { .. })));
-        assert!(matches!(files.work(&Cancel::new()), Err(Error::Changed { .. })));
+        assert!(matches!(files.work(&CancelFlag::new()), Err(Error::Changed { .. })));
         fs::remove_file(&path).unwrap();
         assert!(matches!(work.verify(), Err(Error::Changed { .. })));
     }

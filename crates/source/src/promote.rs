@@ -18,8 +18,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
-use tidemill_base::progress::Progress;
-use tidemill_base::{MaxBad, suggest};
+use tidemill_base::progress::RunProgress;
+use tidemill_base::{BadRecordLimit, suggestions};
 use tidemill_rowfile as rowfile;
 use tidemill_text::infer::{self, SAMPLE_BYTES_MAX, SAMPLE_RECORDS_MIN};
 use tidemill_text::sql_type_name;
@@ -69,7 +69,7 @@ pub(super) fn promote(source: Source, wanted: &[Promote]) -> Result<Source> {
         let Ok(index) = schema.index_of(&promote.column) else {
             // Once all files are of the new shape, there is nothing left to promote.
             let names = schema.fields().iter().map(|field| field.name().as_str());
-            if let Some(nearest) = suggest::nearest(&promote.column, names) {
+            if let Some(nearest) = suggestions::nearest_candidate(&promote.column, names) {
                 return Err(Error::usage_hint(
                     format!("no file has a column `{}` to promote", promote.column),
                     format!("did you mean `{nearest}`?"),
@@ -294,12 +294,12 @@ fn sampled(source: &Arc<Source>, column: usize, name: &str) -> Result<Fields> {
     let chosen = (0..count).map(|k| &splits[if count > 1 { k * last / (count - 1) } else { 0 }]);
     let mut inference = infer::json::JsonInference::new(&[]);
     let (mut lines, mut records, mut bytes) = (Vec::new(), 0, 0);
-    let all_bad = MaxBad::Percent(100.0);
+    let all_bad = BadRecordLimit::Percent(100.0);
     for split in chosen {
         let options = ReadOptions {
             projection: Some(vec![column]),
             cancel: source.files[0].cancel.clone(),
-            progress: Progress::new(),
+            progress: RunProgress::new(),
             rejects: Arc::new(Rejects::new(all_bad, None)),
             ..ReadOptions::default()
         };

@@ -18,7 +18,7 @@ use arrow::array::{ArrayRef, BooleanArray, StructArray};
 use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use tidemill_base::coverage::human_bytes;
+use tidemill_base::coverage::format_decimal_bytes;
 use tidemill_remote::AccessPlan;
 use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
 use tidemill_text::{
@@ -654,7 +654,7 @@ impl SplitReader {
                     format!(
                         "more than {} of one split are malformed records, and a worker holds them all until the \
                          split is read",
-                        human_bytes(GIVEN_BYTES_MAX as u64)
+                        format_decimal_bytes(GIVEN_BYTES_MAX as u64)
                     ),
                     "look at a few of them first: tidemill query over one of the files",
                 )),

@@ -21,10 +21,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidemill_base::durable::sync_path;
+use tidemill_base::durability::sync_path;
 use tidemill_base::hex::encode_hex;
-use tidemill_base::home::create_private_durable;
-use tidemill_base::{BadRecord, MaxBad, mismatches, unknown_keys};
+use tidemill_base::state_folder::create_private_folders_durably;
+use tidemill_base::{BadRecord, BadRecordLimit, type_mismatches, unknown_keys};
 
 use super::SourceFile;
 use super::error::{Error, Result};
@@ -53,7 +53,7 @@ const FIRST: usize = 5;
 /// The malformed records of a run, shared by all its readers.
 #[derive(Debug)]
 pub struct Rejects {
-    allowed: MaxBad,
+    allowed: BadRecordLimit,
     folder: Option<PathBuf>,
     /// Whether somebody else counts them: readers hold all that they refuse then.
     are_held: bool,
@@ -76,8 +76,8 @@ struct Tally {
 impl Rejects {
     /// Allows as many as `allowed`; copies go to `rejected/` in `folder`, which is created
     /// with the first one, if any may be skipped at all.
-    pub fn new(allowed: MaxBad, folder: Option<PathBuf>) -> Self {
-        let keeps = !matches!(allowed, MaxBad::Count(0) | MaxBad::Shown);
+    pub fn new(allowed: BadRecordLimit, folder: Option<PathBuf>) -> Self {
+        let keeps = !matches!(allowed, BadRecordLimit::Count(0) | BadRecordLimit::Unlimited);
         let folder = folder.filter(|_| keeps);
         Self {
             allowed,
@@ -92,7 +92,7 @@ impl Rejects {
     /// For readers whose refused records somebody else counts: each gives all of them out in its
     /// [statistics](crate::SplitStats).
     pub fn held() -> Self {
-        Self { are_held: true, ..Self::new(MaxBad::Percent(100.0), None) }
+        Self { are_held: true, ..Self::new(BadRecordLimit::Percent(100.0), None) }
     }
 
     /// Whether readers hold all that they refuse.
@@ -112,7 +112,7 @@ impl Rejects {
 
     /// Whether a result is incomplete for what was refused, as it is if nobody said how many may be.
     pub fn is_incomplete(&self) -> bool {
-        self.allowed == MaxBad::Shown && self.count() > 0
+        self.allowed == BadRecordLimit::Unlimited && self.count() > 0
     }
 
     /// Adds keys that no column has.
@@ -135,15 +135,15 @@ impl Rejects {
     }
 
     /// The values that became null because they are not of their column's type, of the splits that were accepted.
-    pub fn mismatches(&self) -> mismatches::Mismatches {
+    pub fn mismatches(&self) -> type_mismatches::TypeMismatches {
         self.mismatches.lock().mismatches()
     }
 
     /// Whether so many more would be too many whatever else is read.
     pub(crate) fn would_exceed(&self, more: u64) -> bool {
         match self.allowed {
-            MaxBad::Count(count) => self.count().saturating_add(more) > count,
-            MaxBad::Percent(_) | MaxBad::Shown => false,
+            BadRecordLimit::Count(count) => self.count().saturating_add(more) > count,
+            BadRecordLimit::Percent(_) | BadRecordLimit::Unlimited => false,
         }
     }
 
@@ -159,7 +159,7 @@ impl Rejects {
         let mut state = self.state.lock();
         for record in refused {
             state.count += 1;
-            if self.allowed == MaxBad::Shown && !state.may_be_first(&record) {
+            if self.allowed == BadRecordLimit::Unlimited && !state.may_be_first(&record) {
                 continue;
             }
             let located = locate(&record)?;
@@ -172,7 +172,7 @@ impl Rejects {
                 state.first.insert(at, located);
                 state.first.truncate(FIRST);
             }
-            if matches!(self.allowed, MaxBad::Count(allowed) if state.count > allowed) {
+            if matches!(self.allowed, BadRecordLimit::Count(allowed) if state.count > allowed) {
                 state.flush(&self.folder)?;
                 return Err(self.too_many(state.count, state.first.clone()));
             }
@@ -224,12 +224,12 @@ impl Rejects {
         state.flush(&self.folder)?;
         state.sync()?;
         let exceeded = match self.allowed {
-            MaxBad::Count(allowed) => state.count > allowed,
+            BadRecordLimit::Count(allowed) => state.count > allowed,
             #[allow(clippy::cast_precision_loss)]
-            MaxBad::Percent(percent) => {
+            BadRecordLimit::Percent(percent) => {
                 state.count as f64 * 100.0 > percent * (state.count + rows) as f64
             }
-            MaxBad::Shown => false,
+            BadRecordLimit::Unlimited => false,
         };
         if exceeded { Err(self.too_many(state.count, state.first.clone())) } else { Ok(()) }
     }
@@ -266,7 +266,8 @@ impl Tally {
     fn copy(&mut self, folder: &std::path::Path, bad: &BadRecord, record: &Refused) -> Result<()> {
         let folder = folder.join("rejected");
         if self.copies.is_none() {
-            create_private_durable(&folder).map_err(|error| Error::io("create", &folder, error))?;
+            create_private_folders_durably(&folder)
+                .map_err(|error| Error::io("create", &folder, error))?;
             for number in 1.. {
                 let path = folder.join(format!("{number}.jsonl"));
                 let mut options = OpenOptions::new();
@@ -323,16 +324,16 @@ mod tests {
     #[test]
     fn a_limit_is_a_count_or_a_share() {
         for (text, expected) in [
-            ("0", Some(MaxBad::Count(0))),
-            ("100", Some(MaxBad::Count(100))),
-            ("1%", Some(MaxBad::Percent(1.0))),
-            ("0.5 %", Some(MaxBad::Percent(0.5))),
+            ("0", Some(BadRecordLimit::Count(0))),
+            ("100", Some(BadRecordLimit::Count(100))),
+            ("1%", Some(BadRecordLimit::Percent(1.0))),
+            ("0.5 %", Some(BadRecordLimit::Percent(0.5))),
             ("101%", None),
             ("-1", None),
             ("NaN%", None),
             ("", None),
         ] {
-            assert_eq!(text.parse::<MaxBad>().ok(), expected, "{text}");
+            assert_eq!(text.parse::<BadRecordLimit>().ok(), expected, "{text}");
         }
     }
 }

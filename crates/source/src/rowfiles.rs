@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_remote::StorageOptions;
 use tidemill_rowfile::ReadAt;
 
@@ -55,7 +55,7 @@ pub fn list(
     url: &str,
     storage_options: &StorageOptions,
     others: usize,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Result<Vec<(String, Bytes)>> {
     let spec = SourceSpec {
         url: url.to_owned(),
@@ -68,7 +68,7 @@ pub fn list(
     listed.into_iter().map(|file| stored(file, is_many, cancel)).collect()
 }
 
-fn stored(found: ListedFile, is_many: bool, cancel: &Cancel) -> Result<(String, Bytes)> {
+fn stored(found: ListedFile, is_many: bool, cancel: &CancelFlag) -> Result<(String, Bytes)> {
     let name = found.shown.to_string();
     if let FileLocation::Local(path) = &found.place {
         let bytes: Bytes = match is_many {

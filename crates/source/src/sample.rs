@@ -409,7 +409,7 @@ impl<'a> Sample<'a> {
                 let others: Vec<_> = (1..threads)
                     .map(|_| {
                         scope.spawn(|| {
-                            tidemill_base::panics::all_are_caught();
+                            tidemill_base::panics::silence_thread_panics();
                             work()
                         })
                     })
@@ -438,7 +438,7 @@ fn looked<T>(
     let Some((asking, until)) = until else { return look(watch.clone()).map(Some) };
     let began = Instant::now();
     let gave = Arc::default();
-    let cancel = watch.cancel.part_until(until);
+    let cancel = watch.cancel.child_flag_with_deadline(until);
     let limited = Watch { cancel, gave: Arc::clone(&gave), ..watch.clone() };
     let found = look(limited);
     asking.looked(file, began, (&watch.cancel, gave.load(Ordering::Relaxed)), found)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_text::record_boundaries::{self, RecordCutter};
 
 use super::blocks::{self, RECORD_BYTES_MAX};
@@ -129,7 +129,7 @@ fn guess(
 pub(super) fn seen_from_before(
     source: &Source,
     split: &Split,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Result<Option<u64>> {
     let Some(piece) = split.pieces.first() else { return Ok(None) };
     let (file, start) = (&piece.file, piece.range.start);
@@ -183,7 +183,11 @@ fn first_record(source: &Source, file: &SourceFile, watch: &Watch) -> Result<u64
 }
 
 /// Finds where the splits of cut files start.
-pub(super) fn find_starts(source: &Source, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+pub(super) fn find_starts(
+    source: &Source,
+    splits: &mut [Split],
+    cancel: &CancelFlag,
+) -> Result<()> {
     let mut at = 0;
     while at < splits.len() {
         let first = at;

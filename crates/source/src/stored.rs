@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::coverage::{Salvaged, grouped};
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::coverage::{SalvagedFile, format_grouped_digits};
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
 
@@ -30,7 +30,7 @@ pub fn salvaged<'a, S: ReadAt>(
     name: &str,
     reader: &rowfile::Reader<S>,
     failed: impl Iterator<Item = (usize, &'a String)>,
-) -> Option<Salvaged> {
+) -> Option<SalvagedFile> {
     let blocks = reader.blocks();
     let mut damages: Vec<(u64, String)> = reader.damages().to_vec();
     let (mut whole, mut bytes) = (blocks.len() as u64, reader.skipped_bytes());
@@ -42,7 +42,7 @@ pub fn salvaged<'a, S: ReadAt>(
     }
     damages.sort_by_key(|(offset, _)| *offset);
     let (offset, reason) = damages.first()?.clone();
-    Some(Salvaged {
+    Some(SalvagedFile {
         path: name.to_owned(),
         blocks: whole,
         bytes_left_out: bytes,
@@ -62,7 +62,7 @@ pub fn undecodable<S: ReadAt>(
     name: &str,
     all: &Arc<rowfile::RowDecodePlan>,
     block: usize,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Result<Option<String>> {
     let options =
         rowfile::ReadOptions { blocks: Some(vec![block]), ..rowfile::ReadOptions::default() };
@@ -104,7 +104,7 @@ pub(super) struct Decodable {
     pub(super) current: Option<rowfile::RowfileBatches<Stored>>,
     pub(super) undecodable: Undecodable,
     pub(super) left_out: Arc<LeftOut>,
-    pub(super) cancel: Cancel,
+    pub(super) cancel: CancelFlag,
     pub(super) path: String,
 }
 
@@ -202,7 +202,7 @@ pub fn from_rowfile(error: rowfile::Error, path: &str) -> Error {
             let reason = text.split("\nhint: ").next().unwrap_or_default().to_owned();
             let count = |count: u64, what: &str| match count {
                 1 => format!("1 {what}"),
-                count => format!("{} {what}s", grouped(count)),
+                count => format!("{} {what}s", format_grouped_digits(count)),
             };
             let (blocks, rows) = (count(blocks as u64, "whole block"), count(rows, "row"));
             let hint = format!("--salvage reads the {blocks} before that, with {rows}");

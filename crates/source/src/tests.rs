@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 
 use super::error::as_told;
 use super::*;
@@ -206,7 +206,7 @@ fn a_file_cut_at_every_byte_gives_the_same_rows() {
             let (found, _) = read(&source, target, &ReadOptions::default()).unwrap();
             assert_eq!(found, whole, "target {target} of {}", body.escape_ascii());
             let mut splits = source.splits_of(target, &mut |_, _| true).unwrap();
-            source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+            source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
             let mut exact = Vec::new();
             for split in &splits {
                 let reader = source.read(split, &ReadOptions::default()).unwrap();
@@ -526,7 +526,7 @@ fn parquet_row_groups_become_splits() {
     assert_eq!(source.splits().unwrap().len(), 1);
     assert_eq!(source.parquet_metadata(0).unwrap().num_row_groups(), 5);
 
-    let progress = Progress::new();
+    let progress = RunProgress::new();
     let options = ReadOptions {
         projection: Some(vec![3, 2, 0]),
         progress: progress.clone(),
@@ -568,7 +568,7 @@ fn a_single_row_group_is_several_splits() {
     for (target, splits) in [(1, 4), (1 << 30, 1)] {
         assert_eq!(source.splits_of(target, &mut |_, _| true).unwrap().len(), splits);
         for ahead in [1 << 10, 64 << 20] {
-            let progress = Progress::new();
+            let progress = RunProgress::new();
             let options = ReadOptions {
                 ahead: tidemill_remote::Budget::new(ahead),
                 progress: progress.clone(),
@@ -665,7 +665,7 @@ fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
         let expected: Rows =
             (0..ROWS).filter(is_wanted).map(|row| all[row as usize].clone()).collect();
         for (target, batch_rows) in [(1, 8192), (1 << 30, 1000)] {
-            let progress = Progress::new();
+            let progress = RunProgress::new();
             let options = ReadOptions {
                 predicates: predicates.clone(),
                 progress: progress.clone(),
@@ -1157,7 +1157,7 @@ fn compressed_files_are_decoded_to_the_end_of_their_last_member() {
         let name = format!("a.csv.{kind}");
         let data = folder(&[(&name, &bytes), (&format!("b.csv.{kind}"), b"")]);
         let source = open(&data, "*").unwrap();
-        let progress = Progress::new();
+        let progress = RunProgress::new();
         let options = ReadOptions { progress: progress.clone(), ..ReadOptions::default() };
         let (found, _) = read(&source, 1, &options).unwrap();
         assert_eq!(found, text(&[&["1", "x"], &["2", "y"], &["3", "z"]]), "{kind}");
@@ -1323,10 +1323,10 @@ fn standard_input_is_sampled_and_then_read_from_its_start() {
             };
             let mut spec = SourceSpec { url: "-".into(), ..SourceSpec::default() };
             let stdin = || Box::new(std::io::Cursor::new(bytes.clone()));
-            let error = Source::open_with(&spec, stdin(), &Cancel::new()).unwrap_err();
+            let error = Source::open_with(&spec, stdin(), &CancelFlag::new()).unwrap_err();
             assert!(as_told(error).contains("--source-format"));
             spec.format = Some(format);
-            let source = Arc::new(Source::open_with(&spec, stdin(), &Cancel::new()).unwrap());
+            let source = Arc::new(Source::open_with(&spec, stdin(), &CancelFlag::new()).unwrap());
             assert!(source.is_stdin());
             assert_eq!(rows(&source).len(), good, "{format} {kind}");
             let again = message(read(&source, 1, &ReadOptions::default()));
@@ -1336,7 +1336,7 @@ fn standard_input_is_sampled_and_then_read_from_its_start() {
     let spec =
         SourceSpec { url: "-".into(), format: Some(Format::Parquet), ..SourceSpec::default() };
     assert!(
-        message(Source::open_with(&spec, Box::new(std::io::empty()), &Cancel::new()))
+        message(Source::open_with(&spec, Box::new(std::io::empty()), &CancelFlag::new()))
             .contains("file first")
     );
 }
@@ -1503,7 +1503,7 @@ fn a_giant_record_spanning_several_splits_is_one_row() {
     assert_eq!(found.len(), 2);
     assert_eq!(found[0][1].len(), giant.len() - 2 * 300_000);
     let mut splits = source.splits().unwrap();
-    source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+    source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
     assert_eq!(splits[1].exact_start, Some(file.len() as u64 - 4));
 }
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::progress::Progress;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::progress::RunProgress;
 use tidemill_rowfile as rowfile;
 
 use super::compression::Compression;
@@ -58,7 +58,7 @@ pub struct Kept {
 /// Bytes that are counted as they are read.
 struct Counted {
     stored: Stored,
-    progress: Progress,
+    progress: RunProgress,
 }
 
 impl rowfile::ReadAt for Counted {
@@ -86,7 +86,7 @@ impl Files {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`].
-    pub fn list(spec: &SourceSpec, cancel: &Cancel, progress: &Progress) -> Result<Self> {
+    pub fn list(spec: &SourceSpec, cancel: &CancelFlag, progress: &RunProgress) -> Result<Self> {
         if spec.urls().any(|url| url == "-") {
             return Err(Error::usage_hint(
                 "standard input cannot be checked: a rowfile is read from its end",

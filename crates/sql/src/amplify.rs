@@ -24,10 +24,10 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use regex::Regex;
-use tidemill_base::compact::shown_bytes;
+use tidemill_base::batch_compaction::visible_values_bytes;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::memory::human;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::memory_budget::format_binary_bytes;
 use tidemill_functions::sketches::id_set_lens;
 
 use crate::datafusion_names::scalars;
@@ -252,7 +252,7 @@ pub(crate) fn byte_lengths(array: &ArrayRef) -> Vec<u64> {
         DataType::LargeUtf8 => of(array.as_string::<i64>().iter()),
         DataType::Utf8View => of(array.as_string_view().iter()),
         _ => {
-            let mean = (shown_bytes(array) / array.len().max(1)) as u64;
+            let mean = (visible_values_bytes(array) / array.len().max(1)) as u64;
             vec![mean; array.len()]
         }
     }
@@ -321,9 +321,9 @@ fn is_in_nanoseconds(value: &ColumnarValue) -> PlanResult<()> {
     let DataType::Timestamp(_, zone) = value.data_type() else { return Ok(()) };
     let to = DataType::Timestamp(TimeUnit::Nanosecond, zone);
     let values = value.to_array(1)?;
-    match cast_with_options(&values, &to, &EXACTLY) {
+    match cast_with_options(&values, &to, &STRICT_CAST_OPTIONS) {
         Ok(_) => Ok(()),
-        Err(_) => Err(external(Error::usage_hint(
+        Err(_) => Err(external(Error::usage_with_hint(
             "a series of timestamps begins and ends between 1677-09-21 and 2262-04-11",
             "a series of dates has no such limits",
         ))),
@@ -443,13 +443,13 @@ impl Limited {
             1 => "one value".to_owned(),
             _ => format!("{rows} values"),
         };
-        Err(external(Error::Memory {
+        Err(external(Error::MemoryBudgetTooSmall {
             message: format!(
                 "out of memory: `{}` would make {of} of {}, more than a step may hold at once \
                  ({})",
                 self.inner.name(),
-                human(total),
-                human(self.bytes_max),
+                format_binary_bytes(total),
+                format_binary_bytes(self.bytes_max),
             ),
             hint: Some("make it of fewer, or give --memory more: it may take a quarter".into()),
         }))
@@ -554,14 +554,14 @@ pub(crate) mod tests {
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
     use datafusion::prelude::SessionContext;
-    use tidemill_base::Settings;
+    use tidemill_base::RunSettings;
     use tidemill_planning::asked;
 
     use super::*;
     use crate::{Told, session};
 
     pub(crate) fn context(memory_bytes: u64) -> SessionContext {
-        let settings = Settings { threads: 1, ..Settings::new(memory_bytes) };
+        let settings = RunSettings { threads: 1, ..RunSettings::new(memory_bytes) };
         session::open(32 << 20, &settings, Default::default()).unwrap()
     }
 
@@ -665,7 +665,7 @@ pub(crate) mod tests {
         ] {
             let error = batches(sql).unwrap_err();
             let text = error.to_string();
-            assert!(matches!(error, Error::Memory { .. }), "{sql}: {text}");
+            assert!(matches!(error, Error::MemoryBudgetTooSmall { .. }), "{sql}: {text}");
             assert!(text.contains(expected) && text.contains("\nhint: "), "{sql}: {text}");
         }
     }

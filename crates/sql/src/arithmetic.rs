@@ -41,8 +41,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type_name;
 use tidemill_planning::DynTreeNode;
 
 use crate::datafusion_names::scalars;

@@ -21,9 +21,9 @@ use datafusion::logical_expr::{
     Cast, Coercion, ColumnarValue, Documentation, Expr, ExprSchemable, Like, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
 use tidemill_base::hex::decode_hex;
-use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::datafusion_names::{aggregates, scalars};
 use crate::messages::external;
@@ -112,7 +112,7 @@ pub(crate) fn no_text(types: &[DataType]) -> PlanResult<()> {
     if !types.iter().any(is_bytes) || !types.iter().any(DataType::is_string) {
         return Ok(());
     }
-    Err(external(Error::usage_hint(
+    Err(external(Error::usage_with_hint(
         "a BYTEA and a TEXT have nothing in common",
         "CAST(text AS BYTEA) has the bytes of a text's letters, unhex(substr(text, 3)) those that its digits \
          behind `\\x` are; what stands in quotes is a BYTEA by itself: s = '\\x9101'",
@@ -150,7 +150,7 @@ pub(crate) fn not_like(like: &Like, schema: &DFSchema) -> PlanResult<()> {
         return Ok(());
     }
     let word = if like.case_insensitive { "ILIKE" } else { "LIKE" };
-    Err(external(Error::usage_hint(
+    Err(external(Error::usage_with_hint(
         format!("there is no `{} {word} {}`", sql_type_name(&value), sql_type_name(&pattern)),
         "CAST(x AS TEXT) has bytes of UTF-8 as text; hex(x) has the digits of any",
     )))
@@ -177,7 +177,7 @@ fn there_is_no<'a>(
     types: impl Iterator<Item = &'a DataType>,
 ) -> datafusion::error::DataFusionError {
     let types: Vec<String> = types.map(sql_type_name).collect();
-    external(Error::usage_hint(
+    external(Error::usage_with_hint(
         format!("there is no `{name}({})`", types.join(", ")),
         "CAST(x AS TEXT) has bytes of UTF-8 as text; hex(x) has the digits of any",
     ))
@@ -235,7 +235,7 @@ pub(crate) fn counted(args: &ScalarFunctionArgs, in_bits: bool) -> PlanResult<Co
             true => bit_length(values)?,
             false => length(values)?,
         };
-        Ok(cast_with_options(&counts, &DataType::Int64, &EXACTLY)?)
+        Ok(cast_with_options(&counts, &DataType::Int64, &STRICT_CAST_OPTIONS)?)
     })
 }
 

@@ -13,8 +13,8 @@ use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type_name;
 
 use crate::map_types::map_type;
 use crate::meeting::{has_nanoseconds, is_decimal};
@@ -36,7 +36,7 @@ impl TypePlanner for SqlTypes {
         | SqlType::Numeric(ExactNumberInfo::PrecisionAndScale(_, scale)) = sql_type
             && *scale < 0
         {
-            return Err(external(Error::usage_hint(
+            return Err(external(Error::usage_with_hint(
                 format!("`{sql_type}` has fewer than no digits behind its point"),
                 "round(x, -3) is of thousands",
             )));
@@ -139,7 +139,7 @@ pub(crate) fn no_part_is_a_time(value: &Expr, to: &FieldRef, schema: &DFSchema) 
     if !from.is_floating() && !is_decimal(&from) {
         return Ok(());
     }
-    Err(external(Error::usage_hint(
+    Err(external(Error::usage_with_hint(
         format!("a {} is not cast to TIMESTAMP", sql_type_name(&from)),
         "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
     )))
@@ -156,7 +156,7 @@ pub(crate) fn counts_time(value: &Expr, to: &FieldRef, schema: &DFSchema) -> Pla
     let is_time_of_day = |of: &DataType| matches!(of, DataType::Time32(_) | DataType::Time64(_));
     let refused = |hint: &str| {
         let message = format!("a {} is not cast to {}", sql_type_name(&from), sql_type_name(to));
-        Err(external(Error::usage_hint(message, hint)))
+        Err(external(Error::usage_with_hint(message, hint)))
     };
     match &from {
         DataType::Timestamp(_, _) | DataType::Date64 if to.is_integer() => Ok(true),

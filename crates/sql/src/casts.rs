@@ -33,9 +33,9 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem,
     TypedString, Value, ValueWithSpan, Visitor, VisitorMut,
 };
-use tidemill_base::arrow_words::sql_name;
+use tidemill_base::arrow_errors::sql_name_of_arrow_type;
 use tidemill_base::error::Error;
-use tidemill_base::stack::on_large_stack;
+use tidemill_base::large_stack::run_on_large_stack;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode, walk, walk_expr, walk_expr_mut, walk_mut};
 
 use crate::datafusion_names::DUPLICATE_NAMES;
@@ -152,7 +152,7 @@ pub fn explained(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
     let Error::Cast { value, to, cast: None, hint } = error else { return error };
     // A chain of operators takes stack.
     let bytes = (16usize << 20).saturating_add(sql.len().saturating_mul(512));
-    let mut found = on_large_stack(bytes, || Ok(written(sql, &to))).unwrap_or_default();
+    let mut found = run_on_large_stack(bytes, || Ok(written(sql, &to))).unwrap_or_default();
     // A cast of a text in the SQL is of no other value.
     found.retain(|cast| cast.literal.as_ref().is_none_or(|literal| *literal == value));
     let of_value: Vec<&Written> =
@@ -263,7 +263,7 @@ fn written(sql: &str, to: &str) -> Vec<Written> {
                 schema
                     .fields()
                     .iter()
-                    .all(|field| sql_name(&field.data_type().to_string()) == self.to)
+                    .all(|field| sql_name_of_arrow_type(&field.data_type().to_string()) == self.to)
             });
             let whole = expr.to_string();
             if is_wanted && self.seen.insert(whole.clone()) {
@@ -300,7 +300,7 @@ fn count(plan: &LogicalPlan, to: &str) -> usize {
         node.apply_expressions_dyn(&mut |expr| {
             expr.apply_dyn(&mut |expr| {
                 if let Expr::Cast(cast) = expr
-                    && sql_name(&cast.field.data_type().to_string()) == to
+                    && sql_name_of_arrow_type(&cast.field.data_type().to_string()) == to
                     && cast.expr.get_type(&schema).is_ok_and(|of| !of.is_integer())
                 {
                     found.insert(expr.clone());

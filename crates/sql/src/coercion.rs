@@ -40,8 +40,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type_name;
 
 use crate::cast_times::{cast_time, counts_time, whole_count};
 use crate::datafusion_names::{aggregates, scalars, windows};
@@ -270,7 +270,7 @@ fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
 fn day_beside_number(types: &[DataType]) -> PlanResult<()> {
     let has_day = types.iter().any(|of| matches!(of, DataType::Date32 | DataType::Date64));
     match types.iter().find(|of| of.is_numeric()).filter(|_| has_day) {
-        Some(number) => Err(external(Error::usage_hint(
+        Some(number) => Err(external(Error::usage_with_hint(
             format!("a DATE and a {} have nothing in common", sql_type_name(number)),
             "a day is written in quotes: DATE '2026-03-01'",
         ))),
@@ -400,7 +400,7 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         | Expr::TryCast(TryCast { ref expr, ref field })
             if is_span_as_number(expr, field, schema) =>
         {
-            Err(external(Error::usage_hint(
+            Err(external(Error::usage_with_hint(
                 format!(
                     "a difference of two times is not cast to {}",
                     sql_type_name(field.data_type())
@@ -487,7 +487,7 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             if matches!(call.fun.name(), windows::LAG | windows::LEAD)
                 && matches!(call.params.args.get(1), Some(Expr::Literal(rows, _)) if rows.is_null()) =>
         {
-            Err(external(Error::usage_hint(
+            Err(external(Error::usage_with_hint(
                 format!("`{}` by null rows is of no row", call.fun.name()),
                 "its second argument is a number of rows: lag(x, 1)",
             )))
@@ -497,7 +497,7 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             if call.params.null_treatment == Some(NullTreatment::IgnoreNulls)
                 && leads_by(&call).is_some_and(|rows| rows > 1) =>
         {
-            Err(external(Error::usage_hint(
+            Err(external(Error::usage_with_hint(
                 "`lead` by more than one row takes no IGNORE NULLS",
                 "lag(x, 2) IGNORE NULLS OVER (ORDER BY … DESC) is the same, from the other end",
             )))
@@ -588,7 +588,7 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                     .first()
                     .is_some_and(|of| of.get_type(schema).is_ok_and(|of| is_span(&of))) =>
             {
-                Err(external(Error::usage_hint(
+                Err(external(Error::usage_with_hint(
                     "`to_char` has no format of intervals",
                     "extract(hour FROM b - a) and its like have their parts; CAST(b - a AS TEXT) is all of it",
                 )))
@@ -731,7 +731,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     let is_text =
         |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     match of.iter().zip(&taken).find(|(of, to)| is_nested(of) && is_text(to.data_type())) {
-        Some((of, _)) => Err(external(Error::usage_hint(
+        Some((of, _)) => Err(external(Error::usage_with_hint(
             format!("`{name}` takes text, and not {}", sql_type_name(of.data_type())),
             "array_to_string(list, ', ') makes text of a list, and CAST(x AS TEXT) of anything",
         ))),

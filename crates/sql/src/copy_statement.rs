@@ -101,7 +101,7 @@ impl Reader<'_> {
             Some(token) => format!("`{token}`"),
             None => "the end".to_owned(),
         };
-        Error::usage_hint(format!("COPY has {found} where {wanted} should stand"), FORM)
+        Error::usage_with_hint(format!("COPY has {found} where {wanted} should stand"), FORM)
     }
 
     fn byte(&self, location: Location) -> Result<usize> {
@@ -131,7 +131,7 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        Err(Error::usage_hint("a `(` of COPY has no `)`", FORM))
+        Err(Error::usage_with_hint("a `(` of COPY has no `)`", FORM))
     }
 
     fn statement(&mut self) -> Result<CopyStatement> {
@@ -270,7 +270,7 @@ impl Reader<'_> {
 }
 
 fn copies_from() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "COPY … FROM loads a table, and there are no tables to load",
         "a file is a table where it lies: SELECT * FROM 'file.csv'; COPY (SELECT …) TO 'file' writes one",
     )

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 use tidemill_base::error::Error;
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 
 use crate::rewrite::of_one;
 
@@ -85,7 +85,9 @@ fn found_in(fields: &Fields) -> PlanResult<(usize, &FieldRef)> {
     let mut places = fields.iter().enumerate();
     places.find(|(_, field)| field.name().is_empty()).ok_or_else(|| {
         let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-        DataFusionError::External(Box::new(Error::usage(suggest::unknown("field", "", &names))))
+        DataFusionError::External(Box::new(Error::usage(suggestions::unknown_name_message(
+            "field", "", &names,
+        ))))
     })
 }
 

@@ -36,10 +36,10 @@ use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchSt
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_base::error::Error;
-use tidemill_base::memory::human;
-use tidemill_base::progress::Progress;
+use tidemill_base::memory_budget::format_binary_bytes;
+use tidemill_base::progress::RunProgress;
 use tidemill_planning::DynTreeNode;
 use tidemill_sort::{
     DiskCounts, EncodedKeyOrder, MEMORY_BYTES_MIN, Options, OutputFraming, RecordShape, SortTask,
@@ -71,7 +71,7 @@ const PARKED: u8 = 1;
 
 /// What the sorts of a session need to know of its run; an extension of the configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct OfRun(pub(crate) Settings);
+pub(crate) struct OfRun(pub(crate) RunSettings);
 
 /// Puts our sorts in the place of DataFusion's, but of the first few rows, which a heap has.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ struct Sort {
     threads: usize,
     batch_rows: usize,
     context: Arc<TaskContext>,
-    settings: Settings,
+    settings: RunSettings,
 }
 
 impl Sort {
@@ -219,7 +219,7 @@ impl Sort {
         inputs: Vec<SendableRecordBatchStream>,
     ) -> PlanResult<(SortedRecords<EncodedKeyOrder>, Arc<Held>)> {
         let pool = self.context.memory_pool().downcast_ref::<Pool>();
-        let share = pool.map_or(self.settings.share(1, 4), Pool::share) as u64;
+        let share = pool.map_or(self.settings.memory_share_bytes(1, 4), Pool::share) as u64;
         let mut options = Options::default();
         options.memory_bytes = share.max(MEMORY_BYTES_MIN);
         options.threads = self.threads;
@@ -227,7 +227,7 @@ impl Sort {
         let stable = self.context.session_config().get_extension::<Stable>();
         options.limit = stable.and_then(|stable| stable.limit);
         options.spill_dirs = self.settings.spill_dirs.clone();
-        options.cancel = self.settings.cancel.flag().into();
+        options.cancel = self.settings.cancel.atomic_flag().into();
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let sorter = Sorter::new(EncodedKeyOrder, RecordShape::Variable, options).map_err(told)?;
         let held = Arc::new(Held {
@@ -271,7 +271,7 @@ struct Held {
     parked: Mutex<Parked>,
     /// Of what was spilled so much is counted.
     spilled: Mutex<u64>,
-    progress: Progress,
+    progress: RunProgress,
 }
 
 impl Held {
@@ -284,7 +284,7 @@ impl Held {
     /// Counts what was spilled since the last time.
     fn count(&self, disk: DiskCounts) {
         let mut spilled = self.spilled.lock();
-        self.progress.add_spilled(disk.write_bytes.saturating_sub(*spilled));
+        self.progress.add_spilled_bytes(disk.write_bytes.saturating_sub(*spilled));
         *spilled = disk.write_bytes.max(*spilled);
     }
 }
@@ -297,7 +297,7 @@ struct Parked {
 }
 
 impl Parked {
-    fn new(settings: &Settings) -> Self {
+    fn new(settings: &RunSettings) -> Self {
         let spill = SpillSpace::new(&settings.spill_dirs, &settings.progress).create();
         let writer = spill.writer();
         Parked { spill, writer, end: 0 }
@@ -522,11 +522,11 @@ fn typed(column: &ArrayRef, wanted: &DataType) -> PlanResult<ArrayRef> {
 
 fn told(error: tidemill_sort::Error) -> DataFusionError {
     external(match error {
-        tidemill_sort::Error::RecordTooLong { bytes, limit_bytes } => Error::Memory {
+        tidemill_sort::Error::RecordTooLong { bytes, limit_bytes } => Error::MemoryBudgetTooSmall {
             message: format!(
                 "out of memory: what a row is sorted by has {}, more than the {} that it may have",
-                human(bytes),
-                human(limit_bytes),
+                format_binary_bytes(bytes),
+                format_binary_bytes(limit_bytes),
             ),
             // An eighth of a share, which is nearly all of the half that steps have.
             hint: Some(format!(
@@ -550,9 +550,11 @@ pub fn sort_error(error: tidemill_sort::Error) -> Error {
         Sort::Cancelled => Error::Interrupted,
         Sort::Io { action, path, source } => Error::io(action, path, source),
         Sort::DiskFull { folders, source, .. } => {
-            Error::disk_full(folders.iter().map(|(path, _)| path.as_path()), source)
+            Error::spill_disk_full(folders.iter().map(|(path, _)| path.as_path()), source)
         }
-        Sort::FileSizeLimit { folder, source, .. } => Error::disk_full([folder.as_path()], source),
+        Sort::FileSizeLimit { folder, source, .. } => {
+            Error::spill_disk_full([folder.as_path()], source)
+        }
         Sort::CorruptSpill { folder, offset, reason, .. } => {
             let path = folder.display().to_string();
             Error::Corrupt { path, offset: Some(offset), reason, hint }

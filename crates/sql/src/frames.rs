@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, ExprSchemable, LogicalPlan, Projection, WindowFrame, WindowFrameBound,
     WindowFrameUnits, WindowFunctionDefinition,
 };
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type_name;
 
 use crate::datafusion_names::windows;
 use crate::messages::external;
@@ -164,7 +164,7 @@ fn decimals(of: &DataType, before: usize, scale: i8, offsets: &[String]) -> Plan
     match before + 1 + usize::try_from(places).unwrap_or(0) {
         ..=38 => Ok(Common::Type(DataType::Decimal128(DECIMAL128_MAX_PRECISION, places))),
         39..=76 => Ok(Common::Type(DataType::Decimal256(DECIMAL256_MAX_PRECISION, places))),
-        needed => Err(external(Error::usage_hint(
+        needed => Err(external(Error::usage_with_hint(
             format!(
                 "`RANGE {}` of a {} needs {needed} digits, and a DECIMAL has 76",
                 offsets.join("` and `"),
@@ -180,7 +180,7 @@ fn microseconds(of: &DataType, zone: Option<Arc<str>>, offsets: &[String]) -> Pl
     let is_finer =
         |offset: &&String| span(offset).is_some_and(|span| span.nanoseconds % 1_000 != 0);
     if let Some(offset) = offsets.iter().find(is_finer) {
-        return Err(external(Error::usage_hint(
+        return Err(external(Error::usage_with_hint(
             format!("`RANGE {offset}` of a {} is finer than microseconds", sql_type_name(of)),
             "ORDER BY CAST(t AS TIMESTAMP(9)) has nanoseconds",
         )));
@@ -302,7 +302,8 @@ fn plain(offset: &str) -> String {
 
 /// Whether the offsets are distances between values of a type.
 fn check(of: &DataType, offsets: &[String]) -> PlanResult<()> {
-    let refused = |message: String, hint: &str| Err(external(Error::usage_hint(message, hint)));
+    let refused =
+        |message: String, hint: &str| Err(external(Error::usage_with_hint(message, hint)));
     let is_time = matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _));
     if !of.is_numeric() && !is_time {
         return refused(

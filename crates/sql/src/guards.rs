@@ -32,7 +32,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
-use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::datafusion_names::scalars;
@@ -295,15 +295,15 @@ impl QueryPlanner for Guarded {
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let planner = DefaultPhysicalPlanner::default();
         let compared =
-            on_large_stack(PLAN_STACK_BYTES, || in_lists::one_by_one(plan.clone()).told());
+            run_on_large_stack(PLAN_STACK_BYTES, || in_lists::one_by_one(plan.clone()).told());
         let plan = compared.map_err(external)?;
-        let hidden = on_large_stack(PLAN_STACK_BYTES, || hide_casts_in_filters(plan).told());
+        let hidden = run_on_large_stack(PLAN_STACK_BYTES, || hide_casts_in_filters(plan).told());
         let plan = hidden.map_err(external)?;
         if !has_guards(&plan)? {
             return planner.create_physical_plan(&plan, state).await;
         }
         let rewrite = || plan.clone().transform_up_with_subqueries_dyn(&mut guarded).data().told();
-        let plan = on_large_stack(PLAN_STACK_BYTES, rewrite).map_err(external)?;
+        let plan = run_on_large_stack(PLAN_STACK_BYTES, rewrite).map_err(external)?;
         planner.create_physical_plan(&plan, state).await
     }
 }

@@ -13,8 +13,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
 use crate::rewrite::of_one;
@@ -83,13 +83,17 @@ impl ScalarUDFImpl for Instant {
                 }
                 DataType::Timestamp(unit, _) | DataType::Duration(unit) => {
                     let factor = nanoseconds_of(unit);
-                    let plain =
-                        arrow::compute::cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+                    let plain = arrow::compute::cast_with_options(
+                        array,
+                        &DataType::Int64,
+                        &STRICT_CAST_OPTIONS,
+                    )?;
                     plain.as_primitive::<Int64Type>().unary(|value| i128::from(value) * factor)
                 }
                 DataType::Interval(_) => {
                     let whole = DataType::Interval(IntervalUnit::MonthDayNano);
-                    let spans = arrow::compute::cast_with_options(array, &whole, &EXACTLY)?;
+                    let spans =
+                        arrow::compute::cast_with_options(array, &whole, &STRICT_CAST_OPTIONS)?;
                     spans.as_primitive::<IntervalMonthDayNanoType>().unary(|span| {
                         (i128::from(span.months) * 30 + i128::from(span.days)) * DAY
                             + i128::from(span.nanoseconds)

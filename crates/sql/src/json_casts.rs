@@ -8,7 +8,7 @@ use datafusion::common::{Result as PlanResult, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 /// The name of the function, as which the cast is planned.
 pub(crate) const AS_JSON: &str = "tidemill_as_json";
@@ -56,9 +56,11 @@ impl ScalarUDFImpl for AsJson {
             false => self.to_json.invoke_with_args(args)?,
         };
         Ok(match json {
-            ColumnarValue::Array(array) => {
-                ColumnarValue::Array(cast_with_options(&array, &DataType::Utf8View, &EXACTLY)?)
-            }
+            ColumnarValue::Array(array) => ColumnarValue::Array(cast_with_options(
+                &array,
+                &DataType::Utf8View,
+                &STRICT_CAST_OPTIONS,
+            )?),
             ColumnarValue::Scalar(value) => {
                 ColumnarValue::Scalar(value.cast_to(&DataType::Utf8View)?)
             }

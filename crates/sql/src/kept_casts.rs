@@ -33,8 +33,8 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::guards::always_fits;
@@ -302,7 +302,7 @@ fn cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> 
 
 /// Returns texts of times of day; one without a colon is an error, or null if the cast is tried.
 fn with_colons(texts: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
-    let views = cast_with_options(texts, &DataType::Utf8View, &EXACTLY)?;
+    let views = cast_with_options(texts, &DataType::Utf8View, &STRICT_CAST_OPTIONS)?;
     let lacks_colon = |text: Option<&str>| text.is_some_and(|text| !text.contains(':'));
     let lacking: BooleanArray =
         views.as_string_view().iter().map(|text| Some(lacks_colon(text))).collect();
@@ -325,13 +325,13 @@ fn rounded(from: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
         return plan_err!("a {} is rounded to {to}", from.data_type());
     };
     let divisor = units(*own) / units(*unit);
-    let times = cast_with_options(from, &DataType::Int64, &EXACTLY)?;
+    let times = cast_with_options(from, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
     let nearest: Int64Array = times.as_primitive::<Int64Type>().unary(|time| {
         let (whole, rest) = (time / divisor, time % divisor);
         if 2 * rest.abs() >= divisor { whole + rest.signum() } else { whole }
     });
     let nearest_type = DataType::Timestamp(*unit, zone.clone());
-    Ok(cast_with_options(&nearest, &nearest_type, &EXACTLY)?)
+    Ok(cast_with_options(&nearest, &nearest_type, &STRICT_CAST_OPTIONS)?)
 }
 
 fn infinite<T: Into<f64>>(value: Option<T>) -> Option<bool> {

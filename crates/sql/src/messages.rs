@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError as Df;
-use tidemill_base::arrow_words::{self, in_sql_words};
-use tidemill_base::{Error, suggest};
+use tidemill_base::arrow_errors::{self, replace_arrow_type_names};
+use tidemill_base::{Error, suggestions};
 
 /// What another library's error is to whoever asked for the query.
 pub trait Told {
@@ -59,11 +59,11 @@ impl Told for Df {
                 SchemaError::FieldNotFound { field, valid_fields } => {
                     unknown_column(&field, &valid_fields)
                 }
-                SchemaError::AmbiguousReference { field } => Error::usage_hint(
+                SchemaError::AmbiguousReference { field } => Error::usage_with_hint(
                     format!("column `{}` is in more than one source", field.name()),
                     format!("say which: `source.{}`", field.name()),
                 ),
-                SchemaError::DuplicateQualifiedField { qualifier, .. } => Error::usage_hint(
+                SchemaError::DuplicateQualifiedField { qualifier, .. } => Error::usage_with_hint(
                     format!("`{}` stands twice in FROM", qualifier.table()),
                     "give each a name: FROM 'a.csv' AS x JOIN 'a.csv' AS y ON …",
                 ),
@@ -77,7 +77,7 @@ impl Told for Df {
                 plan_error(&message)
             }
             Df::ResourcesExhausted(message) => out_of_memory(&message).unwrap_or_else(|| {
-                Error::Memory { message, hint: Some("give --memory more".into()) }
+                Error::MemoryBudgetTooSmall { message, hint: Some("give --memory more".into()) }
             }),
             Df::Execution(message) if message.contains("Cannot access field at argument") => {
                 plan_error(&message)
@@ -110,11 +110,11 @@ impl Told for ArrowError {
 /// What is said of a message, where that is known.
 fn in_our_words(message: &str) -> Option<Error> {
     match OTHER_WORDS.iter().find(|(part, _, _)| message.contains(part)) {
-        Some((_, ours, hint)) => Some(Error::usage_hint(*ours, *hint)),
+        Some((_, ours, hint)) => Some(Error::usage_with_hint(*ours, *hint)),
         None => out_of_place(message)
             .or_else(|| other_arguments(message))
             .or_else(|| bad_pattern(message))
-            .or_else(|| arrow_words::in_our_words(message)),
+            .or_else(|| arrow_errors::translate_arrow_message(message)),
     }
 }
 
@@ -135,21 +135,21 @@ fn other_arguments(message: &str) -> Option<Error> {
         said.split_once("`sample_rank` takes other arguments than (BIGINT UNSIGNED, ")
     {
         let found = types.trim_end_matches(')');
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!(
                 "the weight of `weighted_sample` is a number; its third argument is of type {found}"
             ),
             "it is called as weighted_sample(x, n, weight)",
         ));
     }
-    Some(Error::usage_hint(said, hint.lines().next().unwrap_or_default()))
+    Some(Error::usage_with_hint(said, hint.lines().next().unwrap_or_default()))
 }
 
 /// What is said of a regular expression that does not compile.
 fn bad_pattern(message: &str) -> Option<Error> {
     if message.contains("CompiledTooBig(") || message.contains("Compiled regex exceeds size limit")
     {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             "a pattern takes more than 10 MiB",
             "repetitions such as {1,1000} are written out: * and + are not",
         ));
@@ -166,12 +166,15 @@ fn bad_pattern(message: &str) -> Option<Error> {
         }
         false => "a backslash before a sign means the sign itself: \\( \\[ \\. \\* \\+ \\?",
     };
-    Some(Error::usage_hint(format!("the pattern `{pattern}` is not understood: {reason}"), hint))
+    Some(Error::usage_with_hint(
+        format!("the pattern `{pattern}` is not understood: {reason}"),
+        hint,
+    ))
 }
 
 /// What is said of a value that cannot be cast.
 fn cast_error(message: &str) -> Error {
-    in_our_words(message).unwrap_or_else(|| arrow_words::cast_error(message))
+    in_our_words(message).unwrap_or_else(|| arrow_errors::translate_cast_error(message))
 }
 
 /// Parts of DataFusion's messages, and what is said in the place of these.
@@ -393,14 +396,14 @@ fn out_of_memory(message: &str) -> Option<Error> {
     let (_, ours) = message.split_once(OUT_OF_MEMORY)?;
     let (message, hint) = ours.split_once("\nhint: ").unwrap_or((ours, ""));
     let hint = hint.lines().next().filter(|hint| !hint.is_empty()).map(str::to_owned);
-    Some(Error::Memory { message: format!("{OUT_OF_MEMORY}{message}"), hint })
+    Some(Error::MemoryBudgetTooSmall { message: format!("{OUT_OF_MEMORY}{message}"), hint })
 }
 
 /// What [`Told`] makes of an error that others hold, too: the same, whoever comes first.
 fn told_again(error: &Df) -> Error {
     fn external(source: &(dyn std::error::Error + 'static)) -> Error {
         if let Some(ours) = source.downcast_ref::<Error>() {
-            return ours.copy();
+            return ours.duplicate();
         }
         match source.downcast_ref::<Df>() {
             Some(inner) => told_again(inner),
@@ -459,9 +462,9 @@ fn cast_hint(types: &str) -> &'static str {
 /// DataFusion's complaint about a function's arguments, which lists its own attempts.
 fn no_signature(message: &str) -> Error {
     let rest = message.split(NO_SIGNATURE).nth(1).unwrap_or_default();
-    let call = in_sql_words(rest.split('\'').next().unwrap_or_default());
+    let call = replace_arrow_type_names(rest.split('\'').next().unwrap_or_default());
     if let Some((of, _)) = call.strip_prefix("array_element(").and_then(|of| of.split_once(", ")) {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             format!("`x[n]` takes an item of a list or a field of a struct, and this is a {of}"),
             "substr(x, n, 1) takes a character of a TEXT",
         );
@@ -472,13 +475,16 @@ fn no_signature(message: &str) -> Error {
     let is_text_first = inner.starts_with("TEXT");
     match name {
         "array_has_any" if !inner.contains("[]") => {
-            return Error::usage_hint(
+            return Error::usage_with_hint(
                 message,
                 "AND holds where both conditions do; && is of two lists",
             );
         }
         "date_trunc" | "date_part" | "date_bin" if !is_text_first && inner.contains("TEXT") => {
-            return Error::usage_hint(message, format!("the unit stands first: {name}('day', ts)"));
+            return Error::usage_with_hint(
+                message,
+                format!("the unit stands first: {name}('day', ts)"),
+            );
         }
         _ => {}
     }
@@ -499,9 +505,9 @@ fn no_signature(message: &str) -> Error {
                 || !is_as_many(&calls)
                 || call.contains("[]") =>
         {
-            Error::usage_hint(message, format!("it is called as {calls}"))
+            Error::usage_with_hint(message, format!("it is called as {calls}"))
         }
-        _ => Error::usage_hint(message, cast_hint(&call)),
+        _ => Error::usage_with_hint(message, cast_hint(&call)),
     }
 }
 
@@ -552,9 +558,9 @@ fn unknown_column(
         // A field of a column may be meant, unless there is a column of the field's name.
         if is_none
             && (names.contains(&field.name())
-                || suggest::nearest(source, names.iter().copied()).is_none())
+                || suggestions::nearest_candidate(source, names.iter().copied()).is_none())
         {
-            let meant = suggest::nearest(source, sources.iter().copied());
+            let meant = suggestions::nearest_candidate(source, sources.iter().copied());
             let hint = match meant {
                 Some(meant) => format!("did you mean `{meant}.{}`?", field.name()),
                 None if sources.len() > 1 => {
@@ -569,15 +575,15 @@ fn unknown_column(
                     format!("a source is named where it is read: FROM '{}' AS {source}", sources[0])
                 }
             };
-            return Error::usage_hint(
+            return Error::usage_with_hint(
                 format!("unknown source `{source}` in `{source}.{}`", field.name()),
                 hint,
             );
         }
     }
-    let message = suggest::unknown("column", field.name(), &names);
+    let message = suggestions::unknown_name_message("column", field.name(), &names);
     match names.as_slice() {
-        ["line"] => Error::usage_hint(
+        ["line"] => Error::usage_with_hint(
             message,
             "the source is read as lines of text; --source-format says what it \
              is: access-log, syslog, logfmt, json, csv, …",
@@ -586,7 +592,7 @@ fn unknown_column(
         [one] => match [';', '\t', '|'].into_iter().find(|separator| one.contains(*separator)) {
             Some(separator) => {
                 let written = if separator == '\t' { "\\t".into() } else { separator.to_string() };
-                Error::usage_hint(
+                Error::usage_with_hint(
                     message,
                     format!("--delimiter '{written}' splits the records of the file there"),
                 )
@@ -594,7 +600,7 @@ fn unknown_column(
             None => Error::usage(message),
         },
         _ => match hint_of_word(field.name(), &names) {
-            Some(hint) => Error::usage_hint(message, hint),
+            Some(hint) => Error::usage_with_hint(message, hint),
             None => Error::usage(message),
         },
     }
@@ -603,7 +609,7 @@ fn unknown_column(
 /// What may be meant by the name of a column that there is not, and that none is like.
 fn hint_of_word(name: &str, names: &[&str]) -> Option<String> {
     const AGGREGATES: [&str; 6] = ["count", "sum", "avg", "min", "max", "median"];
-    if suggest::nearest(name, names.iter().copied()).is_some() {
+    if suggestions::nearest_candidate(name, names.iter().copied()).is_some() {
         return None;
     }
     if AGGREGATES.contains(&name) {
@@ -636,9 +642,10 @@ fn parser_error(message: &str) -> Error {
             None => format!("SQL is not understood: there is no such operator{place}"),
         };
         return match operator.map(str::to_ascii_uppercase).as_deref() {
-            Some("#") => {
-                Error::usage_hint(message, "the exclusive or of whole numbers is (a | b) - (a & b)")
-            }
+            Some("#") => Error::usage_with_hint(
+                message,
+                "the exclusive or of whole numbers is (a | b) - (a & b)",
+            ),
             _ => Error::usage(message),
         };
     }
@@ -653,33 +660,34 @@ fn parser_error(message: &str) -> Error {
             Some("UNPIVOT") => "UNPIVOT 'f.csv' ON a, b INTO NAME kind VALUE x",
             _ => "a query is SQL: SELECT * FROM 'logs.csv'; `tidemill head FILE` shows a file",
         };
-        return Error::usage_hint(understood, hint);
+        return Error::usage_with_hint(understood, hint);
     }
     if message.contains("Expected: MATCH_CONDITION") {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             "`ASOF JOIN` has no condition",
             "ASOF JOIN b ON a.id = b.id AND a.ts >= b.ts",
         );
     }
     // A path stands where SQL has a name.
     match found.starts_with(['/', '.', '~']) {
-        true => {
-            Error::usage_hint(understood, "a file is named in single quotes: FROM 'logs/web.csv'")
-        }
+        true => Error::usage_with_hint(
+            understood,
+            "a file is named in single quotes: FROM 'logs/web.csv'",
+        ),
         false => Error::usage(understood),
     }
 }
 
 /// The refusal of SQL that nests more than the parser follows.
 pub fn nested_too_deeply() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "the SQL is nested too deeply",
         "name its parts: WITH part AS (SELECT …) SELECT … FROM part",
     )
 }
 
 fn fields_of_values() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "a dot stands behind the name of a column or a source, and not behind a value",
         "the field of a value is value['field']; a source is named where it is read: FROM 'f.csv' \
          AS f",
@@ -688,7 +696,7 @@ fn fields_of_values() -> Error {
 
 /// Returns the refusal of a set operation whose sides have different numbers of columns.
 pub(crate) fn different_columns(operator: &str) -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("the sides of {operator} have different numbers of columns"),
         "they go together by their places; NULL AS name stands for one that a side has not",
     )
@@ -720,7 +728,7 @@ fn no_operator(message: &str) -> Option<Error> {
                 ],
             )
         })?;
-    let operation = in_sql_words(operation);
+    let operation = replace_arrow_type_names(operation);
     let hint = match operation.as_str() {
         spans
             if spans.contains("INTERVAL")
@@ -755,7 +763,7 @@ fn no_operator(message: &str) -> Option<Error> {
         }
         other => cast_hint(other),
     };
-    Some(Error::usage_hint(format!("there is no `{operation}`"), hint))
+    Some(Error::usage_with_hint(format!("there is no `{operation}`"), hint))
 }
 
 /// A planner's complaint; of one about a function's arguments, what matters.
@@ -764,14 +772,14 @@ fn plan_error(message: &str) -> Error {
         return error;
     }
     if message.starts_with("Unary operator '-' only supports") {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             "a minus before a value takes numbers that have a sign",
             "CAST(x AS DOUBLE) makes one of text, CAST(x AS BIGINT) of one without a sign; of the \
              difference of two times turn it round: a - b",
         );
     }
     if let Some((_, call)) = message.split_once("`retract_batch` is not implemented: ") {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             format!("`{}` cannot be taken of a frame that slides", crate::names::call_of(call)),
             "a frame that begins with UNBOUNDED PRECEDING works; count(DISTINCT x), sum, avg, min and max are taken of all \
              frames; of rows of the days before: FROM days AS a \
@@ -787,7 +795,7 @@ fn plan_error(message: &str) -> Error {
     {
         let said = &message[start..];
         let end = [",Error", "\n", "."].iter().filter_map(|end| said.find(end)).min();
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             &said[..end.unwrap_or(said.len())],
             "name the numbers one by one: sum(s.a), sum(m['key']), or unnest a list of structs",
         );
@@ -798,9 +806,9 @@ fn plan_error(message: &str) -> Error {
         // A hint of the planner's own may follow.
         let data_type = found.lines().next().and_then(|line| line.split_once("(DataType: "));
         let data_type = data_type.and_then(|(_, of)| Some(of.rsplit_once(')')?.0));
-        let found = in_sql_words(data_type.unwrap_or(&found));
+        let found = replace_arrow_type_names(data_type.unwrap_or(&found));
         let is_time = ["DATE", "TIMESTAMP", "TIME", "INTERVAL"].contains(&found.as_str());
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             format!("`{function}` does not take an argument of type {found}"),
             match (is_time, function.as_str()) {
                 (true, _) => {
@@ -820,13 +828,19 @@ fn plan_error(message: &str) -> Error {
         return error;
     }
     if let Some(types) = between(message, "common type to coerce ", " in LIKE expression") {
-        let types = in_sql_words(&types).replace(" and ", " LIKE ");
-        return Error::usage_hint(format!("there is no `{types}`"), "CAST(x AS TEXT) converts it");
+        let types = replace_arrow_type_names(&types).replace(" and ", " LIKE ");
+        return Error::usage_with_hint(
+            format!("there is no `{types}`"),
+            "CAST(x AS TEXT) converts it",
+        );
     }
     if let Some(rest) = behind(message, &["Cannot create filter with non-boolean predicate "]) {
         let of = rest.rsplit_once(" returning ").map_or("", |(_, of)| of);
-        return Error::usage_hint(
-            format!("a condition is true or false, and this one is {}", in_sql_words(of)),
+        return Error::usage_with_hint(
+            format!(
+                "a condition is true or false, and this one is {}",
+                replace_arrow_type_names(of)
+            ),
             match of.contains("Utf8") {
                 true => "compare it: x <> ''",
                 false => "compare it: x <> 0",
@@ -835,13 +849,13 @@ fn plan_error(message: &str) -> Error {
     }
     if let Some(of) = between(message, "Cannot access field at argument 1: type ", " is not Struct")
     {
-        let of = in_sql_words(&of);
+        let of = replace_arrow_type_names(&of);
         return match of.starts_with("Struct(") && of.ends_with("[]") {
-            true => Error::usage_hint(
+            true => Error::usage_with_hint(
                 "a list of structs has no fields, its items have them",
                 "items[1].sku is one's; list_transform(items, x -> x.sku) is that of all; unnest(items) makes rows",
             ),
-            false => Error::usage_hint(
+            false => Error::usage_with_hint(
                 format!("a {of} has no fields"),
                 "--promote makes columns of JSON in a string",
             ),
@@ -860,18 +874,21 @@ fn plan_error(message: &str) -> Error {
         };
         let message = format!("{operator} is not supported");
         return match hint {
-            Some(hint) => Error::usage_hint(message, hint),
+            Some(hint) => Error::usage_with_hint(message, hint),
             None => Error::usage(message),
         };
     }
     if let Some(name) = between(message, "variable [\"", "\"] has no type information") {
-        return Error::usage_hint(format!("`{name}` is not supported"), "write the value itself");
+        return Error::usage_with_hint(
+            format!("`{name}` is not supported"),
+            "write the value itself",
+        );
     }
     if message.contains("Dot access not supported for non-string expr") {
         return fields_of_values();
     }
     if message.starts_with("Correlated scalar subquery must be aggregated") {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             "a subquery for each row has to give one value, and may give several rows",
             "take an aggregate of them: (SELECT max(x) FROM b WHERE b.k = a.k)",
         );
@@ -880,7 +897,7 @@ fn plan_error(message: &str) -> Error {
         && let Some(column) = between(message, "column \"", "\" must appear")
     {
         let column = column.rsplit('.').next().unwrap_or_default();
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             format!("`{column}` is neither in GROUP BY nor in an aggregate function"),
             format!("GROUP BY {column}, or take one value of each group: min({column})"),
         );
@@ -891,7 +908,7 @@ fn plan_error(message: &str) -> Error {
         let frames = [" ORDER BY [", " PARTITION BY [", " ROWS ", " RANGE ", " GROUPS "];
         if given.is_none() && frames.iter().any(|frame| name.contains(frame)) {
             let call = crate::names::call_of(&name);
-            return Error::usage_hint(
+            return Error::usage_with_hint(
                 format!("two columns of a select list are `{call}` over the same window"),
                 format!("name one of them: {call} OVER (…) AS other"),
             );
@@ -899,7 +916,7 @@ fn plan_error(message: &str) -> Error {
         let is_column = !name.contains('(');
         let name = name.rsplit('.').next().filter(|_| is_column).unwrap_or(&name);
         let name = &crate::names::in_sql(name);
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             format!("two columns of a select list are `{}`", given.as_deref().unwrap_or(name)),
             match given {
                 Some(_) => "give one of them another name".to_owned(),
@@ -912,8 +929,8 @@ fn plan_error(message: &str) -> Error {
         && let Some((one, rest)) = types.split_once(", but got incompatible type ")
     {
         let other = rest.split(" on column").next().unwrap_or(rest);
-        let (one, other) = (in_sql_words(one), in_sql_words(other));
-        return Error::usage_hint(
+        let (one, other) = (replace_arrow_type_names(one), replace_arrow_type_names(other));
+        return Error::usage_with_hint(
             format!("a UNION of {one} and {other} has no type for both"),
             format!(
                 "CAST(x AS TEXT) in both makes them text; CAST(x AS {one}) in the other, where it can be"
@@ -928,17 +945,17 @@ fn plan_error(message: &str) -> Error {
     {
         let (one, others) = types.split_once(") and ").unwrap_or((types, ""));
         let others = others.trim_start_matches("else (").trim_start_matches("when (");
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             format!(
                 "a CASE has one type, and there is none for {} and {}",
-                in_sql_words(one),
-                in_sql_words(others.strip_suffix(')').unwrap_or(others))
+                replace_arrow_type_names(one),
+                replace_arrow_type_names(others.strip_suffix(')').unwrap_or(others))
             ),
             "CAST(x AS TYPE) in its branches gives them one",
         );
     }
     if message.starts_with("In/Exist/SetComparison subquery can only be used in") {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             "`IN (SELECT …)`, `EXISTS`, `ANY` and `ALL` cannot stand in ORDER BY or LIMIT",
             "WHERE takes it; a LEFT JOIN with what the subquery selects gives its columns",
         );
@@ -951,28 +968,28 @@ fn plan_error(message: &str) -> Error {
         return Error::usage(format!("the query has an expression that cannot be run: {name}"));
     }
     if message.contains("unnest on struct can only be applied") {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             "`unnest` of a struct is a column by itself",
             "SELECT unnest(s) gives its fields; s.field is one of them",
         );
     }
     let message =
         message.split("\nThis issue was likely caused by a bug").next().unwrap_or(message);
-    Error::usage(in_sql_words(message.trim_start_matches("Internal error: ")))
+    Error::usage(replace_arrow_type_names(message.trim_start_matches("Internal error: ")))
 }
 
 /// The planner's complaint about a unit, a field or a number of a column that there is not.
 fn out_of_place(message: &str) -> Option<Error> {
     let quoted = |start: &str| behind(message, &[start])?.split('\'').next();
     if let Some(unit) = quoted("Unsupported date_trunc granularity: '") {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!("`date_trunc` has no unit `{unit}`"),
             "its units are year, quarter, month, week, day, hour, minute, second, millisecond, microsecond, \
              decade, century, millennium and isoyear",
         ));
     }
     if let Some(field) = quoted("Date part '") {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!("a time has no field `{}`", field.to_lowercase()),
             "the fields are year, isoyear, quarter, month, week, day, doy, dow, isodow, hour, minute, \
              second, millisecond, microsecond, nanosecond and epoch",
@@ -981,13 +998,13 @@ fn out_of_place(message: &str) -> Option<Error> {
     if let Some(rest) = message.strip_prefix("Field ")
         && let Some(field) = rest.strip_suffix(" not found in struct")
     {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!("the struct has no field `{field}`"),
             "`tidemill schema FILE` shows the fields of each column",
         ));
     }
     if let Some(source) = message.strip_prefix("Invalid qualifier ") {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!("there is no source `{source}` for `{source}.*`"),
             "a source is named where it is read: FROM 'f.csv' AS f; unnest(s) in the select list makes \
              columns of a struct's fields",
@@ -997,13 +1014,13 @@ fn out_of_place(message: &str) -> Option<Error> {
         let (name, of) = rest.split_once(" not supported for ")?;
         let name = name.to_lowercase();
         return Some(match of {
-            "Null" => Error::usage_hint(
+            "Null" => Error::usage_with_hint(
                 format!("`{name}` of NULL alone has no type"),
                 format!("a cast gives it one: {name}(CAST(NULL AS BIGINT))"),
             ),
             of => {
-                let of = in_sql_words(of);
-                Error::usage_hint(
+                let of = replace_arrow_type_names(of);
+                Error::usage_with_hint(
                     format!("`{name}` does not take an argument of type {of}"),
                     cast_hint(&of),
                 )
@@ -1022,7 +1039,7 @@ fn out_of_place(message: &str) -> Option<Error> {
     if let Some(name) = message.strip_prefix("table 'datafusion.public.")
         && let Some(name) = name.strip_suffix("' not found")
     {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!("`{name}` is read where its rows are not known yet"),
             "a recursive query is one UNION of rows to begin with and a SELECT from its own name; put more rows into the \
              first part",
@@ -1033,12 +1050,12 @@ fn out_of_place(message: &str) -> Option<Error> {
         && (name.starts_with('\'') || name == "unnest")
     {
         if name == "unnest" {
-            return Some(Error::usage_hint(
+            return Some(Error::usage_with_hint(
                 "`LATERAL unnest(…)` is not supported",
                 "unnest(list) in the select list gives a row per item, beside the other columns",
             ));
         }
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!("names of columns do not stand behind {name} alone"),
             format!("an alias stands between them: FROM {name} AS t (a, b)"),
         ));
@@ -1049,13 +1066,13 @@ fn out_of_place(message: &str) -> Option<Error> {
     {
         // What `= ANY(x)` is made of.
         if function == "array_position" && types.ends_with("Null, Int64") {
-            let of = in_sql_words(types.split(", ").next().unwrap_or_default());
-            return Some(Error::usage_hint(
+            let of = replace_arrow_type_names(types.split(", ").next().unwrap_or_default());
+            return Some(Error::usage_with_hint(
                 format!("`ANY` and `ALL` take a list or a subquery, and this one is {of}"),
                 "x = ANY([a, b]), x > ALL(list)",
             ));
         }
-        let types = in_sql_words(types);
+        let types = replace_arrow_type_names(types);
         let hint = match types.contains("[]") {
             true => {
                 "CAST(x AS TYPE) gives a value the type of the list's, CAST(list AS TYPE[]) a list that of the \
@@ -1068,10 +1085,10 @@ fn out_of_place(message: &str) -> Option<Error> {
                 None => cast_hint(&types).to_owned(),
             },
         };
-        return Some(Error::usage_hint(format!("there is no `{function}({types})`"), hint));
+        return Some(Error::usage_with_hint(format!("there is no `{function}({types})`"), hint));
     }
     if message.starts_with("lambda defined ") {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             "a function of that many parameters is not taken here",
             "that of list_transform(list, x -> x + 1) has one parameter, or a second one for the place, that of \
              list_reduce(list, (a, b) -> a + b) two, or a third one for it",
@@ -1081,8 +1098,8 @@ fn out_of_place(message: &str) -> Option<Error> {
         && function == "array_concat"
         && !of.contains('\n')
     {
-        return Some(Error::usage_hint(
-            format!("`{function}` takes lists, and this is {}", in_sql_words(of)),
+        return Some(Error::usage_with_hint(
+            format!("`{function}` takes lists, and this is {}", replace_arrow_type_names(of)),
             "CAST(NULL AS TYPE[]) is a list that is null; make_array(x) a list of one value",
         ));
     }
@@ -1090,22 +1107,22 @@ fn out_of_place(message: &str) -> Option<Error> {
         && let Some(types) = rest.strip_suffix(" in SetComparison")
         && let Some((one, other)) = types.split_once(" can't cast to ")
     {
-        return Some(Error::usage_hint(
+        return Some(Error::usage_with_hint(
             format!(
                 "`ANY` and `ALL` do not compare {} with {}",
-                in_sql_words(one),
-                in_sql_words(other)
+                replace_arrow_type_names(one),
+                replace_arrow_type_names(other)
             ),
             "CAST(x AS TYPE) gives both sides one type",
         ));
     }
     let rest = message.strip_prefix("Can not find compatible types to compare ")?;
     let (one, others) = rest.split_once(" with ")?;
-    Some(Error::usage_hint(
+    Some(Error::usage_with_hint(
         format!(
             "there is no `{} IN ({})`",
-            in_sql_words(one),
-            in_sql_words(others.trim_matches(['[', ']']))
+            replace_arrow_type_names(one),
+            replace_arrow_type_names(others.trim_matches(['[', ']']))
         ),
         "CAST(x AS TYPE) gives both sides one type",
     ))
@@ -1113,7 +1130,7 @@ fn out_of_place(message: &str) -> Option<Error> {
 
 fn no_such_column(clause: &str, number: &str, most: &str) -> Error {
     let plural = if most == "1" { "" } else { "s" };
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("`{clause} {number}` is the place of a column, and there is none"),
         format!("the select list has {most} column{plural}, the first of which is 1"),
     )

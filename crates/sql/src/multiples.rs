@@ -18,8 +18,8 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
 
@@ -90,7 +90,7 @@ impl ScalarUDFImpl for Multiple {
         let [spans, counts] = arrays.as_slice() else {
             return Err(external(Error::Internal("an interval without its number".into())));
         };
-        let counts = cast_with_options(counts, &DataType::Int64, &EXACTLY)?;
+        let counts = cast_with_options(counts, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
         let found = multiplied(spans, counts.as_primitive())?;
         Ok(match are_all_one {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?),
@@ -111,7 +111,7 @@ fn multiplied(spans: &ArrayRef, counts: &Int64Array) -> PlanResult<ArrayRef> {
         })
     };
     if let DataType::Duration(_) = spans.data_type() {
-        let values = cast_with_options(spans, &DataType::Int64, &EXACTLY)?;
+        let values = cast_with_options(spans, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
         let values = values.as_primitive::<Int64Type>().iter().zip(counts).enumerate();
         let found = values.map(|(row, pair)| match pair {
             (Some(value), Some(count)) => {
@@ -120,9 +120,9 @@ fn multiplied(spans: &ArrayRef, counts: &Int64Array) -> PlanResult<ArrayRef> {
             _ => Ok(None),
         });
         let found = found.collect::<PlanResult<Int64Array>>()?;
-        return Ok(cast_with_options(&found, spans.data_type(), &EXACTLY)?);
+        return Ok(cast_with_options(&found, spans.data_type(), &STRICT_CAST_OPTIONS)?);
     }
-    let values = cast_with_options(spans, &SPAN, &EXACTLY)?;
+    let values = cast_with_options(spans, &SPAN, &STRICT_CAST_OPTIONS)?;
     let values = values.as_primitive::<IntervalMonthDayNanoType>().iter().zip(counts).enumerate();
     let found = values.map(|(row, pair)| match pair {
         (Some(span), Some(count)) => times(span, count).map(Some).ok_or_else(|| overflow(row)),

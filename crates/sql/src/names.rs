@@ -114,7 +114,7 @@ pub fn one_meaning<'a>(
     let mut orders = Orders { columns: columns.collect(), found: None };
     walk(statement, &mut orders);
     match orders.found {
-        Some(name) => Err(Error::usage_hint(
+        Some(name) => Err(Error::usage_with_hint(
             format!("`{name}` in ORDER BY is a column, and something else in the select list"),
             format!(
                 "call that something else: AS {name}_2; ORDER BY {name} alone is the select list's"

@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
     Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, Window,
 };
 use datafusion::optimizer::AnalyzerRule;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use crate::datafusion_names::{aggregates, scalars};
 use crate::rewrite::{all_steps, of_one};
@@ -379,7 +379,7 @@ impl ScalarUDFImpl for Value {
 }
 
 fn values_of(keys: &ArrayRef, of: &DataType) -> PlanResult<ArrayRef> {
-    let keys = cast_with_options(keys, &DataType::Binary, &EXACTLY)?;
+    let keys = cast_with_options(keys, &DataType::Binary, &STRICT_CAST_OPTIONS)?;
     let converter = converter(of)?;
     // What made a null need not have kept its bytes.
     let null = converter.convert_columns(&[new_null_array(of, 1)])?;
@@ -392,7 +392,7 @@ fn values_of(keys: &ArrayRef, of: &DataType) -> PlanResult<ArrayRef> {
         return plan_err!("a key without a value");
     };
     // A dictionary comes back as its values.
-    Ok(cast_with_options(&found, of, &EXACTLY)?)
+    Ok(cast_with_options(&found, of, &STRICT_CAST_OPTIONS)?)
 }
 
 #[cfg(test)]

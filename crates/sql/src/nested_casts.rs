@@ -28,8 +28,8 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type_name;
 
 use crate::messages::external;
 use crate::nested_text::{
@@ -178,7 +178,7 @@ fn maps_of(
             texts.write(entry, &mut key);
             if keys.is_null(entry) || seen.contains(&key) {
                 if !is_tried {
-                    return Err(external(Error::usage_hint(
+                    return Err(external(Error::usage_with_hint(
                         format!(
                             "a map has a value for each key, and `{key}` comes twice or is null"
                         ),

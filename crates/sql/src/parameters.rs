@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::hex::encode_hex;
-use tidemill_base::{redact, suggest};
+use tidemill_base::{redaction, suggestions};
 
 use crate::syntax::Spoken;
 
@@ -105,7 +105,7 @@ fn is_number(text: &str) -> bool {
 pub fn put(sql: &str, parameters: &[(String, Parameter)]) -> Result<String> {
     for (name, value) in parameters {
         if let Parameter::Text(text) | Parameter::Number(text) = value {
-            redact::hide(name, text);
+            redaction::register_secret_value(name, text);
         }
     }
     // What is no SQL has its own message, later on.
@@ -223,9 +223,9 @@ fn missing(place: &Place, parameters: &[(String, Parameter)]) -> Error {
     let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
     let given = match names.is_empty() {
         true => String::new(),
-        false => format!("; given: {}", suggest::listed(&names)),
+        false => format!("; given: {}", suggestions::format_name_list(&names)),
     };
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("parameter `{written}` has no value"),
         format!("give it one: --param {name}=VALUE, from Python params={{'{name}': …}}{given}"),
     )
@@ -235,9 +235,9 @@ fn unused_parameter(name: &str, places: &[Place]) -> Error {
     let written: Vec<&str> = places.iter().map(|place| place.written.as_str()).collect();
     let hint = match written.is_empty() {
         true => "the SQL has no parameter; it would be written $1 or :name".to_owned(),
-        false => format!("the SQL has {}", suggest::listed(&written)),
+        false => format!("the SQL has {}", suggestions::format_name_list(&written)),
     };
-    Error::usage_hint(format!("the SQL has no parameter `{name}`"), hint)
+    Error::usage_with_hint(format!("the SQL has no parameter `{name}`"), hint)
 }
 
 /// Returns the byte at which each line of a text begins.

@@ -3,7 +3,7 @@
 //! The parser says what it expected and where it stopped; what is meant is told by the words around that place.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 
 use crate::syntax::Spoken;
 
@@ -288,7 +288,7 @@ fn slip(word: &str) -> Option<&'static str> {
     if !is_one || WORDS.contains(&upper.as_str()) {
         return None;
     }
-    suggest::nearest(&upper, WORDS)
+    suggestions::nearest_candidate(&upper, WORDS)
 }
 
 #[cfg(test)]

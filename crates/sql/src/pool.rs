@@ -34,10 +34,10 @@ use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 use parking_lot::Mutex;
-use tidemill_base::coverage::grouped;
+use tidemill_base::coverage::format_grouped_digits;
 use tidemill_base::error::Error;
-use tidemill_base::memory::human;
-use tidemill_base::progress::Progress;
+use tidemill_base::memory_budget::format_binary_bytes;
+use tidemill_base::progress::RunProgress;
 
 use crate::datafusion_names::consumers;
 use crate::messages::OUT_OF_MEMORY;
@@ -142,13 +142,13 @@ pub struct Pool {
     bytes: usize,
     /// What the user gave the whole run.
     memory_bytes: u64,
-    progress: Progress,
+    progress: RunProgress,
     state: Mutex<PoolState>,
 }
 
 impl Pool {
     /// A pool of `bytes`, of a run that has `memory_bytes`.
-    pub fn new(bytes: usize, memory_bytes: u64, progress: &Progress) -> Self {
+    pub fn new(bytes: usize, memory_bytes: u64, progress: &RunProgress) -> Self {
         let (progress, state) = (progress.clone(), Mutex::default());
         Pool { bytes, memory_bytes, progress, state }
     }
@@ -245,13 +245,16 @@ impl Pool {
         };
         let taken = match others {
             0 => "that a step may hold".to_owned(),
-            _ => format!("for all steps, of which others hold {}", human(others as u64)),
+            _ => format!(
+                "for all steps, of which others hold {}",
+                format_binary_bytes(others as u64)
+            ),
         };
         format!(
             "{OUT_OF_MEMORY}{step} has {} and needs {} more, of the {} {taken}\nhint: {reason}{advice}",
-            human(held as u64),
-            human(additional as u64),
-            human(self.bytes as u64),
+            format_binary_bytes(held as u64),
+            format_binary_bytes(additional as u64),
+            format_binary_bytes(self.bytes as u64),
         )
     }
 }
@@ -270,13 +273,13 @@ fn rounded_up(bytes: f64) -> u64 {
 
 /// What is said of a stored set of ids of which its numbers take more than one may have, in bytes.
 pub fn too_large_a_set(bytes: u64, bytes_max: u64) -> Error {
-    Error::Memory {
+    Error::MemoryBudgetTooSmall {
         message: format!(
             "out of memory: a stored set has {} ids, which are {} once it is unfolded, more than the {} that one may \
              have",
-            grouped(bytes / 8),
-            human(bytes),
-            human(bytes_max),
+            format_grouped_digits(bytes / 8),
+            format_binary_bytes(bytes),
+            format_binary_bytes(bytes_max),
         ),
         hint: Some(format!(
             "--memory {} would do; id_set_cardinality and id_set_contains unfold nothing",
@@ -338,7 +341,7 @@ pub(crate) fn words(name: &str) -> (&'static str, &'static str) {
 
 impl fmt::Display for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of memory", human(self.bytes as u64))
+        write!(f, "{} of memory", format_binary_bytes(self.bytes as u64))
     }
 }
 
@@ -399,7 +402,7 @@ impl MemoryPool for Pool {
 }
 
 /// A pool as DataFusion holds it.
-pub fn shared(bytes: usize, memory_bytes: u64, progress: &Progress) -> Arc<dyn MemoryPool> {
+pub fn shared(bytes: usize, memory_bytes: u64, progress: &RunProgress) -> Arc<dyn MemoryPool> {
     Arc::new(Pool::new(bytes, memory_bytes, progress))
 }
 
@@ -418,7 +421,7 @@ mod tests {
 
     #[test]
     fn sorts_that_are_full_leave_their_merges_what_they_need() {
-        let pool = shared(64 * MIB, 128 << 20, &Progress::new());
+        let pool = shared(64 * MIB, 128 << 20, &RunProgress::new());
         let pairs: Vec<_> = (0..4)
             .map(|index| {
                 let sort = consumer(&pool, &format!("ExternalSorter[{index}]"), true);
@@ -448,7 +451,7 @@ mod tests {
 
     #[test]
     fn groups_that_were_written_out_are_merged_beside_what_merges_them() {
-        let pool = shared(32 * MIB, 64 << 20, &Progress::new());
+        let pool = shared(32 * MIB, 64 << 20, &RunProgress::new());
         let others = consumer(&pool, "PartialHashAggregateStream[0]", true);
         let table = consumer(&pool, "FinalHashAggregateStream[0]", true);
         others.try_grow(10 * MIB).unwrap();
@@ -463,7 +466,7 @@ mod tests {
 
     #[test]
     fn what_merges_sorted_partitions_has_the_pool_whatever_others_hold() {
-        let pool = shared(32 * MIB, 64 << 20, &Progress::new());
+        let pool = shared(32 * MIB, 64 << 20, &RunProgress::new());
         let merges: Vec<_> = (0..2)
             .map(|index| consumer(&pool, &format!("ExternalSorterMerge[{index}]"), false))
             .collect();
@@ -477,7 +480,7 @@ mod tests {
 
     #[test]
     fn what_cannot_spill_is_named_with_what_would_do() {
-        let progress = Progress::new();
+        let progress = RunProgress::new();
         progress.set_bytes_total(1000);
         for (name, done, expected) in [
             (
@@ -501,7 +504,7 @@ mod tests {
             let holds = consumer(&pool, name, false);
             holds.try_grow(30 * MIB).unwrap();
             let error: Error = holds.try_grow(4 * MIB).unwrap_err().context("wrapped").told();
-            assert!(matches!(error, Error::Memory { .. }));
+            assert!(matches!(error, Error::MemoryBudgetTooSmall { .. }));
             assert_eq!(error.to_string(), expected);
         }
     }

@@ -29,7 +29,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use tidemill_base::compact::shown_bytes;
+use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
@@ -391,7 +391,7 @@ impl ExecutionPlan for Around {
                 let charged = input.map(move |batch| {
                     let batch = batch?;
                     charge.free();
-                    charge.try_grow(batch.columns().iter().map(shown_bytes).sum())?;
+                    charge.try_grow(batch.columns().iter().map(visible_values_bytes).sum())?;
                     Ok(batch)
                 });
                 return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, charged)));
@@ -462,7 +462,7 @@ fn cut(portion: &mut RecordBatch, waiting: &mut Vec<RecordBatch>, sizes: &[u64],
 
 /// The bytes of a batch, [`ROW_BYTES`] more for each row.
 fn own_bytes(batch: &RecordBatch) -> f64 {
-    let shown: usize = batch.columns().iter().map(shown_bytes).sum();
+    let shown: usize = batch.columns().iter().map(visible_values_bytes).sum();
     shown as f64 + ROW_BYTES * batch.num_rows() as f64
 }
 
@@ -541,7 +541,7 @@ mod tests {
             let found = batches(sql).unwrap();
             assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{sql}");
             for batch in found {
-                let bytes: usize = batch.columns().iter().map(shown_bytes).sum();
+                let bytes: usize = batch.columns().iter().map(visible_values_bytes).sum();
                 assert!(bytes <= 6 << 20, "{sql}: {bytes} bytes in a batch");
             }
         }

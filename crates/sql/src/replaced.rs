@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
     ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     TypeSignature, Volatility,
 };
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use crate::bytes::{Octets, counted, is_bytes, joint_of_bytes, or_of_bytes};
 use crate::datafusion_names::scalars;
@@ -397,7 +397,7 @@ impl ScalarUDFImpl for Places {
         let is_scalar = all.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
         let rows = if is_scalar { 1 } else { rows };
         let as_floats = |value: &ColumnarValue| -> PlanResult<ArrayRef> {
-            Ok(cast_with_options(&value.to_array(rows)?, &DataType::Float64, &EXACTLY)?)
+            Ok(cast_with_options(&value.to_array(rows)?, &DataType::Float64, &STRICT_CAST_OPTIONS)?)
         };
         let (values, places, rounded) =
             (as_floats(values)?, as_floats(places)?, as_floats(&found)?);
@@ -417,7 +417,7 @@ impl ScalarUDFImpl for Places {
             })
         });
         let right: ArrayRef = Arc::new(right.collect::<Float64Array>());
-        let right = cast_with_options(&right, &found.data_type(), &EXACTLY)?;
+        let right = cast_with_options(&right, &found.data_type(), &STRICT_CAST_OPTIONS)?;
         Ok(match is_scalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&right, 0)?),
             false => ColumnarValue::Array(right),

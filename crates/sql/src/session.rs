@@ -15,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::executor::block_on;
 use parking_lot::Mutex;
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_base::error::Result;
 
 use crate::arithmetic::{CheckedArithmetic, Quotients};
@@ -107,7 +107,7 @@ const PARTITION_BYTES_MIN: usize = 32 << 20;
 const WITHOUT: [&str; 2] = [physical_rules::FILTER_PUSHDOWN, physical_rules::FILTER_PUSHDOWN_POST];
 
 /// What a run of a plan may take.
-fn runtime(budget_bytes: usize, settings: &Settings) -> Result<Arc<RuntimeEnv>> {
+fn runtime(budget_bytes: usize, settings: &RunSettings) -> Result<Arc<RuntimeEnv>> {
     let space = SpillSpace::new(&settings.spill_dirs, &settings.progress);
     let disk = DiskManagerBuilder::default()
         .with_temp_file_factory(Arc::new(space))
@@ -180,7 +180,7 @@ pub struct Brought<'a> {
 /// [recognised name](crate::datafusion_names).
 pub fn open(
     budget_bytes: usize,
-    settings: &Settings,
+    settings: &RunSettings,
     Brought { others, of_windows, running_totals }: Brought<'_>,
 ) -> Result<SessionContext> {
     datafusion_names::check()?;
@@ -384,7 +384,7 @@ pub fn keeping_sources(state: &SessionState) -> SessionState {
 pub fn in_order(
     state: &SessionState,
     budget_bytes: usize,
-    settings: &Settings,
+    settings: &RunSettings,
 ) -> Result<SessionState> {
     let budget_bytes = budget_bytes.max(FINISH_BYTES_MIN);
     let runtime = runtime(budget_bytes, settings)?;
@@ -454,7 +454,7 @@ mod tests {
     }
 
     fn context() -> SessionContext {
-        open(64 << 20, &Settings::new(64 << 20), Brought::default()).unwrap()
+        open(64 << 20, &RunSettings::new(64 << 20), Brought::default()).unwrap()
     }
 
     #[test]

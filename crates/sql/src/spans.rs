@@ -25,8 +25,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::types::EXACTLY;
 
 use crate::datafusion_names::scalars;
 use crate::messages::external;
@@ -263,12 +263,12 @@ impl Span {
 fn spans(array: &ArrayRef) -> PlanResult<Vec<Option<Span>>> {
     if let DataType::Duration(unit) = array.data_type() {
         let units = units(*unit);
-        let values = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+        let values = cast_with_options(array, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
         let values = values.as_primitive::<Int64Type>().iter();
         return Ok(values.map(|value| Some(Span::between(value?, units))).collect());
     }
     let whole = DataType::Interval(IntervalUnit::MonthDayNano);
-    let spans = cast_with_options(array, &whole, &EXACTLY)?;
+    let spans = cast_with_options(array, &whole, &STRICT_CAST_OPTIONS)?;
     let parts = spans.as_primitive::<IntervalMonthDayNanoType>().iter().map(|span| {
         let span = span?;
         let (months, days) = (span.months.into(), span.days.into());

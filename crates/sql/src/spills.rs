@@ -37,7 +37,7 @@ use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::Stream;
 use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 
 /// Large enough for a disk. What of a block is not written takes none.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -56,13 +56,13 @@ pub fn check(folders: &[PathBuf]) -> Result<()> {
         let refused = match std::fs::metadata(folder) {
             Ok(found) if found.is_dir() => tempfile::tempfile_in(folder).err(),
             Ok(_) => {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("cannot spill to `{shown}`: it is a file"),
                     "--spill-dir DIR names a folder",
                 ));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("cannot spill to `{shown}`: there is no such folder"),
                     "make it, or name one that exists: --spill-dir DIR",
                 ));
@@ -71,7 +71,7 @@ pub fn check(folders: &[PathBuf]) -> Result<()> {
         };
         match refused {
             Some(error) if !is_full(&error) => {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("cannot spill to `{shown}`: {error}"),
                     "name a folder that can be written to: --spill-dir DIR",
                 ));
@@ -100,7 +100,7 @@ struct Folders {
     folders: Vec<Folder>,
     /// Whose turn it is, counted on and on.
     turn: AtomicUsize,
-    progress: Progress,
+    progress: RunProgress,
 }
 
 struct Folder {
@@ -130,7 +130,7 @@ impl fmt::Debug for SpillSpace {
 impl SpillSpace {
     /// A place in `folders`, one at least, where nothing is made before it is needed. What is written
     /// counts as spilled in `progress`.
-    pub fn new(folders: &[PathBuf], progress: &Progress) -> Self {
+    pub fn new(folders: &[PathBuf], progress: &RunProgress) -> Self {
         let folder = |path: &PathBuf| Folder {
             path: path.clone(),
             blocks: Mutex::default(),
@@ -206,7 +206,7 @@ impl Folders {
             }
         }
         let last = refusals.last.take().unwrap_or_else(|| io::ErrorKind::StorageFull.into());
-        Err(Error::disk_full(self.paths(), last))
+        Err(Error::spill_disk_full(self.paths(), last))
     }
 
     fn refused(&self, index: usize, error: io::Error, refusals: &mut Refusals) {
@@ -304,7 +304,7 @@ impl Extent {
     fn append(&self, mut bytes: &[u8]) -> Result<()> {
         // Whoever reads sees a length only once its bytes are there.
         let mut held = self.held.lock();
-        self.space.progress.add_spilled(bytes.len() as u64);
+        self.space.progress.add_spilled_bytes(bytes.len() as u64);
         let mut refusals = Refusals::default();
         while !bytes.is_empty() {
             if held.room == 0 {

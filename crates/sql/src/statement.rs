@@ -15,8 +15,8 @@ use datafusion::sql::sqlparser::ast::{
     Statement as SqlStatement, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
-use tidemill_base::types::UNQUOTED_NAME;
+use tidemill_base::column_types::UNQUOTED_NAME_METADATA_KEY;
+use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::{Error, Result};
 use tidemill_planning::{planned, walk, walk_mut};
 
@@ -104,7 +104,7 @@ pub struct Asked {
 pub fn one_select(sql: &str) -> Result<Statement> {
     match asked(sql)? {
         Asked { statement, wanted: Wanted::Rows, .. } => Ok(statement),
-        Asked { wanted, .. } => Err(Error::usage_hint(
+        Asked { wanted, .. } => Err(Error::usage_with_hint(
             format!("`{}` is not run here", wanted.word()),
             "it is one SELECT; `tidemill query` answers the others",
         )),
@@ -130,7 +130,7 @@ impl Wanted {
 pub fn asked(sql: &str) -> Result<Asked> {
     // A chain of operators is as deep as it is long, and dropping it takes stack.
     let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
-    on_large_stack(bytes, || {
+    run_on_large_stack(bytes, || {
         let (mut statement, wanted) = parsed(sql)?;
         let mut depth = Depth::default();
         let mut called = CalledSources::new();
@@ -140,14 +140,14 @@ pub fn asked(sql: &str) -> Result<Asked> {
             walk(statement, &mut depth);
         }
         if depth.most > DEPTH_MAX {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("the SQL nests expressions {} deep; {DEPTH_MAX} is the most", depth.most),
                 "many alternatives are written `x IN (…)`, many rows as a source to join with",
             ));
         }
         let in_a_row = [(depth.queries, "queries"), (depth.tables, "tables")];
         if let Some((count, what)) = in_a_row.into_iter().find(|(count, _)| *count > BRANCHES_MAX) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("the SQL has {count} {what} in a row; {BRANCHES_MAX} is the most"),
                 "several files are one table: FROM ['a.csv', 'b.csv'], FROM 'logs/*.csv'; rows are VALUES (1), (2)",
             ));
@@ -178,7 +178,7 @@ pub fn analyzed_query(sql: &str) -> Result<Option<String>> {
     if let Token::Word(word) = &first.token
         && ["VERBOSE", "FORMAT"].iter().any(|option| word.value.eq_ignore_ascii_case(option))
     {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`EXPLAIN ANALYZE {}` is not supported", word.value.to_uppercase()),
             "EXPLAIN ANALYZE SELECT … has one form, a line of text in each row",
         ));
@@ -239,7 +239,7 @@ fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
             }
             _ => "a query is one SELECT; results are written with -o FILE or a job file's [sink]",
         };
-        Err(Error::usage_hint(format!("{what} is not run here"), hint))
+        Err(Error::usage_with_hint(format!("{what} is not run here"), hint))
     };
     let summarized = summarized(sql);
     let statements = match dialects::parsed(summarized.as_deref().unwrap_or(sql)) {
@@ -252,7 +252,7 @@ fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
             let hint = parse_hints::hint(sql, &error.to_string());
             return Err(match (DataFusionError::from(error).told(), hint) {
                 (Error::Usage { message, hint: None }, Some(hint)) => {
-                    Error::usage_hint(message, hint)
+                    Error::usage_with_hint(message, hint)
                 }
                 (told, _) => told,
             });
@@ -293,19 +293,19 @@ fn of_query(statement: SqlStatement) -> Result<(SqlStatement, Wanted)> {
             options,
         } => {
             if analyze {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "`EXPLAIN ANALYZE` is no query of records, and stands at the beginning of a statement",
                     "`tidemill query` and Python's `query` answer it",
                 ));
             }
             if estimate || options.is_some() {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "EXPLAIN takes no options",
                     "EXPLAIN SELECT … shows the plan, EXPLAIN ANALYZE SELECT … runs it and adds what was measured",
                 ));
             }
             if let Some(format) = format {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("`EXPLAIN {format}` is not supported"),
                     "--explain --format json shows a plan as JSON",
                 ));
@@ -367,7 +367,8 @@ pub fn schema_from_sql(text: &str) -> Result<SchemaRef> {
 /// As [`schema_from_sql`].
 pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let hint = "write it as SQL does: --schema 'id BIGINT, name TEXT, ts TIMESTAMP'";
-    let refused = |e: Error| Error::usage_hint(format!("the schema is not understood: {e}"), hint);
+    let refused =
+        |e: Error| Error::usage_with_hint(format!("the schema is not understood: {e}"), hint);
     let sql = format!("CREATE TABLE t ({})", without_interval_units(text));
     let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.told()))?;
     let statement = statements.pop_front().filter(|_| statements.is_empty());
@@ -406,7 +407,7 @@ fn unquoted_columns(statement: &Statement) -> Vec<bool> {
 
 /// Returns the columns with a note on those whose names are written without quotes.
 fn with_unquoted_names(schema: &Schema, is_unquoted: &[bool]) -> Schema {
-    let note = HashMap::from([(UNQUOTED_NAME.to_owned(), String::new())]);
+    let note = HashMap::from([(UNQUOTED_NAME_METADATA_KEY.to_owned(), String::new())]);
     let fields =
         schema.fields().iter().zip(is_unquoted).map(|(field, is_unquoted)| match is_unquoted {
             true => Arc::new(field.as_ref().clone().with_metadata(note.clone())),
@@ -436,7 +437,7 @@ pub fn without_metadata(schema: &Schema) -> Schema {
 mod tests {
     use arrow::datatypes::DataType::{self, *};
     use arrow::datatypes::{Field, IntervalUnit, TimeUnit};
-    use tidemill_base::types::sql_type_name;
+    use tidemill_base::column_types::sql_type_name;
 
     use super::*;
 
@@ -503,7 +504,7 @@ mod tests {
         ] {
             let fields = vec![Field::new(name, Int64, true)];
             let nested = sql_type_name(&DataType::Struct(fields.into()));
-            let name_in_sql = tidemill_base::types::quote_sql_name(name);
+            let name_in_sql = tidemill_base::column_types::quote_sql_name(name);
             for text in [format!("{name_in_sql} BIGINT"), format!("{name_in_sql} {nested}")] {
                 let schema = schema_from_sql(&text).unwrap();
                 assert_eq!(schema.field(0).name(), name, "{text}");

@@ -220,7 +220,7 @@ fn within(condition: &Expr, schema: &DFSchema) -> PlanResult<()> {
         _ => false,
     };
     match subquery.outer_ref_columns.iter().any(is_missing) {
-        true => Err(external(Error::usage_hint(
+        true => Err(external(Error::usage_with_hint(
             "a subquery that depends on the row around it cannot stand in ORDER BY or a window over groups",
             "name it in the select list of a subquery, and order by its name",
         ))),
@@ -318,7 +318,7 @@ fn not_of_one_group(subquery: &Subquery) -> PlanResult<()> {
         .subquery
         .exists_dyn(&mut |plan| Ok(is_of_one_group(plan) || is_of_grouping_sets(plan)))?
     {
-        true => Err(external(Error::usage_hint(
+        true => Err(external(Error::usage_with_hint(
             "`EXISTS`, `IN`, `ANY` and `ALL` do not take an aggregate without GROUP BY, or with ROLLUP, CUBE or \
              GROUPING SETS, of rows that depend on the row around the subquery",
             "compare the aggregate itself: WHERE (SELECT count(*) FROM …) = 0",
@@ -353,7 +353,7 @@ fn is_of_grouping_sets(plan: &LogicalPlan) -> bool {
 fn keeps_limits(subquery: &Subquery) -> PlanResult<()> {
     let mut is_tied = false;
     match loses_limit(&subquery.subquery, true, &mut is_tied)? {
-        true => Err(external(Error::usage_hint(
+        true => Err(external(Error::usage_with_hint(
             "`EXISTS` does not take this LIMIT or OFFSET: its rows depend on the row around the subquery",
             "count the rows: WHERE (SELECT count(*) FROM … WHERE …) > 1 in place of EXISTS (… OFFSET 1)",
         ))),
@@ -406,7 +406,7 @@ fn not_over_one_group(plan: &LogicalPlan) -> PlanResult<()> {
         input.exists_dyn(&mut |plan| Ok(is_of_one_group(plan)))
     };
     match plan.exists_dyn(&mut is_over)? {
-        true => Err(external(Error::usage_hint(
+        true => Err(external(Error::usage_with_hint(
             "an aggregate over an aggregate of rows that depend on the row around the subquery is not supported",
             "there is one row of the inner one: take its value itself, (SELECT count(*) FROM … WHERE …)",
         ))),
@@ -647,7 +647,7 @@ fn written_out(found: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<E
         }));
     }
     if expr.is_volatile() || is_volatile(plan)? {
-        return Err(external(Error::usage_hint(
+        return Err(external(Error::usage_with_hint(
             "`IN (SELECT …)` beside OR, NOT, CASE or IS NULL is asked of the same values more than \
              once, and these differ each time",
             "take what is random from a file of its own",

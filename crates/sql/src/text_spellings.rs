@@ -19,7 +19,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use crate::meeting::is_decimal;
 use crate::rewrite::of_one;
@@ -130,13 +130,13 @@ pub(crate) fn complete(array: &ArrayRef, spelling: Spelling) -> PlanResult<Array
     if !is_any_other {
         return Ok(Arc::clone(array));
     }
-    let texts = cast_with_options(array, &DataType::Utf8, &EXACTLY)?;
+    let texts = cast_with_options(array, &DataType::Utf8, &STRICT_CAST_OPTIONS)?;
     let texts = texts.as_string::<i32>();
     let texts: StringArray = texts
         .iter()
         .map(|text| text.map(|text| spelling.completed(text).map_or(text.into(), Cow::Owned)))
         .collect();
-    Ok(cast_with_options(&texts, array.data_type(), &EXACTLY)?)
+    Ok(cast_with_options(&texts, array.data_type(), &STRICT_CAST_OPTIONS)?)
 }
 
 /// Digits of the longest whole number that is written out, more than any type has.

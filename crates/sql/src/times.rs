@@ -23,8 +23,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
-use tidemill_base::types::{EXACTLY, sql_type_name};
 
 use crate::datafusion_names::scalars;
 use crate::messages::external;
@@ -146,7 +146,7 @@ fn first_day(year: i64, month: i64) -> i64 {
 
 fn truncated(array: &ArrayRef, part: Truncation, unit: TimeUnit) -> PlanResult<ArrayRef> {
     let units = units(unit);
-    let times = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+    let times = cast_with_options(array, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
     let times = times.as_primitive::<Int64Type>();
     let found: Int64Array = times.try_unary(|time| {
         part.truncate(time, units).ok_or_else(|| {
@@ -156,7 +156,7 @@ fn truncated(array: &ArrayRef, part: Truncation, unit: TimeUnit) -> PlanResult<A
             })
         })
     })?;
-    Ok(cast_with_options(&found, array.data_type(), &EXACTLY)?)
+    Ok(cast_with_options(&found, array.data_type(), &STRICT_CAST_OPTIONS)?)
 }
 
 impl DateTrunc {
@@ -166,7 +166,7 @@ impl DateTrunc {
         parts: &ArrayRef,
         given: &ScalarFunctionArgs,
     ) -> PlanResult<ColumnarValue> {
-        let parts = cast_with_options(parts, &DataType::Utf8, &EXACTLY)?;
+        let parts = cast_with_options(parts, &DataType::Utf8, &STRICT_CAST_OPTIONS)?;
         let parts = parts.as_string::<i32>();
         let names: BTreeSet<&str> = parts.iter().flatten().collect();
         let mut found = new_null_array(given.return_field.data_type(), given.number_rows);
@@ -333,7 +333,7 @@ impl ScalarUDFImpl for DateBin {
             args.arg_fields.get(1).map(|field| field.data_type())
             && !is_utc(zone)
         {
-            return Err(external(Error::usage_hint(
+            return Err(external(Error::usage_with_hint(
                 format!("`date_bin` of a time of the zone {zone} would have the days of UTC"),
                 format!(
                     "bin what the clocks show: CAST(ts AT TIME ZONE '{zone}' AS TIMESTAMP); \
@@ -480,7 +480,7 @@ impl ScalarUDFImpl for WholeSeconds {
                 return plan_err!("a {} has no seconds", sql_type_name(array.data_type()));
             };
             let units = units(*unit);
-            let times = cast_with_options(array, &DataType::Int64, &EXACTLY)?;
+            let times = cast_with_options(array, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
             let seconds: Int64Array =
                 times.as_primitive::<Int64Type>().unary(|time| time.div_euclid(units));
             Ok(Arc::new(seconds) as ArrayRef)

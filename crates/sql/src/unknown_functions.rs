@@ -268,21 +268,21 @@ pub fn refused(name: &str) -> Error {
     if let Some((_, written)) =
         elsewhere.into_iter().find(|(names, _)| names.contains(&folded.as_str()))
     {
-        return Error::usage_hint(message, format!("it is written here as {written}"));
+        return Error::usage_with_hint(message, format!("it is written here as {written}"));
     }
     if let Some(text) = instead_of(&folded) {
-        return Error::usage_hint(message, text);
+        return Error::usage_with_hint(message, text);
     }
     let calls = calls_of(&folded);
     if !calls.is_empty() {
-        return Error::usage_hint(
+        return Error::usage_with_hint(
             format!("`{name}` takes other arguments"),
             format!("it is called as {}", calls.join(", ")),
         );
     }
     match nearest(&folded, &known()) {
         Some(meant) => Error::usage(format!("{message}; did you mean `{meant}`?")),
-        None => Error::usage_hint(
+        None => Error::usage_with_hint(
             message,
             "docs/reference/functions.md has all that there are; a program of your own runs over records by \
              --source-exec",

@@ -18,8 +18,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::types::EXACTLY;
 
 use crate::datafusion_names::scalars;
 use crate::messages::external;
@@ -191,7 +191,7 @@ impl ScalarUDFImpl for ToTimestamp {
 /// # Errors
 /// [`Error::Overflow`] for a number beyond the range of nanoseconds.
 fn seconds_of_doubles(value: &ColumnarValue, to: &DataType) -> PlanResult<ColumnarValue> {
-    let doubles = cast_with_options(&value.to_array(1)?, &DataType::Float64, &EXACTLY)?;
+    let doubles = cast_with_options(&value.to_array(1)?, &DataType::Float64, &STRICT_CAST_OPTIONS)?;
     let doubles = doubles.as_primitive::<Float64Type>();
     // The nanoseconds of 64 bits.
     let is_beyond = |seconds: &f64| {
@@ -210,7 +210,7 @@ fn seconds_of_doubles(value: &ColumnarValue, to: &DataType) -> PlanResult<Column
         }));
     }
     let micros = doubles.unary::<_, TimestampMicrosecondType>(nearest_micros).with_timezone(UTC);
-    let found = cast_with_options(&micros, to, &EXACTLY)?;
+    let found = cast_with_options(&micros, to, &STRICT_CAST_OPTIONS)?;
     Ok(match value {
         ColumnarValue::Scalar(_) => ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?),
         ColumnarValue::Array(_) => ColumnarValue::Array(found),

@@ -26,8 +26,8 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TryCast, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
 use crate::rewrite::{all_expressions, of_one};
@@ -69,7 +69,7 @@ pub(crate) fn instants(
 ) -> PlanResult<ArrayRef> {
     let tz: Tz = zone.parse()?;
     let units = units(unit);
-    let shown = cast_with_options(shown, &DataType::Int64, &EXACTLY)?;
+    let shown = cast_with_options(shown, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
     let instants: Int64Array = shown.as_primitive::<Int64Type>().try_unary(|time| {
         let ahead = DateTime::from_timestamp(time.div_euclid(units), 0)
             .and_then(|shown| seconds_ahead(&tz, shown.naive_utc(), twice));
@@ -81,7 +81,7 @@ pub(crate) fn instants(
         )
     })?;
     let to = DataType::Timestamp(unit, Some(zone.into()));
-    Ok(cast_with_options(&instants, &to, &EXACTLY)?)
+    Ok(cast_with_options(&instants, &to, &STRICT_CAST_OPTIONS)?)
 }
 
 /// What the clocks of a zone show at instants of it, as a timestamp without a zone.
@@ -91,7 +91,7 @@ pub(crate) fn instants(
 pub(crate) fn clocks(instants: &ArrayRef, unit: TimeUnit, zone: &str) -> PlanResult<ArrayRef> {
     let tz: Tz = zone.parse()?;
     let units = units(unit);
-    let instants = cast_with_options(instants, &DataType::Int64, &EXACTLY)?;
+    let instants = cast_with_options(instants, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
     let shown: Int64Array = instants.as_primitive::<Int64Type>().try_unary(|time| {
         let ahead = DateTime::from_timestamp(time.div_euclid(units), 0)
             .map(|at| tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc());
@@ -102,7 +102,7 @@ pub(crate) fn clocks(instants: &ArrayRef, unit: TimeUnit, zone: &str) -> PlanRes
             },
         )
     })?;
-    Ok(cast_with_options(&shown, &DataType::Timestamp(unit, None), &EXACTLY)?)
+    Ok(cast_with_options(&shown, &DataType::Timestamp(unit, None), &STRICT_CAST_OPTIONS)?)
 }
 
 /// How far the clocks are ahead of UTC when they show a time.
@@ -317,7 +317,7 @@ impl Shifted {
     fn shift(&self, times: &ArrayRef, spans: &ArrayRef) -> PlanResult<ArrayRef> {
         let tz: Tz = self.zone.parse()?;
         let sign = if self.is_back { -1 } else { 1 };
-        let counts = cast_with_options(times, &DataType::Int64, &EXACTLY)?;
+        let counts = cast_with_options(times, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
         let counts = counts.as_primitive::<Int64Type>();
         let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
         let mut shifted = Int64Array::builder(counts.len());
@@ -340,7 +340,7 @@ impl Shifted {
             })?);
         }
         let to = DataType::Timestamp(self.unit, Some(Arc::clone(&self.zone)));
-        Ok(cast_with_options(&shifted.finish(), &to, &EXACTLY)?)
+        Ok(cast_with_options(&shifted.finish(), &to, &STRICT_CAST_OPTIONS)?)
     }
 
     /// The instant at which the clocks show the same time of day, months and days later; none beyond the calendar.

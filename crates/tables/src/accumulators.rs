@@ -12,8 +12,8 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use parking_lot::Mutex;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Result;
-use tidemill_base::types::EXACTLY;
 use tidemill_sql::messages::external;
 
 use crate::estimates::Precisions;
@@ -366,7 +366,7 @@ impl Accumulator for Distinct {
         let values = self.all()?;
         let item = Arc::new(Field::new_list_field(self.argument.clone(), true));
         let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
-        let values = cast_with_options(&values, item.data_type(), &EXACTLY)?;
+        let values = cast_with_options(&values, item.data_type(), &STRICT_CAST_OPTIONS)?;
         let list = ListArray::try_new(item, offsets, values, None)?;
         Ok(vec![ScalarValue::List(Arc::new(list))])
     }

@@ -7,7 +7,7 @@ use arrow::array::Array;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{DocSection, Documentation};
-use tidemill_base::coverage::grouped;
+use tidemill_base::coverage::format_grouped_digits;
 use tidemill_functions::sketches::{LOG2M_MAX, is_stored};
 use tidemill_sketch::{ExplicitThreshold, Hll, HllParams, Quantiles};
 
@@ -363,8 +363,8 @@ fn describe(added: Added) -> Documentation {
     const SECTION: DocSection =
         DocSection { include: true, label: "Functions that Tidemill adds", description: None };
     let default = HllParams::default().log2m;
-    let bins = grouped(u64::from(Quantiles::default().max_bins()));
-    let counted = grouped(u64::from(TOP_K_CAPACITY_MIN));
+    let bins = format_grouped_digits(u64::from(Quantiles::default().max_bins()));
+    let counted = format_grouped_digits(u64::from(TOP_K_CAPACITY_MIN));
     let (description, syntax) = match added {
         Added::Unique => (
             format!(
@@ -372,7 +372,7 @@ fn describe(added: Added) -> Documentation {
                  Takes numbers, strings, dates, times and booleans. Up to {} different values \
                  per group (by default) are counted exactly; beyond, HyperLogLog estimates, with a \
                  standard error of 1.04/√2^log2m: {:.1} % by default.",
-                grouped(unique_exact_max()),
+                format_grouped_digits(unique_exact_max()),
                 104.0 / f64::from(default).exp2().sqrt(),
             ),
             "unique(x)",
@@ -531,7 +531,7 @@ fn describe(added: Added) -> Documentation {
             )
         }
         Added::TopK => {
-            let most = grouped(TOP_K_MAX as u64);
+            let most = format_grouped_digits(TOP_K_MAX as u64);
             builder
                 .with_alternative_syntax("top_k(x, k, weight)")
                 .with_argument("k", format!("How many, from 1 to {most}; a constant."))
@@ -543,7 +543,7 @@ fn describe(added: Added) -> Documentation {
             .with_argument("q", "A rank from 0 (the least) to 1 (the greatest); a constant."),
         Added::Histogram => builder.with_alternative_syntax("histogram(x, bars)").with_argument(
             "bars",
-            format!("How many at most, from 1 to {}; default: {BARS}.", grouped(BARS_MAX as u64)),
+            format!("How many at most, from 1 to {}; default: {BARS}.", format_grouped_digits(BARS_MAX as u64)),
         ),
         Added::BootstrapSum => builder
             .with_alternative_syntax("bootstrap_sum(x, unit, seed)")
@@ -551,11 +551,11 @@ fn describe(added: Added) -> Documentation {
             .with_argument("seed", "A whole number from 0; another draws other samples. Default: 0."),
         Added::UniqueExact | Added::IdSet | Added::IdSetUnion | Added::IdSetIntersection => builder,
         Added::DistinctValues => {
-            let most = grouped(VALUES_MAX.into());
+            let most = format_grouped_digits(VALUES_MAX.into());
             builder.with_argument("n", format!("How many at most, from 1 to {most}; a constant."))
         }
         Added::DistinctSample => {
-            let most = grouped(VALUES_MAX.into());
+            let most = format_grouped_digits(VALUES_MAX.into());
             builder
                 .with_alternative_syntax("distinct_sample(x, n, weight)")
                 .with_argument("n", format!("How many, from 1 to {most}; a constant."))
@@ -567,7 +567,7 @@ fn describe(added: Added) -> Documentation {
                 "n",
                 format!(
                     "Of how many different values the estimate is made, from 3; default: {}.",
-                    grouped(HISTOGRAM_VALUES.into())
+                    format_grouped_digits(HISTOGRAM_VALUES.into())
                 ),
             ),
         Added::Collect => {

@@ -14,8 +14,8 @@ use arrow::array::{
 };
 use arrow::compute::{max, min, take};
 use arrow::datatypes::{DataType, Date32Type, Int32Type};
+use tidemill_base::column_types::dictionary_text_type;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::coded_text;
 
 use crate::value;
 
@@ -38,7 +38,7 @@ pub fn may_be_close(of: &DataType) -> bool {
 
 /// Whether a key comes as codes.
 pub(crate) fn is_coded(key: &ArrayRef) -> bool {
-    key.data_type() == &coded_text()
+    key.data_type() == &dictionary_text_type()
 }
 
 /// The groups of combinations.

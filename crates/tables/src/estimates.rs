@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use parking_lot::Mutex;
-use tidemill_base::coverage::Estimate;
+use tidemill_base::coverage::EstimateAccuracy;
 
 use crate::calls::{aggregate_call, alias_of, estimate_of};
 use crate::summary::Summary;
@@ -35,7 +35,7 @@ impl Precisions {
 
     /// What was said of `calls`; of one that was never made, as where there are no rows, that it is
     /// exact.
-    pub fn estimates(&self, calls: &[Call]) -> Vec<Estimate> {
+    pub fn estimates(&self, calls: &[Call]) -> Vec<EstimateAccuracy> {
         let said = self.0.lock();
         let of = |call: &Call| {
             let none = || Some((call.function.clone()?, Precision::EXACT));

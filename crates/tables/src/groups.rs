@@ -34,8 +34,8 @@ use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
+use tidemill_base::column_types::dictionary_text_type;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::coded_text;
 use tidemill_sql::Told;
 
 use crate::codes::Codes;
@@ -47,7 +47,7 @@ fn kept_as(of: &DataType) -> DataType {
     match of {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-        coded if *coded == coded_text() => DataType::Utf8View,
+        coded if *coded == dictionary_text_type() => DataType::Utf8View,
         other => other.clone(),
     }
 }
@@ -392,7 +392,7 @@ impl HashIndex {
     fn grow(&mut self) -> Result<()> {
         let count = (self.slots.len() * 2).max(SLOTS_MIN);
         if count > 1 << 32 {
-            return Err(Error::Memory {
+            return Err(Error::MemoryBudgetTooSmall {
                 message: "a table has more than 2^31 groups".to_owned(),
                 hint: Some("give it less --memory: it is cut into smaller ones".to_owned()),
             });

@@ -21,8 +21,8 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type_name;
 use tidemill_sql::messages::external;
 use tidemill_sql::percentiles::time_type;
 
@@ -153,7 +153,7 @@ impl AggregateUDFImpl for Median {
         let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.theirs.as_ref());
         let fields = fields.map_err(|_| {
             let found: Vec<String> = given.iter().map(sql_type_name).collect();
-            external(Error::usage_hint(
+            external(Error::usage_with_hint(
                 format!("`{}` takes numbers and times, not {}", self.name(), found.join(", ")),
                 "cast what is a number: median(CAST(x AS DOUBLE))",
             ))

@@ -31,13 +31,13 @@ use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, concat_batches, take_record_batch};
 use arrow::row::{RowConverter, SortField};
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::coverage::Estimate;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::memory::human;
-use tidemill_base::memory_account::{Charge, MemoryAccount, MemoryHolder};
-use tidemill_base::progress::{Progress, ThreadClock};
-use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::coverage::EstimateAccuracy;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
+use tidemill_base::memory_account::{MemoryAccount, MemoryCharge, MemoryHolder};
+use tidemill_base::memory_budget::format_binary_bytes;
+use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sql::pool;
 use tidemill_sql::spills::SpillSpace;
 use tracing::debug_span;
@@ -85,9 +85,9 @@ fn group_bytes_max(budget_bytes: usize) -> usize {
 pub struct Partitioned {
     chunk: Chunk,
     rows: Vec<Vec<u32>>,
-    encoded: OnceLock<(RecordBatch, Charge)>,
+    encoded: OnceLock<(RecordBatch, MemoryCharge)>,
     account: MemoryAccount,
-    charge: Charge,
+    charge: MemoryCharge,
 }
 
 impl Partitioned {
@@ -140,10 +140,10 @@ impl Pending {
 
 struct Partition {
     table: Table,
-    table_charge: Charge,
+    table_charge: MemoryCharge,
     /// Rows that are grouped in the end.
     blocks: Vec<Block>,
-    block_charge: Charge,
+    block_charge: MemoryCharge,
     spill: Option<Spilling>,
 }
 
@@ -241,8 +241,8 @@ pub struct Merger {
     first_bit: u32,
     partitions: Vec<Mutex<Partition>>,
     queues: Vec<Mutex<VecDeque<Arc<Partitioned>>>>,
-    cancel: Cancel,
-    progress: Progress,
+    cancel: CancelFlag,
+    progress: RunProgress,
 }
 
 impl Merger {
@@ -254,8 +254,8 @@ impl Merger {
         spec: &Arc<TableSpec>,
         account: &MemoryAccount,
         folders: &[PathBuf],
-        cancel: &Cancel,
-        progress: &Progress,
+        cancel: &CancelFlag,
+        progress: &RunProgress,
     ) -> Result<Arc<Self>> {
         Self::from_bit(0, spec, account, folders, (cancel, progress))
     }
@@ -270,7 +270,7 @@ impl Merger {
         spec: &Arc<TableSpec>,
         account: &MemoryAccount,
         folders: &[PathBuf],
-        (cancel, progress): (&Cancel, &Progress),
+        (cancel, progress): (&CancelFlag, &RunProgress),
     ) -> Result<Arc<Self>> {
         Self::from_bit(ranges.bits(), spec, account, folders, (cancel, progress))
     }
@@ -280,7 +280,7 @@ impl Merger {
         spec: &Arc<TableSpec>,
         account: &MemoryAccount,
         folders: &[PathBuf],
-        (cancel, progress): (&Cancel, &Progress),
+        (cancel, progress): (&CancelFlag, &RunProgress),
     ) -> Result<Arc<Self>> {
         // The rest is for workers' tables at least.
         let budget_bytes = account.limit_bytes() / 5 * 4;
@@ -362,7 +362,7 @@ impl Merger {
             self.rows.fetch_add(block.row_count(), Ordering::Relaxed);
             let mut partition = self.partitions[index].lock();
             let bytes = partition.block_charge.bytes() + bytes;
-            partition.block_charge.set(bytes);
+            partition.block_charge.set_bytes(bytes);
             partition.blocks.push(block);
         }
     }
@@ -490,7 +490,7 @@ impl Merger {
                 },
                 _ => {
                     partition.table.merge(&partitioned.chunk, rows)?;
-                    partition.table_charge.set(partition.table.bytes());
+                    partition.table_charge.set_bytes(partition.table.bytes());
                 }
             }
         }
@@ -577,13 +577,13 @@ impl Merger {
             let new = partition.table.group_count() - before;
             let new_bytes = (chunk.bytes() / chunk.group_count().max(1) + SLOT_BYTES) * new;
             let row_bytes = partition.block_charge.bytes() / row_count * part_rows;
-            partition.table_charge.set(partition.table.bytes());
+            partition.table_charge.set_bytes(partition.table.bytes());
             if index == 0 && !is_sure && new_bytes > row_bytes / 2 {
                 return Ok(1);
             }
         }
         partition.blocks = Vec::new();
-        partition.block_charge.set(0);
+        partition.block_charge.set_bytes(0);
         Ok(PARTS)
     }
 
@@ -597,9 +597,9 @@ impl Merger {
             spill.write_groups(&mut partition.table.take()?)?;
         }
         spill.write_rows(&std::mem::take(&mut partition.blocks), grouped)?;
-        partition.block_charge.set(0);
+        partition.block_charge.set_bytes(0);
         partition.table = Table::new(&self.spec)?;
-        partition.table_charge.set(0);
+        partition.table_charge.set_bytes(0);
         Ok(())
     }
 
@@ -719,12 +719,12 @@ impl MemoryHolder for Merger {
 pub fn together(
     helpers: usize,
     work: &(dyn Fn() -> Result<()> + Sync),
-    progress: &Progress,
+    progress: &RunProgress,
 ) -> Result<()> {
     let help = || {
-        let mut clock = ThreadClock::start();
-        let done = caught(work);
-        progress.tables().add_cpu(&mut clock);
+        let mut clock = ThreadCpuClock::start();
+        let done = catch_panic(work);
+        progress.table_counters().add_thread_cpu(&mut clock);
         done
     };
     std::thread::scope(|scope| {
@@ -760,7 +760,7 @@ fn select(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
 }
 
 enum Stored {
-    Memory(Table, Charge),
+    Memory(Table, MemoryCharge),
     /// Rows that are not grouped yet.
     Part {
         of: Arc<ChargedParts>,
@@ -772,7 +772,7 @@ enum Stored {
 /// The rows and groups of a partition, charged until its last part is finished.
 struct ChargedParts {
     parts: Parts,
-    charges: [Charge; 2],
+    charges: [MemoryCharge; 2],
 }
 
 /// Groups and rows of a partition, or of a part of one.
@@ -798,7 +798,7 @@ struct Folding<'a> {
     budget_bytes: usize,
     account: &'a MemoryAccount,
     space: &'a SpillSpace,
-    cancel: &'a Cancel,
+    cancel: &'a CancelFlag,
 }
 
 impl Folding<'_> {
@@ -812,7 +812,7 @@ impl Folding<'_> {
             let all: Vec<u32> = (0..chunk.group_count() as u32).collect();
             table.merge(&chunk, &all)?;
             drop((batch, chunk));
-            charge.set(table.bytes());
+            charge.set_bytes(table.bytes());
             if self.has_outgrown(&table, disk, bytes_max)? {
                 return self.repartition(disk, table, groups, disk.rows.read()?);
             }
@@ -823,7 +823,7 @@ impl Folding<'_> {
             drop(batch);
             while let Some(portion) = portions.next_portion(&table) {
                 table.update(&portion)?;
-                charge.set(table.bytes());
+                charge.set_bytes(table.bytes());
                 if self.has_outgrown(&table, disk, bytes_max)? {
                     let rest = portions.rest().map(Ok).chain(rows);
                     return self.repartition(disk, table, std::iter::empty(), rest);
@@ -838,7 +838,7 @@ impl Folding<'_> {
     fn in_memory(
         &self,
         mut table: Table,
-        mut charge: Charge,
+        mut charge: MemoryCharge,
         first_bit: u32,
     ) -> Result<Vec<Stored>> {
         let is_small = charge.bytes() <= self.account.limit_bytes() / WHOLE_SHARE;
@@ -850,7 +850,7 @@ impl Folding<'_> {
         }
         let parts = Parts::new(&mut table, Vec::new(), first_bit)?;
         drop(table);
-        charge.set(parts.group_bytes());
+        charge.set_bytes(parts.group_bytes());
         let of = Arc::new(ChargedParts { parts, charges: [charge, self.account.charge(0)] });
         let part = |index| Stored::Part { of: Arc::clone(&of), index };
         Ok((0..PARTS).filter(|index| of.parts.rows(*index) > 0).map(part).collect())
@@ -925,12 +925,12 @@ impl Folding<'_> {
             "median" => "quantile(x, 0.5), which keeps a summary",
             _ => "keep fewer values for each group",
         };
-        Error::Memory {
+        Error::MemoryBudgetTooSmall {
             message: format!(
                 "out of memory: `{function}` has {} for one group, which is held whole, more than \
                  the {} that one may have",
-                human(held),
-                human(self.group_bytes_max() as u64),
+                format_binary_bytes(held),
+                format_binary_bytes(self.group_bytes_max() as u64),
             ),
             hint: Some(format!("--memory {enough} would do; or {instead}")),
         }
@@ -966,7 +966,9 @@ impl Stored {
     fn bytes(&self) -> usize {
         match self {
             Stored::Memory(_, charge) => charge.bytes(),
-            Stored::Part { of, .. } => of.charges.iter().map(Charge::bytes).sum::<usize>() / PARTS,
+            Stored::Part { of, .. } => {
+                of.charges.iter().map(MemoryCharge::bytes).sum::<usize>() / PARTS
+            }
             Stored::Disk(_) => 0,
         }
     }
@@ -989,13 +991,13 @@ pub struct Merged {
     /// Answers that wait: all so far while they may be sorted, else in the order of their hashes.
     answers: VecDeque<Answer>,
     /// Groups that wait, in their form on disk.
-    chunks: VecDeque<(RecordBatch, Charge)>,
+    chunks: VecDeque<(RecordBatch, MemoryCharge)>,
     /// Answers that others have finished, in the order of their hashes, behind all others.
     elsewhere: Option<Answers>,
     is_unsorted: bool,
     precisions: Vec<Option<Precision>>,
-    cancel: Cancel,
-    progress: Progress,
+    cancel: CancelFlag,
+    progress: RunProgress,
 }
 
 /// Answers in the order of their keys' hashes.
@@ -1005,13 +1007,13 @@ pub type Answers = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 struct Answer {
     batch: RecordBatch,
     hashes: Option<Vec<u64>>,
-    charge: Charge,
+    charge: MemoryCharge,
 }
 
 impl Merged {
     /// How good the answers given so far are, an entry per estimated column. `names` are what
     /// the aggregates are called in the result.
-    pub fn estimates(&self, names: &[String]) -> Vec<Estimate> {
+    pub fn estimates(&self, names: &[String]) -> Vec<EstimateAccuracy> {
         let aggregates = self.spec.aggregates.iter().zip(&self.precisions).zip(names);
         aggregates
             .filter_map(|((aggregate, precision), name)| {
@@ -1310,7 +1312,7 @@ impl Answer {
     fn in_hash_order(self, key_count: usize) -> Result<Answer> {
         let Answer { batch, hashes, mut charge } = self;
         let ordered = in_hash_order(&batch, hashes, key_count)?;
-        charge.set(ordered.get_array_memory_size());
+        charge.set_bytes(ordered.get_array_memory_size());
         Ok(Answer { batch: ordered, hashes: None, charge })
     }
 }

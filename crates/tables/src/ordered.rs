@@ -27,7 +27,7 @@ use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit, when,
 };
-use tidemill_base::types::sql_type_name;
+use tidemill_base::column_types::sql_type_name;
 use tidemill_sql::datafusion_names::aggregates;
 
 use crate::Function;

@@ -30,10 +30,10 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
-use tidemill_base::coverage::{Amount, Coverage, RowAmount};
+use tidemill_base::coverage::{Coverage, ReadAmount, RecordCounts};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::hex::encode_hex;
-use tidemill_base::mismatches::Mismatches;
+use tidemill_base::type_mismatches::TypeMismatches;
 use tidemill_base::unknown_keys::UnknownKeys;
 
 use crate::sections::{self, HEAD_BYTES, checksum};
@@ -396,8 +396,8 @@ impl PartialReader {
 /// The coverage of several runs together. Estimates are left out: they are known anew after
 /// the merge.
 pub fn together(coverages: &[Coverage]) -> Coverage {
-    let sum = |of: fn(&Coverage) -> Amount| {
-        coverages.iter().map(of).fold(Amount::default(), |a, b| Amount {
+    let sum = |of: fn(&Coverage) -> ReadAmount| {
+        coverages.iter().map(of).fold(ReadAmount::default(), |a, b| ReadAmount {
             done: a.done + b.done,
             total: a.total + b.total,
             left_out: a.left_out + b.left_out,
@@ -405,16 +405,16 @@ pub fn together(coverages: &[Coverage]) -> Coverage {
     };
     let mut unknown_keys = UnknownKeys::default();
     coverages.iter().for_each(|coverage| unknown_keys.merge(&coverage.unknown_keys));
-    let mut mismatches = Mismatches::default();
+    let mut mismatches = TypeMismatches::default();
     coverages.iter().for_each(|coverage| mismatches.merge(&coverage.mismatches));
     Coverage {
-        version: tidemill_base::coverage::VERSION,
+        version: tidemill_base::coverage::COVERAGE_VERSION,
         complete: coverages.iter().all(|coverage| coverage.complete),
         mergeable: true,
         files: coverages.iter().map(|coverage| coverage.files).sum(),
         splits: sum(|coverage| coverage.splits),
         bytes: sum(|coverage| coverage.bytes),
-        rows: RowAmount {
+        rows: RecordCounts {
             done: coverages.iter().map(|coverage| coverage.rows.done).sum(),
             rejected: coverages.iter().map(|coverage| coverage.rows.rejected).sum(),
         },

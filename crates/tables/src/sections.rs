@@ -75,7 +75,7 @@ pub(crate) fn decoded<T>(
     if fitting(content).is_none() {
         return Err("lengths that do not fit it".to_owned());
     }
-    match panics::catch(read) {
+    match panics::catch_silently(read) {
         Ok(read) => read.map_err(|error| error.to_string()),
         Err(_) => Err("no Arrow stream".to_owned()),
     }

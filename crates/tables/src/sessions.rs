@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::prelude::SessionContext;
-use tidemill_base::{Result, Settings};
+use tidemill_base::{Result, RunSettings};
 use tidemill_sql::datafusion_names::optimizer_rules;
 use tidemill_sql::session;
 use tidemill_sql::session::{Brought, LogicalRule};
@@ -17,7 +17,7 @@ use crate::{functions, median, sliding, statistics, sums};
 ///
 /// # Errors
 /// As DataFusion's runtime.
-pub fn open(budget_bytes: usize, settings: &Settings) -> Result<SessionContext> {
+pub fn open(budget_bytes: usize, settings: &RunSettings) -> Result<SessionContext> {
     open_with(budget_bytes, settings, false)
 }
 
@@ -28,7 +28,7 @@ pub fn open(budget_bytes: usize, settings: &Settings) -> Result<SessionContext> 
 /// As [`open`].
 pub fn open_with(
     budget_bytes: usize,
-    settings: &Settings,
+    settings: &RunSettings,
     counts_as_before: bool,
 ) -> Result<SessionContext> {
     let distinct: LogicalRule = Arc::new(DistinctCounts::default());

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
     Signature,
 };
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::windows::filtered::no_state;
 
@@ -205,7 +205,7 @@ const WHOLE: DataType = DataType::Decimal128(20, 0);
 
 impl Bits {
     fn change(&mut self, values: &ArrayRef, back: bool) -> PlanResult<()> {
-        let values = cast_with_options(values, &WHOLE, &EXACTLY)?;
+        let values = cast_with_options(values, &WHOLE, &STRICT_CAST_OPTIONS)?;
         let step = |count: &mut u64| if back { *count -= 1 } else { *count += 1 };
         for value in values.as_primitive::<Decimal128Type>().iter().flatten() {
             step(&mut self.count);

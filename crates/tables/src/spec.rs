@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::logical_expr::AggregateUDF;
-use tidemill_base::coverage::{Estimate, GIVEN_UP};
+use tidemill_base::coverage::{EstimateAccuracy, TOO_LARGE_ESTIMATE_PREFIX};
 use tidemill_sketch::HllParams;
 
 use crate::first_rows::FirstRows;
@@ -177,7 +177,7 @@ impl Function {
     }
 
     /// What a result says of a column's precision.
-    pub fn estimate(&self, column: &str, precision: Precision) -> Estimate {
+    pub fn estimate(&self, column: &str, precision: Precision) -> EstimateAccuracy {
         let percent = |error: f64| {
             let percent = 196.0 * error;
             let digits = if percent >= 1.0 || percent == 0.0 { 1 } else { 3 };
@@ -210,7 +210,7 @@ impl Function {
             ),
             Function::DistinctValues { most } => (
                 format!("different values (at most {most})"),
-                format!("{GIVEN_UP} where there are more than {most}"),
+                format!("{TOO_LARGE_ESTIMATE_PREFIX} where there are more than {most}"),
             ),
             Function::DistinctSample { items } => (
                 format!("sample of different values ({items})"),
@@ -225,7 +225,7 @@ impl Function {
         let interval = if precision.exact { "exact".to_string() } else { interval };
         let column = tidemill_sql::names::in_sql(column);
         let (exact, error) = (precision.exact, precision.error);
-        Estimate { column, method, exact, interval, error }
+        EstimateAccuracy { column, method, exact, interval, error }
     }
 }
 

@@ -29,8 +29,8 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use parking_lot::Mutex;
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::sql_type_name;
 use tidemill_sketch::HllParams;
 use tidemill_sql::Told;
 use tidemill_sql::messages::external;

@@ -32,8 +32,8 @@ use datafusion::logical_expr::{
     ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::{EXACTLY, sql_type_name};
 use tidemill_sketch::FloatSum;
 use tidemill_sql::Told;
 use tidemill_sql::datafusion_names::aggregates;
@@ -486,7 +486,7 @@ fn plain(values: &ArrayRef) -> PlanResult<ArrayRef> {
         integer if integer.is_integer() => DataType::Int64,
         _ => DataType::Float64,
     };
-    Ok(cast_with_options(values, &plain, &EXACTLY)?)
+    Ok(cast_with_options(values, &plain, &STRICT_CAST_OPTIONS)?)
 }
 
 impl Total {

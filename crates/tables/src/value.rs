@@ -21,9 +21,9 @@ use arrow::datatypes::{
     UInt64Type, i256,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use tidemill_base::compact::views_bytes;
+use tidemill_base::batch_compaction::view_array_bytes;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::EXACTLY;
 use tidemill_sketch::{hash_bytes, hash_f64, hash_i64, hash_i64s};
 
 /// `array` as type `to`; the same array where it is that already.
@@ -35,7 +35,7 @@ pub fn cast_to(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
 }
 
 fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
-    Ok(cast_with_options(array, to, &EXACTLY)?)
+    Ok(cast_with_options(array, to, &STRICT_CAST_OPTIONS)?)
 }
 
 /// An array without the bytes of strings that it does not refer to.
@@ -103,8 +103,8 @@ pub fn logical_bytes(array: &ArrayRef) -> usize {
         offsets.len() * size_of::<O>() + logical_bytes(&lists.values().slice(first, last - first))
     }
     match array.data_type() {
-        DataType::Utf8View => views_bytes(array.as_string_view()),
-        DataType::BinaryView => views_bytes(array.as_binary_view()),
+        DataType::Utf8View => view_array_bytes(array.as_string_view()),
+        DataType::BinaryView => view_array_bytes(array.as_binary_view()),
         DataType::List(_) => items::<i32>(array.as_list()),
         DataType::LargeList(_) => items::<i64>(array.as_list()),
         DataType::Struct(_) => array.as_struct().columns().iter().map(logical_bytes).sum(),

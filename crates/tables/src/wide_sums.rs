@@ -19,8 +19,8 @@ use arrow::datatypes::{
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::EXACTLY;
 use tidemill_sql::Told;
 use tidemill_sql::messages::external;
 
@@ -109,7 +109,7 @@ impl<A: ?Sized> Cast<A> {
         };
         let values = match values.data_type() {
             DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_) => {
-                cast_with_options(values, &DataType::Int64, &EXACTLY)?
+                cast_with_options(values, &DataType::Int64, &STRICT_CAST_OPTIONS)?
             }
             _ => Arc::clone(values),
         };
@@ -118,7 +118,7 @@ impl<A: ?Sized> Cast<A> {
 
     /// Casts values to a type, or says that what is called so does not fit it.
     fn fitted(&self, values: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
-        cast_with_options(values, to, &EXACTLY).map_err(|error| match to.is_decimal() {
+        cast_with_options(values, to, &STRICT_CAST_OPTIONS).map_err(|error| match to.is_decimal() {
             true => external(overflow(&self.name, &self.answer)),
             false => error.into(),
         })
@@ -136,7 +136,7 @@ impl<A: ?Sized> Cast<A> {
                 Some(means),
             ) => {
                 let units = means.clone().with_precision_and_scale(38, 0)?;
-                cast_with_options(&units, &DataType::Int64, &EXACTLY)
+                cast_with_options(&units, &DataType::Int64, &STRICT_CAST_OPTIONS)
                     .map_err(|_| external(overflow(&self.name, &self.answer)))?
             }
             _ => sums,
@@ -305,7 +305,7 @@ impl Wide {
             values.iter().flatten().for_each(|value| last.add(value, back));
             return Ok(());
         }
-        let spans = cast_with_options(values, &SPAN, &EXACTLY)?;
+        let spans = cast_with_options(values, &SPAN, &STRICT_CAST_OPTIONS)?;
         for span in spans.as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
             months.add(i256::from_i128(span.months.into()), back);
             days.add(i256::from_i128(span.days.into()), back);

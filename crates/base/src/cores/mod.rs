@@ -37,9 +37,9 @@
 //! held back until others come. Where there is no state folder, or its locks are no use (network file systems are shared by
 //! machines), there are no turns. Users have state folders of their own, and do not share cores this way.
 
-mod locks;
 #[cfg(test)]
 mod tests;
+mod token_locks;
 
 use std::fmt;
 use std::io;
@@ -51,46 +51,46 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use self::locks::{Locks, TOKENS_MAX, Ticket, asking};
+use self::token_locks::{QueueTicket, TOKENS_MAX, TokenLocks, queue_range};
 use crate::error::{Error, Result};
-use crate::home::Home;
-use crate::suggest::{listed, nearest};
+use crate::state_folder::StateFolder;
+use crate::suggestions::{format_name_list, nearest_candidate};
 
 /// The environment variable that stands between `--priority` and a job file's `priority`.
-pub const PRIORITY_VARIABLE: &str = "TIDEMILL_PRIORITY";
+pub const PRIORITY_ENV_VAR: &str = "TIDEMILL_PRIORITY";
 
 /// After how long a token goes to another run of the same priority.
-pub const SLICE: Duration = Duration::from_millis(100);
+pub const TURN_SLICE: Duration = Duration::from_millis(100);
 
 /// How often a run with tokens looks whether others wait.
-const LOOK: Duration = Duration::from_millis(10);
+const HOLDER_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How often a run that waits asks, and how often once it has stood still behind a higher priority for a while.
-const ASK: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
+const WAITER_POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
 
 /// Over how long a thread is looked at that may be waiting for something.
-const IDLE: Duration = Duration::from_millis(20);
+const IDLE_MEASUREMENT_WINDOW: Duration = Duration::from_millis(20);
 
 /// How long tokens that nobody wants are kept.
-const KEPT: Duration = Duration::from_secs(1);
+const UNUSED_TOKEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a free token is left for whoever is first in the queue.
-const PATIENCE: Duration = Duration::from_millis(500);
+const FREE_TOKEN_CLAIM_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// For how long who did not take it is passed over.
-const PASSED_OVER: Duration = Duration::from_secs(10);
+const PASS_OVER_DURATION: Duration = Duration::from_secs(10);
 
 /// How often a run that others wait for says that it lives …
-const BEAT: Duration = Duration::from_millis(100);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// … and after what silence it passes for stopped.
-const STOPPED: Duration = Duration::from_secs(2);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often a thread that waits looks whether its run has ended.
-const TICK: Duration = Duration::from_millis(50);
+const WAIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long the keeper of a run without tokens sleeps, unless it is woken.
-const ASLEEP: Duration = Duration::from_secs(3600);
+const KEEPER_IDLE_SLEEP: Duration = Duration::from_secs(3600);
 
 /// Which runs go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -124,9 +124,10 @@ impl FromStr for Priority {
             "low" => Ok(Priority::Low),
             other => {
                 let known = ["high", "normal", "low"];
-                let meant = nearest(other, known).map(|meant| format!("; did you mean `{meant}`?"));
+                let meant = nearest_candidate(other, known)
+                    .map(|meant| format!("; did you mean `{meant}`?"));
                 let meant = meant.unwrap_or_default();
-                let known = listed(&known);
+                let known = format_name_list(&known);
                 Err(Error::usage(format!(
                     "`{other}` is not a priority{meant}\npriorities: {known}"
                 )))
@@ -137,51 +138,51 @@ impl FromStr for Priority {
 
 /// A run's part in the sharing of cores; cloning shares it.
 #[derive(Debug, Clone)]
-pub struct Cores {
-    opening: Arc<Opening>,
+pub struct CoreSharing {
+    lazy_pool: Arc<LazyTokenPool>,
 }
 
 #[derive(Debug)]
-struct Opening {
+struct LazyTokenPool {
     priority: Priority,
-    run: OnceLock<Option<Arc<Run>>>,
+    pool: OnceLock<Option<Arc<TokenPool>>>,
 }
 
-impl Cores {
+impl CoreSharing {
     /// A run's part, in the state folder as it is found when the first split is begun; without one, which is not made, and where that
     /// folder is no use for it, the run has no turns.
     pub fn new(priority: Priority) -> Self {
-        Cores { opening: Arc::new(Opening { priority, run: OnceLock::new() }) }
+        CoreSharing { lazy_pool: Arc::new(LazyTokenPool { priority, pool: OnceLock::new() }) }
     }
 
     /// The same, with all that it needs opened at once: for a priority that somebody asked for.
     ///
     /// # Errors
     /// Where the state folder's files cannot be written or locked.
-    pub fn open(home: &Home, priority: Priority) -> io::Result<Self> {
-        Cores::open_in(&home.path().join("cores"), priority, core_count())
+    pub fn open(home: &StateFolder, priority: Priority) -> io::Result<Self> {
+        CoreSharing::open_in(&home.path().join("cores"), priority, core_count())
     }
 
     fn open_in(folder: &Path, priority: Priority, cores: usize) -> io::Result<Self> {
-        let run = Run::open(folder, priority, cores)?;
-        let opened = Cores::new(priority);
-        opened.opening.run.get_or_init(|| Some(run));
+        let run = TokenPool::open(folder, priority, cores)?;
+        let opened = CoreSharing::new(priority);
+        opened.lazy_pool.pool.get_or_init(|| Some(run));
         Ok(opened)
     }
 
     /// Its priority.
     pub fn priority(&self) -> Priority {
-        self.opening.priority
+        self.lazy_pool.priority
     }
 
-    fn run(&self) -> Option<&Run> {
+    fn token_pool(&self) -> Option<&TokenPool> {
         let open = || {
             // A look leaves nothing behind: the folder is made by whoever keeps a record of a run there.
-            let home = Home::existing().ok().filter(|home| home.path().is_dir())?;
+            let home = StateFolder::locate().ok().filter(|home| home.path().is_dir())?;
             let folder = home.path().join("cores");
-            Run::open(&folder, self.opening.priority, core_count()).ok()
+            TokenPool::open(&folder, self.lazy_pool.priority, core_count()).ok()
         };
-        self.opening.run.get_or_init(open).as_deref()
+        self.lazy_pool.pool.get_or_init(open).as_deref()
     }
 }
 
@@ -194,16 +195,16 @@ fn core_count() -> usize {
 ///
 /// It is used by the thread that computes: what that one uses of the processor shows whether the turn is used.
 #[derive(Debug)]
-pub struct Turn<'a> {
-    run: Option<&'a Run>,
+pub struct ComputeTurn<'a> {
+    pool: Option<&'a TokenPool>,
     /// Its place among the run's turns; none while it rests.
-    place: Option<usize>,
+    slot: Option<usize>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> ComputeTurn<'a> {
     /// A turn that has not been taken. Without cores to share it is always one's turn.
-    pub fn of(cores: Option<&'a Cores>) -> Self {
-        Turn { run: cores.and_then(Cores::run), place: None }
+    pub fn new(cores: Option<&'a CoreSharing>) -> Self {
+        ComputeTurn { pool: cores.and_then(CoreSharing::token_pool), slot: None }
     }
 
     /// Takes the turn, or goes on with it: waits while others go first. False where the wait ended because
@@ -212,35 +213,35 @@ impl<'a> Turn<'a> {
     ///
     /// To be called between splits, and between the batches of a split where no lock is held that another thread of the run may want.
     /// About a nanosecond for a turn that one has while nobody waits.
-    pub fn take(&mut self, is_over: impl Fn() -> bool) -> bool {
-        let Some(run) = self.run else { return true };
-        if let Some(place) = self.place {
-            if !run.is_asked.load(Ordering::Relaxed) || run.goes_on(place) {
+    pub fn acquire(&mut self, is_over: impl Fn() -> bool) -> bool {
+        let Some(run) = self.pool else { return true };
+        if let Some(place) = self.slot {
+            if !run.must_recheck.load(Ordering::Relaxed) || run.keep_turn_or_yield(place) {
                 return true;
             }
-            self.place = None;
+            self.slot = None;
         }
-        self.place = run.wait(is_over);
-        self.place.is_some()
+        self.slot = run.wait_for_turn(is_over);
+        self.slot.is_some()
     }
 
     /// Lets others have it, until it is taken again: before a wait for another thread.
-    pub fn rest(&mut self) {
-        if let (Some(run), Some(place)) = (self.run, self.place.take()) {
-            run.leave(place);
+    pub fn release(&mut self) {
+        if let (Some(run), Some(place)) = (self.pool, self.slot.take()) {
+            run.end_turn(place);
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ComputeTurn<'_> {
     fn drop(&mut self) {
-        self.rest();
+        self.release();
     }
 }
 
 /// Who waits outside of the run, the most urgent of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Asked {
+enum OutsideWaiter {
     #[default]
     Nobody,
     Lower,
@@ -249,76 +250,76 @@ enum Asked {
 }
 
 #[derive(Debug)]
-struct Run {
+struct TokenPool {
     priority: Priority,
-    locks: Locks,
+    locks: TokenLocks,
     /// How many tokens there are.
-    cores: usize,
+    token_count: usize,
     /// Whether who has a turn must look closer.
-    is_asked: AtomicBool,
-    state: Mutex<State>,
+    must_recheck: AtomicBool,
+    state: Mutex<TokenPoolState>,
     /// Told when there is a token for who waits.
-    changed: Condvar,
-    alarm: Arc<Alarm>,
+    token_available: Condvar,
+    keeper_alarm: Arc<KeeperAlarm>,
 }
 
 /// Wakes the keeper.
 #[derive(Debug, Default)]
-struct Alarm {
-    rings: Mutex<bool>,
-    changed: Condvar,
+struct KeeperAlarm {
+    is_ringing: Mutex<bool>,
+    ringing: Condvar,
 }
 
-impl Alarm {
+impl KeeperAlarm {
     fn ring(&self) {
-        *self.rings.lock() = true;
-        self.changed.notify_one();
+        *self.is_ringing.lock() = true;
+        self.ringing.notify_one();
     }
 
     fn wait(&self, time: Duration) {
-        let mut rings = self.rings.lock();
+        let mut rings = self.is_ringing.lock();
         if !*rings {
-            self.changed.wait_for(&mut rings, time);
+            self.ringing.wait_for(&mut rings, time);
         }
         *rings = false;
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TokenPoolState {
     /// Tokens of the run that no thread of it uses, all of them locked.
-    free: Vec<Free>,
+    unused_tokens: Vec<UnusedToken>,
     /// What its threads use.
-    turns: Vec<Option<Taken>>,
+    turns: Vec<Option<ActiveTurn>>,
     /// Tokens that the run has locked: the free ones, and those of turns.
-    held: Vec<usize>,
+    held_tokens: Vec<usize>,
     /// Threads of the run that wait.
-    waiting: usize,
+    waiting_threads: usize,
     waiting_since: Option<Instant>,
-    ticket: Option<Ticket>,
-    asked: Asked,
+    ticket: Option<QueueTicket>,
+    outside_waiter: OutsideWaiter,
     /// Those in the queue who did not take what was free, and since when they are passed over.
-    passed_over: Vec<(Ticket, Instant)>,
+    passed_over: Vec<(QueueTicket, Instant)>,
     /// Who is first in the queue and takes nothing.
-    hesitating: Option<(Ticket, Instant)>,
+    hesitating_first: Option<(QueueTicket, Instant)>,
     /// When others were looked at last that may have stopped.
-    watched_at: Option<Instant>,
+    others_watched_at: Option<Instant>,
     /// What others' tokens said last, and when that was new.
-    beats: Vec<(u32, Instant)>,
+    heartbeats: Vec<(u32, Instant)>,
     /// How many of those pass for stopped.
-    stopped: usize,
-    beat: u32,
-    beat_at: Option<Instant>,
+    stopped_tokens: usize,
+    own_heartbeat: u32,
+    own_heartbeat_at: Option<Instant>,
     /// Whether the kernel refuses locks by now: nobody is waited for any more.
-    is_off: bool,
-    counts: Counts,
+    is_locking_disabled: bool,
+    turn_counts: TurnCounts,
 }
 
 /// What happened, for tests.
 #[derive(Debug, Default, Clone, Copy)]
-struct Counts {
+struct TurnCounts {
     /// How often a thread came for a turn that it did not have.
-    came: u64,
+    requested: u64,
     /// How often one was given up because others waited.
     given_up: u64,
     /// How often one was taken back from a thread that did not compute.
@@ -327,7 +328,7 @@ struct Counts {
 
 /// A token that is not used.
 #[derive(Debug)]
-struct Free {
+struct UnusedToken {
     token: usize,
     /// Since when the run has it.
     since: Instant,
@@ -336,8 +337,8 @@ struct Free {
 
 /// A turn of a thread.
 #[derive(Debug)]
-struct Taken {
-    of: Kind,
+struct ActiveTurn {
+    kind: TurnKind,
     /// Since when the run has the token.
     since: Instant,
     is_revoked: bool,
@@ -346,22 +347,23 @@ struct Taken {
     /// The thread, by the system's number.
     thread: Option<libc::pid_t>,
     /// The clock's reading, and when it was read; none while nobody waits.
-    seen: Option<(u64, Instant)>,
+    clock_reading: Option<(u64, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TurnKind {
     Token(usize),
     /// One beyond the cores of a run that has all of them.
-    Beyond,
+    BeyondCores,
     /// One that passes for a stopped run's.
-    Lent,
+    BorrowedFromStopped,
 }
 
-impl State {
-    fn enter(&mut self, of: Kind, since: Instant) -> usize {
-        let (clock, thread) = (own_clock(), own_thread());
-        let taken = Taken { of, since, is_revoked: false, clock, thread, seen: None };
+impl TokenPoolState {
+    fn add_turn(&mut self, of: TurnKind, since: Instant) -> usize {
+        let (clock, thread) = (own_cpu_clock(), own_thread_id());
+        let taken =
+            ActiveTurn { kind: of, since, is_revoked: false, clock, thread, clock_reading: None };
         let place = self.turns.iter().position(Option::is_none);
         let place = place.unwrap_or_else(|| {
             self.turns.push(None);
@@ -371,350 +373,387 @@ impl State {
         place
     }
 
-    fn lent(&self) -> usize {
-        self.turns.iter().flatten().filter(|turn| turn.of == Kind::Lent).count()
+    fn borrowed_count(&self) -> usize {
+        self.turns
+            .iter()
+            .flatten()
+            .filter(|turn| turn.kind == TurnKind::BorrowedFromStopped)
+            .count()
     }
 
-    fn passed_over(&self) -> Vec<Ticket> {
+    fn passed_over_tickets(&self) -> Vec<QueueTicket> {
         self.passed_over.iter().map(|(ticket, _)| *ticket).collect()
     }
 }
 
-impl Run {
-    fn open(folder: &Path, priority: Priority, cores: usize) -> io::Result<Arc<Run>> {
-        let alarm = Arc::<Alarm>::default();
-        let run = Arc::new(Run {
+impl TokenPool {
+    fn open(folder: &Path, priority: Priority, cores: usize) -> io::Result<Arc<TokenPool>> {
+        let alarm = Arc::<KeeperAlarm>::default();
+        let run = Arc::new(TokenPool {
             priority,
-            locks: Locks::open(folder)?,
-            cores: cores.clamp(1, TOKENS_MAX),
-            is_asked: AtomicBool::new(false),
+            locks: TokenLocks::open(folder)?,
+            token_count: cores.clamp(1, TOKENS_MAX),
+            must_recheck: AtomicBool::new(false),
             state: Mutex::default(),
-            changed: Condvar::new(),
-            alarm: Arc::clone(&alarm),
+            token_available: Condvar::new(),
+            keeper_alarm: Arc::clone(&alarm),
         });
         let kept = Arc::downgrade(&run);
         // Tokens without a keeper would be kept from others to the run's end.
-        std::thread::Builder::new().name("cores".to_owned()).spawn(move || keep(&kept, &alarm))?;
+        std::thread::Builder::new()
+            .name("cores".to_owned())
+            .spawn(move || run_keeper(&kept, &alarm))?;
         Ok(run)
     }
 
     /// Takes a turn, waiting for it.
-    fn wait(&self, is_over: impl Fn() -> bool) -> Option<usize> {
+    fn wait_for_turn(&self, is_over: impl Fn() -> bool) -> Option<usize> {
         let mut state = self.state.lock();
-        state.counts.came += 1;
-        if let Some(place) = self.enter(&mut state, 0) {
+        state.turn_counts.requested += 1;
+        if let Some(place) = self.try_take_turn(&mut state, 0) {
             return Some(place);
         }
-        state.waiting += 1;
+        state.waiting_threads += 1;
         state.waiting_since.get_or_insert_with(Instant::now);
-        self.alarm.ring();
+        self.keeper_alarm.ring();
         let mut place = None;
         while place.is_none() && !is_over() {
-            self.changed.wait_for(&mut state, TICK);
-            place = self.enter(&mut state, 1);
+            self.token_available.wait_for(&mut state, WAIT_POLL_INTERVAL);
+            place = self.try_take_turn(&mut state, 1);
         }
-        state.waiting -= 1;
-        if state.waiting == 0 {
+        state.waiting_threads -= 1;
+        if state.waiting_threads == 0 {
             state.waiting_since = None;
         }
         place
     }
 
     /// Takes a turn, if there is one, for a thread that is counted so often among those that wait.
-    fn enter(&self, state: &mut State, counted: usize) -> Option<usize> {
-        if let Some(free) = state.free.pop() {
-            return Some(state.enter(Kind::Token(free.token), free.since));
+    fn try_take_turn(&self, state: &mut TokenPoolState, counted: usize) -> Option<usize> {
+        if let Some(free) = state.unused_tokens.pop() {
+            return Some(state.add_turn(TurnKind::Token(free.token), free.since));
         }
         let now = Instant::now();
-        if state.is_off {
-            return Some(state.enter(Kind::Beyond, now));
+        if state.is_locking_disabled {
+            return Some(state.add_turn(TurnKind::BeyondCores, now));
         }
-        if state.asked < Asked::Equal {
-            if state.held.len() == self.cores {
-                return Some(state.enter(Kind::Beyond, now));
+        if state.outside_waiter < OutsideWaiter::Equal {
+            if state.held_tokens.len() == self.token_count {
+                return Some(state.add_turn(TurnKind::BeyondCores, now));
             }
             // Without the keeper where there is nobody to wait for: that is all there is to a run alone.
-            if state.waiting == counted
-                && self.waits_before(asking(self.priority).end, state).is_none()
-                && let Some(token) = self.lock_any(state)
+            if state.waiting_threads == counted
+                && self.first_waiter_before(queue_range(self.priority).end, state).is_none()
+                && let Some(token) = self.lock_free_token(state)
             {
-                self.alarm.ring();
-                return Some(state.enter(Kind::Token(token), now));
+                self.keeper_alarm.ring();
+                return Some(state.add_turn(TurnKind::Token(token), now));
             }
         }
-        let is_lent = state.asked < Asked::Higher && state.lent() < state.stopped;
-        is_lent.then(|| state.enter(Kind::Lent, now))
+        let is_lent = state.outside_waiter < OutsideWaiter::Higher
+            && state.borrowed_count() < state.stopped_tokens;
+        is_lent.then(|| state.add_turn(TurnKind::BorrowedFromStopped, now))
     }
 
     /// Whether a turn lasts, though somebody waits or it was revoked; if not, it is given up.
-    fn goes_on(&self, place: usize) -> bool {
+    fn keep_turn_or_yield(&self, place: usize) -> bool {
         let mut state = self.state.lock();
-        let (asked, lent, stopped) = (state.asked, state.lent(), state.stopped);
+        let (asked, lent, stopped) =
+            (state.outside_waiter, state.borrowed_count(), state.stopped_tokens);
         let Some(turn) = &state.turns[place] else { return false };
-        let is_long = || turn.since.elapsed() >= SLICE;
-        let goes_on = state.is_off
+        let is_long = || turn.since.elapsed() >= TURN_SLICE;
+        let goes_on = state.is_locking_disabled
             || !turn.is_revoked
-                && match (turn.of, asked) {
-                    (_, Asked::Higher) => false,
-                    (Kind::Token(_), Asked::Equal) => !is_long(),
-                    (Kind::Beyond, Asked::Equal) => false,
-                    (Kind::Lent, _) => lent <= stopped,
-                    (Kind::Token(_) | Kind::Beyond, Asked::Nobody | Asked::Lower) => true,
+                && match (turn.kind, asked) {
+                    (_, OutsideWaiter::Higher) => false,
+                    (TurnKind::Token(_), OutsideWaiter::Equal) => !is_long(),
+                    (TurnKind::BeyondCores, OutsideWaiter::Equal) => false,
+                    (TurnKind::BorrowedFromStopped, _) => lent <= stopped,
+                    (
+                        TurnKind::Token(_) | TurnKind::BeyondCores,
+                        OutsideWaiter::Nobody | OutsideWaiter::Lower,
+                    ) => true,
                 };
         if !goes_on && let Some(turn) = state.turns[place].take() {
-            state.counts.given_up += u64::from(!turn.is_revoked);
-            if let Kind::Token(token) = turn.of {
-                self.unlock(token, &mut state);
+            state.turn_counts.given_up += u64::from(!turn.is_revoked);
+            if let TurnKind::Token(token) = turn.kind {
+                self.release_token(token, &mut state);
             }
         }
         goes_on
     }
 
     /// Ends a turn: its token is the run's until others ask.
-    fn leave(&self, place: usize) {
+    fn end_turn(&self, place: usize) {
         let mut state = self.state.lock();
         let Some(turn) = state.turns[place].take() else { return };
-        let Kind::Token(token) = turn.of else { return };
-        let must_go = match state.asked {
-            Asked::Nobody | Asked::Lower => false,
-            Asked::Equal => turn.since.elapsed() >= SLICE,
-            Asked::Higher => true,
+        let TurnKind::Token(token) = turn.kind else { return };
+        let must_go = match state.outside_waiter {
+            OutsideWaiter::Nobody | OutsideWaiter::Lower => false,
+            OutsideWaiter::Equal => turn.since.elapsed() >= TURN_SLICE,
+            OutsideWaiter::Higher => true,
         };
         if must_go {
-            state.counts.given_up += 1;
-            self.unlock(token, &mut state);
+            state.turn_counts.given_up += 1;
+            self.release_token(token, &mut state);
         } else {
-            let free = Free { token, since: turn.since, idle_since: Instant::now() };
-            state.free.push(free);
-            if state.waiting > 0 {
-                self.changed.notify_one();
+            let free = UnusedToken { token, since: turn.since, idle_since: Instant::now() };
+            state.unused_tokens.push(free);
+            if state.waiting_threads > 0 {
+                self.token_available.notify_one();
             }
         }
     }
 
-    fn unlock(&self, token: usize, state: &mut State) {
-        state.held.retain(|held| *held != token);
-        self.locks.give_back(token);
+    fn release_token(&self, token: usize, state: &mut TokenPoolState) {
+        state.held_tokens.retain(|held| *held != token);
+        self.locks.unlock_token(token);
     }
 
     /// Locks a token that nobody has, the last ones first: a run that may use fewer cores knows only the others.
-    fn lock_any(&self, state: &mut State) -> Option<usize> {
-        let mut others = (0..self.cores).rev().filter(|token| !state.held.contains(token));
-        let token = others.find(|token| self.locks.take(*token))?;
-        state.held.push(token);
+    fn lock_free_token(&self, state: &mut TokenPoolState) -> Option<usize> {
+        let mut others =
+            (0..self.token_count).rev().filter(|token| !state.held_tokens.contains(token));
+        let token = others.find(|token| self.locks.try_lock_token(*token))?;
+        state.held_tokens.push(token);
         Some(token)
     }
 
-    fn waits_before(&self, ticket: Ticket, state: &State) -> Option<Ticket> {
-        self.locks.waits(asking(Priority::High).start..ticket, &state.passed_over())
+    fn first_waiter_before(
+        &self,
+        ticket: QueueTicket,
+        state: &TokenPoolState,
+    ) -> Option<QueueTicket> {
+        self.locks
+            .first_waiter(queue_range(Priority::High).start..ticket, &state.passed_over_tickets())
     }
 
     /// Who waits outside.
-    fn who_asks(&self, state: &State) -> Asked {
-        let own = asking(self.priority);
-        let (first, last) = (asking(Priority::High).start, asking(Priority::Low).end);
-        let passed_over = state.passed_over();
-        let waits = |queue| self.locks.waits(queue, &passed_over).is_some();
+    fn most_urgent_waiter(&self, state: &TokenPoolState) -> OutsideWaiter {
+        let own = queue_range(self.priority);
+        let (first, last) = (queue_range(Priority::High).start, queue_range(Priority::Low).end);
+        let passed_over = state.passed_over_tickets();
+        let waits = |queue| self.locks.first_waiter(queue, &passed_over).is_some();
         // One question alone, where nobody does.
         if !waits(first..last) {
-            Asked::Nobody
+            OutsideWaiter::Nobody
         } else if waits(first..own.start) {
-            Asked::Higher
+            OutsideWaiter::Higher
         } else if waits(own) {
-            Asked::Equal
+            OutsideWaiter::Equal
         } else {
-            Asked::Lower
+            OutsideWaiter::Lower
         }
     }
 
     /// What the keeper does; how long it may sleep then.
-    fn tend(&self) -> Duration {
+    fn run_keeper_round(&self) -> Duration {
         let now = Instant::now();
         let state = &mut *self.state.lock();
-        state.passed_over.retain(|(_, at)| now.duration_since(*at) < PASSED_OVER);
-        let is_idle = state.held.is_empty() && state.waiting == 0 && state.lent() == 0;
-        state.asked = if is_idle { Asked::Nobody } else { self.who_asks(state) };
-        self.give_unused(state, now);
-        if state.asked > Asked::Nobody || state.waiting > 0 {
-            self.revoke_idle(state, now);
+        state.passed_over.retain(|(_, at)| now.duration_since(*at) < PASS_OVER_DURATION);
+        let is_idle = state.held_tokens.is_empty()
+            && state.waiting_threads == 0
+            && state.borrowed_count() == 0;
+        state.outside_waiter =
+            if is_idle { OutsideWaiter::Nobody } else { self.most_urgent_waiter(state) };
+        self.release_unused_tokens(state, now);
+        if state.outside_waiter > OutsideWaiter::Nobody || state.waiting_threads > 0 {
+            self.revoke_idle_turns(state, now);
         } else {
-            state.turns.iter_mut().flatten().for_each(|turn| turn.seen = None);
+            state.turns.iter_mut().flatten().for_each(|turn| turn.clock_reading = None);
         }
-        self.ask(state, now);
-        if state.asked > Asked::Nobody
-            && state.beat_at.is_none_or(|at| now.duration_since(at) >= BEAT)
+        self.acquire_tokens_for_waiters(state, now);
+        if state.outside_waiter > OutsideWaiter::Nobody
+            && state.own_heartbeat_at.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_INTERVAL)
         {
-            state.beat_at = Some(now);
-            state.beat = state.beat.wrapping_add(1);
-            self.locks.beat(state.held.iter().copied(), state.beat);
+            state.own_heartbeat_at = Some(now);
+            state.own_heartbeat = state.own_heartbeat.wrapping_add(1);
+            self.locks.write_heartbeats(state.held_tokens.iter().copied(), state.own_heartbeat);
         }
         let is_revoked = state.turns.iter().flatten().any(|turn| turn.is_revoked);
-        let is_asked = state.asked >= Asked::Equal || is_revoked || state.lent() > state.stopped;
-        self.is_asked.store(is_asked, Ordering::Relaxed);
+        let is_asked = state.outside_waiter >= OutsideWaiter::Equal
+            || is_revoked
+            || state.borrowed_count() > state.stopped_tokens;
+        self.must_recheck.store(is_asked, Ordering::Relaxed);
         match state.waiting_since {
-            _ if is_idle => ASLEEP,
+            _ if is_idle => KEEPER_IDLE_SLEEP,
             // Behind a higher one it may be for long; an equal hands a core over every slice.
-            Some(since) if state.asked == Asked::Higher && now.duration_since(since) > KEPT => {
-                ASK[1]
+            Some(since)
+                if state.outside_waiter == OutsideWaiter::Higher
+                    && now.duration_since(since) > UNUSED_TOKEN_TIMEOUT =>
+            {
+                WAITER_POLL_INTERVALS[1]
             }
-            Some(_) => ASK[0],
-            None => LOOK,
+            Some(_) => WAITER_POLL_INTERVALS[0],
+            None => HOLDER_POLL_INTERVAL,
         }
     }
 
     /// Gives back tokens that no thread uses: to whoever asks, or because nobody wants them for long.
-    fn give_unused(&self, state: &mut State, now: Instant) {
-        let is_asked = state.asked > Asked::Nobody;
-        let given = |free: &Free| is_asked || now.duration_since(free.idle_since) >= KEPT;
+    fn release_unused_tokens(&self, state: &mut TokenPoolState, now: Instant) {
+        let is_asked = state.outside_waiter > OutsideWaiter::Nobody;
+        let given = |free: &UnusedToken| {
+            is_asked || now.duration_since(free.idle_since) >= UNUSED_TOKEN_TIMEOUT
+        };
         // Who waits here is about to take them, unless others go first.
-        if state.waiting > 0 && state.asked < Asked::Higher {
+        if state.waiting_threads > 0 && state.outside_waiter < OutsideWaiter::Higher {
             return;
         }
-        let free = std::mem::take(&mut state.free);
+        let free = std::mem::take(&mut state.unused_tokens);
         let (given, kept): (Vec<_>, Vec<_>) = free.into_iter().partition(given);
-        state.free = kept;
-        given.iter().for_each(|free| self.unlock(free.token, state));
+        state.unused_tokens = kept;
+        given.iter().for_each(|free| self.release_token(free.token, state));
     }
 
     /// Takes turns back from threads that do not compute.
-    fn revoke_idle(&self, state: &mut State, now: Instant) {
-        let is_asked = state.asked > Asked::Nobody;
+    fn revoke_idle_turns(&self, state: &mut TokenPoolState, now: Instant) {
+        let is_asked = state.outside_waiter > OutsideWaiter::Nobody;
         let mut tokens = Vec::new();
         for turn in state.turns.iter_mut().flatten().filter(|turn| !turn.is_revoked) {
-            let cpu_ns = turn.clock.and_then(clock_ns);
-            let (Some(cpu_ns), Some((before_ns, at))) = (cpu_ns, turn.seen) else {
-                turn.seen = cpu_ns.map(|cpu_ns| (cpu_ns, now));
+            let cpu_ns = turn.clock.and_then(read_clock_ns);
+            let (Some(cpu_ns), Some((before_ns, at))) = (cpu_ns, turn.clock_reading) else {
+                turn.clock_reading = cpu_ns.map(|cpu_ns| (cpu_ns, now));
                 continue;
             };
             let passed = now.duration_since(at);
-            if passed < IDLE {
+            if passed < IDLE_MEASUREMENT_WINDOW {
                 continue;
             }
-            turn.seen = Some((cpu_ns, now));
+            turn.clock_reading = Some((cpu_ns, now));
             let is_idle = u128::from(cpu_ns.saturating_sub(before_ns)) * 10 < passed.as_nanos();
             // On a machine with more to do than it can, one that wants to compute may not get to.
-            if is_idle && !turn.thread.is_some_and(is_runnable) {
+            if is_idle && !turn.thread.is_some_and(is_thread_runnable) {
                 turn.is_revoked = true;
-                state.counts.revoked += 1;
-                if let Kind::Token(token) = turn.of {
+                state.turn_counts.revoked += 1;
+                if let TurnKind::Token(token) = turn.kind {
                     tokens.push((token, turn.since));
                 }
-                turn.of = Kind::Beyond;
+                turn.kind = TurnKind::BeyondCores;
             }
         }
         for (token, since) in tokens {
             match is_asked {
-                true => self.unlock(token, state),
+                true => self.release_token(token, state),
                 false => {
-                    state.free.push(Free { token, since, idle_since: now });
-                    self.changed.notify_one();
+                    state.unused_tokens.push(UnusedToken { token, since, idle_since: now });
+                    self.token_available.notify_one();
                 }
             }
         }
     }
 
     /// Gets tokens for who waits, one a place in the queue.
-    fn ask(&self, state: &mut State, now: Instant) {
+    fn acquire_tokens_for_waiters(&self, state: &mut TokenPoolState, now: Instant) {
         loop {
-            if state.waiting <= state.free.len() {
+            if state.waiting_threads <= state.unused_tokens.len() {
                 if let Some(ticket) = state.ticket.take() {
-                    self.locks.leave(ticket);
+                    self.locks.leave_queue(ticket);
                 }
-                if state.lent() == 0 {
-                    state.beats.clear();
-                    state.watched_at = None;
-                    state.stopped = 0;
+                if state.borrowed_count() == 0 {
+                    state.heartbeats.clear();
+                    state.others_watched_at = None;
+                    state.stopped_tokens = 0;
                 }
                 return;
             }
             if state.ticket.is_none() {
-                state.ticket = self.locks.queue_up(self.priority).ok();
+                state.ticket = self.locks.join_queue(self.priority).ok();
             }
             let Some(ticket) = state.ticket else {
-                state.is_off = true;
-                self.changed.notify_all();
+                state.is_locking_disabled = true;
+                self.token_available.notify_all();
                 return;
             };
-            let first = self.waits_before(ticket, state);
+            let first = self.first_waiter_before(ticket, state);
             if first.is_none()
-                && let Some(token) = self.lock_any(state)
+                && let Some(token) = self.lock_free_token(state)
             {
-                state.free.push(Free { token, since: now, idle_since: now });
-                self.changed.notify_one();
+                state.unused_tokens.push(UnusedToken { token, since: now, idle_since: now });
+                self.token_available.notify_one();
                 // Behind those who came meanwhile; without a gap in which nobody seems to wait.
-                state.ticket = self.locks.queue_up(self.priority).ok();
-                self.locks.leave(ticket);
+                state.ticket = self.locks.join_queue(self.priority).ok();
+                self.locks.leave_queue(ticket);
                 continue;
             }
-            if state.watched_at.is_none_or(|at| now.duration_since(at) >= BEAT) {
-                state.watched_at = Some(now);
-                self.watch_beats(state, now);
-                self.watch_first(first, state, now);
+            if state.others_watched_at.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_INTERVAL)
+            {
+                state.others_watched_at = Some(now);
+                self.detect_stopped_holders(state, now);
+                self.pass_over_hesitating_waiter(first, state, now);
             }
             return;
         }
     }
 
     /// Finds out whose holders have stopped.
-    fn watch_beats(&self, state: &mut State, now: Instant) {
-        let said = self.locks.beats(self.cores);
-        state.beats.resize(self.cores, (0, now));
+    fn detect_stopped_holders(&self, state: &mut TokenPoolState, now: Instant) {
+        let said = self.locks.read_heartbeats(self.token_count);
+        state.heartbeats.resize(self.token_count, (0, now));
         let mut stopped = 0;
         for (token, said) in said.into_iter().enumerate() {
-            let (beat, at) = &mut state.beats[token];
-            if *beat != said || state.held.contains(&token) || !self.locks.is_taken(token) {
+            let (beat, at) = &mut state.heartbeats[token];
+            if *beat != said
+                || state.held_tokens.contains(&token)
+                || !self.locks.is_token_locked(token)
+            {
                 (*beat, *at) = (said, now);
             } else {
-                stopped += usize::from(now.duration_since(*at) >= STOPPED);
+                stopped += usize::from(now.duration_since(*at) >= HEARTBEAT_TIMEOUT);
             }
         }
-        state.stopped = stopped;
-        if stopped > state.lent() {
-            self.changed.notify_all();
+        state.stopped_tokens = stopped;
+        if stopped > state.borrowed_count() {
+            self.token_available.notify_all();
         }
     }
 
     /// Passes over who is first and does not take what is there for it.
-    fn watch_first(&self, first: Option<Ticket>, state: &mut State, now: Instant) {
-        let mut others = (0..self.cores).filter(|token| !state.held.contains(token));
-        let is_there = state.stopped > 0 || others.any(|token| !self.locks.is_taken(token));
+    fn pass_over_hesitating_waiter(
+        &self,
+        first: Option<QueueTicket>,
+        state: &mut TokenPoolState,
+        now: Instant,
+    ) {
+        let mut others = (0..self.token_count).filter(|token| !state.held_tokens.contains(token));
+        let is_there =
+            state.stopped_tokens > 0 || others.any(|token| !self.locks.is_token_locked(token));
         let Some(first) = first.filter(|_| is_there) else {
-            state.hesitating = None;
+            state.hesitating_first = None;
             return;
         };
-        match state.hesitating {
+        match state.hesitating_first {
             Some((who, since)) if who == first => {
-                if now.duration_since(since) >= PATIENCE {
+                if now.duration_since(since) >= FREE_TOKEN_CLAIM_TIMEOUT {
                     state.passed_over.push((first, now));
-                    state.hesitating = None;
+                    state.hesitating_first = None;
                 }
             }
-            _ => state.hesitating = Some((first, now)),
+            _ => state.hesitating_first = Some((first, now)),
         }
     }
 }
 
-impl Drop for Run {
+impl Drop for TokenPool {
     fn drop(&mut self) {
         // Not left to the closing of the file: a child process may have it open.
         let state = self.state.get_mut();
-        state.held.iter().for_each(|token| self.locks.give_back(*token));
-        state.ticket.iter().for_each(|ticket| self.locks.leave(*ticket));
-        self.alarm.ring();
+        state.held_tokens.iter().for_each(|token| self.locks.unlock_token(*token));
+        state.ticket.iter().for_each(|ticket| self.locks.leave_queue(*ticket));
+        self.keeper_alarm.ring();
     }
 }
 
 /// The keeper of a run's tokens.
-fn keep(run: &Weak<Run>, alarm: &Alarm) {
+fn run_keeper(run: &Weak<TokenPool>, alarm: &KeeperAlarm) {
     while let Some(kept) = run.upgrade() {
-        let pause = kept.tend();
+        let pause = kept.run_keeper_round();
         drop(kept);
         alarm.wait(pause);
     }
 }
 
 /// What a clock says, in nanoseconds; none for that of a thread that has ended.
-fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
+fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in the structure, or leaves it and returns an error.
     let status = unsafe { libc::clock_gettime(clock, &raw mut time) };
@@ -724,7 +763,7 @@ fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
 
 /// The clock of this thread's processor time, for others to read.
 #[cfg(target_os = "linux")]
-fn own_clock() -> Option<libc::clockid_t> {
+fn own_cpu_clock() -> Option<libc::clockid_t> {
     let mut clock = 0;
     // SAFETY: the thread asks about itself, and the call fills in the number.
     let status = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
@@ -733,7 +772,7 @@ fn own_clock() -> Option<libc::clockid_t> {
 
 /// This thread's number.
 #[cfg(target_os = "linux")]
-fn own_thread() -> Option<libc::pid_t> {
+fn own_thread_id() -> Option<libc::pid_t> {
     thread_local! {
         // SAFETY: it takes nothing, and always succeeds.
         static NUMBER: libc::pid_t = unsafe { libc::gettid() };
@@ -748,7 +787,7 @@ fn own_thread() -> Option<libc::pid_t> {
 
 /// Whether a thread of this process computes or waits for nothing but a core: the letter behind its name in
 /// `/proc/self/task/…/stat`, as proc_pid_stat(5) has it.
-fn is_runnable(thread: libc::pid_t) -> bool {
+fn is_thread_runnable(thread: libc::pid_t) -> bool {
     let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
     told.is_ok_and(|told| told.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
 }

@@ -7,21 +7,21 @@ use std::sync::mpsc::{Receiver, channel};
 use super::*;
 
 /// Says what a process of its own is to do: the folder, the priority, the cores, and what with its turn.
-const ROLE: &str = "TIDEMILL_TEST_CORES";
+const CHILD_ROLE_VARIABLE: &str = "TIDEMILL_TEST_CORES";
 
 /// Another run, in a process of its own, that says what happens to its turn.
-struct Other {
+struct ChildRun {
     process: Child,
     stdin: Option<ChildStdin>,
-    said: Receiver<String>,
-    early: VecDeque<String>,
+    events: Receiver<String>,
+    skipped_events: VecDeque<String>,
 }
 
-impl Other {
-    fn start(folder: &Path, priority: Priority, cores: usize, what: &str) -> Other {
+impl ChildRun {
+    fn start(folder: &Path, priority: Priority, cores: usize, what: &str) -> ChildRun {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["cores::tests::a_run_in_a_process_of_its_own", "--exact", "--nocapture"])
-            .env(ROLE, format!("{}\n{priority}\n{cores}\n{what}", folder.display()))
+            .env(CHILD_ROLE_VARIABLE, format!("{}\n{priority}\n{cores}\n{what}", folder.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -36,24 +36,24 @@ impl Other {
             }
         });
         let stdin = process.stdin.take();
-        Other { process, stdin, said, early: VecDeque::new() }
+        ChildRun { process, stdin, events: said, skipped_events: VecDeque::new() }
     }
 
     /// Waits until it says this.
-    fn expect(&mut self, event: &str) {
-        if let Some(at) = self.early.iter().position(|early| early == event) {
-            self.early.drain(..=at);
+    fn wait_for_event(&mut self, event: &str) {
+        if let Some(at) = self.skipped_events.iter().position(|early| early == event) {
+            self.skipped_events.drain(..=at);
             return;
         }
         loop {
-            let said = self.said.recv().unwrap_or_else(|_| panic!("ended without `{event}`"));
+            let said = self.events.recv().unwrap_or_else(|_| panic!("ended without `{event}`"));
             if said == event {
                 return;
             }
         }
     }
 
-    fn tell(&mut self) {
+    fn send_line(&mut self) {
         self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
@@ -63,35 +63,35 @@ impl Other {
     }
 }
 
-impl Drop for Other {
+impl Drop for ChildRun {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-fn say(event: &str) {
+fn print_event(event: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n@{event}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-fn counts(cores: &Cores) -> Counts {
-    cores.run().unwrap().state.lock().counts
+fn turn_counts(cores: &CoreSharing) -> TurnCounts {
+    cores.token_pool().unwrap().state.lock().turn_counts
 }
 
 /// Nothing as a test; what [`Other`] starts.
 #[test]
 fn a_run_in_a_process_of_its_own() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Ok(role) = std::env::var(CHILD_ROLE_VARIABLE) else { return };
     let [folder, priority, count, what] = role.split('\n').collect::<Vec<_>>().try_into().unwrap();
     let cores =
-        Cores::open_in(Path::new(folder), priority.parse().unwrap(), count.parse().unwrap());
+        CoreSharing::open_in(Path::new(folder), priority.parse().unwrap(), count.parse().unwrap());
     let cores = cores.unwrap();
-    let mut turn = Turn::of(Some(&cores));
+    let mut turn = ComputeTurn::new(Some(&cores));
     let next_line = || drop(std::io::stdin().lines().next());
-    assert!(turn.take(|| false));
-    say("took");
+    assert!(turn.acquire(|| false));
+    print_event("took");
     match what {
         "compute" => {
             let is_over = Arc::new(AtomicBool::new(false));
@@ -103,16 +103,16 @@ fn a_run_in_a_process_of_its_own() {
             });
             let is_over = || is_over.load(Ordering::Relaxed);
             while !is_over() {
-                let before = counts(&cores).came;
-                if turn.take(is_over) && counts(&cores).came > before {
-                    say("took");
+                let before = turn_counts(&cores).requested;
+                if turn.acquire(is_over) && turn_counts(&cores).requested > before {
+                    print_event("took");
                 }
             }
         }
         "read" => {
             next_line();
-            assert!(turn.take(|| false));
-            say("went on");
+            assert!(turn.acquire(|| false));
+            print_event("went on");
             next_line();
         }
         other => panic!("{other}"),
@@ -120,74 +120,75 @@ fn a_run_in_a_process_of_its_own() {
 }
 
 /// Looks until somebody waits with a priority.
-fn until_one_waits(folder: &Path, priority: Priority) {
-    let locks = Locks::open(folder).unwrap();
-    while locks.waits(asking(priority), &[]).is_none() {
+fn wait_for_waiter(folder: &Path, priority: Priority) {
+    let locks = TokenLocks::open(folder).unwrap();
+    while locks.first_waiter(queue_range(priority), &[]).is_none() {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_run_of_high_priority_goes_first_and_the_others_go_on_after_it() {
+fn high_priority_run_goes_first_and_others_resume_after_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lows = [(); 2].map(|()| Other::start(folder.path(), Priority::Low, 1, "compute"));
+    let mut lows = [(); 2].map(|()| ChildRun::start(folder.path(), Priority::Low, 1, "compute"));
     for _ in 0..5 {
-        until_one_waits(folder.path(), Priority::Low);
-        let high = Cores::open_in(folder.path(), Priority::High, 1).unwrap();
-        let mut turn = Turn::of(Some(&high));
-        assert!(turn.take(|| false));
+        wait_for_waiter(folder.path(), Priority::Low);
+        let high = CoreSharing::open_in(folder.path(), Priority::High, 1).unwrap();
+        let mut turn = ComputeTurn::new(Some(&high));
+        assert!(turn.acquire(|| false));
         // The others wait for as long as it computes.
-        until_one_waits(folder.path(), Priority::Low);
-        assert!(turn.take(|| false));
+        wait_for_waiter(folder.path(), Priority::Low);
+        assert!(turn.acquire(|| false));
         drop(turn);
     }
     for low in &mut lows {
-        low.expect("took");
+        low.wait_for_event("took");
     }
 }
 
 #[test]
 fn a_high_run_takes_all_tokens() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lows = [(); 3].map(|()| Other::start(folder.path(), Priority::Low, 3, "compute"));
-    lows.iter_mut().for_each(|low| low.expect("took"));
-    let high = Cores::open_in(folder.path(), Priority::High, 3).unwrap();
+    let mut lows = [(); 3].map(|()| ChildRun::start(folder.path(), Priority::Low, 3, "compute"));
+    lows.iter_mut().for_each(|low| low.wait_for_event("took"));
+    let high = CoreSharing::open_in(folder.path(), Priority::High, 3).unwrap();
     let has_all = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let mut turn = Turn::of(Some(&high));
+                let mut turn = ComputeTurn::new(Some(&high));
                 // Who waited for the others in another way would lose the turn.
                 while !has_all.load(Ordering::Relaxed) {
-                    assert!(turn.take(|| false));
-                    let held = high.run().unwrap().state.lock().held.len();
+                    assert!(turn.acquire(|| false));
+                    let held = high.token_pool().unwrap().state.lock().held_tokens.len();
                     has_all.fetch_or(held == 3, Ordering::Relaxed);
                 }
             });
         }
     });
     drop(high);
-    lows.iter_mut().for_each(|low| low.expect("took"));
+    lows.iter_mut().for_each(|low| low.wait_for_event("took"));
 }
 
 #[test]
-fn equals_take_turns() {
+fn runs_of_equal_priority_take_turns() {
     let folder = tempfile::tempdir().unwrap();
-    let mut equals = [(); 3].map(|()| Other::start(folder.path(), Priority::Normal, 1, "compute"));
+    let mut equals =
+        [(); 3].map(|()| ChildRun::start(folder.path(), Priority::Normal, 1, "compute"));
     for _ in 0..3 {
-        equals.iter_mut().for_each(|run| run.expect("took"));
+        equals.iter_mut().for_each(|run| run.wait_for_event("took"));
     }
 }
 
 #[test]
 fn a_killed_process_gives_its_token_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = Other::start(folder.path(), Priority::High, 1, "compute");
-    other.expect("took");
-    let low = Cores::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "compute");
+    other.wait_for_event("took");
+    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| Turn::of(Some(&low)).take(|| false));
-        until_one_waits(folder.path(), Priority::Low);
+        let waiting = scope.spawn(|| ComputeTurn::new(Some(&low)).acquire(|| false));
+        wait_for_waiter(folder.path(), Priority::Low);
         other.process.kill().unwrap();
         assert!(waiting.join().unwrap());
     });
@@ -196,85 +197,88 @@ fn a_killed_process_gives_its_token_back() {
 #[test]
 fn a_killed_process_leaves_the_queue() {
     let folder = tempfile::tempdir().unwrap();
-    let one = Cores::open_in(folder.path(), Priority::High, 1).unwrap();
-    let mut turn = Turn::of(Some(&one));
-    assert!(turn.take(|| false));
-    let mut other = Other::start(folder.path(), Priority::Normal, 1, "compute");
-    until_one_waits(folder.path(), Priority::Normal);
+    let one = CoreSharing::open_in(folder.path(), Priority::High, 1).unwrap();
+    let mut turn = ComputeTurn::new(Some(&one));
+    assert!(turn.acquire(|| false));
+    let mut other = ChildRun::start(folder.path(), Priority::Normal, 1, "compute");
+    wait_for_waiter(folder.path(), Priority::Normal);
     other.process.kill().unwrap();
     other.process.wait().unwrap();
-    assert_eq!(Locks::open(folder.path()).unwrap().waits(asking(Priority::Normal), &[]), None);
+    assert_eq!(
+        TokenLocks::open(folder.path()).unwrap().first_waiter(queue_range(Priority::Normal), &[]),
+        None
+    );
 }
 
 #[test]
 fn a_thread_that_waits_for_a_pipe_keeps_no_token() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = Other::start(folder.path(), Priority::High, 1, "read");
-    other.expect("took");
-    let low = Cores::open_in(folder.path(), Priority::Low, 1).unwrap();
-    let mut turn = Turn::of(Some(&low));
-    assert!(turn.take(|| false));
+    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "read");
+    other.wait_for_event("took");
+    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let mut turn = ComputeTurn::new(Some(&low));
+    assert!(turn.acquire(|| false));
     // It asks anew when it goes on.
-    other.tell();
-    until_one_waits(folder.path(), Priority::High);
-    while counts(&low).given_up == 0 {
+    other.send_line();
+    wait_for_waiter(folder.path(), Priority::High);
+    while turn_counts(&low).given_up == 0 {
         // It is given up, and then waited for until this says that it was enough.
-        turn.take(|| true);
+        turn.acquire(|| true);
     }
-    other.expect("went on");
+    other.wait_for_event("went on");
 }
 
 #[test]
-fn a_stopped_process_keeps_nobody_waiting() {
+fn token_of_stopped_process_can_be_borrowed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = Other::start(folder.path(), Priority::High, 1, "compute");
-    other.expect("took");
+    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "compute");
+    other.wait_for_event("took");
     other.signal(rustix::process::Signal::STOP);
-    let low = Cores::open_in(folder.path(), Priority::Low, 1).unwrap();
-    let mut turn = Turn::of(Some(&low));
-    assert!(turn.take(|| false));
+    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let mut turn = ComputeTurn::new(Some(&low));
+    assert!(turn.acquire(|| false));
     other.signal(rustix::process::Signal::CONT);
 }
 
 #[test]
-fn one_that_stopped_in_the_queue_is_passed_over() {
+fn process_that_stopped_in_queue_is_passed_over() {
     let folder = tempfile::tempdir().unwrap();
-    let one = Cores::open_in(folder.path(), Priority::High, 1).unwrap();
-    let mut turn = Turn::of(Some(&one));
-    assert!(turn.take(|| false));
-    let other = Other::start(folder.path(), Priority::Normal, 1, "compute");
-    until_one_waits(folder.path(), Priority::Normal);
+    let one = CoreSharing::open_in(folder.path(), Priority::High, 1).unwrap();
+    let mut turn = ComputeTurn::new(Some(&one));
+    assert!(turn.acquire(|| false));
+    let other = ChildRun::start(folder.path(), Priority::Normal, 1, "compute");
+    wait_for_waiter(folder.path(), Priority::Normal);
     other.signal(rustix::process::Signal::STOP);
     drop(turn);
     drop(one);
-    let low = Cores::open_in(folder.path(), Priority::Low, 1).unwrap();
-    assert!(Turn::of(Some(&low)).take(|| false));
+    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    assert!(ComputeTurn::new(Some(&low)).acquire(|| false));
     other.signal(rustix::process::Signal::CONT);
 }
 
 #[test]
-fn a_turn_alone_is_taken_once() {
+fn lone_run_requests_turn_once() {
     let folder = tempfile::tempdir().unwrap();
-    let alone = Cores::open_in(folder.path(), Priority::Normal, 2).unwrap();
-    let mut turn = Turn::of(Some(&alone));
+    let alone = CoreSharing::open_in(folder.path(), Priority::Normal, 2).unwrap();
+    let mut turn = ComputeTurn::new(Some(&alone));
     for _ in 0..1000 {
-        assert!(turn.take(|| false));
+        assert!(turn.acquire(|| false));
     }
-    assert_eq!(counts(&alone).came, 1);
-    let run = alone.run().unwrap();
-    assert_eq!(run.state.lock().held.len(), 1);
+    assert_eq!(turn_counts(&alone).requested, 1);
+    let run = alone.token_pool().unwrap();
+    assert_eq!(run.state.lock().held_tokens.len(), 1);
 }
 
 #[test]
-fn threads_beyond_the_cores_wait_for_nobody_alone() {
+fn lone_run_computes_with_more_threads_than_cores() {
     let folder = tempfile::tempdir().unwrap();
-    let alone = Cores::open_in(folder.path(), Priority::Normal, 1).unwrap();
+    let alone = CoreSharing::open_in(folder.path(), Priority::Normal, 1).unwrap();
     let all = Barrier::new(3);
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let mut turn = Turn::of(Some(&alone));
-                assert!(turn.take(|| false));
+                let mut turn = ComputeTurn::new(Some(&alone));
+                assert!(turn.acquire(|| false));
                 all.wait();
             });
         }
@@ -282,60 +286,63 @@ fn threads_beyond_the_cores_wait_for_nobody_alone() {
 }
 
 #[test]
-fn a_wait_ends_with_its_run() {
+fn cancelled_run_stops_waiting_and_leaves_queue() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = Other::start(folder.path(), Priority::High, 1, "compute");
-    other.expect("took");
-    let low = Cores::open_in(folder.path(), Priority::Low, 1).unwrap();
-    let cancel = crate::Cancel::new();
+    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "compute");
+    other.wait_for_event("took");
+    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let cancel = crate::CancelFlag::new();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            let mut turn = Turn::of(Some(&low));
+            let mut turn = ComputeTurn::new(Some(&low));
             // Should it get one now and then, it asks on.
-            while turn.take(|| cancel.is_cancelled()) && !cancel.is_cancelled() {
-                turn.rest();
+            while turn.acquire(|| cancel.is_cancelled()) && !cancel.is_cancelled() {
+                turn.release();
             }
         });
-        until_one_waits(folder.path(), Priority::Low);
+        wait_for_waiter(folder.path(), Priority::Low);
         cancel.cancel();
         waiting.join().unwrap();
     });
     drop(low);
-    assert_eq!(Locks::open(folder.path()).unwrap().waits(asking(Priority::Low), &[]), None);
+    assert_eq!(
+        TokenLocks::open(folder.path()).unwrap().first_waiter(queue_range(Priority::Low), &[]),
+        None
+    );
 }
 
 #[test]
-fn without_a_folder_there_are_no_turns() {
+fn without_state_folder_turns_are_granted_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    Cores::open_in(&file.join("cores"), Priority::High, 1).unwrap_err();
-    assert!(Turn::of(None).take(|| true));
-    let none = Cores::new(Priority::Low);
-    none.opening.run.get_or_init(|| None);
-    assert!(Turn::of(Some(&none)).take(|| true));
+    CoreSharing::open_in(&file.join("cores"), Priority::High, 1).unwrap_err();
+    assert!(ComputeTurn::new(None).acquire(|| true));
+    let none = CoreSharing::new(Priority::Low);
+    none.lazy_pool.pool.get_or_init(|| None);
+    assert!(ComputeTurn::new(Some(&none)).acquire(|| true));
 }
 
 #[test]
-fn those_that_are_passed_over_do_not_hide_the_others() {
+fn passed_over_waiters_do_not_hide_others() {
     let folder = tempfile::tempdir().unwrap();
-    let [own, one, other] = [(); 3].map(|()| Locks::open(folder.path()).unwrap());
+    let [own, one, other] = [(); 3].map(|()| TokenLocks::open(folder.path()).unwrap());
     let (first, second) =
-        (one.queue_up(Priority::High).unwrap(), other.queue_up(Priority::Low).unwrap());
-    let all = asking(Priority::High).start..asking(Priority::Low).end;
-    let check = |passed_over: &[Ticket], expected| {
-        assert_eq!(own.waits(all.clone(), passed_over), expected, "{passed_over:?}");
+        (one.join_queue(Priority::High).unwrap(), other.join_queue(Priority::Low).unwrap());
+    let all = queue_range(Priority::High).start..queue_range(Priority::Low).end;
+    let check = |passed_over: &[QueueTicket], expected| {
+        assert_eq!(own.first_waiter(all.clone(), passed_over), expected, "{passed_over:?}");
     };
     check(&[], Some(first));
     check(&[first], Some(second));
     check(&[second, first], None);
     check(&[second], Some(first));
-    one.leave(first);
+    one.leave_queue(first);
     check(&[], Some(second));
 }
 
 #[test]
-fn a_priority_reads_back() {
+fn priority_parses_its_own_text() {
     for priority in [Priority::High, Priority::Normal, Priority::Low] {
         assert_eq!(priority.to_string().parse::<Priority>().unwrap(), priority);
     }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use tidemill_engine::running::GRACE;
-use tidemill_engine::{Cancel, Error, Result};
+use tidemill_engine::{CancelFlag, Error, Result};
 
 use crate::terminal::{self, Bar};
 
@@ -20,7 +20,7 @@ pub(super) fn beside<T: Send>(bar: &mut Bar, work: impl FnOnce() -> Result<T> + 
 /// write to one that nobody reads. [`GRACE`] after `cancel` is raised the process ends without it. What was
 /// staged without a name goes with the process; what has one stays, hidden, as after a kill.
 pub(super) fn beside_until<T: Send>(
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     bar: &mut Bar,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<T> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use tidemill_engine::coverage::{grouped, human_bytes};
+use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
 use tidemill_engine::job::Limits;
 use tidemill_engine::running::prepare;
 use tidemill_engine::sink::StagedFile;
@@ -35,10 +35,10 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     let mut bar = Bar::new(&settings.progress);
     if let Some(out) = &args.salvage {
         if files.count() > 1 {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "--salvage is of one file, and these are {}",
-                    grouped(files.count() as u64)
+                    format_grouped_digits(files.count() as u64)
                 ),
                 "salvage them one by one, each to a name of its own",
             )
@@ -72,10 +72,10 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     }
     bar.clear();
     if files.count() > 1 {
-        let count = grouped(files.count() as u64);
+        let count = format_grouped_digits(files.count() as u64);
         terminal::note(&match bad {
             0 => format!("all {count} files are whole"),
-            bad => format!("{} of {count} files are no whole rowfiles", grouped(bad)),
+            bad => format!("{} of {count} files are no whole rowfiles", format_grouped_digits(bad)),
         });
     }
     Ok(if bad == 0 { Outcome::Complete } else { Outcome::No })
@@ -101,11 +101,11 @@ fn say_kept((kept, bytes): &(Kept, u64), out: &Path, format: Plain) -> anyhow::R
         Plain::Text => {
             let mut text = format!(
                 "{out}: {} block{}, {} row{}, {}\n",
-                grouped(kept.blocks),
+                format_grouped_digits(kept.blocks),
                 s(kept.blocks),
-                grouped(kept.rows),
+                format_grouped_digits(kept.rows),
                 s(kept.rows),
-                human_bytes(*bytes)
+                format_decimal_bytes(*bytes)
             );
             if !kept.damages.is_empty() {
                 text.push_str("not kept:\n");
@@ -124,9 +124,9 @@ fn s(count: u64) -> &'static str {
 fn describe(found: &Checked) -> String {
     let blocks = format!(
         "{} block{}, {} row{}",
-        grouped(found.blocks),
+        format_grouped_digits(found.blocks),
         s(found.blocks),
-        grouped(found.rows),
+        format_grouped_digits(found.rows),
         s(found.rows)
     );
     let path = &found.path;
@@ -139,12 +139,13 @@ fn describe(found: &Checked) -> String {
         return text;
     }
     let codec = found.codec.as_deref().map_or(String::new(), |codec| format!(", {codec}"));
-    let mut text = format!("{path}: whole; {blocks}, {}{codec}\n", human_bytes(found.bytes));
+    let mut text =
+        format!("{path}: whole; {blocks}, {}{codec}\n", format_decimal_bytes(found.bytes));
     if found.unfinished_bytes > 0 {
         text.push_str(&format!(
             "  behind its end are {} of an append that is under way or was killed; they are not \
              read\n",
-            human_bytes(found.unfinished_bytes)
+            format_decimal_bytes(found.unfinished_bytes)
         ));
     }
     text
@@ -155,6 +156,9 @@ fn push_damages(text: &mut String, damages: &[Damage]) {
         text.push_str(&format!("  at byte {}: {}\n", damage.offset, damage.reason));
     }
     if damages.len() > SHOWN {
-        text.push_str(&format!("  … and {} more\n", grouped((damages.len() - SHOWN) as u64)));
+        text.push_str(&format!(
+            "  … and {} more\n",
+            format_grouped_digits((damages.len() - SHOWN) as u64)
+        ));
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tidemill_engine::on::On;
 use tidemill_engine::posted::asking::{Left, Master, is_master};
 use tidemill_engine::standing::{self, Up};
-use tidemill_engine::{Cancel, Error, memory};
+use tidemill_engine::{CancelFlag, Error, memory_budget};
 
 use super::{Outcome, print};
 use crate::args::{ClusterArgs, ClusterDownArgs, ClusterUpArgs, ClusterVerb, MasterArgs, Plain};
@@ -12,7 +12,7 @@ use crate::terminal;
 
 /// `tidemill cluster`.
 pub(super) fn cluster(args: ClusterArgs) -> anyhow::Result<Outcome> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     terminal::watch_signals(&cancel)?;
     match args.verb {
         ClusterVerb::Up(args) => up(args, &cancel),
@@ -38,13 +38,16 @@ pub(super) fn cluster(args: ClusterArgs) -> anyhow::Result<Outcome> {
 }
 
 fn no_master() -> Error {
-    Error::usage_hint("no master was started on this machine", "tidemill cluster up starts one")
+    Error::usage_with_hint(
+        "no master was started on this machine",
+        "tidemill cluster up starts one",
+    )
 }
 
 /// The Ray cluster that is named.
 fn ray(address: String, python: Option<std::path::PathBuf>) -> tidemill_engine::Result<On> {
     if address != "ray" && !address.starts_with("ray://") {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`--on {address}` names no Ray cluster"),
             "ray, or ray:// with a host and its port",
         ));
@@ -52,8 +55,8 @@ fn ray(address: String, python: Option<std::path::PathBuf>) -> tidemill_engine::
     Ok(On { address, python, memory_bytes: None })
 }
 
-fn up(args: ClusterUpArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
-    let budget = |text: &str| memory::budget(Some(text), None);
+fn up(args: ClusterUpArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
+    let budget = |text: &str| memory_budget::resolve_memory_budget(Some(text), None);
     let on = ray(args.on, args.python)?;
     let up = Up {
         listen: args.listen,
@@ -80,7 +83,7 @@ fn up(args: ClusterUpArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
     Ok(Outcome::Complete)
 }
 
-fn down(args: ClusterDownArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
+fn down(args: ClusterDownArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
     if is_master(&args.on) {
         let admin_token_file = args.admin.admin_token_file.as_deref();
         let master = Master::find_admin(&args.on, args.token_file.as_deref(), admin_token_file)?;
@@ -91,7 +94,7 @@ fn down(args: ClusterDownArgs, cancel: &Cancel) -> anyhow::Result<Outcome> {
     let on = ray(args.on, args.python)?;
     match standing::down(&on, cancel)? {
         true => Ok(Outcome::Complete),
-        false => Err(Error::usage_hint(
+        false => Err(Error::usage_with_hint(
             format!("there is no master on `{}`", on.address),
             "tidemill cluster up starts one",
         )

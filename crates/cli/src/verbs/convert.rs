@@ -78,16 +78,18 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     }
     let skipped = match converted.skipped {
         0 => String::new(),
-        count => format!("; left {} that were there already", coverage::grouped(count)),
+        count => {
+            format!("; left {} that were there already", coverage::format_grouped_digits(count))
+        }
     };
     terminal::note(&format!(
         "wrote {} file{} in `{url}`: {} rows, {}{skipped}",
-        coverage::grouped(converted.written.files),
+        coverage::format_grouped_digits(converted.written.files),
         if converted.written.files == 1 { "" } else { "s" },
-        coverage::grouped(converted.written.rows),
-        coverage::human_bytes(converted.written.bytes),
+        coverage::format_grouped_digits(converted.written.rows),
+        coverage::format_decimal_bytes(converted.written.bytes),
     ));
-    terminal::note(&found.one_line());
+    terminal::note(&found.summary_line());
     coverage_sink.write(found)?;
     match converted.error() {
         Some(error) => Err(error.into()),

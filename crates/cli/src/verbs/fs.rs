@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tidemill_engine::coverage::{grouped, human_bytes};
-use tidemill_engine::error::visible;
+use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
+use tidemill_engine::error::escape_control_chars;
 use tidemill_engine::remote::files::{
     self, AT_ONCE_DEFAULT, Copied, Entry, GetOptions, Kind, PutOptions, Settings, Stat, Sum, Usage,
     UsageOptions, parse_range,
@@ -87,12 +87,12 @@ fn each_url(
 }
 
 fn size(bytes: u64, exact: bool) -> String {
-    if exact { bytes.to_string() } else { human_bytes(bytes) }
+    if exact { bytes.to_string() } else { format_decimal_bytes(bytes) }
 }
 
 /// How many there are, in words.
 fn of(count: u64, one: &str) -> String {
-    format!("{} {one}{}", grouped(count), if count == 1 { "" } else { "s" })
+    format!("{} {one}{}", format_grouped_digits(count), if count == 1 { "" } else { "s" })
 }
 
 /// `tidemill ls URL…`.
@@ -124,7 +124,7 @@ pub(super) fn ls(args: &LsArgs) -> anyhow::Result<Outcome> {
 
 fn line(entry: &Entry, args: &LsArgs, several: bool) -> String {
     // What a name has in it that a terminal would obey is made visible, and a line is a name.
-    let name = visible(if several { &entry.url } else { &entry.name }, &[]);
+    let name = escape_control_chars(if several { &entry.url } else { &entry.name }, &[]);
     if !args.long {
         return name;
     }
@@ -153,7 +153,7 @@ fn described(stat: &Stat) -> Vec<String> {
     };
     let bytes = |bytes| match bytes {
         0..1000 => format!("{bytes} B"),
-        _ => format!("{} B ({})", grouped(bytes), human_bytes(bytes)),
+        _ => format!("{} B ({})", format_grouped_digits(bytes), format_decimal_bytes(bytes)),
     };
     let mut facts = vec![("kind".to_owned(), Some(kind.to_owned()))];
     facts.push(("size".into(), stat.size.map(bytes)));
@@ -167,9 +167,13 @@ fn described(stat: &Stat) -> Vec<String> {
         |(name, value): (&String, &String)| (format!("metadata {name}"), Some(value.clone()));
     facts.extend(stat.metadata.iter().map(written));
     let facts = facts.into_iter().filter_map(|(name, value)| {
-        Some(format!("  {}: {}", visible(&name, &[]), visible(&value?, &[])))
+        Some(format!(
+            "  {}: {}",
+            escape_control_chars(&name, &[]),
+            escape_control_chars(&value?, &[])
+        ))
     });
-    std::iter::once(visible(&stat.url, &[])).chain(facts).collect()
+    std::iter::once(escape_control_chars(&stat.url, &[])).chain(facts).collect()
 }
 
 /// `tidemill du URL…`.
@@ -182,7 +186,7 @@ pub(super) fn du(args: &DuArgs) -> anyhow::Result<Outcome> {
             Plain::Text => {
                 let Usage { url, files, bytes } = &usage;
                 let (bytes, files) = (size(*bytes, args.sizes.bytes), of(*files, "file"));
-                out.line(&format!("{bytes:>12}  {files:>14}  {}", visible(url, &[])))
+                out.line(&format!("{bytes:>12}  {files:>14}  {}", escape_control_chars(url, &[])))
             }
         })
     })
@@ -247,16 +251,20 @@ fn copied(
     for failure in copied.failed {
         terminal::complain(&Error::from(failure.error).into());
     }
-    let mut line = format!("{what} {}: {}", of(copied.files, "file"), human_bytes(copied.bytes));
+    let mut line =
+        format!("{what} {}: {}", of(copied.files, "file"), format_decimal_bytes(copied.bytes));
     if copied.resumed_bytes > 0 {
-        let bytes = human_bytes(copied.resumed_bytes);
+        let bytes = format_decimal_bytes(copied.resumed_bytes);
         line.push_str(&format!(", of which {bytes} had been {what} before"));
     }
     if copied.skipped > 0 {
-        line.push_str(&format!("; left {} that were there already", grouped(copied.skipped)));
+        line.push_str(&format!(
+            "; left {} that were there already",
+            format_grouped_digits(copied.skipped)
+        ));
     }
     if failed > 0 {
-        line.push_str(&format!("; {} failed", grouped(failed)));
+        line.push_str(&format!("; {} failed", format_grouped_digits(failed)));
     }
     if copied.gave_up {
         line.push_str(", and no more were tried");

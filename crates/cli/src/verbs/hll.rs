@@ -6,14 +6,14 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use serde_json::json;
-use tidemill_engine::coverage::grouped;
+use tidemill_engine::coverage::format_grouped_digits;
 use tidemill_engine::hex::{decode_hex, encode_hex};
 use tidemill_engine::sink::StagedFile;
 use tidemill_engine::sketch::{
     CardinalityEstimator, ExplicitThreshold, Hll, HllParams, HllStorageDialect, SketchError,
     SketchEstimate, hash_bytes, hash_i64,
 };
-use tidemill_engine::{Cancel, Error, RunId};
+use tidemill_engine::{CancelFlag, Error, RunId};
 
 use super::{Outcome, print};
 use crate::args::{
@@ -28,7 +28,7 @@ const BATCH: usize = 4096;
 /// `tidemill hll`.
 pub(super) fn hll(args: HllArgs) -> Result<Outcome> {
     // A signal ends the process with its status: nothing but a rename is to be waited for.
-    terminal::watch_signals(&Cancel::new())?;
+    terminal::watch_signals(&CancelFlag::new())?;
     terminal::nothing_runs();
     match args.verb {
         HllVerb::Info(args) => info(&args),
@@ -104,7 +104,7 @@ impl Info {
     fn explicit(&self) -> String {
         match self.params.expthresh {
             ExplicitThreshold::Never => "0".to_owned(),
-            ExplicitThreshold::PowerOfTwo(power) => grouped(1 << power),
+            ExplicitThreshold::PowerOfTwo(power) => format_grouped_digits(1 << power),
             _ => "auto".to_owned(),
         }
     }
@@ -134,7 +134,7 @@ impl Info {
     }
 
     fn text(&self) -> String {
-        let registers = grouped(1 << self.params.log2m);
+        let registers = format_grouped_digits(1 << self.params.log2m);
         let lines = [
             ("sketch", self.place.clone()),
             ("type", self.kind.to_owned()),
@@ -145,7 +145,7 @@ impl Info {
             ("dialect", self.dialects()),
             ("cardinality", self.cardinality()),
             ("standard error", self.error()),
-            ("bytes", grouped(self.bytes as u64)),
+            ("bytes", format_grouped_digits(self.bytes as u64)),
         ];
         lines.iter().map(|(name, value)| format!("{name:<14}  {value}\n")).collect()
     }
@@ -198,7 +198,7 @@ fn table(all: &[Info]) -> String {
             info.explicit(),
             info.cardinality(),
             info.error(),
-            grouped(info.bytes as u64),
+            format_grouped_digits(info.bytes as u64),
         ]
     };
     let rows: Vec<_> =
@@ -250,7 +250,7 @@ fn add(args: &HllAddArgs) -> Result<Outcome> {
             if sketch == "-" && args.values.iter().all(|path| is_stdin(path)) {
                 let hint = "name a file of values with --values";
                 let error = "the sketch and the values both come from standard input";
-                return Err(Error::usage_hint(error, hint).into());
+                return Err(Error::usage_with_hint(error, hint).into());
             }
             one(sketch, args.read.max_log2m)?
         }
@@ -314,8 +314,11 @@ fn one(sketch: &str, max_log2m: u8) -> Result<Hll> {
     match (all.pop(), count) {
         (Some(hll), 1) => Ok(hll),
         (None, _) => Err(no_sketch(sketch)),
-        _ => Err(Error::usage_hint(
-            format!("`{sketch}` has {} sketches, and one is wanted", grouped(count as u64)),
+        _ => Err(Error::usage_with_hint(
+            format!(
+                "`{sketch}` has {} sketches, and one is wanted",
+                format_grouped_digits(count as u64)
+            ),
             "tidemill hll union makes one of them",
         )
         .into()),
@@ -387,7 +390,7 @@ fn number(value: f64) -> String {
             clippy::cast_sign_loss,
             reason = "a number of values, for people"
         )]
-        return grouped(value.round() as u64);
+        return format_grouped_digits(value.round() as u64);
     }
     format!("{value:.3}")
 }
@@ -506,14 +509,14 @@ fn each_line(
 fn refuse_terminal(args: &HllWriteArgs) -> Result<()> {
     let is_terminal = args.output.is_none() && std::io::stdout().is_terminal();
     if args.format == HllForm::Binary && is_terminal {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             "a sketch in binary is not for a terminal",
             "name a file with --output, or leave --format binary away",
         )
         .into());
     }
     match (args.dialect, args.sparse) {
-        (HllDialect::Java, Some(Sparse::AtMost(_))) => Err(Error::usage_hint(
+        (HllDialect::Java, Some(Sparse::AtMost(_))) => Err(Error::usage_with_hint(
             "java-hll has no number of sparse registers",
             "--sparse true or false, or --dialect postgresql",
         )

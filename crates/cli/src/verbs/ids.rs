@@ -2,7 +2,7 @@
 
 use std::io::{BufWriter, IsTerminal, Write};
 
-use tidemill_engine::coverage::grouped;
+use tidemill_engine::coverage::format_grouped_digits;
 use tidemill_engine::ids::{self, Request, SetOperation, Stored};
 use tidemill_engine::job::Limits;
 use tidemill_engine::{Error, running};
@@ -51,9 +51,10 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
     // What was counted on the way is for people, and for who writes a file.
     if request.output.is_some() || std::io::stderr().is_terminal() {
         let of_each = request.inputs.iter().zip(&counts.input_ids);
-        let of_each: Vec<String> =
-            of_each.map(|(name, count)| format!("{} in `{name}`", grouped(*count))).collect();
-        let (ids, of_each) = (grouped(counts.output_ids), of_each.join(", "));
+        let of_each: Vec<String> = of_each
+            .map(|(name, count)| format!("{} in `{name}`", format_grouped_digits(*count)))
+            .collect();
+        let (ids, of_each) = (format_grouped_digits(counts.output_ids), of_each.join(", "));
         terminal::note(&match &request.output {
             Some(output) => format!("wrote `{output}`: {ids} ids; {of_each}"),
             None => format!("{ids} ids; {of_each}"),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde_json::Value;
 use tidemill_engine::jobs::{self, Damage, Filter, JobLog, LIMIT_BYTES, Period};
-use tidemill_engine::{Error, Home};
+use tidemill_engine::{Error, StateFolder};
 
 use super::{Outcome, print};
 use crate::args::{JobsArgs, JobsListArgs, JobsVerb, Plain};
@@ -12,7 +12,7 @@ use crate::terminal;
 
 /// `tidemill jobs`.
 pub(super) fn jobs(args: JobsArgs) -> anyhow::Result<Outcome> {
-    let log = JobLog::new(&Home::existing()?, LIMIT_BYTES);
+    let log = JobLog::new(&StateFolder::locate()?, LIMIT_BYTES);
     match args.verb {
         None => list(&log, &args.list),
         Some(JobsVerb::List(args)) => list(&log, &args),

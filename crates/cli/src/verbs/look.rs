@@ -3,12 +3,12 @@
 use std::io::IsTerminal;
 
 use serde_json::json;
+use tidemill_engine::column_types::{quote_sql_name, sql_type_name};
 use tidemill_engine::job::Limits;
-use tidemill_engine::redact::shown;
+use tidemill_engine::redaction::redact_url;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, compatible};
-use tidemill_engine::types::{quote_sql_name, sql_type_name};
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
 use super::output::{CoverageSink, Say, finish};
@@ -34,7 +34,7 @@ pub(super) fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
         if let Some(warning) = source.warning() {
             terminal::warn(&warning);
         }
-        let url = &shown(url);
+        let url = &redact_url(url);
         let text = match args.format {
             SchemaForm::Json => schema_json(url, &source)?,
             SchemaForm::Text | SchemaForm::Rowfile => schema_text(url, &source),
@@ -47,7 +47,7 @@ pub(super) fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
 /// `tidemill schema --check OLD NEW`.
 fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> {
     let [old, new] = args.files.as_slice() else {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!(
                 "--check is of two files, and {} given",
                 match args.files.len() {
@@ -61,7 +61,7 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
     };
     let spec = |url: &String| SourceSpec { url: url.clone(), ..defaults.clone() };
     let conflicts = compatible::conflicts(&spec(old), &spec(new)).map_err(Error::from)?;
-    let (old, new) = (&shown(old), &shown(new));
+    let (old, new) = (&redact_url(old), &redact_url(new));
     let text = match args.format {
         SchemaForm::Json => {
             let reasons = conflicts.iter();
@@ -94,14 +94,14 @@ fn schema_text(url: &str, source: &Source) -> String {
         text.push_str(&format!(" {written}"));
     }
     if files != 1 {
-        text.push_str(&format!(", {} files", coverage::grouped(files)));
+        text.push_str(&format!(", {} files", coverage::format_grouped_digits(files)));
     }
     if source.layouts() > 1 {
-        let layouts = coverage::grouped(source.layouts() as u64);
+        let layouts = coverage::format_grouped_digits(source.layouts() as u64);
         text.push_str(&format!(" with {layouts} sets of columns"));
     }
     if !source.is_stdin() {
-        text.push_str(&format!(", {}", coverage::human_bytes(source.total_bytes())));
+        text.push_str(&format!(", {}", coverage::format_decimal_bytes(source.total_bytes())));
     }
     text.push('\n');
     let fields = source.schema().fields();
@@ -175,7 +175,7 @@ pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     for (position, url) in args.files.iter().enumerate() {
         if args.files.len() > 1 && format == OutputFormat::Text {
             let gap = if position > 0 { "\n" } else { "" };
-            print(format!("{gap}==> {} <==\n", shown(url)).as_bytes())?;
+            print(format!("{gap}==> {} <==\n", redact_url(url)).as_bytes())?;
         }
         let source = NamedSource {
             name: "source".to_owned(),
@@ -199,11 +199,11 @@ fn check_format(format: OutputFormat, files: usize) -> Result<()> {
     match format {
         OutputFormat::Text | OutputFormat::Json => Ok(()),
         OutputFormat::Csv | OutputFormat::Tsv if files == 1 => Ok(()),
-        OutputFormat::Csv | OutputFormat::Tsv => Err(Error::usage_hint(
+        OutputFormat::Csv | OutputFormat::Tsv => Err(Error::usage_with_hint(
             "the first rows of several files do not make one table",
             "give --format text or json, or one pattern in quotes",
         )),
-        other => Err(Error::usage_hint(
+        other => Err(Error::usage_with_hint(
             format!("the first rows are not shown as `{}`", other.name()),
             "tidemill query writes files of that format",
         )),

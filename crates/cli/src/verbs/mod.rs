@@ -19,7 +19,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
-use tidemill_engine::error::visible;
+use tidemill_engine::error::escape_control_chars;
 use tidemill_engine::job::Limits;
 use tidemill_engine::program::Program;
 use tidemill_engine::query::ScratchSpec;
@@ -103,7 +103,7 @@ fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
 /// Writes text for people to standard output, through the pager where that is a terminal and it is long. What names
 /// of files and columns have in them that a terminal would obey is made visible.
 fn print(bytes: &[u8]) -> Result<()> {
-    let text = visible(&String::from_utf8_lossy(bytes), &['\n', '\t']);
+    let text = escape_control_chars(&String::from_utf8_lossy(bytes), &['\n', '\t']);
     let mut pages = Pages::new(true);
     directly(|| {
         let written = pages.write_all(text.as_bytes());

@@ -3,13 +3,13 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use tidemill_engine::coverage::Estimate;
+use tidemill_engine::coverage::EstimateAccuracy;
 use tidemill_engine::coverage_file::CoverageFile;
 use tidemill_engine::running::{Next, Preparation, Running, deliver};
-use tidemill_engine::settings::MaxBad;
+use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::screen::{Look, ROWS_SHOWN, Screen};
 use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
-use tidemill_engine::{Cancel, Coverage, Error, Glimpse, Kept, Result, coverage};
+use tidemill_engine::{CancelFlag, Coverage, Error, Glimpse, Kept, Result, coverage};
 
 use super::{Outcome, print, program};
 use crate::args::{LookArgs, RowsShown, ShowArgs, SinkArgs, WriteArgs};
@@ -49,7 +49,7 @@ pub(super) fn named_twice(flag: &str, value: &str) -> Error {
         "--no-header" => format!("COPY … TO 'out.csv' ({value})"),
         _ => format!("COPY … TO 'out' ({} {value})", flag.trim_start_matches('-').to_uppercase()),
     };
-    Error::usage_hint(format!("COPY names its output itself, and `{flag}` is beside it"), hint)
+    Error::usage_with_hint(format!("COPY names its output itself, and `{flag}` is beside it"), hint)
 }
 
 impl WriteArgs {
@@ -90,7 +90,7 @@ impl WriteArgs {
                     true => format!("format `{}`", format.name()),
                     false => format!("compressed {}", format.name()),
                 };
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("{what} is not for a terminal"),
                     "name a file with --output, or pipe it into a program that reads it",
                 ));
@@ -168,7 +168,7 @@ impl CoverageSink {
     pub(super) fn new(flag: Option<&str>, result_url: Option<&str>) -> Result<Self> {
         match flag {
             None => Ok(CoverageSink::Nowhere),
-            Some("-") if result_url == Some("-") => Err(Error::usage_hint(
+            Some("-") if result_url == Some("-") => Err(Error::usage_with_hint(
                 "--coverage - and the result both want standard output",
                 "give --coverage a file, or name the result's file with --output",
             )),
@@ -235,7 +235,7 @@ pub(super) fn finish_keeping(
     let mut bar = Bar::new(&settings.progress);
     let showing = Showing { header: sink.header, ..showing };
     if is_screen(sink) {
-        let shown = show((&mut running, &settings.enough), showing, keep, &mut bar);
+        let shown = show((&mut running, &settings.stop_reading), showing, keep, &mut bar);
         bar.clear();
         if let Some(warning) = running.take_warning() {
             terminal::warn(&warning);
@@ -269,17 +269,17 @@ fn ended(
     written: &Written,
     sink: &SinkSpec,
     coverage: &CoverageSink,
-    (how, max_bad): (Say, MaxBad),
+    (how, max_bad): (Say, BadRecordLimit),
 ) -> anyhow::Result<Outcome> {
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
     say(found, sink, written, how);
     coverage.write(found)?;
-    if max_bad == MaxBad::Shown && found.rows.rejected > 0 {
+    if max_bad == BadRecordLimit::Unlimited && found.rows.rejected > 0 {
         let error = Error::BadRecords {
             count: found.rows.rejected,
-            allowed: MaxBad::default().to_string(),
+            allowed: BadRecordLimit::default().to_string(),
             first: found.first_rejected.clone(),
         };
         return Err(error.into());
@@ -289,7 +289,7 @@ fn ended(
 
 /// Shows a run's rows on the terminal.
 fn show(
-    (running, enough): (&mut Running, &Cancel),
+    (running, enough): (&mut Running, &CancelFlag),
     showing: Showing,
     keep: Option<Keep<'_>>,
     bar: &mut Bar,
@@ -415,7 +415,7 @@ impl Glimpses {
 /// What stands below an answer that is not the last: as much as there is room for in a line of `width`. That it can be taken
 /// is said even where there is no room for how long it may take.
 fn said_below(share: f64, left: Duration, width: usize) -> String {
-    let (read, left) = (coverage::percent(share), indicatif::HumanDuration(left));
+    let (read, left) = (coverage::format_percent(share), indicatif::HumanDuration(left));
     let says = [
         format!("{read} read, about {left} left; Ctrl-C takes the answer as it stands"),
         format!("{read} read, about {left} left; Ctrl-C takes this answer"),
@@ -457,7 +457,7 @@ pub(super) fn finish_without_rows(
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
     terminal::note(&format!("wrote the partial table `{target}`"));
-    terminal::note(&found.one_line());
+    terminal::note(&found.summary_line());
     coverage.write(found)?;
     Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
 }
@@ -475,23 +475,25 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
     if how != Say::Faults && written.files > 0 {
         let what = match written.files {
             1 => format!("`{}`", written.paths.first().map_or(sink.url.as_str(), String::as_str)),
-            files => format!("{} files in `{}`", coverage::grouped(files), written.root),
+            files => {
+                format!("{} files in `{}`", coverage::format_grouped_digits(files), written.root)
+            }
         };
         terminal::note(&format!(
             "wrote {what}: {} row{}, {}",
-            coverage::grouped(written.rows),
+            coverage::format_grouped_digits(written.rows),
             if written.rows == 1 { "" } else { "s" },
-            coverage::human_bytes(written.bytes)
+            coverage::format_decimal_bytes(written.bytes)
         ));
     }
     let for_people = sink.format == Some(OutputFormat::Text);
-    let gave_up = found.estimates.iter().any(Estimate::is_given_up);
+    let gave_up = found.estimates.iter().any(EstimateAccuracy::has_too_large_answers);
     let is_late = found.sampled.as_ref().is_some_and(|sampled| sampled.late_seconds.is_some());
     let faulty = !found.complete || found.rows.rejected > 0 || gave_up || is_late;
     // Of a query that reads nothing there is nothing to say.
     let is_told = how == Say::Coverage && (for_people && found.files > 0 || written.files > 0);
     if how == Say::All || is_told || faulty {
-        terminal::note(&found.one_line());
+        terminal::note(&found.summary_line());
     }
 }
 

@@ -9,7 +9,7 @@ use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
 use tidemill_engine::query::Parameter;
 use tidemill_engine::running::{self, Preparation, Running};
-use tidemill_engine::settings::MaxBad;
+use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::{
     Cluster, CopyQuery, Error, Merge, Plan, Query, Repeats, Turbo, program_files,
@@ -27,7 +27,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let sql = match (args.sql.as_deref(), &args.file) {
         (Some("-"), _) => read_text(Path::new("-"))?,
         (Some(sql), _) if is_sql_file(sql) => {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{sql}` is the name of a file, and no SQL"),
                 format!("read the statement from the file: --file {sql}"),
             )
@@ -57,7 +57,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let query = args.scratch.over(query)?;
     let cluster = args.cluster.as_deref().map(Cluster::parse).transpose()?;
     if cluster.is_some() && !args.explain {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             "`--cluster` says what a query would take elsewhere, and this one is to be run here",
             "add --explain",
         )
@@ -93,11 +93,11 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let about = About { output: Some(sink.url.clone()), ..about };
     let (mut preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
     if query.turbo.is_some() {
-        terminal::answer_first(&preparation.settings.enough);
+        terminal::answer_first(&preparation.settings.stop_reading);
     }
     // Whoever looks at data sees what is wrong with it beside what is not.
     if args.limits.max_bad.is_none() && is_terminal(&sink) {
-        preparation.settings.max_bad = MaxBad::Shown;
+        preparation.settings.max_bad = BadRecordLimit::Unlimited;
     }
     let running =
         match posting(is_watched(&sink)).begin((&args.on, &args.limits), &query, &preparation)? {
@@ -235,7 +235,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let about = job.about(Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
     if query.turbo.is_some() {
-        terminal::answer_first(&preparation.settings.enough);
+        terminal::answer_first(&preparation.settings.stop_reading);
     }
     let posting =
         Posting { verb: "run", shown: &query.sql, job: &job.limits, watched: is_watched(&sink) };
@@ -322,7 +322,7 @@ fn explain(
     let Explaining { posting, on, limits, format, output, cluster } = explanation;
     let settings = &preparation.settings;
     if let Some(other) = format.filter(|format| !matches!(*format, "text" | "json")) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("a plan is not shown as `{other}`"),
             "with --explain, --format is text or json",
         )
@@ -330,7 +330,7 @@ fn explain(
     }
     let explained = match posting.question((on, limits), &query, preparation)? {
         Some(_) if cluster.is_some() => {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "`--cluster` runs a second of the query on this machine, and a master runs elsewhere",
                 "leave --on out",
             )

@@ -7,7 +7,7 @@ use std::path::Path;
 use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Cancel, Error, Query};
+use tidemill_engine::{CancelFlag, Error, Query};
 use tidemill_sort::cluster_cost_model::ClusterSortModel;
 use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortStreams};
 
@@ -41,20 +41,20 @@ pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
             .then(|| word.into_owned())
     };
     if let Some(url) = words.iter().find_map(elsewhere) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{url}`: lines are sorted of files on this machine"),
             "tidemill cat URL | tidemill sort; rows of tables are sorted wherever they are: tidemill sort --by COLUMNS URL",
         )
         .into());
     }
     let command = GnuSortOptions::parse(words);
-    let command = command.map_err(|error| Error::usage_hint(error.message, error.hint))?;
+    let command = command.map_err(|error| Error::usage_with_hint(error.message, error.hint))?;
     let is_help = matches!(command, GnuSortCommand::Help);
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     terminal::watch_signals(&cancel)?;
     let outcome = beside_until(&cancel, &mut Bar::none(), || {
         let mut io = GnuSortStreams::from_process();
-        io.cancel = cancel.flag().into();
+        io.cancel = cancel.atomic_flag().into();
         gnu::run_gnu_sort(&command, &mut io).map_err(gnu_error)
     })?;
     if is_help {
@@ -114,7 +114,7 @@ fn refuse_direction(by: &str, files: &[String]) -> Result<(), Error> {
         true => format!("the direction stands behind a colon: --by {by}:desc"),
         false => format!("ascending is the default: --by {by}"),
     };
-    Err(Error::usage_hint(format!("no such file: `{direction}`"), hint))
+    Err(Error::usage_with_hint(format!("no such file: `{direction}`"), hint))
 }
 
 /// The cluster whose cost is asked for by `--model`.
@@ -127,10 +127,12 @@ fn model_of(words: &[OsString]) -> Result<Option<String>, Error> {
         [word] if of(word).starts_with("--model=") => {
             Ok(of(word).strip_prefix("--model=").map(str::to_owned))
         }
-        _ if words.iter().any(|word| of(word).starts_with("--model")) => Err(Error::usage_hint(
-            "`--model` stands alone: it calculates, and sorts nothing",
-            "tidemill sort --model records=1e9,size=100,drives=24",
-        )),
+        _ if words.iter().any(|word| of(word).starts_with("--model")) => {
+            Err(Error::usage_with_hint(
+                "`--model` stands alone: it calculates, and sorts nothing",
+                "tidemill sort --model records=1e9,size=100,drives=24",
+            ))
+        }
         _ => Ok(None),
     }
 }

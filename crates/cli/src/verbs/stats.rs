@@ -2,26 +2,30 @@
 
 use std::time::Duration;
 
-use tidemill_engine::coverage::{grouped, human_bytes};
-use tidemill_engine::memory::human;
+use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
+use tidemill_engine::memory_budget::format_binary_bytes;
 use tidemill_engine::remote::ReadStats;
 
 /// Two lines: which bytes came from where, and who waited for them; a third about how objects were read ahead, if any
 /// was.
 pub(super) fn told(stats: &ReadStats) -> String {
     let of = |count: u64, one: &str, several: &str| {
-        format!("{} {}", grouped(count), if count == 1 { one } else { several })
+        format!("{} {}", format_grouped_digits(count), if count == 1 { one } else { several })
     };
     let requests = of(stats.requests, "request", "requests");
     let mut besides = Vec::new();
     if stats.retries > 0 {
-        besides.push(format!("{} made again", grouped(stats.retries)));
+        besides.push(format!("{} made again", format_grouped_digits(stats.retries)));
     }
     if stats.throttled_responses > 0 {
-        besides.push(format!("{} refused as too many", grouped(stats.throttled_responses)));
+        besides.push(format!(
+            "{} refused as too many",
+            format_grouped_digits(stats.throttled_responses)
+        ));
     }
     if stats.hedges > 0 {
-        let (sent, won) = (grouped(stats.hedges), grouped(stats.hedges_won));
+        let (sent, won) =
+            (format_grouped_digits(stats.hedges), format_grouped_digits(stats.hedges_won));
         besides.push(format!("{sent} sent twice as they were slow, {won} with success"));
     }
     let besides = match besides.is_empty() {
@@ -32,7 +36,7 @@ pub(super) fn told(stats: &ReadStats) -> String {
         0 => String::new(),
         reads => format!(
             ", {} from the read cache in {}",
-            human_bytes(stats.disk_bytes),
+            format_decimal_bytes(stats.disk_bytes),
             of(reads, "read", "reads")
         ),
     };
@@ -44,8 +48,8 @@ pub(super) fn told(stats: &ReadStats) -> String {
         0 => String::new(),
         block => format!(
             "\nread block {}, window {}{}",
-            human(block),
-            human(stats.window_bytes),
+            format_binary_bytes(block),
+            format_binary_bytes(stats.window_bytes),
             match stats.tuned_from_runs {
                 0 => String::new(),
                 runs => format!(": from {}", of(runs, "past run", "past runs")),
@@ -55,10 +59,10 @@ pub(super) fn told(stats: &ReadStats) -> String {
     format!(
         "remote files: {} read, {} fetched in {requests}{besides}{disk}, {} of it in vain\n\
          read ahead: {} of {} had their bytes in memory, the others waited {}{back}{used}",
-        human_bytes(stats.served_bytes),
-        human_bytes(stats.fetched_bytes),
-        human_bytes(stats.wasted_bytes),
-        grouped(stats.hits),
+        format_decimal_bytes(stats.served_bytes),
+        format_decimal_bytes(stats.fetched_bytes),
+        format_decimal_bytes(stats.wasted_bytes),
+        format_grouped_digits(stats.hits),
         of(stats.reads, "read", "reads"),
         seconds(stats.stall_time),
     )

@@ -30,12 +30,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::coverage::Coverage;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::home::create_private;
-use tidemill_base::progress::{Progress, process_cpu_seconds};
-use tidemill_base::{MaxBad, Settings};
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::progress::{RunProgress, process_cpu_seconds};
+use tidemill_base::state_folder::create_private_folders;
+use tidemill_base::{BadRecordLimit, RunSettings};
 use tidemill_query::{
     Came, Failure, HandedFile, HandedJob, NewTask, ScratchSpec, Tasks, Took, Unordered,
 };
@@ -188,7 +188,7 @@ pub fn refuse_scratch(scratch: &ScratchSpec) -> Result<()> {
     if *scratch == ScratchSpec::default() {
         return Ok(());
     }
-    Err(Error::usage_hint(
+    Err(Error::usage_with_hint(
         "files of a folder are written by the workers that read their inputs: nothing goes to scratch files",
         "leave `scratch` and `scratch_above` out, or name a file as the output",
     ))
@@ -208,7 +208,7 @@ impl Conversion {
             all.written.warning = Some(format!("it runs on this machine: {why}"));
             return Ok(None);
         }
-        Err(Error::usage_hint(
+        Err(Error::usage_with_hint(
             format!("the conversion cannot be run on a cluster: {why}"),
             "on one machine it can: leave `on` out",
         ))
@@ -219,7 +219,7 @@ impl Conversion {
         &self,
         tasks: &[Task],
         format: OutputFormat,
-        settings: &Settings,
+        settings: &RunSettings,
         run: &RunId,
         there: &Elsewhere,
         all: &mut Converted,
@@ -234,7 +234,7 @@ impl Conversion {
         &self,
         tasks: &[Task],
         format: OutputFormat,
-        settings: &Settings,
+        settings: &RunSettings,
         run: &RunId,
         there: &Elsewhere,
         all: &mut Converted,
@@ -253,7 +253,7 @@ impl Conversion {
         &self,
         tasks: &[Task],
         format: OutputFormat,
-        settings: &Settings,
+        settings: &RunSettings,
         run: &RunId,
         there: &Elsewhere,
         all: &mut Converted,
@@ -283,7 +283,7 @@ impl Conversion {
         &self,
         tasks: &[Task],
         set: &ObjectSet,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
         all: &mut Converted,
     ) -> Result<Vec<Task>> {
         let (mut named, mut keys) = (Vec::new(), Vec::new());
@@ -308,7 +308,7 @@ impl Conversion {
                 (false, _) => wanted.push(task.clone()),
                 (true, true) => all.skipped += 1,
                 (true, false) => {
-                    all.fail(Error::Exists { path: set.url(&key), more: 0 }, task);
+                    all.fail(Error::OutputExists { path: set.url(&key), more: 0 }, task);
                 }
             }
         }
@@ -325,7 +325,7 @@ impl Conversion {
         tasks: &[Task],
         set: &Set<'_>,
         format: OutputFormat,
-        settings: &Settings,
+        settings: &RunSettings,
         there: &Elsewhere,
         all: &mut Converted,
     ) -> Result<()> {
@@ -442,7 +442,7 @@ struct Dealt<'a> {
     /// Of the others inputs of so many bytes are.
     large_bytes: u64,
     set: &'a Set<'a>,
-    settings: &'a Settings,
+    settings: &'a RunSettings,
     all: Converted,
     /// Inputs of which it is known what came.
     tried: usize,
@@ -487,7 +487,8 @@ impl Dealt<'_> {
             }
             let path = folder.join(name);
             let parent = path.parent().unwrap_or(&folder);
-            let written = create_private(parent).and_then(|()| std::fs::write(&path, content));
+            let written =
+                create_private_folders(parent).and_then(|()| std::fs::write(&path, content));
             written.map_err(|error| Error::io("write", &path, error))?;
         }
         Ok(())
@@ -567,7 +568,7 @@ impl Tasks for Dealt<'_> {
         }
         let took =
             Took { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
-        self.settings.progress.map().add_cpu_elsewhere(took.cpu);
+        self.settings.progress.map_counters().add_worker_cpu(took.cpu);
         // More would fail as well.
         if goes_on { Ok(Came { took, bytes }) } else { Err(Error::Interrupted) }
     }
@@ -575,7 +576,7 @@ impl Tasks for Dealt<'_> {
     fn name(&self, number: usize) -> String {
         let tasks = self.inputs.get(number).copied().unwrap_or_default();
         let first = tasks.first().map_or("", |task| task.url.as_str());
-        let first = tidemill_base::redact::shown(first);
+        let first = tidemill_base::redaction::redact_url(first);
         match tasks.len() {
             0 | 1 => format!("`{first}`"),
             count => format!("the same {count} inputs, `{first}` being the first"),
@@ -594,7 +595,7 @@ pub(crate) struct Worker {
     conversion: Conversion,
     place: Place,
     format: OutputFormat,
-    settings: Settings,
+    settings: RunSettings,
     /// One task at a time; it has all threads.
     in_work: Mutex<()>,
 }
@@ -606,7 +607,7 @@ impl Worker {
     /// Where it is of another release.
     pub(crate) fn new(
         job: &[u8],
-        settings: &Settings,
+        settings: &RunSettings,
         storage: &StorageOptions,
         files: &[(String, PathBuf)],
     ) -> Result<Worker> {
@@ -625,8 +626,8 @@ impl Worker {
         let files = ProgramFiles::kept(files, &parent)?;
         program_files::give(files.as_ref(), &mut source.exec);
         program_files::give(files.as_ref(), &mut sink.exec);
-        let max_bad: MaxBad = job.max_bad.parse()?;
-        let settings = Settings { max_bad, cores: None, ..settings.clone() };
+        let max_bad: BadRecordLimit = job.max_bad.parse()?;
+        let settings = RunSettings { max_bad, cores: None, ..settings.clone() };
         let conversion = Conversion {
             source,
             select: job.select,
@@ -651,9 +652,9 @@ impl Worker {
         let _alone = self.in_work.lock();
         let tasks = opened(task).and_then(|mut sections| first::<Inputs>(&mut sections, TASK));
         let count = tasks.as_ref().map_or(1, |inputs| inputs.tasks.len());
-        let done = tasks.and_then(|inputs| caught(|| self.convert(&inputs, copy)));
+        let done = tasks.and_then(|inputs| catch_panic(|| self.convert(&inputs, copy)));
         done.or_else(|error| {
-            let failed = |_| OneDone { came: error.copy().into(), copies: Vec::new() };
+            let failed = |_| OneDone { came: error.duplicate().into(), copies: Vec::new() };
             message(
                 DONE,
                 &AllDone { done: (0..count).map(failed).collect(), cpu_us: 0, wall_us: 0 },
@@ -668,12 +669,12 @@ impl Worker {
         let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
         // Copies of what is refused, where records may be.
         let copies = match self.settings.max_bad {
-            MaxBad::Count(0) => None,
+            BadRecordLimit::Count(0) => None,
             _ => Some(copies_folder(&self.settings)?),
         };
-        let settings = Settings {
+        let settings = RunSettings {
             rejected_folder: copies.as_ref().map(|copies| copies.0.clone()),
-            progress: Progress::new(),
+            progress: RunProgress::new(),
             ..self.settings.clone()
         };
         let limit = Share::of(&settings, tasks.len()).limit;
@@ -752,10 +753,10 @@ impl Drop for Removed {
     }
 }
 
-fn copies_folder(settings: &Settings) -> Result<Removed> {
+fn copies_folder(settings: &RunSettings) -> Result<Removed> {
     let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
     let folder = parent.join(format!("tidemill-refused-{}", RunId::new()));
-    create_private(&folder).map_err(|error| Error::io("write", &folder, error))?;
+    create_private_folders(&folder).map_err(|error| Error::io("write", &folder, error))?;
     Ok(Removed(folder))
 }
 

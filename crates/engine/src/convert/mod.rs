@@ -23,14 +23,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidemill_base::Settings;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::cores::Turn;
-use tidemill_base::coverage::{Amount, Coverage};
-use tidemill_base::error::{Error, Result, panicked};
-use tidemill_base::home::RunId;
-use tidemill_base::progress::Planned;
-use tidemill_base::redact::shown;
+use tidemill_base::RunSettings;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::cores::ComputeTurn;
+use tidemill_base::coverage::{Coverage, ReadAmount};
+use tidemill_base::error::{Error, Result, error_from_panic};
+use tidemill_base::progress::PlanOutline;
+use tidemill_base::redaction::redact_url;
+use tidemill_base::state_folder::RunId;
 use tidemill_query::{Plan, Query, Results, Workers, named};
 use tidemill_remote::location::Location;
 use tidemill_remote::{AccessPlan, Budget};
@@ -108,7 +108,7 @@ impl Converted {
         }
         let files = self.written.files + self.skipped + self.failures.len() as u64 + self.untried;
         let shown = self.failures.iter().take(FAILURES_SHOWN);
-        Some(Error::Unconverted {
+        Some(Error::UnconvertedFiles {
             failed: self.failures.len() as u64,
             untried: self.untried,
             files,
@@ -143,7 +143,7 @@ impl Conversion {
     /// [`Error::Usage`].
     pub fn check_one(&self) -> Result<()> {
         match self.skip_existing {
-            true => Err(Error::usage_hint(
+            true => Err(Error::usage_with_hint(
                 format!("`{}` is no folder, in which outputs could be left", self.sink.url),
                 "--skip-existing is for a folder as the output: its name ends with `/`",
             )),
@@ -158,7 +158,7 @@ impl Conversion {
     /// As [`Running::query`].
     pub fn start(
         self,
-        settings: &Settings,
+        settings: &RunSettings,
         run: &RunId,
     ) -> Result<(Running, Arc<Mutex<Converted>>)> {
         let (settings, run) = (settings.clone(), run.clone());
@@ -202,10 +202,10 @@ impl Conversion {
     /// What is wrong with the request as a whole: [`Error::Usage`], [`Error::NotFound`],
     /// [`Error::Exists`]; and [`Error::Interrupted`]. What is wrong with one input is among
     /// [`Converted::failures`].
-    pub fn run_to_folder(&self, settings: &Settings, run: &RunId) -> Result<Converted> {
+    pub fn run_to_folder(&self, settings: &RunSettings, run: &RunId) -> Result<Converted> {
         self.query()?;
         let Some(format) = self.sink.format else {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{}` is a folder, which does not tell the format", self.sink.url),
                 format!("give it with --format: {}", OutputFormat::names().join(", ")),
             ));
@@ -216,7 +216,10 @@ impl Conversion {
         let mut tasks = self.tasks(format, &settings.cancel)?;
         all.skipped = self.look_for_existing(&mut tasks)?;
         settings.progress.set_bytes_total(tasks.iter().map(|task| task.bytes).sum());
-        settings.progress.set_planned(Planned { path: Some("rows"), ..Planned::default() });
+        settings.progress.set_plan_outline(PlanOutline {
+            execution_path: Some("rows"),
+            ..PlanOutline::default()
+        });
         let mut rest = tasks.as_slice();
         while !rest.is_empty() {
             if all.failures.len() >= FAILURES_MAX {
@@ -244,12 +247,12 @@ impl Conversion {
     }
 
     /// The inputs, each with the name of its output.
-    fn tasks(&self, format: OutputFormat, cancel: &Cancel) -> Result<Vec<Task>> {
+    fn tasks(&self, format: OutputFormat, cancel: &CancelFlag) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         let mut seen: HashSet<Arc<str>> = HashSet::new();
         for url in self.source.urls() {
             if url == "-" {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "standard input has no name for a file in a folder",
                     "name the output's file",
                 ));
@@ -265,7 +268,7 @@ impl Conversion {
         let mut by_target: HashMap<&str, &Task> = HashMap::with_capacity(tasks.len());
         for task in &tasks {
             if let Some(other) = by_target.insert(&task.target, task) {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!(
                         "`{}` and `{}` would both be written to `{}`",
                         other.url, task.url, task.target
@@ -294,7 +297,7 @@ impl Conversion {
             None => Ok(0),
             Some(first) => {
                 let path = root.join(&first.target).display().to_string();
-                Err(Error::Exists { path, more: there.count() })
+                Err(Error::OutputExists { path, more: there.count() })
             }
         }
     }
@@ -309,7 +312,7 @@ impl Conversion {
         &self,
         tasks: &[Task],
         format: OutputFormat,
-        settings: &Settings,
+        settings: &RunSettings,
         run: &RunId,
         all: &mut Converted,
     ) -> Result<()> {
@@ -353,7 +356,7 @@ impl Conversion {
     fn convert_each(
         &self,
         tasks: &[Task],
-        settings: &Settings,
+        settings: &RunSettings,
         target: &Target<'_>,
         done: &(dyn Fn(usize, Result<Done>) -> Result<bool> + Sync),
     ) -> Result<usize> {
@@ -361,14 +364,14 @@ impl Conversion {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let failed = Mutex::new(None);
         let work = || {
-            let mut turn = Turn::of(settings.cores.as_ref());
+            let mut turn = ComputeTurn::new(settings.cores.as_ref());
             while !stop.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(task) = tasks.get(index) else { break };
-                let own = Settings {
+                let own = RunSettings {
                     threads,
                     memory_bytes,
-                    progress: settings.progress.part(),
+                    progress: settings.progress.part_progress(),
                     rejected_folder: settings
                         .rejected_folder
                         .as_ref()
@@ -394,14 +397,14 @@ impl Conversion {
                 .map(|_| {
                     let thread = std::thread::Builder::new().name("convert".into());
                     let work = || {
-                        tidemill_base::panics::all_are_caught();
+                        tidemill_base::panics::silence_thread_panics();
                         work();
                     };
                     thread.spawn_scoped(scope, work).map_err(|e| Error::io("start", "a thread", e))
                 })
                 .collect::<Result<_>>()?;
             for thread in threads {
-                thread.join().map_err(|panic| panicked(panic.as_ref()))?;
+                thread.join().map_err(|panic| error_from_panic(panic.as_ref()))?;
             }
             Ok(())
         })?;
@@ -414,10 +417,10 @@ impl Conversion {
     fn convert_one(
         &self,
         task: &Task,
-        settings: &Settings,
+        settings: &RunSettings,
         target: &Target<'_>,
         limit: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut ComputeTurn<'_>,
     ) -> Result<Done> {
         let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
         let (mut rows, warning) = match self.describe() {
@@ -438,7 +441,7 @@ impl Conversion {
         let takes_turns = matches!(rows, Content::Copy(_));
         let mut next_rows = || {
             if takes_turns {
-                turn.take(|| cancel.is_cancelled());
+                turn.acquire(|| cancel.is_cancelled());
                 cancel.check()?;
             }
             rows.next()
@@ -520,7 +523,7 @@ struct Share {
 }
 
 impl Share {
-    fn of(settings: &Settings, inputs: usize) -> Share {
+    fn of(settings: &RunSettings, inputs: usize) -> Share {
         let workers = settings.threads.min(inputs).max(1);
         let memory_bytes = settings.memory_bytes / workers as u64;
         let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
@@ -573,7 +576,7 @@ impl Task {
 
 impl Converted {
     /// Takes in what came of an input.
-    fn add(&mut self, coverage: Coverage, written: Written, settings: &Settings) {
+    fn add(&mut self, coverage: Coverage, written: Written, settings: &RunSettings) {
         let has_copy = self.coverage.rejected_copy.is_some() || coverage.rejected_copy.is_some();
         let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
         let rejected_copy = folder.map(|folder| folder.display().to_string());
@@ -584,7 +587,7 @@ impl Converted {
 
     /// Notes why an input was not converted; whether others are to be tried.
     fn fail(&mut self, error: Error, task: &Task) -> bool {
-        self.failures.push(naming(error, &shown(&task.url)));
+        self.failures.push(naming(error, &redact_url(&task.url)));
         self.failures.len() < FAILURES_MAX
     }
 }
@@ -635,7 +638,7 @@ struct Copy {
 }
 
 impl Copy {
-    fn open(spec: &SourceSpec, settings: &Settings, keeps_columns: bool) -> Result<Self> {
+    fn open(spec: &SourceSpec, settings: &RunSettings, keeps_columns: bool) -> Result<Self> {
         let cancel = &settings.cancel;
         let source = Arc::new(Source::open_with(spec, Box::new(std::io::empty()), cancel)?);
         if let Some(refusal) = (0..source.schema().fields().len()).find_map(|at| source.refusal(at))
@@ -646,8 +649,8 @@ impl Copy {
         source.exact_splits(&mut splits, cancel)?;
         let coverage = Coverage {
             files: source.files().len() as u64,
-            splits: Amount { done: 0, total: splits.len() as u64, left_out: 0 },
-            bytes: Amount { done: 0, total: source.total_bytes(), left_out: 0 },
+            splits: ReadAmount { done: 0, total: splits.len() as u64, left_out: 0 },
+            bytes: ReadAmount { done: 0, total: source.total_bytes(), left_out: 0 },
             ..Coverage::default()
         };
         let rejected_folder = settings.rejected_folder.clone();

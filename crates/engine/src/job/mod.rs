@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 use tidemill_jobs::About;
 use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, Turbo};
 use tidemill_remote::StorageOptions;
@@ -234,7 +234,7 @@ impl Job {
                 0 => ("no `[source]`", "add a [source] with its `url`"),
                 _ => ("several sources", "add a [map] with the `sql` that joins them"),
             };
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("{origin}: a job with {found} and no `[map]` has nothing to read"),
                 hint,
             ));
@@ -264,7 +264,7 @@ impl Job {
             let declared = self.sources.iter().map(|source| source.name.as_str());
             let names: Vec<&str> =
                 declared.chain(read.iter().map(|table| table.name.as_str())).collect();
-            let unknown = suggest::unknown("source", &given.name, &names);
+            let unknown = suggestions::unknown_name_message("source", &given.name, &names);
             return Err(Error::usage(format!("{origin}: {unknown}")));
         }
         let name = given.name.clone();
@@ -450,7 +450,7 @@ fn refuse_file_overrides(overrides: &[(String, String)], name: &str, sources: us
         };
         let option = if sources > 1 { rest.get(1) } else { rest.first() };
         if applies && !matches!(option, Some(&"promote" | &"name")) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{key}` is set, but the source `{name}` is a table in memory"),
                 "set keys of a job whose source is files, or leave the key out",
             ));

@@ -1,7 +1,7 @@
 //! A section of a job: each of its keys is taken out as what it has to be, and what is left over is a mistake.
 
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 
 use super::tree::{Node, Origin, Tree, Value};
 
@@ -39,11 +39,14 @@ impl<'a> Section<'a> {
             Some(text) => Ok(text),
             None => {
                 // What stands there instead may be the key, misspelt.
-                let meant =
-                    self.tree.0.iter().find(|(name, _)| suggest::nearest(name, [key]).is_some());
+                let meant = self
+                    .tree
+                    .0
+                    .iter()
+                    .find(|(name, _)| suggestions::nearest_candidate(name, [key]).is_some());
                 match meant {
                     Some((name, node)) => {
-                        let message = suggest::unknown("key", name, &[key]);
+                        let message = suggestions::unknown_name_message("key", name, &[key]);
                         Err(self.error_at(&node.place, in_section(&message, &title), None))
                     }
                     None => Err(self.error_at(section, format!("{title} needs `{key}`"), None)),
@@ -161,7 +164,7 @@ impl<'a> Section<'a> {
     /// Whatever has not been taken is unknown.
     pub(super) fn finish(&self, known: &[&str]) -> Result<()> {
         let Some((name, node)) = self.tree.0.first() else { return Ok(()) };
-        let message = suggest::unknown("key", name, known);
+        let message = suggestions::unknown_name_message("key", name, known);
         let message = match &self.title {
             Some(_) => in_section(&message, &self.title()),
             None => message,
@@ -194,7 +197,7 @@ impl<'a> Section<'a> {
         let message = match place {
             Origin::Line(line) => format!("{}:{line}: {message}", self.origin),
             Origin::Override(key, typed) => {
-                let typed = tidemill_base::redact::override_value(key, typed);
+                let typed = tidemill_base::redaction::redact_override_value(key, typed);
                 format!("--set {key}={typed}: {message}")
             }
             Origin::Unknown => format!("{}: {message}", self.origin),

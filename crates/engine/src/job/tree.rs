@@ -97,7 +97,7 @@ impl Tree {
         let place = Origin::Override(key.to_owned(), text.to_owned());
         let steps: Vec<&str> = key.split('.').map(str::trim).collect();
         if steps.iter().any(|step| step.is_empty()) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("--set `{key}`: not a key of a job file"),
                 "write the section and the key: --set source.url=FILE",
             ));
@@ -138,7 +138,7 @@ impl Tree {
                     Some(Node { value: Value::Table(table), .. }) if rest.len() > 1 => {
                         table.descend(&rest[1..], key, place)
                     }
-                    _ => Err(Error::usage_hint(
+                    _ => Err(Error::usage_with_hint(
                         format!("--set `{key}`: there are several of `[[{step}]]`"),
                         format!(
                             "name the one that is meant, as in --set {step}.NAME.url=…; names: {}",

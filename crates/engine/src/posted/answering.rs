@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use arrow::compute::concat_batches;
 use tidemill_base::cores::Priority;
-use tidemill_base::error::{Error, Result, without_secrets};
-use tidemill_base::redact::visible;
-use tidemill_base::{MaxBad, Settings};
+use tidemill_base::error::{Error, Result, redact_secrets};
+use tidemill_base::redaction::escape_control_chars;
+use tidemill_base::{BadRecordLimit, RunSettings};
 use tidemill_query::{Failure, Glimpse, NamedSource, Query, Turbo, Workers};
 use tidemill_source::asked::AskedSource;
 
@@ -40,7 +40,7 @@ pub struct Judged {
     gives: Gives,
     /// Whether whoever asks is shown the answer as it stands.
     watched: bool,
-    max_bad: MaxBad,
+    max_bad: BadRecordLimit,
     /// Which go first.
     pub priority: Priority,
     /// `query`, `run` or `convert`.
@@ -61,7 +61,7 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         )));
     }
     let asked: Question = serde_json::from_slice(question).map_err(|error| {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("what is asked is no question: {error}"),
             "the same release of tidemill should be here and on the cluster",
         )
@@ -76,13 +76,13 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         judge_program(source, may_run_programs)?;
     }
     if let Some(count) = asked.max_attempts.filter(|count| *count > ATTEMPTS_MAX) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`max_attempts` is {count}, more than a cluster takes from those who ask it"),
             format!("at most {ATTEMPTS_MAX}"),
         ));
     }
     let max_bad = match asked.max_bad.as_str() {
-        ANY => MaxBad::Shown,
+        ANY => BadRecordLimit::Unlimited,
         text => text.parse()?,
     };
     let mut turbo = Turbo::default();
@@ -102,7 +102,7 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         turbo: turbo.checked()?.map(Turbo::begun),
         ..Query::default()
     };
-    let shown = visible(&without_secrets(&asked.shown), &['\n', '\t']);
+    let shown = escape_control_chars(&redact_secrets(&asked.shown), &['\n', '\t']);
     Ok(Judged {
         query,
         gives: asked.gives,
@@ -117,7 +117,7 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
 fn judge_program(source: &AskedSource, may_run_programs: bool) -> Result<()> {
     match source.has_program() && !may_run_programs {
         false => Ok(()),
-        true => Err(Error::usage_hint(
+        true => Err(Error::usage_with_hint(
             "this cluster runs no programs for those who ask it",
             "leave `exec` out; or whoever started it: tidemill cluster up --allow-programs",
         )),
@@ -127,7 +127,7 @@ fn judge_program(source: &AskedSource, may_run_programs: bool) -> Result<()> {
 /// A run whose messages are frames.
 pub struct Answering {
     running: Running,
-    settings: Settings,
+    settings: RunSettings,
     /// The columns that were told.
     said: Option<arrow::datatypes::SchemaRef>,
     counted: Counted,
@@ -144,9 +144,9 @@ impl Answering {
     pub fn start(
         judged: Judged,
         workers: Arc<dyn Workers>,
-        settings: Settings,
+        settings: RunSettings,
     ) -> Result<Answering> {
-        let settings = Settings { max_bad: judged.max_bad, ..settings };
+        let settings = RunSettings { max_bad: judged.max_bad, ..settings };
         let query = Query { workers: Some(workers), ..judged.query };
         let own = settings.clone();
         let running = match (judged.gives, judged.watched) {
@@ -187,7 +187,7 @@ impl Answering {
             let next = self.running.next(wait);
             wait = Duration::ZERO;
             if let Some(text) = self.running.take_warning() {
-                put(&mut frames, &Head::Warning { text: without_secrets(&text) }, &[])?;
+                put(&mut frames, &Head::Warning { text: redact_secrets(&text) }, &[])?;
             }
             self.tell_schema(&mut frames)?;
             match next {

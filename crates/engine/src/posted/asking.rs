@@ -13,8 +13,8 @@ use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::home::Home;
-use tidemill_base::{Cancel, Settings};
+use tidemill_base::state_folder::StateFolder;
+use tidemill_base::{CancelFlag, RunSettings};
 use tidemill_query::Glimpse;
 use tidemill_remote::post::{Answer, Credentials, Service};
 use tidemill_tables::sections;
@@ -67,7 +67,7 @@ impl Left {
     /// # Errors
     /// [`Error::Usage`] where no variable says where the state folder is.
     pub fn path() -> Result<PathBuf> {
-        Ok(Home::existing()?.path().join("master.json"))
+        Ok(StateFolder::locate()?.path().join("master.json"))
     }
 
     /// What was left, if there is something.
@@ -82,7 +82,7 @@ impl Left {
             Err(error) => return Err(Error::io("read", &path, error)),
         };
         serde_json::from_str(&text).map(Some).map_err(|_| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("`{}` does not say where a master is", path.display()),
                 "tidemill cluster up writes it anew; or remove it",
             )
@@ -199,7 +199,7 @@ impl Master {
         let left = match (address, Left::find()) {
             (OWN, Ok(Some(left))) => Some(left),
             (OWN, Ok(None)) => {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "no master was started on this machine",
                     "tidemill cluster up starts one; or name another by its address",
                 ));
@@ -222,7 +222,7 @@ impl Master {
                 Right::Query => ("--token-file FILE", TOKEN_VARIABLE, ""),
                 Right::Admin => ("--admin-token-file FILE", ADMIN_TOKEN_VARIABLE, " --admin"),
             };
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("there is no token for `{}`", service.address()),
                 format!(
                     "{flags}, or the variable {variable}; `tidemill cluster token{option}` shows it where the master was started"
@@ -254,14 +254,14 @@ impl Master {
     }
 
     /// Says that what a job has is enough; one that has ended by then needs it no more.
-    fn is_enough(&self, id: u64, cancel: &Cancel) -> Result<()> {
+    fn is_enough(&self, id: u64, cancel: &CancelFlag) -> Result<()> {
         match self.ask(&format!("{JOBS}/{id}/enough"), Some(b"{}".to_vec()), cancel) {
             Err(Error::Remote { status: Some(404), .. }) => Ok(()),
             asked => asked.map(drop),
         }
     }
 
-    fn ask(&self, path: &str, body: Option<Vec<u8>>, cancel: &Cancel) -> Result<Answer> {
+    fn ask(&self, path: &str, body: Option<Vec<u8>>, cancel: &CancelFlag) -> Result<Answer> {
         let tick = &mut || cancel.check();
         let credentials = Credentials { token: &self.token, client_id: self.client_id.as_deref() };
         let answer = self.service.ask(path, credentials, body, self.patience, tick)?;
@@ -281,7 +281,7 @@ impl Master {
         let address = self.address();
         let said = serde_json::from_slice::<Refusal>(body).ok();
         match (status, said) {
-            (401, _) => Error::usage_hint(
+            (401, _) => Error::usage_with_hint(
                 format!("the master at `{address}` does not take this token"),
                 "each `tidemill cluster up` makes a new one; `tidemill cluster token` shows it where that was done",
             ),
@@ -304,7 +304,7 @@ impl Master {
     ///
     /// # Errors
     /// [`Error::Usage`] for a wrong token; [`Error::Remote`].
-    pub fn told(&self, what: &str, cancel: &Cancel) -> Result<serde_json::Value> {
+    pub fn told(&self, what: &str, cancel: &CancelFlag) -> Result<serde_json::Value> {
         let answer = self.ask(&format!("/v1/{what}"), None, cancel)?;
         self.parsed(answer, cancel)
     }
@@ -313,12 +313,12 @@ impl Master {
     ///
     /// # Errors
     /// As [`told`](Self::told).
-    pub fn end(&self, cancel: &Cancel) -> Result<serde_json::Value> {
+    pub fn end(&self, cancel: &CancelFlag) -> Result<serde_json::Value> {
         let answer = self.ask("/v1/down", Some(b"{}".to_vec()), cancel)?;
         self.parsed(answer, cancel)
     }
 
-    fn parsed(&self, answer: Answer, cancel: &Cancel) -> Result<serde_json::Value> {
+    fn parsed(&self, answer: Answer, cancel: &CancelFlag) -> Result<serde_json::Value> {
         let body = answer.whole(TOLD_BYTES_MAX, &mut || cancel.check())?;
         serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string()))
     }
@@ -342,7 +342,7 @@ impl Master {
     pub(crate) fn carry_out(
         &self,
         mut question: Question,
-        settings: &Settings,
+        settings: &RunSettings,
         mut take: impl FnMut(Taken) -> Result<()>,
     ) -> Result<Coverage> {
         let cancel = &settings.cancel;
@@ -399,7 +399,7 @@ impl Master {
             let mut untold = None;
             let mut tick = || {
                 cancel.check()?;
-                if let Some(id) = number.take_if(|_| settings.enough.is_cancelled()) {
+                if let Some(id) = number.take_if(|_| settings.stop_reading.is_cancelled()) {
                     untold = self.is_enough(id, cancel).err();
                 }
                 Ok(())

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 use tidemill_base::hex::encode_hex;
-use tidemill_base::home::Home;
+use tidemill_base::state_folder::StateFolder;
 use tidemill_remote::post::new_client_id;
 
 /// Name of the file in the state folder.
@@ -23,7 +23,7 @@ const DIGITS: usize = 64;
 /// can be written, returns an id of this process, or `None` if the system has no randomness.
 pub(super) fn client_id() -> Option<String> {
     static OF_PROCESS: OnceLock<Option<String>> = OnceLock::new();
-    let (home, _) = Home::open();
+    let (home, _) = StateFolder::open();
     let kept = home.and_then(|home| read_or_create(home.path()).ok());
     kept.or_else(|| OF_PROCESS.get_or_init(|| new_client_id().ok()).clone())
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidemill_base::cores::Priority;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::{Cancel, Settings};
+use tidemill_base::{CancelFlag, RunSettings};
 use tidemill_query::{Done, Handed, HandedJob, Query, Reach, Turbo, Worker, Workers};
 use tidemill_remote::StorageOptions;
 
@@ -64,8 +64,8 @@ impl Workers for Here {
     fn end(&self) {}
 }
 
-fn settings() -> Settings {
-    Settings { threads: 1, ..Settings::new(64 << 20) }
+fn settings() -> RunSettings {
+    RunSettings { threads: 1, ..RunSettings::new(64 << 20) }
 }
 
 fn asked(folder: &Path) -> Query {
@@ -145,7 +145,7 @@ fn piece(client: &mut TcpStream, bytes: &[u8]) {
 }
 
 /// What comes of a question: rows as text, or the error.
-fn came(master: Master, question: Question, settings: Settings) -> Result<Vec<String>> {
+fn came(master: Master, question: Question, settings: RunSettings) -> Result<Vec<String>> {
     let mut running = Running::posted(master, question, settings)?;
     rows(&mut running)
 }
@@ -188,11 +188,11 @@ fn an_answer_is_that_of_a_run_here() {
     assert_eq!(rows(&mut there).unwrap(), expected);
     let (there, here) = (there.coverage().unwrap(), here.coverage().unwrap());
     assert_eq!((there.rows, there.bytes, there.complete), (here.rows, here.bytes, true));
-    assert_eq!((progress.rows_done(), progress.map().rows()), (5000, 5000));
+    assert_eq!((progress.rows_done(), progress.map_counters().rows()), (5000, 5000));
     assert_eq!(progress.bytes_done(), progress.bytes_total());
-    assert_eq!(progress.planned().path, Some("partial tables"));
-    let workers = progress.elsewhere();
-    assert_eq!(workers["here:1"].bytes, progress.bytes_total());
+    assert_eq!(progress.plan_outline().execution_path, Some("partial tables"));
+    let workers = progress.workers();
+    assert_eq!(workers["here:1"].bytes_done, progress.bytes_total());
     let head = asked.recv().unwrap();
     assert!(head.starts_with("POST /v1/jobs HTTP/1.1\r\n"), "{head}");
     assert!(head.to_ascii_lowercase().contains("authorization: bearer a-token"), "{head}");
@@ -337,13 +337,13 @@ fn refusals_say_whose_mistake_it_is() {
     let (master, _) = serve(|client, _| {
         let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
     });
-    assert_eq!(master.told("status", &Cancel::new()).unwrap(), serde_json::json!({}));
+    assert_eq!(master.told("status", &CancelFlag::new()).unwrap(), serde_json::json!({}));
     // Nobody is there.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let master = Master::new(&address, "a-token").unwrap();
-    let error = master.told("status", &Cancel::new()).unwrap_err();
+    let error = master.told("status", &CancelFlag::new()).unwrap_err();
     assert!(error.to_string().contains("it is not reached"), "{error}");
 }
 
@@ -358,7 +358,7 @@ fn an_error_there_is_the_same_error_here() {
         client.write_all(b"0\r\n\r\n").unwrap();
     });
     let there = came(master, question(&query), settings()).unwrap_err();
-    assert_eq!((there.to_string(), there.kind()), (here.to_string(), here.kind()));
+    assert_eq!((there.to_string(), there.class()), (here.to_string(), here.class()));
 }
 
 #[test]
@@ -565,7 +565,7 @@ fn what_stands_is_shown_and_is_enough_once_that_is_said() {
     });
     let master = Master::new(&address, "a-token").unwrap();
     let settings = settings();
-    let enough = settings.enough.clone();
+    let enough = settings.stop_reading.clone();
     let question = question(&query).watched(true);
     let mut running = Running::posted(master, question, settings).unwrap();
     running.schema(|| Ok(())).unwrap();

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use tidemill_engine::Settings;
-use tidemill_engine::coverage::{Amount, Coverage, Estimate, RowAmount, Salvaged};
-use tidemill_engine::settings::MaxBad;
+use tidemill_engine::RunSettings;
+use tidemill_engine::coverage::{
+    Coverage, EstimateAccuracy, ReadAmount, RecordCounts, SalvagedFile,
+};
+use tidemill_engine::settings::BadRecordLimit;
 
 use crate::common::{Folder, settings};
 
@@ -20,7 +22,7 @@ fn a_whole_result_is_complete_in_one_line_and_in_json() {
     ] {
         let coverage = folder.ask(sql).coverage;
         assert_eq!(
-            coverage.one_line(),
+            coverage.summary_line(),
             "complete: 3 rows from 2 files (10 B), 1/1 splits",
             "{sql}"
         );
@@ -47,9 +49,9 @@ fn a_limit_and_rejected_records_are_in_the_line() {
         writeln!(out, "{n},{}", if n == 3 { "1,2" } else { "1" }).unwrap();
     }
     folder.write("a.csv", out);
-    let settings = Settings { max_bad: MaxBad::Count(3), ..settings() };
+    let settings = RunSettings { max_bad: BadRecordLimit::Count(3), ..settings() };
     let coverage = folder.ask_with("SELECT x FROM '$/a.csv' LIMIT 2", &settings).coverage;
-    let line = coverage.one_line();
+    let line = coverage.summary_line();
     assert!(line.starts_with("complete: limit reached; "), "{line}");
     assert!(line.contains(" rows looked at, of 1 file with 68.9 kB, "), "{line}");
     assert!(line.ends_with(", 1 record rejected"), "{line}");
@@ -79,9 +81,9 @@ fn estimates_say_whether_they_are_exact() {
         let unique: f64 = row[1].parse().unwrap();
         assert!((unique - 30_000.0).abs() < 30_000.0 * 4.0 * estimate.error, "{unique}");
     }
-    let line = many.coverage.one_line();
+    let line = many.coverage.summary_line();
     assert!(line.contains(", u ±1.6 % (95 %), q ±"), "{line}");
-    assert!(!few.coverage.one_line().contains('±'));
+    assert!(!few.coverage.summary_line().contains('±'));
     // What is asked on top of the table keeps its estimates.
     let top =
         folder.ask("SELECT max(u) FROM (SELECT k, unique(x) AS u FROM '$/many.csv' GROUP BY k)");
@@ -95,19 +97,19 @@ fn what_is_left_out_is_in_the_line() {
         complete: false,
         mergeable: true,
         files: 1,
-        splits: Amount { done: 8, total: 10, left_out: 2 },
-        bytes: Amount { done: 932_000_000, total: 1_000_000_000, left_out: 68_000_000 },
-        rows: RowAmount { done: 10_103_280, rejected: 12 },
+        splits: ReadAmount { done: 8, total: 10, left_out: 2 },
+        bytes: ReadAmount { done: 932_000_000, total: 1_000_000_000, left_out: 68_000_000 },
+        rows: RecordCounts { done: 10_103_280, rejected: 12 },
         stopped: Some("deadline reached".into()),
         rejected_copy: Some("runs/1/rejected".into()),
-        estimates: vec![Estimate {
+        estimates: vec![EstimateAccuracy {
             column: "users".into(),
             method: "HyperLogLog".into(),
             exact: false,
             interval: "±1.6 % (95 %)".into(),
             error: 0.008,
         }],
-        salvaged: vec![Salvaged {
+        salvaged: vec![SalvagedFile {
             path: "a.rowfile".into(),
             blocks: 7,
             bytes_left_out: 1_200,
@@ -121,7 +123,7 @@ fn what_is_left_out_is_in_the_line() {
         first_rejected: Vec::new(),
     };
     assert_eq!(
-        coverage.one_line(),
+        coverage.summary_line(),
         "INCOMPLETE: 10,103,280 rows from 1 file (932 MB), 8/10 splits, 2 splits left out, \
          12 records rejected (kept in runs/1/rejected), deadline reached, 1.20 kB left out (`a.rowfile` from byte \
          4096: it is cut off), users ±1.6 % (95 %)"

@@ -1,6 +1,6 @@
 //! `EXPLAIN ANALYZE`: the plan with what the run measured.
 
-use tidemill_engine::{Plan, Query, RunId, Settings};
+use tidemill_engine::{Plan, Query, RunId, RunSettings};
 
 use crate::common::{Answer, Folder, query, settings};
 use crate::elsewhere::Dealt;
@@ -63,7 +63,7 @@ fn every_route_is_measured() {
         assert!(found[0].starts_with(&format!("path: {path} (")), "{sql}: {found:#?}");
         assert_eq!(line(&found, "result: "), rows, "{sql}");
     }
-    let small = Settings { threads: 2, ..Settings::new(64 << 20) };
+    let small = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
     let sorted = "EXPLAIN ANALYZE SELECT a.n, b.n FROM '$/day=2026-11-01/a.csv' a \
                   CROSS JOIN '$/day=2026-11-02/a.csv' b ORDER BY a.n * b.n % 1009, a.n, b.n";
     let found = lines(&folder.ask_with(sorted, &small));

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use tidemill_engine::settings::MaxBad;
-use tidemill_engine::{Error, Kind, Plan, Query, Settings};
+use tidemill_engine::settings::BadRecordLimit;
+use tidemill_engine::{Error, ErrorClass, Plan, Query, RunSettings};
 
 use crate::common::{Folder, answered, ask, query, settings, text};
 
@@ -31,7 +31,7 @@ const PATHS: [&str; 3] = [
 fn a_look_shows_what_is_wrong_beside_what_is_not() {
     let folder = Folder::new();
     let query = file(&folder);
-    let look = Settings { max_bad: MaxBad::Shown, ..settings() };
+    let look = RunSettings { max_bad: BadRecordLimit::Unlimited, ..settings() };
     for path in PATHS {
         let query = Query { sql: folder.sql(path), ..query.clone() };
         let coverage = ask(&query, &look).unwrap().coverage;
@@ -53,8 +53,10 @@ fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
     let base = file(&folder);
     for sql in PATHS {
         let query = Query { sql: folder.sql(sql), ..base.clone() };
-        let asked = |max_bad| ask(&query, &Settings { max_bad, ..settings() });
-        for max_bad in [MaxBad::Count(0), MaxBad::Count(1), MaxBad::Percent(10.0)] {
+        let asked = |max_bad| ask(&query, &RunSettings { max_bad, ..settings() });
+        for max_bad in
+            [BadRecordLimit::Count(0), BadRecordLimit::Count(1), BadRecordLimit::Percent(10.0)]
+        {
             let error = asked(max_bad).err().unwrap_or_else(|| panic!("{sql}: {max_bad}"));
             let Error::BadRecords { count, allowed, first } = &error else {
                 panic!("{sql}: {error}");
@@ -68,12 +70,16 @@ fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
             );
             assert_eq!(first[0].offset, 4 + 4 + 4);
         }
-        for max_bad in [MaxBad::Count(2), MaxBad::Percent(20.0)] {
+        for max_bad in [BadRecordLimit::Count(2), BadRecordLimit::Percent(20.0)] {
             let answer = asked(max_bad).unwrap();
             let coverage = answer.coverage;
             assert_eq!((coverage.rows.done, coverage.rows.rejected), (12, 2), "{sql}");
             assert!(coverage.complete);
-            assert!(coverage.one_line().contains("2 records rejected"), "{}", coverage.one_line());
+            assert!(
+                coverage.summary_line().contains("2 records rejected"),
+                "{}",
+                coverage.summary_line()
+            );
         }
     }
 }
@@ -97,7 +103,8 @@ fn bad_records_before_a_limit_are_counted() {
     let query = Query { sql: folder.sql("SELECT x FROM '$/bad.csv' LIMIT 3"), ..file(&folder) };
     let error = ask(&query, &settings()).err().unwrap();
     assert!(matches!(error, Error::BadRecords { .. }), "{error}");
-    let answer = ask(&query, &Settings { max_bad: MaxBad::Count(9), ..settings() }).unwrap();
+    let answer =
+        ask(&query, &RunSettings { max_bad: BadRecordLimit::Count(9), ..settings() }).unwrap();
     assert_eq!(answer.rows(), text(&[&["0"], &["1"], &["3"]]));
     assert!(answer.coverage.rows.rejected > 0);
 }
@@ -114,7 +121,7 @@ fn bad_records_far_behind_a_limit_do_not_matter() {
     let sql = folder.sql("SELECT x FROM '$/e.csv' LIMIT 10");
     let query = Query { schema: Some("x BIGINT, pad VARCHAR".into()), ..query(sql) };
     for _ in 0..20 {
-        let answer = ask(&query, &Settings { threads: 8, ..settings() }).unwrap();
+        let answer = ask(&query, &RunSettings { threads: 8, ..settings() }).unwrap();
         assert_eq!((answer.rows().len(), answer.coverage.rows.rejected), (10, 0));
     }
 }
@@ -126,8 +133,8 @@ fn copies_of_rejected_records_are_kept_where_asked() {
     let base = file(&folder);
     for sql in PATHS {
         let query = Query { sql: folder.sql(sql), ..base.clone() };
-        let settings = Settings {
-            max_bad: MaxBad::Count(5),
+        let settings = RunSettings {
+            max_bad: BadRecordLimit::Count(5),
             rejected_folder: Some(kept.path().to_path_buf()),
             ..settings()
         };
@@ -191,7 +198,7 @@ fn a_question_that_is_wrong_is_answered_with_what_is_right() {
         ("SELECT day FROM '$/f.csv' LIMIT -1", ""),
     ] {
         let error = folder.try_ask(sql, &settings()).err().unwrap_or_else(|| panic!("{sql}"));
-        assert_ne!(error.kind(), Kind::Internal, "{sql}: {error}");
+        assert_ne!(error.class(), ErrorClass::Internal, "{sql}: {error}");
         let message = error.to_string();
         assert!(message.contains(expected), "{sql}: {message}");
         assert!(!message.ends_with('.'), "{sql}: {message}");
@@ -226,7 +233,7 @@ fn an_error_inside_a_map_ends_every_path() {
                 Ok(_) if expected.is_empty() => continue,
                 Ok(_) => panic!("{sql} was answered"),
             };
-            assert_eq!(error.kind(), Kind::Failed, "{sql}: {error:?}");
+            assert_eq!(error.class(), ErrorClass::Failed, "{sql}: {error:?}");
             assert!(error.to_string().contains(expected), "{sql}: {error}");
         }
     }
@@ -298,7 +305,7 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
         ] {
             if let Err(error) = folder.try_ask(&sql, &settings()) {
                 let message = error.to_string();
-                assert_eq!(error.kind(), Kind::Usage, "{}: {message}", &sql[..60]);
+                assert_eq!(error.class(), ErrorClass::Usage, "{}: {message}", &sql[..60]);
                 assert!(message.len() < 1000, "{}", &message[..1000]);
             }
         }
@@ -313,7 +320,7 @@ fn a_sample_of_malformed_records_alone_is_told_where_a_type_is_needed() {
     let folder = Folder::new();
     folder.write("a.csv", "a,k\n1,x,3\n2,y,4\n");
     folder.write("b.csv", "a,k\n1,x\n");
-    let all = Settings { max_bad: MaxBad::Percent(100.0), ..settings() };
+    let all = RunSettings { max_bad: BadRecordLimit::Percent(100.0), ..settings() };
     for settings in [&all, &settings()] {
         let error = folder.try_ask("SELECT sum(a) FROM '$/a.csv'", settings).err().unwrap();
         let error = error.to_string();
@@ -350,7 +357,7 @@ fn refused_everywhere(folder: &Folder, file: &str, column: &str, parts: &[&str])
         format!("SELECT DISTINCT {column} FROM '$/{file}' ORDER BY 1 LIMIT 3"),
     ] {
         for threads in [1, 3] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             let error = match folder.try_ask(&sql, &settings) {
                 Ok(answer) => panic!("{sql} was answered: {:?}", answer.rows().len()),
                 Err(error) => error,

@@ -11,7 +11,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
-use tidemill_engine::formats::{Batches, Failure, ReadFormat, WriteFormat, register};
+use tidemill_engine::formats::{Batches, BoxedHostError, ReadFormat, WriteFormat, register};
 use tidemill_engine::sink::{Sink, SinkSpec};
 use tidemill_engine::source::{Given, SourceSpec};
 use tidemill_engine::{Error, NamedSource, Plan, Query, RunId};
@@ -215,14 +215,19 @@ fn fixed_schema() -> SchemaRef {
 }
 
 impl ReadFormat for Fixed {
-    fn schema(&self, path: &str, _: u64) -> Result<SchemaRef, Failure> {
+    fn schema(&self, path: &str, _: u64) -> Result<SchemaRef, BoxedHostError> {
         match path.contains("broken") {
             true => Err("no such luck".into()),
             false => Ok(fixed_schema()),
         }
     }
 
-    fn read(&self, path: &str, bytes: Range<u64>, columns: &[&str]) -> Result<Batches, Failure> {
+    fn read(
+        &self,
+        path: &str,
+        bytes: Range<u64>,
+        columns: &[&str],
+    ) -> Result<Batches, BoxedHostError> {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
         self.asked.lock().unwrap().push((bytes.clone(), columns));
         let data = std::fs::read(path)?;
@@ -259,7 +264,7 @@ impl ReadFormat for Fixed {
 }
 
 impl WriteFormat for Fixed {
-    fn write(&self, path: &Path, batches: Batches) -> Result<(), Failure> {
+    fn write(&self, path: &Path, batches: Batches) -> Result<(), BoxedHostError> {
         if !self.is_splittable {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! What SQL says is carried out or refused: through the whole of the engine.
 
-use tidemill_engine::{Cancel, Error, Plan, Settings};
+use tidemill_engine::{CancelFlag, Error, Plan, RunSettings};
 
 use crate::common::{Folder, query, settings, text};
 
@@ -146,8 +146,8 @@ fn a_recursion_without_end_stops_when_it_is_told_to() {
     let folder = folder();
     let endless =
         "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t";
-    let cancel = Cancel::new();
-    let own = Settings { cancel: cancel.clone(), ..settings() };
+    let cancel = CancelFlag::new();
+    let own = RunSettings { cancel: cancel.clone(), ..settings() };
     let mut results = Plan::new(&query(endless), &own).unwrap().run().unwrap();
     for _ in 0..3 {
         results.next().unwrap().unwrap();
@@ -156,8 +156,8 @@ fn a_recursion_without_end_stops_when_it_is_told_to() {
     assert!(matches!(results.next(), Some(Err(Error::Interrupted))));
     // Of these nothing comes, so that they end when they are told, whenever that is.
     for sql in ENDLESS {
-        let cancel = Cancel::new();
-        let own = Settings { cancel: cancel.clone(), ..settings() };
+        let cancel = CancelFlag::new();
+        let own = RunSettings { cancel: cancel.clone(), ..settings() };
         let sql = folder.sql(sql);
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
@@ -180,9 +180,9 @@ fn a_recursion_without_end_meets_the_memory_limit() {
         "WITH RECURSIVE t AS (SELECT repeat('x', 100000) AS s UNION SELECT s || 'x' FROM t) \
          SELECT count(*) FROM t",
     ] {
-        let small = Settings { memory_bytes: 32 << 20, ..settings() };
+        let small = RunSettings { memory_bytes: 32 << 20, ..settings() };
         let error = folder.try_ask(sql, &small).err().unwrap();
-        assert!(matches!(error, Error::Memory { .. }), "{sql}\n{error}");
+        assert!(matches!(error, Error::MemoryBudgetTooSmall { .. }), "{sql}\n{error}");
     }
 }
 

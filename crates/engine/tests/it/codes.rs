@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{WriterProperties, WriterVersion};
-use tidemill_engine::{Plan, Settings};
+use tidemill_engine::{Plan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
@@ -80,7 +80,7 @@ fn groups_are_those_of_the_values() {
             assert!(explained(&folder, &sql).contains(CODED), "{sql}");
             assert!(!explained(&folder, &by(keys, "plain/*.parquet", rest)).contains(CODED));
             for (memory_bytes, threads) in [(256 << 20, 2), (256 << 20, 1), (1 << 20, 3)] {
-                let settings = Settings { memory_bytes, threads, ..settings() };
+                let settings = RunSettings { memory_bytes, threads, ..settings() };
                 let found = folder.ask_with(&sql, &settings).sorted();
                 assert!(found == expected, "{sql}: {memory_bytes} bytes, {threads} threads");
             }
@@ -197,7 +197,7 @@ fn whole_numbers_near_and_far_are_grouped_alike() {
             }
             expected.sort();
             for (memory_bytes, threads) in [(256 << 20, 2), (1 << 20, 1)] {
-                let settings = Settings { memory_bytes, threads, ..settings() };
+                let settings = RunSettings { memory_bytes, threads, ..settings() };
                 let found = folder.ask_with(&sql, &settings).sorted();
                 assert!(found == expected, "{sql}: {memory_bytes} bytes");
             }
@@ -251,7 +251,7 @@ fn texts_of_few_values_are_codes_and_their_groups_those_of_the_values() {
             }
             expected.sort();
             for (memory_bytes, threads) in [(256 << 20, 2), (1 << 20, 1)] {
-                let settings = Settings { memory_bytes, threads, ..settings() };
+                let settings = RunSettings { memory_bytes, threads, ..settings() };
                 let found = folder.ask_with(&sql, &settings).sorted();
                 assert!(found == expected, "{sql}: {memory_bytes} bytes");
             }

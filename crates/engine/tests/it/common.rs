@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use tidemill_engine::{Coverage, Plan, Query, Result, Results, Settings};
+use tidemill_engine::{Coverage, Plan, Query, Result, Results, RunSettings};
 
 use crate::elsewhere::asked_again;
 
@@ -37,11 +37,11 @@ impl Folder {
         self.ask_with(sql, &settings())
     }
 
-    pub(crate) fn ask_with(&self, sql: &str, settings: &Settings) -> Answer {
+    pub(crate) fn ask_with(&self, sql: &str, settings: &RunSettings) -> Answer {
         self.try_ask(sql, settings).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    pub(crate) fn try_ask(&self, sql: &str, settings: &Settings) -> Result<Answer> {
+    pub(crate) fn try_ask(&self, sql: &str, settings: &RunSettings) -> Result<Answer> {
         ask(&query(self.sql(sql)), settings)
     }
 
@@ -54,15 +54,15 @@ impl Folder {
     }
 }
 
-pub(crate) fn settings() -> Settings {
-    Settings { threads: 2, ..Settings::new(256 << 20) }
+pub(crate) fn settings() -> RunSettings {
+    RunSettings { threads: 2, ..RunSettings::new(256 << 20) }
 }
 
 pub(crate) fn query(sql: impl Into<String>) -> Query {
     Query { sql: sql.into(), ..Query::default() }
 }
 
-pub(crate) fn ask(query: &Query, settings: &Settings) -> Result<Answer> {
+pub(crate) fn ask(query: &Query, settings: &RunSettings) -> Result<Answer> {
     let answer = Plan::new(query, settings).and_then(Plan::run).and_then(answered);
     asked_again(query, settings, &answer);
     answer

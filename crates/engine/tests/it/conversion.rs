@@ -11,7 +11,7 @@ use tidemill_engine::sink::{SinkSpec, Written};
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::compatible::conflicts;
 use tidemill_engine::source::whole::{Checked, Files, Kept};
-use tidemill_engine::{Cancel, Error, Progress, Result, RunId};
+use tidemill_engine::{CancelFlag, Error, Result, RunId, RunProgress};
 use tidemill_rowfile as rowfile;
 
 use crate::common::{Folder, Random, settings, text};
@@ -230,7 +230,7 @@ fn a_cancelled_conversion_leaves_nothing_half_done() {
 }
 
 fn files(folder: &Folder, names: &[&str]) -> Files {
-    Files::list(&spec(folder, names), &Cancel::new(), &Progress::new()).unwrap()
+    Files::list(&spec(folder, names), &CancelFlag::new(), &RunProgress::new()).unwrap()
 }
 
 fn checked(folder: &Folder, name: &str) -> Result<Checked> {

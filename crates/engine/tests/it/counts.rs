@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use tidemill_engine::settings::MaxBad;
+use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings, text};
 
@@ -63,7 +63,7 @@ fn distinct_counts_beside_other_aggregates_are_exact_and_merge() {
                 "?.csv",
             ),
         ] {
-            let ask = |sql: &str, pattern: &str, settings: &Settings| {
+            let ask = |sql: &str, pattern: &str, settings: &RunSettings| {
                 let plan = Plan::new(&job(&folder, sql, pattern), settings);
                 let plan = plan.unwrap_or_else(|error| panic!("{sql}: {error}"));
                 answered(plan.run().unwrap()).unwrap_or_else(|error| panic!("{sql}: {error}"))
@@ -84,7 +84,7 @@ fn distinct_counts_beside_other_aggregates_are_exact_and_merge() {
                 row
             });
             assert_eq!(whole.rows(), but_last.collect::<Vec<_>>(), "{sql}");
-            let small = Settings { memory_bytes: 1 << 16, ..settings() };
+            let small = RunSettings { memory_bytes: 1 << 16, ..settings() };
             assert_eq!(ask(&sql, pattern, &small).rows(), whole.rows(), "{sql}");
             let files = if pattern == "none.csv" { &["none"][..] } else { &["a", "b"] };
             let parts: Vec<PathBuf> = files
@@ -128,7 +128,7 @@ fn a_join_with_nothing_reads_and_judges_what_it_is_joined_to() {
                 let sql = sql.replace("FILE", file).replace("EMPTY", empty);
                 Query { defaults: SourceSpec::default(), ..query(folder.sql(&sql)) }
             };
-            let few = Settings { max_bad: MaxBad::default(), ..settings() };
+            let few = RunSettings { max_bad: BadRecordLimit::default(), ..settings() };
             let answer = crate::common::ask(&sql("big.csv"), &few).unwrap();
             let coverage = &answer.coverage;
             assert_eq!(coverage.stopped, None, "{:?}", sql("big.csv").sql);

@@ -545,7 +545,7 @@ fn a_sample_is_the_same_one_whatever_the_threads_and_the_format() {
     let json: String = (0..20_000).map(|n| format!("{{\"n\":{n},\"k\":{}}}\n", n % 7)).collect();
     folder.write("a.json", json);
     let counted = |sql: &str, threads: usize| {
-        let settings = tidemill_engine::Settings { threads, ..crate::common::settings() };
+        let settings = tidemill_engine::RunSettings { threads, ..crate::common::settings() };
         folder.try_ask(sql, &settings).unwrap().rows()
     };
     for file in ["$/a.csv", "$/a.json"] {

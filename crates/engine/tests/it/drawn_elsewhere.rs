@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tidemill_engine::coverage::GivenUp;
+use tidemill_engine::coverage::AbandonedFile;
 use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{
-    Cancel, Error, Glimpse, Plan, Query, Result, Settings, Turbo, Watch, Worker,
+    CancelFlag, Error, Glimpse, Plan, Query, Result, RunSettings, Turbo, Watch, Worker,
 };
 
 use crate::common::{Answer, Folder, answered, query, settings};
@@ -31,7 +31,7 @@ struct Shared {
     waiting: Mutex<(VecDeque<Handed>, bool)>,
     done: Mutex<VecDeque<Done>>,
     changed: Condvar,
-    cancel: Mutex<Cancel>,
+    cancel: Mutex<CancelFlag>,
     /// Whether a split that has stalled was handed in again, behind all others.
     is_again: AtomicBool,
 }
@@ -48,13 +48,13 @@ impl Workers for Threads {
     }
 
     fn begin(&self, job: HandedJob) -> Result<()> {
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         *self.shared.cancel.lock() = cancel.clone();
         *self.shared.waiting.lock() = Default::default();
         self.shared.done.lock().clear();
         for number in 0..self.count {
             let settings =
-                Settings { threads: 1, cancel: cancel.clone(), ..Settings::new(64 << 20) };
+                RunSettings { threads: 1, cancel: cancel.clone(), ..RunSettings::new(64 << 20) };
             let worker = Worker::new(&job.content, &settings, &StorageOptions::default(), &[])?;
             let shared = Arc::clone(&self.shared);
             std::thread::spawn(move || {
@@ -153,7 +153,7 @@ fn an_equal_sample_is_the_same_whoever_reads_it_and_whoever_is_gone() {
         assert_eq!(values(&answer), values(&here));
         let (one, two) = (&answer.coverage, &here.coverage);
         assert_eq!((one.rows, one.bytes, one.splits), (two.rows, two.bytes, two.splits));
-        assert_eq!(one.one_line(), two.one_line());
+        assert_eq!(one.summary_line(), two.summary_line());
     }
     let answer = there(&query, Arc::new(Threads { count: 3, ..Threads::default() })).unwrap();
     assert_eq!(values(&answer), values(&here));
@@ -190,7 +190,7 @@ fn stalling(folder: &Folder, sql: &str, options: &[(&str, &str)], others: u64) -
     let settings = settings();
     let plan = Plan::new(&of, &settings).unwrap();
     std::fs::write(waits, "").unwrap();
-    let (progress, enough) = (settings.progress.clone(), settings.enough.clone());
+    let (progress, enough) = (settings.progress.clone(), settings.stop_reading.clone());
     let (over, is_over) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
         let tick = Duration::from_millis(5);
@@ -219,14 +219,14 @@ fn what_a_worker_waits_for_in_vain_is_left_out_and_the_rest_of_its_task_counts()
     let is_left_out = |answer: &Answer| {
         let sampled = answer.coverage.sampled.as_ref().unwrap();
         let count = sampled.given_up.splits + sampled.in_flight.splits;
-        assert_eq!(count, 1, "{}", answer.coverage.one_line());
-        let is_it = |file: &GivenUp| file.path.ends_with("17.jsonl");
+        assert_eq!(count, 1, "{}", answer.coverage.summary_line());
+        let is_it = |file: &AbandonedFile| file.path.ends_with("17.jsonl");
         assert!(sampled.given_up_files.iter().all(is_it), "{sampled:?}");
         assert_eq!(answer.coverage.rows.done, all);
         sampled.given_up.splits
     };
     let answer = stalling(&folder, sql, &[("deadline", "1h")], all);
-    assert_eq!(is_left_out(&answer), 1, "{}", answer.coverage.one_line());
+    assert_eq!(is_left_out(&answer), 1, "{}", answer.coverage.summary_line());
     // With as much that may be dropped nobody has to say that it is enough.
     is_left_out(&stalling(&folder, sql, &[("drop", "4%")], u64::MAX));
     // Rows come all the same.
@@ -257,13 +257,13 @@ fn what_cannot_be_read_there_is_judged_as_it_is_here() {
     std::fs::remove_file(folder.path().join("07.csv")).unwrap();
     folder.write("11.csv", "k,n,s\n1,1,x\n");
     let answer = answered(plan.run().unwrap()).unwrap();
-    assert!(!answer.coverage.complete, "{}", answer.coverage.one_line());
+    assert!(!answer.coverage.complete, "{}", answer.coverage.summary_line());
     let exact = of(&folder, sql, &[("sample", "99.9%")]);
     let plan = Plan::new(&Query { workers: Some(Dealt::new(1, 2, 0)), ..exact }, &settings());
     let plan = plan.unwrap();
     std::fs::remove_file(folder.path().join("09.csv")).unwrap();
     let error = plan.run().err().unwrap();
-    assert!(matches!(error, Error::Changed { .. } | Error::NotFound { .. } | Error::Io { .. }));
+    assert!(matches!(error, Error::FileChanged { .. } | Error::NotFound { .. } | Error::Io { .. }));
     assert!(error.to_string().contains("09.csv"), "{error}");
 }
 
@@ -283,7 +283,7 @@ fn whoever_watches_sees_the_answer_become_sharper() {
     let watch = Watch { after: Duration::ZERO, show: &mut show };
     let plan = Plan::new(&query, &settings()).unwrap();
     let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
-    assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+    assert!(answer.coverage.complete, "{}", answer.coverage.summary_line());
     let number = |answer: &Answer, column: usize| {
         answer.rows().iter().map(|row| row[column].parse::<f64>().unwrap()).collect::<Vec<_>>()
     };
@@ -352,7 +352,7 @@ fn splits_that_disagree_about_a_start_are_all_read_where_nothing_is_drawn() {
     for threads in [1, 4, 12] {
         let workers = Arc::new(Strict(Dealt::new(7, threads, 0)));
         let answer = there(&of(&folder, sql, &options), workers).unwrap();
-        assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+        assert!(answer.coverage.complete, "{}", answer.coverage.summary_line());
         assert_eq!(answer.rows(), [["a", "300"]]);
     }
 }

@@ -18,8 +18,8 @@ use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::{
-    Coverage, Elsewhere, Error, NamedSource, Plan, Progress, Query, Result, RunId, Settings, Turbo,
-    Worker,
+    Coverage, Elsewhere, Error, NamedSource, Plan, Query, Result, RunId, RunProgress, RunSettings,
+    Turbo, Worker,
 };
 
 use crate::bucket::Bucket;
@@ -86,7 +86,7 @@ impl Workers for Dealt {
         state.workers.clear();
         state.waiting.clear();
         for threads in [1, 3] {
-            let settings = Settings { threads, ..Settings::new(64 << 20) };
+            let settings = RunSettings { threads, ..RunSettings::new(64 << 20) };
             let files: Vec<_> =
                 job.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect();
             let mut options = StorageOptions::default();
@@ -153,7 +153,7 @@ fn is_asked_again() -> bool {
 }
 
 /// Asks once more, with workers, what was answered here, and compares; nothing where it cannot be asked so.
-pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answer>) {
+pub(crate) fn asked_again(query: &Query, settings: &RunSettings, here: &Result<Answer>) {
     let is_fixed = !["random", "uuid", "now(", "current_", "sample", "explain analyze"]
         .iter()
         .any(|word| query.sql.to_ascii_lowercase().contains(word));
@@ -169,7 +169,7 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
     let scratch = ScratchSpec { url: None, part_bytes_max };
     let own = Query { workers: Some(workers.clone()), scratch, ..query.clone() };
     let settings =
-        Settings { progress: Progress::new(), rejected_folder: None, ..settings.clone() };
+        RunSettings { progress: RunProgress::new(), rejected_folder: None, ..settings.clone() };
     let Ok(plan) = Plan::new(&own, &settings) else { return };
     if !plan.explain().is_ok_and(|explained| explained.path != "datafusion") {
         return;
@@ -201,7 +201,8 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
         (Err(Error::Usage { message, .. }), _)
             if message.contains("worker elsewhere") || message.contains("on a cluster") => {}
         // A worker has another budget, and other folders for what is beyond it.
-        (Err(Error::Memory { .. }), _) | (_, Err(Error::Memory { .. })) => {}
+        (Err(Error::MemoryBudgetTooSmall { .. }), _)
+        | (_, Err(Error::MemoryBudgetTooSmall { .. })) => {}
         (Ok(_), Err(here)) if here.to_string().starts_with("cannot spill") => {}
         (Err(there), Err(here)) => assert_eq!(there.to_string(), here.to_string(), "{}", query.sql),
         (Err(there), Ok(_)) => panic!("{}: {there}", query.sql),
@@ -210,12 +211,12 @@ pub(crate) fn asked_again(query: &Query, settings: &Settings, here: &Result<Answ
 }
 
 /// Asks once more, with workers, what was answered here by a part of the input: the same of the same splits.
-fn drawn_again(query: &Query, turbo: &Turbo, settings: &Settings, here: &Result<Answer>) {
+fn drawn_again(query: &Query, turbo: &Turbo, settings: &RunSettings, here: &Result<Answer>) {
     let sql = &query.sql;
     let workers = Dealt::new(sql.len() as u64, 4, 6);
     let own = Query { workers: Some(workers), ..query.clone() };
     let settings =
-        Settings { progress: Progress::new(), rejected_folder: None, ..settings.clone() };
+        RunSettings { progress: RunProgress::new(), rejected_folder: None, ..settings.clone() };
     let there = Plan::new(&own, &settings).and_then(|plan| plan.run()).and_then(answered);
     // What is left out may be the one thing or the other.
     let is_whole = |answer: &Answer| answer.coverage.complete;
@@ -322,7 +323,7 @@ fn assert_converted(
             }
         }
         // What is there already is not there in the other folder.
-        (_, Err(Error::Exists { .. })) => {}
+        (_, Err(Error::OutputExists { .. })) => {}
         (Err(there), Err(here)) => {
             let said = there.to_string().replace(&again.sink.url, &conversion.sink.url);
             assert_eq!(said, here.to_string());
@@ -435,7 +436,7 @@ fn rows_of_many_splits_come_in_the_order_of_the_input() {
     let folder = Folder::new();
     large(&folder, 9);
     for (seed, sql) in (1..).zip(OF_ROWS) {
-        let asked = |workers, settings: &Settings| {
+        let asked = |workers, settings: &RunSettings| {
             let query = of(&folder, "?.csv", sql, workers);
             answered(Plan::new(&query, settings).unwrap().run().unwrap()).unwrap()
         };
@@ -443,7 +444,7 @@ fn rows_of_many_splits_come_in_the_order_of_the_input() {
         for (threads, lost) in [(1, 0), (4, 3), (64, 2)] {
             let workers = Dealt::new(seed, threads, lost);
             // So little memory that no more than a few parts may wait.
-            let small = Settings::new(64 << 20);
+            let small = RunSettings::new(64 << 20);
             let there = asked(Some(workers.clone()), &small);
             assert_eq!(whole(&there), whole(&here), "{sql} with {threads} threads");
             assert_eq!(there.coverage.rows, here.coverage.rows, "{sql}");
@@ -492,7 +493,7 @@ fn parts_that_wait_take_no_more_than_they_may() {
         let workers = Arc::new(counted(Dealt::new(5, 64, 0)));
         let sql = "SELECT *, s || s || s || s AS many FROM source";
         let query = Query { workers: Some(workers.clone()), ..of(&folder, "?.csv", sql, None) };
-        let plan = Plan::new(&query, &Settings::new(memory)).unwrap();
+        let plan = Plan::new(&query, &RunSettings::new(memory)).unwrap();
         let rows: usize = plan.run().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
         let most = *workers.most.lock().unwrap();
         (rows, most)
@@ -596,7 +597,7 @@ fn a_file_that_changes_after_it_was_listed_is_refused_by_its_worker() {
     let plan = Plan::new(&of(&folder, "a.csv", sql, Some(workers)), &settings()).unwrap();
     folder.write("a.csv", "k,s,x\na,b,1\na,b,2\n");
     let error = plan.run().err().unwrap();
-    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert!(matches!(error, Error::FileChanged { .. }), "{error}");
 }
 
 #[test]
@@ -612,7 +613,7 @@ fn malformed_records_are_counted_and_shown_as_in_one_process() {
     folder.write("a.csv", text);
     let sql = "SELECT k, count(*) AS n, sum(x) AS s FROM source GROUP BY k ORDER BY k";
     for allowed in ["0", "40", "41", "1%", "0.001%"] {
-        let settings = Settings { max_bad: allowed.parse().unwrap(), ..settings() };
+        let settings = RunSettings { max_bad: allowed.parse().unwrap(), ..settings() };
         let asked = |workers| {
             let query =
                 Query { schema: Some("x BIGINT".into()), ..of(&folder, "a.csv", sql, workers) };
@@ -652,7 +653,7 @@ fn a_folder_of_inputs_is_converted_by_workers_as_by_one_process() {
         wanted.sink.format = Some(format.parse().unwrap());
         wanted.select = select.map(str::to_owned);
         let kept = [Folder::new(), Folder::new()];
-        let mut settings = kept.iter().map(|kept| Settings {
+        let mut settings = kept.iter().map(|kept| RunSettings {
             max_bad: max_bad.parse().unwrap(),
             rejected_folder: Some(kept.path().join("rejected")),
             ..settings()
@@ -790,7 +791,7 @@ fn a_name_that_is_taken_while_workers_write_takes_the_whole_set_back() {
     let taking = Taking(Dealt::new(3, 2, 0), Arc::clone(&bucket));
     let there = to_bucket(&wanted, &bucket, Arc::new(taking));
     let error = there.run_to_folder(&settings(), &RunId::new()).unwrap_err();
-    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    assert!(matches!(error, Error::OutputExists { .. }), "{error}");
     assert_eq!(bucket.below(""), BTreeMap::from([("a/b/2.json".into(), b"another's".to_vec())]));
     assert!(bucket.kept().uploads.is_empty());
 }
@@ -840,7 +841,7 @@ fn a_driver_with_little_memory_has_all_groups_that_workers_merge() {
              FROM source GROUP BY k{order}"
         );
         let rows = |query: Query, memory_bytes: u64| {
-            let settings = Settings { memory_bytes, ..settings() };
+            let settings = RunSettings { memory_bytes, ..settings() };
             let answer = answered(Plan::new(&query, &settings).unwrap().run().unwrap()).unwrap();
             let mut rows = answer.rows();
             rows.sort();

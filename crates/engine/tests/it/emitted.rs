@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use parquet::arrow::ArrowWriter;
-use tidemill_engine::{Plan, Settings};
+use tidemill_engine::{Plan, RunSettings};
 
 use crate::common::{Answer, Folder, Random, ask, query, settings, text};
 
@@ -122,8 +122,8 @@ fn what_is_emitted_is_what_a_model_keeps_on_either_path() {
     assert_eq!((path(&tables).as_str(), path(&engine).as_str()), ("partial tables", "datafusion"));
     for settings in [
         settings(),
-        Settings { threads: 1, ..Settings::new(256 << 20) },
-        Settings { threads: 3, ..Settings::new(1 << 10) },
+        RunSettings { threads: 1, ..RunSettings::new(256 << 20) },
+        RunSettings { threads: 3, ..RunSettings::new(1 << 10) },
     ] {
         assert_eq!(folder.ask_with(&tables, &settings).rows(), expected);
     }
@@ -240,8 +240,8 @@ fn a_sample_is_the_same_whatever_the_splits_and_differs_by_its_seed() {
     let expected = folder.ask(&sql("")).rows();
     assert_eq!(expected.len(), 7);
     for settings in [
-        Settings { threads: 1, ..Settings::new(256 << 20) },
-        Settings { threads: 4, ..Settings::new(1 << 10) },
+        RunSettings { threads: 1, ..RunSettings::new(256 << 20) },
+        RunSettings { threads: 4, ..RunSettings::new(1 << 10) },
     ] {
         assert_eq!(folder.ask_with(&sql(""), &settings).rows(), expected);
         assert_eq!(folder.ask_with(&sql(", 0"), &settings).rows(), expected);
@@ -444,7 +444,7 @@ fn nested_numbers_are_added_up_element_by_element() {
             ]
         })
         .collect();
-    for settings in [settings(), Settings { threads: 3, ..Settings::new(1 << 10) }] {
+    for settings in [settings(), RunSettings { threads: 3, ..RunSettings::new(1 << 10) }] {
         assert_eq!(ask(&query(folder.sql(sql)), &settings).unwrap().rows(), expected);
     }
     let keyed: Vec<String> = (0..3)

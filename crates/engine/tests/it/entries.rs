@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidemill_engine::{Plan, Query, Settings, Turbo};
+use tidemill_engine::{Plan, Query, RunSettings, Turbo};
 
 use crate::common::{Folder, answered, query, settings, text};
 
@@ -153,7 +153,7 @@ fn splits_threads_memory_and_turbo_change_no_entry() {
     assert_eq!(expected.len(), 18);
     assert_eq!(expected[0], ["k0", "5715", "114294285"]);
     for (threads, memory) in [(1, 64 << 20), (3, 32 << 20)] {
-        let small = Settings { threads, ..Settings::new(memory) };
+        let small = RunSettings { threads, ..RunSettings::new(memory) };
         assert_eq!(folder.ask_with(sql, &small).rows(), expected, "{threads}");
     }
     let mut turbo = Turbo::default();

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
-use tidemill_engine::settings::MaxBad;
-use tidemill_engine::{Error, Settings};
+use tidemill_engine::settings::BadRecordLimit;
+use tidemill_engine::{Error, RunSettings};
 
 use crate::common::{Folder, settings};
 
@@ -144,8 +144,8 @@ fn a_record_that_is_too_large_counts_as_a_malformed_one() {
     for (name, line) in [("a.csv", 3), ("b.json", 2), ("c.json", 1), ("d.csv.gz", 3)] {
         let sql = format!("SELECT sum(n), count(*) FROM '$/{name}'");
         let kept = Folder::new();
-        let allowed = Settings {
-            max_bad: MaxBad::Count(1),
+        let allowed = RunSettings {
+            max_bad: BadRecordLimit::Count(1),
             rejected_folder: Some(kept.path().to_path_buf()),
             ..settings()
         };

@@ -1,7 +1,7 @@
 //! The first rows of groups, against sorting all rows, on every path.
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Progress, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunProgress, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -110,7 +110,7 @@ fn equals_are_in_the_order_of_the_other_columns_whatever_they_come_in() {
     let expected = folder.ask(total).rows();
     assert_eq!(expected.len(), 26 * 3);
     for threads in [1, 2, 5] {
-        let settings = Settings { threads, ..settings() };
+        let settings = RunSettings { threads, ..settings() };
         assert_eq!(folder.ask_with(sql, &settings).rows(), expected, "{threads} threads");
         lines.reverse();
         lines.rotate_left(777);
@@ -129,8 +129,9 @@ fn little_memory_gives_the_same_rows() {
     let expected = folder.ask(sql).sorted();
     assert_eq!(expected, folder.ask(&by_sorting(sql)).sorted());
     for (memory_bytes, threads) in [(1 << 10, 1), (1 << 20, 3), (6 << 20, 2)] {
-        let progress = Progress::new();
-        let settings = Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
+        let progress = RunProgress::new();
+        let settings =
+            RunSettings { memory_bytes, threads, progress: progress.clone(), ..settings() };
         assert!(folder.ask_with(sql, &settings).sorted() == expected, "{memory_bytes} bytes");
         assert!(progress.spilled_bytes() > 0, "{memory_bytes} bytes were enough");
     }

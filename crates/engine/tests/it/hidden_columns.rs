@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use flate2::Compression as Level;
 use flate2::write::GzEncoder;
-use tidemill_engine::settings::MaxBad;
+use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::{Sink, SinkSpec};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, settings, text};
 
@@ -59,7 +59,7 @@ fn records_have_the_same_numbers_in_every_format_on_every_path_by_any_threads() 
         write(folder.path(), &format!("a.{format}"), 0, large);
         write(folder.path(), &format!("b.{format}"), large, small);
         for threads in [1, 2, 5] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             let ask =
                 |sql: &str| folder.ask_with(&sql.replace("*.X", &format!("*.{format}")), &settings);
             let first = format!("CASE WHEN filename LIKE '%/a.{format}' THEN 0 ELSE {large} END");
@@ -153,8 +153,11 @@ fn a_number_names_a_record_whatever_was_refused() {
                         schema: Some("n BIGINT, x BIGINT".to_owned()),
                         ..Query::default()
                     };
-                    let settings =
-                        Settings { threads, max_bad: MaxBad::Percent(100.0), ..settings() };
+                    let settings = RunSettings {
+                        threads,
+                        max_bad: BadRecordLimit::Percent(100.0),
+                        ..settings()
+                    };
                     let ask = |query: &Query| {
                         answered(Plan::new(query, &settings).unwrap().run().unwrap()).unwrap()
                     };
@@ -209,7 +212,7 @@ fn lines_and_logs_are_numbered_as_they_stand() {
     );
     folder.write("l.txt", "0\n1\n\n3\n");
     folder.write("k.logfmt", "n=0 a=x\nn=1\n\nn=2 a=y\n");
-    let all = Settings { max_bad: MaxBad::Percent(100.0), threads: 3, ..settings() };
+    let all = RunSettings { max_bad: BadRecordLimit::Percent(100.0), threads: 3, ..settings() };
     let answer = folder.ask_with(
         "SELECT count(*), count(*) FILTER (WHERE n = file_row_number), max(file_row_number) FROM '$/a.json'",
         &all,

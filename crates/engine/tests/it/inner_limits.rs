@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidemill_engine::Settings;
+use tidemill_engine::RunSettings;
 
 use crate::common::{Folder, settings, text};
 
@@ -153,7 +153,7 @@ fn sort_window_group_or_join_above_limit_keeps_its_rows() {
     let values = "(VALUES (5), (3), (9), (1), (7)) AS v(x)";
     for (sql, expected) in FEW_ROWS {
         for threads in [1, 3] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             for table in ["'$/*.csv'", "'$/one/1.csv'", &format!("(SELECT x FROM {values})")] {
                 // The subquery over VALUES has no name that a join could refer to.
                 if table.contains("VALUES") && sql.contains("JOIN") {
@@ -219,7 +219,7 @@ fn limit_below_other_steps_takes_first_rows_of_many_splits() {
     ] {
         let (rows, last) = expected;
         for threads in [1, 2, 7] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             let sql = format!("SELECT count(*), max(n) FROM ({from})");
             let answer = folder.ask_with(&sql, &settings).rows();
             assert_eq!(answer, [[rows.to_string(), last.to_string()]], "{threads}: {sql}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Progress, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunProgress, RunSettings};
 
 use crate::common::{Answer, Folder, Random, answered, query, settings};
 
@@ -156,7 +156,7 @@ fn they_are_those_of_a_walk_whatever_the_path_and_the_number_of_threads() {
         let beside = sql.replace(" FROM", ", approx_percentile_cont_with_weight(1, 1, 0.5) FROM");
         assert_eq!(path(&folder, &beside), "datafusion");
         for threads in [1, 2, 7] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             let found = folder.ask_with(&sql, &settings).rows();
             let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
             assert_eq!(differs, None, "{keys} keys, {threads} threads");
@@ -206,7 +206,7 @@ fn they_are_the_same_above_a_finished_table_and_joined_to_one() {
         ),
     ] {
         for threads in [1, 4] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             let found = folder.ask_with(&sql, &settings).rows();
             let cells = |rows: &[Vec<String>]| rows.concat();
             let (found, expected) = (cells(&found), cells(expected));
@@ -269,7 +269,7 @@ fn first_and_last_lists_and_structs_are_alike_on_either_path() {
         );
         for sql in [beside, counted] {
             for threads in [1, 3] {
-                let settings = Settings { threads, ..settings() };
+                let settings = RunSettings { threads, ..settings() };
                 let mut found = folder.ask_with(&sql, &settings).rows();
                 found.iter_mut().for_each(|row| row.truncate(expected[0].len()));
                 assert_eq!(found, expected, "{sql}");
@@ -285,7 +285,7 @@ fn lists_by_many_groups_take_no_more_than_themselves() {
         |n: u64| format!("{},{n},{},a text of some length {n}\n", n % 10_000, n * 7919 % 101);
     let lines: String = (0..20_000).map(line).collect();
     folder.write("t.csv", format!("u,id,x,s\n{lines}"));
-    let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+    let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
     let first = "a text of some length";
     for (calls, expected) in [
         (
@@ -323,8 +323,9 @@ fn little_memory_gives_the_same_and_does_spill() {
     let expected = expected(&rows);
     let sql = format!("SELECT k, {CALLS} FROM '$/e/*.csv' GROUP BY k ORDER BY k");
     for (memory_bytes, threads) in [(64 << 10, 1), (1 << 20, 3), (4 << 20, 2)] {
-        let progress = Progress::new();
-        let settings = Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
+        let progress = RunProgress::new();
+        let settings =
+            RunSettings { memory_bytes, threads, progress: progress.clone(), ..settings() };
         assert!(folder.ask_with(&sql, &settings).rows() == expected, "{memory_bytes} bytes");
         assert!(progress.spilled_bytes() > 0, "{memory_bytes} bytes were enough");
     }
@@ -347,7 +348,7 @@ fn tables_of_parts_merge_in_the_order_given() {
         out
     };
     let parts: Vec<PathBuf> = (0..count).map(keep).collect();
-    let merged = |parts: &[PathBuf], settings: &Settings| -> Answer {
+    let merged = |parts: &[PathBuf], settings: &RunSettings| -> Answer {
         answered(Merge::new(parts, settings).unwrap().run().unwrap()).unwrap()
     };
     let kept = |parts: &[PathBuf], name: &str| -> PathBuf {
@@ -358,7 +359,7 @@ fn tables_of_parts_merge_in_the_order_given() {
     };
     let whole = expected(&rows);
     assert!(merged(&parts, &settings()).rows() == whole);
-    let small = Settings { memory_bytes: 64 << 10, ..settings() };
+    let small = RunSettings { memory_bytes: 64 << 10, ..settings() };
     assert!(merged(&parts, &small).rows() == whole);
     // Of some that were merged before, at either end.
     let first = kept(&parts[..3], "first.part");
@@ -507,7 +508,7 @@ fn branches_of_a_union_come_one_after_the_other() {
             ("array_agg(n ORDER BY w DESC)[150]", "249"),
         ] {
             for _ in 0..4 {
-                let settings = Settings { threads, ..settings() };
+                let settings = RunSettings { threads, ..settings() };
                 let found = folder.ask_with(&format!("SELECT {call} FROM ({all})"), &settings);
                 assert_eq!(found.only(), expected, "{call} by {threads} threads");
             }
@@ -523,7 +524,7 @@ fn branches_of_a_union_come_so_whatever_the_memory() {
     folder.write("a.csv", format!("n,w,s\n{lines}"));
     let both = "SELECT * FROM '$/a.csv' UNION ALL SELECT n + 100000, w, s FROM '$/a.csv'";
     for memory in [64 << 20, 1 << 30] {
-        let settings = Settings { threads: 2, ..Settings::new(memory) };
+        let settings = RunSettings { threads: 2, ..RunSettings::new(memory) };
         for (call, expected) in [
             ("array_agg(n ORDER BY w)[1:4]", "[0, 3, 6, 9]"),
             ("first_value(n)", "0"),

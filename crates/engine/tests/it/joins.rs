@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use tidemill_engine::settings::MaxBad;
+use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -266,9 +266,9 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
     let sql = "SELECT rank, count(*), count(d.note) FROM '$/big.csv' b JOIN '$/dense.csv.gz' d \
         ON b.k = d.k WHERE b.id < 60 GROUP BY rank";
     let folder = data.folder.path().join("run");
-    let small = Settings {
+    let small = RunSettings {
         memory_bytes: 224 << 20,
-        max_bad: MaxBad::Count(1),
+        max_bad: BadRecordLimit::Count(1),
         rejected_folder: Some(folder.clone()),
         ..settings()
     };
@@ -298,7 +298,7 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
 #[test]
 fn two_tables_that_are_too_large_to_be_held_are_joined_on_the_engine() {
     let data = data(10, 6000);
-    let small = Settings { memory_bytes: 2 << 20, threads: 2, ..settings() };
+    let small = RunSettings { memory_bytes: 2 << 20, threads: 2, ..settings() };
     let sql = "SELECT count(*) FROM '$/big.csv' a JOIN '$/big.csv' b USING (id)";
     let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
     let explain = plan.explain().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings, text};
 
@@ -67,7 +67,7 @@ fn they_are_those_of_all_values_sorted_on_every_path() {
                      median(CAST(d AS DECIMAL(9,2))), median(CAST(d AS DECIMAL(38,2)))";
         let asked = |more: &str, threads: usize| {
             let sql = format!("SELECT k, {calls}{more} FROM '$/m.csv' GROUP BY k ORDER BY k");
-            folder.ask_with(&sql, &Settings { threads, ..settings() }).rows()
+            folder.ask_with(&sql, &RunSettings { threads, ..settings() }).rows()
         };
         let tables = asked("", 2);
         assert_eq!(tables.len(), groups.len());
@@ -111,7 +111,7 @@ fn one_group_that_does_not_fit_is_refused_with_what_would_do() {
     let folder = Folder::new();
     let lines: Vec<String> = (0..3_000_000).map(|n| (n * 7 % 3_000_001).to_string()).collect();
     folder.write("l.csv", format!("x\n{}\n", lines.join("\n")));
-    let small = Settings { memory_bytes: 8 << 20, ..settings() };
+    let small = RunSettings { memory_bytes: 8 << 20, ..settings() };
     let sql = folder.sql("SELECT median(x) FROM '$/l.csv'");
     let refused = folder.try_ask(&sql, &small).err().map(|error| error.to_string());
     let refused = refused.unwrap_or_else(|| "it was answered".into());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tidemill_engine::{Progress, Settings};
+use tidemill_engine::{RunProgress, RunSettings};
 
 use crate::common::{Answer, Folder, Random, settings, text};
 
@@ -24,8 +24,8 @@ fn events(folder: &Folder, name: &str, megabytes: usize, keys: u64) {
 }
 
 fn asked(folder: &Folder, sql: &str, memory_bytes: u64, threads: usize) -> (Answer, u64) {
-    let progress = Progress::new();
-    let settings = Settings { memory_bytes, threads, progress: progress.clone(), ..settings() };
+    let progress = RunProgress::new();
+    let settings = RunSettings { memory_bytes, threads, progress: progress.clone(), ..settings() };
     (folder.ask_with(sql, &settings), progress.spilled_bytes())
 }
 

@@ -1,7 +1,7 @@
 //! Values that are not of their column's type, where they are read as null: each is counted once, on every path.
 
 use tidemill_engine::source::{Mismatch, SourceSpec, TextOptions};
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, ask, query, settings};
 
@@ -96,7 +96,7 @@ fn counts_depend_on_no_path() {
             let sql = sql.replace("source", &folder.sql(&format!("'$/?.{format}'")));
             // Workers, which are asked too, have other settings.
             let (threads, memory) = [(1, 256 << 20), (3, 256 << 20), (2, 1 << 20)][index % 3];
-            let settings = Settings { threads, ..Settings::new(memory) };
+            let settings = RunSettings { threads, ..RunSettings::new(memory) };
             let answer = ask(&lax_query(sql.clone()), &settings).unwrap();
             let mut found: Vec<_> = answer.coverage.mismatches.columns.iter().collect();
             found.sort_by_key(|column| &column.column);
@@ -152,7 +152,7 @@ fn warning_and_coverage_locate_the_first_value() {
     let warning = answer.coverage.mismatches.warning().unwrap();
     assert!(warning.starts_with("3 values became null"), "{warning}");
     assert!(warning.contains("--schema 'n TEXT'"), "{warning}");
-    let line = answer.coverage.one_line();
+    let line = answer.coverage.summary_line();
     assert!(line.contains("3 values of another type are null"), "{line}");
 }
 

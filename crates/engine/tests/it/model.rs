@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use parquet::arrow::ArrowWriter;
 use proptest::prelude::*;
-use tidemill_engine::{Query, Settings};
+use tidemill_engine::{Query, RunSettings};
 
 use crate::common::{Folder, ask, query, settings, texts};
 
@@ -300,7 +300,7 @@ proptest! {
         for (at, cut) in cuts.windows(2).enumerate() {
             file(&folder, at, &rows[cut[0]..cut[1]], written);
         }
-        let settings = Settings { memory_bytes: memory, threads, ..settings() };
+        let settings = RunSettings { memory_bytes: memory, threads, ..settings() };
         let keys = ["", "k", "k, k2"][key_count];
         // count(DISTINCT) makes two aggregations of the query, so it is asked by itself too.
         let (plain, distinct) = ANSWERS.rsplit_once(", count(DISTINCT").unwrap();

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tidemill_base::cancel::Cancel;
-use tidemill_engine::error::Kind;
-use tidemill_engine::{Plan, Settings};
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_engine::error::ErrorClass;
+use tidemill_engine::{Plan, RunSettings};
 
 use crate::common::{Random, query, settings};
 
@@ -151,14 +151,14 @@ fn is_large(sql: &str) -> bool {
 
 /// Ends a statement that takes too long.
 struct Watch {
-    next: mpsc::Sender<(Cancel, Instant)>,
+    next: mpsc::Sender<(CancelFlag, Instant)>,
 }
 
 impl Watch {
     fn new() -> Self {
-        let (next, told) = mpsc::channel::<(Cancel, Instant)>();
+        let (next, told) = mpsc::channel::<(CancelFlag, Instant)>();
         std::thread::spawn(move || {
-            let mut now: Option<(Cancel, Instant)> = None;
+            let mut now: Option<(CancelFlag, Instant)> = None;
             loop {
                 match told.recv_timeout(Duration::from_millis(500)) {
                     Ok(own) => now = Some(own),
@@ -176,7 +176,7 @@ impl Watch {
     }
 }
 
-fn run(sql: &str, own: &Settings) -> tidemill_engine::error::Result<()> {
+fn run(sql: &str, own: &RunSettings) -> tidemill_engine::error::Result<()> {
     let data = folder().join("data");
     let mut sql = sql.to_owned();
     for file in data.read_dir().unwrap() {
@@ -188,7 +188,7 @@ fn run(sql: &str, own: &Settings) -> tidemill_engine::error::Result<()> {
 
 /// What is wrong with how a statement ends, if anything is.
 fn fault(sql: &str, watch: &Watch) -> Option<String> {
-    let own = Settings { threads: 1, ..settings() };
+    let own = RunSettings { threads: 1, ..settings() };
     let started = Instant::now();
     watch.next.send((own.cancel.clone(), started + LONGEST)).unwrap();
     let ended = catch_unwind(AssertUnwindSafe(|| run(sql, &own)));
@@ -203,7 +203,7 @@ fn fault(sql: &str, watch: &Watch) -> Option<String> {
         Ok(Err(error)) => {
             let text = error.to_string();
             let plan = ["Expr {", "Column {", "Literal(", "LogicalPlan", "DFSchema", "Utf8View"];
-            let is_of_ours = error.kind() == Kind::Internal;
+            let is_of_ours = error.class() == ErrorClass::Internal;
             if !is_of_ours && !plan.iter().any(|word| text.contains(word) && !sql.contains(word)) {
                 return None;
             }

@@ -7,7 +7,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{
-    Error, Merge, NamedSource, Plan, Progress, Query, Repeats, Result, RunId, Settings,
+    Error, Merge, NamedSource, Plan, Query, Repeats, Result, RunId, RunProgress, RunSettings,
 };
 
 use crate::common::{Answer, Folder, Random, answered, settings};
@@ -46,7 +46,7 @@ fn keep(folder: &Folder, sql: &str, pattern: &str, out: &str) -> PathBuf {
     out
 }
 
-fn merge(partials: &[PathBuf], settings: &Settings) -> Result<Answer> {
+fn merge(partials: &[PathBuf], settings: &RunSettings) -> Result<Answer> {
     answered(Merge::new(partials, settings)?.run()?)
 }
 
@@ -62,8 +62,8 @@ fn parts_that_are_merged_answer_as_the_whole_does() {
         let parts: Vec<PathBuf> = (0..3)
             .map(|part| keep(&folder, SQL, &format!("{part}.csv"), &format!("{part}.part")))
             .collect();
-        let progress = Progress::new();
-        let small = Settings { memory_bytes: memory, progress: progress.clone(), ..settings() };
+        let progress = RunProgress::new();
+        let small = RunSettings { memory_bytes: memory, progress: progress.clone(), ..settings() };
         let merged = merge(&parts, &small).unwrap();
         assert_eq!(progress.spilled_bytes() > 0, memory < 1 << 20);
         if memory < 1 << 20 {
@@ -289,7 +289,7 @@ fn a_run_that_fails_leaves_no_partial_table() {
     };
     kept(false).unwrap();
     assert_eq!(names(&out), ["a.part"]);
-    assert!(matches!(kept(false), Err(Error::Exists { .. })));
+    assert!(matches!(kept(false), Err(Error::OutputExists { .. })));
     kept(true).unwrap();
     assert_eq!(names(&out), ["a.part"]);
 }

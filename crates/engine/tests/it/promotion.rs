@@ -12,7 +12,7 @@ use tidemill_engine::convert::Conversion;
 use tidemill_engine::running::{Running, deliver};
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Error, NamedSource, Query, Result, RunId, Settings};
+use tidemill_engine::{Error, NamedSource, Query, Result, RunId, RunSettings};
 use tidemill_rowfile as rowfile;
 
 use crate::common::{Answer, Folder, Random, ask, settings, text};
@@ -195,7 +195,7 @@ fn lenient(folder: &Folder, name: &str, sql: &str, max_bad: &str) -> Result<Answ
     let sources =
         vec![NamedSource { name: "source".into(), spec: spec(folder, &[name], &["input"]) }];
     let rejected_folder = Some(folder.path().join(format!("run-{name}-{max_bad}")));
-    let settings = Settings { max_bad: max_bad.parse().unwrap(), rejected_folder, ..settings() };
+    let settings = RunSettings { max_bad: max_bad.parse().unwrap(), rejected_folder, ..settings() };
     ask(&Query { sql: sql.into(), sources, ..Query::default() }, &settings)
 }
 

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use tidemill_engine::settings::MaxBad;
-use tidemill_engine::{Plan, Query, Settings};
+use tidemill_engine::settings::BadRecordLimit;
+use tidemill_engine::{Plan, Query, RunSettings};
 
 use crate::common::{Folder, answered, query, settings};
 
 const SCHEMA: &str = "n BIGINT, note VARCHAR, m BIGINT";
 
-fn sound() -> Settings {
-    Settings { max_bad: MaxBad::Count(1_000_000), ..settings() }
+fn sound() -> RunSettings {
+    RunSettings { max_bad: BadRecordLimit::Count(1_000_000), ..settings() }
 }
 
 /// Records whose quoted field looks, for a megabyte, like records outside of quotes: a reader
@@ -52,7 +52,7 @@ fn inverse(folder: &Folder) -> Vec<(u64, usize)> {
 fn check(folder: &Folder, expected: &[(u64, usize)], bad: u64) {
     let of = |sql: &str, threads| {
         let query = Query { schema: Some(SCHEMA.into()), ..query(folder.sql(sql)) };
-        let plan = Plan::new(&query, &Settings { threads, ..sound() }).unwrap();
+        let plan = Plan::new(&query, &RunSettings { threads, ..sound() }).unwrap();
         let splits = plan.explain().unwrap().sources[0].splits;
         assert!(splits > 2, "{splits} splits");
         answered(plan.run().unwrap()).unwrap()

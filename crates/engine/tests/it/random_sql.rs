@@ -1,8 +1,8 @@
 //! No query text panics: statements by a small grammar, of which most are wrong in some way, are
 //! answered or refused, and none is a fault of ours.
 
-use tidemill_engine::error::Kind;
-use tidemill_engine::{Plan, Settings};
+use tidemill_engine::error::ErrorClass;
+use tidemill_engine::{Plan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
@@ -354,14 +354,14 @@ fn no_query_text_panics() {
     for number in 0..STATEMENTS {
         let mut random = Random(seed + number);
         let sql = folder.sql(&Grammar { random: &mut random, depth: 3, is_grouped: false }.query());
-        let own = Settings { threads: 1, ..settings() };
+        let own = RunSettings { threads: 1, ..settings() };
         let ended = Plan::new(&query(sql.as_str()), &own).and_then(|plan| {
             // A cross join of little with little is no table that never ends.
             plan.run()?.try_for_each(|batch| batch.map(drop))
         });
         match ended {
             Ok(()) => answered += 1,
-            Err(error) if error.kind() == Kind::Internal => {
+            Err(error) if error.class() == ErrorClass::Internal => {
                 faults.push(format!("seed {}: {sql}\n{error}", seed + number));
             }
             Err(error) => {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, StringViewArray};
 use arrow::ipc::writer::FileWriter;
-use tidemill_engine::{Error, Plan, Settings};
+use tidemill_engine::{Error, Plan, RunSettings};
 
 use crate::common::{Answer, Folder, Random, query};
 
 /// As little memory as there may be, spilling to `spill`.
-fn little(spill: &Path, threads: usize) -> Settings {
-    Settings { threads, spill_dirs: vec![spill.to_path_buf()], ..Settings::new(64 << 20) }
+fn little(spill: &Path, threads: usize) -> RunSettings {
+    RunSettings { threads, spill_dirs: vec![spill.to_path_buf()], ..RunSettings::new(64 << 20) }
 }
 
 /// An Arrow file of one batch: `k`, numbers out of order, `v`, its text of 30 characters, and `w`,
@@ -66,7 +66,8 @@ fn a_batch_of_many_rows_is_sorted_within_any_budget() {
         ),
         ("SELECT k, v FROM '$/x.arrow' ORDER BY k, v LIMIT 500000", 2, 64),
     ] {
-        let settings = Settings { memory_bytes: megabytes << 20, ..little(spill.path(), threads) };
+        let settings =
+            RunSettings { memory_bytes: megabytes << 20, ..little(spill.path(), threads) };
         let answer = folder.ask_with(sql, &settings);
         is_ascending(&answer, if sql.contains("LIMIT") { 500_000 } else { ROWS });
         assert_eq!(settings.progress.spilled_bytes() > 0, megabytes < 512, "{sql}");
@@ -110,7 +111,7 @@ fn a_window_over_whole_partitions_holds_one_of_them() {
              WINDOW w AS (PARTITION BY k % {partitions})) a JOIN (SELECT k % {partitions} AS p, \
              count() AS c, max(right(v, 9)) AS t FROM '$/x.arrow' GROUP BY p) b ON a.p = b.p"
         );
-        let settings = Settings { memory_bytes: 256 << 20, ..little(spill.path(), 2) };
+        let settings = RunSettings { memory_bytes: 256 << 20, ..little(spill.path(), 2) };
         let answer = folder.ask_with(&sql, &settings);
         assert_eq!(answer.rows(), [[ROWS.to_string(), ROWS.to_string()]], "{partitions}");
     }
@@ -225,7 +226,7 @@ fn joins_that_sort_know_the_sides_of_a_condition() {
         writer.finish().unwrap();
     }
     let spill = Folder::new();
-    let roomy = Settings { threads: 2, ..Settings::new(4 << 30) };
+    let roomy = RunSettings { threads: 2, ..RunSettings::new(4 << 30) };
     for (left, right) in [("large", "less"), ("less", "large")] {
         for (kind, condition) in [
             ("JOIN", "a.g < b.g"),
@@ -269,7 +270,7 @@ fn a_step_that_must_hold_too_much_is_named_with_what_would_do() {
             panic!("{sql} was answered")
         };
         let text = error.to_string();
-        assert!(matches!(error, Error::Memory { .. }), "{text}");
+        assert!(matches!(error, Error::MemoryBudgetTooSmall { .. }), "{text}");
         assert!(text.starts_with(&format!("out of memory: {step}")), "{text}");
         assert!(text.contains("\nhint: --memory ") && !text.contains("Failed to"), "{text}");
     }
@@ -454,7 +455,7 @@ fn two_sets_that_would_take_more_than_there_is_are_refused() {
         let Err(error) = folder.try_ask(&sql, &little(spill.path(), 2)) else {
             panic!("{sql} was answered")
         };
-        assert!(matches!(error, Error::Memory { .. }), "{error}");
+        assert!(matches!(error, Error::MemoryBudgetTooSmall { .. }), "{error}");
     }
     // A set by itself is refused by its first bytes, on either path.
     for sql in [
@@ -477,7 +478,7 @@ fn two_sets_that_would_take_more_than_there_is_are_refused() {
     }
     for call in ["id_set_union(s, s)", "id_set_union(s)"] {
         let sql = format!("SELECT id_set_cardinality({call}) FROM '$/x.csv'");
-        assert_eq!(folder.ask_with(&sql, &Settings::new(1 << 30)).only(), "10000000");
+        assert_eq!(folder.ask_with(&sql, &RunSettings::new(1 << 30)).only(), "10000000");
     }
 }
 

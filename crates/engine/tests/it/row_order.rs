@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use tidemill_engine::source::{Given, SourceSpec};
-use tidemill_engine::{Cancel, Error, NamedSource, Plan, Progress, Query, Settings};
+use tidemill_engine::{CancelFlag, Error, NamedSource, Plan, Query, RunProgress, RunSettings};
 
 use crate::common::{Folder, answered, query, settings, text};
 
@@ -34,7 +34,7 @@ fn rows_keep_the_order_of_the_input_across_files_and_splits() {
     for (files, kilobytes) in [(40, 100), (2, 4000), (1, 8000)] {
         let (folder, count) = numbered(files, kilobytes);
         for (threads, memory) in [(1, 256 << 20), (7, 256 << 20), (7, 1 << 10)] {
-            let settings = Settings { threads, memory_bytes: memory, ..settings() };
+            let settings = RunSettings { threads, memory_bytes: memory, ..settings() };
             let answer = folder.ask_with("SELECT n FROM '$/*.csv' WHERE n % 2 = 0", &settings);
             let expected: Vec<u64> = (0..count).filter(|n| n % 2 == 0).collect();
             assert!(numbers(&answer.rows()) == expected, "{files} files, {threads} threads");
@@ -72,9 +72,9 @@ fn a_limit_stops_reading_and_says_what_was_read() {
 #[test]
 fn a_slow_consumer_holds_the_readers_back() {
     let (folder, count) = numbered(1, 40_000);
-    let progress = Progress::new();
+    let progress = RunProgress::new();
     let settings =
-        Settings { threads: 3, memory_bytes: 2 << 20, progress: progress.clone(), ..settings() };
+        RunSettings { threads: 3, memory_bytes: 2 << 20, progress: progress.clone(), ..settings() };
     let plan = Plan::new(&query(folder.sql("SELECT n FROM '$/*.csv'")), &settings).unwrap();
     let mut results = plan.run().unwrap();
     let mut seen = 0;
@@ -127,10 +127,10 @@ fn a_cancelled_run_is_interrupted_on_every_path() {
         "SELECT pad, count(*) FROM s GROUP BY pad",
         "SELECT a.n FROM s a JOIN '$/*.csv' b ON a.pad = b.pad ORDER BY a.n",
     ] {
-        let cancel = Cancel::new();
-        let progress = Progress::new();
+        let cancel = CancelFlag::new();
+        let progress = RunProgress::new();
         let settings =
-            Settings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
+            RunSettings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
         let query = Query { sources: vec![endless()], ..query(folder.sql(sql)) };
         let ended = std::thread::scope(|scope| {
             let run = scope.spawn(|| {
@@ -153,9 +153,9 @@ fn a_cancelled_run_is_interrupted_on_every_path() {
         });
         assert!(matches!(ended, Err(Error::Interrupted)), "{sql}: {ended:?}");
     }
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     cancel.cancel();
-    let settings = Settings { cancel, ..settings() };
+    let settings = RunSettings { cancel, ..settings() };
     let ended = folder.try_ask("SELECT count(*) FROM '$/*.csv'", &settings);
     assert!(matches!(ended, Err(Error::Interrupted)));
 }
@@ -236,9 +236,9 @@ fn a_reader_that_waits_for_standard_input_can_be_stopped() {
         }
         return;
     };
-    let cancel = Cancel::new();
-    let progress = Progress::new();
-    let settings = Settings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
+    let cancel = CancelFlag::new();
+    let progress = RunProgress::new();
+    let settings = RunSettings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
     let defaults = tidemill_engine::source::SourceSpec {
         format: Some(tidemill_engine::source::Format::Csv),
         ..Default::default()
@@ -272,7 +272,7 @@ fn what_is_collected_keeps_its_order_beside_aggregates_that_do_not_merge() {
     let rows: String = (0..60_000).map(|i| format!("{i},{}\n", i % 7)).collect();
     folder.write("c.csv", format!("i,x\n{rows}"));
     for threads in [1, 2, 4] {
-        let settings = Settings { threads, ..settings() };
+        let settings = RunSettings { threads, ..settings() };
         let sql = "SELECT collect(i, 3), approx_percentile_cont_with_weight(1, 1, 0.5) \
                    FROM '$/c.csv'";
         assert_eq!(folder.ask_with(sql, &settings).rows(), [["[0, 1, 2]", "1.0"]], "{threads}");
@@ -312,7 +312,7 @@ fn columns_whose_casts_are_constant_in_a_filter_are_sorted() {
         ),
     ] {
         for threads in [1, 2] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             let answer = folder.ask_with(&sql, &settings).rows().concat().join(" ");
             assert_eq!(answer, expected, "{sql}, {threads} threads");
         }
@@ -320,7 +320,7 @@ fn columns_whose_casts_are_constant_in_a_filter_are_sorted() {
     folder.write("f.csv", "id,f,n,b\n1,1.5,1,true\n2,0.5,1,false\n3,2.5,9,true\n");
     // The key has functions within an operator.
     for threads in [1, 2] {
-        let settings = Settings { threads, ..settings() };
+        let settings = RunSettings { threads, ..settings() };
         let sql = "SELECT id, CASE WHEN b THEN 1 END c FROM '$/f.csv' ORDER BY f > n, id";
         assert_eq!(folder.ask_with(sql, &settings).rows().concat().join(" "), "2 ∅ 3 1 1 1");
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use std::sync::Arc;
-use tidemill_engine::{Plan, Query, RunId, Settings};
+use tidemill_engine::{Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, answered, query, settings};
 use crate::elsewhere::Dealt;
@@ -39,7 +39,7 @@ fn numbers(folder: &Folder) {
 }
 
 /// The numbers that a statement gives, in their order.
-fn drawn(folder: &Folder, sql: &str, settings: &Settings) -> Vec<i64> {
+fn drawn(folder: &Folder, sql: &str, settings: &RunSettings) -> Vec<i64> {
     let rows = folder.ask_with(sql, settings).rows();
     rows.iter().map(|row| row[0].parse().unwrap()).collect()
 }
@@ -50,7 +50,7 @@ fn a_sample_is_the_same_one_for_all_threads_memory_and_spellings() {
     numbers(&folder);
     for reader in ["read_csv", "read_json", "read_parquet"] {
         let files = format!("{reader}('$/{}/*')", reader.trim_start_matches("read_"));
-        let sample = |clause: &str, settings: &Settings| {
+        let sample = |clause: &str, settings: &RunSettings| {
             drawn(&folder, &format!("SELECT n FROM {files} {clause} ORDER BY n"), settings)
         };
         let expected = sample("USING SAMPLE 50 ROWS", &settings());
@@ -65,7 +65,7 @@ fn a_sample_is_the_same_one_for_all_threads_memory_and_spellings() {
             "USING SAMPLE 50 ROWS (reservoir, 42)",
         ] {
             for (threads, memory) in [(1, 64 << 20), (4, 1 << 30)] {
-                let settings = Settings { threads, ..Settings::new(memory) };
+                let settings = RunSettings { threads, ..RunSettings::new(memory) };
                 assert_eq!(sample(clause, &settings), expected, "{files} {clause} {threads}");
             }
         }

@@ -355,7 +355,7 @@ fn a_file_that_was_cut_off_is_read_up_to_its_last_whole_block_if_that_is_asked_f
         assert_eq!(salvaged.blocks, blocks_left as u64);
         let left = if rows == 0 { left as u64 - blocks[0].offset } else { left as u64 };
         assert_eq!((salvaged.bytes_left_out, coverage.bytes.left_out), (left, left));
-        let line = coverage.one_line();
+        let line = coverage.summary_line();
         assert!(
             line.starts_with("INCOMPLETE: ") && line.contains("a.rowfile` from byte"),
             "{line}"

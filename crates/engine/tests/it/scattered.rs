@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Progress, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunProgress, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -37,7 +37,7 @@ fn write(folder: &Folder) {
 
 const SCHEMA: &str = "k BIGINT, j TEXT, g DOUBLE, n BIGINT, f DOUBLE, d DECIMAL(9,2), s TEXT";
 
-fn asked(folder: &Folder, states: &str, settings: &Settings) -> Vec<Vec<String>> {
+fn asked(folder: &Folder, states: &str, settings: &RunSettings) -> Vec<Vec<String>> {
     let sql = format!("SELECT k, j, g, {states} FROM '$/rows.csv' GROUP BY k, j, g");
     let query = Query { schema: Some(SCHEMA.into()), ..query(folder.sql(&sql)) };
     answered(Plan::new(&query, settings).unwrap().run().unwrap()).unwrap().rows()
@@ -48,15 +48,15 @@ fn rows_that_are_grouped_late_give_the_same_groups_in_the_same_order() {
     let folder = Folder::new();
     write(&folder);
     // A state that depends on the order of rows: these are gathered split by split.
-    let large = Settings { memory_bytes: 1 << 30, ..settings() };
+    let large = RunSettings { memory_bytes: 1 << 30, ..settings() };
     let mut expected = asked(&folder, &format!("{STATES}, collect(n, 1)"), &large);
     expected.iter_mut().for_each(|row| {
         row.pop();
     });
     assert_eq!(expected.len() as u64, KEYS);
     for (threads, memory_mib) in [(1, 1024), (3, 1024), (2, 64)] {
-        let progress = Progress::new();
-        let settings = Settings {
+        let progress = RunProgress::new();
+        let settings = RunSettings {
             threads,
             memory_bytes: memory_mib << 20,
             progress: progress.clone(),
@@ -121,8 +121,8 @@ fn rows_that_turn_out_to_be_of_few_groups_are_grouped_before_any_goes_to_disk() 
         })
         .collect();
     for (threads, memory_mib) in [(1, 64), (2, 64), (2, 1024)] {
-        let progress = Progress::new();
-        let settings = Settings {
+        let progress = RunProgress::new();
+        let settings = RunSettings {
             threads,
             memory_bytes: memory_mib << 20,
             progress: progress.clone(),

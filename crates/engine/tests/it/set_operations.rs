@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidemill_engine::Settings;
+use tidemill_engine::RunSettings;
 
 use crate::common::{Folder, Random, settings, text};
 
@@ -34,7 +34,7 @@ fn rows_of_set_operations_come_as_often_as_both_branches_say() {
         };
         for threads in [1, 3] {
             let asked =
-                |sql: &str| folder.ask_with(sql, &Settings { threads, ..settings() }).sorted();
+                |sql: &str| folder.ask_with(sql, &RunSettings { threads, ..settings() }).sorted();
             let both = |operator: &str| {
                 asked(&format!("SELECT * FROM '$/l.csv' {operator} SELECT a, b FROM '$/r.csv'"))
             };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, Settings};
+use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -102,7 +102,7 @@ fn many_small_groups_are_what_their_rows_are() {
         let expected = expected(&rows);
         let order_free = STATES.split(", top_k").next().unwrap();
         for (threads, memory_mib) in [(1, 1024), (3, 1024), (2, 64)] {
-            let settings = Settings { threads, memory_bytes: memory_mib << 20, ..settings() };
+            let settings = RunSettings { threads, memory_bytes: memory_mib << 20, ..settings() };
             for (states, columns) in [(STATES, 7), (order_free, 4)] {
                 let sql = format!("SELECT k, {states} FROM '$/rows.csv' GROUP BY k");
                 let query = Query { schema: Some(SCHEMA.into()), ..query(folder.sql(&sql)) };
@@ -126,7 +126,7 @@ fn their_partial_tables_are_the_same_however_they_came_about() {
     for (name, rows) in [("all", &rows[..]), ("first", first), ("second", second)] {
         folder.write(&format!("{name}.csv"), csv(rows));
     }
-    let table = |name: &str, settings: &Settings| {
+    let table = |name: &str, settings: &RunSettings| {
         let spec =
             SourceSpec { url: folder.sql(&format!("$/{name}.csv")), ..SourceSpec::default() };
         let query = Query {
@@ -145,7 +145,7 @@ fn their_partial_tables_are_the_same_however_they_came_about() {
         rows.as_mut().unwrap().rows()
     };
     let expected = expected(&rows);
-    let small = Settings { memory_bytes: 64 << 20, threads: 2, ..settings() };
+    let small = RunSettings { memory_bytes: 64 << 20, threads: 2, ..settings() };
     for settings in [settings(), small] {
         assert_eq!(merged(&[table("all", &settings)]), expected);
         let parts = [table("first", &settings), table("second", &settings)];

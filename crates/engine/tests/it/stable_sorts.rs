@@ -3,7 +3,7 @@
 use arrow::array::AsArray;
 use arrow::datatypes::DataType::UInt64 as UINT64;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Progress, Query, Settings};
+use tidemill_engine::{Query, RunProgress, RunSettings};
 
 use crate::common::{Answer, Folder, Random, ask};
 
@@ -15,7 +15,7 @@ fn asked(
     files: &str,
     by: &str,
     limit: Option<u64>,
-    settings: &Settings,
+    settings: &RunSettings,
 ) -> Answer {
     let url = folder.path().join(files).to_str().unwrap().to_owned();
     let query = Query::sorted(SourceSpec { url, ..SourceSpec::default() }, by, limit).unwrap();
@@ -66,14 +66,14 @@ fn rows_that_tie_keep_the_order_of_the_source() {
             ("many/*.csv", 2, 512),
             ("many/*.csv", 1, 512),
         ] {
-            let settings = Settings {
+            let settings = RunSettings {
                 threads,
                 spill_dirs: vec![spill.path().to_owned()],
-                ..Settings::new(megabytes << 20)
+                ..RunSettings::new(megabytes << 20)
             };
             let limits = [None, Some(1000), Some(1), Some(ROWS - 1), Some(2 * ROWS)];
             for limit in limits.into_iter().take(if threads == 4 { 5 } else { 2 }) {
-                let settings = Settings { progress: Progress::new(), ..settings.clone() };
+                let settings = RunSettings { progress: RunProgress::new(), ..settings.clone() };
                 let answer = asked(&folder, files, "k", limit, &settings);
                 if limit.is_none_or(|limit| limit < 2000) {
                     let spills = megabytes == 64 && limit.is_none();

@@ -83,7 +83,7 @@ fn a_sum_of_decimals_is_refused_only_if_it_does_not_fit_itself() {
     }
     let sql = "SELECT sum(v) AS s, avg(v) AS m, k FROM";
     for memory in [256 << 20, 1 << 16] {
-        let settings = tidemill_engine::Settings { memory_bytes: memory, ..settings() };
+        let settings = tidemill_engine::RunSettings { memory_bytes: memory, ..settings() };
         let whole = folder.ask_with(&format!("{sql} '$/?.parquet' GROUP BY k"), &settings);
         assert_eq!(whole.rows()[0][0], "0");
     }

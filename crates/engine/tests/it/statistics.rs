@@ -1,6 +1,6 @@
 //! Variances, correlations and regressions: exact, and the same on every path.
 
-use tidemill_engine::Settings;
+use tidemill_engine::RunSettings;
 
 use crate::common::{Folder, Random, settings, text};
 
@@ -86,13 +86,13 @@ fn they_are_exact_and_the_same_on_every_path() {
         let rows = rows(17, count, keys);
         written(&folder, name, &rows);
         let columns = calls.join(", ");
-        let asked = |more: &str, settings: &Settings| {
+        let asked = |more: &str, settings: &RunSettings| {
             let sql = format!("SELECT k, {columns}{more} FROM '$/{name}' GROUP BY k ORDER BY k");
             folder.ask_with(&sql, settings).rows()
         };
         let tables = asked("", &settings());
         for threads in [1, 3] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             assert!(asked("", &settings) == tables, "{name}, {threads} threads");
             let mut beside = asked(", approx_percentile_cont_with_weight(1, 1, 0.5)", &settings);
             beside.iter_mut().for_each(|row| row.truncate(1 + calls.len()));

@@ -1,7 +1,7 @@
 //! `SUMMARIZE` against the same aggregates written one by one.
 
 use arrow::datatypes::DataType;
-use tidemill_engine::{Plan, Settings};
+use tidemill_engine::{Plan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
@@ -107,7 +107,7 @@ fn check(folder: &Folder, asked: &str) {
     estimates.sort_by_key(|(place, _)| *place);
     let estimates: Vec<_> = estimates.into_iter().map(|(_, estimate)| estimate).collect();
     let summaries = [4, 1].map(|threads| {
-        let settings = Settings { threads, ..settings() };
+        let settings = RunSettings { threads, ..settings() };
         folder.ask_with(&format!("SUMMARIZE {asked}"), &settings)
     });
     for summary in &summaries {

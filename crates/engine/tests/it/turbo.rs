@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
-use tidemill_engine::{Glimpse, Plan, Query, Settings, Turbo, Watch};
+use tidemill_engine::{Glimpse, Plan, Query, RunSettings, Turbo, Watch};
 
 use crate::common::{Answer, Folder, Random, answered, ask, query, settings};
 
@@ -82,7 +82,7 @@ fn an_answer_over_all_of_the_input_is_the_exact_one() {
             assert_eq!(answer.columns(), exact.columns(), "{sql}");
             let types = |answer: &Answer| answer.batches[0].schema().fields().clone();
             assert_eq!(types(&answer), types(&exact), "{sql}");
-            assert!(answer.coverage.complete, "{sql}: {}", answer.coverage.one_line());
+            assert!(answer.coverage.complete, "{sql}: {}", answer.coverage.summary_line());
             assert_eq!(answer.coverage.rows.done, exact.coverage.rows.done);
         }
     }
@@ -194,7 +194,7 @@ fn what_cannot_be_read_is_left_out_where_so_much_may_be() {
     let sql = "SELECT count(*) AS n FROM '$/*.jsonl.gz'";
     let answer = asked(&folder, sql, &[("drop", "5%")]);
     let sampled = answer.coverage.sampled.as_ref().unwrap();
-    assert!(!answer.coverage.complete, "{}", answer.coverage.one_line());
+    assert!(!answer.coverage.complete, "{}", answer.coverage.summary_line());
     assert_eq!(sampled.given_up.splits, 1);
     let [file] = sampled.given_up_files.as_slice() else { panic!("{sampled:?}") };
     assert!(file.path.ends_with("17.jsonl.gz") && !file.reason.is_empty(), "{file:?}");
@@ -221,7 +221,7 @@ fn an_equal_seed_gives_an_equal_answer_whatever_the_threads() {
     let rows = |threads: usize, seed: &str| {
         let options = [("sample", "10%"), ("seed", seed), ("split_bytes", "2k")];
         let query = Query { turbo: Some(turbo(&options)), ..query(folder.sql(QUERIES[0])) };
-        let settings = tidemill_engine::Settings { threads, ..settings() };
+        let settings = tidemill_engine::RunSettings { threads, ..settings() };
         let answer = ask(&query, &settings).unwrap();
         // Floats are added up in another order in the bounds alone.
         ["n", "ms", "price"].map(|name| {
@@ -305,7 +305,7 @@ fn what_cannot_be_drawn_from_is_read_in_order() {
     let sql = "SELECT count(*) AS n, sum(n) AS total FROM '$/one.jsonl'";
     let answer = asked(&folder, sql, &[("sample", "10%")]);
     assert_eq!(answer.rows()[0][0], "2000.0");
-    assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+    assert!(answer.coverage.complete, "{}", answer.coverage.summary_line());
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn whoever_watches_sees_bounds_and_then_the_exact_answer() {
     let folder = events(24, 20_000);
     let exact = folder.ask(QUERIES[0]);
     for threads in [1, 2] {
-        let settings = tidemill_engine::Settings { threads, ..settings() };
+        let settings = tidemill_engine::RunSettings { threads, ..settings() };
         let plan = Plan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
         let mut shares = Vec::new();
         let mut show = |glimpse: Glimpse| {
@@ -358,7 +358,7 @@ fn an_early_answer_that_cannot_be_computed_is_left_out() {
     assert_eq!(folder.ask(sum).only(), "9000000000000033000");
     for sql in [sum, cast] {
         for threads in [1, 2] {
-            let settings = Settings { threads, ..settings() };
+            let settings = RunSettings { threads, ..settings() };
             let plan = Plan::new(&query(folder.sql(sql)), &settings).unwrap();
             let mut show = |_: Glimpse| {};
             let watch = Watch { after: Duration::ZERO, show: &mut show };
@@ -449,19 +449,19 @@ fn what_is_enough_is_the_answer() {
     let asked =
         Query { turbo: Some(turbo(&[("deadline", "1h")])), ..query(folder.sql(QUERIES[0])) };
     let plan = Plan::new(&asked, &settings).unwrap();
-    settings.enough.cancel();
+    settings.stop_reading.cancel();
     let answer = answered(plan.run().unwrap()).unwrap();
     // Unless all of it had been read before anybody looked.
     let is_as_asked = |answer: &Answer| {
         let stopped = answer.coverage.stopped.as_deref();
         answer.coverage.complete || stopped == Some("stopped when it was asked to")
     };
-    assert!(is_as_asked(&answer), "{}", answer.coverage.one_line());
+    assert!(is_as_asked(&answer), "{}", answer.coverage.summary_line());
     let plan = Plan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
     let mut show = |_| {};
     let watch = Watch { after: Duration::ZERO, show: &mut show };
     let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
-    assert!(is_as_asked(&answer), "{}", answer.coverage.one_line());
+    assert!(is_as_asked(&answer), "{}", answer.coverage.summary_line());
     // Of any other it is no word.
     assert!(ask(&query(folder.sql(QUERIES[0])), &settings).unwrap().coverage.complete);
 }
@@ -476,7 +476,7 @@ fn rows_are_found_wherever_they_are() {
         let answer = asked(&folder, sql, &[("find", &wanted.to_string()), ("split_bytes", "2k")]);
         assert_eq!(answer.rows().len(), wanted.min(total));
         assert!(answer.rows().iter().all(|row| all.contains(row)));
-        assert!(answer.coverage.complete, "{}", answer.coverage.one_line());
+        assert!(answer.coverage.complete, "{}", answer.coverage.summary_line());
         if wanted > total {
             assert_eq!(answer.sorted(), all);
         }
@@ -485,7 +485,7 @@ fn rows_are_found_wherever_they_are() {
     let lines: String = (0..20_000).map(|n| format!("{n}\n")).collect();
     folder.write("one/all.csv.gz", gzip(&format!("n\n{lines}")));
     let found = asked(&folder, "SELECT n FROM '$/one/all.csv.gz' WHERE n > 99", &[("find", "3")]);
-    assert!(found.coverage.rows.done > 99, "{}", found.coverage.one_line());
+    assert!(found.coverage.rows.done > 99, "{}", found.coverage.summary_line());
     // A limit and rows to find: the fewer of the two.
     let limited = format!("{sql} LIMIT 2");
     assert_eq!(asked(&folder, &limited, &[("find", "5")]).rows().len(), 2);
@@ -614,7 +614,7 @@ fn intervals_are_the_same_whether_all_groups_are_shown_or_few() {
     }
     let by = &few.coverage.sampled.as_ref().unwrap().by_estimates;
     assert_eq!(by.as_slice(), ["ORDER BY", "LIMIT"]);
-    assert!(few.coverage.one_line().contains("ORDER BY and LIMIT go by estimates"));
+    assert!(few.coverage.summary_line().contains("ORDER BY and LIMIT go by estimates"));
 }
 
 #[test]
@@ -624,7 +624,7 @@ fn what_has_no_bounds_beside_it_is_said_not_to_be_exact_all_the_same() {
                GROUP BY kind ORDER BY n DESC LIMIT 2";
     let said = |options: &[(&str, &str)]| {
         let coverage = asked(&folder, sql, options).coverage;
-        let line = coverage.one_line();
+        let line = coverage.summary_line();
         let of: Vec<String> = coverage
             .estimates
             .iter()
@@ -642,7 +642,11 @@ fn what_has_no_bounds_beside_it_is_said_not_to_be_exact_all_the_same() {
     let all = of(&["n is an estimate", "mx is a bound", "top is of what was seen"]);
     assert_eq!(said(&bare), (by, all));
     let whole = asked(&folder, sql, &[("deadline", "1h"), ("no_intervals", "true")]).coverage;
-    assert!(whole.complete && !whole.one_line().contains("is an estimate"), "{}", whole.one_line());
+    assert!(
+        whole.complete && !whole.summary_line().contains("is an estimate"),
+        "{}",
+        whole.summary_line()
+    );
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -727,7 +731,7 @@ fn rows_that_are_counted_are_those_that_were_given_out() {
     };
     for stop_after in [1, 7, 40] {
         let settings = settings();
-        let enough = settings.enough.clone();
+        let enough = settings.stop_reading.clone();
         let mut results = Plan::new(&query, &settings).unwrap().run().unwrap();
         let (mut rows, mut batches) = (0, 0);
         for batch in results.by_ref() {
@@ -738,7 +742,7 @@ fn rows_that_are_counted_are_those_that_were_given_out() {
             }
         }
         let coverage = results.coverage();
-        assert_eq!(coverage.rows.done, rows, "{}", coverage.one_line());
+        assert_eq!(coverage.rows.done, rows, "{}", coverage.summary_line());
         assert!(!coverage.complete);
     }
 }
@@ -821,10 +825,15 @@ fn of_what_is_read_in_order_the_bytes_of_a_split_that_was_given_up_are_not_read(
     let sql = "SELECT count(*) AS n FROM '$/*.csv.gz'";
     // Fewer than are drawn from, of which one cannot be read, and none is dropped besides.
     let query = Query { turbo: Some(turbo(&[("drop", "13%")])), ..query(folder.sql(sql)) };
-    let answer = ask(&query, &Settings { threads: 1, ..settings() }).unwrap();
+    let answer = ask(&query, &RunSettings { threads: 1, ..settings() }).unwrap();
     let coverage = &answer.coverage;
     let sampled = coverage.sampled.as_ref().unwrap();
-    assert_eq!((sampled.given_up.splits, coverage.splits.done), (1, 7), "{}", coverage.one_line());
+    assert_eq!(
+        (sampled.given_up.splits, coverage.splits.done),
+        (1, 7),
+        "{}",
+        coverage.summary_line()
+    );
     assert!((sampled.share - 7.0 / 8.0).abs() < 1e-9, "{}", sampled.share);
     assert_eq!(coverage.bytes.done, 7 * whole.len() as u64);
     assert_eq!(coverage.bytes.done + coverage.bytes.left_out, coverage.bytes.total);

@@ -1,7 +1,7 @@
 //! Rows of several SELECTs in one result: of a type that holds them all.
 
 use arrow::array::Array;
-use tidemill_engine::Settings;
+use tidemill_engine::RunSettings;
 
 use crate::common::{Folder, Random, settings};
 
@@ -9,7 +9,7 @@ use crate::common::{Folder, Random, settings};
 fn asked(folder: &Folder, sql: &str) -> (String, Vec<String>) {
     let answer = folder.ask(sql);
     let schema = answer.batches[0].schema();
-    let data_type = tidemill_engine::types::sql_type_name(schema.field(0).data_type());
+    let data_type = tidemill_engine::column_types::sql_type_name(schema.field(0).data_type());
     let mut rows: Vec<String> = answer.rows().into_iter().map(|row| row.join("|")).collect();
     rows.sort();
     (data_type, rows)
@@ -185,7 +185,7 @@ fn the_first_rows_of_branches_of_one_value_are_sorted_again_above() {
                ORDER BY 1 DESC NULLS LAST, 2 DESC NULLS LAST, 3 DESC NULLS LAST LIMIT 10) AS s \
                WHERE s.c2 <= s.c2 ORDER BY 1 DESC NULLS LAST";
     for threads in [1, 2, 4] {
-        let settings = Settings { threads, ..settings() };
+        let settings = RunSettings { threads, ..settings() };
         let rows = folder.ask_with(sql, &settings).rows();
         assert_eq!(rows, [["true"], ["true"], ["false"], ["false"]], "{threads} threads");
     }

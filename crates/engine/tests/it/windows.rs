@@ -1,6 +1,6 @@
 //! Windows against a model, whatever they hold and however they come.
 
-use tidemill_engine::Settings;
+use tidemill_engine::RunSettings;
 
 use crate::common::{Folder, Random};
 
@@ -105,10 +105,10 @@ fn running_totals_are_of_all_rows_up_to_the_equals() {
                  FROM '$/w.csv' WINDOW w AS (PARTITION BY p ORDER BY d {frame}) ORDER BY id"
             );
             for (megabytes, threads) in [(64, 1), (64, 3), (2_048, 2)] {
-                let settings = Settings {
+                let settings = RunSettings {
                     threads,
                     spill_dirs: vec![spill.path().to_path_buf()],
-                    ..Settings::new(megabytes << 20)
+                    ..RunSettings::new(megabytes << 20)
                 };
                 let found = folder.ask_with(&sql, &settings).rows();
                 assert!(found == expected, "{partitions} partitions, {orders} orders: {sql}");
@@ -138,10 +138,10 @@ fn many_equals_are_held_once_and_refused_if_they_do_not_fit() {
     let lines: String = (0..600_000).map(|n| format!("{},{n:0>90}\n", n % 2)).collect();
     folder.write("e.csv", format!("k,s\n{lines}"));
     let spill = Folder::new();
-    let settings = Settings {
+    let settings = RunSettings {
         threads: 2,
         spill_dirs: vec![spill.path().to_path_buf()],
-        ..Settings::new(64 << 20)
+        ..RunSettings::new(64 << 20)
     };
     let sql =
         "SELECT count(), max(c) FROM (SELECT k, count() OVER (ORDER BY k) AS c FROM '$/e.csv')";
@@ -554,7 +554,7 @@ fn rows_without_a_key_have_one_frame_however_many_they_are() {
             "SELECT c, count(*) FROM (SELECT count(*) OVER (ORDER BY x {order} \
              RANGE BETWEEN {start} AND 1 PRECEDING) AS c FROM '$/r.csv') GROUP BY c ORDER BY c"
         );
-        let settings = Settings { threads: 1, ..Settings::new(64 << 20) };
+        let settings = RunSettings { threads: 1, ..RunSettings::new(64 << 20) };
         assert_eq!(folder.ask_with(&sql, &settings).rows(), expected, "{sql}");
     }
 }

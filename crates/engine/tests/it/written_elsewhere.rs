@@ -9,7 +9,9 @@ use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Worker
 use tidemill_engine::running::{Running, deliver};
 use tidemill_engine::sink::{SinkSpec, Written};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Cancel, Error, NamedSource, Progress, Query, Result, RunId, Settings};
+use tidemill_engine::{
+    CancelFlag, Error, NamedSource, Query, Result, RunId, RunProgress, RunSettings,
+};
 
 use crate::bucket::Bucket;
 use crate::common::{Folder, Random, settings};
@@ -19,7 +21,7 @@ use crate::elsewhere::{Dealt, large};
 fn delivered(
     query: Query,
     spec: &SinkSpec,
-    settings: &Settings,
+    settings: &RunSettings,
 ) -> Result<(Written, u64, Option<String>)> {
     let mut running = Running::query(query.written_to(spec), settings.clone())?;
     let written = deliver(&mut running, spec, &RunId::new(), settings.memory_bytes, |_| Ok(()))?;
@@ -57,17 +59,17 @@ fn with(query: &Query, workers: Arc<dyn Workers>, scratch: &Folder, above: Optio
 }
 
 /// Asks once more, with workers who write the rows, what was answered here, and compares; nothing where they do not.
-pub(crate) fn written_again(query: &Query, settings: &Settings) {
+pub(crate) fn written_again(query: &Query, settings: &RunSettings) {
     let seed = query.sql.len() as u64;
     let mut random = Random(seed);
     let names = ["all.csv", "all.json", "all.tsv.gz"];
     let name = names[random.below(names.len() as u64) as usize];
     let (here, there, scratch) = (Folder::new(), Folder::new(), Folder::new());
     // A run that fails ends whatever shares its flag.
-    let settings = || Settings {
-        progress: Progress::new(),
+    let settings = || RunSettings {
+        progress: RunProgress::new(),
         rejected_folder: None,
-        cancel: Cancel::new(),
+        cancel: CancelFlag::new(),
         ..settings.clone()
     };
     let to = |folder: &Folder| SinkSpec::new(folder.path().join(name).to_string_lossy());
@@ -87,7 +89,7 @@ pub(crate) fn written_again(query: &Query, settings: &Settings) {
             panic!("{}: {name} is written by workers, and here {error}", query.sql)
         }
         // A worker has another budget.
-        (Ok(_), Err(Error::Memory { .. })) => {}
+        (Ok(_), Err(Error::MemoryBudgetTooSmall { .. })) => {}
         (Ok(_), Err(error)) => panic!("{}: {name}: {error}", query.sql),
     }
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "{}", query.sql);
@@ -164,7 +166,7 @@ fn files_of_batches_have_the_same_bytes_whoever_writes_them() {
         (1, "{digit}.rowfile"),
     ]) {
         // How large a row group may be is a matter of memory: that of these workers.
-        let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+        let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
         let (query, here) = (of(&folder, STATEMENTS[statement]), Folder::new());
         let to = |folder: &Folder| SinkSpec::new(format!("{}/{name}", folder.path().display()));
         delivered(query.clone(), &to(&here), &settings).unwrap();
@@ -393,7 +395,7 @@ fn groups_that_are_many_are_written_by_workers_as_by_one_process() {
         (ordered, "ordered.csv", false),
         (windowed, "windowed.csv", false),
     ]) {
-        let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+        let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
         let (query, here, there, scratch) =
             (of(&folder, sql), Folder::new(), Folder::new(), Folder::new());
         let bucket = Bucket::new();

@@ -12,7 +12,7 @@ use arrow::array::{
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, UInt64Type};
 use datafusion_common::Result as PlanResult;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use crate::call::{failed, is_text};
 
@@ -93,7 +93,7 @@ pub(super) fn cast_to_common(array: &ArrayRef, to: &DataType) -> PlanResult<Arra
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
-    let cast = |to: &DataType| cast_with_options(array, to, &EXACTLY);
+    let cast = |to: &DataType| cast_with_options(array, to, &STRICT_CAST_OPTIONS);
     Ok(match (array.data_type(), to) {
         (DataType::Null, _) => new_null_array(to, array.len()),
         (DataType::Dictionary(_, values), _) => cast_to_common(&cast(values)?, to)?,

@@ -19,7 +19,7 @@ use arrow::compute::{cast_with_options, interleave, take};
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use super::common_types::{cast_to_common, common_type};
 use super::nested::between;
@@ -131,7 +131,9 @@ fn decoded(data_type: &DataType) -> &DataType {
 fn decoded_column(call: &Call) -> PlanResult<ArrayRef> {
     let column = call.column(0)?;
     match column.data_type() {
-        DataType::Dictionary(_, values) => Ok(cast_with_options(&column, values, &EXACTLY)?),
+        DataType::Dictionary(_, values) => {
+            Ok(cast_with_options(&column, values, &STRICT_CAST_OPTIONS)?)
+        }
         _ => Ok(column),
     }
 }
@@ -363,7 +365,7 @@ fn map_entries(values: &ArrayRef, lists: &EntryLists, has_text_keys: bool) -> Pl
 fn list_entries(values: &ArrayRef, lists: &EntryLists) -> PlanResult<ArrayRef> {
     let Some(types) = EntryTypes::of(values.data_type()) else { return broken_type(values) };
     let item = Arc::new(Field::new_list_field(types.value, true));
-    let all = cast_with_options(values, &DataType::LargeList(item), &EXACTLY)?;
+    let all = cast_with_options(values, &DataType::LargeList(item), &STRICT_CAST_OPTIONS)?;
     let all = all.as_list::<i64>();
     let (places, lengths) = places_of(all.value_offsets(), all.len(), all.nulls());
     let mut keys = StringViewBuilder::with_capacity(places.len());

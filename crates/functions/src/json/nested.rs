@@ -8,9 +8,9 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray, UInt
 use arrow::compute::{cast_with_options, nullif, take};
 use arrow::datatypes::DataType;
 use datafusion_common::Result as PlanResult;
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
-use tidemill_base::suggest;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::suggestions;
 
 use super::paths::{Path, Step};
 use super::reading;
@@ -55,7 +55,7 @@ fn step_type(name: &str, of: &DataType, step: &Step) -> PlanResult<DataType> {
                 None => {
                     let names: Vec<&str> =
                         fields.iter().map(|field| field.name().as_str()).collect();
-                    let message = suggest::unknown("field", key, &names);
+                    let message = suggestions::unknown_name_message("field", key, &names);
                     Err(datafusion_common::DataFusionError::External(Box::new(Error::usage(
                         message,
                     ))))
@@ -129,7 +129,7 @@ fn stepped(of: &ArrayRef, step: &Step) -> PlanResult<ArrayRef> {
         || Ok(arrow::array::new_null_array(&step_type("", of.data_type(), step)?, of.len()));
     match (of.data_type(), step) {
         (DataType::Dictionary(_, values), _) => {
-            stepped(&cast_with_options(of, values, &EXACTLY)?, step)
+            stepped(&cast_with_options(of, values, &STRICT_CAST_OPTIONS)?, step)
         }
         (DataType::Struct(_), Step::Key(key) | Step::Either(key, _)) => {
             let structs = of.as_struct();
@@ -161,7 +161,11 @@ fn stepped(of: &ArrayRef, step: &Step) -> PlanResult<ArrayRef> {
                 Step::Either(_, Some(index)) => i64::try_from(*index).unwrap_or(i64::MAX),
                 _ => return nothing(),
             };
-            let lists = cast_with_options(of, &DataType::LargeList(Arc::clone(item)), &EXACTLY)?;
+            let lists = cast_with_options(
+                of,
+                &DataType::LargeList(Arc::clone(item)),
+                &STRICT_CAST_OPTIONS,
+            )?;
             let lists = lists.as_list::<i64>();
             let offsets = lists.value_offsets();
             let places = (0..lists.len()).map(|row| {

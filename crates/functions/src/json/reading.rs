@@ -397,7 +397,7 @@ fn nested_or(
             format!(
                 "`{}` takes JSON in a TEXT, a struct, a list or a map, and this is a {}",
                 asked.name(),
-                tidemill_base::types::sql_type_name(given)
+                tidemill_base::column_types::sql_type_name(given)
             ),
             "to_json(x) makes JSON of any value",
         )),

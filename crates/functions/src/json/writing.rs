@@ -17,7 +17,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Field, Fields, Float32Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use super::SECTION;
 use super::scan::{Scanner, compact};
@@ -55,7 +55,7 @@ pub(super) enum Encoder {
 
 impl Encoder {
     pub(super) fn of(array: &ArrayRef) -> PlanResult<Self> {
-        let as_type = |to: &DataType| cast_with_options(array, to, &EXACTLY);
+        let as_type = |to: &DataType| cast_with_options(array, to, &STRICT_CAST_OPTIONS);
         Ok(match array.data_type() {
             DataType::Null => Encoder::Null,
             DataType::Boolean => Encoder::Flags(array.as_boolean().clone()),

@@ -25,7 +25,7 @@ use arrow::row::{RowConverter, Rows as SortRows, SortField};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 use datafusion_expr::{ColumnarValue, DocSection};
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_sketch::{FloatSum, QuantileLevel};
 
 use super::sums::{OfItems, item_of};
@@ -584,7 +584,7 @@ fn aggregated(
             Arc::new(Int64Array::from(counts))
         }
         A::CountIf | A::BoolAnd | A::BoolOr => {
-            let items = cast_with_options(items, &DataType::Boolean, &EXACTLY)?;
+            let items = cast_with_options(items, &DataType::Boolean, &STRICT_CAST_OPTIONS)?;
             let items = items.as_boolean();
             let counts = lists.each(|places| {
                 let count = places.iter().filter(|&&at| items.value(at)).count();
@@ -612,7 +612,7 @@ fn aggregated(
             // An unsigned number has the bits of the signed one that its cast would not give.
             let is_unsigned = *items.data_type() == DataType::UInt64;
             let to = if is_unsigned { DataType::UInt64 } else { DataType::Int64 };
-            let items = cast_with_options(items, &to, &EXACTLY)?;
+            let items = cast_with_options(items, &to, &STRICT_CAST_OPTIONS)?;
             let bits = |at: usize| match is_unsigned {
                 true => items.as_primitive::<UInt64Type>().value(at),
                 false => items.as_primitive::<Int64Type>().value(at).cast_unsigned(),
@@ -633,7 +633,7 @@ fn aggregated(
                         .collect::<Int64Array>(),
                 ),
             };
-            cast_with_options(&found, given.answer, &EXACTLY)?
+            cast_with_options(&found, given.answer, &STRICT_CAST_OPTIONS)?
         }
         A::Entropy => {
             let sort = sort_rows(items)?;
@@ -651,7 +651,7 @@ fn aggregated(
         A::Median if !is_number(items.data_type()) => medians_of(&lists, given.answer)?,
         A::Deviation if is_time(items.data_type()) => time_deviations_of(&lists)?,
         _ => {
-            let numbers = cast_with_options(items, &DataType::Float64, &EXACTLY)?;
+            let numbers = cast_with_options(items, &DataType::Float64, &STRICT_CAST_OPTIONS)?;
             let numbers = numbers.as_primitive::<Float64Type>();
             let found = lists.each(|places| {
                 if places.is_empty() {
@@ -690,13 +690,13 @@ fn aggregated(
     let answers = lists.spread_over_rows(answers, given.rows)?;
     Ok(match answers.data_type() == given.answer {
         true => answers,
-        false => cast_with_options(&answers, given.answer, &EXACTLY)?,
+        false => cast_with_options(&answers, given.answer, &STRICT_CAST_OPTIONS)?,
     })
 }
 
 /// Items as text with separators between them.
 fn texts_of(lists: &ItemLists, given: &Given<'_>, more: usize) -> Result<ArrayRef> {
-    let items = cast_with_options(lists.items(), &DataType::Utf8, &EXACTLY)?;
+    let items = cast_with_options(lists.items(), &DataType::Utf8, &STRICT_CAST_OPTIONS)?;
     let items: &StringArray = items.as_string();
     let separators = match given.values.get(more) {
         Some(separators) => Texts::of(separators)?,
@@ -759,7 +759,7 @@ fn quantiles_of(
         });
         return Ok(take(lists.items(), &places.collect::<Result<UInt64Array>>()?, None)?);
     }
-    let numbers = cast_with_options(lists.items(), &DataType::Float64, &EXACTLY)?;
+    let numbers = cast_with_options(lists.items(), &DataType::Float64, &STRICT_CAST_OPTIONS)?;
     let numbers = numbers.as_primitive::<Float64Type>();
     let sorted = lists.each(|places| {
         let mut of: Vec<f64> = places.iter().map(|&at| numbers.value(at)).collect();
@@ -800,8 +800,8 @@ fn counts_of(items: &ArrayRef) -> Result<(Int64Array, i128)> {
         DataType::Timestamp(unit, _) | DataType::Time64(unit) => (DataType::Int64, nanos_of(*unit)),
         other => return Err(broken(&format!("a {} is no time", sql_type_name(other)))),
     };
-    let whole = cast_with_options(items, &whole, &EXACTLY)?;
-    let whole = cast_with_options(&whole, &DataType::Int64, &EXACTLY)?;
+    let whole = cast_with_options(items, &whole, &STRICT_CAST_OPTIONS)?;
+    let whole = cast_with_options(&whole, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
     Ok((whole.as_primitive::<Int64Type>().clone(), nanos))
 }
 
@@ -827,7 +827,9 @@ fn medians_of(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
         return Ok(take(items, &UInt64Array::from(places), None)?);
     }
     let items = match items.data_type() {
-        DataType::Date32 | DataType::Date64 => cast_with_options(items, answer, &EXACTLY)?,
+        DataType::Date32 | DataType::Date64 => {
+            cast_with_options(items, answer, &STRICT_CAST_OPTIONS)?
+        }
         _ => Arc::clone(items),
     };
     let (counts, _) = counts_of(&items)?;
@@ -840,10 +842,10 @@ fn medians_of(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
     })?;
     let found: ArrayRef = Arc::new(Int64Array::from(found));
     let found = match items.data_type() {
-        DataType::Time32(_) => cast_with_options(&found, &DataType::Int32, &EXACTLY)?,
+        DataType::Time32(_) => cast_with_options(&found, &DataType::Int32, &STRICT_CAST_OPTIONS)?,
         _ => found,
     };
-    Ok(cast_with_options(&found, items.data_type(), &EXACTLY)?)
+    Ok(cast_with_options(&found, items.data_type(), &STRICT_CAST_OPTIONS)?)
 }
 
 fn span_overflow() -> datafusion_common::DataFusionError {

@@ -9,7 +9,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Decimal128Type, Field, Float64Type, Int64Type};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use crate::callable::{Function, Given, Told, broken, called_as, held, overflow};
 
@@ -189,6 +189,6 @@ impl Function for OfItems {
                 arrow::compute::take(&answers, &indices, None)?
             }
         };
-        Ok(cast_with_options(&answers, given.answer, &EXACTLY)?)
+        Ok(cast_with_options(&answers, given.answer, &STRICT_CAST_OPTIONS)?)
     }
 }

@@ -13,7 +13,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, TimeUnit};
 use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_MATH;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use super::measures::is_number;
 use crate::callable::{Function, Given, Told, called_as, usage};
@@ -273,7 +273,7 @@ impl Function for EquiWidthBins {
         };
         let whole = |at: usize| {
             let (values, rows) = given.cast(at, &unit)?;
-            let values = cast_with_options(&values, &DataType::Int64, &EXACTLY)?;
+            let values = cast_with_options(&values, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
             Ok::<_, DataFusionError>((values.as_primitive::<Int64Type>().clone(), rows))
         };
         let ((lows, low_rows), (highs, high_rows)) = (whole(0)?, whole(1)?);
@@ -302,8 +302,8 @@ impl Function for EquiWidthBins {
             return Ok(Arc::new(found));
         }
         let (_, offsets, items, nulls) = found.into_parts();
-        let items = cast_with_options(&items, &unit, &EXACTLY)?;
-        let items = cast_with_options(&items, &of, &EXACTLY)?;
+        let items = cast_with_options(&items, &unit, &STRICT_CAST_OPTIONS)?;
+        let items = cast_with_options(&items, &of, &STRICT_CAST_OPTIONS)?;
         let field = Arc::new(Field::new_list_field(of, true));
         Ok(Arc::new(ListArray::try_new(field, offsets, items, nulls)?))
     }

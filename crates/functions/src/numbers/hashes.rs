@@ -35,7 +35,7 @@ use datafusion_expr::scalar_doc_sections::DOC_SECTION_HASHING;
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use crate::callable::{Function, Given, Rows, Told, as_text, called_as, held, usage};
 
@@ -93,13 +93,13 @@ fn is_hashed(of: &DataType) -> bool {
 
 impl Bytes {
     fn of(array: &ArrayRef) -> Result<Self> {
-        let to = |to: &DataType| cast_with_options(array, to, &EXACTLY);
+        let to = |to: &DataType| cast_with_options(array, to, &STRICT_CAST_OPTIONS);
         let whole = || -> Result<Int64Array> {
             let array = match array.data_type() {
                 DataType::Date32 | DataType::Time32(_) => to(&DataType::Int32)?,
                 _ => Arc::clone(array),
             };
-            let whole = cast_with_options(&array, &DataType::Int64, &EXACTLY)?;
+            let whole = cast_with_options(&array, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
             Ok(whole.as_primitive::<Int64Type>().clone())
         };
         Ok(match array.data_type() {

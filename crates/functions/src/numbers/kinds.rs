@@ -7,8 +7,8 @@ use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Volatility;
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_OTHER;
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_base::types::sql_type_name;
 
 use crate::callable::{Function, Given, Told, as_text, called_as, external};
 

@@ -98,7 +98,7 @@ pub fn id_set_lens(column: &ArrayRef) -> Vec<u64> {
 /// A message for the user where it is not hexadecimal digits behind `\x`.
 pub fn bytes_of_text(text: &str) -> Result<Vec<u8>, Error> {
     let digits = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X"));
-    digits.and_then(decode_hex).ok_or_else(|| Error::Bytes {
+    digits.and_then(decode_hex).ok_or_else(|| Error::InvalidBytes {
         message: format!("`{}` is no stored sketch or set", brief(text)),
         hint: Some(
             "they are bytes, or text of `\\x` and an even number of hexadecimal digits".into(),
@@ -126,7 +126,7 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
         }
         .into()
     });
-    Error::Bytes { message: format!("`{shown}` is no {what}: {problem}"), hint: Some(hint) }
+    Error::InvalidBytes { message: format!("`{shown}` is no {what}: {problem}"), hint: Some(hint) }
 }
 
 /// Whether values of a type may be stored sketches.

@@ -18,7 +18,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int64Type, UInt64Type};
 use datafusion_common::{DataFusionError, Result as PlanResult};
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use super::SECTION;
 use crate::call::{Asked, Call, Function, Kind, as_texts, refused, shown, views};
@@ -582,7 +582,7 @@ enum Value<'a> {
 
 impl Values {
     fn of(array: &ArrayRef) -> PlanResult<Self> {
-        let as_type = |to: &DataType| cast_with_options(array, to, &EXACTLY);
+        let as_type = |to: &DataType| cast_with_options(array, to, &STRICT_CAST_OPTIONS);
         Ok(match Shape::of(array.data_type()) {
             Shape::Integer if *array.data_type() == DataType::UInt64 => {
                 Values::Unsigned(array.as_primitive::<UInt64Type>().clone())

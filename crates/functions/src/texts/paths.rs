@@ -8,7 +8,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::DataType;
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use super::SECTION;
 use crate::call::{Asked, Call, Function, Kind, Texts, failed, is_text, list_of, refused, shown};
@@ -83,7 +83,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             let trims: BooleanArray = match call.count() {
                 1 => BooleanArray::from(vec![false; call.rows()]),
                 _ if is_separators => BooleanArray::from(vec![false; call.rows()]),
-                _ => cast_with_options(&call.column(1)?, &DataType::Boolean, &EXACTLY)?
+                _ => cast_with_options(&call.column(1)?, &DataType::Boolean, &STRICT_CAST_OPTIONS)?
                     .as_boolean()
                     .clone(),
             };

@@ -11,7 +11,7 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use super::calendar::{Date, days_of, months_of};
 use super::clocks::{DAY_NANOS, Shown, Times, as_instant, beyond};
@@ -222,7 +222,7 @@ impl Function for TimeBucket {
             }
             _ => begun,
         };
-        Ok(cast_with_options(&begun, answer, &EXACTLY)?)
+        Ok(cast_with_options(&begun, answer, &STRICT_CAST_OPTIONS)?)
     }
 }
 

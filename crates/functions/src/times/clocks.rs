@@ -14,7 +14,7 @@ use chrono::{DateTime, MappedLocalTime, Offset, TimeDelta, TimeZone};
 use chrono_tz::OffsetName;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::ColumnarValue;
-use tidemill_base::types::{EXACTLY, sql_type_name};
+use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use super::calendar::{Date, date_of};
 use crate::callable::{Rows, broken, held, overflow};
@@ -155,11 +155,11 @@ impl Times {
         };
         let whole = match array.data_type() {
             DataType::Date32 | DataType::Time32(_) => {
-                cast_with_options(&array, &DataType::Int32, &EXACTLY)?
+                cast_with_options(&array, &DataType::Int32, &STRICT_CAST_OPTIONS)?
             }
             _ => array,
         };
-        let values = cast_with_options(&whole, &DataType::Int64, &EXACTLY)?;
+        let values = cast_with_options(&whole, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
         let values = values.as_primitive::<Int64Type>().clone();
         Ok(Times { values, rows, per_day, zone, has_days })
     }

@@ -14,7 +14,7 @@ use arrow::datatypes::{
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use super::calendar::{Date, days_in_month, days_of};
 use super::clocks::{DAY_SECONDS, SECOND_NANOS, Times, Zone, as_instant, as_time, beyond, units};
@@ -168,8 +168,8 @@ impl Function for Epoch {
         let of = value.data_type();
         if of == DataType::Int64 {
             let (numbers, _) = given.cast(0, &DataType::Int64)?;
-            let times = cast_with_options(&numbers, &timestamp(self.unit()), &EXACTLY)?;
-            return Ok(cast_with_options(&times, given.answer, &EXACTLY)?);
+            let times = cast_with_options(&numbers, &timestamp(self.unit()), &STRICT_CAST_OPTIONS)?;
+            return Ok(cast_with_options(&times, given.answer, &STRICT_CAST_OPTIONS)?);
         }
         // All of them in nanoseconds, exactly.
         let nanos: Box<dyn Fn(usize) -> Option<i128>> = if is_span(&of) {
@@ -354,7 +354,7 @@ impl Function for Made {
 
     fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
         if given.values.len() > 1 {
-            return Ok(cast_with_options(&of_parts(given)?, given.answer, &EXACTLY)?);
+            return Ok(cast_with_options(&of_parts(given)?, given.answer, &STRICT_CAST_OPTIONS)?);
         }
         let (numbers, _) = given.cast(0, &DataType::Int64)?;
         let unit = match self {
@@ -368,10 +368,10 @@ impl Function for Made {
             }
         };
         if *self == Made::Instant {
-            return Ok(cast_with_options(&numbers, given.answer, &EXACTLY)?);
+            return Ok(cast_with_options(&numbers, given.answer, &STRICT_CAST_OPTIONS)?);
         }
-        let times = cast_with_options(&numbers, &timestamp(unit), &EXACTLY)?;
-        Ok(cast_with_options(&times, given.answer, &EXACTLY)?)
+        let times = cast_with_options(&numbers, &timestamp(unit), &STRICT_CAST_OPTIONS)?;
+        Ok(cast_with_options(&times, given.answer, &STRICT_CAST_OPTIONS)?)
     }
 }
 
@@ -529,7 +529,11 @@ impl Function for FromUnixtime {
         let (numbers, rows) = given.cast(0, &DataType::Int64)?;
         match given.answer {
             DataType::Utf8 => {
-                let times = cast_with_options(&numbers, &timestamp(TimeUnit::Second), &EXACTLY)?;
+                let times = cast_with_options(
+                    &numbers,
+                    &timestamp(TimeUnit::Second),
+                    &STRICT_CAST_OPTIONS,
+                )?;
                 let times = match rows {
                     crate::callable::Rows::Each => ColumnarValue::Array(times),
                     crate::callable::Rows::Alike => {
@@ -549,10 +553,14 @@ impl Function for FromUnixtime {
                 })
             }
             DataType::Timestamp(_, _) => {
-                let times = cast_with_options(&numbers, &timestamp(TimeUnit::Second), &EXACTLY)?;
+                let times = cast_with_options(
+                    &numbers,
+                    &timestamp(TimeUnit::Second),
+                    &STRICT_CAST_OPTIONS,
+                )?;
                 // Of an instant, whatever the zone.
-                let times = cast_with_options(&times, &DataType::Int64, &EXACTLY)?;
-                Ok(cast_with_options(&times, given.answer, &EXACTLY)?)
+                let times = cast_with_options(&times, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
+                Ok(cast_with_options(&times, given.answer, &STRICT_CAST_OPTIONS)?)
             }
             other => Err(broken(&format!("`from_unixtime` makes no {other}"))),
         }

@@ -17,7 +17,7 @@ use arrow::datatypes::{
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use super::calendar::{day_of_year, iso_week, weekday};
 use super::clocks::{DAY_NANOS, DAY_SECONDS, SECOND_NANOS, Shown, Times, as_time, units};
@@ -316,7 +316,7 @@ impl Values {
             DataType::Duration(unit) => {
                 let units = units(*unit);
                 let day = DAY_SECONDS * units;
-                let values = cast_with_options(&spans, &DataType::Int64, &EXACTLY)?;
+                let values = cast_with_options(&spans, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
                 let parts = values.as_primitive::<Int64Type>().iter().map(|value| {
                     let value = value?;
                     let nanos = value % day * (SECOND_NANOS / units);
@@ -326,7 +326,7 @@ impl Values {
             }
             _ => {
                 let whole = DataType::Interval(IntervalUnit::MonthDayNano);
-                let spans = cast_with_options(&spans, &whole, &EXACTLY)?;
+                let spans = cast_with_options(&spans, &whole, &STRICT_CAST_OPTIONS)?;
                 let spans: &IntervalMonthDayNanoArray =
                     spans.as_primitive::<IntervalMonthDayNanoType>();
                 let parts = spans.iter().map(|span| {

@@ -22,8 +22,8 @@ use datafusion_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature,
 };
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::types::EXACTLY;
 
 use super::formats::{Format, Instant};
 use super::written::Language;
@@ -139,7 +139,7 @@ fn items<O: OffsetSizeTrait>(
     if lists.is_null(row) {
         return Ok(None);
     }
-    let list = cast_with_options(&lists.value(row), &DataType::Utf8, &EXACTLY)?;
+    let list = cast_with_options(&lists.value(row), &DataType::Utf8, &STRICT_CAST_OPTIONS)?;
     Ok(Some(list.as_string::<i32>().iter().flatten().map(str::to_owned).collect()))
 }
 
@@ -437,7 +437,7 @@ fn by_pattern(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
                 None => Ok(None),
             });
             let times = times.collect::<Result<PrimitiveArray<Int64Type>>>()?;
-            cast_with_options(&times, answer, &EXACTLY)?
+            cast_with_options(&times, answer, &STRICT_CAST_OPTIONS)?
         }
         other => return Err(broken(&format!("a pattern makes no {other}"))),
     };

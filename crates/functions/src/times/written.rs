@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::ColumnarValue;
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_DATETIME;
-use tidemill_base::types::EXACTLY;
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use super::calendar::{MONTHS, WEEKDAYS, weekday};
 use super::clocks::{Times, as_instant, as_time};
@@ -185,7 +185,7 @@ impl Function for AsText {
         let instant = DataType::Timestamp(TimeUnit::Microsecond, None);
         let times = match times {
             ColumnarValue::Array(array) => {
-                ColumnarValue::Array(cast_with_options(array, &instant, &EXACTLY)?)
+                ColumnarValue::Array(cast_with_options(array, &instant, &STRICT_CAST_OPTIONS)?)
             }
             ColumnarValue::Scalar(value) => ColumnarValue::Scalar(value.cast_to(&instant)?),
         };

@@ -20,7 +20,7 @@ use tidemill_engine::job::Limits;
 use tidemill_engine::remote;
 use tidemill_engine::rowfiles::{self, Input, Request, Rowfiles};
 use tidemill_engine::running::{Running, prepare};
-use tidemill_engine::{Cancel, Error, suggest};
+use tidemill_engine::{CancelFlag, Error, suggestions};
 use tidemill_rowfile::{self as rowfile, FieldType, Schema, SchemaField, StringLayout};
 
 use crate::errors::raise;
@@ -180,7 +180,7 @@ pub(crate) fn read_rowfile(
     let (limits, display) = limits.split();
     let preparation = prepare(&limits, &Limits::default()).map_err(|error| raise(py, error))?;
     let cancel = preparation.settings.cancel.clone();
-    let flag: Cancel = cancel.clone();
+    let flag: CancelFlag = cancel.clone();
     let before = remote::stats();
     let opened = on_a_thread(py, cancel.clone(), move || Rowfiles::open(&request, &flag))?;
     let opened = Arc::new(opened);
@@ -277,7 +277,7 @@ impl RawRowfile {
                 return Ok(None);
             }
             let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            let error = Error::usage(suggest::unknown("column", column, &paths));
+            let error = Error::usage(suggestions::unknown_name_message("column", column, &paths));
             return Err(raise(py, error));
         };
         let nulls: ArrayRef = Arc::new(found.nulls);

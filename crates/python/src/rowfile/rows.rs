@@ -283,7 +283,7 @@ impl Fields {
 
     fn unknown(&self, name: &str) -> String {
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
-        tidemill_engine::suggest::unknown("field", name, &names)
+        tidemill_engine::suggestions::unknown_name_message("field", name, &names)
     }
 
     fn pad(&mut self) {

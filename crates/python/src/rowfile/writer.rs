@@ -99,7 +99,7 @@ impl RawRowfileWriter {
             };
             if exists && !overwrite {
                 let path = path.display().to_string();
-                return Err(raise(py, Error::Exists { path, more: 0 }));
+                return Err(raise(py, Error::OutputExists { path, more: 0 }));
             }
             match schema {
                 None => WriterState::Waiting(Box::new(options)),
@@ -182,7 +182,7 @@ impl RawRowfileWriter {
     fn write_rows(&self, py: Python<'_>, objects: &Bound<'_, PyAny>) -> PyResult<()> {
         self.with(py, |state| {
             let open = self.open(py, state, || {
-                Err(Error::usage_hint(
+                Err(Error::usage_with_hint(
                     "what the columns are is not known before the first row",
                     "give `schema=`, or write an instance of a dataclass first",
                 ))
@@ -230,7 +230,7 @@ impl RawRowfileWriter {
                 WriterState::Closed(_) => return Ok(()),
                 WriterState::Waiting(_) => {
                     *state = WriterState::Closed(0);
-                    let error = Error::usage_hint(
+                    let error = Error::usage_with_hint(
                         format!(
                             "`{}` would have no columns: nothing was written",
                             shown(&self.path)
@@ -276,14 +276,14 @@ impl RawRowfileWriter {
         work: impl FnOnce(&mut WriterState) -> PyResult<T>,
     ) -> PyResult<T> {
         if self.process != std::process::id() {
-            let error = Error::usage_hint(
+            let error = Error::usage_with_hint(
                 "this writer belongs to another process",
                 "a writer does not survive a fork: open it in the process that writes",
             );
             return Err(raise(py, error));
         }
         let Some(mut state) = self.state.try_lock() else {
-            let error = Error::usage_hint(
+            let error = Error::usage_with_hint(
                 format!("another thread is writing `{}`", shown(&self.path)),
                 "one thread at a time may use a writer",
             );
@@ -459,20 +459,20 @@ fn grown(
             .check_can_read(writer.schema())
             .err()
             .map_or(String::new(), |why| format!(": {why}"));
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` was written with another schema{why}"),
             "leave `schema` out to append with the file's own, or write a file of its own",
         ));
     }
     if has_metadata {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` is there, and its metadata stay what they are"),
             "leave `metadata` out",
         ));
     }
     let own = rowfile::Reader::open(path).map_err(|error| failed(error, path))?.codec();
     if codec.is_some_and(|codec| codec != own) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` is there, and compressed with `{}`", codec_name(own)),
             "leave `compression` out",
         ));
@@ -493,7 +493,7 @@ fn place(staged: &Path, path: &Path, overwrite: bool) -> Result<()> {
         },
     };
     renamed.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Error::Exists { path: shown(path), more: 0 },
+        io::ErrorKind::AlreadyExists => Error::OutputExists { path: shown(path), more: 0 },
         _ => Error::io("create", path, error),
     })?;
     let folder = match path.parent() {

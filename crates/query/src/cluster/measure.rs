@@ -15,9 +15,9 @@ use arrow::array::RecordBatch;
 use arrow::ipc::writer::StreamWriter;
 use datafusion::logical_expr::LogicalPlan;
 use tidemill_base::error::{Error, Result};
+use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::progress::process_cpu_seconds;
-use tidemill_base::redact::shown;
-use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
+use tidemill_base::redaction::redact_url;
 use tidemill_sampling::SamplingOrder;
 use tidemill_source::target_bytes;
 use tidemill_sql::Told;
@@ -100,7 +100,7 @@ impl Plan {
     /// [`Error::Usage`] where the query is not one aggregation over one source, and where its input can be read once
     /// only, goes through a program or is empty; else what reading and mapping meet.
     pub fn forecast(self, cluster: &Cluster) -> Result<Forecast> {
-        on_large_stack(PLAN_STACK_BYTES, || self.measured(cluster))
+        run_on_large_stack(PLAN_STACK_BYTES, || self.measured(cluster))
     }
 
     fn measured(&self, cluster: &Cluster) -> Result<Forecast> {
@@ -117,13 +117,13 @@ impl Plan {
             if source.spec().exec.is_some() {
                 return Err(refused(&format!(
                     "`{}` goes through a program, whose part is not seen",
-                    shown(name)
+                    redact_url(name)
                 )));
             }
             if source.files().iter().any(|file| file.is_stream()) {
                 return Err(refused(&format!(
                     "`{}` can be read only once, and measuring would use it up",
-                    shown(name)
+                    redact_url(name)
                 )));
             }
         }
@@ -218,7 +218,7 @@ impl Plan {
 
     fn reader(&self, parts: &Tables, map: &LogicalPlan) -> Result<Reader<'_>> {
         let (map, scan) = self.per_split(&parts.stream, map)?;
-        let bytes_max = self.settings.share(1, 4);
+        let bytes_max = self.settings.memory_share_bytes(1, 4);
         Ok(Reader { map, scan, plan: self, bytes_max })
     }
 
@@ -274,7 +274,7 @@ impl Plan {
         let settings = &self.settings;
         let encoded = chunk.encode()?;
         let group_bytes = written_bytes(&encoded)? as f64 / groups;
-        let (account, dirs) = (settings.table_account(), &settings.spill_dirs);
+        let (account, dirs) = (settings.new_table_account(), &settings.spill_dirs);
         let merger = Merger::new(spec, &account, dirs, &settings.cancel, &settings.progress)?;
         let decoder = Table::new(spec)?;
         let (began, clock) = (Instant::now(), process_cpu_seconds());
@@ -321,7 +321,7 @@ impl Reader<'_> {
             if is_late || filling.table.bytes() > self.bytes_max {
                 break;
             }
-            turn.take(|| settings.cancel.is_cancelled());
+            turn.acquire(|| settings.cancel.is_cancelled());
             settings.cancel.check()?;
             let (before, clock) = (settings.progress.bytes_done(), process_cpu_seconds());
             let is_whole = self.read_split(index, filling, &mut found, (began, read))?;
@@ -389,7 +389,7 @@ fn scaled(bytes: u64, share: f64) -> u64 {
 }
 
 fn refused(why: &str) -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("no forecast can be made: {why}"),
         "it is of one aggregation over one source, in files that can be read again",
     )

@@ -14,10 +14,10 @@
 use std::fmt;
 
 use serde::Serialize;
-use tidemill_base::coverage::{grouped, human_bytes};
+use tidemill_base::coverage::{format_decimal_bytes, format_grouped_digits};
 use tidemill_base::error::{Error, Result};
-use tidemill_base::memory::{Size, parse_size};
-use tidemill_base::suggest;
+use tidemill_base::memory_budget::{MemorySize, parse_size};
+use tidemill_base::suggestions;
 
 /// What a disk of a cluster reads in a second, where nothing is said: a magnetic one, in sequence.
 const DISK_BYTES: u64 = 200_000_000;
@@ -70,14 +70,18 @@ impl Cluster {
         let mut given: [Option<u64>; KEYS.len()] = [None; KEYS.len()];
         for part in text.split(',').map(str::trim) {
             let Some((key, value)) = part.split_once('=') else {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("`{part}` says nothing of a cluster"),
                     "names and values, such as cores=1000,disks=200",
                 ));
             };
             let (key, value) = (key.trim(), value.trim());
             let Some(place) = KEYS.iter().position(|known| *known == key) else {
-                return Err(Error::usage(suggest::unknown("cluster key", key, &KEYS)));
+                return Err(Error::usage(suggestions::unknown_name_message(
+                    "cluster key",
+                    key,
+                    &KEYS,
+                )));
             };
             if given[place].is_some() {
                 return Err(Error::usage(format!("`{key}` of the cluster is given twice")));
@@ -85,20 +89,20 @@ impl Cluster {
             given[place] = Some(match key {
                 "disk" | "network" => {
                     size(value.strip_suffix("/s").unwrap_or(value)).ok_or_else(|| {
-                        Error::usage_hint(
+                        Error::usage_with_hint(
                             format!("`{value}` is no speed for `{key}`"),
                             "bytes in a second, such as 200MB/s or 1.25GB/s",
                         )
                     })?
                 }
                 "bytes" => size(value).ok_or_else(|| {
-                    Error::usage_hint(
+                    Error::usage_with_hint(
                         format!("`{value}` is no size for `bytes`"),
                         "at least a byte, such as 500GB or 1TB",
                     )
                 })?,
                 _ => count(value).ok_or_else(|| {
-                    Error::usage_hint(
+                    Error::usage_with_hint(
                         format!("`{value}` is no number of {key}"),
                         "a whole number, at least 1, such as 1000 or 1e6",
                     )
@@ -107,19 +111,19 @@ impl Cluster {
         }
         let [cores, disks, disk, machines, network, bytes, groups] = given;
         let Some(cores) = cores else {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "a cluster has cores, and how many is not said",
                 "for example cores=1000,disks=200",
             ));
         };
         if disk.is_some() && disks.is_none() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "`disk` says how fast a disk is, and not how many there are",
                 "give both: disks=200,disk=200MB/s",
             ));
         }
         if network.is_some() && machines.is_none() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "`network` is of a machine's link, and how many machines there are is not said",
                 "give both: machines=32,network=1.25GB/s",
             ));
@@ -127,8 +131,8 @@ impl Cluster {
         if machines.is_some_and(|machines| machines > cores) {
             return Err(Error::usage(format!(
                 "of {} cores there are no {} machines",
-                grouped(cores),
-                grouped(machines.unwrap_or(0))
+                format_grouped_digits(cores),
+                format_grouped_digits(machines.unwrap_or(0))
             )));
         }
         Ok(Cluster {
@@ -153,7 +157,7 @@ impl Cluster {
 /// A size of at least a byte.
 fn size(text: &str) -> Option<u64> {
     match parse_size(text) {
-        Some(Size::Bytes(bytes)) if bytes > 0 => Some(bytes),
+        Some(MemorySize::Bytes(bytes)) if bytes > 0 => Some(bytes),
         _ => None,
     }
 }
@@ -522,7 +526,7 @@ fn time(seconds: f64) -> String {
 fn digits(number: f64) -> String {
     match number {
         n if n < 9.95 => format!("{n:.1}"),
-        n if n < 1e15 => grouped(whole(n)),
+        n if n < 1e15 => format_grouped_digits(whole(n)),
         n => format!("{n:.1e}"),
     }
 }
@@ -533,7 +537,7 @@ fn rate(seconds: f64) -> String {
 }
 
 fn plural(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+    format!("{} {what}{}", format_grouped_digits(count), if count == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for Forecast {
@@ -542,7 +546,7 @@ impl fmt::Display for Forecast {
         write!(f, "cluster: {}", plural(cluster.cores, "core"))?;
         match (cluster.disks, cluster.disk_bytes) {
             (Some(disks), Some(bytes)) => {
-                write!(f, ", {} of {}/s", plural(disks, "disk"), human_bytes(bytes))?;
+                write!(f, ", {} of {}/s", plural(disks, "disk"), format_decimal_bytes(bytes))?;
             }
             _ => write!(f, ", disks left out")?,
         }
@@ -555,15 +559,15 @@ impl fmt::Display for Forecast {
             )?,
         }
         match cluster.network_bytes {
-            Some(bytes) => writeln!(f, ", links of {}/s", human_bytes(bytes))?,
+            Some(bytes) => writeln!(f, ", links of {}/s", format_decimal_bytes(bytes))?,
             None => writeln!(f)?,
         }
         writeln!(
             f,
             "measured here: {} of {}, {} rows, {}, in {} of one core",
-            human_bytes(measured.bytes),
+            format_decimal_bytes(measured.bytes),
             plural(measured.splits, "split"),
-            grouped(measured.rows),
+            format_grouped_digits(measured.rows),
             plural(measured.groups, "group"),
             time(measured.seconds),
         )?;
@@ -577,7 +581,7 @@ impl fmt::Display for Forecast {
         writeln!(
             f,
             "  a core: {}/s; {}",
-            human_bytes(whole(1.0 / measured.byte_seconds.max(1e-15))),
+            format_decimal_bytes(whole(1.0 / measured.byte_seconds.max(1e-15))),
             match measured.start_seconds {
                 Some(seconds) if seconds > 0.0 =>
                     format!("{} starts of splits/s, {} each", rate(seconds), time(seconds)),
@@ -598,7 +602,7 @@ impl fmt::Display for Forecast {
         writeln!(
             f,
             "  a group: {} in a table; twice the bytes have {} times as many",
-            human_bytes(whole(measured.group_bytes)),
+            format_decimal_bytes(whole(measured.group_bytes)),
             format_args!("{:.2}", measured.growth.exp2()),
         )?;
         if measured.held_seconds > 0.0 {
@@ -631,9 +635,9 @@ impl Forecast {
         for outlook in &self.outlooks {
             let parts = &outlook.parts;
             let mut row = vec![
-                human_bytes(outlook.bytes),
-                grouped(outlook.cores),
-                grouped(outlook.splits),
+                format_decimal_bytes(outlook.bytes),
+                format_grouped_digits(outlook.cores),
+                format_grouped_digits(outlook.splits),
                 time(parts.starts + parts.cores),
             ];
             row.extend(self.cluster.disks.map(|_| time(parts.disks)));

@@ -11,9 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::{Elsewhere, Progress};
+use tidemill_base::progress::{RunProgress, WorkerProgress};
 use tidemill_source::Split;
 
 use super::job::bad;
@@ -51,8 +51,8 @@ pub(super) struct Cutting {
 pub(super) struct Dealer {
     workers: Arc<dyn Workers>,
     scan: Arc<Scan>,
-    cancel: Cancel,
-    progress: Progress,
+    cancel: CancelFlag,
+    progress: RunProgress,
     cutting: Cutting,
     ahead_max: usize,
     /// The places of each task's splits.
@@ -148,7 +148,7 @@ impl Dealer {
         workers: &Arc<dyn Workers>,
         job: HandedJob,
         scan: Arc<Scan>,
-        (cancel, progress): (&Cancel, &Progress),
+        (cancel, progress): (&CancelFlag, &RunProgress),
         cutting: Cutting,
     ) -> Result<Self> {
         workers.begin(job)?;
@@ -229,10 +229,11 @@ impl Dealer {
                 let part = Part::decoded(content);
                 if let Ok(part) = &part {
                     let took = part.took;
-                    self.progress.map().add_cpu_elsewhere(took.cpu);
+                    self.progress.map_counters().add_worker_cpu(took.cpu);
                     if let Some(name) = worker {
-                        let add = |it: &mut Elsewhere| it.add(stored, took.cpu, took.wall);
-                        self.progress.change_elsewhere(name, add);
+                        let add =
+                            |it: &mut WorkerProgress| it.add_task(stored, took.cpu, took.wall);
+                        self.progress.update_worker(name, add);
                     }
                     self.held_bytes += part.bytes();
                     self.parts_bytes += part.bytes();
@@ -244,7 +245,7 @@ impl Dealer {
             }
             Err(why) => {
                 if let Some(name) = worker {
-                    self.progress.change_elsewhere(name, |it| it.lost += 1);
+                    self.progress.update_worker(name, |it| it.tasks_lost += 1);
                 }
                 self.again(done.number, &why)
             }
@@ -330,7 +331,7 @@ impl Dealer {
     }
 
     /// Who is told of what is done.
-    pub(super) fn progress(&self) -> &Progress {
+    pub(super) fn progress(&self) -> &RunProgress {
         &self.progress
     }
 

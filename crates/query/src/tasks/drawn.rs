@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::{Elsewhere, Progress};
+use tidemill_base::progress::{RunProgress, WorkerProgress};
 use tidemill_source::{Split, SplitStats};
 
 use super::dealer::Dealer;
@@ -46,8 +46,8 @@ pub(crate) struct Drawn {
     workers: Arc<dyn Workers>,
     reach: Reach,
     scan: Arc<Scan>,
-    cancel: Cancel,
-    progress: Progress,
+    cancel: CancelFlag,
+    progress: RunProgress,
     attempts_max: usize,
     /// A task that has more than one split has so many bytes at most.
     bytes_max: u64,
@@ -101,7 +101,7 @@ impl Drawn {
         workers: &Arc<dyn Workers>,
         job: HandedJob,
         scan: &Arc<Scan>,
-        (cancel, progress): (&Cancel, &Progress),
+        (cancel, progress): (&CancelFlag, &RunProgress),
         (attempts_max, bytes_max): (usize, u64),
     ) -> Result<Self> {
         workers.begin(job)?;
@@ -210,15 +210,15 @@ impl Drawn {
         if task.lost != done.attempt {
             return Ok(None);
         }
-        let tell = |change: &dyn Fn(&mut Elsewhere)| {
+        let tell = |change: &dyn Fn(&mut WorkerProgress)| {
             if let Some(name) = done.worker.as_deref() {
-                self.progress.change_elsewhere(name, change);
+                self.progress.update_worker(name, change);
             }
         };
         let content = match done.outcome {
             Ok(content) => content,
             Err(why) => {
-                tell(&|it| it.lost += 1);
+                tell(&|it| it.tasks_lost += 1);
                 task.lost += 1;
                 if task.lost >= self.attempts_max {
                     return Err(self.poisoned(done.number, &why));
@@ -246,8 +246,8 @@ impl Drawn {
             Err(error) => return Ok(Some(Returned::failed(splits, error))),
         };
         let took = part.took;
-        self.progress.map().add_cpu_elsewhere(took.cpu);
-        tell(&|it| it.add(bytes, took.cpu, took.wall));
+        self.progress.map_counters().add_worker_cpu(took.cpu);
+        tell(&|it| it.add_task(bytes, took.cpu, took.wall));
         let NotRead { failed, stalled: _, wrong_starts, is_cut_short } =
             std::mem::take(&mut part.not_read);
         let of_task = |place: usize| splits.get(place).copied().ok_or_else(Dealer::of_others);
@@ -326,7 +326,7 @@ mod tests {
     use arrow::array::RecordBatch;
     use arrow::util::display::array_value_to_string;
     use parking_lot::Mutex;
-    use tidemill_base::Settings;
+    use tidemill_base::RunSettings;
     use tidemill_remote::StorageOptions;
 
     use super::super::Done;
@@ -363,7 +363,7 @@ mod tests {
         }
 
         fn begin(&self, job: HandedJob) -> Result<()> {
-            let settings = Settings { threads: 4, ..Settings::new(64 << 20) };
+            let settings = RunSettings { threads: 4, ..RunSettings::new(64 << 20) };
             let worker = Worker::new(&job.content, &settings, &StorageOptions::default(), &[])?;
             *self.state.lock() = (Some(worker), VecDeque::new());
             Ok(())
@@ -409,7 +409,7 @@ mod tests {
     }
 
     fn answered(query: &Query) -> (Vec<RecordBatch>, bool) {
-        let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+        let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
         let mut results = Plan::new(query, &settings).and_then(Plan::run).unwrap();
         let batches = results.by_ref().collect::<Result<Vec<_>>>().unwrap();
         (batches, results.coverage().complete)

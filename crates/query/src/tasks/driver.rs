@@ -7,8 +7,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::LogicalPlan;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::ThreadClock;
-use tidemill_base::redact::shown;
+use tidemill_base::progress::ThreadCpuClock;
+use tidemill_base::redaction::redact_url;
 use tidemill_remote::scratch::ScratchFolder;
 use tidemill_source::{Split, SplitStats};
 use tidemill_sql::statement::one_select;
@@ -167,7 +167,7 @@ pub(crate) fn fold(
         }
     };
     let settings = &plan.settings;
-    let account = settings.table_account();
+    let account = settings.new_table_account();
     let new_merger = || {
         Merger::new(
             &parts.spec,
@@ -191,10 +191,10 @@ pub(crate) fn fold(
             let stats = SplitStats::described(read.stats, split)?;
             progress.add_bytes(split.bytes);
             progress.add_rows(stats.rows);
-            progress.map().add_rows(read.mapped_rows);
+            progress.map_counters().add_rows(read.mapped_rows);
             scan.accept(stats)?;
         }
-        let mut clock = ThreadClock::start();
+        let mut clock = ThreadCpuClock::start();
         if let Some(parted) = part.take_parted()? {
             let large = reduction.as_mut().ok_or_else(Dealer::of_others)?;
             // What came before it is before it.
@@ -212,10 +212,10 @@ pub(crate) fn fold(
             }
             merger.work(0)?;
         }
-        progress.tables().add_cpu(&mut clock);
+        progress.table_counters().add_thread_cpu(&mut clock);
     }
     settings.cancel.check()?;
-    let mut clock = ThreadClock::start();
+    let mut clock = ThreadCpuClock::start();
     let merged = match reduction.filter(|large| !large.is_empty()) {
         None => merger.finish(settings.threads)?,
         Some(mut large) => {
@@ -228,7 +228,7 @@ pub(crate) fn fold(
             let answers = match &plans {
                 // Fewer come in the order of their keys, which they have to be together for.
                 Some(plans) if ranged.groups() > SORTED_GROUPS_MAX as u64 => {
-                    progress.tables().add_rows(ranged.groups());
+                    progress.table_counters().add_rows(ranged.groups());
                     plans.have_groups_written(&dealer, ranged, plan.schema(), &settings.cancel)?;
                     Box::new(std::iter::empty())
                 }
@@ -238,7 +238,7 @@ pub(crate) fn fold(
         }
     };
     drop(dealer);
-    settings.progress.tables().add_cpu(&mut clock);
+    settings.progress.table_counters().add_thread_cpu(&mut clock);
     plan.tables
         .iter()
         .flat_map(|(_, table)| table.scans())
@@ -252,9 +252,9 @@ pub(crate) fn fold(
 /// How many workers there are, once they are there.
 fn reached(plan: &Plan, workers: &Arc<dyn Workers>) -> Result<Reach> {
     let progress = &plan.settings.progress;
-    progress.set_waits(Some("waiting for the cluster's workers"));
+    progress.set_wait_reason(Some("waiting for the cluster's workers"));
     let reach = workers.reach();
-    progress.set_waits(None);
+    progress.set_wait_reason(None);
     reach
 }
 
@@ -298,7 +298,7 @@ pub(crate) fn rows(
     Ok(match plans {
         Some(plans) => {
             let (schema, settings) = (Arc::clone(plan.schema()), &plan.settings);
-            let own = (&settings.cancel, settings.share(1, 1));
+            let own = (&settings.cancel, settings.memory_share_bytes(1, 1));
             RowsThere::Laid(LaidRows::new(dealer, scan, plans, schema, own))
         }
         None => sent(dealer, scan),
@@ -307,7 +307,7 @@ pub(crate) fn rows(
 
 /// Whether rows that are not laid down may be held by this process until it is known whether there are more.
 fn rows_fit(plan: &Plan) -> bool {
-    let held_max = plan.settings.share(1, 16) as u64;
+    let held_max = plan.settings.memory_share_bytes(1, 16) as u64;
     plan.query.scratch.part_bytes_max.is_none_or(|bytes_max| bytes_max <= held_max)
 }
 
@@ -326,7 +326,7 @@ fn plans_of(
     let both = of_source.with(output.storage()).for_workers();
     let is_remote = source.files().iter().any(|file| file.local_path().is_none());
     let secrets = (!is_remote || both == of_source.for_workers()).then_some(both);
-    let bytes_max = reduction::bytes_max(plan).min(plan.settings.share(1, 16) as u64);
+    let bytes_max = reduction::bytes_max(plan).min(plan.settings.memory_share_bytes(1, 16) as u64);
     Plans::of(output, folder, (reach, bytes_max), secrets, &plan.settings.cancel)
 }
 
@@ -363,7 +363,7 @@ fn of_tables(plan: &Plan) -> Cutting {
         per_thread: TASKS_PER_THREAD,
         bytes_max: u64::MAX,
         part_ratio: 0.0,
-        held_bytes_max: plan.settings.share(1, 4) as u64,
+        held_bytes_max: plan.settings.memory_share_bytes(1, 4) as u64,
         attempts_max: plan.query.attempts_max.unwrap_or(ATTEMPTS_MAX),
     }
 }
@@ -373,7 +373,7 @@ fn of_rows(plan: &Plan) -> Cutting {
     Cutting {
         bytes_max: ROWS_BYTES_MAX,
         part_ratio: ROWS_RATIO,
-        held_bytes_max: plan.settings.share(1, 2) as u64,
+        held_bytes_max: plan.settings.memory_share_bytes(1, 2) as u64,
         ..of_tables(plan)
     }
 }
@@ -478,7 +478,7 @@ fn check_map(plan: &Plan, stream: &TableReference, map: &LogicalPlan) -> Result<
             let name = other.unwrap_or(stream);
             Err(not_elsewhere(&format!(
                 "a subquery reads `{}` beside each record",
-                shown(name.table())
+                redact_url(name.table())
             )))
         }
     }

@@ -103,24 +103,24 @@ impl From<Error> for Failure {
             Error::Remote { action, url, offset, status, reason, hint } => {
                 Failure::Remote { action: action.to_owned(), url, offset, status, reason, hint }
             }
-            Error::Program { program, file, reason, said } => {
+            Error::UserProgram { program, file, reason, said } => {
                 Failure::Program { program, file, reason, said }
             }
             Error::Rowfile { path, reason, hint } => Failure::Rowfile { path, reason, hint },
             Error::Corrupt { path, offset, reason, hint } => {
                 Failure::Corrupt { path, offset, reason, hint }
             }
-            Error::Differ { path, other, reason, hint } => {
+            Error::IncompatibleFiles { path, other, reason, hint } => {
                 Failure::Differ { path, other, reason, hint }
             }
             Error::BadRecords { count, allowed, first } => {
                 Failure::BadRecords { count, allowed, first }
             }
-            Error::Changed { path, reason } => Failure::Changed { path, reason },
+            Error::FileChanged { path, reason } => Failure::Changed { path, reason },
             Error::Overflow { message, hint } => Failure::Overflow { message, hint },
-            Error::Bytes { message, hint } => Failure::Bytes { message, hint },
+            Error::InvalidBytes { message, hint } => Failure::Bytes { message, hint },
             Error::Cast { value, to, cast, hint } => Failure::Cast { value, to, cast, hint },
-            Error::Memory { message, hint } => Failure::Memory { message, hint },
+            Error::MemoryBudgetTooSmall { message, hint } => Failure::Memory { message, hint },
             Error::Interrupted => Failure::Interrupted,
             Error::Internal(message) => Failure::Internal { message },
             // Text that came from elsewhere already is what it is.
@@ -154,23 +154,23 @@ impl From<Failure> for Error {
                 Error::Remote { action: action(&word), url, offset, status, reason, hint }
             }
             Failure::Program { program, file, reason, said } => {
-                Error::Program { program, file, reason, said }
+                Error::UserProgram { program, file, reason, said }
             }
             Failure::Rowfile { path, reason, hint } => Error::Rowfile { path, reason, hint },
             Failure::Corrupt { path, offset, reason, hint } => {
                 Error::Corrupt { path, offset, reason, hint }
             }
             Failure::Differ { path, other, reason, hint } => {
-                Error::Differ { path, other, reason, hint }
+                Error::IncompatibleFiles { path, other, reason, hint }
             }
             Failure::BadRecords { count, allowed, first } => {
                 Error::BadRecords { count, allowed, first }
             }
-            Failure::Changed { path, reason } => Error::Changed { path, reason },
+            Failure::Changed { path, reason } => Error::FileChanged { path, reason },
             Failure::Overflow { message, hint } => Error::Overflow { message, hint },
-            Failure::Bytes { message, hint } => Error::Bytes { message, hint },
+            Failure::Bytes { message, hint } => Error::InvalidBytes { message, hint },
             Failure::Cast { value, to, cast, hint } => Error::Cast { value, to, cast, hint },
-            Failure::Memory { message, hint } => Error::Memory { message, hint },
+            Failure::Memory { message, hint } => Error::MemoryBudgetTooSmall { message, hint },
             Failure::Query { message } => Error::Query(message),
             Failure::Interrupted => Error::Interrupted,
             Failure::Internal { message } => Error::Internal(message),

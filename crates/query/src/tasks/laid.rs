@@ -20,10 +20,10 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::compact::shown_bytes;
+use tidemill_base::batch_compaction::visible_values_bytes;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchFolder};
 use tidemill_sink::{
     BegunObject, OutputSaid, Place, PlacedFile, PlacedFolder, SinkSpec, Spread, Values,
@@ -131,7 +131,7 @@ impl<'a> LaidWriter<'a> {
             return Ok(());
         }
         let Some(waiting) = &mut self.waiting else { return self.parted.write(rows) };
-        self.waiting_bytes += rows.columns().iter().map(shown_bytes).sum::<usize>();
+        self.waiting_bytes += rows.columns().iter().map(visible_values_bytes).sum::<usize>();
         waiting.push(rows);
         if self.waiting_bytes >= self.waiting_max { self.put() } else { Ok(()) }
     }
@@ -178,7 +178,7 @@ impl Plans {
         folder: impl FnOnce() -> Result<Option<Arc<ScratchFolder>>>,
         (reach, bytes_max): (Reach, u64),
         secrets: Option<BTreeMap<String, String>>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Option<Plans>> {
         let Some(place) = output.place(cancel)? else { return Ok(None) };
         let placed = match &place {
@@ -206,7 +206,7 @@ impl Plans {
         dealer: &Dealer,
         ranged: Ranged,
         schema: &SchemaRef,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<()> {
         // Behind what merged the ranges.
         let behind = ranged.tasks;
@@ -235,7 +235,7 @@ impl Plans {
         parts: Vec<Parted>,
         paths: HashSet<Values>,
         schema: &SchemaRef,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<()> {
         if parts.is_empty() {
             return Ok(());
@@ -262,7 +262,7 @@ impl Plans {
             done: Placed::default(),
             ended: 0,
         };
-        dealer.progress().set_written_elsewhere(0, writing.count() as u64);
+        dealer.progress().set_write_task_counts(0, writing.count() as u64);
         dealer.further(behind).run(&mut writing)?;
         let Placed { rows, files, .. } = writing.done;
         self.output.set_written(rows, files);
@@ -297,8 +297,8 @@ pub(crate) struct LaidRows {
 struct Reading {
     dealer: Dealer,
     scan: Arc<Scan>,
-    progress: Progress,
-    cancel: Cancel,
+    progress: RunProgress,
+    cancel: CancelFlag,
     memory_bytes: usize,
     plans: Plans,
     schema: SchemaRef,
@@ -316,7 +316,7 @@ impl LaidRows {
         scan: Arc<Scan>,
         plans: Plans,
         schema: SchemaRef,
-        (cancel, memory_bytes): (&Cancel, usize),
+        (cancel, memory_bytes): (&CancelFlag, usize),
     ) -> Self {
         let progress = dealer.progress().clone();
         let reading = Reading {
@@ -375,7 +375,7 @@ impl Reading {
             let stats = SplitStats::described(read.stats, split)?;
             self.progress.add_bytes(split.bytes);
             self.progress.add_rows(stats.rows);
-            self.progress.map().add_rows(read.mapped_rows);
+            self.progress.map_counters().add_rows(read.mapped_rows);
             self.scan.accept(stats)?;
         }
         if let Some(parted) = part.take_parted()? {
@@ -385,7 +385,8 @@ impl Reading {
             return Ok(());
         }
         while let Some((_, batch)) = part.next_batch()? {
-            self.held_bytes += batch.columns().iter().map(shown_bytes).sum::<usize>() as u64;
+            self.held_bytes +=
+                batch.columns().iter().map(visible_values_bytes).sum::<usize>() as u64;
             self.held.push(batch);
         }
         if self.held_bytes > self.plans.laying.bytes_max { self.put_held() } else { Ok(()) }

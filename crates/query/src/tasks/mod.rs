@@ -54,9 +54,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::memory::{self, Size};
+use tidemill_base::memory_budget::{self, MemorySize};
 use tidemill_source::program::Program;
 use tidemill_source::program_files::ProgramFile;
 
@@ -66,7 +66,7 @@ pub(crate) fn not_elsewhere(why: &str) -> Error {
         // It is a mistake wherever it is asked.
         return Error::usage(why);
     }
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("the query cannot be run on a cluster: {why}"),
         "on one machine it can: leave `on` out",
     )
@@ -135,9 +135,9 @@ impl ScratchSpec {
     /// # Errors
     /// [`Error::Usage`] for a size that is none.
     pub fn of(url: Option<String>, above: Option<&str>) -> Result<ScratchSpec> {
-        let bytes = |text: &str| match memory::parse_size(text) {
-            Some(Size::Bytes(bytes)) => Ok(bytes),
-            _ => Err(Error::usage_hint(
+        let bytes = |text: &str| match memory_budget::parse_size(text) {
+            Some(MemorySize::Bytes(bytes)) => Ok(bytes),
+            _ => Err(Error::usage_with_hint(
                 format!("scratch_above: `{text}` is not a number of bytes"),
                 "write bytes (`8e6`) or a unit (`512k`, `4MiB`)",
             )),
@@ -200,7 +200,7 @@ impl HandedFile {
     ///
     /// # Errors
     /// As [`ProgramFiles::files`](tidemill_source::program_files::ProgramFiles::files).
-    pub fn of(program: Option<&Program>, cancel: &Cancel) -> Result<Vec<HandedFile>> {
+    pub fn of(program: Option<&Program>, cancel: &CancelFlag) -> Result<Vec<HandedFile>> {
         let Some(files) = program.and_then(Program::files) else { return Ok(Vec::new()) };
         let handed = |file: ProgramFile| HandedFile {
             name: file.name,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::Result;
 use tidemill_remote::StorageOptions;
 use tidemill_sink::{OutputSaid, Place, PlacedFile, SinkSpec};
@@ -63,7 +63,7 @@ impl Output {
     ///
     /// # Errors
     /// [`Error::Interrupted`].
-    pub(super) fn place(&self, cancel: &Cancel) -> Result<Option<Place>> {
+    pub(super) fn place(&self, cancel: &CancelFlag) -> Result<Option<Place>> {
         let mut state = self.0.state.lock();
         loop {
             if let Some(place) = &state.place {

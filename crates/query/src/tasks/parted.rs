@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
-use tidemill_base::compact::shown_bytes;
+use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchReader, ScratchWriter};
 use tidemill_sink::{Spread, Values};
@@ -148,7 +148,8 @@ impl<'a> PartedWriter<'a> {
     /// Appends groups, in their form on disk.
     pub(super) fn write(&mut self, groups: RecordBatch) -> Result<()> {
         if self.out.is_none() {
-            self.held_bytes += groups.columns().iter().map(shown_bytes).sum::<usize>() as u64;
+            self.held_bytes +=
+                groups.columns().iter().map(visible_values_bytes).sum::<usize>() as u64;
             self.held.push(groups);
             if self.held_bytes <= self.bytes_max {
                 return Ok(());
@@ -339,7 +340,7 @@ mod tests {
     use arrow::array::{AsArray, Int64Array};
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use proptest::prelude::*;
-    use tidemill_base::cancel::Cancel;
+    use tidemill_base::cancellation::CancelFlag;
     use tidemill_remote::StorageOptions;
     use tidemill_remote::scratch::ScratchFolder;
 
@@ -360,7 +361,7 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let url = folder.path().to_str().unwrap();
-            let (storage, cancel) = (StorageOptions::default(), Cancel::default());
+            let (storage, cancel) = (StorageOptions::default(), CancelFlag::default());
             let made = ScratchFolder::create(url, &storage, &cancel).unwrap();
             let ranges = Ranges::of_bits(bits);
             let mut writer = PartedWriter::new(&made.scratch, ranges, 1, bytes_max, "part");

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::common::TableReference;
-use tidemill_base::coverage::grouped;
+use tidemill_base::coverage::format_grouped_digits;
 use tidemill_base::error::Result;
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 use tidemill_remote::scratch::{self, Scratch, ScratchFile, ScratchFolder};
 use tidemill_tables::Precision;
 use tidemill_tables::merge::{Answers, Merged, SORTED_GROUPS_MAX};
@@ -64,7 +64,8 @@ impl Reduction {
         let parting = Parting { url: folder.url.clone(), bits: ranges.bits(), bytes_max };
         let threads = (reach.threads / reach.workers.max(1)).max(1);
         // Of all ranges together little passes the driver.
-        let sent_bytes_max = (plan.settings.share(1, 8) as u64).min(bytes_max.saturating_mul(4));
+        let sent_bytes_max =
+            (plan.settings.memory_share_bytes(1, 8) as u64).min(bytes_max.saturating_mul(4));
         let sent_bytes_max = sent_bytes_max / ranges.count() as u64;
         let parts = Vec::new();
         let folder = Arc::new(folder);
@@ -191,7 +192,7 @@ impl Ranged {
 /// The tasks that merge ranges, and what came of them.
 struct Merging<'a> {
     of: &'a Reduction,
-    progress: &'a Progress,
+    progress: &'a RunProgress,
     /// Of each range.
     done: Vec<Option<(Reduced, Vec<u8>)>>,
 }
@@ -227,7 +228,7 @@ impl Tasks for Merging<'_> {
             return Err(bad("some ranges are missing"));
         }
         slots.iter_mut().zip(reduced).for_each(|(slot, own)| *slot = Some(own));
-        self.progress.tables().add_cpu_elsewhere(part.took.cpu);
+        self.progress.table_counters().add_worker_cpu(part.took.cpu);
         Ok(Came { took: part.took, bytes: 0 })
     }
 
@@ -324,13 +325,13 @@ pub(super) fn explained(plan: &Plan, parts: &Tables, reach: Reach) -> Option<Str
     let written = plan.query.output.is_some() && parts.finishes_by_group(&plan.logical);
     Some(format!(
         "those of more than {} by files in `{}`, merged by workers, {} ranges of hashes{}",
-        tidemill_base::coverage::human_bytes(bytes_max),
-        tidemill_base::redact::shown(&url),
+        tidemill_base::coverage::format_decimal_bytes(bytes_max),
+        tidemill_base::redaction::redact_url(&url),
         Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN)).count(),
         match written {
             true => format!(
                 "; of more than {} groups workers write the output's files, which the driver commits",
-                grouped(SORTED_GROUPS_MAX as u64)
+                format_grouped_digits(SORTED_GROUPS_MAX as u64)
             ),
             false => String::new(),
         }

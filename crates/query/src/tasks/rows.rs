@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use tidemill_base::error::Result;
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 use tidemill_source::SplitStats;
 
 use super::dealer::Dealer;
@@ -18,7 +18,7 @@ use crate::scan::{Scan, SoFar};
 pub(crate) struct RowsElsewhere {
     dealer: Option<Dealer>,
     scan: Arc<Scan>,
-    progress: Progress,
+    progress: RunProgress,
     /// The part at hand, and the places of its task's splits.
     part: Option<(Range<usize>, Part)>,
     /// What was read of those splits of it that have not been counted.
@@ -34,7 +34,7 @@ impl RowsElsewhere {
     pub(super) fn new(
         dealer: Dealer,
         scan: Arc<Scan>,
-        progress: &Progress,
+        progress: &RunProgress,
         (skip, left): (usize, Option<usize>),
     ) -> Self {
         RowsElsewhere {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::Error;
 use tidemill_base::error::Result;
-use tidemill_base::progress::{Elsewhere, Progress};
+use tidemill_base::progress::{RunProgress, WorkerProgress};
 
 use super::{Handed, Took, Workers};
 
@@ -63,9 +63,9 @@ pub struct Unordered<'a> {
     /// Who.
     pub workers: &'a Arc<dyn Workers>,
     /// Stops the run.
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelFlag,
     /// Is told who did what.
-    pub progress: &'a Progress,
+    pub progress: &'a RunProgress,
     /// What the first one's number is to workers.
     pub first: usize,
     /// So many workers may end over one.
@@ -95,19 +95,19 @@ impl Unordered<'_> {
             let Some(attempt) = in_work.get_mut(&number).filter(|it| **it == done.attempt) else {
                 continue;
             };
-            let tell = |change: &dyn Fn(&mut Elsewhere)| {
+            let tell = |change: &dyn Fn(&mut WorkerProgress)| {
                 if let Some(name) = done.worker.as_deref() {
-                    self.progress.change_elsewhere(name, change);
+                    self.progress.update_worker(name, change);
                 }
             };
             match done.outcome {
                 Ok(content) => {
                     let Came { took, bytes } = tasks.take(number, content)?;
-                    tell(&|it| it.add(bytes, took.cpu, took.wall));
+                    tell(&|it| it.add_task(bytes, took.cpu, took.wall));
                     in_work.remove(&number);
                 }
                 Err(why) => {
-                    tell(&|it| it.lost += 1);
+                    tell(&|it| it.tasks_lost += 1);
                     *attempt += 1;
                     let times = *attempt;
                     if times >= attempts_max {

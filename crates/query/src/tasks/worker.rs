@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use tidemill_base::Settings;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::coverage::human_bytes;
-use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::RunSettings;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::coverage::format_decimal_bytes;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::process_cpu_seconds;
-use tidemill_base::stack::{PLAN_STACK_BYTES, on_large_stack};
 use tidemill_remote::scratch::{Scratch, ScratchFile};
 use tidemill_remote::{Budget, StorageOptions};
 use tidemill_sink::{BegunObject, OwnPlace, PlaceWriter, PlacedFile, Room, SinkSpec, Spread};
@@ -83,16 +83,16 @@ impl Worker {
     /// Where the job is of another release, or is planned otherwise here.
     pub fn new(
         job: &[u8],
-        settings: &Settings,
+        settings: &RunSettings,
         storage: &StorageOptions,
         files: &[(String, PathBuf)],
     ) -> Result<Self> {
-        on_large_stack(PLAN_STACK_BYTES, || Self::planned(job, settings, storage, files))
+        run_on_large_stack(PLAN_STACK_BYTES, || Self::planned(job, settings, storage, files))
     }
 
     fn planned(
         job: &[u8],
-        settings: &Settings,
+        settings: &RunSettings,
         storage: &StorageOptions,
         files: &[(String, PathBuf)],
     ) -> Result<Self> {
@@ -186,7 +186,7 @@ impl Worker {
     /// `copy` others were told to do it before, and may do so at the same time.
     pub fn run(&self, task: &[u8], copy: usize) -> Vec<u8> {
         let mut mapped = self.in_work.lock();
-        let done = caught(|| self.part(task, copy, &mut mapped));
+        let done = catch_panic(|| self.part(task, copy, &mut mapped));
         self.stream.forget_scans();
         done.unwrap_or_else(failed)
     }
@@ -283,10 +283,10 @@ impl Worker {
             scan: Arc::clone(scan),
             spec: Arc::clone(spec),
             threads: settings.threads,
-            account: settings.table_account(),
+            account: settings.new_table_account(),
             spill_dirs: settings.spill_dirs.clone(),
             cancel: settings.cancel.clone(),
-            enough: Cancel::new(),
+            enough: CancelFlag::new(),
             progress: settings.progress.clone(),
             interval_count: 0,
             rows_max: usize::MAX,
@@ -319,7 +319,7 @@ impl Worker {
             map,
             scan: Arc::clone(scan),
             cancel: settings.cancel.clone(),
-            enough: Cancel::new(),
+            enough: CancelFlag::new(),
             progress: settings.progress.clone(),
             threads: settings.threads,
             patience: Some(patience),
@@ -341,14 +341,14 @@ impl Worker {
 
     /// Refuses rows that are too many to be sent.
     fn check_size(&self, writer: &PartWriter) -> Result<()> {
-        let bytes_max = self.plan.settings.share(1, 2);
+        let bytes_max = self.plan.settings.memory_share_bytes(1, 2);
         if writer.bytes() <= bytes_max {
             return Ok(());
         }
-        Err(Error::Memory {
+        Err(Error::MemoryBudgetTooSmall {
             message: format!(
                 "the rows of a task take more than {}, half of a worker's memory",
-                human_bytes(bytes_max as u64)
+                format_decimal_bytes(bytes_max as u64)
             ),
             hint: Some("more --memory; or on one machine, where rows need not wait".into()),
         })
@@ -362,7 +362,7 @@ impl Worker {
             scan: Arc::clone(scan),
             spec: &parts.spec,
             threads: settings.threads,
-            account: settings.table_account(),
+            account: settings.new_table_account(),
             spill_dirs: &settings.spill_dirs,
             cancel: &settings.cancel,
             progress: &settings.progress,
@@ -388,7 +388,7 @@ impl Worker {
         let settings = &self.plan.settings;
         let threads = settings.threads.clamp(1, reduce.count.max(1));
         let next = AtomicUsize::new(0);
-        let account = settings.table_account();
+        let account = settings.new_table_account();
         let done: Vec<_> = (0..reduce.count).map(|_| Mutex::new(None)).collect();
         let work = || -> Result<()> {
             loop {
@@ -456,12 +456,12 @@ impl Worker {
     fn lay(&self, map: Map, scan: &Arc<Scan>, laid: &Laid) -> Result<PartWriter> {
         let settings = &self.plan.settings;
         let run = (&settings.cancel, &settings.progress);
-        let (threads, held_max) = (settings.threads, settings.share(1, 4));
+        let (threads, held_max) = (settings.threads, settings.memory_share_bytes(1, 4));
         let rows = OrderedRows::start(map, Arc::clone(scan), threads, held_max, run, (0, None))?;
         let Laid { scratch, laying, spec, place, schema } = laid;
         let spread = Spread::new(spec, schema, laying.places)?;
-        let bytes_max = laying.bytes_max.min(settings.share(1, 8) as u64);
-        let own = (bytes_max, settings.share(1, 1));
+        let bytes_max = laying.bytes_max.min(settings.memory_share_bytes(1, 8) as u64);
+        let own = (bytes_max, settings.memory_share_bytes(1, 1));
         let mut laid = LaidWriter::new(scratch, spread, own, "rows");
         for batch in rows {
             laid.write(named(batch?, schema)?)?;
@@ -486,7 +486,7 @@ impl Worker {
         let settings = &self.plan.settings;
         let threads = settings.threads.clamp(1, lay.ranges.len().max(1));
         let next = AtomicUsize::new(0);
-        let memory_bytes = settings.share(1, 1) / threads;
+        let memory_bytes = settings.memory_share_bytes(1, 1) / threads;
         let done: Vec<_> = lay.ranges.iter().map(|_| Mutex::new(LaidRange::default())).collect();
         let work = || -> Result<()> {
             loop {
@@ -541,7 +541,7 @@ impl Worker {
         // As where one process writes: how large a row group may be is told by the memory that there is.
         let threads = settings.threads.clamp(1, write.count.clamp(1, WRITERS_MAX));
         let room = Room {
-            memory_limit: settings.share(1, 8),
+            memory_limit: settings.memory_share_bytes(1, 8),
             threads: (settings.threads / threads).max(1),
         };
         let next = AtomicUsize::new(0);
@@ -586,7 +586,7 @@ impl Worker {
         if matches!(own, OwnPlace::Bucket(_)) && spec.is_one_file() && begun.is_empty() {
             return Ok(None);
         }
-        let Settings { cancel, spill_dirs, .. } = &self.plan.settings;
+        let RunSettings { cancel, spill_dirs, .. } = &self.plan.settings;
         let spill = spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
         let begin = || {
             let room = (room, spill.as_path());
@@ -610,7 +610,7 @@ impl Worker {
     /// The rows of some splits, in their order.
     fn rows(&self, map: Map, scan: &Arc<Scan>, fetch: Option<usize>) -> Result<PartWriter> {
         let settings = &self.plan.settings;
-        let bytes_max = settings.share(1, 2);
+        let bytes_max = settings.memory_share_bytes(1, 2);
         let run = (&settings.cancel, &settings.progress);
         let threads = settings.threads;
         let mut rows =

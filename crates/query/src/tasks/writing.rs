@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::Result;
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 use tidemill_remote::scratch::ScratchFile;
 use tidemill_sink::{BegunObject, PlacedBucket, Values};
 
@@ -23,7 +23,7 @@ const COPIES: usize = 2;
 pub(super) struct LayingGroups<'a> {
     pub ranges: Vec<Option<(ScratchFile, Range<u64>)>>,
     pub threads: usize,
-    pub progress: &'a Progress,
+    pub progress: &'a RunProgress,
     /// Of each range.
     pub done: Vec<Option<LaidRange>>,
 }
@@ -56,7 +56,7 @@ impl Tasks for LayingGroups<'_> {
             return Err(bad("some ranges are missing"));
         }
         slots.iter_mut().zip(laid).for_each(|(slot, own)| *slot = Some(own));
-        self.progress.tables().add_cpu_elsewhere(part.took.cpu);
+        self.progress.table_counters().add_worker_cpu(part.took.cpu);
         Ok(Came { took: part.took, bytes: 0 })
     }
 
@@ -74,8 +74,8 @@ pub(super) struct Writing<'a> {
     /// The objects to write, and the bucket in which the driver begins their uploads. `None` for files.
     pub objects: Option<(&'a PlacedBucket, Vec<WrittenObject>)>,
     pub threads: usize,
-    pub progress: &'a Progress,
-    pub cancel: &'a Cancel,
+    pub progress: &'a RunProgress,
+    pub cancel: &'a CancelFlag,
     /// Places that are written once more, with an upload for each object.
     pub again: Vec<Range<usize>>,
     pub done: Placed,
@@ -140,14 +140,14 @@ impl Tasks for Writing<'_> {
     fn take(&mut self, number: usize, content: Vec<u8>) -> Result<Came> {
         let part = Part::decoded(content)?;
         let Placed { rows, files, is_too_large } = part.placed()?;
-        self.progress.map().add_cpu_elsewhere(part.took.cpu);
+        self.progress.map_counters().add_worker_cpu(part.took.cpu);
         match is_too_large {
             true if self.objects.is_none() => return Err(bad("a file is never too large")),
             true => self.again.push(self.places_of(number)),
             false => {
                 self.ended += 1;
                 let all = self.count() - self.again.len();
-                self.progress.set_written_elsewhere(self.ended, all as u64);
+                self.progress.set_write_task_counts(self.ended, all as u64);
                 self.done.rows += rows;
                 self.done.files.extend(files);
             }

@@ -1,6 +1,6 @@
 //! The functions that SQL gains, and what is written here for those of other engines.
 
-use tidemill_base::{Error, Settings};
+use tidemill_base::{Error, RunSettings};
 use tidemill_sql::dialects::calls;
 use tidemill_sql::statement::{honoured, one_select};
 use tidemill_sql::unknown_functions::{ADDED, AGGREGATES, ELSEWHERE};
@@ -16,7 +16,7 @@ fn the_functions_that_sql_gains_are_known_by_name() {
 
 #[test]
 fn what_an_added_function_does_not_take_is_refused_by_name() {
-    let context = sessions::open(64 << 20, &Settings::new(64 << 20)).unwrap();
+    let context = sessions::open(64 << 20, &RunSettings::new(64 << 20)).unwrap();
     for (sql, expected) in [
         ("SELECT collect(a, 3) FILTER (WHERE b) FROM t", None),
         ("SELECT collect(a, 3 ORDER BY b) FROM t", Some("`collect(… ORDER BY …)`")),
@@ -46,7 +46,7 @@ fn what_is_written_here_is_answered() {
             schema: Some("ts TIMESTAMP, d DATE, x TEXT".into()),
             ..Query::default()
         };
-        let settings = Settings::new(128 << 20);
+        let settings = RunSettings::new(128 << 20);
         let rows = Plan::new(&query, &settings).and_then(|plan| plan.run()?.collect());
         let rows: Result<Vec<_>, Error> = rows;
         assert!(rows.is_ok(), "{names:?}: {written}: {}", rows.unwrap_err());
@@ -175,7 +175,7 @@ fn functions_of_other_databases_are_answered_as_they_are_called_there() {
             schema: Some("ts TIMESTAMP, d DATE, x TEXT".into()),
             ..Query::default()
         };
-        let settings = Settings::new(128 << 20);
+        let settings = RunSettings::new(128 << 20);
         let rows = Plan::new(&query, &settings).and_then(|plan| plan.run()?.collect());
         let rows: Result<Vec<_>, Error> = rows;
         wrong.extend(rows.err().map(|error| format!("{call}: {made}: {error}")));

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::displayable;
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_sql::session;
 
 use crate::{Plan, Query};
 
-fn planned(sql: &str, settings: &Settings) -> Plan {
+fn planned(sql: &str, settings: &RunSettings) -> Plan {
     Plan::new(&Query { sql: sql.into(), ..Query::default() }, settings).unwrap()
 }
 
@@ -41,7 +41,7 @@ fn sides_that_fit_are_held_and_those_that_do_not_are_sorted() {
         path("c.csv"),
     );
     for (memory_bytes, held, sorted) in [(64 << 20, 1, 1), (256 << 20, 2, 0)] {
-        let plan = planned(&sql, &Settings::new(memory_bytes));
+        let plan = planned(&sql, &RunSettings::new(memory_bytes));
         let state = session::joining_large(&plan.context.state(), false);
         let shown = steps(session::physical(&state, &plan.logical).unwrap().as_ref());
         assert_eq!(shown.matches("HashJoinExec").count(), held, "{shown}");
@@ -66,7 +66,7 @@ fn a_side_that_does_not_fit_after_all_is_sorted_in_a_second_run() {
         path("a.csv"),
         path("c.csv"),
     );
-    let settings = Settings::new(64 << 20);
+    let settings = RunSettings::new(64 << 20);
     let first = planned(&sql, &settings).engine().unwrap();
     assert!(first.is_err_and(|why| why.contains("takes more memory than there is")));
     let batches: Result<Vec<_>, _> = planned(&sql, &settings).run().unwrap().collect();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use proptest::prelude::*;
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 
 use crate::map::Map;
 use crate::route::Route;
@@ -61,7 +61,7 @@ proptest! {
             false => format!("SELECT {} FROM {table} {condition}", columns.join(", ")),
         };
         let query = Query { sql: sql.clone(), ..Query::default() };
-        let plan = Plan::new(&query, &Settings { threads: 1, ..Settings::new(256 << 20) }).unwrap();
+        let plan = Plan::new(&query, &RunSettings { threads: 1, ..RunSettings::new(256 << 20) }).unwrap();
         let (stream, map) = match &plan.route {
             Route::Tables(parts) => (&parts.stream, &parts.map),
             Route::Rows { stream, map, .. } => (stream, map),

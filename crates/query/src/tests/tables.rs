@@ -14,11 +14,11 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use proptest::prelude::*;
-use tidemill_base::MaxBad;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::BadRecordLimit;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::Error;
 use tidemill_base::memory_account::MemoryAccount;
-use tidemill_base::progress::Progress;
+use tidemill_base::progress::RunProgress;
 use tidemill_source::Rejects;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::portions::Portions;
@@ -78,11 +78,11 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Rc<Map>) {
 }
 
 fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
-    let context = sessions::open(1 << 26, &tidemill_base::Settings::new(1 << 27)).unwrap();
+    let context = sessions::open(1 << 26, &tidemill_base::RunSettings::new(1 << 27)).unwrap();
     let run = RunState {
-        cancel: Cancel::new(),
-        progress: Progress::new(),
-        rejects: Arc::new(Rejects::new(MaxBad::default(), None)),
+        cancel: CancelFlag::new(),
+        progress: RunProgress::new(),
+        rejects: Arc::new(Rejects::new(BadRecordLimit::default(), None)),
         ahead: tidemill_remote::Budget::default(),
         cores: None,
     };
@@ -386,8 +386,8 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
     let parts: Vec<Vec<Row>> = (0..6).map(|part| many(5000, part * 3)).collect();
     let folder = tempfile::tempdir().unwrap();
     let merged = |budget_bytes| {
-        let progress = Progress::new();
-        let (cancel, account) = (Cancel::new(), MemoryAccount::new(budget_bytes));
+        let progress = RunProgress::new();
+        let (cancel, account) = (CancelFlag::new(), MemoryAccount::new(budget_bytes));
         let merger =
             Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
         let mut pending_on_disk = 0;
@@ -427,7 +427,7 @@ fn chunks_that_come_in_any_order_give_the_same_bytes() {
     let parts: Vec<Vec<Row>> = (0..6).map(|part| many(4000, part * 3)).collect();
     let folder = tempfile::tempdir().unwrap();
     let merged = |order: [usize; 6], threads, budget_bytes| {
-        let (cancel, progress) = (Cancel::new(), Progress::new());
+        let (cancel, progress) = (CancelFlag::new(), RunProgress::new());
         let account = MemoryAccount::new(budget_bytes);
         let merger =
             Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
@@ -466,7 +466,7 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
         let sql = format!("SELECT {select} count(i), collect(s, 100) FROM t {by}");
         let (spec, columns) = spec(&sql, &schema());
         let answers = |budget_bytes| {
-            let (cancel, progress) = (Cancel::new(), Progress::new());
+            let (cancel, progress) = (CancelFlag::new(), RunProgress::new());
             let account = MemoryAccount::new(budget_bytes);
             let merger =
                 Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
@@ -481,7 +481,7 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
         let rows: usize = answers(64 << 20).unwrap().iter().map(RecordBatch::num_rows).sum();
         assert_eq!(rows, if by.is_empty() { 1 } else { 11 });
         let error = answers(1 << 20).unwrap_err();
-        assert!(matches!(error, Error::Memory { .. }));
+        assert!(matches!(error, Error::MemoryBudgetTooSmall { .. }));
         let message = error.to_string();
         let start = "out of memory: `collect` has ";
         assert!(message.starts_with(start) && message.contains("for one group"), "{message}");

@@ -14,8 +14,8 @@ use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use tidemill_base::Settings;
-use tidemill_base::progress::Progress;
+use tidemill_base::RunSettings;
+use tidemill_base::progress::RunProgress;
 use tidemill_planning::asked;
 use tidemill_tables::sessions;
 
@@ -152,7 +152,7 @@ fn context(
     megabytes: u64,
     folder: &Path,
 ) -> SessionContext {
-    context_with(batches, threads, megabytes, folder, &Progress::new())
+    context_with(batches, threads, megabytes, folder, &RunProgress::new())
 }
 
 fn context_with(
@@ -160,13 +160,13 @@ fn context_with(
     threads: usize,
     megabytes: u64,
     folder: &Path,
-    progress: &Progress,
+    progress: &RunProgress,
 ) -> SessionContext {
-    let settings = Settings {
+    let settings = RunSettings {
         threads,
         progress: progress.clone(),
         spill_dirs: vec![folder.to_path_buf()],
-        ..Settings::new(megabytes << 20)
+        ..RunSettings::new(megabytes << 20)
     };
     let context = sessions::open((megabytes as usize) << 19, &settings).unwrap();
     let mut partitions = vec![Vec::new(); threads];
@@ -363,7 +363,7 @@ fn what_does_not_fit_is_sorted_and_spills() {
                FROM r WINDOW w AS (PARTITION BY k ORDER BY d, id)";
     let (_, expected) = answer(&sorting(&context(&batches, 2, 1024, folder.path())), sql);
     for (megabytes, spills) in [(1024, false), (140, true)] {
-        let progress = Progress::new();
+        let progress = RunProgress::new();
         let context = context_with(&batches, 2, megabytes, folder.path(), &progress);
         let (steps, found) = answer(&context, sql);
         assert_eq!((steps, progress.spilled_bytes() > 0), (1, spills), "{megabytes} MiB");
@@ -381,7 +381,7 @@ fn what_a_call_holds_may_not_fit_beside_the_rows() {
     let mut expected = None;
     let mut spilled = 0;
     for megabytes in (220..=420).rev().step_by(20) {
-        let progress = Progress::new();
+        let progress = RunProgress::new();
         let context = context_with(&batches, 2, megabytes, folder.path(), &progress);
         let (steps, found) = answer(&context, sql);
         assert_eq!(steps, 1);

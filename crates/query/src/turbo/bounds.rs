@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
     Aggregate as AggregateNode, BinaryExpr, Case, Expr, ExprSchemable, Join, JoinType, LogicalPlan,
     Operator, Projection, cast, lit, when,
 };
-use tidemill_base::coverage::{BOUND, Estimate};
+use tidemill_base::coverage::{BOUND_METADATA_KEY, EstimateAccuracy};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::DynTreeNode;
 use tidemill_sql::datafusion_names::{aggregates, scalars};
@@ -402,7 +402,7 @@ impl Bounds {
 
     /// What is said of the columns that are not exact and have no bounds beside them: all of these, unless the result
     /// `has_bounds`. Where nothing is scaled it is said once that numbers are those of what was seen.
-    pub(crate) fn unbounded(&self, has_bounds: bool, is_scaled: bool) -> Vec<Estimate> {
+    pub(crate) fn unbounded(&self, has_bounds: bool, is_scaled: bool) -> Vec<EstimateAccuracy> {
         let without = |index: &usize| !(has_bounds && self.has_bounds(*index));
         let said = |index: usize| {
             let (method, interval) = match &self.columns[index] {
@@ -414,7 +414,7 @@ impl Bounds {
                 Known::Estimate(_) => ("estimated from what was read", "is an estimate"),
                 Known::Seen | Known::SeenKey => ("what was seen", "is of what was seen"),
             };
-            Some(Estimate {
+            Some(EstimateAccuracy {
                 column: tidemill_sql::names::in_sql(self.own.field(index).name()),
                 method: method.to_owned(),
                 exact: false,
@@ -467,7 +467,7 @@ impl Bounds {
             for which in ["low", "high"] {
                 let name = format!("{}_{which}", field.name());
                 if self.own.column_with_name(&name).is_some() {
-                    return Err(Error::usage_hint(
+                    return Err(Error::usage_with_hint(
                         format!(
                             "two columns would be `{name}`: one that the query has, and a bound of `{}`",
                             field.name()
@@ -475,7 +475,7 @@ impl Bounds {
                         "give one of them another name, or leave the bounds out: --no-intervals",
                     ));
                 }
-                let said = [(BOUND.to_owned(), which.to_owned())].into();
+                let said = [(BOUND_METADATA_KEY.to_owned(), which.to_owned())].into();
                 fields.push(Arc::new(Field::new(name, of.clone(), true).with_metadata(said)));
             }
         }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidemill_base::coverage::human_bytes;
-use tidemill_base::error::{Error, Result, visible};
+use tidemill_base::coverage::format_decimal_bytes;
+use tidemill_base::error::{Error, Result, escape_control_chars};
 use tidemill_sampling::SamplingOrder;
 use tidemill_source::{LeftOut, Split, rows_known};
 
@@ -84,7 +84,7 @@ impl Drawing {
         {
             let more = format!(
                 "{} cannot be read, which is more than `drop` lets be left out",
-                human_bytes(left_bytes)
+                format_decimal_bytes(left_bytes)
             );
             return Err(unreadable_file(first, &more));
         }
@@ -152,7 +152,7 @@ impl Drawing {
             return Err(error);
         }
         if tally.given_up_bytes + self.sizes[index] > self.drop_bytes {
-            return Err(error.advised(self.advice));
+            return Err(error.with_added_hint(self.advice));
         }
         tally.given_up_bytes += self.sizes[index];
         tally.give_up(GivenUp { split: index, error: Some(error.to_string()) });
@@ -167,11 +167,11 @@ pub(crate) fn may_be_left_out(error: &Error) -> bool {
         Error::Io { .. }
             | Error::Corrupt { .. }
             | Error::NotFound { .. }
-            | Error::Changed { .. }
+            | Error::FileChanged { .. }
             | Error::Remote { .. }
-            | Error::Program { .. }
+            | Error::UserProgram { .. }
             | Error::Rowfile { .. }
-            | Error::Format { .. }
+            | Error::RegisteredFormat { .. }
     )
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn bytes_left_out(scan: &Scan, total: u64, left_out: &[LeftOut]) -> u
 pub(crate) fn unreadable_file(file: &LeftOut, more: &str) -> Error {
     let reason = file.reason.lines().next().unwrap_or_default();
     // It may begin with the name as well.
-    let name = format!("`{}`", visible(&file.path, &[]));
+    let name = format!("`{}`", escape_control_chars(&file.path, &[]));
     let reason = match reason.split_once(&name) {
         Some((_, rest)) => match rest.strip_prefix(": ") {
             Some(rest) => rest.to_owned(),

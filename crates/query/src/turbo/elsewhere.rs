@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::progress::{Progress, ThreadClock};
+use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_tables::Table;
 use tidemill_tables::merge::{Merger, Pending};
 
@@ -32,7 +32,7 @@ use crate::tasks::{Drawn, Part, Returned};
 /// The splits of a run and what has become of them.
 struct Reading {
     scan: Arc<Scan>,
-    progress: Progress,
+    progress: RunProgress,
     drawing: Drawing,
     tally: Tally,
     tasks: Drawn,
@@ -41,7 +41,12 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(scan: &Arc<Scan>, progress: &Progress, tasks: Drawn, until: &Until) -> Result<Reading> {
+    fn new(
+        scan: &Arc<Scan>,
+        progress: &RunProgress,
+        tasks: Drawn,
+        until: &Until,
+    ) -> Result<Reading> {
         let drawing = Drawing::new(scan, until)?;
         let tally = Tally::new(drawing.sizes.len());
         let (scan, progress, stalled) = (Arc::clone(scan), progress.clone(), VecDeque::new());
@@ -70,7 +75,7 @@ impl Reading {
             let bytes = self.drawing.sizes[index];
             self.progress.add_bytes(bytes);
             self.progress.add_rows(outcome.stats.rows);
-            self.progress.map().add_rows(mapped_rows);
+            self.progress.map_counters().add_rows(mapped_rows);
             self.tally.land(&self.scan, index, bytes, Some(&outcome));
             self.scan.accept(outcome.stats)?;
         }
@@ -202,7 +207,7 @@ impl Run<'_> {
 
     /// Takes what came of a task.
     fn take_in(&mut self, came: Returned) -> Result<()> {
-        let mut clock = ThreadClock::start();
+        let mut clock = ThreadCpuClock::start();
         let (splits, mut part) = self.reading.take_in(came)?;
         while let Some((_, groups)) = part.next_batch()? {
             let chunk = self.decoder.decode(&groups)?;
@@ -218,7 +223,7 @@ impl Run<'_> {
                 return Err(Error::Internal("groups of several splits, in no order".into()));
             }
         }
-        self.work.progress.tables().add_cpu(&mut clock);
+        self.work.progress.table_counters().add_thread_cpu(&mut clock);
         Ok(())
     }
 
@@ -251,7 +256,7 @@ impl Run<'_> {
             // The answer is exact, and nobody asks how far off it is.
             self.work.cells.turn_off();
         }
-        let mut clock = ThreadClock::start();
+        let mut clock = ThreadCpuClock::start();
         if self.gathered.group_count() > 0 {
             self.gathered.give(&self.merger)?;
         }
@@ -263,7 +268,7 @@ impl Run<'_> {
         }
         self.work.cancel.check()?;
         let merged = self.merger.finish(self.work.threads)?;
-        self.work.progress.tables().add_cpu(&mut clock);
+        self.work.progress.table_counters().add_thread_cpu(&mut clock);
         Ok(Taken { merged, read, failed: Vec::new() })
     }
 }
@@ -271,8 +276,8 @@ impl Run<'_> {
 /// Rows that workers find, in the order in which they come; an iterator of batches.
 pub(crate) struct FoundElsewhere {
     reading: Reading,
-    cancel: Cancel,
-    enough: Cancel,
+    cancel: CancelFlag,
+    enough: CancelFlag,
     turbo: Turbo,
     until: Until,
     /// Which of the rows are wanted.
@@ -295,7 +300,7 @@ impl FoundElsewhere {
         tasks: Drawn,
         turbo: Turbo,
         (skip, fetch): (usize, Option<usize>),
-        (progress, cancel, enough): (&Progress, &Cancel, &Cancel),
+        (progress, cancel, enough): (&RunProgress, &CancelFlag, &CancelFlag),
     ) -> Result<Self> {
         let until = turbo.until();
         Ok(FoundElsewhere {

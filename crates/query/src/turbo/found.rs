@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::cores::Turn;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::progress::{Progress, ThreadClock};
-use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::cores::ComputeTurn;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
+use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sql::Told;
 
 use super::drawing::{Drawing, TICK};
@@ -56,9 +56,9 @@ enum Message {
 struct Shared {
     map: Map,
     scan: Arc<Scan>,
-    cancel: Cancel,
-    enough: Cancel,
-    progress: Progress,
+    cancel: CancelFlag,
+    enough: CancelFlag,
+    progress: RunProgress,
     drawing: Drawing,
     /// Whether a number of rows is wanted: then what was looked at is counted, and otherwise whose rows were taken.
     is_find: bool,
@@ -87,9 +87,9 @@ const BATCHES_READY: usize = 4;
 pub(crate) struct Finding {
     pub map: Map,
     pub scan: Arc<Scan>,
-    pub cancel: Cancel,
-    pub enough: Cancel,
-    pub progress: Progress,
+    pub cancel: CancelFlag,
+    pub enough: CancelFlag,
+    pub progress: RunProgress,
     pub threads: usize,
     /// Of splits that somebody else has drawn: after so long with nothing new it ends without those that stall. What
     /// cannot be read is told, and judged elsewhere.
@@ -305,10 +305,10 @@ impl Drop for FoundRows {
 }
 
 /// Sends something; false where nobody takes it any more. One that has to wait for that lets others compute.
-fn give(sender: &SyncSender<Message>, message: Message, turn: &mut Turn<'_>) -> bool {
+fn give(sender: &SyncSender<Message>, message: Message, turn: &mut ComputeTurn<'_>) -> bool {
     match sender.try_send(message) {
         Err(TrySendError::Full(message)) => {
-            turn.rest();
+            turn.release();
             sender.send(message).is_ok()
         }
         sent => sent.is_ok(),
@@ -329,7 +329,7 @@ impl Shared {
             .name(format!("split-{worker}"))
             .stack_size(RUN_STACK_BYTES)
             .spawn(move || {
-                let ended = caught(|| own.take_splits(worker, &hand, &sender));
+                let ended = catch_panic(|| own.take_splits(worker, &hand, &sender));
                 hand.ends();
                 own.state.lock().threads -= 1;
                 if !own.is_over() {
@@ -389,11 +389,11 @@ impl Shared {
     ) -> Result<()> {
         let mut turn = self.scan.turn();
         while !self.is_over() {
-            if !turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
+            if !turn.acquire(|| self.is_stopped() || self.drawing.has_ended()) {
                 return Ok(());
             }
             let Some(index) = self.draw(worker, hand) else { return Ok(()) };
-            let read = caught(|| self.read(index, hand, sender, &mut turn));
+            let read = catch_panic(|| self.read(index, hand, sender, &mut turn));
             hand.ends();
             if let Err(error) = read {
                 // Hold the lock: a split that is not recorded as failed before the run is over stays open.
@@ -420,10 +420,10 @@ impl Shared {
         index: usize,
         hand: &Reading,
         sender: &SyncSender<Message>,
-        turn: &mut Turn<'_>,
+        turn: &mut ComputeTurn<'_>,
     ) -> Result<()> {
-        let mut clock = ThreadClock::start();
-        let map = self.progress.map();
+        let mut clock = ThreadCpuClock::start();
+        let map = self.progress.map_counters();
         // What is found is not looked at again: it begins where what stands before it says.
         let split = &self.scan.splits()[index];
         let source = self.scan.source();
@@ -432,7 +432,7 @@ impl Shared {
         }
         let mut batches = self.map.rows(index)?;
         for batch in batches.by_ref() {
-            map.add_cpu(&mut clock);
+            map.add_thread_cpu(&mut clock);
             let batch = batch.told()?;
             let so_far = self.scan.so_far(index);
             if !self.looks(index, so_far) {
@@ -444,7 +444,7 @@ impl Shared {
             if has_rows && !give(sender, Message::Rows(batch, index, so_far), turn) {
                 return Ok(());
             }
-            turn.take(|| self.is_stopped());
+            turn.acquire(|| self.is_stopped());
             hand.moves();
             self.cancel.check()?;
         }
@@ -453,7 +453,7 @@ impl Shared {
         }
         drop(batches);
         self.scan.read_unasked(index)?;
-        map.add_cpu(&mut clock);
+        map.add_thread_cpu(&mut clock);
         let outcome = self.scan.outcome(index);
         hand.waits_for_others();
         if self.is_find {

@@ -14,7 +14,7 @@ use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use tidemill_base::error::{Error, Result, caught};
+use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_sampling::SplitSample;
 use tidemill_sql::external;
 
@@ -57,7 +57,7 @@ impl Intervals {
             let length = step.min(rows - start);
             let carried: Vec<ArrayRef> =
                 carried.iter().map(|column| column.slice(start, length)).collect();
-            caught(|| self.of_part(&carried, length))
+            catch_panic(|| self.of_part(&carried, length))
         };
         let parts: Vec<Result<Float64Array>> = match starts.as_slice() {
             [] => return self.of_part(carried, rows),

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use runner::Until;
 pub(crate) use shown::account_of;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::memory::{Size, parse_size};
+use tidemill_base::memory_budget::{MemorySize, parse_size};
 
 use crate::route::Route;
 
@@ -104,11 +104,11 @@ impl Turbo {
             }
             "split_bytes" => {
                 let bytes = match parse_size(text) {
-                    Some(Size::Bytes(bytes)) if bytes >= SPLIT_BYTES_MIN => Some(bytes),
+                    Some(MemorySize::Bytes(bytes)) if bytes >= SPLIT_BYTES_MIN => Some(bytes),
                     _ => None,
                 };
                 self.split_bytes = Some(bytes.ok_or_else(|| {
-                    Error::usage_hint(
+                    Error::usage_with_hint(
                         format!("`{text}` is no size of a split"),
                         "at least 1k; for example 64k or 1M",
                     )
@@ -117,7 +117,7 @@ impl Turbo {
             "as_seen" => self.as_seen = flag()?,
             "no_intervals" => self.no_intervals = flag()?,
             _ => {
-                return Err(Error::usage(tidemill_base::suggest::unknown(
+                return Err(Error::usage(tidemill_base::suggestions::unknown_name_message(
                     "option", option, &OPTIONS,
                 )));
             }
@@ -192,7 +192,7 @@ impl Turbo {
     /// [`Error::Usage`] for an option that says something of an incomplete answer where there cannot be one.
     pub fn checked(self) -> Result<Option<Turbo>> {
         if self.error.is_some() && (self.as_seen || self.no_intervals) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "`error` looks at intervals, and none are asked for",
                 "leave --as-seen and --no-intervals out; or stop by --deadline, --drop or --sample",
             ));
@@ -208,7 +208,7 @@ impl Turbo {
             ("no-intervals", self.no_intervals),
         ];
         match said.iter().find(|(_, is_said)| *is_said) {
-            Some((name, _)) => Err(Error::usage_hint(
+            Some((name, _)) => Err(Error::usage_with_hint(
                 format!(
                     "`{name}` is of an answer that may rest on a part of the input, and this one is exact"
                 ),
@@ -261,7 +261,7 @@ pub(crate) fn not_mergeable(why: &str) -> Error {
         // It is a mistake whatever the answer rests on.
         return Error::usage(why);
     }
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("no estimate can be made of a part of the input: {why}"),
         format!("one aggregation over one source can be estimated; {EXACT}"),
     )
@@ -269,15 +269,15 @@ pub(crate) fn not_mergeable(why: &str) -> Error {
 
 /// What is said of a source of which the query takes a sample itself.
 pub(crate) fn of_a_sample(name: &str) -> Error {
-    Error::usage_hint(
-        format!("`{}` is sampled by the query already", tidemill_base::redact::shown(name)),
+    Error::usage_with_hint(
+        format!("`{}` is sampled by the query already", tidemill_base::redaction::redact_url(name)),
         "--sample 1% reads less instead, and says how far off the answer may be; or leave TABLESAMPLE",
     )
 }
 
 /// What is said of an aggregation of which rows are to be found.
 pub(crate) fn of_found_groups() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "`find` is of rows, and the query groups them: all of its input is looked at",
         "LIMIT shortens the result; --deadline, --drop, --error and --sample end reading before the end",
     )
@@ -285,7 +285,7 @@ pub(crate) fn of_found_groups() -> Error {
 
 /// What is said of an order that found rows would have to be in.
 pub(crate) fn of_found_offset() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "rows are found in no order, and OFFSET leaves out the first of one",
         "leave OFFSET out",
     )
@@ -293,7 +293,7 @@ pub(crate) fn of_found_offset() -> Error {
 
 /// What is said of precision where rows are all that is asked for.
 pub(crate) fn of_rows() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "`error` is of counts, sums, means and ratios of them, and the query has none",
         "say when to stop: --deadline 7s, --drop 10%, --sample 1% or --find 10",
     )
@@ -301,7 +301,7 @@ pub(crate) fn of_rows() -> Error {
 
 /// What is said of a state that depends on the order of rows, where answers are looked at meanwhile.
 pub(crate) fn of_order() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "`error` looks at the tables meanwhile, and those of top_k and collect are put together in the end",
         "ask for these in a query of their own; or stop by --deadline, --drop or --sample",
     )
@@ -309,7 +309,7 @@ pub(crate) fn of_order() -> Error {
 
 /// What is said where the time is up before what is joined has been read.
 pub(crate) fn of_sides(sources: &str) -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("the deadline has passed, and {sources}, which is joined, has not been read yet"),
         "what is joined is read as a whole before all else: give it more time",
     )
@@ -317,12 +317,12 @@ pub(crate) fn of_sides(sources: &str) -> Error {
 
 /// What is said of SUMMARIZE.
 pub(crate) fn of_a_summary() -> Error {
-    Error::usage_hint("a summary of columns is of all rows", EXACT)
+    Error::usage_with_hint("a summary of columns is of all rows", EXACT)
 }
 
 /// What is said of a partial table.
 pub(crate) fn of_a_partial() -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         "a table that others are merged with holds all of its input, and cannot end before that",
         EXACT,
     )
@@ -337,7 +337,7 @@ const DEADLINE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// A time as people write it: `7s`, `200ms`, `1.5m`, `1h`.
 fn duration(text: &str) -> Result<Duration> {
     let refused = || {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("`{text}` is no time"),
             "more than nothing, with a unit: 200ms, 7s, 1.5m or 1h",
         )
@@ -364,7 +364,7 @@ fn duration(text: &str) -> Result<Duration> {
 fn share(option: &str, text: &str, example: &str) -> Result<f64> {
     let most = if option == "sample" { "at most 100 %" } else { "less than 100 %" };
     let refused = || {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("`{text}` is no share for `{option}`"),
             format!("more than 0 % and {most}, such as {example}; without `%` it is a part of one"),
         )

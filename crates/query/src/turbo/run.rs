@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{FetchType, LogicalPlan};
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{SplitSample, look_confidence, splits_before_look};
@@ -85,10 +85,10 @@ impl Plan {
             scan: Arc::clone(&scan),
             spec,
             threads: self.settings.threads,
-            account: self.settings.table_account(),
+            account: self.settings.new_table_account(),
             spill_dirs: self.settings.spill_dirs.clone(),
             cancel: self.settings.cancel.clone(),
-            enough: self.settings.enough.clone(),
+            enough: self.settings.stop_reading.clone(),
             progress: self.settings.progress.clone(),
             interval_count: part.estimates.len(),
             rows_max: fetch_of(&self.logical).unwrap_or(usize::MAX),
@@ -220,7 +220,7 @@ impl Plan {
         if let Some(workers) = &self.query.workers {
             let limits = (skip, fetch);
             let tasks = tasks::drawn_rows(self, (stream, sides), limits, &scan, workers)?;
-            let Settings { progress, cancel, enough, .. } = &self.settings;
+            let RunSettings { progress, cancel, stop_reading: enough, .. } = &self.settings;
             let run = (progress, cancel, enough);
             let found = FoundElsewhere::start(&scan, tasks, turbo, limits, run)?;
             return Ok(RowSource::FoundElsewhere(Box::new(found)));
@@ -230,7 +230,7 @@ impl Plan {
             map,
             scan,
             cancel: self.settings.cancel.clone(),
-            enough: self.settings.enough.clone(),
+            enough: self.settings.stop_reading.clone(),
             progress: self.settings.progress.clone(),
             threads: self.settings.threads,
             patience: None,
@@ -481,7 +481,7 @@ impl Looking<'_, '_> {
 pub(crate) fn check_precision(known: &[Known]) -> Result<()> {
     match known.iter().any(|known| matches!(known, Known::Estimate(_))) {
         true => Ok(()),
-        false => Err(Error::usage_hint(
+        false => Err(Error::usage_with_hint(
             "`error` is of counts, sums, means and ratios of them, and the query has none",
             "say when to stop: --deadline 7s, --drop 10% or --sample 1%",
         )),

@@ -24,12 +24,12 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use parking_lot::{Condvar, Mutex};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::cores::Turn;
-use tidemill_base::error::{Error, Result, caught};
-use tidemill_base::memory_account::{Charge, MemoryAccount, MemoryHolder};
-use tidemill_base::progress::{Progress, ThreadClock};
-use tidemill_base::stack::RUN_STACK_BYTES;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::cores::ComputeTurn;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
+use tidemill_base::memory_account::{MemoryAccount, MemoryCharge, MemoryHolder};
+use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sampling::SplitSample;
 use tidemill_source::{LeftOut, Piece};
 use tidemill_sql::Told;
@@ -58,11 +58,11 @@ pub(crate) struct Work {
     /// Where tables spill to.
     pub spill_dirs: Vec<PathBuf>,
     /// Stops the run.
-    pub cancel: Cancel,
+    pub cancel: CancelFlag,
     /// Ends reading: what was read is enough.
-    pub enough: Cancel,
+    pub enough: CancelFlag,
     /// Told of what is read and spilled.
-    pub progress: Progress,
+    pub progress: RunProgress,
     /// How many columns of the answer have intervals.
     pub interval_count: usize,
     /// The most rows that it has, as far as is known.
@@ -392,9 +392,9 @@ impl MemoryHolder for Hand {
 
 /// What a thread goes through its splits with.
 struct Own<'a> {
-    turn: Turn<'a>,
+    turn: ComputeTurn<'a>,
     /// What it has taken of the processor since that was last booked.
-    clock: ThreadClock,
+    clock: ThreadCpuClock,
 }
 
 /// A thread's table.
@@ -576,7 +576,7 @@ impl Runner {
     }
 
     fn work(&self, worker: usize, hand: &Hand) {
-        let ended = caught(|| self.take_splits(worker, hand));
+        let ended = catch_panic(|| self.take_splits(worker, hand));
         hand.reading.ends();
         hand.has_ended.store(true, Ordering::SeqCst);
         let mut state = self.state.lock();
@@ -590,14 +590,14 @@ impl Runner {
     }
 
     fn take_splits(&self, worker: usize, hand: &Hand) -> Result<()> {
-        let mut own = Own { turn: self.work.scan.turn(), clock: ThreadClock::start() };
+        let mut own = Own { turn: self.work.scan.turn(), clock: ThreadCpuClock::start() };
         while !self.is_over() {
             // First: what is drawn is begun.
-            if !own.turn.take(|| self.is_stopped() || self.drawing.has_ended()) {
+            if !own.turn.acquire(|| self.is_stopped() || self.drawing.has_ended()) {
                 return Ok(());
             }
             let Some(index) = self.draw(worker, hand) else { return Ok(()) };
-            let read = caught(|| self.read(index, worker, hand, &mut own));
+            let read = catch_panic(|| self.read(index, worker, hand, &mut own));
             hand.reading.ends();
             self.note_failure(self.work.account.make_room());
             if let Err(error) = read {
@@ -689,14 +689,14 @@ impl Runner {
         if self.lands_late(hand) {
             // The answer would wait for them: the split is one of those that were being read when it was over.
             drop(turn);
-            own.turn.rest();
+            own.turn.release();
             self.wait_until_over();
             return Ok(());
         }
         let landed = self.land(index, outcome, row_count, worker, hand);
         drop(turn);
         self.note_failure(landed);
-        self.work.progress.tables().add_cpu(&mut own.clock);
+        self.work.progress.table_counters().add_thread_cpu(&mut own.clock);
         Ok(())
     }
 
@@ -729,7 +729,7 @@ impl Runner {
         Own { turn, clock }: &mut Own<'_>,
     ) -> Result<Option<u64>> {
         let work = &self.work;
-        let (map, tables) = (work.progress.map(), work.progress.tables());
+        let (map, tables) = (work.progress.map_counters(), work.progress.table_counters());
         let mut batches = work.map.rows(index)?;
         if let Some(held) = hand.held.lock().as_mut() {
             held.waiting = Waiting::new(&work.account);
@@ -740,7 +740,7 @@ impl Runner {
                 return Ok(None);
             }
             hand.reading.moves();
-            map.add_cpu(clock);
+            map.add_thread_cpu(clock);
             let mut batch = batch.told()?;
             if work.spec.has_positions() {
                 batch = placed(&batch, work.scan.splits()[index].index, row_count)?;
@@ -753,14 +753,14 @@ impl Runner {
             self.note_failure(work.account.make_room());
             // For as long as it takes; it has not stalled.
             hand.reading.waits_for_others();
-            turn.take(|| self.is_stopped());
+            turn.acquire(|| self.is_stopped());
             hand.reading.moves();
             work.cancel.check()?;
-            tables.add_cpu(clock);
+            tables.add_thread_cpu(clock);
         }
         drop(batches);
         work.scan.read_unasked(index)?;
-        map.add_cpu(clock);
+        map.add_thread_cpu(clock);
         Ok(Some(row_count))
     }
 
@@ -873,7 +873,7 @@ impl Runner {
         for batch in batches {
             let chunks = (!is_order_free).then_some(&mut held.chunks);
             held.tables.take_in(&batch, (merger, worker), self.worker_bytes, chunks)?;
-            charge.set(charge.bytes().saturating_sub(batch.get_array_memory_size()));
+            charge.set_bytes(charge.bytes().saturating_sub(batch.get_array_memory_size()));
         }
         if is_order_free {
             for chunk in held.chunks.drain(..) {
@@ -886,7 +886,7 @@ impl Runner {
         self.note_landing(waited_bytes, began.elapsed());
         self.note_groups(&held.tables);
         held.so_far = SoFar::default();
-        self.work.progress.map().add_rows(row_count);
+        self.work.progress.map_counters().add_rows(row_count);
         self.state.lock().tally.land(
             &self.work.scan,
             index,
@@ -1063,7 +1063,7 @@ impl Runner {
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut begun = Vec::new();
         let merger = &*self.merger;
-        let mut clock = ThreadClock::start();
+        let mut clock = ThreadCpuClock::start();
         let is_all = self.work.patience.is_none() && why == Why::Whole;
         if is_all && self.work.scan.source().left_out().is_empty() {
             // The answer is exact, and nobody asks how far off it is.
@@ -1126,7 +1126,7 @@ impl Runner {
         drop(state);
         self.work.cancel.check()?;
         let merged = merger.finish(threads);
-        self.work.progress.tables().add_cpu(&mut clock);
+        self.work.progress.table_counters().add_thread_cpu(&mut clock);
         let left_out = self.work.scan.source().left_out();
         let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Ok(Taken { merged: merged?, read, failed })
@@ -1180,7 +1180,7 @@ impl Drop for LandingTurn<'_> {
 struct Waiting {
     batches: Vec<RecordBatch>,
     /// That of the batches.
-    charge: Charge,
+    charge: MemoryCharge,
     /// A table of the split's own, with the chunks that have left it, where its rows are many.
     own: Option<(Tables, Vec<Pending>)>,
 }
@@ -1195,7 +1195,7 @@ impl Waiting {
     }
 
     fn add(&mut self, batch: RecordBatch) {
-        self.charge.set(self.charge.bytes() + batch.get_array_memory_size());
+        self.charge.set_bytes(self.charge.bytes() + batch.get_array_memory_size());
         self.batches.push(batch);
     }
 
@@ -1209,7 +1209,7 @@ impl Waiting {
             let into = (&*to.merger, to.worker);
             tables.take_in(&batch, into, to.worker_bytes, Some(chunks))?;
         }
-        self.charge.set(0);
+        self.charge.set_bytes(0);
         Ok(())
     }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type};
 use tidemill_base::coverage::{
-    BOUND, Estimate, GIVEN_UP_FILES_MAX, GivenUp, LIMIT_REACHED, LeftOut, Sampled, confidence,
-    percent,
+    ABANDONED_FILES_MAX, AbandonedFile, BOUND_METADATA_KEY, EstimateAccuracy, LIMIT_REACHED,
+    OmittedSplits, SamplingCoverage, format_confidence, format_percent,
 };
 use tidemill_sampling::unseen_group_share_max;
 
@@ -25,9 +25,9 @@ pub(crate) struct PartRead {
     pub bytes: u64,
     /// How many splits.
     pub splits: u64,
-    pub sampled: Sampled,
+    pub sampled: SamplingCoverage,
     /// What is said of columns without bounds beside them.
-    pub unbounded: Vec<Estimate>,
+    pub unbounded: Vec<EstimateAccuracy>,
     /// The reasons of missing intervals, and the number of the estimate of each column with bounds.
     pub few_read: (FewRead, Vec<Option<usize>>),
     /// When the answer was to be there.
@@ -53,12 +53,12 @@ impl PartRead {
 /// What is said of a run's part.
 pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRead {
     let left_out = |splits: &mut dyn Iterator<Item = usize>| {
-        splits.fold(LeftOut::default(), |all, split| LeftOut {
+        splits.fold(OmittedSplits::default(), |all, split| OmittedSplits {
             splits: all.splits + 1,
             bytes: all.bytes + scan.splits()[split].bytes,
         })
     };
-    let mut files: Vec<GivenUp> = Vec::new();
+    let mut files: Vec<AbandonedFile> = Vec::new();
     for given_up in &read.given_up {
         let piece = scan.splits()[given_up.split].pieces.first();
         let path = piece.map_or(String::new(), |piece| piece.file.shown().to_owned());
@@ -66,7 +66,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
             known.splits += 1;
             continue;
         }
-        if files.len() < GIVEN_UP_FILES_MAX {
+        if files.len() < ABANDONED_FILES_MAX {
             let reason = given_up.error.clone();
             // What to do about it is no part of why.
             let gave = match scan.so_far(given_up.split).rows {
@@ -78,16 +78,16 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
                 None => gave.to_owned(),
             });
             let reason = reason.lines().next().unwrap_or_default().to_owned();
-            files.push(GivenUp { path, splits: 1, reason });
+            files.push(AbandonedFile { path, splits: 1, reason });
         }
     }
     let mut given_up = left_out(&mut read.given_up.iter().map(|given_up| given_up.split));
     for file in &read.left_out {
         given_up.splits += 1;
         given_up.bytes += file.bytes;
-        if files.len() < GIVEN_UP_FILES_MAX {
+        if files.len() < ABANDONED_FILES_MAX {
             let (path, reason) = (file.path.clone(), file.reason.clone());
-            files.push(GivenUp { path, splits: 1, reason });
+            files.push(AbandonedFile { path, splits: 1, reason });
         }
     }
     let is_whole = read.is_whole();
@@ -101,7 +101,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         None => (read.bytes as f64 / total.max(read.bytes).max(1) as f64).min(1.0),
     };
     let confidence = turbo.confidence();
-    let sampled = Sampled {
+    let sampled = SamplingCoverage {
         seed: turbo.seed.unwrap_or(0),
         confidence,
         scaled: sample.is_some() && !turbo.as_seen,
@@ -119,8 +119,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
         Why::Whole => None,
         Why::Found => Some(LIMIT_REACHED.to_owned()),
         Why::Deadline => Some("stopped for the deadline".to_owned()),
-        Why::Drop => Some(format!("stopped with {} of the bytes read", percent(share))),
-        Why::Sample => Some(format!("a sample of {} of the bytes", percent(share))),
+        Why::Drop => Some(format!("stopped with {} of the bytes read", format_percent(share))),
+        Why::Sample => Some(format!("a sample of {} of the bytes", format_percent(share))),
         Why::Precise => Some("stopped when it was precise enough".to_owned()),
         Why::Asked => Some("stopped when it was asked to".to_owned()),
     };
@@ -150,7 +150,7 @@ pub(crate) struct ShownBounds {
 pub(crate) fn note_bounds(shown: &mut Vec<ShownBounds>, batch: &RecordBatch) {
     let schema = batch.schema_ref();
     let is_low = |index: &usize| {
-        schema.field(*index).metadata().get(BOUND).is_some_and(|which| which == "low")
+        schema.field(*index).metadata().get(BOUND_METADATA_KEY).is_some_and(|which| which == "low")
     };
     let places: Vec<usize> = (1..schema.fields().len()).filter(is_low).collect();
     if shown.is_empty() {
@@ -208,15 +208,15 @@ impl ShownBounds {
     }
 
     /// Returns the coverage entry of the column, which is at index `place` among the columns with bounds.
-    pub(crate) fn estimate(&self, place: usize, part: &PartRead) -> Estimate {
-        let sure = confidence(part.sampled.confidence);
+    pub(crate) fn estimate(&self, place: usize, part: &PartRead) -> EstimateAccuracy {
+        let sure = format_confidence(part.sampled.confidence);
         let mut said: Vec<String> = Vec::new();
         if self.whole > 0 {
             let up_to = if self.whole > 1 { "up to " } else { "" };
             // Two digits of nothing would look as if it were exact.
             let widest = match self.widest {
                 widest if widest > 0.0 && widest < 5e-5 => "0.01 % or less".to_owned(),
-                widest => percent(widest),
+                widest => format_percent(widest),
             };
             match self.is_around_zero && self.widest == 0.0 {
                 true => said.push(format!("has an interval around 0 ({sure})")),
@@ -239,7 +239,7 @@ impl ShownBounds {
             0 => "what was seen".to_owned(),
             _ => format!("ratio estimator over {} splits", part.splits),
         };
-        Estimate {
+        EstimateAccuracy {
             column: tidemill_sql::names::in_sql(&self.column),
             method,
             exact: false,

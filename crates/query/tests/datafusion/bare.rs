@@ -13,7 +13,7 @@ use datafusion::execution::memory_pool::{
 };
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{CsvReadOptions, SessionConfig, SessionContext, col};
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_planning::asked;
 use tidemill_query::{Plan, Query};
 
@@ -56,7 +56,7 @@ pub(crate) fn bare_answer(sql: &str, folder: &Path) -> String {
 /// Returns the answer of Tidemill.
 pub(crate) fn our_answer(sql: &str, folder: &Path) -> String {
     let sql = sql.trim_start_matches(SORTED).replace("'$/", &format!("'{}/", folder.display()));
-    let settings = Settings { threads: 2, ..Settings::new(256 << 20) };
+    let settings = RunSettings { threads: 2, ..RunSettings::new(256 << 20) };
     let query = Query { sql, ..Query::default() };
     let batches = Plan::new(&query, &settings).and_then(Plan::run);
     match batches.and_then(|results| results.collect::<Result<Vec<RecordBatch>, _>>()) {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_tables::sessions;
 
 fn our_session() -> SessionContext {
-    let settings = Settings { threads: 2, ..Settings::new(256 << 20) };
+    let settings = RunSettings { threads: 2, ..RunSettings::new(256 << 20) };
     sessions::open(128 << 20, &settings).unwrap()
 }
 

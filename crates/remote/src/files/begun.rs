@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use tidemill_base::durable::sync_path;
-use tidemill_base::home::create_private_durable;
-use tidemill_base::redact::visible;
+use tidemill_base::durability::sync_path;
+use tidemill_base::redaction::escape_control_chars;
+use tidemill_base::state_folder::create_private_folders_durably;
 
 use super::digest;
 use crate::error::{Error, Result};
@@ -60,7 +60,8 @@ impl Begun {
     /// [`Error::Busy`] while another run uploads there; [`Error::Io`].
     pub(super) fn open(home: &Path, bucket: &Bucket, key: &str) -> Result<(Begun, Option<Known>)> {
         let folder = home.join("puts");
-        create_private_durable(&folder).map_err(|error| Error::io("create", &folder, error))?;
+        create_private_folders_durably(&folder)
+            .map_err(|error| Error::io("create", &folder, error))?;
         let name = digest(&[bucket.endpoint().unwrap_or_default(), bucket.name(), key]);
         let path = folder.join(name);
         let failed = |error| Error::io("write", &path, error);
@@ -102,7 +103,7 @@ impl Begun {
         let failed = |error| Error::io("write", &self.path, error);
         self.file.set_len(0).map_err(failed)?;
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        let url = visible(url, &[]);
+        let url = escape_control_chars(url, &[]);
         self.note(&format!("{VERSION} {part_bytes} {identity} {url}"))?;
         // Sync the name too: notes that nobody can find are lost.
         let synced = self.file.sync_all().and_then(|()| sync_path(&self.path));

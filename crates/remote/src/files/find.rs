@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object_store::ObjectMeta;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::redact::{shown, visible};
-use tidemill_base::suggest;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::{escape_control_chars, redact_url};
+use tidemill_base::suggestions;
 
 use super::{Settings, check, named, ns_of};
 use crate::error::{Error, Result};
@@ -95,7 +95,7 @@ impl Found {
 
     /// Its URL or path as it is told of: what a terminal would obey is made visible.
     pub(super) fn shown(&self) -> String {
-        visible(&self.url(), &[])
+        escape_control_chars(&self.url(), &[])
     }
 
     /// Its URL or path, without what may be secret in it.
@@ -209,7 +209,7 @@ impl Stores {
 /// What is said where a web server is asked for a listing.
 pub(super) fn no_listing(url: &str) -> Error {
     Error::usage_hint(
-        format!("`{}`: a web server does not list its files", shown(url)),
+        format!("`{}`: a web server does not list its files", redact_url(url)),
         "name them: https://host/{monday,tuesday}.csv",
     )
 }
@@ -255,7 +255,7 @@ impl Pages {
     }
 
     /// The next page; none after the last.
-    pub(super) fn next(&mut self, cancel: &Cancel) -> Result<Option<Page>> {
+    pub(super) fn next(&mut self, cancel: &CancelFlag) -> Result<Option<Page>> {
         let Some(coming) = self.coming.take() else { return Ok(None) };
         let mut page = coming.wait(cancel)?;
         if let Some(token) = self.asked.next(&self.bucket, &self.prefix, &mut page)? {
@@ -266,7 +266,7 @@ impl Pages {
 }
 
 /// What is known of a key by a listing's measure; none if it is not there, and none for what no URL has.
-pub(super) fn head(bucket: &Arc<Bucket>, key: &str, cancel: &Cancel) -> Result<Option<Listed>> {
+pub(super) fn head(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<Option<Listed>> {
     if key.is_empty() || key.ends_with('/') || bucket.path(key).is_err() {
         return Ok(None);
     }
@@ -284,7 +284,7 @@ pub(super) fn head(bucket: &Arc<Bucket>, key: &str, cancel: &Cancel) -> Result<O
 pub(super) fn stands_for_several(
     bucket: &Arc<Bucket>,
     key: &str,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
 ) -> Result<Result<Listed, Vec<String>>> {
     // A key that holds pattern characters is still a key; who may not ask for it may list.
     match head(bucket, key, cancel) {
@@ -376,7 +376,7 @@ fn expand(
     bucket: &Arc<Bucket>,
     key: &str,
     root: Option<&str>,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     each: Each<'_>,
 ) -> Result<()> {
     if let Some(listed) = head(bucket, key, cancel)? {
@@ -411,14 +411,14 @@ pub(super) fn folder_prefix(key: &str) -> String {
 }
 
 /// The error for a key that names nothing.
-pub(super) fn not_there(bucket: &Arc<Bucket>, key: &str, cancel: &Cancel) -> Result<Error> {
+pub(super) fn not_there(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<Error> {
     if !key.ends_with('/') {
         bucket.path(key)?;
     }
     let folder = key.trim_end_matches('/');
     let (parent, name) = (folder_of(folder), last_part(folder));
     let names = wait(cancel, Arc::clone(bucket).names(parent.to_owned()))?;
-    let nearest = suggest::nearest(name, names.iter().map(String::as_str));
+    let nearest = suggestions::nearest_candidate(name, names.iter().map(String::as_str));
     let hint =
         nearest.map(|name| format!("did you mean `{}`?", bucket.url(&format!("{parent}{name}"))));
     Ok(Error::NotFound { path: bucket.url(key), hint })
@@ -439,7 +439,7 @@ fn find_local(url: &str, links: Links, settings: &Settings, each: Each<'_>) -> R
     if !settings.may_be_several(&pattern) {
         return Err(Error::NotFound {
             path: url.into(),
-            hint: suggest::nearest_path_hint(&pattern),
+            hint: suggestions::nearest_path_hint(&pattern),
         });
     }
     let root = folder_of(literal_prefix(&pattern)).to_owned();
@@ -499,7 +499,7 @@ fn expand_local(
     path: &Path,
     root: Option<&str>,
     links: Links,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     each: Each<'_>,
 ) -> Result<()> {
     let metadata = match std::fs::metadata(path) {
@@ -509,7 +509,7 @@ fn expand_local(
                 return Err(dangling);
             }
             let text = path.display().to_string();
-            let hint = suggest::nearest_path_hint(&text);
+            let hint = suggestions::nearest_path_hint(&text);
             return Err(Error::NotFound { path: text, hint });
         }
         Err(error) => return Err(Error::io("read", path, error)),
@@ -531,7 +531,7 @@ fn walk(
     below: &str,
     links: Links,
     above: &mut HashSet<(u64, u64)>,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     each: &mut dyn FnMut(PathBuf, String) -> Result<()>,
 ) -> Result<()> {
     let failed = |error| Error::io("read", folder, error);

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::durable::sync_path;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::durability::sync_path;
 use tidemill_base::hex::encode_hex;
-use tidemill_base::redact::{shown, visible};
+use tidemill_base::redaction::{escape_control_chars, redact_url};
 
 use super::find::{At, Found, Named, Pages, Stores, last_part};
 use super::many::{self, Copied, Done};
@@ -100,7 +100,10 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
         }
         if Location::parse(output)?.is_some() {
             return Err(refused(
-                format!("--output `{}` is not on this machine", visible(&shown(output), &[])),
+                format!(
+                    "--output `{}` is not on this machine",
+                    escape_control_chars(&redact_url(output), &[])
+                ),
                 "there is no copying between buckets: `tidemill get` to a folder here, then `tidemill put`",
             ));
         }
@@ -149,7 +152,7 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
 
 struct Run<'a> {
     options: &'a GetOptions,
-    cancel: &'a Cancel,
+    cancel: &'a CancelFlag,
     settings: &'a Settings,
     budget: Budget,
     /// Folders that contain new names, each with one of these names.
@@ -298,7 +301,7 @@ impl Run<'_> {
             Some(key) => refused(
                 format!(
                     "`{shown}` is to be written to `{target}`, which is a folder, because of the key `{}`",
-                    visible(&key, &[])
+                    escape_control_chars(&key, &[])
                 ),
                 "a name is a file or a folder here: fetch it by itself, with another place as --output",
             ),
@@ -400,7 +403,7 @@ impl Sum {
 }
 
 /// A key of which another is a folder.
-fn first_below(bucket: &Arc<Bucket>, key: &str, cancel: &Cancel) -> Option<String> {
+fn first_below(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Option<String> {
     let page =
         Pages::new(bucket, &format!("{key}/"), false).and_then(|mut pages| pages.next(cancel));
     Some(page.ok()??.objects.into_iter().next()?.key)

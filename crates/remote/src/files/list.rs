@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::suggest;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::suggestions;
 
 use super::find::{
     At, Found, Links, Pages, Stores, folder_of, folder_prefix, head, is_marker, last_part,
@@ -63,7 +63,7 @@ pub fn ls(url: &str, recursive: bool, settings: &Settings, each: EachEntry<'_>) 
 struct Listing<'a> {
     recursive: bool,
     settings: &'a Settings,
-    cancel: &'a Cancel,
+    cancel: &'a CancelFlag,
     sum: Sum,
     each: EachEntry<'a>,
     /// What has been told, where several alternatives may name it twice.
@@ -255,7 +255,7 @@ impl Listing<'_> {
         if paths.is_empty() {
             let hint = match several {
                 true => Some("no file matches the pattern".to_owned()),
-                false => suggest::nearest_path_hint(&pattern),
+                false => suggestions::nearest_path_hint(&pattern),
             };
             return Err(Error::NotFound { path: url.into(), hint });
         }
@@ -486,7 +486,7 @@ pub fn stat(url: &str, settings: &Settings, each: EachStat<'_>) -> Result<()> {
     }
 }
 
-fn stat_key(bucket: &Arc<Bucket>, key: &str, cancel: &Cancel) -> Result<Stat> {
+fn stat_key(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<Stat> {
     if !key.is_empty() {
         let head = Fetch::start(Arc::clone(bucket).inspect(key.to_owned()))?.wait(cancel)?;
         if let Some(head) = head {

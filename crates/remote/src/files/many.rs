@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 
 use crate::error::{Error, Result};
 
@@ -102,7 +102,7 @@ impl<T> Queue<T> {
 /// there was is one and it failed.
 pub(super) fn run<T: Send>(
     at_once: usize,
-    cancel: &Cancel,
+    cancel: &CancelFlag,
     produce: impl FnOnce(&mut dyn FnMut(T) -> Result<()>) -> Result<()>,
     work: impl Fn(&T) -> Result<Done> + Sync,
     name: impl Fn(&T) -> String + Sync,
@@ -197,7 +197,7 @@ mod unit {
     fn of(count: u64, fails: impl Fn(u64) -> bool + Sync) -> Result<Copied> {
         run(
             7,
-            &Cancel::new(),
+            &CancelFlag::new(),
             |each| (0..count).try_for_each(each),
             |item| match fails(*item) {
                 true => Err(Error::usage("no")),
@@ -230,7 +230,7 @@ mod unit {
         let done = AtomicU64::new(0);
         let ended = run(
             3,
-            &Cancel::new(),
+            &CancelFlag::new(),
             |each| {
                 (0..5).try_for_each(each)?;
                 Err(Error::usage("gone"))
@@ -247,7 +247,7 @@ mod unit {
 
     #[test]
     fn what_is_cancelled_ends() {
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let ended = run(
             2,
             &cancel,

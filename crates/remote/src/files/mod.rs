@@ -49,8 +49,8 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use tidemill_base::hex::encode_hex;
-use tidemill_base::redact::{shown as url_shown, visible};
-use tidemill_base::{Cancel, Progress};
+use tidemill_base::redaction::{escape_control_chars, redact_url as url_shown};
+use tidemill_base::{CancelFlag, RunProgress};
 
 use crate::error::{Error, Result};
 use crate::http::Web;
@@ -71,9 +71,9 @@ pub struct Settings {
     /// How stores are reached and read.
     pub storage_options: StorageOptions,
     /// Ends whatever is done, within a tenth of a second.
-    pub cancel: Cancel,
+    pub cancel: CancelFlag,
     /// Counts bytes, and files as rows.
-    pub progress: Progress,
+    pub progress: RunProgress,
     /// The connections that are open, which clones share: of one set of `storage_options`.
     pub connections: Connections,
     /// Whether names stand for themselves, whatever characters are in them. Default: no, they may be patterns.
@@ -99,7 +99,12 @@ struct Open {
 }
 
 impl Connections {
-    fn bucket(&self, name: &str, options: &StorageOptions, cancel: &Cancel) -> Result<Arc<Bucket>> {
+    fn bucket(
+        &self,
+        name: &str,
+        options: &StorageOptions,
+        cancel: &CancelFlag,
+    ) -> Result<Arc<Bucket>> {
         let known = self.0.lock().buckets.get(name).cloned();
         if let Some(known) = known {
             return Ok(known);
@@ -129,7 +134,7 @@ impl Settings {
     fn memory_bytes(&self) -> u64 {
         let asked = self.storage_options.read_memory_bytes();
         asked.unwrap_or_else(|| {
-            let run = tidemill_base::memory::budget(None, None).unwrap_or(0);
+            let run = tidemill_base::memory_budget::resolve_memory_budget(None, None).unwrap_or(0);
             (run / 16).clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)
         })
     }
@@ -258,7 +263,7 @@ fn may_pass(error: &Error) -> bool {
 
 /// A path as it is told of: what a terminal would obey is made visible.
 fn named(path: &Path) -> String {
-    visible(&path.to_string_lossy(), &[])
+    escape_control_chars(&path.to_string_lossy(), &[])
 }
 
 /// Opens a file to be read, and nothing else: there is a look before, as to open a device may do something, and
@@ -320,7 +325,8 @@ impl<'a> Targets<'a> {
         if first == own {
             return Ok(());
         }
-        let first = self.sources.get(first as usize).map(|url| visible(&url_shown(url), &[]));
+        let first =
+            self.sources.get(first as usize).map(|url| escape_control_chars(&url_shown(url), &[]));
         Err(refused(
             format!(
                 "`{}` is to become `{}`, and so is one of `{}`, which was named before",
@@ -334,6 +340,6 @@ impl<'a> Targets<'a> {
 }
 
 /// A check that ends whatever is done.
-fn check(cancel: &Cancel) -> Result<()> {
+fn check(cancel: &CancelFlag) -> Result<()> {
     Ok(cancel.check()?)
 }

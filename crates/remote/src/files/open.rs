@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tidemill_base::cancel::Tick;
+use tidemill_base::cancellation::WaitCallback;
 use tidemill_prefetch::range_coalescing::coalesce_ranges;
 use tidemill_prefetch::tuner::AccessOrder;
 use tidemill_prefetch::{BlockClaims, Error as PrefetchError, ObjectCursor, ReadStats};
@@ -76,7 +76,7 @@ struct Stream {
 /// [`Error::NotFound`], [`Error::Usage`] for what is not one file, [`Error::Remote`], [`Error::Io`] and
 /// [`Error::Interrupted`].
 pub fn open(url: &str, settings: &Settings) -> Result<File> {
-    let shown = || tidemill_base::redact::shown(url);
+    let shown = || tidemill_base::redaction::redact_url(url);
     let folder = || {
         Error::usage_hint(
             format!("`{}` is a folder", shown()),
@@ -162,7 +162,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Changed`], [`Error::Remote`], [`Error::Io`] and [`Error::Interrupted`].
-    pub fn read_at(&self, out: &mut [u8], at: u64, tick: Tick<'_>) -> Result<usize> {
+    pub fn read_at(&self, out: &mut [u8], at: u64, tick: WaitCallback<'_>) -> Result<usize> {
         match &self.place {
             Place::Local(file) => self.read_local(file, out, at, tick),
             Place::Object(object, cursor) => {
@@ -179,7 +179,7 @@ impl File {
         file: &fs::File,
         out: &mut [u8],
         at: u64,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<usize> {
         let mut filled = 0;
         while filled < out.len() {
@@ -207,7 +207,7 @@ impl File {
         cursor: &ObjectCursor,
         out: &mut [u8],
         at: u64,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<usize> {
         let mut filled = 0;
         if let Some(head) = object.head()
@@ -245,7 +245,7 @@ impl File {
         stream: &Mutex<Stream>,
         out: &mut [u8],
         at: u64,
-        tick: Tick<'_>,
+        tick: WaitCallback<'_>,
     ) -> Result<usize> {
         let mut stream = stream.lock();
         let mut filled = 0;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 
 use super::server::{Fault, Server};
 use crate::http::Web;
@@ -32,7 +32,7 @@ fn options(server: &Server) -> StorageOptions {
 }
 
 fn in_bucket(server: &Server) -> Arc<Object> {
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let bucket = Bucket::open("b", &options(server), &cancel).unwrap();
     let found = wait(&cancel, Arc::clone(&bucket).head(KEY.into())).unwrap();
     Arc::new(Object::listed(&bucket, found.unwrap()))
@@ -45,14 +45,14 @@ fn on_the_web(server: &Server) -> Arc<Object> {
     }
     let web = Web::open(&options, true).unwrap();
     let url = format!("{}/b/{KEY}", server.url);
-    probe_all(&web, &[url], &Cancel::new()).unwrap().remove(0)
+    probe_all(&web, &[url], &CancelFlag::new()).unwrap().remove(0)
 }
 
 /// Reads a file to its end, all of it told before.
 fn read(object: Arc<Object>) {
     let size = object.size();
     let budget = Budget::new(64 << 20);
-    let reader = Reader::new(object, Access::Until(size), Cancel::new(), budget);
+    let reader = Reader::new(object, Access::Until(size), CancelFlag::new(), budget);
     let mut all = vec![0; SIZE];
     assert_eq!(reader.read_at(&mut all, 0).unwrap(), SIZE);
     assert!(all == bytes());

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use object_store::ObjectMeta;
 use parking_lot::{Condvar, Mutex};
-use tidemill_base::cancel::{Cancel, Interrupted};
-use tidemill_base::home::{Home, RunId};
-use tidemill_base::redact::visible;
+use tidemill_base::cancellation::{CancelFlag, Interrupted};
+use tidemill_base::redaction::escape_control_chars;
+use tidemill_base::state_folder::{RunId, StateFolder};
 
 use super::begun::{Begun, Known};
 use super::find::{At, Found, Named, Stores};
@@ -113,7 +113,7 @@ pub fn put(
     let (home, warning) = match &options.home {
         Some(home) => (Some(home.clone()), None),
         None => {
-            let (home, warning) = Home::open();
+            let (home, warning) = StateFolder::open();
             (home.map(|home| home.path().to_owned()), warning)
         }
     };
@@ -141,7 +141,7 @@ pub fn put(
                     total += found.size;
                     settings.progress.set_bytes_total(total);
                     let key = target(&key, &found, several).and_then(|key| {
-                        let url = || visible(&run.bucket.url(&key), &[]);
+                        let url = || escape_control_chars(&run.bucket.url(&key), &[]);
                         targets.add(index, &found, key.as_bytes(), url)?;
                         Ok(key)
                     });
@@ -255,7 +255,7 @@ impl Source {
         Error::Changed { path: self.path.display().to_string(), reason: reason.to_owned() }
     }
 
-    fn md5(&self, cancel: &Cancel) -> Result<String> {
+    fn md5(&self, cancel: &CancelFlag) -> Result<String> {
         let mut sum = Sum::default();
         let mut at = 0;
         while at < self.size {
@@ -269,7 +269,7 @@ impl Source {
 }
 
 impl Run<'_> {
-    fn cancel(&self) -> &Cancel {
+    fn cancel(&self) -> &CancelFlag {
         &self.settings.cancel
     }
 
@@ -688,7 +688,7 @@ impl Permits {
     }
 
     /// Waits for so many bytes; more than there are at all are as many as there are.
-    fn take(&self, bytes: u64, cancel: &Cancel) -> Result<Permit<'_>> {
+    fn take(&self, bytes: u64, cancel: &CancelFlag) -> Result<Permit<'_>> {
         loop {
             if let Some(permit) = self.try_take(bytes) {
                 return Ok(permit);

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidemill_base::cancel::Cancel;
-use tidemill_base::memory::{Size, parse_size};
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::memory_budget::{MemorySize, parse_size};
 
 use super::find::{At, Found, Stores};
 use super::{Settings, check, regular};
@@ -46,7 +46,7 @@ pub fn parse_range(text: &str) -> Result<Range<u64>> {
     let bytes = |text: &str, other: u64| match text.trim() {
         "" => Ok(other),
         text => match parse_size(text) {
-            Some(Size::Bytes(bytes)) => Ok(bytes),
+            Some(MemorySize::Bytes(bytes)) => Ok(bytes),
             _ => Err(invalid()),
         },
     };
@@ -111,7 +111,7 @@ impl Ready {
         found: Found,
         asked: &Range<u64>,
         part: Range<u64>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
         budget: &Budget,
     ) -> Result<Ready> {
         let Some(object) = found.object()? else { return Ok(Ready::Local(found, asked.clone())) };
@@ -124,7 +124,7 @@ impl Ready {
         Ok(Ready::Large(Box::new(Pieces::new(&object, part, cancel, budget))))
     }
 
-    fn write(self, cancel: &Cancel, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn write(self, cancel: &CancelFlag, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         match self {
             Ready::Small(bytes) => write(&bytes.wait(cancel)?),
             Ready::Large(mut pieces) => {
@@ -170,7 +170,7 @@ impl Pieces {
     pub(super) fn new(
         object: &Arc<Object>,
         range: Range<u64>,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
         budget: &Budget,
     ) -> Pieces {
         let object = Arc::clone(object);

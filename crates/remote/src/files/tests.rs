@@ -438,7 +438,7 @@ fn no_key_is_written_outside_of_the_folder_and_the_others_go_on() {
     assert_eq!((copied.files, copied.failed.len()), (3, keys.len() - 3));
     for failure in &copied.failed {
         let message = tidemill_base::Error::from(failure.error.again()).to_string();
-        let shown = tidemill_base::redact::visible(&failure.url, &[]);
+        let shown = tidemill_base::redaction::escape_control_chars(&failure.url, &[]);
         let is_named = message.contains(&shown) || failure.url.contains("both");
         assert!(is_named, "{}: {message}", failure.url);
     }
@@ -1221,7 +1221,7 @@ fn a_read_that_is_interrupted_leaves_the_file_open() {
     let server = Server::with(&[("a", &all)]);
     let file = open("s3://b/a", &settings(&server)).unwrap();
     let mut out = vec![0; LARGE];
-    let stopped = file.read_at(&mut out, 0, &mut || Err(tidemill_base::cancel::Interrupted));
+    let stopped = file.read_at(&mut out, 0, &mut || Err(tidemill_base::cancellation::Interrupted));
     assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
     assert_eq!(file.read_at(&mut out, 0, &mut || Ok(())).unwrap(), LARGE);
     assert!(out == all);

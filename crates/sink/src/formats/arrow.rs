@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_ipc::CompressionType;
-use tidemill_base::compact;
+use tidemill_base::batch_compaction;
 
 use super::{ARROW_DEPTH_MAX, EncodeError, Encoder, Encoding, FileFormat, refuse_depth};
 use crate::compression::{Choice, Codec, leveled, plain};
@@ -58,7 +58,7 @@ impl FileFormat for Arrow {
 impl Encoder for StreamWriter<BufWriter<Out>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
         // Views are written with all that they could point into, in its order.
-        Ok(StreamWriter::write(self, &compact::in_own_order(batch)?)?)
+        Ok(StreamWriter::write(self, &batch_compaction::canonicalize_buffers(batch)?)?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {
@@ -69,7 +69,7 @@ impl Encoder for StreamWriter<BufWriter<Out>> {
 
 impl Encoder for FileWriter<BufWriter<Out>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
-        Ok(FileWriter::write(self, &compact::in_own_order(batch)?)?)
+        Ok(FileWriter::write(self, &batch_compaction::canonicalize_buffers(batch)?)?)
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {

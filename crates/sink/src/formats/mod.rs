@@ -13,8 +13,8 @@ use std::str::FromStr;
 
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{DataType, Schema, SchemaRef};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::suggest;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::suggestions;
 use tidemill_source::formats::{self as sources, Registered};
 
 use crate::compression::{Choice, Codec};
@@ -167,7 +167,7 @@ pub(crate) struct Encoding {
     /// That may encode, at least one.
     pub(crate) threads: usize,
     /// Ends what runs beside: a program, a writer of the user's.
-    pub(crate) cancel: Cancel,
+    pub(crate) cancel: CancelFlag,
 }
 
 /// Makes bytes of batches. All of them have the schema that it was made for. Memory is bounded by a megabyte
@@ -317,7 +317,11 @@ impl FromStr for OutputFormat {
         let added = || sources::named(name).map(OutputFormat::Registered);
         let found = Self::BUILT_IN.iter().find(is_it).copied().or_else(added);
         found.ok_or_else(|| {
-            Error::usage(suggest::unknown("output format", name, &OutputFormat::names()))
+            Error::usage(suggestions::unknown_name_message(
+                "output format",
+                name,
+                &OutputFormat::names(),
+            ))
         })
     }
 }

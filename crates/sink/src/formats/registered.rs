@@ -16,9 +16,9 @@ use std::time::Duration;
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::panics;
-use tidemill_source::formats::{Failure, Registered, WriteFormat};
+use tidemill_source::formats::{BoxedHostError, Registered, WriteFormat};
 
 use super::{EncodeError, Encoder, Encoding, FileFormat};
 use crate::compression::{Choice, plain};
@@ -78,7 +78,7 @@ fn writer(format: &Registered) -> Result<&dyn WriteFormat> {
 }
 
 /// What a writer could not do.
-fn failed(format: &Registered, output: &str, source: Failure) -> Error {
+fn failed(format: &Registered, output: &str, source: BoxedHostError) -> Error {
     Error::Format { format: format.name().to_owned(), path: output.to_owned(), source }
 }
 
@@ -95,7 +95,7 @@ struct RegisteredWriter {
     folder: tempfile::TempDir,
     name: String,
     /// Raised where the batches end before all were written.
-    cancel: Cancel,
+    cancel: CancelFlag,
     out: Out,
 }
 
@@ -105,20 +105,20 @@ impl RegisteredWriter {
         format: &'static Registered,
         schema: SchemaRef,
         name: &str,
-        cancel: &Cancel,
+        cancel: &CancelFlag,
     ) -> Result<Self> {
         let writer = writer(format)?;
         let folder = tempfile::Builder::new().prefix("tidemill-").tempdir();
         let folder = folder.map_err(|e| Error::io("create", std::env::temp_dir(), e))?;
         let path = folder.path().join(format!("file.{}", format.suffix()));
         let (sender, receiver) = sync_channel(WAITING);
-        let cancel = cancel.part();
+        let cancel = cancel.child_flag();
         let taken = Arc::new(AtomicU64::new(0));
         let batches =
             Coming { schema, receiver, taken: Arc::clone(&taken), cancel: cancel.clone() };
         let shown = name.to_owned();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || {
-            let written = panics::catch(|| writer.write(&path, Box::new(batches)));
+            let written = panics::catch_silently(|| writer.write(&path, Box::new(batches)));
             let written = written.map_err(|panic| panicked(panic.as_ref()))?;
             written.map_err(|failure| failed(format, &shown, failure))?;
             match path.is_file() {
@@ -157,7 +157,7 @@ impl RegisteredWriter {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {
-    Error::Internal(panics::told(panic))
+    Error::Internal(panics::panic_message(panic))
 }
 
 impl Encoder for RegisteredWriter {
@@ -209,7 +209,7 @@ struct Coming {
     schema: SchemaRef,
     receiver: Receiver<RecordBatch>,
     taken: Arc<AtomicU64>,
-    cancel: Cancel,
+    cancel: CancelFlag,
 }
 
 impl Iterator for Coming {

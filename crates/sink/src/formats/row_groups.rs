@@ -24,7 +24,7 @@ use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::SerializedFileWriter;
-use tidemill_base::compact;
+use tidemill_base::batch_compaction;
 
 /// A row group ends after this many rows …
 pub(super) const ROW_GROUP_ROWS: usize = 1 << 20;
@@ -330,7 +330,7 @@ impl<W: Write + Send> InTurns<W> {
         }
         for start in (0..batch.num_rows()).step_by(ROW_GROUP_ROWS) {
             let rows = ROW_GROUP_ROWS.min(batch.num_rows() - start);
-            self.add(compact::compacted(&batch.slice(start, rows))?)?;
+            self.add(batch_compaction::compact_batch(&batch.slice(start, rows))?)?;
         }
         Ok(())
     }

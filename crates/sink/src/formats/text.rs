@@ -286,5 +286,5 @@ pub fn is_number(data_type: &DataType) -> bool {
 
 /// The text with everything that a terminal might obey made visible.
 pub(crate) fn escaped(text: &str) -> String {
-    tidemill_base::redact::visible(text, &[])
+    tidemill_base::redaction::escape_control_chars(text, &[])
 }

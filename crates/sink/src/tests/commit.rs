@@ -1,6 +1,6 @@
 //! All or nothing: after any fault at any moment, and after a kill.
 
-use tidemill_base::cancel::Interrupted;
+use tidemill_base::cancellation::Interrupted;
 
 use super::super::commit::Staging;
 use super::super::fs::fault::{self, Fault};

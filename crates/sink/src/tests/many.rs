@@ -285,7 +285,7 @@ fn a_cancelled_run_stops_between_the_files_of_a_move() {
     let numbers = Int64Array::from_iter_values(0..1_000);
     let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as ArrayRef)]).unwrap();
     let temp = quick();
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let spec = template(&temp, "{n}.parquet");
     let room = Room { memory_limit: 1 << 20, threads: 2 };
     let mut sink =
@@ -332,7 +332,7 @@ proptest! {
         let said = serde_json::to_vec(&OutputSaid::of(&two).unwrap()).unwrap();
         let said: OutputSaid = serde_json::from_slice(&said).unwrap();
         let spec = said.spec().unwrap();
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let own = OwnPlace::open(&spec, Some(&folder), &spec.storage_options, &cancel).unwrap();
         // Each batch is put apart by somebody who has seen no other.
         let mut apart: HashMap<usize, Vec<RecordBatch>> = HashMap::new();

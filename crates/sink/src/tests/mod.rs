@@ -130,7 +130,7 @@ fn stream<W: Write + Send + 'static>(
         name: "a stream".into(),
         memory_limit: 128 << 20,
         threads: 2,
-        cancel: Cancel::new(),
+        cancel: CancelFlag::new(),
     };
     let writing = Writing { format, encoding, exec: None };
     RowWriter::new(out, &writing, schema)

@@ -289,7 +289,7 @@ fn a_set_and_a_file_of_any_content_survive_a_power_cut_whole_or_not_at_all() {
         let (root, run) = (base.join("converted"), RunId::new());
         let spec = SinkSpec::new(format!("{}/", root.display()));
         let format = OutputFormat::Json;
-        let cancel = Cancel::new();
+        let cancel = CancelFlag::new();
         let set = FileSet::create(&root, &spec, format, &run, 1 << 20, &cancel, &mut || Ok(()))?;
         for target in ["a.json", "b/c/d.json", "b/e.json"] {
             let mut file = set.begin(target.to_owned(), rows.schema())?;

@@ -29,7 +29,7 @@ use arrow::error::ArrowError;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
-use tidemill_base::types::is_possible;
+use tidemill_base::column_types::is_valid_type;
 
 use super::batches::{self, Plain};
 use super::shown_columns::ShownColumns;
@@ -267,7 +267,7 @@ fn readable(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<Sc
     }
     let schema = unwinding(|| Ok(fb_to_schema(schema)))
         .map_err(|_| corrupt(path, Some(offset), "its schema has a type that is not known"))?;
-    match schema.fields().iter().find(|field| !is_possible(field.data_type())) {
+    match schema.fields().iter().find(|field| !is_valid_type(field.data_type())) {
         None => Ok(Arc::new(schema)),
         Some(field) => {
             let (name, data_type) = (field.name(), field.data_type());
@@ -302,7 +302,7 @@ pub(super) fn unknown_width(path: &str, name: &str, bits: i32) -> Error {
 
 /// Arrow's decoder panics on some damaged messages: that is the file's fault, not ours.
 fn unwinding<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
-    tidemill_base::panics::catch(work)
+    tidemill_base::panics::catch_silently(work)
         .unwrap_or_else(|_| Err(ArrowError::IpcError("the decoder gave up".into())))
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
-use tidemill_base::cancel::Cancel;
+use tidemill_base::cancellation::CancelFlag;
 
 use super::batches::{self, StoredBatches};
 use super::julian_dates::{JulianDates, gregorian_batch};
@@ -78,7 +78,7 @@ impl TypedFormat for Avro {
         true
     }
 
-    fn find_starts(&self, splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+    fn find_starts(&self, splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
         find_starts(splits, cancel)
     }
 }
@@ -232,7 +232,7 @@ fn drain(input: &mut dyn ByteInput, bytes: u64) -> Result<()> {
 
 /// Where the first block behind a sync marker begins, at `from` or later; the file's size if there
 /// is none.
-fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &Cancel) -> Result<u64> {
+fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &CancelFlag) -> Result<u64> {
     let marker = header.sync_marker();
     let finder = memchr::memmem::Finder::new(marker);
     // The header ends with the first one.
@@ -258,7 +258,7 @@ fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &Cancel) -> R
 ///
 /// # Errors
 /// Those of reading.
-fn find_starts(splits: &mut [Split], cancel: &Cancel) -> Result<()> {
+fn find_starts(splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
     let Some(piece) = splits.first().and_then(|split| split.pieces.first()) else { return Ok(()) };
     let file = Arc::clone(&piece.file);
     let Some(header) = header(&file) else {

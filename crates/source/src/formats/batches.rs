@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use tidemill_base::compact;
+use tidemill_base::batch_compaction;
 use tidemill_rowfile as rowfile;
 
 use super::{Chunk, FileMetadata, PieceReader, Reading};
@@ -279,7 +279,7 @@ impl<B: StoredBatches> PieceReader for BatchReader<B> {
         let mut part = self.assembled(&batch.slice(0, rows))?;
         if rows < batch.num_rows() || self.is_part {
             // A slice keeps the whole batch alive, and counts as such.
-            part = compact::compacted(&part)?;
+            part = batch_compaction::compact_batch(&part)?;
         }
         self.is_part = self.rest.is_some();
         Ok(Some(part))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use tidemill_base::coverage::grouped;
+use tidemill_base::coverage::format_grouped_digits;
 use tidemill_text::csv::{self, CsvDecoder};
 use tidemill_text::infer::{CommaNumbers, InferredTextType, NonIsoDates};
 use tidemill_text::{
@@ -346,7 +346,7 @@ impl RefusedSample {
         };
         let records = match self.record_count {
             1 => "the only record of the sample is".to_owned(),
-            count => format!("all {} records of the sample are", grouped(count)),
+            count => format!("all {} records of the sample are", format_grouped_digits(count)),
         };
         let message = format!(
             "`{}`: {records} malformed, so no value shows the type of a column: {place}: {}",

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, Schema};
-use tidemill_base::redact::shown;
-use tidemill_base::types::UNQUOTED_NAME;
+use tidemill_base::column_types::UNQUOTED_NAME_METADATA_KEY;
+use tidemill_base::redaction::redact_url;
 use tidemill_text::TextFaultKind;
 
 use crate::columns::{Columns, ShownBy};
@@ -51,7 +51,7 @@ pub(super) fn settle_by_name(columns: &mut Columns, wanted: &Schema, format: &st
             continue;
         }
         let is_other_case = |own: &&FieldRef| is_same_but_case(own.name(), field.name());
-        if field.metadata().contains_key(UNQUOTED_NAME)
+        if field.metadata().contains_key(UNQUOTED_NAME_METADATA_KEY)
             && let Some(other) = sampled_fields.iter().find(is_other_case)
         {
             let name = field.name();
@@ -138,10 +138,10 @@ pub(super) fn nothing_to_infer(
         ),
         [one] => format!("`{}` is empty: there is nothing in it but {filling}", one.shown()),
         several if several.iter().all(of_no_bytes) => {
-            format!("all {} files of `{}` are empty: 0 bytes", several.len(), shown(&spec.url))
+            format!("all {} files of `{}` are empty: 0 bytes", several.len(), redact_url(&spec.url))
         }
         several => {
-            format!("no file of the {} of `{}` has a record", several.len(), shown(&spec.url))
+            format!("no file of the {} of `{}` has a record", several.len(), redact_url(&spec.url))
         }
     };
     Err(Error::usage_hint(

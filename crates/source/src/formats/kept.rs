@@ -4,12 +4,12 @@
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, downcast_integer};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Float64Type, Int32Type};
-use tidemill_base::types::coded_text;
+use tidemill_base::column_types::dictionary_text_type;
 use tidemill_text::{ComparisonOperator, ParsedValue, PredicateConstant, ValueCondition};
 
 /// Whether columns of a type can be tested here.
 pub(super) fn is_tested(of: &DataType) -> bool {
-    *of == coded_text()
+    *of == dictionary_text_type()
         || of.is_signed_integer()
         || matches!(of, DataType::Utf8View | DataType::Float64)
 }
@@ -52,7 +52,7 @@ pub(super) fn keep(array: &ArrayRef, test: &ValueCondition, keep: &mut [bool]) {
                 test.is_satisfied_by(Some(ParsedValue::Text(values.value(row).as_bytes())))
             });
         }
-        of if *of == coded_text() => {
+        of if *of == dictionary_text_type() => {
             let coded = array.as_dictionary::<Int32Type>();
             let values = coded.values().as_string::<i32>();
             let holds = |value: &str| test.is_satisfied_by(Some(ParsedValue::Text(value.as_bytes())));

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use tidemill_base::cancel::Cancel;
-use tidemill_base::suggest;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::suggestions;
 use tidemill_text::access_log::AccessLogShape;
 use tidemill_text::log_format::LogFormat;
 use tidemill_text::syslog::SyslogFraming;
@@ -321,7 +321,7 @@ pub(crate) trait TypedFormat: Send + Sync {
     ///
     /// # Errors
     /// Those of reading.
-    fn find_starts(&self, _splits: &mut [Split], _cancel: &Cancel) -> Result<()> {
+    fn find_starts(&self, _splits: &mut [Split], _cancel: &CancelFlag) -> Result<()> {
         Ok(())
     }
 
@@ -538,10 +538,9 @@ impl FromStr for Format {
             format.name() == lower || format.definition().synonyms().contains(&lower.as_str())
         };
         let added = || named(&lower).map(Format::Registered);
-        Self::named_ones()
-            .find(is_it)
-            .or_else(added)
-            .ok_or_else(|| Error::usage(suggest::unknown("format", word, &Self::names())))
+        Self::named_ones().find(is_it).or_else(added).ok_or_else(|| {
+            Error::usage(suggestions::unknown_name_message("format", word, &Self::names()))
+        })
     }
 }
 

@@ -48,7 +48,7 @@ use parquet::basic::Encoding;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
-use tidemill_base::compact;
+use tidemill_base::batch_compaction;
 use tidemill_remote::reader::Reader;
 use tidemill_remote::{BlockClaims, Fetch};
 use tidemill_text::{Predicate, sql_type_name};
@@ -460,7 +460,7 @@ impl<'a> Tails<'a> {
 /// Arrow's Parquet reader panics on some damaged pages: that is the file's fault, not ours.
 /// A reader that has panicked is not used again.
 fn unwinding<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    tidemill_base::panics::catch(work)
+    tidemill_base::panics::catch_silently(work)
         .unwrap_or_else(|_| Err(ParquetError::General("the decoder gave up".into())))
 }
 
@@ -1075,7 +1075,7 @@ impl InTurns {
             let Some(batch) = batch else {
                 return Err(ParquetError::General(format!("{count} rows are not there")));
             };
-            let batch = compact::compacted(&batch)?;
+            let batch = batch_compaction::compact_batch(&batch)?;
             fields.extend(batch.schema().fields().iter().cloned());
             columns.extend(batch.columns().iter().cloned());
             if self.input.open.remote().is_none() {

@@ -27,7 +27,7 @@ use crate::input::ByteInput;
 /// Batches in a row.
 pub type Batches = Box<dyn RecordBatchReader + Send>;
 
-pub use tidemill_base::Failure;
+pub use tidemill_base::BoxedHostError;
 
 /// Formats that are written and not read: their names are taken, too.
 pub const WRITTEN_ALONE: [&str; 1] = ["text"];
@@ -38,14 +38,19 @@ pub trait ReadFormat: Send + Sync {
     ///
     /// # Errors
     /// Whatever goes wrong.
-    fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, Failure>;
+    fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, BoxedHostError>;
 
     /// The records that begin in these bytes of the file; of `columns` at least, the batches
     /// naming what they have.
     ///
     /// # Errors
     /// Whatever goes wrong.
-    fn read(&self, path: &str, bytes: Range<u64>, columns: &[&str]) -> Result<Batches, Failure>;
+    fn read(
+        &self,
+        path: &str,
+        bytes: Range<u64>,
+        columns: &[&str],
+    ) -> Result<Batches, BoxedHostError>;
 
     /// Whether a part of a file can be asked for.
     fn is_splittable(&self) -> bool;
@@ -57,7 +62,7 @@ pub trait WriteFormat: Send + Sync {
     ///
     /// # Errors
     /// Whatever goes wrong.
-    fn write(&self, path: &Path, batches: Batches) -> Result<(), Failure>;
+    fn write(&self, path: &Path, batches: Batches) -> Result<(), BoxedHostError>;
 }
 
 /// A format that the program has added.
@@ -235,7 +240,7 @@ impl FileMetadata for RegisteredMetadata {
 }
 
 /// What a reader could not do.
-fn failed(format: &str, path: &str, failure: Failure) -> Error {
+fn failed(format: &str, path: &str, failure: BoxedHostError) -> Error {
     // Stopped by us, or one of ours that came through.
     match failure.downcast::<Error>() {
         Ok(ours) => *ours,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
-use tidemill_base::coverage::Salvaged;
+use tidemill_base::coverage::SalvagedFile;
 use tidemill_rowfile as rowfile;
 
 use super::batches::{self, StoredBatches, WantedColumn};
@@ -209,7 +209,7 @@ fn narrowed(own: &FieldRef, wanted: &DataType) -> FieldRef {
 }
 
 /// What was left out of a file, if it is not whole.
-pub(crate) fn salvaged(file: &SourceFile) -> Option<Salvaged> {
+pub(crate) fn salvaged(file: &SourceFile) -> Option<SalvagedFile> {
     let known = RowfileMetadata::of(file)?;
     let reader = known.reader.as_ref()?;
     let undecodable = known.undecodable.lock();

@@ -45,7 +45,7 @@ fn a_file_is_cut_anywhere_and_each_block_is_read_once() {
         assert_eq!(source.format(), Format::Avro);
         let size = source.total_bytes();
         for target in [1 << 30, size / 2, size / 7, 999, 100] {
-            let progress = Progress::new();
+            let progress = RunProgress::new();
             let options = ReadOptions { progress: progress.clone(), ..ReadOptions::default() };
             let (found, again) = read(&source, target, &options).unwrap();
             assert_eq!(again, 0);
@@ -53,7 +53,7 @@ fn a_file_is_cut_anywhere_and_each_block_is_read_once() {
             assert_eq!((progress.rows_done(), progress.bytes_done()), (7001, size));
         }
         let mut splits = source.splits_of(999, &mut |_, _| true).unwrap();
-        source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+        source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
         let mut found = Rows::new();
         for split in &splits {
             let reader = source.read(split, &ReadOptions::default()).unwrap();
@@ -96,7 +96,7 @@ fn a_marker_inside_a_value_is_found_out_by_the_split_before() {
     assert!(again > 0);
     for target in [50, 100, 333] {
         let mut splits = source.splits_of(target, &mut |_, _| true).unwrap();
-        source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+        source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
         let read = |split: &Split| {
             let reader = source.read(split, &ReadOptions::default()).unwrap();
             reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>()
@@ -143,7 +143,7 @@ fn a_pipe_gives_what_a_file_gives() {
     let bytes = file(&[numbered(0, 3000)], Codec::Deflate(6));
     let spec = SourceSpec { url: "-".into(), format: Some(Format::Avro), ..SourceSpec::default() };
     let piped = |bytes: Vec<u8>| {
-        let source = Source::open_with(&spec, Box::new(Cursor::new(bytes)), &Cancel::new());
+        let source = Source::open_with(&spec, Box::new(Cursor::new(bytes)), &CancelFlag::new());
         source.map(Arc::new).and_then(|source| read(&source, 100, &ReadOptions::default()))
     };
     assert_eq!(piped(bytes.clone()).unwrap().0, rows_of(&numbered(0, 3000)));

@@ -89,7 +89,7 @@ fn a_start_is_seen_from_before_it_where_the_split_itself_misleads() {
     let bytes = [b"n,t\n".to_vec(), lines(400, row)].concat();
     let folder = folder(&[("a.csv", &bytes)]);
     let source = open(&folder, "a.csv").unwrap();
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     let mut exact = cut(&source, 3000);
     let splits = exact.clone();
     source.exact_splits(&mut exact, &cancel).unwrap();
@@ -195,7 +195,7 @@ fn write_parquet(path: &Path, written: &Written) -> RecordBatch {
 fn pieced(source: &Arc<Source>, splits: &[Split], options: &ReadOptions) -> Rows {
     let mut parts: Vec<(usize, Rows)> = Vec::new();
     for split in splits.iter().rev() {
-        let progress = Progress::new();
+        let progress = RunProgress::new();
         let options = ReadOptions { progress: progress.clone(), ..options.clone() };
         let reader = source.read(split, &options).unwrap();
         let rows = reader.flat_map(|batch| rows_of(&batch.unwrap())).collect();

@@ -8,7 +8,7 @@ use arrow_ipc::writer::StreamWriter;
 use tidemill_rowfile::{self as rowfile, ReadAt};
 
 use super::*;
-use crate::formats::{Batches, Failure, ReadFormat, register};
+use crate::formats::{Batches, BoxedHostError, ReadFormat, register};
 use crate::input::{Access, OpenFile};
 use crate::stored::Stored;
 
@@ -67,7 +67,7 @@ fn what_fails_beneath_a_decoder_is_not_taken_for_damage() {
             let spec =
                 SourceSpec { url: "-".into(), format: Some(format), ..SourceSpec::default() };
             let input = Box::new(Failing(Cursor::new(bytes[..cut].to_vec())));
-            let source = Source::open_with(&spec, input, &Cancel::new()).map(Arc::new);
+            let source = Source::open_with(&spec, input, &CancelFlag::new()).map(Arc::new);
             let read = source.and_then(|source| read(&source, 1, &ReadOptions::default()));
             assert!(is_changed(&read), "{format} cut at {cut}: {:?}", read.err());
         }
@@ -110,7 +110,7 @@ fn a_rowfile_that_is_gone_is_told_through_its_reader() {
     let lent = crate::rowfiles::Lent(Stored::Closed(Box::new(file.twin())));
     let error = lent.read_at(0, &mut [0; 4]).unwrap_err();
     let error = error.downcast::<tidemill_base::Error>().unwrap();
-    assert!(matches!(error, tidemill_base::Error::Changed { .. }));
+    assert!(matches!(error, tidemill_base::Error::FileChanged { .. }));
     let error = from_rowfile(rowfile::Reader::new(lent, "a.rowfile").unwrap_err(), "a.rowfile");
     assert!(as_told(error).contains("it has been removed since it was listed"));
 }
@@ -135,17 +135,22 @@ fn what_fails_beneath_a_parquet_reader_is_not_taken_for_damage() {
     assert!(is_changed(&last), "{:?}", last.err());
 }
 
-type Fails = fn() -> Failure;
+type Fails = fn() -> BoxedHostError;
 
 /// A format whose files are read until something fails, by the file's name.
 struct Odd(Fails);
 
 impl ReadFormat for Odd {
-    fn schema(&self, path: &str, _: u64) -> Result<SchemaRef, Failure> {
+    fn schema(&self, path: &str, _: u64) -> Result<SchemaRef, BoxedHostError> {
         if path.contains("schema") { Err(self.0()) } else { Ok(numbers(1).schema()) }
     }
 
-    fn read(&self, path: &str, _: std::ops::Range<u64>, _: &[&str]) -> Result<Batches, Failure> {
+    fn read(
+        &self,
+        path: &str,
+        _: std::ops::Range<u64>,
+        _: &[&str],
+    ) -> Result<Batches, BoxedHostError> {
         if path.contains("begin") {
             return Err(self.0());
         }

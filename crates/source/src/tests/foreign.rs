@@ -40,7 +40,7 @@ fn with_bad(source: &Arc<Source>, target: u64) -> (Rows, Vec<(u64, String)>) {
 fn from_stdin(format: Format, bytes: &[u8]) -> Arc<Source> {
     let spec = SourceSpec { url: "-".into(), format: Some(format), ..SourceSpec::default() };
     let stdin = Box::new(Cursor::new(bytes.to_vec()));
-    Arc::new(Source::open_with(&spec, stdin, &Cancel::new()).unwrap())
+    Arc::new(Source::open_with(&spec, stdin, &CancelFlag::new()).unwrap())
 }
 
 #[test]
@@ -250,9 +250,12 @@ fn archives_and_other_encodings_are_refused_by_name_however_they_come() {
                 assert!(error.contains(expected), "{name}: {error}");
                 let mut spec =
                     SourceSpec { url: "-".into(), format: Some(format), ..SourceSpec::default() };
-                let result =
-                    Source::open_with(&spec, Box::new(Cursor::new(stored.clone())), &Cancel::new())
-                        .and_then(|source| read(&Arc::new(source), 1000, &rejects("100%", None)));
+                let result = Source::open_with(
+                    &spec,
+                    Box::new(Cursor::new(stored.clone())),
+                    &CancelFlag::new(),
+                )
+                .and_then(|source| read(&Arc::new(source), 1000, &rejects("100%", None)));
                 let error = said(result.unwrap_err());
                 assert!(error.contains(expected), "stdin {name}: {error}");
                 // With columns that are known nothing is looked at before it is cut.

@@ -159,7 +159,7 @@ fn all(source: &Arc<Source>, target: u64, options: &ReadOptions) -> Result<Rows>
 fn piped(bytes: &[u8]) -> Result<Arc<Source>> {
     let spec = SourceSpec { url: "-".into(), format: Some(Format::Arrow), ..SourceSpec::default() };
     let input = Box::new(Cursor::new(bytes.to_vec()));
-    Source::open_with(&spec, input, &Cancel::new()).map(Arc::new)
+    Source::open_with(&spec, input, &CancelFlag::new()).map(Arc::new)
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn batches_become_splits_and_each_column_is_read_by_itself() {
             assert_eq!(source.format(), Format::Arrow);
             let splits = source.splits_of(1, &mut |_, _| true).unwrap();
             assert_eq!(splits.len(), if name == "a.arrow" { 6 } else { 1 });
-            let progress = Progress::new();
+            let progress = RunProgress::new();
             let options = ReadOptions { progress: progress.clone(), ..ReadOptions::default() };
             assert_eq!(all(&source, 1, &options).unwrap(), expected, "{name}");
             let bytes: u64 = splits.iter().map(|split| split.bytes).sum();

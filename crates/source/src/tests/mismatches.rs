@@ -1,6 +1,6 @@
 //! Values that are not of their column's type, where they are read as null.
 
-use tidemill_base::mismatches::ColumnMismatches;
+use tidemill_base::type_mismatches::ColumnTypeMismatches;
 
 use super::*;
 
@@ -9,8 +9,9 @@ type Found = Vec<(String, u64, String, Option<u64>, u64)>;
 
 fn found(options: &ReadOptions) -> Found {
     let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
-    let column =
-        |of: ColumnMismatches| (of.column, of.count, name(&of.path), of.line.or(of.row), of.offset);
+    let column = |of: ColumnTypeMismatches| {
+        (of.column, of.count, name(&of.path), of.line.or(of.row), of.offset)
+    };
     options.rejects.mismatches().columns.into_iter().map(column).collect()
 }
 
@@ -131,7 +132,7 @@ fn counts_of_a_worker_reach_the_driver_and_are_forgotten_by_a_new_start() {
     let description = serde_json::to_string(&source.describe().unwrap()).unwrap();
     let description = serde_json::from_str(&description).unwrap();
     let options = StorageOptions::default();
-    let reopener = Reopener::new(description, &options, None, &Cancel::new()).unwrap();
+    let reopener = Reopener::new(description, &options, None, &CancelFlag::new()).unwrap();
     let driver = ReadOptions::default();
     for split in source.splits_of(10_000, &mut |_, _| true).unwrap() {
         let (files, splits) = source.describe_splits(std::slice::from_ref(&split)).unwrap();

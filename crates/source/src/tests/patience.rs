@@ -14,7 +14,7 @@ fn patience() -> Patience {
 fn opened(folder: &tempfile::TempDir, pattern: &str) -> Result<Arc<Source>> {
     let spec = spec(folder, pattern);
     let nothing = Box::new(std::io::empty());
-    Source::open_patiently(&spec, nothing, &Cancel::new(), &patience()).map(Arc::new)
+    Source::open_patiently(&spec, nothing, &CancelFlag::new(), &patience()).map(Arc::new)
 }
 
 fn pipe(path: &Path) {
@@ -105,7 +105,7 @@ fn a_program_that_gives_nothing_is_passed_over() {
         ..Patience::default()
     };
     let nothing = Box::new(std::io::empty());
-    let source = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience).unwrap();
+    let source = Source::open_patiently(&spec, nothing, &CancelFlag::new(), &patience).unwrap();
     let left_out = source.left_out();
     let files: Vec<_> = left_out.iter().filter_map(|left| left.file).collect();
     assert_eq!(files, [0, 3], "{left_out:?}");
@@ -171,10 +171,10 @@ fn a_pipe_that_nobody_writes_into_is_waited_for_until_the_deadline() {
     let until = Some(Instant::now() + Duration::from_millis(20));
     let patience = Patience { until, ..patience() };
     let nothing = Box::new(std::io::empty());
-    let error = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience).unwrap_err();
+    let error = Source::open_patiently(&spec, nothing, &CancelFlag::new(), &patience).unwrap_err();
     assert!(error.to_string().contains("before the deadline"), "{error}");
     // The flag ends it, too.
-    let cancel = Cancel::new();
+    let cancel = CancelFlag::new();
     cancel.cancel();
     let error = Source::open_with(&spec, Box::new(std::io::empty()), &cancel).unwrap_err();
     assert!(matches!(error, Error::Interrupted), "{error}");
@@ -189,7 +189,7 @@ fn the_error_of_an_address_that_does_not_answer_names_it() {
     let until = Some(Instant::now() + Duration::from_secs(2));
     let patience = Patience { until, ..patience() };
     let nothing = Box::new(std::io::empty());
-    let error = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience).unwrap_err();
+    let error = Source::open_patiently(&spec, nothing, &CancelFlag::new(), &patience).unwrap_err();
     let message = error.to_string();
     assert!(message.contains(&url) && message.contains("it did not answer within"), "{message}");
 }
@@ -215,7 +215,7 @@ fn a_program_that_waits_behind_its_records_is_not_left_out() {
     let words = ["sh", "-c", "cat; sleep 600"].map(str::to_owned);
     spec.exec = Some(Program::new(words.to_vec()).unwrap());
     let nothing = Box::new(std::io::empty());
-    let source = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience()).unwrap();
+    let source = Source::open_patiently(&spec, nothing, &CancelFlag::new(), &patience()).unwrap();
     assert_eq!(source.left_out().len(), 0, "{:?}", source.left_out());
     assert_eq!(source.schema().field(0).data_type(), &DataType::Int64);
 }
@@ -229,7 +229,7 @@ fn programs_that_give_nothing_share_one_patience_and_what_they_gave_is_said() {
     let script = "case \"$TIDEMILL_FILE\" in */0.csv) cat;; */1.csv) head -c 4; sleep 600;; *) sleep 600;; esac";
     spec.exec = Some(Program::new(["sh", "-c", script].map(str::to_owned).to_vec()).unwrap());
     let (began, nothing) = (Instant::now(), Box::new(std::io::empty()));
-    let source = Source::open_patiently(&spec, nothing, &Cancel::new(), &patience()).unwrap();
+    let source = Source::open_patiently(&spec, nothing, &CancelFlag::new(), &patience()).unwrap();
     let left_out = source.left_out();
     assert_eq!(
         left_out.iter().filter_map(|left| left.file).collect::<Vec<_>>(),
@@ -252,7 +252,7 @@ fn an_opening_ends_when_somebody_says_that_what_was_read_is_enough() {
     let nothing = || Box::new(std::io::empty());
     for is_patient in [true, false] {
         let _ = std::fs::remove_file(&started);
-        let (enough, cancel) = (Cancel::new(), Cancel::new());
+        let (enough, cancel) = (CancelFlag::new(), CancelFlag::new());
         let opened = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !started.exists() {

@@ -56,7 +56,7 @@ fn outcomes(text: &[u8], allowed: &str, sizes: &[usize]) -> Vec<(String, Outcome
     found.push(("compressed".to_owned(), outcome(open(&folder, "b.json.gz"), 1, allowed)));
     let json = SourceSpec { url: "-".into(), format: Some(Format::Json), ..SourceSpec::default() };
     let pieces = Box::new(Pieces::new(text, sizes));
-    let source = Source::open_with(&json, pieces, &Cancel::new()).map(Arc::new);
+    let source = Source::open_with(&json, pieces, &CancelFlag::new()).map(Arc::new);
     found.push(("piped".to_owned(), outcome(source, 1, allowed)));
     found
 }

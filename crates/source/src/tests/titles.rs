@@ -31,7 +31,7 @@ fn read_all(text: &[u8], change: Change) -> (Vec<String>, Rows) {
         assert_eq!(found, whole, "{target}");
         // Starts that are found by reading are the same.
         let mut splits = source.splits_of(target, &mut |_, _| true).unwrap();
-        source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+        source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
         let (found, again) = read_splits(&source, splits, &ReadOptions::default()).unwrap();
         assert_eq!((found, again), (whole.clone(), 0), "{target}");
     }
@@ -43,7 +43,7 @@ fn read_all(text: &[u8], change: Change) -> (Vec<String>, Rows) {
         SourceSpec { url: "-".into(), format: Some(Format::Csv), ..SourceSpec::default() };
     change(&mut spec.options);
     let stdin = Box::new(Cursor::new(text.to_vec()));
-    let source = Arc::new(Source::open_with(&spec, stdin, &Cancel::new()).unwrap());
+    let source = Arc::new(Source::open_with(&spec, stdin, &CancelFlag::new()).unwrap());
     assert_eq!((names(&source), rows(&source)), (columns.clone(), whole.clone()));
     (columns, whole)
 }
@@ -103,14 +103,14 @@ fn titles_that_are_longer_than_splits_are_left_out() {
         assert!(found == whole, "{target}");
         let mut splits = source.splits_of(target, &mut |_, _| true).unwrap();
         for split in &splits {
-            let seen = source.start_seen_from_before(split, &Cancel::new()).unwrap();
+            let seen = source.start_seen_from_before(split, &CancelFlag::new()).unwrap();
             let reader = source.read(split, &ReadOptions::default()).unwrap();
             assert!(seen.is_none_or(|seen| Some(seen) == reader.start()), "{split:?}");
         }
-        source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+        source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
         assert!(read_splits(&source, splits, &ReadOptions::default()).unwrap().0 == whole);
     }
-    let progress = Progress::new();
+    let progress = RunProgress::new();
     let options = ReadOptions { progress: progress.clone(), ..ReadOptions::default() };
     read(&source, 5000, &options).unwrap();
     assert_eq!(progress.bytes_done(), source.total_bytes());
@@ -295,7 +295,7 @@ proptest! {
             let (found, _) = read(&source, target, &ReadOptions::default()).unwrap();
             prop_assert_eq!(&found, &expected, "{}", target);
             let mut splits = source.splits_of(target, &mut |_, _| true).unwrap();
-            source.exact_splits(&mut splits, &Cancel::new()).unwrap();
+            source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
             let (found, _) = read_splits(&source, splits, &ReadOptions::default()).unwrap();
             prop_assert_eq!(&found, &expected, "{}", target);
         }

@@ -230,7 +230,7 @@ fn what_a_worker_counted_is_what_the_driver_is_told() {
     let description = serde_json::to_string(&source.describe().unwrap()).unwrap();
     let description = serde_json::from_str(&description).unwrap();
     let options = StorageOptions::default();
-    let reopener = Reopener::new(description, &options, None, &Cancel::new()).unwrap();
+    let reopener = Reopener::new(description, &options, None, &CancelFlag::new()).unwrap();
     let driver = ReadOptions::default();
     for split in source.splits_of(100_000, &mut |_, _| true).unwrap() {
         let (files, splits) = source.describe_splits(std::slice::from_ref(&split)).unwrap();

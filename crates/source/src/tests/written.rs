@@ -60,7 +60,7 @@ fn delimiters_are_told_and_what_is_said_wins() {
     let spec = SourceSpec { url: "-".into(), format: Some(Format::Csv), ..SourceSpec::default() };
     let text_of = format!("a;b\n{}", noise(50_000).replace(',', ";"));
     let stdin = Box::new(std::io::Cursor::new(text_of.into_bytes()));
-    let source = Arc::new(Source::open_with(&spec, stdin, &Cancel::new()).unwrap());
+    let source = Arc::new(Source::open_with(&spec, stdin, &CancelFlag::new()).unwrap());
     assert_eq!((names(&source), rows(&source).len()), ("a b".to_owned(), 50_000));
 }
 
@@ -83,7 +83,7 @@ fn quotes_that_are_escaped_are_told_whatever_is_between_fields() {
     // From a pipe, too, which is read from its beginning.
     let spec = SourceSpec { url: "-".into(), format: Some(Format::Tsv), ..SourceSpec::default() };
     let bytes = Box::new(std::io::Cursor::new(b"a\tb\n1\t\"x \\\"y\\\"\"\n".to_vec()));
-    let source = Arc::new(Source::open_with(&spec, bytes, &Cancel::new()).unwrap());
+    let source = Arc::new(Source::open_with(&spec, bytes, &CancelFlag::new()).unwrap());
     assert_eq!(rows(&source), text(&[&["1", "x \"y\""]]));
 }
 

@@ -132,7 +132,7 @@ pub fn refuse_aggregates_of_outer_rows(plan: &LogicalPlan) -> PlanResult<()> {
                     }
                     expr => Ok(Transformed::no(expr)),
                 })?;
-                return Err(external(Error::usage_hint(
+                return Err(external(Error::usage_with_hint(
                     format!(
                         "`{}` in a subquery is of columns of the query around alone, so it is an aggregate of that query",
                         written.data.human_display()

@@ -10,8 +10,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
-use tidemill_base::types::EXACTLY;
 
 use crate::messages::external;
 
@@ -57,9 +57,10 @@ impl ScalarUDFImpl for SingleValue {
         let [value, number] = args.args.as_slice() else {
             return plan_err!("`single_value` takes a value and a number");
         };
-        let number = cast_with_options(&number.to_array(1)?, &DataType::Int64, &EXACTLY)?;
+        let number =
+            cast_with_options(&number.to_array(1)?, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
         if number.as_primitive::<Int64Type>().iter().flatten().any(|number| number > 1) {
-            return Err(external(Error::usage_hint(
+            return Err(external(Error::usage_with_hint(
                 "a subquery that stands for one value has more than one row",
                 "an aggregate makes one of them: (SELECT max(x) FROM b); x IN (SELECT …) compares with all",
             )));

@@ -1206,7 +1206,7 @@ pub(super) fn translated(call: &Function) -> Result<Option<Expr>> {
     if let ("nth_value", [_, place]) = (name.as_str(), arguments.as_slice())
         && whole_number(place).is_some_and(|place| place < 0)
     {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             "`nth_value` counts from 1",
             "nth_value(x, 1) with the opposite order, ORDER BY y DESC, counts from the end",
         ));
@@ -1251,7 +1251,7 @@ fn regexp_replaced(arguments: &[&Expr]) -> Result<Option<Expr>> {
         return Ok(Some(call_of("regexp_replace", all)));
     };
     if options.contains('k') {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             "`k` is no option of `regexp_replace`: a text that does not match is kept anyway",
             "there are g (all that matches), i (letters of either case), c (of their own), s (`.` is a line's end, too), m \
              (`^` and `$` are at each line), x (spaces mean nothing), l (a text, no pattern)",
@@ -1305,7 +1305,7 @@ fn of_more_than_two(name: &str, arguments: &[&Expr]) -> Option<Error> {
         _ => return None,
     };
     let [first, second, third, ..] = arguments else { return None };
-    Some(Error::usage_hint(
+    Some(Error::usage_with_hint(
         format!("`{name}` takes a column, or two; these are {}", arguments.len()),
         format!("{of_two}({of_two}({first}, {second}), {third})"),
     ))
@@ -1342,7 +1342,7 @@ fn by_a_row(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<E
         return Err(not_over_a_window(call, name, arguments));
     }
     if form.has_order && has_order(&call.args) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{}` has an order of its own, and takes no ORDER BY", call.name),
             "array_slice(array_agg(x ORDER BY y), 1, 3) has the first three by another",
         ));
@@ -1350,7 +1350,7 @@ fn by_a_row(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<E
     if let ("maximum" | "minimum" | "max" | "min", true, Some(of @ Expr::Value(_))) =
         (name, form.has_order, arguments.first())
     {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{}` lists values of rows, and `{of}` is a constant", call.name),
             format!("{}(x, 3) lists those of a column", call.name),
         ));
@@ -1420,7 +1420,7 @@ fn not_over_a_window(call: &Function, name: &str, arguments: &[&Expr]) -> Error 
             .to_owned(),
         _ => of_groups,
     };
-    Error::usage_hint(format!("`{}` is not called over a window", call.name), hint)
+    Error::usage_with_hint(format!("`{}` is not called over a window", call.name), hint)
 }
 
 /// The value of the first row of a partition by an order, as a window has it.
@@ -1460,7 +1460,7 @@ fn first_rows_checked(
     if let FunctionArguments::List(list) = &call.args
         && list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
     {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` takes rows, and has no DISTINCT"),
             "distinct_sample(x, 10) draws different values, distinct_values(x, 100) has all of them, and SELECT DISTINCT in \
              FROM (…) leaves one row of each",
@@ -1595,14 +1595,14 @@ fn beside(call: &Function, mut made: Expr, aggregates: usize) -> Result<Expr> {
     let has_none = is_of_rows && filter.is_none() && null_treatment.is_none() && over.is_none();
     if !has_none && aggregates == 0 {
         let name = name_of(call).unwrap_or_default();
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` takes nothing but its arguments"),
             "DISTINCT, ORDER BY, FILTER and OVER are for aggregate and window functions",
         ));
     }
     if !is_of_rows && aggregates > 1 {
         let name = name_of(call).unwrap_or_default();
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` takes neither DISTINCT nor ORDER BY"),
             "SELECT DISTINCT in a subquery gives each of its rows once",
         ));
@@ -1754,7 +1754,7 @@ fn of_several(call: &Function, name: &str) -> Result<Option<Expr>> {
     let is_asked = EXACT.contains(&name) || ESTIMATED.contains(&name) && before.len() == 1;
     let Some(asked) = items(last).filter(|_| is_asked) else { return Ok(None) };
     if asked.is_empty() {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` is asked for no rank"),
             format!("a list has one or more, from 0 to 1: {name}(x, [0.5, 0.9])"),
         ));
@@ -1816,7 +1816,7 @@ fn within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
     let by = FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone()));
     match (name, list.args.as_slice()) {
         ("mode", []) if order.options.asc == Some(false) => {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "`mode() WITHIN GROUP (ORDER BY x DESC)` is the largest of the most frequent values",
                 format!(
                     "mode() WITHIN GROUP (ORDER BY {}) is the smallest of them; max(x) over the counts of GROUP BY x that \
@@ -1830,7 +1830,7 @@ fn within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
             if order.options.asc == Some(false) =>
         {
             let Some(quantile) = from_the_end(quantile) else {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!(
                         "`percentile_disc({quantile})` of values in falling order has no constant rank"
                     ),

@@ -413,7 +413,7 @@ fn as_of(matched: Expr, constraint: JoinConstraint) -> Result<JoinOperator> {
         _ => None,
     };
     let refused = |what: &str| {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("an ASOF JOIN {what}"),
             "write ASOF JOIN … ON a.id = b.id AND a.ts >= b.ts: keys that are equal, if any, and one comparison \
              of times",

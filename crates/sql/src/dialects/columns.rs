@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::executor::block_on;
 use regex::Regex;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::suggest;
+use tidemill_base::suggestions;
 use tidemill_planning::{planned, walk, walk_expr, walk_expr_mut, walk_mut};
 
 use super::calls::{both, in_brackets, name_of};
@@ -433,7 +433,7 @@ impl Selects<'_> {
             let mut made = expr.clone();
             walk_expr_mut(&mut made, &mut put);
             match put.other {
-                Some(other) => Err(Error::usage_hint(
+                Some(other) => Err(Error::usage_with_hint(
                     format!(
                         "`{written}` and `{other}` in one expression stand for different columns"
                     ),
@@ -448,7 +448,7 @@ impl Selects<'_> {
     /// The columns that a call of COLUMNS stands for.
     fn meant(&self, call: &Function, columns: &[Column]) -> Result<Vec<(Expr, Vec<String>)>> {
         let refused = || {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("`{call}` is not understood"),
                 "COLUMNS takes *, a pattern in single quotes, names in single quotes or brackets, or a function \
                  of the name: COLUMNS(c -> c LIKE 'a%')",
@@ -490,7 +490,7 @@ impl Selects<'_> {
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(item))] => {
                 let pattern = text_of(item).ok_or_else(refused)?;
                 let regex = Regex::new(&pattern).map_err(|_| {
-                    Error::usage_hint(
+                    Error::usage_with_hint(
                         format!("`{pattern}` in COLUMNS is no regular expression"),
                         "a name is found wherever the pattern is in it: COLUMNS('^delay_')",
                     )
@@ -529,7 +529,7 @@ impl Selects<'_> {
             rows.join(", ")
         );
         let mut statements = parsed(&text).map_err(|_| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("`{function}` in COLUMNS is not understood"),
                 "it is a condition on the name of a column: COLUMNS(c -> c LIKE 'a%')",
             )
@@ -606,7 +606,7 @@ impl Selects<'_> {
                 if uses(condition, &one)
                     && let Some(clause) = self.clause_of(expr)
                 {
-                    return Err(Error::usage_hint(
+                    return Err(Error::usage_with_hint(
                         format!("WHERE looks at single records, and `{name}` is {expr}"),
                         format!("write the condition in {clause}"),
                     ));
@@ -622,7 +622,7 @@ impl Selects<'_> {
         if uses(expr, &[(name.to_owned(), meant.clone())])
             && let Some(function) = self.volatile(meant)
         {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{name}` is used twice, and {function}() gives another value each time"),
                 format!(
                     "make the column in a query within this one: FROM (SELECT *, {meant} AS {name} FROM …)"
@@ -818,7 +818,7 @@ fn fields_of(
         ..WildcardAdditionalOptions::default()
     };
     if *options != plain {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}.*{options}` is of a struct's fields"),
             format!("name those that are wanted: {name}.a, {name}.b"),
         ));
@@ -862,7 +862,7 @@ fn of_star(
         opt_alias,
     } = options;
     if let Some(alias) = opt_alias {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`* AS {alias}` is not supported"),
             "name the columns one by one, or with * RENAME (a AS b)",
         ));
@@ -875,7 +875,9 @@ fn of_star(
         let is_it = |column: &&&Column| is_called(column, name);
         let names = || all.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
         let found = all.iter().find(is_it).map(|column| column.name.clone());
-        found.ok_or_else(|| Error::usage(suggest::unknown("column", &name.value, &names())))
+        found.ok_or_else(|| {
+            Error::usage(suggestions::unknown_name_message("column", &name.value, &names()))
+        })
     };
     let mut left_out = BTreeSet::new();
     match opt_exclude {
@@ -973,9 +975,9 @@ fn like_pattern(pattern: &str) -> Result<Regex> {
 
 fn no_column(what: &str, columns: &[Column]) -> Error {
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("no column is meant by `{what}`"),
-        format!("columns: {}", suggest::listed(&names)),
+        format!("columns: {}", suggestions::format_name_list(&names)),
     )
 }
 
@@ -999,8 +1001,9 @@ fn named_column(item: &Expr, columns: &[Column]) -> Result<(Expr, Vec<String>)> 
     };
     let found = columns.iter().find(|column| is_called(column, &name));
     let names = || columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
-    let found =
-        found.ok_or_else(|| Error::usage(suggest::unknown("column", &name.value, &names())))?;
+    let found = found.ok_or_else(|| {
+        Error::usage(suggestions::unknown_name_message("column", &name.value, &names()))
+    })?;
     Ok((reference(found, columns), vec![found.name.clone()]))
 }
 

@@ -76,7 +76,7 @@ pub(super) fn refuse_random_rows(expr: &Expr) -> Result<()> {
 }
 
 fn copy_error(expr: &Expr, function: &str) -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("`{expr}` uses `{function}()` more than once, and it differs each time"),
         "take it in a subquery, and name its column",
     )

@@ -106,7 +106,7 @@ pub(super) fn name_hidden(statement: &mut Statement, unhidden: &Unhidden) -> Res
     let mut tables = Tables { unhidden, ctes: Vec::new(), natural: false };
     walk_mut(statement, &mut tables);
     match tables.natural {
-        true => Err(Error::usage_hint(
+        true => Err(Error::usage_with_hint(
             "NATURAL JOIN does not say whether it joins on the files' names, which the query names",
             "name the columns to join on: JOIN … USING (id)",
         )),

@@ -20,7 +20,7 @@ use datafusion::sql::sqlparser::ast::{
     WildcardAdditionalOptions,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_base::redact::shown;
+use tidemill_base::redaction::redact_url;
 use tidemill_planning::{walk, walk_expr, walk_expr_mut};
 
 use super::calls::call_of;
@@ -224,7 +224,7 @@ pub(super) fn entries_table(
 ) -> Result<Option<TableFactor>> {
     let Some(list) = entries_of(name, args) else {
         return match ["json_each", "jsonb_each"].contains(&name) {
-            true => Err(Error::usage_hint(
+            true => Err(Error::usage_with_hint(
                 format!("`{name}` takes other arguments"),
                 format!("it is called as {name}(json) or {name}(json, '$.path')"),
             )),
@@ -233,7 +233,7 @@ pub(super) fn entries_table(
     };
     let names = alias.as_ref().map_or([].as_slice(), |alias| alias.columns.as_slice());
     if names.len() > ENTRY_FIELDS.len() {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{name}` has 3 columns, and {} names are given", names.len()),
             format!("it is called as {name}(json) AS e (key, value, type)"),
         ));
@@ -485,7 +485,7 @@ pub(super) fn of_select(select: &mut Select, mentioned: &MentionedNames) -> Resu
         | TableFactor::Derived { alias: Some(alias), .. } => alias.clone(),
         TableFactor::Table { name, .. } => {
             let Some(name) = last(name) else { return Ok(()) };
-            let name = Ident::with_quote('"', shown(&name.value));
+            let name = Ident::with_quote('"', redact_url(&name.value));
             TableAlias { explicit: true, name, columns: Vec::new(), at: None }
         }
         _ => {
@@ -539,14 +539,14 @@ fn refuse_behind_joins(select: &Select) -> Result<()> {
         if let TableFactor::Table { name, args: Some(args), with_ordinality: true, .. } = factor
             && entries_of(&name.to_string(), &args.args).is_some()
         {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{factor}` has no WITH ORDINALITY"),
                 "the key of an item is its place from 0; row_number() OVER (…) numbers rows",
             ));
         }
         // Of a subquery, the first may have columns of the query around it.
         if at > 0 && entries_factor(factor).is_some() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "`{factor}` stands beside more than one source, or has a condition of a join"
                 ),
@@ -594,7 +594,7 @@ fn refuse_ambiguous_names(select: &Select, laterals: &[Lateral]) -> Result<()> {
         walk_expr(condition, &mut names);
     }
     match names.found {
-        Some((name, tables)) => Err(Error::usage_hint(
+        Some((name, tables)) => Err(Error::usage_with_hint(
             format!("`{name}` is a column of {}", tables.join(" and ")),
             format!("write {}.{name}", tables.join(&format!(".{name} or "))),
         )),

@@ -407,7 +407,7 @@ fn groups_among(condition: &Expr) -> Result<Option<Expr>> {
     let mut called = (0..values.len()).filter(|place| calls_function(values[*place]));
     let subject = called.next().unwrap_or(values.len() - 1);
     if called.next().is_some() {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{condition}` in HAVING has two aggregates in a row"),
             "compare it outside: SELECT * FROM (SELECT k, sum(x) AS a, count(*) AS b … GROUP BY k) WHERE (a, b) IN (SELECT …)",
         ));
@@ -439,7 +439,7 @@ fn refuse_groups_within(condition: &Expr) -> Result<()> {
             if let Expr::InSubquery { expr: row, .. } = expr
                 && row_values(row).is_some_and(|values| values.into_iter().any(calls_function))
             {
-                self.0 = Some(Error::usage_hint(
+                self.0 = Some(Error::usage_with_hint(
                     format!("`{expr}` in HAVING stands within another condition than AND"),
                     "compare it outside: SELECT * FROM (SELECT k, count(*) AS n … GROUP BY k) WHERE … OR (k, n) IN (SELECT …)",
                 ));

@@ -36,19 +36,19 @@ pub(super) fn translate(table: &mut TableFactor) -> Result<()> {
             alias,
         } => {
             if default_on_null.is_some() {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "`DEFAULT ON NULL` of PIVOT is not supported",
                     "coalesce(column, 0) around the turned table's columns",
                 ));
             }
             let PivotValueSource::List(values) = value_source else {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "PIVOT needs the values that become columns",
                     "list them: FOR kind IN ('a', 'b')",
                 ));
             };
             let [column] = value_column.as_slice() else {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     "PIVOT takes one column whose values become columns",
                     "make one of several: FOR a || '_' || b IN ('x_1', 'x_2')",
                 ));
@@ -125,7 +125,7 @@ fn pivoted(
         };
         for aggregate in aggregates {
             let Expr::Function(call) = &aggregate.expr else {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("`{}` is no aggregate, as PIVOT takes", aggregate.expr),
                     "sum(x), count(*), max(x) …",
                 ));
@@ -162,7 +162,7 @@ fn unpivoted(
     keeps_null: bool,
 ) -> Result<Query> {
     let Expr::Identifier(value) = value else {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{value}` is no name for a column of values, as UNPIVOT takes"),
             "t UNPIVOT (value FOR name IN (a, b))",
         ));

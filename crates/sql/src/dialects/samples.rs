@@ -238,7 +238,7 @@ fn hand_on_records(table: &mut TableFactor) {
 
 /// The refusal of a sample of rows that are no records.
 fn no_records(name: &str) -> Error {
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("`{name}` takes records of one source, as they are read"),
         "after a join, unnest, UNION, GROUP BY or LIMIT nothing tells which record a row is: sample within the subquery, and join \
          what it gives",
@@ -471,7 +471,7 @@ pub(super) fn of_clause(kind: &TableSampleKind) -> Result<AskedSample> {
     let TableSample { modifier: _, name, quantity, seed, bucket, offset } = sample.as_ref();
     let form = "TABLESAMPLE (10 PERCENT), (50 ROWS), BERNOULLI by rows, SYSTEM by splits, REPEATABLE (seed)";
     let refused =
-        |what: &str| Error::usage_hint(format!("a sample {what}"), format!("it is {form}"));
+        |what: &str| Error::usage_with_hint(format!("a sample {what}"), format!("it is {form}"));
     if bucket.is_some() {
         return Err(refused("by buckets is not supported"));
     }
@@ -495,7 +495,7 @@ pub(super) fn of_clause(kind: &TableSampleKind) -> Result<AskedSample> {
             return Err(refused(&format!("of `{}` rows is none", quantity.value)));
         };
         if by_split {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 "a SYSTEM sample takes splits, whose rows nobody has counted",
                 format!(
                     "TABLESAMPLE reservoir({rows} ROWS) takes rows, SYSTEM (10 PERCENT) splits"

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     ValueWithSpan, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_base::redact::shown;
+use tidemill_base::redaction::redact_url;
 use tidemill_planning::walk_expr_mut;
 
 use super::calls::{call_of, in_brackets, of_two};
@@ -269,7 +269,7 @@ fn select_columns(table: &mut TableFactor, columns: &[String]) -> Result<()> {
 /// Gives what is read of a table a name of its own.
 fn sampled(table: &mut TableFactor, asked: AskedSample, called: &mut CalledSources) -> Result<()> {
     let TableFactor::Table { name, alias, args: None, .. } = table else {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{table}` is no source to take a sample of"),
             "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
         ));
@@ -289,10 +289,10 @@ fn sampled(table: &mut TableFactor, asked: AskedSample, called: &mut CalledSourc
             ..CalledSource::default()
         },
     };
-    let of_sample = format!("{} TABLESAMPLE {asked}", shown(&own.value));
+    let of_sample = format!("{} TABLESAMPLE {asked}", redact_url(&own.value));
     called.insert(of_sample.clone(), source);
     if alias.is_none() {
-        let name = Ident { value: shown(&own.value), ..own.clone() };
+        let name = Ident { value: redact_url(&own.value), ..own.clone() };
         *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
     }
     *own = Ident::with_quote('"', of_sample);
@@ -390,7 +390,7 @@ fn function(table: &mut TableFactor, called: &mut CalledSources) -> Result<()> {
                 (_, Some((_, format))) => source(&function, args, *format)?,
                 (_, None) => return Ok(()),
             };
-            let urls: Vec<String> = source.urls.iter().map(|url| shown(url)).collect();
+            let urls: Vec<String> = source.urls.iter().map(|url| redact_url(url)).collect();
             let plain = match urls.as_slice() {
                 [one] => one.clone(),
                 several => format!("[{}]", several.join(", ")),
@@ -525,7 +525,7 @@ fn source(
 ) -> Result<CalledSource> {
     let mut source = CalledSource { format, ..CalledSource::default() };
     let refused = |what: &str| {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("`{what}` in {function}(…) is not understood"),
             "it takes a file or a list of files in single quotes, and delim, header, skip, header_row, quote, \
              escape, comment, nullstr, types, columns, filename; flags say the rest (`tidemill query --help`)",
@@ -607,7 +607,7 @@ fn listing(args: &[FunctionArg]) -> Result<CalledSource> {
     };
     let Some(urls) = urls else {
         let given: Vec<String> = args.iter().map(ToString::to_string).collect();
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{GLOB}({})` is not understood", given.join(", ")),
             "it takes a pattern, a folder or a list of them in single quotes: glob('logs/*.csv')",
         ));

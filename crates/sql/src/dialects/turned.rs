@@ -289,13 +289,13 @@ pub fn with_values(sql: &str, values: &[(String, String)]) -> Result<String> {
     }
 
     if values.len() > COLUMNS_MAX {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("a PIVOT on more than {COLUMNS_MAX} values"),
             "list those that are wanted, ON kind IN ('a', 'b'), or leave rows away before",
         ));
     }
     if values.is_empty() {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             "a PIVOT on a column without values",
             "list those that become columns: ON kind IN ('a', 'b')",
         ));

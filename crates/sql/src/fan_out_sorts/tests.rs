@@ -11,7 +11,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::datasource::MemTable;
 use futures::StreamExt;
 use proptest::prelude::*;
-use tidemill_base::Settings;
+use tidemill_base::RunSettings;
 use tidemill_base::error::Result;
 
 use crate::Told;
@@ -79,7 +79,7 @@ fn sorted(
     partitions: Vec<Vec<RecordBatch>>,
     order: &str,
     memory_bytes: usize,
-    settings: &Settings,
+    settings: &RunSettings,
 ) -> Result<Vec<RecordBatch>> {
     let context = session::open(memory_bytes, settings, Brought::default())?;
     let schema = partitions[0][0].schema();
@@ -174,7 +174,7 @@ proptest! {
         let words = words.collect::<Vec<_>>().join(", ");
         let rows = shown(&all);
         let expected: Vec<&str> = model(&all, &order).into_iter().map(|row| rows[row].as_str()).collect();
-        let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+        let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
         let found = sorted(vec![parts.clone()], &words, memory, &settings).unwrap();
         let found: Vec<String> = found.iter().flat_map(shown).collect();
         prop_assert!(found.iter().map(String::as_str).eq(expected.iter().copied()), "ORDER BY {}", words);
@@ -195,7 +195,7 @@ proptest! {
 #[test]
 fn columns_keep_their_types() {
     let all = batch(&[(0, 5), (255, 3), (7, -9)]);
-    let settings = Settings { threads: 1, ..Settings::new(64 << 20) };
+    let settings = RunSettings { threads: 1, ..RunSettings::new(64 << 20) };
     let found = sorted(vec![vec![all.clone()]], "text, float DESC", 32 << 20, &settings).unwrap();
     let types = |schema: &Schema| {
         schema.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>()
@@ -218,7 +218,7 @@ fn rows_that_are_too_long_for_the_sorter_are_parked() {
         ("text", Arc::new(StringArray::from(texts.clone())) as ArrayRef),
     ])
     .unwrap();
-    let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+    let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
     let found = sorted(vec![vec![all.clone()]], "k", 4 << 20, &settings).unwrap();
     assert!(found.iter().all(|batch| batch.get_array_memory_size() < 8 << 20));
     let whole = concat_batches(&found[0].schema(), &found).unwrap();
@@ -235,7 +235,7 @@ fn rows_that_are_too_long_for_the_sorter_are_parked() {
 #[test]
 fn a_run_that_is_stopped_ends_its_sorts() {
     let all = batch(&(0..20_000).map(|at| (0, at)).collect::<Vec<_>>());
-    let settings = Settings { threads: 2, ..Settings::new(64 << 20) };
+    let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
     settings.cancel.cancel();
     let error = sorted(vec![vec![all]], "row DESC", 1 << 20, &settings).unwrap_err();
     assert!(matches!(error, tidemill_base::error::Error::Interrupted), "{error}");
@@ -247,7 +247,7 @@ fn a_spill_folder_that_is_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let settings =
-        Settings { threads: 2, spill_dirs: vec![missing.clone()], ..Settings::new(64 << 20) };
+        RunSettings { threads: 2, spill_dirs: vec![missing.clone()], ..RunSettings::new(64 << 20) };
     let small = batch(&[(0, 1)]);
     sorted(vec![vec![small]], "text", 1 << 20, &settings).unwrap();
     let large = batch(&(0..40_000).map(|at| (0, at)).collect::<Vec<_>>());

@@ -9,7 +9,7 @@ use super::*;
 fn space_in(count: usize) -> (Vec<TempDir>, SpillSpace) {
     let folders: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
     let paths: Vec<PathBuf> = folders.iter().map(|folder| folder.path().into()).collect();
-    let space = SpillSpace::new(&paths, &Progress::new());
+    let space = SpillSpace::new(&paths, &RunProgress::new());
     (folders, space)
 }
 
@@ -40,7 +40,7 @@ fn whole(spill: &Spill) -> Vec<u8> {
 #[test]
 fn spills_that_are_written_in_turns_come_back_each_by_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let progress = Progress::new();
+    let progress = RunProgress::new();
     let space = SpillSpace::new(&[folder.path().into()], &progress);
     let spills: Vec<Spill> = (0..3).map(|_| space.create()).collect();
     let mut writers: Vec<Writer> = spills.iter().map(Spill::writer).collect();
@@ -70,7 +70,7 @@ fn spills_that_are_written_in_turns_come_back_each_by_itself() {
 #[test]
 fn a_spill_is_read_while_it_grows() {
     let folder = tempfile::tempdir().unwrap();
-    let spill = SpillSpace::new(&[folder.path().into()], &Progress::new()).create();
+    let spill = SpillSpace::new(&[folder.path().into()], &RunProgress::new()).create();
     let mut stream = spill.read_stream().unwrap();
     assert!(block_on(stream.next()).is_none());
     let mut writer = spill.writer();
@@ -85,7 +85,7 @@ fn a_spill_is_read_while_it_grows() {
 #[test]
 fn what_nobody_holds_any_more_makes_room() {
     let folder = tempfile::tempdir().unwrap();
-    let space = SpillSpace::new(&[folder.path().into()], &Progress::new());
+    let space = SpillSpace::new(&[folder.path().into()], &RunProgress::new());
     let bytes = pattern(5, 3 * BLOCK_BYTES as usize + 1);
     for _ in 0..10 {
         let spill = space.create();
@@ -104,7 +104,7 @@ fn what_nobody_holds_any_more_makes_room() {
 #[cfg(target_os = "linux")]
 fn any_number_of_spills_takes_one_open_file() {
     let folder = tempfile::tempdir().unwrap();
-    let space = SpillSpace::new(&[folder.path().into()], &Progress::new());
+    let space = SpillSpace::new(&[folder.path().into()], &RunProgress::new());
     let spills: Vec<Spill> = (0..100).map(|_| space.create()).collect();
     for spill in &spills {
         let mut writer = spill.writer();
@@ -123,7 +123,7 @@ fn any_number_of_spills_takes_one_open_file() {
 fn a_folder_that_cannot_be_written_to_is_named_when_it_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let spill = SpillSpace::new(std::slice::from_ref(&missing), &Progress::new()).create();
+    let spill = SpillSpace::new(std::slice::from_ref(&missing), &RunProgress::new()).create();
     let mut writer = spill.writer();
     let error = writer.write_all(&pattern(1, BUFFER_BYTES)).unwrap_err();
     let message = Error::io("write", "elsewhere", error).to_string();
@@ -217,7 +217,7 @@ fn where_all_folders_are_full_each_is_named_with_what_is_free() {
     }
     let Err(error) = spilled(&space, &pattern(1, BUFFER_BYTES)) else { panic!("it has room") };
     let error = Error::io("write", "elsewhere", error);
-    let Error::DiskFull { folders: told, .. } = &error else { panic!("{error:?}") };
+    let Error::SpillDiskFull { folders: told, .. } = &error else { panic!("{error:?}") };
     let paths: Vec<String> = folders.iter().map(|it| it.path().display().to_string()).collect();
     assert!(told.iter().map(|(path, _)| path).eq(&paths), "{error}");
     assert!(told.iter().all(|(_, free)| free.is_some()), "{error}");
@@ -307,7 +307,7 @@ proptest! {
                         Ok(()) => expected.extend(bytes),
                         Err(error) => {
                             let error = Error::io("write", "elsewhere", error);
-                            let is_told = matches!(&error, Error::DiskFull { .. });
+                            let is_told = matches!(&error, Error::SpillDiskFull { .. });
                             prop_assert!(is_told, "{}", error);
                             let found = whole(spill);
                             prop_assert!(found.starts_with(expected));

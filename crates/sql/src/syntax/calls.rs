@@ -227,7 +227,7 @@ impl Walk<'_> {
             }
             Called::Window => {
                 if !is_window {
-                    return Err(Error::usage_hint(
+                    return Err(Error::usage_with_hint(
                         format!("`{name}` is a window function, and has no OVER"),
                         format!("write {name}(…) OVER (PARTITION BY a ORDER BY b)"),
                     ));
@@ -355,5 +355,5 @@ fn misplaced(name: &str, is_window: bool, place: Place) -> Error {
         (false, "WHERE") => "HAVING filters groups: … GROUP BY a HAVING count(*) > 3",
         (false, _) => "take it in a subquery, and name its column",
     };
-    Error::usage_hint(message, hint)
+    Error::usage_with_hint(message, hint)
 }

@@ -120,7 +120,7 @@ impl Walk<'_> {
             Expr::AtTimeZone { timestamp, time_zone } => match time_zone.as_ref() {
                 Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(zone), span: _ }) => {
                     if Tz::from_str(zone).is_err() {
-                        return Err(Error::usage_hint(
+                        return Err(Error::usage_with_hint(
                             format!("there is no time zone `{zone}`"),
                             "a zone is 'Europe/Berlin', 'UTC' or '+02:00'",
                         ));

@@ -29,7 +29,7 @@ use datafusion::sql::sqlparser::ast::{
     TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Top, TopQuantity, Value,
     ValueWithSpan, Values, VisitorMut, WildcardAdditionalOptions, With,
 };
-use tidemill_base::coverage::grouped;
+use tidemill_base::coverage::format_grouped_digits;
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_mut;
 
@@ -142,7 +142,7 @@ fn refused<T>(clause: impl fmt::Display, hint: &str) -> Result<T> {
     let message = format!("`{clause}` is not supported");
     Err(match hint {
         "" => Error::usage(message),
-        hint => Error::usage_hint(message, hint),
+        hint => Error::usage_with_hint(message, hint),
     })
 }
 
@@ -483,7 +483,7 @@ impl Walk<'_> {
             Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ })
                 if number.bytes().all(|digit| digit.is_ascii_digit()) =>
             {
-                Err(Error::usage_hint(
+                Err(Error::usage_with_hint(
                     format!("`{number}` is the place of a column, and there is none"),
                     "the first of the select list is 1; behind a `*` a key goes by its name",
                 ))
@@ -942,7 +942,7 @@ fn refuse_unnamed_twice(projection: &[SelectItem]) -> Result<()> {
         if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) && !seen.insert(expr)
         {
             let written = names::as_written(expr);
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("two columns of a select list are `{written}`"),
                 format!("name one of them: {written} AS other"),
             ));
@@ -1025,8 +1025,8 @@ fn refuse_many_sets(keys: &[Expr]) -> Result<()> {
     if sets <= SETS_MAX {
         return Ok(());
     }
-    let most = grouped(SETS_MAX);
-    Err(Error::usage_hint(
+    let most = format_grouped_digits(SETS_MAX);
+    Err(Error::usage_with_hint(
         format!("GROUP BY has more than {most} grouping sets"),
         "CUBE (a, b) has one of each combination, 2 to the power of its keys; ROLLUP (a, b) has one more than keys",
     ))
@@ -1039,7 +1039,7 @@ fn refuse_twice(sets: &[Vec<Expr>]) -> Result<()> {
     let mut keys: Vec<&Expr> = Vec::new();
     for key in sets.iter().flatten() {
         if keys.contains(&key) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{key}` stands twice in ROLLUP or CUBE"),
                 "name each key once; GROUPING SETS ((a), (a)) has groups twice",
             ));
@@ -1054,11 +1054,11 @@ fn refuse_constant(expr: &Expr, clause: &str) -> Result<()> {
     match value {
         // The position of a column.
         Value::Number(..) => Ok(()),
-        Value::SingleQuotedString(text) => Err(Error::usage_hint(
+        Value::SingleQuotedString(text) => Err(Error::usage_with_hint(
             format!("`{clause} {value}` is by a constant text"),
             format!("a column is named in double quotes or none: {clause} \"{text}\""),
         )),
-        _ => Err(Error::usage_hint(
+        _ => Err(Error::usage_with_hint(
             format!("`{clause} {value}` is by a constant"),
             "a constant orders and groups nothing: leave it out",
         )),

@@ -15,7 +15,7 @@ fn parsed(sql: &str) -> Box<Statement> {
 
 fn checked(sql: &str) -> Result<()> {
     static STATE: LazyLock<SessionState> = LazyLock::new(|| {
-        let settings = tidemill_base::Settings::new(64 << 20);
+        let settings = tidemill_base::RunSettings::new(64 << 20);
         crate::session::open(64 << 20, &settings, Default::default()).unwrap().state()
     });
     let mut statement = parse(sql)?;

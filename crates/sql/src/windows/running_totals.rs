@@ -33,7 +33,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::BoundedWindowAggExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 use futures::{StreamExt, stream};
-use tidemill_base::compact::compacted;
+use tidemill_base::batch_compaction::compact_batch;
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
@@ -320,7 +320,7 @@ impl Totals {
             self.underway = Some(work);
         } else {
             let (_, begun) = parted(&work.batch, work.groups[open].start);
-            self.held.push(compacted(&begun)?);
+            self.held.push(compact_batch(&begun)?);
         }
         let held: usize = self.held.iter().map(bytes).sum();
         let kept: usize = self.calls.iter().map(|call| call.accumulator.size()).sum();

@@ -29,7 +29,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::WindowAggExec;
 use futures::{StreamExt, stream};
-use tidemill_base::compact::{compacted, shown_bytes};
+use tidemill_base::batch_compaction::{compact_batch, visible_values_bytes};
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
@@ -206,7 +206,7 @@ impl Window {
         if batch.num_rows() > 0 {
             self.held_bytes += bytes(batch);
             self.charge(0)?;
-            self.held.push(compacted(batch)?);
+            self.held.push(compact_batch(batch)?);
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ pub(crate) fn seam(last: &RecordBatch, next: &RecordBatch) -> PlanResult<RecordB
 
 /// What the values of a batch take.
 pub(crate) fn bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(shown_bytes).sum()
+    batch.columns().iter().map(visible_values_bytes).sum()
 }
 
 /// The first rows of a batch, and the others.

@@ -10,8 +10,8 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256,
 };
+use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::sql_type_name;
 use tidemill_sketch::FloatSum;
 use tidemill_sql::names::call_of;
 

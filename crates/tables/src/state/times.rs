@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, TimeUnit};
+use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::{Error, Result};
-use tidemill_base::types::EXACTLY;
 
 use super::{Routes, Rows, StateColumn, States, column, overflow};
 use crate::spec::{Aggregate, Function};
@@ -56,8 +56,8 @@ pub(super) fn over_numbers(aggregate: &Aggregate) -> Option<Aggregate> {
 
 /// Returns times as numbers of their units.
 fn numbers_of(times: &ArrayRef) -> Result<ArrayRef> {
-    let units = cast_with_options(times, &DataType::Int64, &EXACTLY)?;
-    Ok(cast_with_options(&units, &TIME_NUMBER, &EXACTLY)?)
+    let units = cast_with_options(times, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
+    Ok(cast_with_options(&units, &TIME_NUMBER, &STRICT_CAST_OPTIONS)?)
 }
 
 /// Returns numbers of units as times.
@@ -67,9 +67,9 @@ fn numbers_of(times: &ArrayRef) -> Result<ArrayRef> {
 fn times_of(numbers: &ArrayRef, output: &Field) -> Result<ArrayRef> {
     let numbers =
         numbers.as_primitive::<Decimal128Type>().clone().with_precision_and_scale(38, 0)?;
-    let units = cast_with_options(&numbers, &DataType::Int64, &EXACTLY)
+    let units = cast_with_options(&numbers, &DataType::Int64, &STRICT_CAST_OPTIONS)
         .map_err(|_| overflow(output.name(), output.data_type()))?;
-    Ok(cast_with_options(&units, output.data_type(), &EXACTLY)?)
+    Ok(cast_with_options(&units, output.data_type(), &STRICT_CAST_OPTIONS)?)
 }
 
 impl StateColumn for Times {

@@ -15,15 +15,15 @@ use rustyline::config::Configurer;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
-use tidemill_engine::error::without_secrets;
+use tidemill_engine::column_types::sql_type_name;
+use tidemill_engine::error::redact_secrets;
 use tidemill_engine::formats::Format;
 use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::About;
 use tidemill_engine::running::Running;
-use tidemill_engine::settings::MaxBad;
+use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
-use tidemill_engine::types::sql_type_name;
-use tidemill_engine::{CopyQuery, Error, Home, Kept, Query, coverage};
+use tidemill_engine::{CopyQuery, Error, Kept, Query, StateFolder, coverage};
 
 use self::completer::Typing;
 use super::output::{CoverageSink, Keep, Say, finish_keeping};
@@ -87,7 +87,7 @@ pub(crate) fn shell() -> anyhow::Result<Outcome> {
         match editor.readline("tidemill> ") {
             Ok(text) => {
                 // A line that holds a secret is gone with the session, as the job log has none.
-                if !typed::is_blank(&text) && without_secrets(&text) == text {
+                if !typed::is_blank(&text) && redact_secrets(&text) == text {
                     editor.add_history_entry(text.trim_end())?;
                     if let Some(path) = &history {
                         // At once: whoever closes the window wants it, too.
@@ -113,7 +113,7 @@ pub(crate) fn shell() -> anyhow::Result<Outcome> {
 
 /// Where lines are remembered; none without a state folder.
 fn history() -> Option<PathBuf> {
-    let (home, why_not) = Home::open();
+    let (home, why_not) = StateFolder::open();
     if let Some(warning) = why_not {
         terminal::warn(&warning);
     }
@@ -157,7 +157,7 @@ impl Shell {
             ..About::default()
         };
         let (mut preparation, recorder) = begin(&Limits::default(), &Limits::default(), about)?;
-        preparation.settings.max_bad = MaxBad::Shown;
+        preparation.settings.max_bad = BadRecordLimit::Unlimited;
         let last = self.last.as_ref().and_then(|kept| kept.source(LAST));
         let query = Query { sql, sources: last.into_iter().collect(), ..Query::default() };
         let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
@@ -183,7 +183,7 @@ impl Shell {
             if kept.is_too_large() {
                 terminal::note(&format!(
                     "the result is larger than {} and not kept as {LAST}",
-                    coverage::human_bytes(bytes_max)
+                    coverage::format_decimal_bytes(bytes_max)
                 ));
             }
             self.last = Some(kept);
@@ -246,7 +246,7 @@ impl Shell {
             }
             other => {
                 let message = format!("there is no command `.{other}`");
-                Err(Error::usage_hint(message, ".help lists them").into())
+                Err(Error::usage_with_hint(message, ".help lists them").into())
             }
         }
     }
@@ -258,9 +258,9 @@ impl Shell {
                 let (rows, columns) = (kept.rows(), kept.schema().fields().len() as u64);
                 text.push_str(&format!(
                     "{LAST}  the last result: {} row{} of {} column{}\n",
-                    coverage::grouped(rows),
+                    coverage::format_grouped_digits(rows),
                     if rows == 1 { "" } else { "s" },
-                    coverage::grouped(columns),
+                    coverage::format_grouped_digits(columns),
                     if columns == 1 { "" } else { "s" },
                 ));
             }
@@ -279,7 +279,7 @@ impl Shell {
         let width = files.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         for (name, bytes) in files.iter().take(FILES_SHOWN) {
             text.push_str(&format!("'{name}'{:1$}", "", width - name.chars().count()));
-            text.push_str(&format!("  {}\n", coverage::human_bytes(*bytes)));
+            text.push_str(&format!("  {}\n", coverage::format_decimal_bytes(*bytes)));
         }
         if files.len() > FILES_SHOWN {
             text.push_str(&format!("… and {} more\n", files.len() - FILES_SHOWN));

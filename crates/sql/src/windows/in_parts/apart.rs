@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::error::Result as PlanResult;
 use datafusion::physical_plan::PhysicalExpr;
-use tidemill_base::compact::compacted;
+use tidemill_base::batch_compaction::compact_batch;
 
 use crate::windows::whole_partitions::bytes;
 
@@ -94,7 +94,7 @@ impl Apart {
         self.bytes += bytes(batch);
         if self.apart.is_empty() {
             if self.rows <= ONE_PART {
-                self.together.push(compacted(batch)?);
+                self.together.push(compact_batch(batch)?);
                 return Ok(());
             }
             for batch in std::mem::take(&mut self.together) {

@@ -8,10 +8,10 @@ use arrow::error::ArrowError;
 use crate::error::Error;
 
 /// One of ours that another library's error holds, or that error.
-fn beneath(error: &(dyn std::error::Error + 'static)) -> Error {
+fn find_inner_error(error: &(dyn std::error::Error + 'static)) -> Error {
     let inner = std::iter::successors(Some(error), |error| error.source());
     let ours = inner.filter_map(|error| error.downcast_ref::<Error>()).next();
-    ours.map_or_else(|| Error::Query(error.to_string()), Error::copy)
+    ours.map_or_else(|| Error::Query(error.to_string()), Error::duplicate)
 }
 
 impl From<ArrowError> for Error {
@@ -19,15 +19,15 @@ impl From<ArrowError> for Error {
         match error {
             ArrowError::ExternalError(source) => match source.downcast::<Error>() {
                 Ok(ours) => *ours,
-                Err(source) => beneath(source.as_ref()),
+                Err(source) => find_inner_error(source.as_ref()),
             },
             ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
             ArrowError::DivideByZero => Error::Query("division by zero".into()),
-            ArrowError::CastError(message) => cast_error(&message),
+            ArrowError::CastError(message) => translate_cast_error(&message),
             ArrowError::ComputeError(message)
             | ArrowError::InvalidArgumentError(message)
             | ArrowError::ArithmeticOverflow(message) => {
-                in_our_words(&message).unwrap_or(Error::Query(message))
+                translate_arrow_message(&message).unwrap_or(Error::Query(message))
             }
             ArrowError::ParseError(message) => {
                 let time = message.strip_prefix("Error parsing timestamp from '");
@@ -38,7 +38,7 @@ impl From<ArrowError> for Error {
                         cast: None,
                         hint: Some("a time is written as 2026-11-20T09:19:00".to_owned()),
                     },
-                    None => cast_error(&message),
+                    None => translate_cast_error(&message),
                 }
             }
             other => Error::Query(other.to_string()),
@@ -47,7 +47,7 @@ impl From<ArrowError> for Error {
 }
 
 /// Parts of messages, and what is said in the place of these.
-const REFUSALS: [(&str, &str, &str); 2] = [
+const MESSAGE_TRANSLATIONS: [(&str, &str, &str); 2] = [
     (
         "Date arithmetic overflow: ",
         "a date moved by an interval is beyond what DATE holds",
@@ -61,19 +61,21 @@ const REFUSALS: [(&str, &str, &str); 2] = [
 ];
 
 /// What others say, where it is known what is to be said about it.
-pub fn in_our_words(message: &str) -> Option<Error> {
+pub fn translate_arrow_message(message: &str) -> Option<Error> {
     if let Some((_, rest)) = message.split_once("Unsupported CAST from Struct(")
         && let Some((_, to)) = rest.rsplit_once(") to ")
         && !to.starts_with("Struct(")
         && !rest.contains(" to Struct(")
     {
-        return Some(Error::usage_hint(
-            format!("a STRUCT is not cast to {}", in_sql_words(to)),
+        return Some(Error::usage_with_hint(
+            format!("a STRUCT is not cast to {}", replace_arrow_type_names(to)),
             "unnest(s) in the select list makes columns of its fields; --format json writes it whole",
         ));
     }
-    if let Some((_, ours, hint)) = REFUSALS.iter().find(|(part, _, _)| message.contains(part)) {
-        return Some(Error::usage_hint(*ours, *hint));
+    if let Some((_, ours, hint)) =
+        MESSAGE_TRANSLATIONS.iter().find(|(part, _, _)| message.contains(part))
+    {
+        return Some(Error::usage_with_hint(*ours, *hint));
     }
     if let Some(operation) = message.strip_prefix("Overflow happened on: ") {
         // A factor of a thousand is a change of unit, and what has so many digits counts nanoseconds:
@@ -117,8 +119,8 @@ pub fn in_our_words(message: &str) -> Option<Error> {
 }
 
 /// What Arrow says of a value that cannot be cast, in SQL's words; anything else as it is.
-pub fn cast_error(message: &str) -> Error {
-    if let Some(error) = in_our_words(message) {
+pub fn translate_cast_error(message: &str) -> Error {
+    if let Some(error) = translate_arrow_message(message) {
         return error;
     }
     if message.contains("to Timestamp(ns)") || message.contains("to timestamp[ns]") {
@@ -141,25 +143,25 @@ pub fn cast_error(message: &str) -> Error {
         .iter()
         .find_map(|start| message.strip_prefix(start)?.rsplit_once("' to value of "));
     if let Some((value, to)) = text {
-        return cast(value, sql_name(to.trim_end_matches(" type")).as_str());
+        return cast(value, sql_name_of_arrow_type(to.trim_end_matches(" type")).as_str());
     }
     let number = message.strip_prefix("Can't cast value ");
     if let Some((value, to)) = number.and_then(|cast| cast.rsplit_once(" to type ")) {
-        return cast(value, &sql_name(to));
+        return cast(value, &sql_name_of_arrow_type(to));
     }
     if let Some(value) = message.strip_prefix("Invalid input syntax for type interval: \"") {
         return cast(value.trim_end_matches('"'), "INTERVAL");
     }
     match message.starts_with("Cannot cast ") {
-        true => Error::Query(in_sql_words(message)),
+        true => Error::Query(replace_arrow_type_names(message)),
         false => Error::Query(message.to_owned()),
     }
 }
 
 /// SQL's name of a type that Arrow calls `name`, without digits and units: those that a message has
 /// are not always of the type that was asked for.
-pub fn sql_name(name: &str) -> String {
-    let words = in_sql_words(name);
+pub fn sql_name_of_arrow_type(name: &str) -> String {
+    let words = replace_arrow_type_names(name);
     match words.split_once('(') {
         Some((word @ ("DECIMAL" | "TIMESTAMP" | "TIME"), _)) => word.to_owned(),
         _ => words,
@@ -167,7 +169,7 @@ pub fn sql_name(name: &str) -> String {
 }
 
 /// Where the parenthesis ends that a text begins with.
-fn closing(text: &str) -> Option<usize> {
+fn find_closing_parenthesis(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     text.char_indices().find_map(|(at, c)| {
         match c {
@@ -180,7 +182,7 @@ fn closing(text: &str) -> Option<usize> {
 }
 
 /// A message with SQL's names of types instead of Arrow's.
-pub fn in_sql_words(message: &str) -> String {
+pub fn replace_arrow_type_names(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message;
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -205,9 +207,11 @@ pub fn in_sql_words(message: &str) -> String {
             "Boolean" => "BOOLEAN",
             "Binary" | "LargeBinary" | "BinaryView" => "BYTEA",
             "Decimal32" | "Decimal64" | "Decimal128" | "Decimal256" => "DECIMAL",
-            "List" | "LargeList" if rest.starts_with('(') && closing(rest).is_some() => {
-                let end = closing(rest).unwrap_or(0);
-                text.push_str(&in_sql_words(&rest[1..end]));
+            "List" | "LargeList"
+                if rest.starts_with('(') && find_closing_parenthesis(rest).is_some() =>
+            {
+                let end = find_closing_parenthesis(rest).unwrap_or(0);
+                text.push_str(&replace_arrow_type_names(&rest[1..end]));
                 rest = &rest[end + 1..];
                 "[]"
             }

@@ -8,33 +8,35 @@ use arrow::util::display::FormatOptions;
 pub use tidemill_text::{quote_sql_name, sql_type_name};
 
 /// The metadata key of a schema's field whose name was written without quotes. SQL ignores the case of such a name.
-pub const UNQUOTED_NAME: &str = "tidemill:unquoted_name";
+pub const UNQUOTED_NAME_METADATA_KEY: &str = "tidemill:unquoted_name";
 
 /// A cast that fails where a value does not fit, instead of making it null.
-pub const EXACTLY: CastOptions<'static> =
+pub const STRICT_CAST_OPTIONS: CastOptions<'static> =
     CastOptions { safe: false, format_options: FormatOptions::new() };
 
 /// Whether there can be values of a type: a file may say of a map that its entries are of three
 /// fields, which Arrow's arrays have no place for.
-pub fn is_possible(data_type: &DataType) -> bool {
+pub fn is_valid_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Map(entries, _) => {
             matches!(entries.data_type(), DataType::Struct(fields) if fields.len() == 2)
-                && is_possible(entries.data_type())
+                && is_valid_type(entries.data_type())
         }
-        DataType::Struct(fields) => fields.iter().all(|field| is_possible(field.data_type())),
+        DataType::Struct(fields) => fields.iter().all(|field| is_valid_type(field.data_type())),
         DataType::Union(fields, _) => {
-            fields.iter().all(|(_, field)| is_possible(field.data_type()))
+            fields.iter().all(|(_, field)| is_valid_type(field.data_type()))
         }
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
-        | DataType::LargeListView(item) => is_possible(item.data_type()),
-        DataType::FixedSizeList(item, length) => *length >= 0 && is_possible(item.data_type()),
+        | DataType::LargeListView(item) => is_valid_type(item.data_type()),
+        DataType::FixedSizeList(item, length) => *length >= 0 && is_valid_type(item.data_type()),
         DataType::FixedSizeBinary(length) => *length >= 0,
-        DataType::Dictionary(keys, values) => keys.is_dictionary_key_type() && is_possible(values),
+        DataType::Dictionary(keys, values) => {
+            keys.is_dictionary_key_type() && is_valid_type(values)
+        }
         DataType::RunEndEncoded(ends, values) => {
-            ends.data_type().is_run_ends_type() && is_possible(values.data_type())
+            ends.data_type().is_run_ends_type() && is_valid_type(values.data_type())
         }
         DataType::Time32(unit) => matches!(unit, TimeUnit::Second | TimeUnit::Millisecond),
         DataType::Time64(unit) => matches!(unit, TimeUnit::Microsecond | TimeUnit::Nanosecond),
@@ -43,7 +45,7 @@ pub fn is_possible(data_type: &DataType) -> bool {
 }
 
 /// The type of texts that come as codes of a dictionary.
-pub fn coded_text() -> DataType {
+pub fn dictionary_text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
@@ -53,12 +55,12 @@ mod tests {
 
     use arrow::datatypes::Field;
 
-    use super::is_possible;
+    use super::is_valid_type;
     use arrow::datatypes::DataType::{self, *};
     use arrow::datatypes::{Fields, TimeUnit};
 
     #[test]
-    fn a_type_that_no_array_can_have_is_not_possible() {
+    fn type_that_no_array_can_have_is_invalid() {
         let map = |names: &[&str]| {
             let fields: Fields = names.iter().map(|name| Field::new(*name, Int8, false)).collect();
             Map(Arc::new(Field::new("entries", Struct(fields), false)), false)
@@ -77,7 +79,7 @@ mod tests {
             (Time32(TimeUnit::Nanosecond), false),
             (Time64(TimeUnit::Nanosecond), true),
         ] {
-            assert_eq!(is_possible(&data_type), expected, "{data_type}");
+            assert_eq!(is_valid_type(&data_type), expected, "{data_type}");
             if expected {
                 arrow::array::new_empty_array(&data_type);
             }

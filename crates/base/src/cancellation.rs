@@ -14,18 +14,18 @@ pub struct Interrupted;
 
 /// Called every few milliseconds while something is waited for. That the run is to stop is all that it can
 /// say, and ends the wait.
-pub type Tick<'a> = &'a mut dyn FnMut() -> Result<(), Interrupted>;
+pub type WaitCallback<'a> = &'a mut dyn FnMut() -> Result<(), Interrupted>;
 
 /// A flag shared by all parts of a run; cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel {
+pub struct CancelFlag {
     raised: Arc<AtomicBool>,
-    above: Option<Arc<Cancel>>,
+    parent: Option<Arc<CancelFlag>>,
     /// From when on it is raised by itself.
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
-impl Cancel {
+impl CancelFlag {
     /// A flag that is not raised.
     pub fn new() -> Self {
         Self::default()
@@ -33,15 +33,15 @@ impl Cancel {
 
     /// A flag for a part of the run: raised with this one, or by itself.
     #[must_use]
-    pub fn part(&self) -> Self {
-        Cancel { raised: Arc::default(), above: Some(Arc::new(self.clone())), until: None }
+    pub fn child_flag(&self) -> Self {
+        CancelFlag { raised: Arc::default(), parent: Some(Arc::new(self.clone())), deadline: None }
     }
 
     /// A flag for a part of the run that may take until then: raised with this one, by itself, or when it is time.
     /// Nobody is woken for that; whoever waits looks at it now and then.
     #[must_use]
-    pub fn part_until(&self, until: Instant) -> Self {
-        Cancel { until: Some(until), ..self.part() }
+    pub fn child_flag_with_deadline(&self, until: Instant) -> Self {
+        CancelFlag { deadline: Some(until), ..self.child_flag() }
     }
 
     /// Asks the run to stop. Safe to call from a signal handler's thread, any number of times.
@@ -50,15 +50,15 @@ impl Cancel {
     }
 
     /// The flag itself, for those who know nothing of this crate. That of a part does not know of what is above.
-    pub fn flag(&self) -> Arc<AtomicBool> {
+    pub fn atomic_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.raised)
     }
 
     /// Whether the run has been asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.raised.load(Ordering::Relaxed)
-            || self.above.as_ref().is_some_and(|above| above.is_cancelled())
-            || self.until.is_some_and(|until| Instant::now() >= until)
+            || self.parent.as_ref().is_some_and(|above| above.is_cancelled())
+            || self.deadline.is_some_and(|until| Instant::now() >= until)
     }
 
     /// Fails once the run has been asked to stop.
@@ -72,12 +72,12 @@ impl Cancel {
 
 #[cfg(test)]
 mod tests {
-    use super::Cancel;
+    use super::CancelFlag;
 
     #[test]
-    fn a_part_stops_with_the_whole_and_the_whole_not_with_a_part() {
-        let whole = Cancel::new();
-        let (one, other) = (whole.part(), whole.part());
+    fn child_stops_with_parent_but_parent_not_with_child() {
+        let whole = CancelFlag::new();
+        let (one, other) = (whole.child_flag(), whole.child_flag());
         one.clone().cancel();
         assert!(one.is_cancelled() && !other.is_cancelled() && !whole.is_cancelled());
         whole.cancel();
@@ -85,11 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_has_a_time_stops_then() {
-        let whole = Cancel::new();
+    fn child_with_deadline_stops_at_deadline() {
+        let whole = CancelFlag::new();
         let now = std::time::Instant::now();
-        assert!(whole.part_until(now).part().is_cancelled() && !whole.is_cancelled());
-        let long = whole.part_until(now + std::time::Duration::from_secs(3600));
+        assert!(
+            whole.child_flag_with_deadline(now).child_flag().is_cancelled()
+                && !whole.is_cancelled()
+        );
+        let long = whole.child_flag_with_deadline(now + std::time::Duration::from_secs(3600));
         assert!(!long.is_cancelled());
         whole.cancel();
         assert!(long.is_cancelled());

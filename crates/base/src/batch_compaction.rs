@@ -19,24 +19,24 @@ use arrow::datatypes::{ByteViewType, DataType};
 use arrow::error::ArrowError;
 
 /// What arrays take beside their buffers, about, for each column that is looked at.
-const ARRAY_BYTES: usize = 512;
+const ARRAY_OVERHEAD_BYTES: usize = 512;
 
 /// The bytes of a column's own values.
-pub fn shown_bytes(array: &ArrayRef) -> usize {
+pub fn visible_values_bytes(array: &ArrayRef) -> usize {
     let rows = array.len();
     match array.data_type() {
-        DataType::Utf8View => views_bytes(array.as_string_view()),
-        DataType::BinaryView => views_bytes(array.as_binary_view()),
-        DataType::List(_) => list_bytes::<i32>(array),
-        DataType::LargeList(_) => list_bytes::<i64>(array),
+        DataType::Utf8View => view_array_bytes(array.as_string_view()),
+        DataType::BinaryView => view_array_bytes(array.as_binary_view()),
+        DataType::List(_) => list_array_bytes::<i32>(array),
+        DataType::LargeList(_) => list_array_bytes::<i64>(array),
         DataType::Map(_, _) => {
             let map = array.as_map();
-            let (first, length) = span(map.offsets());
+            let (first, length) = item_range(map.offsets());
             let entries: ArrayRef = Arc::new(map.entries().slice(first, length));
-            4 * (rows + 1) + shown_bytes(&entries)
+            4 * (rows + 1) + visible_values_bytes(&entries)
         }
-        DataType::FixedSizeList(_, _) => shown_bytes(array.as_fixed_size_list().values()),
-        DataType::Struct(_) => array.as_struct().columns().iter().map(shown_bytes).sum(),
+        DataType::FixedSizeList(_, _) => visible_values_bytes(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(visible_values_bytes).sum(),
         _ => {
             let bytes = array.to_data().get_slice_memory_size();
             bytes.unwrap_or_else(|_| array.get_array_memory_size())
@@ -46,42 +46,42 @@ pub fn shown_bytes(array: &ArrayRef) -> usize {
 
 /// Returns the approximate size of each row over all `columns`, in bytes: its values, offsets and views. A row has the
 /// same size in every slice of an array.
-pub fn row_bytes(columns: &[ArrayRef]) -> Vec<usize> {
+pub fn row_sizes(columns: &[ArrayRef]) -> Vec<usize> {
     let mut bytes = vec![0; columns.first().map_or(0, |column| column.len())];
-    columns.iter().for_each(|column| add_row_bytes(column, &mut bytes));
+    columns.iter().for_each(|column| add_row_sizes(column, &mut bytes));
     bytes
 }
 
-fn add_row_bytes(array: &ArrayRef, bytes: &mut [usize]) {
+fn add_row_sizes(array: &ArrayRef, bytes: &mut [usize]) {
     let mut add = |own: &dyn Fn(usize) -> usize| {
         bytes.iter_mut().enumerate().for_each(|(row, bytes)| *bytes += own(row));
     };
     match array.data_type() {
-        DataType::Utf8View => add(&view_bytes(array.as_string_view())),
-        DataType::BinaryView => add(&view_bytes(array.as_binary_view())),
-        DataType::Utf8 => add(&offset_bytes(array.as_string::<i32>().value_offsets())),
-        DataType::LargeUtf8 => add(&offset_bytes(array.as_string::<i64>().value_offsets())),
-        DataType::Binary => add(&offset_bytes(array.as_binary::<i32>().value_offsets())),
-        DataType::LargeBinary => add(&offset_bytes(array.as_binary::<i64>().value_offsets())),
+        DataType::Utf8View => add(&view_row_size(array.as_string_view())),
+        DataType::BinaryView => add(&view_row_size(array.as_binary_view())),
+        DataType::Utf8 => add(&offset_row_size(array.as_string::<i32>().value_offsets())),
+        DataType::LargeUtf8 => add(&offset_row_size(array.as_string::<i64>().value_offsets())),
+        DataType::Binary => add(&offset_row_size(array.as_binary::<i32>().value_offsets())),
+        DataType::LargeBinary => add(&offset_row_size(array.as_binary::<i64>().value_offsets())),
         DataType::List(_) => {
             let list = array.as_list::<i32>();
-            add(&item_bytes(list.offsets(), list.values()));
+            add(&list_row_size(list.offsets(), list.values()));
         }
         DataType::LargeList(_) => {
             let list = array.as_list::<i64>();
-            add(&item_bytes(list.offsets(), list.values()));
+            add(&list_row_size(list.offsets(), list.values()));
         }
         DataType::Map(_, _) => {
             let map = array.as_map();
             let entries: ArrayRef = Arc::new(map.entries().clone());
-            add(&item_bytes(map.offsets(), &entries));
+            add(&list_row_size(map.offsets(), &entries));
         }
         DataType::Struct(_) => {
-            array.as_struct().columns().iter().for_each(|column| add_row_bytes(column, bytes));
+            array.as_struct().columns().iter().for_each(|column| add_row_sizes(column, bytes));
         }
         DataType::FixedSizeList(_, length) => {
             let length = usize::try_from(*length).unwrap_or_default();
-            let items = row_bytes(std::slice::from_ref(array.as_fixed_size_list().values()));
+            let items = row_sizes(std::slice::from_ref(array.as_fixed_size_list().values()));
             add(&|row| items.iter().skip(row * length).take(length).sum());
         }
         of => {
@@ -91,22 +91,22 @@ fn add_row_bytes(array: &ArrayRef, bytes: &mut [usize]) {
     }
 }
 
-fn view_bytes<T: ByteViewType>(array: &GenericByteViewArray<T>) -> impl Fn(usize) -> usize {
+fn view_row_size<T: ByteViewType>(array: &GenericByteViewArray<T>) -> impl Fn(usize) -> usize {
     // The lowest 32 bits of a view hold the length; a text of up to 12 bytes is stored in the view itself.
     let long = |row: usize| (array.views()[row] as u32) as usize;
     move |row| size_of::<u128>() + Some(long(row)).filter(|length| *length > 12).unwrap_or(0)
 }
 
-fn offset_bytes<O: OffsetSizeTrait>(offsets: &[O]) -> impl Fn(usize) -> usize {
+fn offset_row_size<O: OffsetSizeTrait>(offsets: &[O]) -> impl Fn(usize) -> usize {
     |row| size_of::<O>() + (offsets[row + 1] - offsets[row]).as_usize()
 }
 
-fn item_bytes<O: OffsetSizeTrait>(
+fn list_row_size<O: OffsetSizeTrait>(
     offsets: &OffsetBuffer<O>,
     items: &ArrayRef,
 ) -> impl Fn(usize) -> usize {
-    let (first, length) = span(offsets);
-    let items = row_bytes(&[items.slice(first, length)]);
+    let (first, length) = item_range(offsets);
+    let items = row_sizes(&[items.slice(first, length)]);
     let ends: Vec<usize> = std::iter::once(0)
         .chain(items.into_iter().scan(0, |sum, bytes| {
             *sum += bytes;
@@ -120,7 +120,7 @@ fn item_bytes<O: OffsetSizeTrait>(
 }
 
 /// The bytes of views, and of what they show.
-pub fn views_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+pub fn view_array_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
     let used = match views.data_buffers() {
         [] => 0,
         _ => views.total_buffer_bytes_used(),
@@ -128,14 +128,14 @@ pub fn views_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
     16 * views.len() + used
 }
 
-fn list_bytes<O: OffsetSizeTrait>(array: &ArrayRef) -> usize {
+fn list_array_bytes<O: OffsetSizeTrait>(array: &ArrayRef) -> usize {
     let list = array.as_list::<O>();
-    let (first, length) = span(list.offsets());
-    size_of::<O>() * (array.len() + 1) + shown_bytes(&list.values().slice(first, length))
+    let (first, length) = item_range(list.offsets());
+    size_of::<O>() * (array.len() + 1) + visible_values_bytes(&list.values().slice(first, length))
 }
 
 /// Which items the offsets name: the first one, and how many.
-fn span<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (usize, usize) {
+fn item_range<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (usize, usize) {
     let first = offsets[0].as_usize();
     (first, offsets[offsets.len() - 1].as_usize() - first)
 }
@@ -145,8 +145,8 @@ fn span<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (usize, usize) {
 ///
 /// # Errors
 /// Where Arrow cannot copy a column.
-pub fn compacted(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    compacted_beyond(batch, 0)
+pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    compact_batch_with_slack(batch, 0)
 }
 
 /// The same, with `slack_bytes` more that a column may keep: a copy for less would cost more than
@@ -154,19 +154,19 @@ pub fn compacted(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
 ///
 /// # Errors
 /// As [`compacted`].
-pub fn compacted_beyond(
+pub fn compact_batch_with_slack(
     batch: &RecordBatch,
     slack_bytes: usize,
 ) -> Result<RecordBatch, ArrowError> {
     let is_loose = |column: &ArrayRef| {
-        let shown = shown_bytes(column);
-        column.get_array_memory_size() > shown + shown / 2 + 2 * ARRAY_BYTES + slack_bytes
+        let shown = visible_values_bytes(column);
+        column.get_array_memory_size() > shown + shown / 2 + 2 * ARRAY_OVERHEAD_BYTES + slack_bytes
     };
     if !batch.columns().iter().any(is_loose) {
         return Ok(batch.clone());
     }
     let column = |column: &ArrayRef| match is_loose(column) {
-        true => copied(column),
+        true => copy_column(column),
         false => Ok(Arc::clone(column)),
     };
     let columns = batch.columns().iter().map(column).collect::<Result<_, _>>()?;
@@ -179,14 +179,14 @@ pub fn compacted_beyond(
 ///
 /// # Errors
 /// As [`compacted`].
-pub fn in_own_order(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let batch = compacted(batch)?;
+pub fn canonicalize_buffers(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let batch = compact_batch(batch)?;
     let column = |column: &ArrayRef| -> Result<ArrayRef, ArrowError> {
-        let column = match has_views(column.data_type()) {
-            true => copied(column)?,
+        let column = match contains_views(column.data_type()) {
+            true => copy_column(column)?,
             false => Arc::clone(column),
         };
-        Ok(match with_clean_bits(&column.to_data())? {
+        Ok(match clear_trailing_bits(&column.to_data())? {
             Some(clean) => make_array(clean),
             None => column,
         })
@@ -198,7 +198,7 @@ pub fn in_own_order(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
 
 /// The same without bits behind the last row's, of booleans and of what is not null, which may be those of other rows; none
 /// where there are none.
-fn with_clean_bits(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
+fn clear_trailing_bits(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
     let clean = |bits: &BooleanBuffer| {
         let last = bits.len() % 8;
         let is_clean = bits.offset() == 0
@@ -213,7 +213,8 @@ fn with_clean_bits(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
         }
         _ => None,
     };
-    let children = data.child_data().iter().map(with_clean_bits).collect::<Result<Vec<_>, _>>()?;
+    let children =
+        data.child_data().iter().map(clear_trailing_bits).collect::<Result<Vec<_>, _>>()?;
     if nulls.is_none() && values.is_none() && children.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -230,68 +231,74 @@ fn with_clean_bits(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
         .map(Some)
 }
 
-fn has_views(data_type: &DataType) -> bool {
+fn contains_views(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8View | DataType::BinaryView => true,
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => has_views(field.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_views(field.data_type())),
+        | DataType::Map(field, _) => contains_views(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| contains_views(field.data_type())),
         _ => false,
     }
 }
 
 /// A column with buffers of its own.
-fn copied(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+fn copy_column(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
-        DataType::Utf8View => Arc::new(taken(array)?.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(taken(array)?.as_binary_view().gc()),
-        DataType::List(_) => copied_list::<i32>(array)?,
-        DataType::LargeList(_) => copied_list::<i64>(array)?,
+        DataType::Utf8View => Arc::new(take_all_rows(array)?.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(take_all_rows(array)?.as_binary_view().gc()),
+        DataType::List(_) => copy_list::<i32>(array)?,
+        DataType::LargeList(_) => copy_list::<i64>(array)?,
         DataType::Map(_, _) => {
             let map = array.as_map();
-            let (first, length) = span(map.offsets());
+            let (first, length) = item_range(map.offsets());
             let entries: ArrayRef = Arc::new(map.entries().slice(first, length));
-            let entries = copied(&entries)?.as_struct().clone();
+            let entries = copy_column(&entries)?.as_struct().clone();
             let (field, offsets, _, nulls, is_ordered) = map.clone().into_parts();
-            let nulls = copied_nulls(nulls);
-            Arc::new(MapArray::try_new(field, from_zero(&offsets), entries, nulls, is_ordered)?)
+            let nulls = copy_nulls(nulls);
+            Arc::new(MapArray::try_new(
+                field,
+                rebase_offsets(&offsets),
+                entries,
+                nulls,
+                is_ordered,
+            )?)
         }
         DataType::FixedSizeList(field, size) if *size > 0 => {
-            let values = copied(array.as_fixed_size_list().values())?;
-            let nulls = copied_nulls(array.nulls().cloned());
+            let values = copy_column(array.as_fixed_size_list().values())?;
+            let nulls = copy_nulls(array.nulls().cloned());
             Arc::new(FixedSizeListArray::try_new(Arc::clone(field), *size, values, nulls)?)
         }
         DataType::Struct(_) => {
             let (fields, columns, nulls) = array.as_struct().clone().into_parts();
-            let columns = columns.iter().map(copied).collect::<Result<_, _>>()?;
-            let nulls = copied_nulls(nulls);
+            let columns = columns.iter().map(copy_column).collect::<Result<_, _>>()?;
+            let nulls = copy_nulls(nulls);
             Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?)
         }
-        _ => taken(array)?,
+        _ => take_all_rows(array)?,
     })
 }
 
-fn copied_list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+fn copy_list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let (field, offsets, values, nulls) = array.as_list::<O>().clone().into_parts();
-    let (first, length) = span(&offsets);
-    let values = copied(&values.slice(first, length))?;
-    let nulls = copied_nulls(nulls);
-    Ok(Arc::new(GenericListArray::try_new(field, from_zero(&offsets), values, nulls)?))
+    let (first, length) = item_range(&offsets);
+    let values = copy_column(&values.slice(first, length))?;
+    let nulls = copy_nulls(nulls);
+    Ok(Arc::new(GenericListArray::try_new(field, rebase_offsets(&offsets), values, nulls)?))
 }
 
-fn from_zero<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> OffsetBuffer<O> {
+fn rebase_offsets<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> OffsetBuffer<O> {
     let first = offsets[0];
     OffsetBuffer::new(offsets.iter().map(|offset| *offset - first).collect::<Vec<_>>().into())
 }
 
-fn copied_nulls(nulls: Option<NullBuffer>) -> Option<NullBuffer> {
+fn copy_nulls(nulls: Option<NullBuffer>) -> Option<NullBuffer> {
     let nulls = nulls?;
     Some(NullBuffer::new(BooleanBuffer::collect_bool(nulls.len(), |row| nulls.is_valid(row))))
 }
 
-fn taken(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+fn take_all_rows(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let rows = u32::try_from(array.len())
         .map_err(|_| ArrowError::ComputeError("a column of more than 4 billion rows".into()))?;
     arrow::compute::take(array, &UInt32Array::from_iter_values(0..rows), None)
@@ -310,22 +317,22 @@ mod tests {
     const ROWS: usize = 20_000;
 
     #[test]
-    fn bytes_of_a_row_are_the_same_in_any_slice_and_add_up_to_those_of_the_column() {
-        for array in every_type() {
-            let all = row_bytes(std::slice::from_ref(&array));
-            let slice = row_bytes(&[array.slice(700, 1000)]);
+    fn row_sizes_are_equal_in_any_slice_and_sum_to_column_size() {
+        for array in arrays_of_every_type() {
+            let all = row_sizes(std::slice::from_ref(&array));
+            let slice = row_sizes(&[array.slice(700, 1000)]);
             assert_eq!(all[700..1700], slice, "{}", array.data_type());
             if array.data_type() == &DataType::Boolean {
                 // `row_bytes` counts a byte for each row, although a column packs eight booleans into one byte.
                 assert_eq!(all, vec![1; ROWS]);
                 continue;
             }
-            let (sum, shown) = (all.iter().sum::<usize>(), shown_bytes(&array));
+            let (sum, shown) = (all.iter().sum::<usize>(), visible_values_bytes(&array));
             assert!(sum.abs_diff(shown) <= shown / 4 + 1024, "{}: {sum}", array.data_type());
         }
     }
 
-    fn every_type() -> Vec<ArrayRef> {
+    fn arrays_of_every_type() -> Vec<ArrayRef> {
         let long = |row: usize| (!row.is_multiple_of(7)).then(|| format!("{row:0>40}"));
         let views: StringViewArray = (0..ROWS).map(long).collect();
         let strings: StringArray = (0..ROWS).map(long).collect();
@@ -364,17 +371,17 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_copied_whole_and_keeps_what_it_shows() {
-        for whole in every_type() {
+    fn compacted_slice_equals_slice_and_holds_little_more_memory() {
+        for whole in arrays_of_every_type() {
             for (start, rows) in [(0, 3), (500, 1), (ROWS - 64, 64), (77, 0), (0, ROWS)] {
                 let slice = whole.slice(start, rows);
                 let batch = RecordBatch::try_from_iter([("x", Arc::clone(&slice))]).unwrap();
-                let compact = compacted(&batch).unwrap();
+                let compact = compact_batch(&batch).unwrap();
                 let column = compact.column(0);
                 assert_eq!(column.to_data(), slice.to_data(), "{} at {start}", whole.data_type());
-                let (kept, shown) = (column.get_array_memory_size(), shown_bytes(&slice));
+                let (kept, shown) = (column.get_array_memory_size(), visible_values_bytes(&slice));
                 assert!(
-                    kept <= 2 * shown + 4 * ARRAY_BYTES,
+                    kept <= 2 * shown + 4 * ARRAY_OVERHEAD_BYTES,
                     "{rows} rows of {}: {kept} bytes kept, {shown} shown",
                     whole.data_type()
                 );
@@ -383,8 +390,8 @@ mod tests {
     }
 
     #[test]
-    fn views_of_the_same_values_have_the_same_buffers() {
-        for whole in every_type() {
+    fn canonical_batches_of_equal_values_have_equal_buffers() {
+        for whole in arrays_of_every_type() {
             let rows: Vec<u32> = (0..3_000).rev().collect();
             let pieces: Vec<ArrayRef> = rows
                 .chunks(7)
@@ -403,7 +410,7 @@ mod tests {
                 let mut out =
                     arrow::ipc::writer::StreamWriter::try_new(Vec::new(), batch.schema_ref())
                         .unwrap();
-                out.write(&in_own_order(&batch).unwrap()).unwrap();
+                out.write(&canonicalize_buffers(&batch).unwrap()).unwrap();
                 out.into_inner().unwrap()
             });
             assert!(one == two, "{}", whole.data_type());
@@ -411,11 +418,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tight_already_is_not_copied() {
+    fn compact_column_is_not_copied() {
         let views = StringViewArray::from_iter_values((0..100).map(|n| format!("{n:0>40}")));
         let batch = RecordBatch::try_from_iter([("v", Arc::new(views) as ArrayRef)]).unwrap();
-        let tight = compacted(&compacted(&batch).unwrap()).unwrap();
-        let again = compacted(&tight).unwrap();
+        let tight = compact_batch(&compact_batch(&batch).unwrap()).unwrap();
+        let again = compact_batch(&tight).unwrap();
         assert!(Arc::ptr_eq(tight.column(0), again.column(0)));
     }
 }

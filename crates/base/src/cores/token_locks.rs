@@ -29,81 +29,85 @@ use super::Priority;
 pub(super) const TOKENS_MAX: usize = 1024;
 
 /// Before the first byte of those who wait.
-const ASKING: u64 = 1 << 20;
+const QUEUE_START: u64 = 1 << 20;
 
 /// The file with a run's locks.
 #[derive(Debug)]
-pub(super) struct Locks {
+pub(super) struct TokenLocks {
     file: File,
 }
 
 /// A place in the queue: the byte that says so. Lower ones go first.
-pub(super) type Ticket = u64;
+pub(super) type QueueTicket = u64;
 
-impl Locks {
+impl TokenLocks {
     /// The locks in a folder, made if it is missing.
     ///
     /// # Errors
     /// What the system says, and [`io::ErrorKind::Unsupported`] where the folder is on a file system that other
     /// machines may lock too.
-    pub(super) fn open(folder: &Path) -> io::Result<Locks> {
-        crate::home::create_private(folder)?;
+    pub(super) fn open(folder: &Path) -> io::Result<TokenLocks> {
+        crate::state_folder::create_private_folders(folder)?;
         let path = folder.join("tokens");
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = file.open(path)?;
-        if is_shared_by_machines(&file)? {
+        if is_network_file_system(&file)? {
             let why = "it is on a network file system, whose locks other machines share";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        let locks = Locks { file };
+        let locks = TokenLocks { file };
         // Whether it can be done at all.
-        locks.first_locked(0..1)?;
+        locks.first_locked_byte(0..1)?;
         Ok(locks)
     }
 
     /// Takes a token, if nobody else has it.
-    pub(super) fn take(&self, token: usize) -> bool {
-        matches!(self.lock(token as u64), Ok(true))
+    pub(super) fn try_lock_token(&self, token: usize) -> bool {
+        matches!(self.try_lock_byte(token as u64), Ok(true))
     }
 
     /// Whether another run has a token.
-    pub(super) fn is_taken(&self, token: usize) -> bool {
+    pub(super) fn is_token_locked(&self, token: usize) -> bool {
         let token = token as u64;
-        !matches!(self.first_locked(token..token + 1), Ok(None))
+        !matches!(self.first_locked_byte(token..token + 1), Ok(None))
     }
 
     /// Gives a token back.
-    pub(super) fn give_back(&self, token: usize) {
-        self.unlock(token as u64);
+    pub(super) fn unlock_token(&self, token: usize) {
+        self.unlock_byte(token as u64);
     }
 
     /// Queues up, behind all of the same priority that wait.
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn queue_up(&self, priority: Priority) -> io::Result<Ticket> {
-        let mut ticket = asking(priority).start + now_us();
-        while !self.lock(ticket)? {
+    pub(super) fn join_queue(&self, priority: Priority) -> io::Result<QueueTicket> {
+        let mut ticket = queue_range(priority).start + monotonic_us();
+        while !self.try_lock_byte(ticket)? {
             ticket += 1;
         }
         Ok(ticket)
     }
 
     /// Leaves the queue.
-    pub(super) fn leave(&self, ticket: Ticket) {
-        self.unlock(ticket);
+    pub(super) fn leave_queue(&self, ticket: QueueTicket) {
+        self.unlock_byte(ticket);
     }
 
     /// Another run that waits in a part of the queue, those in `passed_over` left out. An error is nobody.
-    pub(super) fn waits(&self, queue: Range<Ticket>, passed_over: &[Ticket]) -> Option<Ticket> {
+    pub(super) fn first_waiter(
+        &self,
+        queue: Range<QueueTicket>,
+        passed_over: &[QueueTicket],
+    ) -> Option<QueueTicket> {
         let mut from = queue.start;
         let mut inside: Vec<_> =
             passed_over.iter().copied().filter(|ticket| queue.contains(ticket)).collect();
         inside.sort_unstable();
         for end in inside.into_iter().chain([queue.end]) {
             if from < end
-                && let Ok(Some(found)) = self.first_locked(from..end)
+                && let Ok(Some(found)) = self.first_locked_byte(from..end)
             {
                 return Some(found);
             }
@@ -113,7 +117,7 @@ impl Locks {
     }
 
     /// Says of tokens that their holder lives.
-    pub(super) fn beat(&self, tokens: impl Iterator<Item = usize>, beat: u32) {
+    pub(super) fn write_heartbeats(&self, tokens: impl Iterator<Item = usize>, beat: u32) {
         for token in tokens {
             // Unsaid on a full disk; then they pass for a stopped process's.
             let _ = self.file.write_all_at(&beat.to_le_bytes(), 4 * token as u64);
@@ -121,7 +125,7 @@ impl Locks {
     }
 
     /// What was said last of each of the first tokens.
-    pub(super) fn beats(&self, tokens: usize) -> Vec<u32> {
+    pub(super) fn read_heartbeats(&self, tokens: usize) -> Vec<u32> {
         let mut bytes = vec![0; 4 * tokens];
         let mut filled = 0;
         while let Ok(count @ 1..) = self.file.read_at(&mut bytes[filled..], filled as u64) {
@@ -131,8 +135,8 @@ impl Locks {
         beats.iter().map(|beat| u32::from_le_bytes(*beat)).collect()
     }
 
-    fn lock(&self, byte: u64) -> io::Result<bool> {
-        match self.call(Call::Lock, byte..byte + 1) {
+    fn try_lock_byte(&self, byte: u64) -> io::Result<bool> {
+        match self.call_fcntl(LockCommand::Lock, byte..byte + 1) {
             Ok(_) => Ok(true),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN | libc::EACCES) => Ok(false),
@@ -141,24 +145,24 @@ impl Locks {
         }
     }
 
-    fn unlock(&self, byte: u64) {
+    fn unlock_byte(&self, byte: u64) {
         // It was locked by the same call.
-        let _ = self.call(Call::Unlock, byte..byte + 1);
+        let _ = self.call_fcntl(LockCommand::Unlock, byte..byte + 1);
     }
 
     /// A byte that another run has locked.
-    fn first_locked(&self, bytes: Range<u64>) -> io::Result<Option<u64>> {
+    fn first_locked_byte(&self, bytes: Range<u64>) -> io::Result<Option<u64>> {
         let from = bytes.start;
-        Ok(self.call(Call::Look, bytes)?.map(|found| found.max(from)))
+        Ok(self.call_fcntl(LockCommand::Query, bytes)?.map(|found| found.max(from)))
     }
 
     #[cfg(target_os = "linux")]
-    fn call(&self, call: Call, bytes: Range<u64>) -> io::Result<Option<u64>> {
+    fn call_fcntl(&self, call: LockCommand, bytes: Range<u64>) -> io::Result<Option<u64>> {
         let place = |byte: u64| libc::off_t::try_from(byte).map_err(io::Error::other);
         let (command, kind) = match call {
-            Call::Lock => (libc::F_OFD_SETLK, libc::F_WRLCK),
-            Call::Unlock => (libc::F_OFD_SETLK, libc::F_UNLCK),
-            Call::Look => (libc::F_OFD_GETLK, libc::F_WRLCK),
+            LockCommand::Lock => (libc::F_OFD_SETLK, libc::F_WRLCK),
+            LockCommand::Unlock => (libc::F_OFD_SETLK, libc::F_UNLCK),
+            LockCommand::Query => (libc::F_OFD_GETLK, libc::F_WRLCK),
         };
         // SAFETY: all fields are numbers.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -171,43 +175,44 @@ impl Locks {
         if status < 0 {
             return Err(io::Error::last_os_error());
         }
-        let is_found = matches!(call, Call::Look) && lock.l_type != libc::F_UNLCK as libc::c_short;
+        let is_found =
+            matches!(call, LockCommand::Query) && lock.l_type != libc::F_UNLCK as libc::c_short;
         Ok(is_found.then(|| u64::try_from(lock.l_start).unwrap_or(0)))
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn call(&self, _: Call, _: Range<u64>) -> io::Result<Option<u64>> {
+    fn call(&self, _: LockCommand, _: Range<u64>) -> io::Result<Option<u64>> {
         let _ = self.file.as_raw_fd();
         Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no such locks"))
     }
 }
 
 #[derive(Clone, Copy)]
-enum Call {
+enum LockCommand {
     Lock,
     Unlock,
-    Look,
+    Query,
 }
 
 /// The bytes of those who wait with a priority.
-pub(super) fn asking(priority: Priority) -> Range<Ticket> {
+pub(super) fn queue_range(priority: Priority) -> Range<QueueTicket> {
     let rank: u64 = match priority {
         Priority::High => 0,
         Priority::Normal => 1,
         Priority::Low => 2,
     };
-    let start = (rank << 60) + ASKING;
+    let start = (rank << 60) + QUEUE_START;
     start..((rank + 1) << 60)
 }
 
 /// A clock that all processes of the machine share.
-fn now_us() -> u64 {
-    super::clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1000
+fn monotonic_us() -> u64 {
+    super::read_clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1000
 }
 
 /// Whether other machines may see the same file, by what the kernel calls its file system.
 #[cfg(target_os = "linux")]
-fn is_shared_by_machines(file: &File) -> io::Result<bool> {
+fn is_network_file_system(file: &File) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type;
     // NFS, SMB, CIFS, SMB2, Ceph, AFS, Coda, Lustre, GPFS, GFS2, OCFS2: linux/magic.h and theirs.
     let known = [

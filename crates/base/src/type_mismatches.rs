@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::coverage::grouped;
-use crate::error::visible;
-use crate::placed_counts::{self, NAMES_MAX, PlacedCount, place_in_words};
+use crate::coverage::format_grouped_digits;
+use crate::error::escape_control_chars;
+use crate::placed_counts::{self, PLACED_NAMES_MAX, PlacedCount, format_place};
 
 /// Columns that are told apart; mismatches of further ones are counted together.
-pub const MISMATCH_COLUMNS_MAX: usize = NAMES_MAX;
+pub const MISMATCH_COLUMNS_MAX: usize = PLACED_NAMES_MAX;
 /// Columns that a message names.
-const NAMED: usize = 5;
+const WARNING_COLUMNS_MAX: usize = 5;
 
 /// The values of a column that became null because they are not of its type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ColumnMismatches {
+pub struct ColumnTypeMismatches {
     /// The column; of a promoted record its column and the field: `input.user`.
     pub column: String,
     /// The path, URL or pattern of its source, where several sources of the run have mismatches in such a column.
@@ -35,15 +35,15 @@ pub struct ColumnMismatches {
 
 /// The values of a run that became null because they are not of their column's type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mismatches {
+pub struct TypeMismatches {
     /// At most [`MISMATCH_COLUMNS_MAX`] columns, by the places of their first values.
-    pub columns: Vec<ColumnMismatches>,
+    pub columns: Vec<ColumnTypeMismatches>,
     /// Number of values of further columns.
     #[serde(default)]
     pub others: u64,
 }
 
-impl Mismatches {
+impl TypeMismatches {
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty() && self.others == 0
@@ -55,24 +55,28 @@ impl Mismatches {
     }
 
     /// Takes in those of another run.
-    pub fn merge(&mut self, other: &Mismatches) {
+    pub fn merge(&mut self, other: &TypeMismatches) {
         if other.is_empty() {
             return;
         }
         self.others += other.others;
-        placed_counts::merge(&mut self.columns, &mut self.others, &other.columns);
+        placed_counts::merge_counts(&mut self.columns, &mut self.others, &other.columns);
     }
 
     /// Puts the columns in the order of the places of their first values; those beyond the maximum are counted together.
     pub fn sort(&mut self) {
-        placed_counts::sort(&mut self.columns, &mut self.others);
+        placed_counts::sort_counts(&mut self.columns, &mut self.others);
     }
 
     /// Returns the warning for the user; none if there are no such values.
     pub fn warning(&self) -> Option<String> {
         let first = self.columns.first()?;
-        let named: Vec<String> =
-            self.columns.iter().take(NAMED).map(ColumnMismatches::in_words).collect();
+        let named: Vec<String> = self
+            .columns
+            .iter()
+            .take(WARNING_COLUMNS_MAX)
+            .map(ColumnTypeMismatches::describe)
+            .collect();
         let more = match (self.columns.len() - named.len(), self.others) {
             (0, 0) => String::new(),
             (more, 0) => format!(", and {more} more columns"),
@@ -88,28 +92,28 @@ impl Mismatches {
             false => format!(
                 "--schema '{} TEXT' reads the values of a column as they are written (job file: source.schema); \
                  --mismatch error refuses such records, each with its place",
-                sql_column(&first.column),
+                sql_column_name(&first.column),
             ),
         };
         Some(format!(
             "{} {values} null, as {are} not of the column's type: {}{more}\nhint: {hint}",
-            grouped(self.count()),
+            format_grouped_digits(self.count()),
             named.join(", "),
         ))
     }
 }
 
 /// A column's name as SQL writes it.
-pub(crate) fn sql_column(name: &str) -> String {
+pub(crate) fn sql_column_name(name: &str) -> String {
     let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     match is_plain {
         true => name.to_owned(),
-        false => format!("\"{}\"", visible(&name.replace('"', "\"\""), &[])),
+        false => format!("\"{}\"", escape_control_chars(&name.replace('"', "\"\""), &[])),
     }
 }
 
-impl PlacedCount for ColumnMismatches {
+impl PlacedCount for ColumnTypeMismatches {
     fn identity(&self) -> (&str, Option<&str>) {
         (&self.column, self.source.as_deref())
     }
@@ -122,18 +126,19 @@ impl PlacedCount for ColumnMismatches {
         self.count = count;
     }
 
-    fn first(&self) -> (&str, u64, Option<u64>) {
+    fn first_occurrence(&self) -> (&str, u64, Option<u64>) {
         (&self.path, self.offset, self.row)
     }
 }
 
-impl ColumnMismatches {
-    fn in_words(&self) -> String {
-        let (column, path) = (visible(&self.column, &[]), visible(&self.path, &[]));
-        let place = place_in_words(self.row, self.line, self.offset);
+impl ColumnTypeMismatches {
+    fn describe(&self) -> String {
+        let (column, path) =
+            (escape_control_chars(&self.column, &[]), escape_control_chars(&self.path, &[]));
+        let place = format_place(self.row, self.line, self.offset);
         let count = match self.count {
             1 => String::new(),
-            count => format!("{} values, first ", grouped(count)),
+            count => format!("{} values, first ", format_grouped_digits(count)),
         };
         format!("`{column}` ({count}in {path}: {place})")
     }
@@ -143,9 +148,9 @@ impl ColumnMismatches {
 mod tests {
     use super::*;
 
-    fn column(column: &str, count: u64, path: &str, offset: u64) -> ColumnMismatches {
+    fn column(column: &str, count: u64, path: &str, offset: u64) -> ColumnTypeMismatches {
         let (column, path, line) = (column.to_owned(), path.to_owned(), Some(offset / 10 + 1));
-        ColumnMismatches { column, source: None, count, path, line, row: None, offset }
+        ColumnTypeMismatches { column, source: None, count, path, line, row: None, offset }
     }
 
     #[test]
@@ -190,20 +195,20 @@ mod tests {
                 ),
             ),
         ] {
-            assert_eq!(Mismatches { columns, others }.warning(), expected);
+            assert_eq!(TypeMismatches { columns, others }.warning(), expected);
         }
     }
 
     #[test]
     fn merging_adds_counts_and_keeps_first_place() {
-        let mut all = Mismatches { columns: vec![column("a", 1, "b.csv", 5)], others: 1 };
+        let mut all = TypeMismatches { columns: vec![column("a", 1, "b.csv", 5)], others: 1 };
         let more = vec![column("a", 2, "a.csv", 9), column("c", 1, "a.csv", 3)];
-        all.merge(&Mismatches { columns: more, others: 2 });
+        all.merge(&TypeMismatches { columns: more, others: 2 });
         assert_eq!(all.columns, [column("c", 1, "a.csv", 3), column("a", 3, "a.csv", 9)]);
         assert_eq!((all.others, all.count()), (3, 7));
         let many =
             (0..2 * MISMATCH_COLUMNS_MAX).map(|at| column(&at.to_string(), 1, "z", at as u64));
-        all.merge(&Mismatches { columns: many.collect(), others: 0 });
+        all.merge(&TypeMismatches { columns: many.collect(), others: 0 });
         assert_eq!(all.columns.len(), MISMATCH_COLUMNS_MAX);
         assert_eq!(all.count(), 7 + 2 * MISMATCH_COLUMNS_MAX as u64);
     }

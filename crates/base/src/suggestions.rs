@@ -5,7 +5,10 @@ use std::path::Path;
 /// The candidate most like `word`, if one is near enough to be what was meant.
 ///
 /// Case and `-`/`_` do not count as differences; at most a third of the letters may differ.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_candidate<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let fold = |s: &str| s.to_lowercase().replace('-', "_");
     let wanted = fold(word);
     candidates
@@ -31,7 +34,7 @@ pub fn nearest_path_hint(path: &str) -> Option<String> {
     let mut names: Vec<String> =
         entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
-    let nearest = nearest(name, names.iter().map(String::as_str))?;
+    let nearest = nearest_candidate(name, names.iter().map(String::as_str))?;
     let whole = match parent {
         Some(parent) => parent.join(nearest).display().to_string(),
         None => nearest.to_owned(),
@@ -40,19 +43,19 @@ pub fn nearest_path_hint(path: &str) -> Option<String> {
 }
 
 /// "unknown `kind` …; did you mean …?" followed by the valid choices, as one message.
-pub fn unknown(kind: &str, word: &str, candidates: &[&str]) -> String {
-    let meant = match nearest(word, candidates.iter().copied()) {
+pub fn unknown_name_message(kind: &str, word: &str, candidates: &[&str]) -> String {
+    let meant = match nearest_candidate(word, candidates.iter().copied()) {
         Some(candidate) => format!("; did you mean `{candidate}`?"),
         None => String::new(),
     };
     if candidates.is_empty() {
         return format!("unknown {kind} `{word}`");
     }
-    format!("unknown {kind} `{word}`{meant}\n{kind}s: {}", listed(candidates))
+    format!("unknown {kind} `{word}`{meant}\n{kind}s: {}", format_name_list(candidates))
 }
 
 /// Names behind one another, the first forty of them.
-pub fn listed(names: &[&str]) -> String {
+pub fn format_name_list(names: &[&str]) -> String {
     let mut listed = names.iter().take(40).copied().collect::<Vec<_>>().join(", ");
     if names.len() > 40 {
         listed.push_str(&format!(", and {} more", names.len() - 40));
@@ -62,10 +65,10 @@ pub fn listed(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::nearest_candidate;
 
     #[test]
-    fn the_nearest_name_is_found_across_case_dashes_and_slips() {
+    fn nearest_candidate_ignores_case_dashes_and_typos() {
         let names = ["user_id", "day", "state"];
         for (word, expected) in [
             ("usr_id", Some("user_id")),
@@ -75,7 +78,7 @@ mod tests {
             ("zebra", None),
             ("x", None),
         ] {
-            assert_eq!(nearest(word, names), expected, "{word}");
+            assert_eq!(nearest_candidate(word, names), expected, "{word}");
         }
     }
 }

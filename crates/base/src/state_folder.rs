@@ -22,7 +22,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::calendar::civil_from_days;
-use crate::durable::create_folders;
+use crate::durability::create_folders_durably;
 use crate::error::{Error, Result};
 
 /// A run's name: the time it began (UTC, so that names sort as runs began) and 32 random
@@ -76,7 +76,7 @@ impl FromStr for RunId {
         if right {
             Ok(RunId(text.to_owned()))
         } else {
-            Err(Error::usage_hint(
+            Err(Error::usage_with_hint(
                 format!("`{text}` is not a run's name"),
                 "a run is called like `20261120T212055-1a2b3c4d`",
             ))
@@ -86,29 +86,31 @@ impl FromStr for RunId {
 
 /// The folder of Tidemill's own state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Home {
+pub struct StateFolder {
     root: PathBuf,
 }
 
-impl Home {
+impl StateFolder {
     /// The state folder, made if it is missing; where it cannot be made or written, nothing and
     /// a warning to show once. The run goes on without it.
-    pub fn open() -> (Option<Home>, Option<String>) {
+    pub fn open() -> (Option<StateFolder>, Option<String>) {
         Self::open_with(|name| std::env::var_os(name))
     }
 
-    fn open_with(variable: impl Fn(&str) -> Option<OsString>) -> (Option<Home>, Option<String>) {
-        let Some(root) = locate(variable) else {
+    fn open_with(
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> (Option<StateFolder>, Option<String>) {
+        let Some(root) = locate_state_folder(variable) else {
             let warning = "no state folder: neither TIDEMILL_HOME, XDG_STATE_HOME nor HOME is set; \
                            this run keeps no records";
             return (None, Some(warning.to_owned()));
         };
-        let writable = create_private_durable(&root).and_then(|()| {
+        let writable = create_private_folders_durably(&root).and_then(|()| {
             use rustix::fs::Access;
             Ok(rustix::fs::access(&root, Access::WRITE_OK | Access::EXEC_OK)?)
         });
         match writable {
-            Ok(()) => (Some(Home { root }), None),
+            Ok(()) => (Some(StateFolder { root }), None),
             Err(error) => {
                 let warning = format!(
                     "cannot write to the state folder `{}`: {error}; this run keeps no records",
@@ -123,14 +125,14 @@ impl Home {
     ///
     /// # Errors
     /// [`Error::Usage`] where no variable says where it is.
-    pub fn existing() -> Result<Home> {
-        let root = locate(|name| std::env::var_os(name)).ok_or_else(|| {
-            Error::usage_hint(
+    pub fn locate() -> Result<StateFolder> {
+        let root = locate_state_folder(|name| std::env::var_os(name)).ok_or_else(|| {
+            Error::usage_with_hint(
                 "no state folder: neither TIDEMILL_HOME, XDG_STATE_HOME nor HOME is set",
                 "set TIDEMILL_HOME to the folder that runs keep their records in",
             )
         })?;
-        Ok(Home { root })
+        Ok(StateFolder { root })
     }
 
     /// The state folder's path.
@@ -139,8 +141,8 @@ impl Home {
     }
 
     /// A run's own folder, which is not made before something is kept in it.
-    pub fn run(&self, run: &RunId) -> RunDir {
-        RunDir { path: self.root.join("runs").join(run.as_str()) }
+    pub fn run_folder(&self, run: &RunId) -> RunStateFolder {
+        RunStateFolder { path: self.root.join("runs").join(run.as_str()) }
     }
 }
 
@@ -149,7 +151,7 @@ impl Home {
 ///
 /// # Errors
 /// What the system says.
-pub fn create_private(path: &Path) -> std::io::Result<()> {
+pub fn create_private_folders(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -159,12 +161,12 @@ pub fn create_private(path: &Path) -> std::io::Result<()> {
 ///
 /// # Errors
 /// Returns an error if a folder cannot be created or synced.
-pub fn create_private_durable(path: &Path) -> std::io::Result<()> {
-    create_folders(path, create_private)
+pub fn create_private_folders_durably(path: &Path) -> std::io::Result<()> {
+    create_folders_durably(path, create_private_folders)
 }
 
 /// An absolute path from the first variable that has one.
-fn locate(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+fn locate_state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(home) = set("TIDEMILL_HOME") {
         return Some(home);
@@ -193,11 +195,11 @@ fn cache_folder_with(variable: impl Fn(&str) -> Option<OsString>) -> Option<Path
 
 /// A run's folder in the state folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunDir {
+pub struct RunStateFolder {
     path: PathBuf,
 }
 
-impl RunDir {
+impl RunStateFolder {
     /// Where the folder is, or would be.
     pub fn path(&self) -> &Path {
         &self.path
@@ -207,9 +209,10 @@ impl RunDir {
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be made.
-    pub fn create(&self, folder: &str) -> Result<PathBuf> {
+    pub fn create_folder(&self, folder: &str) -> Result<PathBuf> {
         let path = if folder.is_empty() { self.path.clone() } else { self.path.join(folder) };
-        create_private_durable(&path).map_err(|e| Error::io("create the folder", &path, e))?;
+        create_private_folders_durably(&path)
+            .map_err(|e| Error::io("create the folder", &path, e))?;
         Ok(path)
     }
 }
@@ -219,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_id_reads_back_and_sorts_by_time() {
+    fn run_id_parses_its_own_text_and_sorts_by_time() {
         let id = RunId::new();
         assert_eq!(id.as_str().parse::<RunId>().unwrap(), id);
         assert_ne!(RunId::new(), id);
@@ -232,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn the_state_folder_is_the_first_that_is_set() {
+    fn first_set_variable_names_state_folder() {
         let check = |set: &[(&str, &str)], expected: Option<&str>| {
             let variable = |name: &str| {
                 set.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
             };
-            assert_eq!(locate(variable), expected.map(PathBuf::from), "{set:?}");
+            assert_eq!(locate_state_folder(variable), expected.map(PathBuf::from), "{set:?}");
         };
         check(&[("TIDEMILL_HOME", "/t"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")], Some("/t"));
         check(&[("XDG_STATE_HOME", "/x"), ("HOME", "/h")], Some("/x/tidemill"));
@@ -247,15 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn a_run_folder_appears_with_the_first_thing_kept() {
+    fn run_folder_is_created_with_first_subfolder() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().join("state");
         let variable = |name: &str| (name == "TIDEMILL_HOME").then(|| OsString::from(&root));
-        let (home, warning) = Home::open_with(variable);
+        let (home, warning) = StateFolder::open_with(variable);
         assert_eq!(warning, None);
-        let run = home.unwrap().run(&RunId::new());
+        let run = home.unwrap().run_folder(&RunId::new());
         assert!(!run.path().exists());
-        let rejected = run.create("rejected").unwrap();
+        let rejected = run.create_folder("rejected").unwrap();
         assert!(rejected.is_dir());
         for folder in [rejected.as_path(), run.path(), &root] {
             use std::os::unix::fs::PermissionsExt;
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_folder_is_where_caches_are() {
+    fn cache_folder_follows_xdg_then_home() {
         let check = |set: &[(&str, &str)], expected: Option<&str>| {
             let variable = |name: &str| {
                 let (_, value) = set.iter().find(|(other, _)| *other == name)?;
@@ -286,7 +289,7 @@ mod tests {
         std::fs::write(&file, "").unwrap();
         let inside = file.join("state");
         let variable = |name: &str| (name == "TIDEMILL_HOME").then(|| OsString::from(&inside));
-        let (home, warning) = Home::open_with(variable);
+        let (home, warning) = StateFolder::open_with(variable);
         assert_eq!(home, None);
         assert!(warning.unwrap().contains("cannot write to the state folder"));
     }

@@ -11,17 +11,17 @@ use std::collections::VecDeque;
 use parking_lot::RwLock;
 
 /// What stands for what was hidden.
-const HIDDEN: &str = "***";
+const REDACTED_PLACEHOLDER: &str = "***";
 
 /// Values that are hidden wherever they stand, the latest last: an error repeats the value that did not fit.
-static VALUES: RwLock<VecDeque<String>> = RwLock::new(VecDeque::new());
+static SECRET_VALUES: RwLock<VecDeque<String>> = RwLock::new(VecDeque::new());
 /// So many are kept.
-const VALUES_MAX: usize = 64;
+const SECRET_VALUES_MAX: usize = 64;
 /// A shorter one is no secret, and would take letters out of words.
-const VALUE_BYTES_MIN: usize = 4;
+const SECRET_VALUE_BYTES_MIN: usize = 4;
 
 /// Parts of names whose values are secret, in lower case and without `_` and `-`.
-const SECRET: [&str; 16] = [
+const SECRET_NAME_PARTS: [&str; 16] = [
     "secret",
     "password",
     "passwd",
@@ -41,65 +41,72 @@ const SECRET: [&str; 16] = [
 ];
 
 /// Whether a name says that its value is secret.
-fn is_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let name: String =
         name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     // `sig` is the signature of a shared access URL; within a word it is nothing.
-    name == "sig" || name == "auth" || SECRET.iter().any(|part| name.contains(part))
+    name == "sig" || name == "auth" || SECRET_NAME_PARTS.iter().any(|part| name.contains(part))
 }
 
-fn is_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
 /// Has the value of what is called so hidden in every text and message of this process, if its name says that
 /// it is secret.
-pub fn hide(name: &str, value: &str) {
-    if !is_secret(name) || value.len() < VALUE_BYTES_MIN {
+pub fn register_secret_value(name: &str, value: &str) {
+    if !is_secret_name(name) || value.len() < SECRET_VALUE_BYTES_MIN {
         return;
     }
-    let mut values = VALUES.write();
+    let mut values = SECRET_VALUES.write();
     if !values.iter().any(|known| known == value) {
         values.push_back(value.to_owned());
-        if values.len() > VALUES_MAX {
+        if values.len() > SECRET_VALUES_MAX {
             values.pop_front();
         }
     }
 }
 
 /// A text without the values that are hidden wherever they stand.
-fn without_values(text: &str) -> String {
-    let values = VALUES.read();
-    values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), HIDDEN))
+fn redact_registered_values(text: &str) -> String {
+    let values = SECRET_VALUES.read();
+    values
+        .iter()
+        .fold(text.to_owned(), |text, value| text.replace(value.as_str(), REDACTED_PLACEHOLDER))
 }
 
 /// A text with its credentials hidden.
-pub fn text(text: &str) -> String {
-    assignments(&queries(&urls(&without_values(text))))
+pub fn redact_text(text: &str) -> String {
+    redact_assignments(&redact_store_queries(&redact_url_credentials(&redact_registered_values(
+        text,
+    ))))
 }
 
 /// A message with its credentials hidden. Only URLs are changed, and words that look as if they
 /// were a piece of one: what else it says has to stay readable.
-pub fn message(text: &str) -> String {
-    let text = shown_in(&without_values(text));
+pub fn redact_message(text: &str) -> String {
+    let text = redact_urls_in_text(&redact_registered_values(text));
     if !text.contains('?') {
         return text;
     }
     let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
     let words = text.split_inclusive(is_end);
-    words.map(|word| if word.contains('?') { assignments(word) } else { word.into() }).collect()
+    words
+        .map(|word| if word.contains('?') { redact_assignments(word) } else { word.into() })
+        .collect()
 }
 
 /// What may be said of `key=value`, a key of a job file and what is to be its value: nothing where
 /// that goes to a store or to a program.
-pub fn override_value<'a>(key: &str, value: &'a str) -> &'a str {
+pub fn redact_override_value<'a>(key: &str, value: &'a str) -> &'a str {
     let mut steps = key.split('.').map(str::trim);
-    let is_hidden = |step: &str| is_secret(step) || step.starts_with("storage") || step == "exec";
-    if steps.any(is_hidden) { HIDDEN } else { value }
+    let is_hidden =
+        |step: &str| is_secret_name(step) || step.starts_with("storage") || step == "exec";
+    if steps.any(is_hidden) { REDACTED_PLACEHOLDER } else { value }
 }
 
 /// The words of a command line with their credentials hidden.
-pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
+pub fn redact_command_line<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     let mut hidden = Vec::with_capacity(words.len());
     let (mut is_value_next, mut is_option_next, mut is_override_next) = (false, false, false);
     // The program's name is shown, its arguments are not.
@@ -107,19 +114,23 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     for word in words {
         let word = word.as_ref();
         if let Some(flag) = std::mem::take(&mut is_argument_next) {
-            hidden.push(if programs.contains(&flag) { HIDDEN.to_owned() } else { text(word) });
+            hidden.push(if programs.contains(&flag) {
+                REDACTED_PLACEHOLDER.to_owned()
+            } else {
+                redact_text(word)
+            });
             programs.push(flag);
             continue;
         }
         if let Some(flag) = PROGRAM_FLAGS.iter().find(|flag| word.starts_with(**flag)) {
             match word[flag.len()..].strip_prefix('=') {
                 Some(name) if !programs.contains(flag) => {
-                    hidden.push(format!("{flag}={}", text(name)));
+                    hidden.push(format!("{flag}={}", redact_text(name)));
                     programs.push(*flag);
                 }
-                Some(_) => hidden.push(format!("{flag}={HIDDEN}")),
+                Some(_) => hidden.push(format!("{flag}={REDACTED_PLACEHOLDER}")),
                 None => {
-                    hidden.push(text(word));
+                    hidden.push(redact_text(word));
                     is_argument_next = (word == *flag).then_some(*flag);
                 }
             }
@@ -129,39 +140,39 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
         let is_override = std::mem::take(&mut is_override_next).then_some(("", word));
         if let Some((flag, assigned)) = is_override.or(assigned) {
             hidden.push(match assigned.split_once('=') {
-                Some((key, value)) if override_value(key, value) == HIDDEN => {
-                    format!("{flag}{}={HIDDEN}", text(key))
+                Some((key, value)) if redact_override_value(key, value) == REDACTED_PLACEHOLDER => {
+                    format!("{flag}{}={REDACTED_PLACEHOLDER}", redact_text(key))
                 }
-                _ => text(word),
+                _ => redact_text(word),
             });
             continue;
         }
         if std::mem::take(&mut is_value_next) && !word.starts_with('-') {
-            hidden.push(HIDDEN.to_owned());
+            hidden.push(REDACTED_PLACEHOLDER.to_owned());
             continue;
         }
         // What is given to a store may be a secret in the wrong place, or without its name.
         if std::mem::take(&mut is_option_next) {
-            hidden.push(option(word));
+            hidden.push(redact_store_option(word));
             continue;
         }
         if let Some(value) = word.strip_prefix("--storage-option=") {
-            hidden.push(format!("--storage-option={}", option(value)));
+            hidden.push(format!("--storage-option={}", redact_store_option(value)));
             continue;
         }
         is_option_next = word == "--storage-option";
         is_override_next = word == "--set";
-        is_value_next = word.starts_with('-') && !word.contains('=') && is_secret(word);
+        is_value_next = word.starts_with('-') && !word.contains('=') && is_secret_name(word);
         match word.split_once('=') {
             // A whole word KEY=VALUE: the value may hold blanks, quotes, anything.
             Some((name, value))
                 if !value.is_empty()
-                    && name.chars().all(|c| is_name(c) || c == '"' || c == '\'')
-                    && is_secret(name) =>
+                    && name.chars().all(|c| is_name_char(c) || c == '"' || c == '\'')
+                    && is_secret_name(name) =>
             {
-                hidden.push(format!("{name}={HIDDEN}"));
+                hidden.push(format!("{name}={REDACTED_PLACEHOLDER}"));
             }
-            _ => hidden.push(text(word)),
+            _ => hidden.push(redact_text(word)),
         }
     }
     hidden
@@ -171,19 +182,19 @@ pub fn words<S: AsRef<str>>(words: &[S]) -> Vec<String> {
 const PROGRAM_FLAGS: [&str; 2] = ["--source-exec", "--sink-exec"];
 
 /// A store's option without its value.
-fn option(word: &str) -> String {
+fn redact_store_option(word: &str) -> String {
     let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     match word.split_once('=').map(|(name, _)| name).filter(is_plain) {
-        Some(name) => format!("{name}={HIDDEN}"),
-        None => HIDDEN.to_owned(),
+        Some(name) => format!("{name}={REDACTED_PLACEHOLDER}"),
+        None => REDACTED_PLACEHOLDER.to_owned(),
     }
 }
 
 /// Hides `user:password@` of URLs.
-fn urls(text: &str) -> String {
+fn redact_url_credentials(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((_, at)) = next_url(rest) {
+    while let Some((_, at)) = find_next_url(rest) {
         let (before, after) = rest.split_at(at);
         shown.push_str(before);
         let end = after
@@ -200,14 +211,14 @@ fn urls(text: &str) -> String {
         });
         rest = match host {
             Some(host) => {
-                shown.push_str(HIDDEN);
+                shown.push_str(REDACTED_PLACEHOLDER);
                 &after[host..]
             }
             None => after,
         };
         // The names of a query's values say little of which are keys: the server's own, or none.
-        let scheme = before.trim_end_matches(['/', ':']).rsplit(|c| !is_name(c)).next();
-        if scheme.is_some_and(is_web) {
+        let scheme = before.trim_end_matches(['/', ':']).rsplit(|c| !is_name_char(c)).next();
+        if scheme.is_some_and(is_web_scheme) {
             let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
             let (word, later) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
             if let Some(query) = word.find(['?', '#']) {
@@ -222,16 +233,16 @@ fn urls(text: &str) -> String {
 }
 
 /// Hides the values of `?name=value` in URLs that are neither the web's nor a file's.
-fn queries(text: &str) -> String {
+fn redact_store_queries(text: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
     let hidden = |word: &str| {
         let is_of_store = |at: &usize| {
-            let scheme = word[..*at].rsplit(|c| !is_name(c)).next().unwrap_or_default();
-            !is_web(scheme) && !scheme.eq_ignore_ascii_case("file")
+            let scheme = word[..*at].rsplit(|c| !is_name_char(c)).next().unwrap_or_default();
+            !is_web_scheme(scheme) && !scheme.eq_ignore_ascii_case("file")
         };
         let (url, end) = word.split_at(word.trim_end_matches(is_end).len());
         match word.match_indices("://").map(|(at, _)| at).find(is_of_store) {
-            Some(at) => format!("{}{}{end}", &url[..at], without_query_values(&url[at..])),
+            Some(at) => format!("{}{}{end}", &url[..at], redact_query_values(&url[at..])),
             None => word.to_owned(),
         }
     };
@@ -240,10 +251,10 @@ fn queries(text: &str) -> String {
 
 /// What follows the scheme of a URL, without the values of `?name=value&…`. S3 has no such query: whoever writes
 /// one has copied it from a signed URL. A `?` that no `name=` follows is a pattern's.
-fn without_query_values(rest: &str) -> String {
+fn redact_query_values(rest: &str) -> String {
     let is_named = |pair: &str| {
         let name = pair.split_once('=').map_or("", |(name, _)| name);
-        !name.is_empty() && name.chars().all(is_name)
+        !name.is_empty() && name.chars().all(is_name_char)
     };
     let found = rest.match_indices('?').map(|(at, _)| at + 1).find(|at| is_named(&rest[*at..]));
     let Some(at) = found else { return rest.to_owned() };
@@ -257,19 +268,19 @@ fn without_query_values(rest: &str) -> String {
                 shown.push_str(if value.is_empty() { "=" } else { "=***" });
             }
             // The rest of a value, of which something is hidden already, or nothing yet.
-            None if shown.ends_with('=') => shown.push_str(HIDDEN),
+            None if shown.ends_with('=') => shown.push_str(REDACTED_PLACEHOLDER),
             None => {}
         }
     }
     shown
 }
 
-fn is_web(scheme: &str) -> bool {
+fn is_web_scheme(scheme: &str) -> bool {
     ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
 }
 
 /// Hides the values of `name=value`, `name = 'value'` and `"name": "value"` with secret names.
-fn assignments(text: &str) -> String {
+fn redact_assignments(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['=', ':']) {
@@ -280,9 +291,9 @@ fn assignments(text: &str) -> String {
         rest = value;
         let before = before.trim_end().trim_end_matches(['"', '\'']);
         let start = before
-            .rfind(|c| !is_name(c))
+            .rfind(|c| !is_name_char(c))
             .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
-        if !is_secret(&before[start..]) {
+        if !is_secret_name(&before[start..]) {
             continue;
         }
         let blank = value.len() - value.trim_start_matches([' ', '\t']).len();
@@ -293,7 +304,7 @@ fn assignments(text: &str) -> String {
                 let end = value[1..].find(quote).map_or(value.len() - 1, |end| end);
                 shown.push_str(gap);
                 shown.push(quote);
-                shown.push_str(HIDDEN);
+                shown.push_str(REDACTED_PLACEHOLDER);
                 rest = &value[1 + end..];
                 continue;
             }
@@ -308,7 +319,7 @@ fn assignments(text: &str) -> String {
         };
         if length > 0 {
             shown.push_str(gap);
-            shown.push_str(HIDDEN);
+            shown.push_str(REDACTED_PLACEHOLDER);
         }
         rest = &value[length..];
     }
@@ -318,8 +329,8 @@ fn assignments(text: &str) -> String {
 
 /// A URL as messages show it: without a user's name and password, whatever its scheme, and without
 /// the values of its query, which may be a signature; a pattern's `?` stays (`s3://b/a?.csv`).
-pub fn shown(url: &str) -> String {
-    let Some((0, after)) = next_url(url) else { return url.to_owned() };
+pub fn redact_url(url: &str) -> String {
+    let Some((0, after)) = find_next_url(url) else { return url.to_owned() };
     let (prefix, rest) = url.split_at(after);
     let scheme = prefix.split(':').next().unwrap_or_default();
     let is = |name: &str| scheme.eq_ignore_ascii_case(name);
@@ -351,7 +362,7 @@ pub fn shown(url: &str) -> String {
         _ => rest,
     };
     if is_pattern {
-        return format!("{prefix}{}", without_query_values(rest));
+        return format!("{prefix}{}", redact_query_values(rest));
     }
     let rest = rest.split('#').next().unwrap_or_default();
     match rest.split_once('?') {
@@ -361,16 +372,16 @@ pub fn shown(url: &str) -> String {
 }
 
 /// A text, such as a message or SQL, with each URL in it as [`shown`] shows it.
-pub fn shown_in(text: &str) -> String {
+pub fn redact_urls_in_text(text: &str) -> String {
     let mut found = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((start, after)) = next_url(rest) {
+    while let Some((start, after)) = find_next_url(rest) {
         let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
         let end = rest[after..].find(is_end).map_or(rest.len(), |at| after + at);
         // What ends a clause is the message's.
         let end = after + rest[after..end].trim_end_matches([':', ',', ';', '.', ')']).len();
         found.push_str(&rest[..start]);
-        found.push_str(&shown(&rest[start..end]));
+        found.push_str(&redact_url(&rest[start..end]));
         rest = &rest[end..];
     }
     found.push_str(rest);
@@ -379,7 +390,7 @@ pub fn shown_in(text: &str) -> String {
 
 /// Where the next URL of a text begins, and where what follows its scheme does. `http:/host` is no URL,
 /// and was meant as one, and so was `//user:password@host`.
-fn next_url(text: &str) -> Option<(usize, usize)> {
+fn find_next_url(text: &str) -> Option<(usize, usize)> {
     let without_scheme = text.match_indices("//").find_map(|(at, slashes)| {
         let after = at + slashes.len();
         let is_end = |c: char| c == '/' || c.is_whitespace() || matches!(c, '\'' | '"' | '`');
@@ -388,14 +399,14 @@ fn next_url(text: &str) -> Option<(usize, usize)> {
         let has_password = host.split_once(':').is_some_and(|(_, rest)| rest.contains('@'));
         (is_start && has_password).then_some((at, after))
     });
-    let with_scheme = next_with_scheme(text);
+    let with_scheme = find_next_url_with_scheme(text);
     match (without_scheme, with_scheme) {
         (Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
         (one, other) => one.or(other),
     }
 }
 
-fn next_with_scheme(text: &str) -> Option<(usize, usize)> {
+fn find_next_url_with_scheme(text: &str) -> Option<(usize, usize)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     text.match_indices(':').find_map(|(at, _)| {
         let start = text[..at].trim_end_matches(is_word).len();
@@ -408,7 +419,7 @@ fn next_with_scheme(text: &str) -> Option<(usize, usize)> {
 }
 
 /// A text with everything that a terminal might obey made visible, but for the control characters that are `kept`.
-pub fn visible(text: &str, kept: &[char]) -> String {
+pub fn escape_control_chars(text: &str, kept: &[char]) -> String {
     let hostile = |c: char| {
         (c.is_control() && !kept.contains(&c))
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}'
@@ -436,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_of_a_url_is_no_secret() {
+    fn displayed_url_contains_no_secret() {
         for (url, expected) in [
             ("https://u:p@h:1/a/b.csv?sig=s#f", "https://h:1/a/b.csv?…"),
             ("https://h/a@b", "https://h/a@b"),
@@ -466,7 +477,7 @@ mod tests {
             ("http:///u:p@h/x", "http:///h/x"),
             ("a:/u:p@h/x?y", "a:/u:p@h/x?y"),
         ] {
-            assert_eq!(shown(url), expected);
+            assert_eq!(redact_url(url), expected);
         }
         for (text, expected) in [
             (
@@ -481,12 +492,12 @@ mod tests {
             ),
             ("::/é:", "::/é:"),
         ] {
-            assert_eq!(shown_in(text), expected);
+            assert_eq!(redact_urls_in_text(text), expected);
         }
     }
 
     #[test]
-    fn a_password_is_shown_in_no_kind_of_url() {
+    fn urls_of_any_kind_are_shown_without_password() {
         for (text, expected) in [
             ("`file://bob:PW@x/y.csv` names a host", "`file://x/y.csv` names a host"),
             ("file:///tmp/a:b@c/d.csv", "file:///tmp/a:b@c/d.csv"),
@@ -494,7 +505,7 @@ mod tests {
             ("a//b/c and 'http://bob:PW@h/x'", "a//b/c and 'http://h/x'"),
             ("a//b.csv:12 and c@d", "a//b.csv:12 and c@d"),
         ] {
-            assert_eq!(shown_in(text), expected);
+            assert_eq!(redact_urls_in_text(text), expected);
         }
     }
 
@@ -535,7 +546,7 @@ mod tests {
             ("'http:/ann:pa@host/x' https:ann:pa@h", "'http:/***@host/x' https:***@h"),
             ("", ""),
         ] {
-            assert_eq!(text(given), expected, "{given}");
+            assert_eq!(redact_text(given), expected, "{given}");
         }
     }
 
@@ -593,19 +604,19 @@ mod tests {
             ),
             (&["--set", "source.url=http://a:b@h"], &["--set", "source.url=http://***@h"]),
         ] {
-            assert_eq!(words(given), expected);
+            assert_eq!(redact_command_line(given), expected);
         }
     }
 
     #[test]
-    fn a_message_keeps_its_words_and_loses_its_credentials() {
+    fn message_keeps_words_and_loses_credentials() {
         for (given, expected) in [
             ("`http://a:b@h/x?sig=s` is not a time", "`http://h/x?…` is not a time"),
             ("no run of `h/x.csv?sig=s&x=1`", "no run of `h/x.csv?sig=***&x=1`"),
             ("unknown column `token`: 'a' = password", "unknown column `token`: 'a' = password"),
             ("did you mean `key`?\nkeys: auth, b", "did you mean `key`?\nkeys: auth, b"),
         ] {
-            assert_eq!(message(given), expected);
+            assert_eq!(redact_message(given), expected);
         }
         for (key, expected) in [
             ("source.url", "x"),
@@ -614,15 +625,15 @@ mod tests {
             ("source.exec", "***"),
             ("source.password", "***"),
         ] {
-            assert_eq!(override_value(key, "x"), expected, "{key}");
+            assert_eq!(redact_override_value(key, "x"), expected, "{key}");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn hiding_takes_any_text_and_is_done_once(given in "[a-z:/@='\" &?é\\-]{0,40}(token|key)?[ =:'\"a-z]{0,20}") {
-            let once = text(&given);
-            proptest::prop_assert_eq!(text(&once), once);
+        fn redaction_accepts_any_text_and_is_idempotent(given in "[a-z:/@='\" &?é\\-]{0,40}(token|key)?[ =:'\"a-z]{0,20}") {
+            let once = redact_text(&given);
+            proptest::prop_assert_eq!(redact_text(&once), once);
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
 /// # Errors
 /// Returns an error if one of the folders cannot be synced.
 pub fn sync_path(path: &Path) -> io::Result<()> {
-    let parent = parent(path);
+    let parent = parent_or_current(path);
     let folders = std::iter::once(parent.to_owned()).chain(ancestors_to_mount(parent)?);
     sync_folders(folders, path, sync_folder)
 }
@@ -61,11 +61,14 @@ fn sync_folders(
 ///
 /// # Errors
 /// Returns the error of `create`, or an error if a name cannot be made durable.
-pub fn create_folders(path: &Path, create: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    create_folders_with(path, create, sync_folder)
+pub fn create_folders_durably(
+    path: &Path,
+    create: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    create_folders_durably_with(path, create, sync_folder)
 }
 
-fn create_folders_with(
+fn create_folders_durably_with(
     path: &Path,
     create: impl FnOnce(&Path) -> io::Result<()>,
     sync: impl FnMut(&Path) -> io::Result<()>,
@@ -100,7 +103,7 @@ pub fn ancestors_to_mount(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(ancestors)
 }
 
-fn parent(path: &Path) -> &Path {
+fn parent_or_current(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -124,12 +127,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_are_missing_are_created_once() {
+    fn missing_folders_are_created_once() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a/b/c");
         let mut calls = 0;
         for _ in 0..2 {
-            create_folders(&path, |path| {
+            create_folders_durably(&path, |path| {
                 calls += 1;
                 std::fs::create_dir_all(path)
             })
@@ -139,7 +142,9 @@ mod tests {
         assert_eq!(calls, 2);
         let file = path.join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(create_folders(&file.join("d"), |path| std::fs::create_dir_all(path)).is_err());
+        assert!(
+            create_folders_durably(&file.join("d"), |path| std::fs::create_dir_all(path)).is_err()
+        );
         sync_path(&file).unwrap();
         assert!(sync_path(&temp.path().join("missing/file")).is_err());
         assert!(sync_folder(&temp.path().join("missing")).is_err());
@@ -158,7 +163,7 @@ mod tests {
                 synced.push(folder.to_owned());
                 Ok(())
             };
-            create_folders_with(&path, |path| std::fs::create_dir_all(path), note).unwrap();
+            create_folders_durably_with(&path, |path| std::fs::create_dir_all(path), note).unwrap();
             assert_eq!(synced[..3], [root.join("a/b"), root.join("a"), root.clone()]);
         }
     }
@@ -167,8 +172,12 @@ mod tests {
     fn a_folder_that_cannot_be_read_is_synced_with_its_file_system() {
         let temp = tempfile::tempdir().unwrap();
         let denied = |_: &Path| Err(io::ErrorKind::PermissionDenied.into());
-        create_folders_with(&temp.path().join("a"), |path| std::fs::create_dir(path), denied)
-            .unwrap();
+        create_folders_durably_with(
+            &temp.path().join("a"),
+            |path| std::fs::create_dir(path),
+            denied,
+        )
+        .unwrap();
     }
 
     #[test]

@@ -16,13 +16,13 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// The environment variable that stands between `--memory` and a job file's `memory`.
-pub const MEMORY_VARIABLE: &str = "TIDEMILL_MEMORY";
+pub const MEMORY_ENV_VAR: &str = "TIDEMILL_MEMORY";
 
 /// The smallest budget that a run starts with: 64 MiB.
-pub const MINIMUM_BYTES: u64 = 64 << 20;
+pub const MEMORY_BUDGET_BYTES_MIN: u64 = 64 << 20;
 
 /// What is assumed where the machine does not tell: 4 GiB.
-const UNKNOWN_MACHINE_BYTES: u64 = 4 << 30;
+const ASSUMED_MACHINE_BYTES: u64 = 4 << 30;
 
 /// The memory budget of a run in bytes: the flag's, else `TIDEMILL_MEMORY`'s, else the job
 /// file's, else half of [`machine_bytes`].
@@ -30,16 +30,16 @@ const UNKNOWN_MACHINE_BYTES: u64 = 4 << 30;
 /// # Errors
 /// [`Error::Usage`] if the first of these that is present is not a size or is less than
 /// [`MINIMUM_BYTES`].
-pub fn budget(flag: Option<&str>, job: Option<&str>) -> Result<u64> {
-    let variable = std::env::var(MEMORY_VARIABLE).ok().filter(|text| !text.trim().is_empty());
-    choose(flag, variable.as_deref(), job, machine_bytes)
+pub fn resolve_memory_budget(flag: Option<&str>, job: Option<&str>) -> Result<u64> {
+    let variable = std::env::var(MEMORY_ENV_VAR).ok().filter(|text| !text.trim().is_empty());
+    choose_budget(flag, variable.as_deref(), job, available_memory_bytes)
 }
 
 /// Gives memory that has been freed back to the operating system. glibc keeps it in the heaps of its threads otherwise,
 /// where other threads do not find it. Does nothing with other allocators.
 ///
 /// Cost: a walk over the free blocks of all heaps, about a millisecond per 100 MB.
-pub fn release_freed() {
+pub fn release_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: the call only releases pages that no block uses, under the allocator's own locks.
     unsafe {
@@ -47,7 +47,7 @@ pub fn release_freed() {
     }
 }
 
-fn choose(
+fn choose_budget(
     flag: Option<&str>,
     variable: Option<&str>,
     job: Option<&str>,
@@ -55,25 +55,28 @@ fn choose(
 ) -> Result<u64> {
     let (origin, text) = match (flag, variable, job) {
         (Some(text), _, _) => ("--memory", text),
-        (None, Some(text), _) => (MEMORY_VARIABLE, text),
+        (None, Some(text), _) => (MEMORY_ENV_VAR, text),
         (None, None, Some(text)) => ("memory", text),
-        (None, None, None) => return Ok((machine() / 2).max(MINIMUM_BYTES)),
+        (None, None, None) => return Ok((machine() / 2).max(MEMORY_BUDGET_BYTES_MIN)),
     };
     let bytes = match parse_size(text) {
-        Some(Size::Bytes(bytes)) => bytes,
-        Some(Size::Share(share)) => share_of(machine(), share),
+        Some(MemorySize::Bytes(bytes)) => bytes,
+        Some(MemorySize::MachineShare(share)) => share_of(machine(), share),
         None => {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("{origin}: `{text}` is not a size of memory"),
                 "write bytes (`8e9`), a unit (`512M`, `2GiB`, `1.5GB`) or a share of the \
                  machine (`50%`)",
             ));
         }
     };
-    if bytes < MINIMUM_BYTES {
-        return Err(Error::usage_hint(
-            format!("{origin}: `{text}` is {} of memory, too little to work with", human(bytes)),
-            format!("the least is {}", human(MINIMUM_BYTES)),
+    if bytes < MEMORY_BUDGET_BYTES_MIN {
+        return Err(Error::usage_with_hint(
+            format!(
+                "{origin}: `{text}` is {} of memory, too little to work with",
+                format_binary_bytes(bytes)
+            ),
+            format!("the least is {}", format_binary_bytes(MEMORY_BUDGET_BYTES_MIN)),
         ));
     }
     Ok(bytes)
@@ -91,11 +94,11 @@ fn share_of(bytes: u64, share: f64) -> u64 {
 
 /// A size of memory as a person wrote it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Size {
+pub enum MemorySize {
     /// So many bytes.
     Bytes(u64),
     /// A share of the machine, between 0 and 1.
-    Share(f64),
+    MachineShare(f64),
 }
 
 /// Reads a size: a number of bytes (`8e9`), a number with a unit (`512M`, `2GiB`, `1.5 GB`),
@@ -103,11 +106,12 @@ pub enum Size {
 ///
 /// `K M G T P` and `KiB MiB GiB TiB PiB` are powers of 1024, `KB MB GB TB PB` powers of 1000; case
 /// does not count.
-pub fn parse_size(text: &str) -> Option<Size> {
+pub fn parse_size(text: &str) -> Option<MemorySize> {
     let text = text.trim();
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.trim_end().parse().ok()?;
-        return (percent > 0.0 && percent <= 100.0).then_some(Size::Share(percent / 100.0));
+        return (percent > 0.0 && percent <= 100.0)
+            .then_some(MemorySize::MachineShare(percent / 100.0));
     }
     // The unit is what follows the last digit or dot, so that the `e` of `8e9` is not one.
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.')? + 1;
@@ -136,11 +140,11 @@ pub fn parse_size(text: &str) -> Option<Size> {
         clippy::cast_sign_loss,
         reason = "just checked to be in range"
     )]
-    Some(Size::Bytes(bytes as u64))
+    Some(MemorySize::Bytes(bytes as u64))
 }
 
 /// `bytes` for people: `512 MiB`, `1.5 GiB`.
-pub fn human(bytes: u64) -> String {
+pub fn format_binary_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
     let mut scale = 1u64;
@@ -157,17 +161,17 @@ pub fn human(bytes: u64) -> String {
 
 /// The memory in bytes that this process may use: the machine's, or the tightest limit of
 /// its control groups.
-pub fn machine_bytes() -> u64 {
-    let total = total_bytes().unwrap_or(UNKNOWN_MACHINE_BYTES);
-    match control_group_bytes(Path::new("/")) {
+pub fn available_memory_bytes() -> u64 {
+    let total = machine_memory_bytes().unwrap_or(ASSUMED_MACHINE_BYTES);
+    match control_group_limit_bytes(Path::new("/")) {
         Some(limit) => total.min(limit),
         None => total,
     }
 }
 
 #[cfg(target_os = "linux")]
-fn total_bytes() -> Option<u64> {
-    meminfo_bytes(&fs::read_to_string("/proc/meminfo").ok()?)
+fn machine_memory_bytes() -> Option<u64> {
+    parse_meminfo_bytes(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 #[cfg(target_os = "macos")]
@@ -193,7 +197,7 @@ fn total_bytes() -> Option<u64> {
 }
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-fn meminfo_bytes(text: &str) -> Option<u64> {
+fn parse_meminfo_bytes(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
@@ -201,7 +205,7 @@ fn meminfo_bytes(text: &str) -> Option<u64> {
 
 /// The tightest memory limit of the control groups of this process, on a file system that
 /// starts at `root` (elsewhere than `/` in tests).
-fn control_group_bytes(root: &Path) -> Option<u64> {
+fn control_group_limit_bytes(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mut tightest = None;
     for line in groups.lines() {
@@ -240,8 +244,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_is_read_as_people_write_it() {
-        let bytes = |n| Some(Size::Bytes(n));
+    fn memory_size_is_parsed_in_every_notation() {
+        let bytes = |n| Some(MemorySize::Bytes(n));
         for (text, expected) in [
             ("1000000", bytes(1_000_000)),
             ("8e9", bytes(8_000_000_000)),
@@ -255,8 +259,8 @@ mod tests {
             ("1T", bytes(1 << 40)),
             ("7b", bytes(7)),
             (" 1k ", bytes(1024)),
-            ("50%", Some(Size::Share(0.5))),
-            ("12.5 %", Some(Size::Share(0.125))),
+            ("50%", Some(MemorySize::MachineShare(0.5))),
+            ("12.5 %", Some(MemorySize::MachineShare(0.125))),
             ("", None),
             ("%", None),
             ("0%", None),
@@ -283,16 +287,16 @@ mod tests {
             (Some("25%"), None, None, 2 << 30),
             (Some("64M"), None, None, 64 << 20),
         ] {
-            assert_eq!(choose(flag, variable, job, machine).unwrap(), expected);
+            assert_eq!(choose_budget(flag, variable, job, machine).unwrap(), expected);
         }
-        assert_eq!(choose(None, None, None, || 1 << 20).unwrap(), MINIMUM_BYTES);
+        assert_eq!(choose_budget(None, None, None, || 1 << 20).unwrap(), MEMORY_BUDGET_BYTES_MIN);
     }
 
     #[test]
-    fn a_size_that_cannot_be_used_is_refused_by_the_name_it_was_given_under() {
+    fn unusable_size_is_refused_naming_its_origin() {
         let machine = || 8u64 << 30;
         let message =
-            |flag, variable| choose(flag, variable, None, machine).unwrap_err().to_string();
+            |flag, variable| choose_budget(flag, variable, None, machine).unwrap_err().to_string();
         assert_eq!(
             message(Some("10M"), None),
             "--memory: `10M` is 10 MiB of memory, too little to work with\n\
@@ -319,7 +323,7 @@ mod tests {
             for (path, text) in files {
                 write(path, text);
             }
-            assert_eq!(control_group_bytes(root.path()), expected, "{groups} {files:?}");
+            assert_eq!(control_group_limit_bytes(root.path()), expected, "{groups} {files:?}");
         };
         check("0::/\n", &[], None);
         check("0::/\n", &[("sys/fs/cgroup/memory.max", "max\n")], None);
@@ -347,9 +351,12 @@ mod tests {
 
     #[test]
     fn the_machine_has_memory() {
-        assert_eq!(meminfo_bytes("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
-        assert_eq!(meminfo_bytes("nothing"), None);
-        assert!(machine_bytes() > MINIMUM_BYTES);
+        assert_eq!(
+            parse_meminfo_bytes("MemTotal:       16384 kB\nMemFree: 1 kB\n"),
+            Some(16 << 20)
+        );
+        assert_eq!(parse_meminfo_bytes("nothing"), None);
+        assert!(available_memory_bytes() > MEMORY_BUDGET_BYTES_MIN);
     }
 
     #[test]
@@ -362,7 +369,7 @@ mod tests {
             ((3 << 30) / 2, "1.5 GiB"),
             (u64::MAX, "16777216 TiB"),
         ] {
-            assert_eq!(human(bytes), expected);
+            assert_eq!(format_binary_bytes(bytes), expected);
         }
     }
 }
