@@ -12,7 +12,7 @@ use tidemill_engine::formats::Format;
 use tidemill_engine::on::{Bridge, On};
 use tidemill_engine::posted::asking::{Master, is_master};
 use tidemill_engine::query::{ScratchSpec, Workers};
-use tidemill_engine::remote::files::Verify;
+use tidemill_engine::remote::files::EtagVerification;
 use tidemill_engine::sink::OutputFormat;
 use tidemill_engine::{CancelFlag, Elsewhere, Error, Query, Result, Turbo, memory_budget};
 
@@ -203,11 +203,11 @@ pub(crate) struct CopyArgs {
 
 impl CopyArgs {
     /// Selection of the ETags that are compared.
-    pub(crate) fn verify_mode(&self) -> Verify {
+    pub(crate) fn verify_mode(&self) -> EtagVerification {
         match (self.verify, self.no_verify) {
-            (true, _) => Verify::Always,
-            (false, true) => Verify::Never,
-            (false, false) => Verify::Documented,
+            (true, _) => EtagVerification::Always,
+            (false, true) => EtagVerification::Never,
+            (false, false) => EtagVerification::Documented,
         }
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Command, CommandFactory, Parser};
 use tidemill_engine::error::redact_secrets;
-use tidemill_engine::remote::cache;
+use tidemill_engine::remote::disk_cache;
 use tidemill_engine::{Error, ErrorClass, spans};
 
 use crate::args::{Cli, SortByArgs};
@@ -110,8 +110,8 @@ const FLUSH_MAX: Duration = Duration::from_secs(5);
 fn status(performed: anyhow::Result<verbs::Outcome>) -> ExitCode {
     let error = performed.as_ref().err().and_then(|error| error.downcast_ref::<Error>());
     if !error.is_some_and(|error| error.class() == ErrorClass::Interrupted) {
-        cache::flush(FLUSH_MAX);
-        cache::take_warnings().iter().for_each(|warning| terminal::warn(warning));
+        disk_cache::flush_disk_tiers(FLUSH_MAX);
+        disk_cache::take_warnings().iter().for_each(|warning| terminal::warn(warning));
     }
     match performed {
         Ok(verbs::Outcome::Complete) => ExitCode::SUCCESS,

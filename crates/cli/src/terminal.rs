@@ -161,14 +161,14 @@ const SILENT_LOOK: Duration = Duration::from_millis(250);
 /// Has hosts told of on standard error that do not answer for a while, each once, where no bar says so. The thread for it
 /// starts with the process's first request.
 pub(crate) fn tell_of_silent_hosts() {
-    silent_hosts::when_asked(|| {
+    silent_hosts::set_first_request_hook(|| {
         // Without it the run goes on as well.
         let _ = std::thread::Builder::new().name("silent-hosts".to_owned()).spawn(|| {
             let mut told = BTreeSet::new();
             loop {
                 std::thread::sleep(SILENT_LOOK);
                 if !IS_BAR_SHOWN.load(Ordering::Relaxed)
-                    && let Some(silent) = silent_hosts::longest_silent()
+                    && let Some(silent) = silent_hosts::longest_silent_host()
                     && told.insert(silent.host.clone())
                 {
                     note(&silent.to_string());
@@ -269,7 +269,7 @@ impl Bar {
             spilled: self.progress.spilled_bytes(),
             elsewhere: self.progress.worker_counts(),
             waits: self.progress.wait_reason(),
-            silent: silent_hosts::longest_silent().map(|silent| silent.to_string()),
+            silent: silent_hosts::longest_silent_host().map(|silent| silent.to_string()),
             written: self.progress.write_task_counts(),
         };
         // The spinner has two columns, and a terminal goes to the next line behind its last one.

@@ -22,7 +22,7 @@ use tidemill_base::state_folder::RunId;
 use tidemill_base::suggestions;
 use tidemill_query::{Plan, Query};
 use tidemill_remote::StorageOptions;
-use tidemill_remote::location::web_path;
+use tidemill_remote::location::decoded_web_path;
 use tidemill_sink::{CompressedFile, OutputFormat, Sink, SinkSpec};
 use tidemill_sort::id_sets::{self, IdFormat, IdSetInput};
 use tidemill_source::{
@@ -353,7 +353,7 @@ impl<R: Read + Send + 'static> Read for Told<R> {
 /// What tells how a file is stored: of a web URL its path, without a query behind it.
 fn path_of(name: &str) -> Cow<'_, str> {
     match name.split_once("://") {
-        Some(("http" | "https", _)) => web_path(name).into(),
+        Some(("http" | "https", _)) => decoded_web_path(name).into(),
         _ => name.into(),
     }
 }

@@ -529,7 +529,7 @@ impl Running {
     /// What the user should be told besides the result, such as why the run could not be recorded;
     /// said once.
     pub fn take_warning(&mut self) -> Option<String> {
-        for warning in tidemill_remote::cache::take_warnings() {
+        for warning in tidemill_remote::disk_cache::take_warnings() {
             self.warn(Some(warning));
         }
         self.warning.take()

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tidemill_engine::remote::files::{
-    self, Copied, GetOptions, PutOptions, Settings, UsageOptions, Verify, parse_range,
+    self, CopySummary, DownloadOptions, EtagVerification, FileAccessSettings, FolderUsageOptions,
+    UploadOptions, parse_byte_range,
 };
 use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
@@ -14,9 +15,16 @@ use crate::errors::warn;
 use crate::options::storage;
 use crate::wait::{Display, on_a_thread, on_a_thread_showing};
 
-fn settings(cancel: &CancelFlag, storage_options: &[(String, String)]) -> Result<Settings> {
+fn settings(
+    cancel: &CancelFlag,
+    storage_options: &[(String, String)],
+) -> Result<FileAccessSettings> {
     let storage_options = storage(storage_options)?;
-    Ok(Settings { storage_options, cancel: cancel.clone(), ..Settings::default() })
+    Ok(FileAccessSettings {
+        storage_options,
+        cancel: cancel.clone(),
+        ..FileAccessSettings::default()
+    })
 }
 
 pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<String> {
@@ -79,7 +87,7 @@ pub(crate) fn du(
         let settings = settings(&cancel, &storage_options)?;
         let mut sums = Vec::new();
         for url in &urls {
-            files::du(url, UsageOptions { depth }, &settings, &mut |usage| {
+            files::du(url, FolderUsageOptions { depth }, &settings, &mut |usage| {
                 sums.push(json(&usage)?);
                 Ok(())
             })?;
@@ -99,7 +107,7 @@ pub(crate) fn cat<'py>(
     let cancel = CancelFlag::new();
     let bytes = on_a_thread(py, cancel.clone(), move || {
         let settings = settings(&cancel, &storage_options)?;
-        let range = range.as_deref().map(parse_range).transpose()?;
+        let range = range.as_deref().map(parse_byte_range).transpose()?;
         let mut all = Vec::new();
         files::cat(&urls, range.unwrap_or(0..u64::MAX), &settings, &mut |bytes| {
             all.try_reserve(bytes.len()).map_err(io::Error::other)?;
@@ -116,11 +124,11 @@ pub(crate) fn cat<'py>(
 pub(crate) type RawCopied = (u64, u64, u64, u64, Vec<(String, String)>);
 
 /// Returns the selection of ETags to compare; by default those of servers that document them.
-fn verify_mode(verify: Option<bool>) -> Verify {
+fn verify_mode(verify: Option<bool>) -> EtagVerification {
     match verify {
-        None => Verify::Documented,
-        Some(true) => Verify::Always,
-        Some(false) => Verify::Never,
+        None => EtagVerification::Documented,
+        Some(true) => EtagVerification::Always,
+        Some(false) => EtagVerification::Never,
     }
 }
 
@@ -138,12 +146,15 @@ pub(crate) fn get(
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
 ) -> PyResult<RawCopied> {
-    let defaults = GetOptions::default();
-    let at_once = parallel.unwrap_or(defaults.at_once);
+    let defaults = DownloadOptions::default();
+    let at_once = parallel.unwrap_or(defaults.concurrent_files);
     let output = output.map(|path| path.to_string_lossy().into_owned());
     let verify = verify_mode(verify);
-    let options = GetOptions { output, overwrite, skip_existing, at_once, verify };
-    copy(py, storage_options, display, move |settings| Ok(files::get(&urls, &options, settings)?))
+    let options =
+        DownloadOptions { output, overwrite, skip_existing, concurrent_files: at_once, verify };
+    copy(py, storage_options, display, move |settings| {
+        Ok(files::download_files(&urls, &options, settings)?)
+    })
 }
 
 /// Sends files to a bucket.
@@ -160,12 +171,13 @@ pub(crate) fn put(
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
 ) -> PyResult<RawCopied> {
-    let defaults = PutOptions::default();
-    let at_once = parallel.unwrap_or(defaults.at_once);
+    let defaults = UploadOptions::default();
+    let at_once = parallel.unwrap_or(defaults.concurrent_files);
     let verify = verify_mode(verify);
-    let options = PutOptions { overwrite, skip_existing, at_once, verify, ..defaults };
+    let options =
+        UploadOptions { overwrite, skip_existing, concurrent_files: at_once, verify, ..defaults };
     copy(py, storage_options, display, move |settings| {
-        Ok(files::put(&paths, &url, &options, settings)?)
+        Ok(files::upload_files(&paths, &url, &options, settings)?)
     })
 }
 
@@ -173,22 +185,22 @@ fn copy(
     py: Python<'_>,
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
-    work: impl FnOnce(&Settings) -> Result<Copied> + Send + 'static,
+    work: impl FnOnce(&FileAccessSettings) -> Result<CopySummary> + Send + 'static,
 ) -> PyResult<RawCopied> {
     let (cancel, progress) = (CancelFlag::new(), RunProgress::new());
     let display = Display::new(display, &progress);
     let copied = on_a_thread_showing(py, cancel.clone(), display, move || {
-        work(&Settings { progress, ..settings(&cancel, &storage_options)? })
+        work(&FileAccessSettings { progress, ..settings(&cancel, &storage_options)? })
     })?;
     self::copied(py, copied)
 }
 
 /// What became of files, as Python has it.
-pub(crate) fn copied(py: Python<'_>, copied: Copied) -> PyResult<RawCopied> {
+pub(crate) fn copied(py: Python<'_>, copied: CopySummary) -> PyResult<RawCopied> {
     for warning in &copied.warnings {
         warn(py, warning)?;
     }
-    let failed = copied.failed.into_iter();
+    let failed = copied.failures.into_iter();
     let failed = failed.map(|failure| (failure.url, Error::from(failure.error).to_string()));
     let failed = failed.collect();
     Ok((copied.files, copied.bytes, copied.resumed_bytes, copied.skipped, failed))

@@ -578,7 +578,7 @@ impl Begun {
         begin: impl FnOnce(RunSettings) -> Result<Running> + Send,
     ) -> PyResult<Self> {
         let display = Display::new(display, &preparation.settings.progress);
-        let before = remote::stats();
+        let before = remote::read_stats();
         let running = py.detach(|| -> Result<_> {
             let about = about.map(|about| About { via: VIA, ..about });
             let recorder = about.map(|about| preparation.recorder(about)).transpose()?;
@@ -614,7 +614,7 @@ impl Begun {
 
     /// What reading remote files did meanwhile.
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
-        Ok(opened::told(py, &remote::stats().delta_since(&self.before))?.unbind())
+        Ok(opened::told(py, &remote::read_stats().delta_since(&self.before))?.unbind())
     }
 
     /// What the run's result rests on.
@@ -747,13 +747,13 @@ fn explain(
 #[pyfunction]
 fn flush_read_cache(py: Python<'_>, seconds: f64) {
     let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    py.detach(|| tidemill_engine::remote::cache::flush(timeout));
+    py.detach(|| tidemill_engine::remote::disk_cache::flush_disk_tiers(timeout));
 }
 
 /// What reading remote files did in this process.
 #[pyfunction]
 fn read_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    opened::told(py, &remote::stats())
+    opened::told(py, &remote::read_stats())
 }
 
 #[pymodule]

@@ -16,7 +16,9 @@ use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tidemill_engine::cancellation::Interrupted;
-use tidemill_engine::remote::files::{self, Connections, File, GetOptions, Settings};
+use tidemill_engine::remote::files::{
+    self, DownloadOptions, FileAccessSettings, RandomAccessFile, StoreConnections,
+};
 use tidemill_engine::remote::{ReadStats, StorageOptions};
 use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
@@ -35,7 +37,7 @@ const PIECE_BYTES: usize = 8 << 20;
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawStore {
     storage_options: StorageOptions,
-    connections: Own<Connections>,
+    connections: Own<StoreConnections>,
     is_literal: bool,
     /// Ends what is done here, for good.
     cancel: CancelFlag,
@@ -50,7 +52,7 @@ impl RawStore {
         is_literal: bool,
     ) -> PyResult<Self> {
         let storage_options = storage(&storage_options).map_err(|error| raise(py, error))?;
-        let (connections, cancel) = (Own::new(Connections::default()), CancelFlag::new());
+        let (connections, cancel) = (Own::new(StoreConnections::default()), CancelFlag::new());
         Ok(RawStore { storage_options, connections, is_literal, cancel })
     }
 
@@ -71,8 +73,8 @@ impl RawStore {
 
     /// Opens one file.
     fn open(&self, py: Python<'_>, url: String) -> PyResult<RawFile> {
-        let file = self.does(py, move |settings| Ok(files::open(&url, settings)?))?;
-        let name = file.shown();
+        let file = self.does(py, move |settings| Ok(files::open_file(&url, settings)?))?;
+        let name = file.display_url();
         Ok(RawFile {
             name,
             file: Own::new(Mutex::new(Some(Arc::new(file)))),
@@ -112,9 +114,9 @@ impl RawStore {
     /// Fetches an object into a file, over what is there.
     fn get(&self, py: Python<'_>, url: String, output: String) -> PyResult<RawCopied> {
         let done = self.does(py, move |settings| {
-            let defaults = GetOptions::default();
-            let options = GetOptions { output: Some(output), overwrite: true, ..defaults };
-            Ok(files::get(std::slice::from_ref(&url), &options, settings)?)
+            let defaults = DownloadOptions::default();
+            let options = DownloadOptions { output: Some(output), overwrite: true, ..defaults };
+            Ok(files::download_files(std::slice::from_ref(&url), &options, settings)?)
         })?;
         copied(py, done)
     }
@@ -122,25 +124,25 @@ impl RawStore {
 
 impl RawStore {
     /// Those of this process: in a fork's child, new ones.
-    fn connections(&self) -> Connections {
+    fn connections(&self) -> StoreConnections {
         match self.connections.is_here() {
-            true => Connections::clone(&self.connections),
-            false => Connections::default(),
+            true => StoreConnections::clone(&self.connections),
+            false => StoreConnections::default(),
         }
     }
 
     fn does<T: Send + 'static>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&Settings) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&FileAccessSettings) -> Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let cancel = self.cancel.child_flag();
-        let settings = Settings {
+        let settings = FileAccessSettings {
             storage_options: self.storage_options.clone(),
             cancel: cancel.clone(),
             progress: RunProgress::new(),
             connections: self.connections(),
-            is_literal: self.is_literal,
+            has_literal_names: self.is_literal,
         };
         on_a_thread(py, cancel, move || work(&settings))
     }
@@ -151,7 +153,7 @@ impl RawStore {
 pub(crate) struct RawFile {
     name: String,
     /// None once it is closed.
-    file: Own<Mutex<Option<Arc<File>>>>,
+    file: Own<Mutex<Option<Arc<RandomAccessFile>>>>,
     place: Mutex<Place>,
     /// Where threads have gone to and not read yet. Locked before the place, if both are.
     sought: Mutex<HashMap<ThreadId, u64>>,
@@ -189,7 +191,7 @@ impl Place {
     }
 
     /// Holds what is next.
-    fn hold(&mut self, file: &File, look: Look<'_>) -> Result<()> {
+    fn hold(&mut self, file: &RandomAccessFile, look: Look<'_>) -> Result<()> {
         let mut held = std::mem::take(&mut self.held);
         held.resize(HELD_BYTES, 0);
         let count = file.read_at(&mut held, self.at, look)?;
@@ -199,7 +201,7 @@ impl Place {
     }
 
     /// Fills all of `out`, as far as the file goes.
-    fn fill(&mut self, out: &mut [u8], file: &File, look: Look<'_>) -> Result<usize> {
+    fn fill(&mut self, out: &mut [u8], file: &RandomAccessFile, look: Look<'_>) -> Result<usize> {
         let mut filled = self.take(out);
         while filled < out.len() {
             let rest = &mut out[filled..];
@@ -241,7 +243,7 @@ fn closed() -> PyErr {
 
 impl RawFile {
     /// The file, if it is open. What is elsewhere is fetched by threads of the process that opened it.
-    fn file(&self, py: Python<'_>) -> PyResult<Arc<File>> {
+    fn file(&self, py: Python<'_>) -> PyResult<Arc<RandomAccessFile>> {
         let file = self.file.lock().clone().ok_or_else(closed)?;
         if !file.is_local() {
             let message = format!("`{}` was opened by another process", self.name);
@@ -275,7 +277,7 @@ impl RawFile {
     fn does<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Place, &File, Look<'_>) -> Result<T> + Send,
+        work: impl FnOnce(&mut Place, &RandomAccessFile, Look<'_>) -> Result<T> + Send,
     ) -> PyResult<T> {
         let from = self.reads_at();
         let done = self.does_from(py, from, work);
@@ -290,7 +292,7 @@ impl RawFile {
         &self,
         py: Python<'_>,
         from: Option<u64>,
-        work: impl FnOnce(&mut Place, &File, Look<'_>) -> Result<T> + Send,
+        work: impl FnOnce(&mut Place, &RandomAccessFile, Look<'_>) -> Result<T> + Send,
     ) -> PyResult<T> {
         let file = self.file(py)?;
         let mut waiter = Waiter::new(CancelFlag::new(), None);
@@ -323,7 +325,7 @@ impl RawFile {
         &self,
         py: Python<'py>,
         size: usize,
-        work: impl FnOnce(&mut [u8], &mut Place, &File, Look<'_>) -> Result<usize> + Send,
+        work: impl FnOnce(&mut [u8], &mut Place, &RandomAccessFile, Look<'_>) -> Result<usize> + Send,
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.filled_by(py, size, |out| {
             self.does(py, |place, file, look| work(out, place, file, look))
@@ -375,7 +377,7 @@ impl RawFile {
     }
 
     /// How many bytes there are from the place on; none if nobody knows.
-    fn left(&self, file: &File) -> Option<u64> {
+    fn left(&self, file: &RandomAccessFile) -> Option<u64> {
         let here = || self.place.try_lock().map_or(0, |place| place.at);
         let at = self.sought().unwrap_or_else(here);
         Some(file.size()?.saturating_sub(at))
@@ -572,8 +574,9 @@ impl RawFile {
         let mut all = Vec::with_capacity(ranges.len());
         let mut rest = ranges.as_slice();
         while !rest.is_empty() {
-            let (count, claims) =
-                py.detach(|| file.claim(rest)).map_err(|error| raise(py, error.into()))?;
+            let (count, claims) = py
+                .detach(|| file.prefetch_ranges(rest))
+                .map_err(|error| raise(py, error.into()))?;
             let (now, later) = rest.split_at(count);
             for range in now {
                 let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);

@@ -293,7 +293,8 @@ impl SinkOptions {
         spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
         spec.header &= !self.no_header;
         spec.max_files = self.max_files.unwrap_or(spec.max_files);
-        spec.storage_options = spec.storage_options.with(&storage(&self.storage_options)?);
+        spec.storage_options =
+            spec.storage_options.with_overrides(&storage(&self.storage_options)?);
         Ok(Some(spec))
     }
 }
@@ -395,7 +396,7 @@ impl JobText {
         };
         let over = storage(&self.storage_options)?;
         for source in &mut job.sources {
-            source.spec.storage_options = source.spec.storage_options.with(&over);
+            source.spec.storage_options = source.spec.storage_options.with_overrides(&over);
         }
         job.files.append(&mut self.files);
         Ok((job, tree))

@@ -188,7 +188,7 @@ impl Rows {
             }
             Ok(Next::Waiting | Next::Glimpse(_)) => Ok(None),
             Ok(Next::End) => {
-                *self.stats.lock() = Some(remote::stats().delta_since(&self.before));
+                *self.stats.lock() = Some(remote::read_stats().delta_since(&self.before));
                 *self.coverage.lock() = running.coverage().cloned();
                 self.running = None;
                 Ok(Some(false))

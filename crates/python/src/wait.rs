@@ -45,7 +45,7 @@ impl Display {
             }
             *told = Some(Instant::now());
         }
-        let silent = silent_hosts::longest_silent().map(|silent| silent.to_string());
+        let silent = silent_hosts::longest_silent_host().map(|silent| silent.to_string());
         let progress = &self.progress;
         let seen = (progress.bytes_done(), progress.bytes_total(), progress.rows_done(), silent);
         no_failure(py, self.object.bind(py).call_method1("update", seen))

@@ -13,7 +13,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::progress::ThreadCpuClock;
 use tidemill_base::state_folder::RunId;
-use tidemill_remote::Budget;
+use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::Rejects;
 use tidemill_sql::statement::one_select;
@@ -148,7 +148,7 @@ impl Merge {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
-            ahead: Budget::default(),
+            ahead: PrefetchBudget::default(),
             cores: None,
         };
         let over_headers = |counts_as_before: bool, statement: Statement| -> Result<Plan> {

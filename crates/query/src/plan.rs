@@ -31,7 +31,7 @@ use tidemill_base::redaction::{self, redact_url};
 use tidemill_base::state_folder::RunId;
 use tidemill_base::{RunSettings, suggestions};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode, planned, walk};
-use tidemill_remote::Budget;
+use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{
     Cutting, Format, Given, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit,
@@ -329,7 +329,10 @@ impl Plan {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
-            ahead: Budget::with(settings.memory_bytes / 16, read_memory_bytes(query)),
+            ahead: PrefetchBudget::with_prefetch_bytes(
+                settings.memory_bytes / 16,
+                read_memory_bytes(query),
+            ),
             cores: settings.cores.clone(),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();

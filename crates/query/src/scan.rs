@@ -31,7 +31,7 @@ use tidemill_base::cores::{ComputeTurn, CoreSharing};
 use tidemill_base::coverage::ReadAmount;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
-use tidemill_remote::{AccessPlan, Budget};
+use tidemill_remote::{AccessPlan, PrefetchBudget};
 use tidemill_source::projection::Projections;
 use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
@@ -74,7 +74,7 @@ pub(crate) struct RunState {
     /// Where malformed records go.
     pub rejects: Arc<Rejects>,
     /// What may be read ahead of files that are not on this machine.
-    pub ahead: Budget,
+    pub ahead: PrefetchBudget,
     /// Its turns among the runs on this machine.
     pub cores: Option<CoreSharing>,
 }

@@ -104,7 +104,7 @@ impl Error {
     }
 
     /// The same once more: of a block that fails, all who wait for it are told.
-    pub(crate) fn again(&self) -> Self {
+    pub(crate) fn duplicate(&self) -> Self {
         match self {
             Error::Usage { message, hint } => {
                 Error::Usage { message: message.clone(), hint: hint.clone() }
@@ -138,7 +138,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn usage_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 }
@@ -155,7 +155,7 @@ impl From<tidemill_prefetch::Error> for Error {
         match error {
             tidemill_prefetch::Error::Interrupted => Error::Interrupted,
             tidemill_prefetch::Error::Origin(error) => match error.downcast_ref::<Error>() {
-                Some(own) => own.again(),
+                Some(own) => own.duplicate(),
                 None => Error::Internal(error.to_string()),
             },
             other => Error::Internal(other.to_string()),

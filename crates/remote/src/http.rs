@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::cache::Keeping;
+use crate::disk_cache::DiskTierSettings;
 use crate::error::{Error, Result};
 use base64::Engine as _;
 use bytes::{Bytes, BytesMut};
@@ -37,66 +37,67 @@ use tidemill_base::redaction::redact_url;
 use tidemill_prefetch::ByteSink;
 use tidemill_prefetch::origin::is_lasting_timestamp;
 
-use super::Fetch;
+use super::NetworkTask;
 use tidemill_prefetch::Endpoint;
 use tidemill_prefetch::last_failure::record_failure;
 
-use super::client::{client, endpoint, root_cause};
-use super::counted;
-use super::guard;
-use super::options::{StorageOptions, seconds};
+use super::address_guard;
+use super::direct_request_stats;
+use super::http_client::{build_client, root_cause, shared_endpoint};
 use super::s3::network_hint;
 use super::silent_hosts;
-use super::tuning::{Auto, Tuning};
+use super::storage_options::{StorageOptions, parse_duration_option};
+use super::tuning::{AutoReadOptions, EndpointTuning};
 
 /// What the first request asks for.
 const PROBE_BYTES: u64 = 1 << 20;
 /// So many times a server may point elsewhere.
 const REDIRECTS_MAX: usize = 10;
 /// A body without ranges is handed on in pieces of about this size.
-const PIECE_BYTES: usize = 1 << 20;
+const STREAM_PIECE_BYTES: usize = 1 << 20;
 /// How long an answer, or the next piece of one, is waited for unless told otherwise.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// What all URLs of a source share.
 #[derive(Debug, Clone)]
-pub struct Web {
+pub struct WebClient {
     client: HttpClient,
     /// For bodies that take as long as they take.
-    patient: HttpClient,
+    client_without_timeout: HttpClient,
     timeout: Duration,
     retry: RetryConfig,
     /// How its files are read.
-    reading: tidemill_prefetch::Options,
+    read_options: tidemill_prefetch::Options,
     /// What of that is to be chosen, where something is.
-    auto: Option<Auto>,
+    auto_read_options: Option<AutoReadOptions>,
     /// What is kept of them.
-    keeping: Option<Keeping>,
+    disk_tier_settings: Option<DiskTierSettings>,
 }
 
-impl Web {
+impl WebClient {
     /// A client for `http://` too if `plain`.
     ///
     /// # Errors
     /// [`Error::Usage`] for options that make no sense.
-    pub fn open(options: &StorageOptions, plain: bool) -> Result<Web> {
-        let own = options.client(plain)?;
+    pub fn open(options: &StorageOptions, plain: bool) -> Result<WebClient> {
+        let own = options.client_options(plain)?;
         let timeout = match own.get_config_value(&ClientConfigKey::Timeout) {
-            Some(text) => seconds("timeout", &text)?,
-            None => TIMEOUT,
+            Some(text) => parse_duration_option("timeout", &text)?,
+            None => RESPONSE_TIMEOUT_DEFAULT,
         };
         let connect = |options: ClientOptions| {
-            client(&options).map(|client| silent_hosts::counted(HttpClient::new(client)))
+            build_client(&options)
+                .map(|client| silent_hosts::track_requests(HttpClient::new(client)))
         };
-        let (reading, auto) = options.reading()?;
-        Ok(Web {
-            patient: connect(own.clone().with_timeout_disabled())?,
+        let (reading, auto) = options.read_options()?;
+        Ok(WebClient {
+            client_without_timeout: connect(own.clone().with_timeout_disabled())?,
             client: connect(own.with_timeout(timeout))?,
             timeout,
-            retry: options.retry()?,
-            reading,
-            auto,
-            keeping: options.keeping()?,
+            retry: options.retry_config()?,
+            read_options: reading,
+            auto_read_options: auto,
+            disk_tier_settings: options.disk_tier_settings()?,
         })
     }
 
@@ -104,115 +105,130 @@ impl Web {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`] for what is no URL, [`Error::Remote`].
-    pub(crate) async fn probe(self, url: String) -> Result<(Resource, Option<Bytes>)> {
-        let address = Address::parse(&url)?;
-        let mut retries = Retries::new(&self.retry);
-        let resource = |size, ranges: bool, answer: Option<&HttpResponse>| Resource {
+    pub(crate) async fn probe(self, url: String) -> Result<(WebResource, Option<Bytes>)> {
+        let address = WebAddress::parse(&url)?;
+        let mut retries = RequestRetries::new(&self.retry);
+        let resource = |size, ranges: bool, answer: Option<&HttpResponse>| WebResource {
             web: self.clone(),
             address: address.clone(),
             size,
-            ranges,
-            e_tag: answer.and_then(|answer| header(answer, "etag")),
-            modified: answer.and_then(|answer| header(answer, "last-modified")),
-            elsewhere: answer.and_then(elsewhere),
-            encoding: answer.and_then(|answer| header(answer, "content-encoding")),
-            content_type: answer.and_then(|answer| header(answer, "content-type")),
+            has_ranges: ranges,
+            e_tag: answer.and_then(|answer| header_value(answer, "etag")),
+            modified: answer.and_then(|answer| header_value(answer, "last-modified")),
+            redirected_host: answer.and_then(redirected_host),
+            encoding: answer.and_then(|answer| header_value(answer, "content-encoding")),
+            content_type: answer.and_then(|answer| header_value(answer, "content-type")),
         };
         loop {
             let asked = self.send(&address, Some(0..PROBE_BYTES), &[]).await;
             let answer = match asked {
                 Ok(answer) => answer,
                 Err(failure) => {
-                    retries.wait(failure, "read", &url, None).await?;
+                    retries.wait_before_retry(failure, "read", &url, None).await?;
                     continue;
                 }
             };
             let status = answer.status().as_u16();
-            let length = header(&answer, "content-length").and_then(|text| text.parse().ok());
+            let length = header_value(&answer, "content-length").and_then(|text| text.parse().ok());
             let found = match status {
-                206 => match header(&answer, "content-range").as_deref().and_then(content_range) {
+                206 => match header_value(&answer, "content-range")
+                    .as_deref()
+                    .and_then(parse_content_range)
+                {
                     Some((0, total)) => resource(Some(total), true, Some(&answer)),
                     _ => resource(None, false, Some(&answer)),
                 },
                 200 => resource(length, false, Some(&answer)),
                 // An empty file has no first byte.
                 416 => return Ok((resource(Some(0), true, None), Some(Bytes::new()))),
-                _ => return Err(refused_by("read", &url, None, &answer)),
+                _ => return Err(refused_response_error("read", &url, None, &answer)),
             };
-            let keeps = found.ranges || length.is_some_and(|length| length <= PROBE_BYTES);
+            let keeps = found.has_ranges || length.is_some_and(|length| length <= PROBE_BYTES);
             if !keeps {
                 return Ok((found, None));
             }
             let wanted = found.size.map_or(PROBE_BYTES, |size| size.min(PROBE_BYTES));
             let mut head = BytesMut::new();
-            let drained = drain(answer, &mut head).await;
-            counted::answered(head.len() as u64);
+            let drained = read_body_into(answer, &mut head).await;
+            direct_request_stats::count_answered_request(head.len() as u64);
             match drained {
                 Ok(()) if head.len() as u64 == wanted => {
-                    let (whole, named) = (found.size == Some(wanted), found.names_version());
+                    let (whole, named) = (found.size == Some(wanted), found.has_version());
                     // What is here whole need not be asked for again.
-                    let ranges = whole || (found.ranges && named);
+                    let ranges = whole || (found.has_ranges && named);
                     let head = ranges.then(|| head.freeze());
-                    return Ok((Resource { ranges, ..found }, head));
+                    return Ok((WebResource { has_ranges: ranges, ..found }, head));
                 }
-                Ok(()) => retries.wait(Failure::cut(head.len() as u64), "read", &url, None).await?,
-                Err(failure) => retries.wait(failure, "read", &url, None).await?,
+                Ok(()) => {
+                    retries
+                        .wait_before_retry(
+                            RequestFailure::truncated_body(head.len() as u64),
+                            "read",
+                            &url,
+                            None,
+                        )
+                        .await?
+                }
+                Err(failure) => retries.wait_before_retry(failure, "read", &url, None).await?,
             }
         }
     }
 
     async fn send(
         &self,
-        address: &Address,
+        address: &WebAddress,
         range: Option<Range<u64>>,
         headers: &[(&'static str, &str)],
-    ) -> Result<HttpResponse, Failure> {
-        let client = if range.is_some() { &self.client } else { &self.patient };
+    ) -> Result<HttpResponse, RequestFailure> {
+        let client = if range.is_some() { &self.client } else { &self.client_without_timeout };
         let range = range.map(|range| format!("bytes={}-{}", range.start, range.end - 1));
         let range = range.as_deref().map(|range| ("range", range));
         let headers: Vec<(&'static str, &str)> =
             range.into_iter().chain(headers.iter().copied()).collect();
-        let first = host_of(&address.url);
+        let first = url_host(&address.request_url);
         let mut address = address.clone();
         for _ in 0..=REDIRECTS_MAX {
             let mut answer = self.send_once(client, &address, &headers).await?;
-            let host = host_of(&address.url);
+            let host = url_host(&address.request_url);
             let is_elsewhere = host != first;
             let status = answer.status().as_u16();
             if let (301 | 302 | 303 | 307 | 308, Some(target)) =
-                (status, header(&answer, "location"))
+                (status, header_value(&answer, "location"))
             {
-                address = address.redirected(&target).map_err(Failure::for_good)?;
+                address = address.redirect_to(&target).map_err(RequestFailure::permanent)?;
                 continue;
             }
             if matches!(status, 408 | 429 | 500..=599) {
                 let who = if is_elsewhere { host.as_str() } else { "the server" };
-                return Err(Failure {
-                    cause: answered(who, status),
-                    again: true,
+                return Err(RequestFailure {
+                    cause: answered_reason(who, status),
+                    is_retryable: true,
                     status: Some(status),
                 });
             }
             if is_elsewhere {
-                answer.extensions_mut().insert(Elsewhere(host));
+                answer.extensions_mut().insert(RedirectedHost(host));
             }
             return Ok(answer);
         }
-        Err(Failure::for_good(format!("it points elsewhere more than {REDIRECTS_MAX} times")))
+        Err(RequestFailure::permanent(format!(
+            "it points elsewhere more than {REDIRECTS_MAX} times"
+        )))
     }
 
     async fn send_once(
         &self,
         client: &HttpClient,
-        address: &Address,
+        address: &WebAddress,
         headers: &[(&'static str, &str)],
-    ) -> Result<HttpResponse, Failure> {
-        if guard::refuses(&address.url) {
-            return Err(Failure::for_good(guard::REFUSED.into()));
+    ) -> Result<HttpResponse, RequestFailure> {
+        if address_guard::is_refused_url(&address.request_url) {
+            return Err(RequestFailure::permanent(address_guard::REFUSED_HOST_MESSAGE.into()));
         }
         let mut request = HttpRequest::new(HttpRequestBody::empty());
-        let url = address.url.parse();
-        *request.uri_mut() = url.map_err(|_| Failure::for_good("not a valid URL".into()))?;
+        let url = address.request_url.parse();
+        *request.uri_mut() =
+            url.map_err(|_| RequestFailure::permanent("not a valid URL".into()))?;
         if let Some(authorization) = &address.authorization {
             request.headers_mut().insert("authorization", authorization.clone());
         }
@@ -222,32 +238,32 @@ impl Web {
                 request.headers_mut().insert(*name, value);
             }
         }
-        let asked = endpoint(&server_of(&address.url));
+        let asked = shared_endpoint(&url_origin(&address.request_url));
         let sent = asked.send_request(client, request, Some(self.timeout)).await;
-        sent.map_err(|error| Failure::of(&error))
+        sent.map_err(|error| RequestFailure::from_http_error(&error))
     }
 }
 
 /// The host that an answer is of, where it is not the one that was asked.
 #[derive(Debug, Clone)]
-struct Elsewhere(String);
+struct RedirectedHost(String);
 
-fn elsewhere(answer: &HttpResponse) -> Option<String> {
-    answer.extensions().get().map(|Elsewhere(host)| host.clone())
+fn redirected_host(answer: &HttpResponse) -> Option<String> {
+    answer.extensions().get().map(|RedirectedHost(host)| host.clone())
 }
 
 /// What all requests to the server of a URL share.
-pub fn asked(url: &str) -> Endpoint {
-    endpoint(&server_of(url))
+pub fn server_endpoint(url: &str) -> Endpoint {
+    shared_endpoint(&url_origin(url))
 }
 
 /// A URL's scheme, host and port.
-fn server_of(url: &str) -> String {
+fn url_origin(url: &str) -> String {
     url::Url::parse(url).map_or_else(|_| String::new(), |url| url.origin().ascii_serialization())
 }
 
 /// A URL's host, and its port if it is not its scheme's.
-fn host_of(url: &str) -> String {
+fn url_host(url: &str) -> String {
     let Ok(url) = url::Url::parse(url) else { return String::new() };
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -255,21 +271,21 @@ fn host_of(url: &str) -> String {
 
 /// A URL without what is secret in front of its host.
 #[derive(Clone)]
-struct Address {
+struct WebAddress {
     /// As it was given: for messages.
-    given: String,
-    url: String,
+    given_url: String,
+    request_url: String,
     authorization: Option<HeaderValue>,
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for WebAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&redact_url(&self.given))
+        f.write_str(&redact_url(&self.given_url))
     }
 }
 
-impl Address {
-    fn parse(given: &str) -> Result<Address> {
+impl WebAddress {
+    fn parse(given: &str) -> Result<WebAddress> {
         let invalid = |reason: String| {
             Error::usage(format!("`{}` is not a valid URL: {reason}", redact_url(given)))
         };
@@ -293,79 +309,83 @@ impl Address {
             let cleared = url.set_username("").and_then(|()| url.set_password(None));
             cleared.map_err(|()| invalid("it has a name and no host".into()))?;
         }
-        Ok(Address { given: given.to_owned(), url: url.into(), authorization })
+        Ok(WebAddress { given_url: given.to_owned(), request_url: url.into(), authorization })
     }
 
     /// Where a server points to. What is secret goes to where it was meant for, and nowhere else.
-    fn redirected(&self, target: &str) -> Result<Address, String> {
+    fn redirect_to(&self, target: &str) -> Result<WebAddress, String> {
         let invalid = || "it points to what is no URL of a web server".to_owned();
-        let own = url::Url::parse(&self.url).map_err(|_| invalid())?;
+        let own = url::Url::parse(&self.request_url).map_err(|_| invalid())?;
         let mut next = own.join(target).map_err(|_| invalid())?;
         if !matches!(next.scheme(), "http" | "https") {
             return Err(invalid());
         }
         if (own.scheme(), next.scheme()) == ("https", "http") {
-            let host = host_of(next.as_str());
+            let host = url_host(next.as_str());
             return Err(format!("it points to `http://{host}`, without encryption"));
         }
         next.set_fragment(None);
         next.set_username("").and_then(|()| next.set_password(None)).map_err(|()| invalid())?;
         let authorization = self.authorization.clone().filter(|_| own.origin() == next.origin());
-        Ok(Address { given: self.given.clone(), url: next.into(), authorization })
+        Ok(WebAddress {
+            given_url: self.given_url.clone(),
+            request_url: next.into(),
+            authorization,
+        })
     }
 }
 
 /// One version of a file on a web server.
 #[derive(Debug, Clone)]
-pub(crate) struct Resource {
-    web: Web,
-    address: Address,
+pub(crate) struct WebResource {
+    web: WebClient,
+    address: WebAddress,
     size: Option<u64>,
-    ranges: bool,
+    has_ranges: bool,
     e_tag: Option<String>,
     modified: Option<String>,
     /// The host that it is on, if that is not the URL's.
-    elsewhere: Option<String>,
+    redirected_host: Option<String>,
     /// What the server says that it is encoded by.
     encoding: Option<String>,
     /// What the server says that it is.
     content_type: Option<String>,
 }
 
-impl Resource {
+impl WebResource {
     /// The URL as it was given.
     pub(super) fn given_url(&self) -> &str {
-        &self.address.given
+        &self.address.given_url
     }
 
-    pub(super) fn reading(&self) -> tidemill_prefetch::Options {
-        self.web.reading
+    pub(super) fn read_options(&self) -> tidemill_prefetch::Options {
+        self.web.read_options
     }
 
     /// What of that is chosen, where something is.
-    pub(super) fn tuning(&self) -> Option<Arc<Tuning>> {
-        let server = server_of(&self.address.url);
-        let auto = self.web.auto.as_ref()?;
-        Some(Tuning::of(&server, server.clone(), &endpoint(&server), auto))
+    pub(super) fn tuning(&self) -> Option<Arc<EndpointTuning>> {
+        let server = url_origin(&self.address.request_url);
+        let auto = self.web.auto_read_options.as_ref()?;
+        Some(EndpointTuning::for_endpoint(&server, server.clone(), &shared_endpoint(&server), auto))
     }
 
-    pub(super) fn keeping(&self) -> Option<&Keeping> {
-        self.web.keeping.as_ref()
+    pub(super) fn disk_tier_settings(&self) -> Option<&DiskTierSettings> {
+        self.web.disk_tier_settings.as_ref()
     }
 
     /// What tells this version from others of the file for good.
-    pub(super) fn version(&self) -> Option<&str> {
+    pub(super) fn lasting_version(&self) -> Option<&str> {
         let seconds = i64::try_from(self.modified_ns() / 1_000_000_000).unwrap_or(0);
         let is_lasting = self.e_tag.is_none() && is_lasting_timestamp(seconds, SystemTime::now());
-        self.strong().or_else(|| self.modified.as_deref().filter(|_| is_lasting))
+        self.strong_e_tag().or_else(|| self.modified.as_deref().filter(|_| is_lasting))
     }
 
     pub(super) fn size(&self) -> Option<u64> {
         self.size
     }
 
-    pub(super) fn elsewhere(&self) -> Option<&str> {
-        self.elsewhere.as_deref()
+    pub(super) fn redirected_host(&self) -> Option<&str> {
+        self.redirected_host.as_deref()
     }
 
     pub(super) fn encoding(&self) -> Option<&str> {
@@ -377,7 +397,7 @@ impl Resource {
     }
 
     pub(super) fn has_ranges(&self) -> bool {
-        self.ranges
+        self.has_ranges
     }
 
     pub(super) fn modified_ns(&self) -> i128 {
@@ -387,28 +407,32 @@ impl Resource {
     }
 
     /// Whether two versions could be told apart.
-    fn names_version(&self) -> bool {
+    fn has_version(&self) -> bool {
         self.e_tag.is_some() || self.modified.is_some()
     }
 
     /// The `ETag`, if it stands for the very bytes: what tells this version from any other; none where the server does not say for sure.
-    pub(super) fn strong(&self) -> Option<&str> {
+    pub(super) fn strong_e_tag(&self) -> Option<&str> {
         self.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
     }
 
-    fn changed(&self, reason: impl Into<String>) -> Error {
-        Error::Changed { path: redact_url(&self.address.given), reason: reason.into() }
+    fn changed_error(&self, reason: impl Into<String>) -> Error {
+        Error::Changed { path: redact_url(&self.address.given_url), reason: reason.into() }
     }
 
     /// Hands over a range of this version.
-    pub(super) async fn get(&self, range: Range<u64>, bytes: &mut dyn ByteSink) -> Result<()> {
-        let url = &self.address.given;
-        let condition = match (self.strong(), &self.modified) {
+    pub(super) async fn read_range(
+        &self,
+        range: Range<u64>,
+        bytes: &mut dyn ByteSink,
+    ) -> Result<()> {
+        let url = &self.address.given_url;
+        let condition = match (self.strong_e_tag(), &self.modified) {
             (Some(tag), _) => vec![("if-match", tag)],
             (None, Some(modified)) => vec![("if-unmodified-since", modified.as_str())],
             (None, None) => vec![],
         };
-        let mut retries = Retries::new(&self.web.retry);
+        let mut retries = RequestRetries::new(&self.web.retry);
         let first = bytes.byte_count();
         loop {
             let from = range.start + (bytes.byte_count() - first);
@@ -419,10 +443,10 @@ impl Resource {
             let failure =
                 match self.web.send(&self.address, Some(from..range.end), &condition).await {
                     Ok(answer) => {
-                        self.check(&answer, from)?;
-                        let drained = drain(answer, bytes).await;
+                        self.check_response(&answer, from)?;
+                        let drained = read_body_into(answer, bytes).await;
                         if range.start + (bytes.byte_count() - first) > range.end {
-                            return Err(refused_for(
+                            return Err(invalid_response_error(
                                 url,
                                 Some(from),
                                 "the answer is longer than was asked for",
@@ -432,7 +456,7 @@ impl Resource {
                             Ok(()) if range.start + (bytes.byte_count() - first) == range.end => {
                                 return Ok(());
                             }
-                            Ok(()) => Failure::cut(bytes.byte_count() - before),
+                            Ok(()) => RequestFailure::truncated_body(bytes.byte_count() - before),
                             Err(failure) => failure,
                         }
                     }
@@ -440,232 +464,254 @@ impl Resource {
                 };
             if bytes.byte_count() > before {
                 // It goes on, if slowly.
-                retries = Retries::new(&self.web.retry);
+                retries = RequestRetries::new(&self.web.retry);
             }
             let at = range.start + (bytes.byte_count() - first);
             bytes.record_retry();
-            retries.wait(failure, "read", url, Some(at)).await?;
+            retries.wait_before_retry(failure, "read", url, Some(at)).await?;
         }
     }
 
     /// Whether an answer is of this version and this range.
-    fn check(&self, answer: &HttpResponse, from: u64) -> Result<()> {
-        let url = &self.address.given;
+    fn check_response(&self, answer: &HttpResponse, from: u64) -> Result<()> {
+        let url = &self.address.given_url;
         match answer.status().as_u16() {
             206 => {}
             200 => {
-                return Err(self.changed(
+                return Err(self.changed_error(
                     "the server answered with the whole file where it had ranges before",
                 ));
             }
-            412 => return Err(self.changed("it has been replaced since it was listed")),
-            416 => return Err(self.changed("it has become shorter since it was listed")),
-            404 | 410 => return Err(self.changed("it has been removed since it was listed")),
-            _ => return Err(refused_by("read", url, Some(from), answer)),
+            412 => return Err(self.changed_error("it has been replaced since it was listed")),
+            416 => return Err(self.changed_error("it has become shorter since it was listed")),
+            404 | 410 => return Err(self.changed_error("it has been removed since it was listed")),
+            _ => return Err(refused_response_error("read", url, Some(from), answer)),
         }
-        self.same_version(answer)?;
-        match header(answer, "content-range").as_deref().and_then(content_range) {
+        self.check_same_version(answer)?;
+        match header_value(answer, "content-range").as_deref().and_then(parse_content_range) {
             Some((start, total)) if start == from && Some(total) == self.size => Ok(()),
-            Some((start, total)) if start == from => Err(self.changed(format!(
+            Some((start, total)) if start == from => Err(self.changed_error(format!(
                 "it had {} bytes when it was listed, and has {total}",
                 self.size.unwrap_or(0)
             ))),
-            _ => {
-                Err(refused_for(url, Some(from), "the answer is not the range that was asked for"))
-            }
+            _ => Err(invalid_response_error(
+                url,
+                Some(from),
+                "the answer is not the range that was asked for",
+            )),
         }
     }
 
-    fn same_version(&self, answer: &HttpResponse) -> Result<()> {
+    fn check_same_version(&self, answer: &HttpResponse) -> Result<()> {
         for (name, expected) in [("etag", &self.e_tag), ("last-modified", &self.modified)] {
-            if let (Some(expected), Some(found)) = (expected, header(answer, name))
+            if let (Some(expected), Some(found)) = (expected, header_value(answer, name))
                 && *expected != found
             {
-                return Err(self.changed("it has been replaced since it was listed"));
+                return Err(self.changed_error("it has been replaced since it was listed"));
             }
         }
         Ok(())
     }
 
     /// Begins to read it whole.
-    pub(super) fn stream(&self) -> Result<Body> {
+    pub(super) fn open_stream(&self) -> Result<StreamedBody> {
         let resource = self.clone();
-        let first = Fetch::start(async move {
-            let url = &resource.address.given;
-            let mut retries = Retries::new(&resource.web.retry);
+        let first = NetworkTask::start(async move {
+            let url = &resource.address.given_url;
+            let mut retries = RequestRetries::new(&resource.web.retry);
             let answer = loop {
                 match resource.web.send(&resource.address, None, &[]).await {
                     Ok(answer) => break answer,
-                    Err(failure) => retries.wait(failure, "read", url, Some(0)).await?,
+                    Err(failure) => {
+                        retries.wait_before_retry(failure, "read", url, Some(0)).await?
+                    }
                 }
             };
             if answer.status().as_u16() != 200 {
-                return Err(refused_by("read", url, Some(0), &answer));
+                return Err(refused_response_error("read", url, Some(0), &answer));
             }
-            resource.same_version(&answer)?;
+            resource.check_same_version(&answer)?;
             let pieces = answer.into_body().bytes_stream();
-            let flow = Flow {
+            let flow = BodyStream {
                 url: url.clone(),
                 timeout: resource.web.timeout,
-                at: 0,
+                offset: 0,
                 size: resource.size,
                 pieces,
             };
-            flow.piece().await
+            flow.read_piece().await
         })?;
-        Ok(Body { coming: Some(first) })
+        Ok(StreamedBody { pending_piece: Some(first) })
     }
 }
 
 /// A body that is read front to back, a piece ahead.
-pub(super) struct Body {
-    coming: Option<Fetch<(Bytes, Option<Flow>)>>,
+pub(super) struct StreamedBody {
+    pending_piece: Option<NetworkTask<(Bytes, Option<BodyStream>)>>,
 }
 
-impl fmt::Debug for Body {
+impl fmt::Debug for StreamedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Body")
     }
 }
 
-impl Body {
+impl StreamedBody {
     /// The next piece; none after the last.
     pub(super) fn next(&mut self, cancel: &CancelFlag) -> Result<Option<Bytes>> {
-        self.next_with(&mut || cancel.check())
+        self.next_with_tick(&mut || cancel.check())
     }
 
     /// The same, calling `tick` while it is waited for. There is nothing more after an error.
-    pub(super) fn next_with(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
-        let Some(coming) = self.coming.take() else { return Ok(None) };
-        let (bytes, rest) = coming.wait_with(tick)?;
-        self.coming = rest.map(|flow| Fetch::start(flow.piece())).transpose()?;
+    pub(super) fn next_with_tick(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
+        let Some(coming) = self.pending_piece.take() else { return Ok(None) };
+        let (bytes, rest) = coming.wait_with_tick(tick)?;
+        self.pending_piece = rest.map(|flow| NetworkTask::start(flow.read_piece())).transpose()?;
         Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
     }
 }
 
-struct Flow {
+struct BodyStream {
     url: String,
     timeout: Duration,
-    at: u64,
+    offset: u64,
     size: Option<u64>,
     pieces: BoxStream<'static, Result<Bytes, HttpError>>,
 }
 
-impl Flow {
+impl BodyStream {
     /// A piece, and what comes after it.
-    async fn piece(mut self) -> Result<(Bytes, Option<Flow>)> {
+    async fn read_piece(mut self) -> Result<(Bytes, Option<BodyStream>)> {
         let mut bytes = BytesMut::new();
-        let broken = |flow: &Flow, got: usize, cause: &str| Error::Remote {
+        let broken = |flow: &BodyStream, got: usize, cause: &str| Error::Remote {
             action: "read",
             url: redact_url(&flow.url),
-            offset: Some(flow.at + got as u64),
+            offset: Some(flow.offset + got as u64),
             status: None,
             reason: format!("{cause}, and the server has no ranges to go on with"),
             hint: Some("run again, or fetch the file first and read it from disk".into()),
         };
-        while bytes.len() < PIECE_BYTES {
+        while bytes.len() < STREAM_PIECE_BYTES {
             match tokio::time::timeout(self.timeout, self.pieces.next()).await {
                 Ok(Some(Ok(piece))) => bytes.extend_from_slice(&piece),
                 Ok(Some(Err(error))) => {
-                    return Err(broken(&self, bytes.len(), &Failure::of(&error).cause));
+                    return Err(broken(
+                        &self,
+                        bytes.len(),
+                        &RequestFailure::from_http_error(&error).cause,
+                    ));
                 }
                 Ok(None) => {
-                    let end = self.at + bytes.len() as u64;
+                    let end = self.offset + bytes.len() as u64;
                     if self.size.is_some_and(|size| size != end) {
                         return Err(broken(&self, bytes.len(), "the answer was cut off"));
                     }
                     return Ok((bytes.freeze(), None));
                 }
-                Err(_) => return Err(broken(&self, bytes.len(), &Failure::slow().cause)),
+                Err(_) => {
+                    return Err(broken(&self, bytes.len(), &RequestFailure::timed_out().cause));
+                }
             }
         }
-        self.at += bytes.len() as u64;
+        self.offset += bytes.len() as u64;
         Ok((bytes.freeze(), Some(self)))
     }
 }
 
 /// Adds an answer's body.
-async fn drain(answer: HttpResponse, bytes: &mut dyn ByteSink) -> Result<(), Failure> {
+async fn read_body_into(
+    answer: HttpResponse,
+    bytes: &mut dyn ByteSink,
+) -> Result<(), RequestFailure> {
     let mut pieces = answer.into_body().bytes_stream();
     while let Some(piece) = pieces.next().await {
-        bytes.put(&piece.map_err(|error| Failure::of(&error))?);
+        bytes.put(&piece.map_err(|error| RequestFailure::from_http_error(&error))?);
     }
     Ok(())
 }
 
-fn header(answer: &HttpResponse, name: &str) -> Option<String> {
+fn header_value(answer: &HttpResponse, name: &str) -> Option<String> {
     Some(answer.headers().get(name)?.to_str().ok()?.to_owned())
 }
 
 /// First byte and total of `bytes 0-99/1000`.
-fn content_range(text: &str) -> Option<(u64, u64)> {
+fn parse_content_range(text: &str) -> Option<(u64, u64)> {
     let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     Some((range.split_once('-')?.0.trim().parse().ok()?, total.trim().parse().ok()?))
 }
 
 /// What one attempt came to.
-struct Failure {
+struct RequestFailure {
     cause: String,
     /// Whether it is worth another attempt.
-    again: bool,
+    is_retryable: bool,
     status: Option<u16>,
 }
 
-impl Failure {
-    fn of(error: &HttpError) -> Failure {
+impl RequestFailure {
+    fn from_http_error(error: &HttpError) -> RequestFailure {
         let cause = match error.kind() {
             HttpErrorKind::Timeout => "no answer in time: operation timed out".to_owned(),
             _ => root_cause(error),
         };
         // Retries help neither a scheme that is not allowed nor a refused address.
-        let is_final = cause.contains("not allowed") || cause.contains(guard::REFUSED);
-        Failure { again: !is_final, cause, status: None }
+        let is_final =
+            cause.contains("not allowed") || cause.contains(address_guard::REFUSED_HOST_MESSAGE);
+        RequestFailure { is_retryable: !is_final, cause, status: None }
     }
 
-    fn for_good(cause: String) -> Failure {
-        Failure { cause, again: false, status: None }
+    fn permanent(cause: String) -> RequestFailure {
+        RequestFailure { cause, is_retryable: false, status: None }
     }
 
-    fn cut(bytes: u64) -> Failure {
+    fn truncated_body(bytes: u64) -> RequestFailure {
         let cause = format!("the answer was cut off after {bytes} bytes");
-        Failure { cause, again: true, status: None }
+        RequestFailure { cause, is_retryable: true, status: None }
     }
 
-    fn slow() -> Failure {
-        Failure {
+    fn timed_out() -> RequestFailure {
+        RequestFailure {
             cause: "no answer in time: operation timed out".into(),
-            again: true,
+            is_retryable: true,
             status: None,
         }
     }
 }
 
 /// How often and for how long it is tried again, as `object_store` has it for S3.
-struct Retries<'a> {
+struct RequestRetries<'a> {
     config: &'a RetryConfig,
     count: usize,
-    since: Instant,
+    started: Instant,
 }
 
-impl<'a> Retries<'a> {
+impl<'a> RequestRetries<'a> {
     fn new(config: &'a RetryConfig) -> Self {
-        Retries { config, count: 0, since: Instant::now() }
+        RequestRetries { config, count: 0, started: Instant::now() }
     }
 
     /// Waits before the next attempt, or says that there is none.
-    async fn wait(
+    async fn wait_before_retry(
         &mut self,
-        failure: Failure,
+        failure: RequestFailure,
         action: &'static str,
         url: &str,
         offset: Option<u64>,
     ) -> Result<()> {
         record_failure(&failure.cause);
         let config = self.config;
-        let spent = self.count >= config.max_retries || self.since.elapsed() > config.retry_timeout;
-        if spent || !failure.again {
+        let spent =
+            self.count >= config.max_retries || self.started.elapsed() > config.retry_timeout;
+        if spent || !failure.is_retryable {
             if let Some(status) = failure.status {
-                return Err(refused(action, url, offset, status, failure.cause, self.count));
+                return Err(refused_status_error(
+                    action,
+                    url,
+                    offset,
+                    status,
+                    failure.cause,
+                    self.count,
+                ));
             }
             return Err(Error::Remote {
                 action,
@@ -673,17 +719,17 @@ impl<'a> Retries<'a> {
                 offset,
                 status: None,
                 hint: cause_hint(&failure.cause),
-                reason: with_retries(failure.cause, self.count),
+                reason: append_retry_count(failure.cause, self.count),
             });
         }
-        tokio::time::sleep(backoff(config, self.count)).await;
+        tokio::time::sleep(backoff_delay(config, self.count)).await;
         self.count += 1;
         Ok(())
     }
 }
 
 /// How long is waited after so many attempts that have failed.
-pub(super) fn backoff(config: &RetryConfig, count: usize) -> Duration {
+pub(super) fn backoff_delay(config: &RetryConfig, count: usize) -> Duration {
     let first = config.backoff.init_backoff.as_secs_f64();
     let exponent = i32::try_from(count).unwrap_or(i32::MAX);
     let most =
@@ -693,7 +739,7 @@ pub(super) fn backoff(config: &RetryConfig, count: usize) -> Duration {
     Duration::from_secs_f64(most * (0.5 + random / 2.0))
 }
 
-fn with_retries(reason: String, retries: usize) -> String {
+fn append_retry_count(reason: String, retries: usize) -> String {
     match retries {
         0 => reason,
         1 => format!("{reason}, after 1 retry"),
@@ -701,7 +747,7 @@ fn with_retries(reason: String, retries: usize) -> String {
     }
 }
 
-fn answered(who: &str, status: u16) -> String {
+fn answered_reason(who: &str, status: u16) -> String {
     match who {
         "the server" => format!("the server answered {status}"),
         host => format!("`{host}`, where its server points to, answered {status}"),
@@ -717,19 +763,19 @@ fn cause_hint(cause: &str) -> Option<String> {
 }
 
 /// An answer's refusal in words.
-fn refused_by(
+fn refused_response_error(
     action: &'static str,
     url: &str,
     offset: Option<u64>,
     answer: &HttpResponse,
 ) -> Error {
-    let (status, host) = (answer.status().as_u16(), elsewhere(answer));
-    let reason = answered(host.as_deref().unwrap_or("the server"), status);
-    refused(action, url, offset, status, reason, 0)
+    let (status, host) = (answer.status().as_u16(), redirected_host(answer));
+    let reason = answered_reason(host.as_deref().unwrap_or("the server"), status);
+    refused_status_error(action, url, offset, status, reason, 0)
 }
 
 /// A server's refusal in words.
-fn refused(
+fn refused_status_error(
     action: &'static str,
     url: &str,
     offset: Option<u64>,
@@ -757,12 +803,12 @@ fn refused(
         url: redact_url(url),
         offset,
         status: Some(status),
-        reason: with_retries(reason, retries),
+        reason: append_retry_count(reason, retries),
         hint: Some(hint.to_owned()),
     }
 }
 
-fn refused_for(url: &str, offset: Option<u64>, reason: &str) -> Error {
+fn invalid_response_error(url: &str, offset: Option<u64>, reason: &str) -> Error {
     Error::Remote {
         action: "read",
         url: redact_url(url),
@@ -778,7 +824,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_read_from_its_header() {
+    fn content_range_header_is_parsed() {
         for (text, expected) in [
             ("bytes 0-99/1000", Some((0, 1000))),
             ("bytes 5-9/10", Some((5, 10))),
@@ -786,13 +832,13 @@ mod tests {
             ("bytes */10", None),
             ("items 0-9/10", None),
         ] {
-            assert_eq!(content_range(text), expected, "{text}");
+            assert_eq!(parse_content_range(text), expected, "{text}");
         }
     }
 
     #[test]
     fn a_redirect_takes_credentials_to_their_own_host_alone() {
-        let from = Address::parse("https://me:pass@h:8443/a/b.csv?sig=s").unwrap();
+        let from = WebAddress::parse("https://me:pass@h:8443/a/b.csv?sig=s").unwrap();
         for (target, url, keeps) in [
             ("/c.csv", "https://h:8443/c.csv", true),
             ("c.csv?x=1#f", "https://h:8443/a/c.csv?x=1", true),
@@ -801,26 +847,30 @@ mod tests {
             ("//other/c", "https://other/c", false),
             ("https://me:pass@other/c", "https://other/c", false),
         ] {
-            let next = from.redirected(target).unwrap();
-            assert_eq!((next.url.as_str(), next.authorization.is_some()), (url, keeps), "{target}");
+            let next = from.redirect_to(target).unwrap();
+            assert_eq!(
+                (next.request_url.as_str(), next.authorization.is_some()),
+                (url, keeps),
+                "{target}"
+            );
         }
         for target in ["http://h:8443/c", "ftp://h/c", "file:///etc/passwd", "https://"] {
-            let reason = from.redirected(target).unwrap_err();
+            let reason = from.redirect_to(target).unwrap_err();
             assert!(!reason.contains("pass") && reason.contains("points"), "{reason}");
         }
-        let plain = Address::parse("http://h/a").unwrap();
-        assert_eq!(plain.redirected("https://h/a").unwrap().url, "https://h/a");
+        let plain = WebAddress::parse("http://h/a").unwrap();
+        assert_eq!(plain.redirect_to("https://h/a").unwrap().request_url, "https://h/a");
     }
 
     #[test]
-    fn a_name_and_a_password_leave_the_url_for_a_header() {
-        let address = Address::parse("https://me:p%40ss@h/a b.csv?x=1#f").unwrap();
-        assert_eq!(address.url, "https://h/a%20b.csv?x=1");
+    fn url_credentials_become_an_authorization_header() {
+        let address = WebAddress::parse("https://me:p%40ss@h/a b.csv?x=1#f").unwrap();
+        assert_eq!(address.request_url, "https://h/a%20b.csv?x=1");
         assert_eq!(format!("{address:?}"), "https://h/a b.csv?…");
         let value = address.authorization.unwrap();
         assert_eq!(value.to_str().unwrap(), "Basic bWU6cEBzcw==");
         for url in ["http://h:99999/x", "http://[::1/x", "http://a b/x"] {
-            let message = Address::parse(url).unwrap_err().to_string();
+            let message = WebAddress::parse(url).unwrap_err().to_string();
             assert!(message.contains("is not a valid URL"), "{message}");
         }
     }

@@ -39,24 +39,24 @@
 //! carries its ETag as `If-Match`, and every answer's ETag and size are compared with it. An
 //! object replaced in the middle of a run is an error, never a mixture.
 
-pub mod cache;
-mod client;
-mod counted;
+pub mod address_guard;
+pub mod bucket_requests;
+mod direct_request_stats;
+pub mod disk_cache;
 pub mod error;
 pub mod files;
-pub mod guard;
 pub mod http;
+mod http_client;
 pub mod location;
 pub mod object;
-mod options;
 pub mod pattern;
-pub mod post;
 mod posted_options;
 pub mod reader;
-pub mod requests;
 pub mod s3;
 pub mod scratch;
+pub mod service_client;
 pub mod silent_hosts;
+mod storage_options;
 pub mod tuning;
 pub mod upload;
 
@@ -70,22 +70,22 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
 pub use error::{Error, Result};
-pub use options::StorageOptions;
-pub use reader::{Budget, stats};
+pub use reader::{PrefetchBudget, read_stats};
+pub use storage_options::StorageOptions;
 pub use tidemill_prefetch::access_plan::{AccessPlan, ObjectRanges};
 pub use tidemill_prefetch::{BlockClaims, DiskTierStats, Endpoint, ReadStats};
 
 /// How often a thread that waits for the network looks at the flag.
-const LOOK: Duration = Duration::from_millis(50);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Threads that talk to the network: TLS of one is some 500 MB/s.
-const THREADS: usize = 2;
+const NETWORK_THREADS: usize = 2;
 
 /// The runtime of everything remote, started with the first request; and the process that has its threads.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<(std::io::Result<Runtime>, u32)> = OnceLock::new();
     let (started, process) = RUNTIME.get_or_init(|| {
         let runtime = Builder::new_multi_thread()
-            .worker_threads(THREADS)
+            .worker_threads(NETWORK_THREADS)
             .thread_name("tidemill-net")
             .enable_all()
             .build();
@@ -108,12 +108,12 @@ fn runtime() -> Result<&'static Runtime> {
 /// Work on the network's threads, and its answer when it is there. Dropped before, it is
 /// given up.
 #[derive(Debug)]
-pub struct Fetch<T, E = Error> {
-    answer: Receiver<Result<T, E>>,
-    task: AbortHandle,
+pub struct NetworkTask<T, E = Error> {
+    result_receiver: Receiver<Result<T, E>>,
+    abort_handle: AbortHandle,
 }
 
-impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
+impl<T: Send + 'static, E: Send + 'static> NetworkTask<T, E> {
     /// Starts it.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
             // Nobody listening any more: the answer is not wanted.
             let _ = sender.send(work.await);
         });
-        Ok(Fetch { answer, task: task.abort_handle() })
+        Ok(NetworkTask { result_receiver: answer, abort_handle: task.abort_handle() })
     }
 
     /// Waits for the answer.
@@ -135,20 +135,20 @@ impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
     where
         E: From<Error>,
     {
-        self.wait_with(&mut || cancel.check())
+        self.wait_with_tick(&mut || cancel.check())
     }
 
     /// Waits for the answer, calling `tick` every 50 ms.
     ///
     /// # Errors
     /// The work's own, and [`Error::Interrupted`].
-    pub fn wait_with(self, tick: WaitCallback<'_>) -> Result<T, E>
+    pub fn wait_with_tick(self, tick: WaitCallback<'_>) -> Result<T, E>
     where
         E: From<Error>,
     {
         loop {
             tick().map_err(Error::from)?;
-            match self.answer.recv_timeout(LOOK) {
+            match self.result_receiver.recv_timeout(CANCEL_POLL_INTERVAL) {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -160,9 +160,9 @@ impl<T: Send + 'static, E: Send + 'static> Fetch<T, E> {
     }
 }
 
-impl<T, E> Drop for Fetch<T, E> {
+impl<T, E> Drop for NetworkTask<T, E> {
     fn drop(&mut self) {
-        self.task.abort();
+        self.abort_handle.abort();
     }
 }
 
@@ -170,11 +170,11 @@ impl<T, E> Drop for Fetch<T, E> {
 ///
 /// # Errors
 /// The work's own, and [`Error::Interrupted`].
-pub fn wait<T: Send + 'static, E: From<Error> + Send + 'static>(
+pub fn block_on<T: Send + 'static, E: From<Error> + Send + 'static>(
     cancel: &CancelFlag,
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E> {
-    Fetch::start(work)?.wait(cancel)
+    NetworkTask::start(work)?.wait(cancel)
 }
 
 #[cfg(test)]
@@ -185,21 +185,23 @@ mod tests {
     fn work_that_never_ends_is_left_when_the_run_is_cancelled() {
         let cancel = CancelFlag::new();
         let other = cancel.clone();
-        let thread = std::thread::spawn(move || wait(&other, std::future::pending::<Result<()>>()));
+        let thread =
+            std::thread::spawn(move || block_on(&other, std::future::pending::<Result<()>>()));
         cancel.cancel();
         assert!(matches!(thread.join().unwrap(), Err(Error::Interrupted)));
     }
 
     #[test]
-    fn a_runtimes_own_threads_may_wait_too() {
-        let inside =
-            runtime().unwrap().spawn_blocking(|| wait(&CancelFlag::new(), async { Result::Ok(7) }));
-        let answer: Result<i32> = wait(&CancelFlag::new(), async move {
+    fn block_on_works_on_the_runtimes_own_threads() {
+        let inside = runtime()
+            .unwrap()
+            .spawn_blocking(|| block_on(&CancelFlag::new(), async { Result::Ok(7) }));
+        let answer: Result<i32> = block_on(&CancelFlag::new(), async move {
             inside.await.map_err(|error| Error::Internal(error.to_string()))?
         });
         assert_eq!(answer.unwrap(), 7);
         let nested: Result<i32> =
-            futures::executor::block_on(async { wait(&CancelFlag::new(), async { Ok(8) }) });
+            futures::executor::block_on(async { block_on(&CancelFlag::new(), async { Ok(8) }) });
         assert_eq!(nested.unwrap(), 8);
     }
 }

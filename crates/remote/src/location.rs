@@ -36,7 +36,7 @@ impl Location {
     /// [`Error::Usage`] for a scheme that is not known, for `s3://` without a bucket, and for what was
     /// meant as a URL: taken as a path, it would be a folder with a password in its name.
     pub fn parse(url: &str) -> Result<Option<Location>> {
-        refuse_mistyped(url)?;
+        refuse_mistyped_url(url)?;
         let Some((scheme, rest)) = url.split_once("://") else { return Ok(None) };
         let is_word = !scheme.is_empty()
             && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
@@ -47,8 +47,8 @@ impl Location {
             "file" => Ok(None),
             "s3" | "s3a" => {
                 let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-                if !is_bucket(bucket) {
-                    return Err(Error::usage_hint(
+                if !is_bucket_name(bucket) {
+                    return Err(Error::usage_with_hint(
                         format!("`{}` names no bucket", redact_url(url)),
                         "an S3 URL is s3://bucket/key; patterns are for keys",
                     ));
@@ -61,7 +61,7 @@ impl Location {
                 }
                 Ok(Some(Location::Http(url.to_owned())))
             }
-            other => Err(Error::usage_hint(
+            other => Err(Error::usage_with_hint(
                 format!("`{}`: `{other}://` is not known", redact_url(url)),
                 "a path, file://, s3://, http:// or https://",
             )),
@@ -70,13 +70,13 @@ impl Location {
 }
 
 /// Maximum length of a bucket's name, in bytes. Old buckets have names of up to 255 bytes.
-const BUCKET_BYTES_MAX: usize = 255;
+const BUCKET_NAME_BYTES_MAX: usize = 255;
 
 /// Returns true if a name is valid for a bucket. The name becomes part of a URL's path or host without escaping, so
 /// `..` would be another path and `x@y` another host.
-fn is_bucket(name: &str) -> bool {
+fn is_bucket_name(name: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
-    (1..=BUCKET_BYTES_MAX).contains(&name.len())
+    (1..=BUCKET_NAME_BYTES_MAX).contains(&name.len())
         && name.bytes().all(is_plain)
         && !name.starts_with(['.', '-'])
         && !name.ends_with('.')
@@ -87,10 +87,10 @@ fn is_bucket(name: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Usage`] if it is not.
-pub(crate) fn check_bucket(name: &str) -> Result<()> {
-    match is_bucket(name) {
+pub(crate) fn check_bucket_name(name: &str) -> Result<()> {
+    match is_bucket_name(name) {
         true => Ok(()),
-        false => Err(Error::usage_hint(
+        false => Err(Error::usage_with_hint(
             format!("`{}` is no bucket's name", redact_url(name)),
             "letters, digits, `-`, `_` and single dots inside",
         )),
@@ -101,9 +101,9 @@ pub(crate) fn check_bucket(name: &str) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Usage`] that says which.
-pub fn refuse_mistyped(url: &str) -> Result<()> {
-    match meant(url) {
-        Some(meant) => Err(Error::usage_hint(
+pub fn refuse_mistyped_url(url: &str) -> Result<()> {
+    match guess_intended_url(url) {
+        Some(meant) => Err(Error::usage_with_hint(
             format!("`{}` is no URL, and no path either", redact_urls_in_text(url)),
             format!("was `{}` meant?", redact_url(&meant)),
         )),
@@ -112,7 +112,7 @@ pub fn refuse_mistyped(url: &str) -> Result<()> {
 }
 
 /// The URL that somebody meant who typed a blank before it, or not all of `://`.
-fn meant(text: &str) -> Option<String> {
+fn guess_intended_url(text: &str) -> Option<String> {
     let trimmed = text.trim_start();
     let scheme = ["https", "http", "s3a", "s3"].into_iter().find(|scheme| {
         let start = trimmed.get(..scheme.len());
@@ -128,7 +128,7 @@ fn meant(text: &str) -> Option<String> {
 }
 
 /// The path of a web URL, decoded: what tells the format.
-pub fn web_path(url: &str) -> String {
+pub fn decoded_web_path(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let path = rest.find('/').map_or("", |at| &rest[at..]);
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_tells_where_its_bytes_are() {
+    fn urls_are_parsed_into_locations() {
         let s3 =
             |bucket: &str, key: &str| Some(Location::S3 { bucket: bucket.into(), key: key.into() });
         for (url, expected) in [
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_path_of_a_web_url_is_decoded() {
-        assert_eq!(web_path("https://u:p@h/a%20b/c.csv.gz?x=/y"), "/a b/c.csv.gz");
-        assert_eq!(web_path("https://h"), "");
+        assert_eq!(decoded_web_path("https://u:p@h/a%20b/c.csv.gz?x=/y"), "/a b/c.csv.gz");
+        assert_eq!(decoded_web_path("https://h"), "");
     }
 }

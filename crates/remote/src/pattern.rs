@@ -11,7 +11,7 @@ use tidemill_base::panics;
 
 use crate::error::{Error, Result};
 
-const OPTIONS: glob::MatchOptions = glob::MatchOptions {
+const MATCH_OPTIONS: glob::MatchOptions = glob::MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: true,
@@ -33,92 +33,98 @@ const PATTERN_BYTES_MAX: usize = 8 << 10;
 /// and `*a*a*a*a*b` has too many. This matcher tracks all ways at once, character by character, so that the cost is at
 /// most the product of both lengths.
 #[derive(Debug, Clone)]
-pub struct Pattern(Vec<Token>);
+pub struct KeyPattern(Vec<PatternToken>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
+enum PatternToken {
     Char(char),
     /// `?`
     AnyChar,
     /// `[a-c]`, or `[!a-c]` if not `is_within`.
-    OneOf {
+    CharClass {
         ranges: Vec<(char, char)>,
-        is_within: bool,
+        is_inclusive: bool,
     },
     /// `*`
-    Sequence,
+    AnySequence,
     /// `**/`, or `**` at the end.
-    Folders,
+    AnyFolders,
 }
 
-impl Pattern {
+impl KeyPattern {
     /// Understands a pattern.
     ///
     /// # Errors
     /// [`Error::Usage`] that says what is wrong with it.
-    pub fn new(pattern: &str) -> Result<Pattern> {
+    pub fn new(pattern: &str) -> Result<KeyPattern> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Error::usage(format!(
                 "`{}…` is a pattern of {} bytes, and {PATTERN_BYTES_MAX} are the most",
-                start_of(pattern),
+                message_excerpt(pattern),
                 pattern.len()
             )));
         }
-        glob::Pattern::new(pattern).map_err(|error| invalid(pattern, &error))?;
+        glob::Pattern::new(pattern).map_err(|error| invalid_pattern_error(pattern, &error))?;
         let chars: Vec<char> = pattern.chars().collect();
         let (mut tokens, mut rest) = (Vec::new(), &chars[..]);
         while let [first, tail @ ..] = rest {
             // `glob` has checked that `**` is a whole component and that every `[` is closed.
             (tokens, rest) = match (first, tail) {
-                ('?', _) => (with(tokens, Token::AnyChar), tail),
+                ('?', _) => (push_token(tokens, PatternToken::AnyChar), tail),
                 ('*', ['*', '/', tail @ ..] | ['*', tail @ ..]) => {
-                    (with(tokens, Token::Folders), tail)
+                    (push_token(tokens, PatternToken::AnyFolders), tail)
                 }
-                ('*', _) => (with(tokens, Token::Sequence), tail),
+                ('*', _) => (push_token(tokens, PatternToken::AnySequence), tail),
                 ('[', _) => {
                     let is_within = tail.first() != Some(&'!');
                     let members = &tail[usize::from(!is_within)..];
                     // A leading `]` is a member of the class.
                     let end = members.iter().skip(1).position(|c| *c == ']');
                     let end = end.map_or(members.len(), |end| end + 1);
-                    let ranges = ranges(&members[..end]);
+                    let ranges = parse_class_ranges(&members[..end]);
                     let behind = members.get(end + 1..).unwrap_or_default();
-                    (with(tokens, Token::OneOf { ranges, is_within }), behind)
+                    (
+                        push_token(
+                            tokens,
+                            PatternToken::CharClass { ranges, is_inclusive: is_within },
+                        ),
+                        behind,
+                    )
                 }
-                (other, _) => (with(tokens, Token::Char(*other)), tail),
+                (other, _) => (push_token(tokens, PatternToken::Char(*other)), tail),
             };
         }
-        Ok(Pattern(tokens))
+        Ok(KeyPattern(tokens))
     }
 
     /// Whether a key, or a folder without a `/` at its end, is one of those that it stands for.
     pub fn matches(&self, key: &str) -> bool {
-        let Pattern(tokens) = self;
+        let KeyPattern(tokens) = self;
         // `now` holds the token positions that the characters read so far may have reached. `known` holds, for each
         // position, the number of the character after which it was last added.
         let (mut now, mut next) = (Vec::new(), Vec::new());
         let mut known = vec![0; tokens.len() + 1];
         let mut is_first = true;
-        self.reach(0, is_first, 1, &mut known, &mut now);
+        self.add_reachable(0, is_first, 1, &mut known, &mut now);
         for (at, c) in key.chars().enumerate() {
             let is_separator = c == '/';
             let is_hidden = is_first && c == '.';
             for place in now.drain(..) {
                 let follows = match tokens.get(place) {
                     None => None,
-                    Some(Token::Char(own)) => (*own == c).then_some(place + 1),
+                    Some(PatternToken::Char(own)) => (*own == c).then_some(place + 1),
                     Some(_) if is_hidden => None,
-                    Some(Token::Folders) => Some(place),
+                    Some(PatternToken::AnyFolders) => Some(place),
                     Some(_) if is_separator => None,
-                    Some(Token::AnyChar) => Some(place + 1),
-                    Some(Token::OneOf { ranges, is_within }) => {
+                    Some(PatternToken::AnyChar) => Some(place + 1),
+                    Some(PatternToken::CharClass { ranges, is_inclusive: is_within }) => {
                         let is_there = ranges.iter().any(|(from, to)| (*from..=*to).contains(&c));
                         (is_there == *is_within).then_some(place + 1)
                     }
-                    Some(Token::Sequence) => Some(place),
+                    Some(PatternToken::AnySequence) => Some(place),
                 };
                 if let Some(place) = follows {
-                    self.reach(place, is_separator, at + 2, &mut known, &mut next);
+                    self.add_reachable(place, is_separator, at + 2, &mut known, &mut next);
                 }
             }
             std::mem::swap(&mut now, &mut next);
@@ -127,12 +133,14 @@ impl Pattern {
                 return false;
             }
         }
-        let is_free = |token: &Token| matches!(token, Token::Sequence | Token::Folders);
+        let is_free = |token: &PatternToken| {
+            matches!(token, PatternToken::AnySequence | PatternToken::AnyFolders)
+        };
         now.iter().any(|place| tokens[*place..].iter().all(is_free))
     }
 
     /// Adds a position, and the positions reachable from it by tokens that match the empty string.
-    fn reach(
+    fn add_reachable(
         &self,
         place: usize,
         is_first: bool,
@@ -145,21 +153,21 @@ impl Pattern {
             known[place] = count;
             found.push(place);
             match self.0.get(place) {
-                Some(Token::Sequence) => place += 1,
-                Some(Token::Folders) if is_first => place += 1,
+                Some(PatternToken::AnySequence) => place += 1,
+                Some(PatternToken::AnyFolders) if is_first => place += 1,
                 _ => return,
             }
         }
     }
 }
 
-fn with(mut tokens: Vec<Token>, token: Token) -> Vec<Token> {
+fn push_token(mut tokens: Vec<PatternToken>, token: PatternToken) -> Vec<PatternToken> {
     tokens.push(token);
     tokens
 }
 
 /// Parses the members of a class, such as `a-cx`, as ranges of characters.
-fn ranges(members: &[char]) -> Vec<(char, char)> {
+fn parse_class_ranges(members: &[char]) -> Vec<(char, char)> {
     let (mut found, mut rest) = (Vec::new(), members);
     while let [first, tail @ ..] = rest {
         let (last, behind) = match tail {
@@ -173,11 +181,11 @@ fn ranges(members: &[char]) -> Vec<(char, char)> {
 }
 
 /// Returns the first 60 characters of a text, for messages.
-fn start_of(text: &str) -> String {
+fn message_excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-fn invalid(pattern: &str, error: &glob::PatternError) -> Error {
+fn invalid_pattern_error(pattern: &str, error: &glob::PatternError) -> Error {
     Error::usage(format!("`{pattern}` is not a valid pattern: {error}"))
 }
 
@@ -195,12 +203,12 @@ pub fn literal_prefix(pattern: &str) -> &str {
 ///
 /// # Errors
 /// [`Error::Usage`] for an unclosed brace, and for more than 100,000 alternatives, 64 MiB of them, or 256 braces.
-pub fn alternatives(pattern: &str) -> Result<Vec<String>> {
+pub fn expand_alternatives(pattern: &str) -> Result<Vec<String>> {
     if pattern.bytes().filter(|b| *b == b'{').count() > BRACES_MAX {
-        let start = start_of(pattern);
+        let start = message_excerpt(pattern);
         return Err(Error::usage(format!("`{start}…` has more than {BRACES_MAX} braces")));
     }
-    spelled_out(pattern)
+    expand_braces(pattern)
 }
 
 /// Returns the number of alternatives in a pattern without spelling them out; 1 if a brace is never closed.
@@ -228,7 +236,7 @@ pub fn count_alternatives(pattern: &str) -> usize {
     if outer.is_empty() { product } else { 1 }
 }
 
-fn spelled_out(pattern: &str) -> Result<Vec<String>> {
+fn expand_braces(pattern: &str) -> Result<Vec<String>> {
     let Some(open) = pattern.find('{') else { return Ok(vec![pattern.to_string()]) };
     let (mut depth, mut close) = (0, None);
     let mut commas = Vec::new();
@@ -255,12 +263,12 @@ fn spelled_out(pattern: &str) -> Result<Vec<String>> {
     for to in commas.into_iter().chain([close]) {
         let spelled =
             format!("{}{}{}", &pattern[..open], &pattern[from..to], &pattern[close + 1..]);
-        for alternative in spelled_out(&spelled)? {
+        for alternative in expand_braces(&spelled)? {
             bytes += alternative.len();
             found.push(alternative);
         }
         if found.len() > ALTERNATIVES_MAX || bytes > ALTERNATIVES_BYTES_MAX {
-            let start = start_of(pattern);
+            let start = message_excerpt(pattern);
             return Err(Error::usage(format!("`{start}…` has too many alternatives")));
         }
         from = to + 1;
@@ -273,14 +281,14 @@ fn spelled_out(pattern: &str) -> Result<Vec<String>> {
 /// # Errors
 /// [`Error::Usage`] for nothing at all, and for a `file://` URL of another host or of bytes that are
 /// not UTF-8.
-pub fn local_path(url: &str) -> Result<String> {
+pub fn local_path_from_url(url: &str) -> Result<String> {
     if url.is_empty() {
         return Err(Error::usage("the source's url is empty"));
     }
     if let Some(rest) = url.strip_prefix("file://") {
         let path = rest.strip_prefix("localhost").unwrap_or(rest);
         if !path.starts_with('/') {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{url}` names a host"),
                 "a file URL has three slashes: file:///folder/file.csv",
             ));
@@ -294,7 +302,7 @@ pub fn local_path(url: &str) -> Result<String> {
 }
 
 /// `~/logs` as a shell reads it, which it does not inside quotes.
-pub fn from_home(path: String) -> String {
+pub fn expand_home(path: String) -> String {
     match (path.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) if !home.is_empty() && !Path::new(&path).exists() => {
             format!("{home}/{rest}")
@@ -308,13 +316,14 @@ pub fn from_home(path: String) -> String {
 ///
 /// # Errors
 /// [`Error::Usage`] for what is no pattern and for a name that is not UTF-8; [`Error::Io`].
-pub fn on_disk(pattern: &str) -> Result<Vec<PathBuf>> {
-    let mut found = glob::glob_with(pattern, OPTIONS).map_err(|error| invalid(pattern, &error))?;
-    let mut loops = Loops::default();
+pub fn glob_on_disk(pattern: &str) -> Result<Vec<PathBuf>> {
+    let mut found = glob::glob_with(pattern, MATCH_OPTIONS)
+        .map_err(|error| invalid_pattern_error(pattern, &error))?;
+    let mut loops = SymlinkLoops::default();
     // `glob` panics at a name that is not UTF-8 among those it looks at.
     let mut next = || {
         panics::catch_silently(|| found.next()).map_err(|_| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("a name that `{pattern}` is compared with is not UTF-8"),
                 "rename that file, or name the folder without a pattern",
             )
@@ -326,7 +335,7 @@ pub fn on_disk(pattern: &str) -> Result<Vec<PathBuf>> {
             let shown = error.path().display().to_string();
             Error::io("read", shown, error.into())
         })?;
-        if !(pattern.contains("**") && loops.are_in(&path)) {
+        if !(pattern.contains("**") && loops.is_inside_loop(&path)) {
             paths.push(path);
         }
     }
@@ -335,16 +344,16 @@ pub fn on_disk(pattern: &str) -> Result<Vec<PathBuf>> {
 
 /// Whether folders lead through a link into themselves, by their paths.
 #[derive(Default)]
-struct Loops(HashMap<PathBuf, bool>);
+struct SymlinkLoops(HashMap<PathBuf, bool>);
 
-impl Loops {
-    fn are_in(&mut self, path: &Path) -> bool {
+impl SymlinkLoops {
+    fn is_inside_loop(&mut self, path: &Path) -> bool {
         let Some(folder) = path.parent() else { return false };
         if let Some(known) = self.0.get(folder) {
             return *known;
         }
         let is_link = folder.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        let is_loop = self.are_in(folder)
+        let is_loop = self.is_inside_loop(folder)
             || is_link
                 && folder.canonicalize().is_ok_and(|target| {
                     let parent = folder.parent().and_then(|parent| parent.canonicalize().ok());
@@ -369,53 +378,56 @@ mod tests {
             ("a/[0-9]", "a/7", true),
             ("a/?", "a/é", true),
         ] {
-            assert_eq!(Pattern::new(pattern).unwrap().matches(key), expected, "{pattern} {key}");
+            assert_eq!(KeyPattern::new(pattern).unwrap().matches(key), expected, "{pattern} {key}");
         }
-        assert!(Pattern::new("a**b").is_err());
+        assert!(KeyPattern::new("a**b").is_err());
     }
 
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(20_000))]
         #[test]
-        fn a_pattern_stands_for_what_it_does_on_a_disk(
+        fn pattern_matches_the_same_names_as_glob(
             pattern in "([*?/.ab]|\\*\\*|\\*\\*/|/\\*\\*|\\[!?[ab./\\]*-]{1,4}\\]){0,7}",
             key in "[/.ab*-]{0,8}",
         ) {
             let expected = glob::Pattern::new(&pattern).ok();
-            let found = Pattern::new(&pattern).ok();
+            let found = KeyPattern::new(&pattern).ok();
             proptest::prop_assert_eq!(expected.is_some(), found.is_some());
             if let (Some(expected), Some(found)) = (expected, found) {
-                proptest::prop_assert_eq!(found.matches(&key), expected.matches_with(&key, OPTIONS));
+                proptest::prop_assert_eq!(found.matches(&key), expected.matches_with(&key, MATCH_OPTIONS));
             }
         }
     }
 
     #[test]
-    fn a_pattern_of_many_ways_is_compared_at_once() {
+    fn pattern_with_many_wildcards_matches_in_linear_passes() {
         // `glob` would try more than 10^20 ways.
-        let pattern = Pattern::new(&format!("**/{}b/x", "*a".repeat(40))).unwrap();
+        let pattern = KeyPattern::new(&format!("**/{}b/x", "*a".repeat(40))).unwrap();
         assert!(!pattern.matches(&format!("{}/x", "a".repeat(500))));
         assert!(pattern.matches(&format!("c/{}b/x", "a".repeat(500))));
         // `glob` would recurse once for each `*`.
-        let pattern = Pattern::new(&"*?".repeat(4000)).unwrap();
+        let pattern = KeyPattern::new(&"*?".repeat(4000)).unwrap();
         assert!(pattern.matches(&"a".repeat(4000)));
         assert!(!pattern.matches(&"a".repeat(3999)));
-        let error = Pattern::new(&"*?".repeat(5000)).unwrap_err().to_string();
+        let error = KeyPattern::new(&"*?".repeat(5000)).unwrap_err().to_string();
         assert!(error.contains("8192 are the most"), "{error}");
     }
 
     #[test]
     fn alternatives_are_spelled_out() {
-        assert_eq!(alternatives("a{b,c{d,e}}f").unwrap(), ["abf", "acdf", "acef"]);
-        assert!(alternatives("a{b").is_err());
-        assert!(alternatives(&"{a,b,c,d,e,f,g,h,i,j}".repeat(6)).is_err());
-        assert_eq!(alternatives(&"{a}".repeat(BRACES_MAX)).unwrap(), ["a".repeat(BRACES_MAX)]);
+        assert_eq!(expand_alternatives("a{b,c{d,e}}f").unwrap(), ["abf", "acdf", "acef"]);
+        assert!(expand_alternatives("a{b").is_err());
+        assert!(expand_alternatives(&"{a,b,c,d,e,f,g,h,i,j}".repeat(6)).is_err());
+        assert_eq!(
+            expand_alternatives(&"{a}".repeat(BRACES_MAX)).unwrap(),
+            ["a".repeat(BRACES_MAX)]
+        );
     }
 
     #[test]
     fn alternatives_are_counted_as_they_are_spelled_out() {
         let check = |pattern: &str| {
-            let spelled = alternatives(pattern).map_or(1, |found| found.len());
+            let spelled = expand_alternatives(pattern).map_or(1, |found| found.len());
             assert_eq!(count_alternatives(pattern), spelled, "{pattern}");
         };
         for pattern in [
@@ -440,18 +452,20 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_take_no_more_than_their_share() {
+    fn too_many_alternatives_or_braces_are_refused() {
         // A recursive call for each brace would overflow the stack.
         for text in [
             "{".repeat(500_000) + &"}".repeat(500_000),
             "{a}".repeat(300_000),
             "{".repeat(1_000_000),
         ] {
-            let error = alternatives(&text).unwrap_err().to_string();
+            let error = expand_alternatives(&text).unwrap_err().to_string();
             assert!(error.contains("256 braces") && error.len() < 200, "{error}");
         }
         // 65,536 alternatives of a mebibyte each.
         let long = format!("{}{}", "x".repeat(1 << 20), "{a,b}".repeat(16));
-        assert!(alternatives(&long).unwrap_err().to_string().contains("too many alternatives"));
+        assert!(
+            expand_alternatives(&long).unwrap_err().to_string().contains("too many alternatives")
+        );
     }
 }

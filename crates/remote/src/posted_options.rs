@@ -19,27 +19,30 @@ use object_store::ClientConfigKey as C;
 use object_store::aws::AmazonS3ConfigKey as S3;
 use tidemill_base::memory_budget::format_binary_bytes;
 
+use crate::address_guard::has_private_address;
 use crate::error::{Error, Result};
-use crate::guard::names_private_address;
-use crate::options::{Key, is_auto_value, is_plain, is_true, retries, seconds, size};
+use crate::storage_options::{
+    OptionKey, is_auto_value, is_plausible_option_name, parse_bool, parse_duration_option,
+    parse_retries, parse_size_option,
+};
 
 /// Maximum of `max_retries`.
 const RETRIES_MAX: usize = 20;
 /// Maximum of `timeout`, `connect_timeout` and `retry_timeout`.
-const TIME_MAX: Duration = Duration::from_secs(600);
+const DURATION_MAX: Duration = Duration::from_secs(600);
 /// Maximum of `read_block`. A reader holds several blocks.
 const READ_BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// Maximum of `read_window`.
 const READ_WINDOW_BYTES_MAX: u64 = 1 << 30;
 
 /// Allowed options, listed in the hint of a refusal.
-const ALLOWED: &str = "access_key_id, secret_access_key, session_token, region, default_region, endpoint, endpoint_url, \
+const ALLOWED_OPTIONS: &str = "access_key_id, secret_access_key, session_token, region, default_region, endpoint, endpoint_url, \
      aws_endpoint_url_s3, virtual_hosted_style_request, skip_signature, unsigned_payload, request_payer, s3_express, \
      allow_http, connect_timeout, timeout, http1_only, http2_only, max_retries, retry_timeout, read_block, read_window";
 
 /// The values that a posted query may set an option to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum PostedOptionRule {
     /// Any valid value.
     Allowed,
     /// Any valid value, if the query has credentials of its own.
@@ -55,9 +58,9 @@ enum Rule {
 }
 
 /// Returns the rule of an option. Options that a later release of `object_store` adds are refused by default.
-fn rule(key: &Key) -> Rule {
+fn option_rule(key: &OptionKey) -> PostedOptionRule {
     match key {
-        Key::S3(
+        OptionKey::S3(
             S3::AccessKeyId
             | S3::SecretAccessKey
             | S3::Token
@@ -68,17 +71,20 @@ fn rule(key: &Key) -> Rule {
             | S3::UnsignedPayload
             | S3::S3Express,
         )
-        | Key::Client(C::Http1Only | C::Http2Only) => Rule::Allowed,
-        Key::S3(S3::Endpoint | S3::S3Endpoint | S3::RequestPayer) | Key::Client(C::AllowHttp) => {
-            Rule::WithCredentials
+        | OptionKey::Client(C::Http1Only | C::Http2Only) => PostedOptionRule::Allowed,
+        OptionKey::S3(S3::Endpoint | S3::S3Endpoint | S3::RequestPayer)
+        | OptionKey::Client(C::AllowHttp) => PostedOptionRule::WithCredentials,
+        OptionKey::Client(C::ConnectTimeout | C::Timeout) | OptionKey::RetryTimeout => {
+            PostedOptionRule::Time
         }
-        Key::Client(C::ConnectTimeout | C::Timeout) | Key::RetryTimeout => Rule::Time,
-        Key::MaxRetries => Rule::Retries,
-        Key::ReadBlock => Rule::Size(READ_BLOCK_BYTES_MAX),
-        Key::ReadWindow => Rule::Size(READ_WINDOW_BYTES_MAX),
-        Key::S3(_) | Key::Client(_) | Key::ReadMemory | Key::ReadCache | Key::ReadCacheDir => {
-            Rule::Refused
-        }
+        OptionKey::MaxRetries => PostedOptionRule::Retries,
+        OptionKey::ReadBlock => PostedOptionRule::Size(READ_BLOCK_BYTES_MAX),
+        OptionKey::ReadWindow => PostedOptionRule::Size(READ_WINDOW_BYTES_MAX),
+        OptionKey::S3(_)
+        | OptionKey::Client(_)
+        | OptionKey::ReadMemory
+        | OptionKey::ReadCache
+        | OptionKey::ReadCacheDir => PostedOptionRule::Refused,
     }
 }
 
@@ -87,12 +93,17 @@ fn rule(key: &Key) -> Rule {
 /// # Errors
 /// [`Error::Usage`] that names the option. It contains the value only if that is a time, count or size beyond its
 /// limit.
-pub(crate) fn check<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Result<()> {
-    let mut found: Vec<(String, Key, &str)> = Vec::new();
+pub(crate) fn check_posted_options<'a>(
+    pairs: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<()> {
+    let mut found: Vec<(String, OptionKey, &str)> = Vec::new();
     for (name, value) in pairs {
         let name = name.trim().to_ascii_lowercase();
-        let key = name.parse::<Key>().ok().filter(|key| rule(key) != Rule::Refused);
-        let Some(key) = key else { return Err(refused(&name)) };
+        let key = name
+            .parse::<OptionKey>()
+            .ok()
+            .filter(|key| option_rule(key) != PostedOptionRule::Refused);
+        let Some(key) = key else { return Err(refused_option_error(&name)) };
         if let Some((other, ..)) = found.iter().find(|(_, other, _)| *other == key) {
             // With two spellings of an option, the check could see one and the store use the other.
             return Err(Error::usage(format!(
@@ -102,41 +113,47 @@ pub(crate) fn check<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Resu
         found.push((name, key, value));
     }
     let value_of = |wanted: S3| {
-        let found = found.iter().find(|(_, key, _)| *key == Key::S3(wanted));
+        let found = found.iter().find(|(_, key, _)| *key == OptionKey::S3(wanted));
         found.map(|(_, _, value)| *value).filter(|value| !value.is_empty())
     };
-    let skips = value_of(S3::SkipSignature).and_then(is_true) == Some(true);
+    let skips = value_of(S3::SkipSignature).and_then(parse_bool) == Some(true);
     let (id, secret) = (value_of(S3::AccessKeyId), value_of(S3::SecretAccessKey));
     let has_credentials = skips || (id.is_some() && secret.is_some());
     for (name, key, value) in &found {
-        match rule(key) {
-            Rule::WithCredentials if !has_credentials => {
-                return Err(without_credentials(name, *key));
+        match option_rule(key) {
+            PostedOptionRule::WithCredentials if !has_credentials => {
+                return Err(missing_credentials_error(name, *key));
             }
-            Rule::Time if seconds(name, value)? > TIME_MAX => {
-                return Err(too_much(name, value, &format!("{} s", TIME_MAX.as_secs())));
+            PostedOptionRule::Time if parse_duration_option(name, value)? > DURATION_MAX => {
+                return Err(beyond_limit_error(
+                    name,
+                    value,
+                    &format!("{} s", DURATION_MAX.as_secs()),
+                ));
             }
-            Rule::Retries if retries(value)? > RETRIES_MAX => {
-                return Err(too_much(name, value, &RETRIES_MAX.to_string()));
+            PostedOptionRule::Retries if parse_retries(value)? > RETRIES_MAX => {
+                return Err(beyond_limit_error(name, value, &RETRIES_MAX.to_string()));
             }
-            Rule::Size(most) if !is_auto_value(value) && size(name, value)? > most => {
-                return Err(too_much(name, value, &format_binary_bytes(most)));
+            PostedOptionRule::Size(most)
+                if !is_auto_value(value) && parse_size_option(name, value)? > most =>
+            {
+                return Err(beyond_limit_error(name, value, &format_binary_bytes(most)));
             }
             _ => {}
         }
-        let is_endpoint = matches!(key, Key::S3(S3::Endpoint | S3::S3Endpoint));
-        if is_endpoint && names_private_address(value) {
-            return Err(Error::usage_hint(
+        let is_endpoint = matches!(key, OptionKey::S3(S3::Endpoint | S3::S3Endpoint));
+        if is_endpoint && has_private_address(value) {
+            return Err(Error::usage_with_hint(
                 "an endpoint is for the machine alone that asks it",
                 "name a store's",
             ));
         }
     }
-    let is_partly = |key: S3| found.iter().any(|(_, other, _)| *other == Key::S3(key));
+    let is_partly = |key: S3| found.iter().any(|(_, other, _)| *other == OptionKey::S3(key));
     if !has_credentials
         && [S3::AccessKeyId, S3::SecretAccessKey, S3::Token].into_iter().any(is_partly)
     {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             "credentials of your own are given in part, and are not mixed with the cluster's",
             "access_key_id and secret_access_key, and session_token where they are temporary",
         ));
@@ -144,23 +161,23 @@ pub(crate) fn check<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Resu
     Ok(())
 }
 
-fn refused(name: &str) -> Error {
+fn refused_option_error(name: &str) -> Error {
     let name = name.strip_prefix("aws_").unwrap_or(name);
-    let what = match is_plain(name) {
+    let what = match is_plausible_option_name(name) {
         true => format!("storage option `{name}`"),
         // The name may be a secret value that was written in the wrong place.
         false => "a storage option of an unknown name".to_owned(),
     };
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!("{what} is not taken from those who ask a cluster"),
-        format!("whoever started it sets it in its environment; taken are {ALLOWED}"),
+        format!("whoever started it sets it in its environment; taken are {ALLOWED_OPTIONS}"),
     )
 }
 
-fn without_credentials(name: &str, key: Key) -> Error {
+fn missing_credentials_error(name: &str, key: OptionKey) -> Error {
     let hint = "access_key_id and secret_access_key, or skip_signature=true";
     let message = match key {
-        Key::S3(S3::Endpoint | S3::S3Endpoint) => {
+        OptionKey::S3(S3::Endpoint | S3::S3Endpoint) => {
             "an endpoint of your own goes with credentials of your own: the cluster's are for its own store"
                 .to_owned()
         }
@@ -168,12 +185,12 @@ fn without_credentials(name: &str, key: Key) -> Error {
             "storage option `{name}` goes with credentials of your own: with the cluster's, its environment says so"
         ),
     };
-    Error::usage_hint(message, hint)
+    Error::usage_with_hint(message, hint)
 }
 
-fn too_much(name: &str, value: &str, most: &str) -> Error {
+fn beyond_limit_error(name: &str, value: &str, most: &str) -> Error {
     let shown: String = value.trim().chars().take(24).collect();
-    Error::usage_hint(
+    Error::usage_with_hint(
         format!(
             "storage option `{name}` is {shown}, more than a cluster takes from those who ask it"
         ),
@@ -185,9 +202,9 @@ fn too_much(name: &str, value: &str, most: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn judged(pairs: &[(&str, &str)]) -> std::result::Result<(), String> {
+    fn check_pairs(pairs: &[(&str, &str)]) -> std::result::Result<(), String> {
         let told = |error| tidemill_base::Error::from(error).to_string();
-        check(pairs.iter().copied()).map_err(told)
+        check_posted_options(pairs.iter().copied()).map_err(told)
     }
 
     /// Checks every spelling of every option of `object_store`, and of our own, each with a valid value.
@@ -198,9 +215,14 @@ mod tests {
             for name in names {
                 for name in [(*name).to_owned(), name.to_ascii_uppercase()] {
                     let own = (name.as_str(), value);
-                    assert_eq!(judged(&[own]).is_ok(), alone, "{name}: {:?}", judged(&[own]));
+                    assert_eq!(
+                        check_pairs(&[own]).is_ok(),
+                        alone,
+                        "{name}: {:?}",
+                        check_pairs(&[own])
+                    );
                     let with_keys = [own, keys[0], keys[1]];
-                    let found = judged(&with_keys);
+                    let found = check_pairs(&with_keys);
                     assert_eq!(found.is_ok(), beside, "{name} beside keys: {found:?}");
                     assert!(!format!("{found:?}").contains("own-secret"), "{found:?}");
                 }
@@ -298,11 +320,11 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_goes_with_whole_credentials_of_its_own() {
+    fn endpoint_needs_complete_credentials_of_the_query() {
         let endpoint = ("endpoint", "https://store.example");
         let check = |more: &[(&str, &str)], expected: Option<&str>| {
             let pairs: Vec<_> = [endpoint].into_iter().chain(more.iter().copied()).collect();
-            match (judged(&pairs), expected) {
+            match (check_pairs(&pairs), expected) {
                 (Ok(()), None) => {}
                 (Err(message), Some(expected)) => {
                     assert!(message.contains(expected), "{more:?}: {message}");
@@ -329,13 +351,16 @@ mod tests {
         check(&[("skip_signature", "hush")], own);
         check(&[("skip_signature", "true"), ("aws_skip_signature", "false")], Some("given twice"));
         check(&[("ENDPOINT_URL", "https://other.example"), id, secret], Some("given twice"));
-        assert!(judged(&[id]).unwrap_err().contains("in part"));
-        assert!(judged(&[("token", "hush")]).unwrap_err().contains("in part"));
-        assert!(judged(&[id, secret]).is_ok());
+        assert!(check_pairs(&[id]).unwrap_err().contains("in part"));
+        assert!(check_pairs(&[("token", "hush")]).unwrap_err().contains("in part"));
+        assert!(check_pairs(&[id, secret]).is_ok());
         for address in ["http://169.254.169.254", "http://[fd00:ec2::254]/x", "http://0xa9fea9fe/"]
         {
             let pairs = [("aws_endpoint_url_s3", address), ("skip_signature", "1")];
-            assert!(judged(&pairs).unwrap_err().contains("for the machine alone"), "{address}");
+            assert!(
+                check_pairs(&pairs).unwrap_err().contains("for the machine alone"),
+                "{address}"
+            );
         }
     }
 }

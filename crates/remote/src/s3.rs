@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::Keeping;
+use crate::disk_cache::DiskTierSettings;
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -19,17 +19,17 @@ use tidemill_prefetch::Endpoint;
 use tidemill_prefetch::endpoint::read_bodies_at_full_speed;
 use tracing::{Instrument, debug_span};
 
-use super::client::{Connector, Kept, OnlyNew, root_cause};
-use super::counted;
-use super::guard;
-use super::location::check_bucket;
+use super::address_guard;
+use super::bucket_requests::{BucketConnection, ListingTokens, bucket_address};
+use super::direct_request_stats;
+use super::http_client::{CapturingConnector, CreateOnlyConnector, EndpointConnector, root_cause};
+use super::location::check_bucket_name;
 use super::object::Object;
-use super::requests::{Asked, Wire, address};
-use super::tuning::Tuning;
-use super::{Fetch, StorageOptions};
+use super::tuning::EndpointTuning;
+use super::{NetworkTask, StorageOptions};
 
 /// How long the machine's metadata service may take to give credentials.
-const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
+const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A bucket, and how to reach it.
 #[derive(Debug)]
@@ -37,23 +37,23 @@ pub struct Bucket {
     pub(super) name: String,
     pub(super) store: Arc<AmazonS3>,
     /// The same, but uploads are not completed over what exists.
-    pub(super) only_new: AmazonS3,
-    endpoint: Option<String>,
+    pub(super) create_only_store: AmazonS3,
+    endpoint_url: Option<String>,
     documents_md5: bool,
     /// What all who ask it share.
-    asked: Endpoint,
+    shared_endpoint: Endpoint,
     /// The same once more, for what `object_store` does not ask.
-    pub(super) wire: Wire,
+    pub(super) connection: BucketConnection,
     /// How its objects are read.
-    pub(super) reading: tidemill_prefetch::Options,
+    pub(super) read_options: tidemill_prefetch::Options,
     /// What of that is chosen, where something is.
-    pub(super) tuning: Option<Arc<Tuning>>,
+    pub(super) tuning: Option<Arc<EndpointTuning>>,
     /// What is kept of them.
-    pub(super) keeping: Option<Keeping>,
+    pub(super) disk_tier_settings: Option<DiskTierSettings>,
 }
 
 /// Returns true if an address is one of AWS's object store, whose ETags are documented.
-fn is_amazon(address: &str) -> bool {
+fn is_aws_address(address: &str) -> bool {
     let url = url::Url::parse(address).ok();
     url.as_ref().and_then(url::Url::host_str).is_some_and(|host| {
         let own = [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|end| host.ends_with(end));
@@ -64,7 +64,7 @@ fn is_amazon(address: &str) -> bool {
 
 /// Which bytes of an object are read first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ObjectEnd {
     /// So many from its beginning.
     First(u64),
     /// So many before its end.
@@ -80,71 +80,75 @@ impl Bucket {
     /// [`Error::Usage`] for options that make no sense, [`Error::Remote`] if there are no
     /// credentials.
     pub fn open(name: &str, options: &StorageOptions, cancel: &CancelFlag) -> Result<Arc<Bucket>> {
-        Self::open_with(name, options, &mut || cancel.check())
+        Self::open_with_tick(name, options, &mut || cancel.check())
     }
 
     /// The same; `tick` is called every 50 ms while credentials are waited for.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::Interrupted`].
-    pub fn open_with(
+    pub fn open_with_tick(
         name: &str,
         options: &StorageOptions,
         tick: WaitCallback<'_>,
     ) -> Result<Arc<Bucket>> {
-        check_bucket(name)?;
-        let settings = options.s3()?.for_bucket(name)?;
-        settings.check_zone(name)?;
-        let (endpoint, asks) = (settings.endpoint(), settings.asks_the_machine());
+        check_bucket_name(name)?;
+        let settings = options.s3_settings()?.for_bucket(name)?;
+        settings.check_directory_bucket_zone(name)?;
+        let (endpoint, asks) = (settings.endpoint(), settings.needs_machine_credentials());
         let build = |builder: AmazonS3Builder| {
             builder.build().map_err(|error| {
-                let cause = options.hidden_in(&root_cause(&error));
-                Error::usage_hint(
+                let cause = options.redact_values(&root_cause(&error));
+                Error::usage_with_hint(
                     format!("`s3://{name}` cannot be reached so: {cause}"),
                     "check --storage-option, storage_options and the AWS_* environment",
                 )
             })
         };
         let builder = settings.builder.clone().with_bucket_name(name);
-        let address = address(name, &settings);
-        if guard::refuses(&address) {
-            return Err(Error::usage_hint(
-                format!("`s3://{name}` cannot be reached so: {}", guard::REFUSED),
+        let address = bucket_address(name, &settings);
+        if address_guard::is_refused_url(&address) {
+            return Err(Error::usage_with_hint(
+                format!(
+                    "`s3://{name}` cannot be reached so: {}",
+                    address_guard::REFUSED_HOST_MESSAGE
+                ),
                 "name a store's",
             ));
         }
-        let (reading, auto) = options.reading()?;
-        let asked = super::client::endpoint(&address);
+        let (reading, auto) = options.read_options()?;
+        let asked = super::http_client::shared_endpoint(&address);
         let place = format!("s3://{name}");
-        let tuning = auto.map(|auto| Tuning::of(&address, place, &asked, &auto));
+        let tuning = auto.map(|auto| EndpointTuning::for_endpoint(&address, place, &asked, &auto));
         let is_express = settings.is_enabled(object_store::aws::AmazonS3ConfigKey::S3Express);
-        let documents_md5 = !is_express && is_amazon(&address);
-        let connector = Connector(asked.clone());
-        let only_new = build(builder.clone().with_http_connector(OnlyNew(connector.clone())))?;
-        let kept = Kept::new(connector);
+        let documents_md5 = !is_express && is_aws_address(&address);
+        let connector = EndpointConnector(asked.clone());
+        let only_new =
+            build(builder.clone().with_http_connector(CreateOnlyConnector(connector.clone())))?;
+        let kept = CapturingConnector::new(connector);
         let store = Arc::new(build(builder.with_http_connector(kept.clone()))?);
         let client =
             kept.client().ok_or_else(|| Error::Internal("a bucket without a client".into()))?;
-        let wire = Wire::new(address, &settings, options.retry()?, client);
-        let keeping = options.keeping()?;
+        let wire = BucketConnection::new(address, &settings, options.retry_config()?, client);
+        let keeping = options.disk_tier_settings()?;
         let name = name.to_owned();
         let bucket = Arc::new(Bucket {
             name,
             store,
-            only_new,
-            endpoint,
+            create_only_store: only_new,
+            endpoint_url: endpoint,
             documents_md5,
-            asked,
-            wire,
-            reading,
+            shared_endpoint: asked,
+            connection: wire,
+            read_options: reading,
             tuning,
-            keeping,
+            disk_tier_settings: keeping,
         });
         if asks {
             let asked = Arc::clone(&bucket);
-            Fetch::start(async move {
+            NetworkTask::start(async move {
                 let credentials = asked.store.credentials().get_credential();
-                match tokio::time::timeout(CREDENTIALS_WAIT, credentials).await {
+                match tokio::time::timeout(CREDENTIALS_TIMEOUT, credentials).await {
                     Ok(Ok(_)) => Ok(()),
                     _ => Err(Error::Remote {
                         action: "reach",
@@ -161,14 +165,14 @@ impl Bucket {
                     }),
                 }
             })?
-            .wait_with(tick)?;
+            .wait_with_tick(tick)?;
         }
         Ok(bucket)
     }
 
     /// What all requests to it share.
-    pub fn asked(&self) -> &Endpoint {
-        &self.asked
+    pub fn shared_endpoint(&self) -> &Endpoint {
+        &self.shared_endpoint
     }
 
     /// Its name.
@@ -177,8 +181,8 @@ impl Bucket {
     }
 
     /// Where requests go, if not to AWS.
-    pub fn endpoint(&self) -> Option<&str> {
-        self.endpoint.as_deref()
+    pub fn endpoint_url(&self) -> Option<&str> {
+        self.endpoint_url.as_deref()
     }
 
     /// Returns true if its server documents that the ETag of an object in one part is the MD5 sum of its bytes, unless a key
@@ -196,10 +200,10 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Usage`] for keys that it cannot name.
-    pub(crate) fn path(&self, key: &str) -> Result<Path> {
+    pub(crate) fn parse_key(&self, key: &str) -> Result<Path> {
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key => Ok(path),
-            _ => Err(Error::usage_hint(
+            _ => Err(Error::usage_with_hint(
                 format!(
                     "`{}` cannot be read or written",
                     escape_control_chars(&self.url(key), &[])
@@ -214,24 +218,24 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Remote`].
-    pub async fn head(self: Arc<Self>, key: String) -> Result<Option<ObjectMeta>> {
-        let Ok(path) = self.path(&key) else { return Ok(None) };
+    pub async fn head_object(self: Arc<Self>, key: String) -> Result<Option<ObjectMeta>> {
+        let Ok(path) = self.parse_key(&key) else { return Ok(None) };
         match self.store.head(&path).await {
             Ok(meta) => Ok(Some(meta)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => {
-                let refusal = Refusal::of(&error);
+                let refusal = StoreRefusal::from_store_error(&error);
                 // An answer to HEAD has no body, which would say why: that to a question for a byte has.
                 if refusal.code.is_none()
                     && matches!(refusal.status, Some(400 | 403))
-                    && let Err(told) = self.read_end(&path, End::First(1)).await
+                    && let Err(told) = self.read_end(&path, ObjectEnd::First(1)).await
                 {
-                    let Refusal { status, code, .. } = Refusal::of(&told);
+                    let StoreRefusal { status, code, .. } = StoreRefusal::from_store_error(&told);
                     if code.is_some() && status == refusal.status {
-                        return Err(self.refused("read", &key, None, &told));
+                        return Err(self.refusal_error("read", &key, None, &told));
                     }
                 }
-                Err(self.refused("read", &key, None, &error))
+                Err(self.refusal_error("read", &key, None, &error))
             }
         }
     }
@@ -241,16 +245,20 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Remote`].
-    pub async fn find(self: Arc<Self>, key: String, end: End) -> Result<Option<Object>> {
-        if self.keeping.is_none()
-            && let Ok(path) = self.path(&key)
+    pub async fn find_object(
+        self: Arc<Self>,
+        key: String,
+        end: ObjectEnd,
+    ) -> Result<Option<Object>> {
+        if self.disk_tier_settings.is_none()
+            && let Ok(path) = self.parse_key(&key)
         {
             match read_bodies_at_full_speed(self.read_end(&path, end)).await {
                 Ok(found) => {
                     let (meta, start, bytes) = found;
-                    counted::answered(bytes.len() as u64);
-                    let object = Object::listed(&self, meta);
-                    object.keep(start, bytes);
+                    direct_request_stats::count_answered_request(bytes.len() as u64);
+                    let object = Object::from_listing(&self, meta);
+                    object.keep_end_bytes(start, bytes);
                     return Ok(Some(object));
                 }
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -264,7 +272,8 @@ impl Bucket {
                         "MethodNotAllowed",
                         "NotImplemented",
                     ];
-                    let Refusal { status, retries, code, .. } = Refusal::of(&error);
+                    let StoreRefusal { status, retries, code, .. } =
+                        StoreRefusal::from_store_error(&error);
                     let is_asked = match status {
                         Some(416) => true,
                         // Another question would have the same answer, as late.
@@ -276,24 +285,24 @@ impl Bucket {
                         Some(_) => false,
                     };
                     if !is_asked {
-                        return Err(self.refused("read", &key, None, &error));
+                        return Err(self.refusal_error("read", &key, None, &error));
                     }
                 }
             }
         }
-        let meta = Arc::clone(&self).head(key).await?;
-        Ok(meta.map(|meta| Object::listed(&self, meta)))
+        let meta = Arc::clone(&self).head_object(key).await?;
+        Ok(meta.map(|meta| Object::from_listing(&self, meta)))
     }
 
     /// What is known of an object, where bytes of one of its ends begin, and these.
     async fn read_end(
         &self,
         path: &Path,
-        end: End,
+        end: ObjectEnd,
     ) -> object_store::Result<(ObjectMeta, u64, Bytes)> {
         let range = match end {
-            End::First(bytes) => GetRange::Bounded(0..bytes),
-            End::Last(bytes) => GetRange::Suffix(bytes),
+            ObjectEnd::First(bytes) => GetRange::Bounded(0..bytes),
+            ObjectEnd::Last(bytes) => GetRange::Suffix(bytes),
         };
         let options = GetOptions { range: Some(range), ..GetOptions::default() };
         let request = debug_span!("request", key = %path, end = ?end);
@@ -310,22 +319,22 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Remote`].
-    pub async fn list(self: Arc<Self>, prefix: String) -> Result<Vec<ObjectMeta>> {
-        if self.wire.is_express {
-            return self.list_directory(&prefix).await;
+    pub async fn list_objects(self: Arc<Self>, prefix: String) -> Result<Vec<ObjectMeta>> {
+        if self.connection.is_express {
+            return self.list_directory_bucket(&prefix).await;
         }
         let mut found = Vec::new();
         let mut token = None;
-        let mut asked = Asked::default();
+        let mut asked = ListingTokens::default();
         loop {
-            let mut page = Arc::clone(&self).page(prefix.clone(), false, token).await?;
+            let mut page = Arc::clone(&self).list_page(prefix.clone(), false, token).await?;
             for listed in page.objects.drain(..) {
                 let location = Path::parse(&listed.key).map_err(|source| {
-                    self.refused("list", &prefix, None, &object_store::Error::from(source))
+                    self.refusal_error("list", &prefix, None, &object_store::Error::from(source))
                 })?;
-                found.push(listed.meta_at(location));
+                found.push(listed.into_object_meta(location));
             }
-            token = asked.next(&self, &prefix, &mut page)?;
+            token = asked.take_next_token(&self, &prefix, &mut page)?;
             if token.is_none() {
                 return Ok(found);
             }
@@ -333,13 +342,13 @@ impl Bucket {
     }
 
     /// The same of a directory bucket, which is asked by way of sessions.
-    async fn list_directory(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
+    async fn list_directory_bucket(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
         let mut found = Vec::new();
         let mut page_token = None;
         loop {
             let options = PaginatedListOptions { page_token, ..PaginatedListOptions::default() };
             let page = self.store.list_paginated(Some(prefix), options).await;
-            let page = page.map_err(|error| self.refused("list", prefix, None, &error))?;
+            let page = page.map_err(|error| self.refusal_error("list", prefix, None, &error))?;
             found.extend(page.result.objects);
             page_token = page.page_token;
             if page_token.is_none() {
@@ -349,8 +358,8 @@ impl Bucket {
     }
 
     /// The names of a folder, of objects and of folders alike, of one page: for suggestions.
-    pub async fn names(self: Arc<Self>, folder: String) -> Result<Vec<String>> {
-        let page = self.page(folder.clone(), true, None).await?;
+    pub async fn folder_names(self: Arc<Self>, folder: String) -> Result<Vec<String>> {
+        let page = self.list_page(folder.clone(), true, None).await?;
         let keys = page.objects.into_iter().map(|object| object.key).chain(page.folders);
         let name = |key: String| {
             let below = key.strip_prefix(&folder)?;
@@ -360,7 +369,7 @@ impl Bucket {
     }
 
     /// A refusal in words.
-    pub(crate) fn refused(
+    pub(crate) fn refusal_error(
         &self,
         action: &'static str,
         key: &str,
@@ -368,7 +377,7 @@ impl Bucket {
         error: &object_store::Error,
     ) -> Error {
         let url = self.url(key);
-        let refusal = Refusal::of(error);
+        let refusal = StoreRefusal::from_store_error(error);
         if let object_store::Error::InvalidPath { .. } = error {
             return Error::Remote {
                 action,
@@ -384,7 +393,7 @@ impl Bucket {
             };
         }
         if refusal.code.as_deref() == Some("NoSuchBucket") {
-            let hint = match self.endpoint() {
+            let hint = match self.endpoint_url() {
                 Some(endpoint) => format!(
                     "there is no bucket `{}` at {}",
                     self.name,
@@ -414,7 +423,7 @@ impl Bucket {
 
 /// What an error of `object_store` says, which it says in text alone.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct StoreRefusal {
     /// The answer's status, if there was an answer.
     pub(crate) status: Option<u16>,
     /// S3's word for it: `SlowDown`.
@@ -428,8 +437,8 @@ pub(crate) struct Refusal {
     cause: String,
 }
 
-impl Refusal {
-    pub(crate) fn of(error: &object_store::Error) -> Self {
+impl StoreRefusal {
+    pub(crate) fn from_store_error(error: &object_store::Error) -> Self {
         let text = error.to_string();
         let after = |mark: &str| text.find(mark).map(|at| &text[at + mark.len()..]);
         let digits = |text: &str| {
@@ -442,7 +451,7 @@ impl Refusal {
             let plain: String = inner.chars().filter(|c| !c.is_control()).take(200).collect();
             Some(plain)
         };
-        Refusal {
+        StoreRefusal {
             status: after("status code: ").and_then(|rest| digits(rest).parse().ok()),
             code: tag("Code"),
             message: tag("Message"),
@@ -509,14 +518,14 @@ impl Refusal {
                  storage options max_retries, retry_timeout"
             }
             (Some(_), _) => return None,
-            (None, _) => return cause_hint(&self.cause),
+            (None, _) => return unanswered_request_hint(&self.cause),
         };
         Some(hint.to_owned())
     }
 }
 
 /// What can be done about a request to a bucket that had no answer.
-fn cause_hint(cause: &str) -> Option<String> {
+fn unanswered_request_hint(cause: &str) -> Option<String> {
     let hint = if cause.contains("redirect") {
         "the bucket is in another region: AWS_REGION (storage option: region)"
     } else if cause.contains("scheme is not allowed") {
@@ -570,7 +579,7 @@ mod tests {
             ("http://127.0.0.1:9000/bucket", false),
             ("no address", false),
         ] {
-            assert_eq!(is_amazon(address), expected, "{address}");
+            assert_eq!(is_aws_address(address), expected, "{address}");
         }
     }
 
@@ -579,8 +588,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_from_its_text_and_leaves_secrets_behind() {
-        let refusal = Refusal::of(&generic(
+    fn refusal_is_parsed_from_text_without_secrets() {
+        let refusal = StoreRefusal::from_store_error(&generic(
             "Error performing GET http://h/b/k in 1.2s, after 8 retries, max_retries: 8, \
              retry_timeout: 120s  - Server returned non-2xx status code: 503 Service Unavailable: \
              <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message>\
@@ -605,7 +614,7 @@ mod tests {
             ),
             ("", Some("")),
         ] {
-            let refusal = Refusal::of(&generic(&format!(
+            let refusal = StoreRefusal::from_store_error(&generic(&format!(
                 "Server returned non-2xx status code: 403 Forbidden: <Error><Code>InvalidObjectState</Code>\
                  <Message>The operation is not valid for the object's storage class</Message>{body}</Error>"
             )));
@@ -616,7 +625,7 @@ mod tests {
             assert_eq!(told, expected, "{body}");
         }
         let denied = "status code: 403 Forbidden: <Code>AccessDenied</Code>";
-        assert!(!Refusal::of(&generic(denied)).is_archived());
+        assert!(!StoreRefusal::from_store_error(&generic(denied)).is_archived());
     }
 
     #[test]
@@ -629,7 +638,7 @@ mod tests {
             ("operation timed out", "timeout"),
             ("Connection refused (os error 111)", "endpoint"),
         ] {
-            let hint = Refusal::of(&generic(text)).hint().unwrap_or_default();
+            let hint = StoreRefusal::from_store_error(&generic(text)).hint().unwrap_or_default();
             assert!(hint.contains(expected), "{text}: {hint}");
         }
     }

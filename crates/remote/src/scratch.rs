@@ -30,26 +30,26 @@ use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::object::Object;
 use crate::s3::Bucket;
-use crate::upload::{Finished, Published, Unnoted, Upload};
-use crate::{Fetch, StorageOptions, wait};
+use crate::upload::{FinishedUpload, NoUploadJournal, ObjectUpload, PublishOutcome};
+use crate::{NetworkTask, StorageOptions, block_on};
 
 /// What the name of a query's folder begins with.
-const FOLDER: &str = "tidemill-scratch-";
-const LOCK: &str = "lock";
+const FOLDER_PREFIX: &str = "tidemill-scratch-";
+const LOCK_FILE_NAME: &str = "lock";
 /// What is read of an object at once.
-const RANGE_BYTES: u64 = 4 << 20;
+const READ_RANGE_BYTES: u64 = 4 << 20;
 /// What is written of a file at once.
-const WRITE_BYTES: usize = 1 << 20;
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
 /// A place for files of one query.
 #[derive(Clone)]
-pub struct Scratch {
-    place: Place,
+pub struct ScratchStorage {
+    backend: ScratchBackend,
     cancel: CancelFlag,
 }
 
 #[derive(Clone)]
-enum Place {
+enum ScratchBackend {
     Folder(PathBuf),
     Bucket { bucket: Arc<Bucket>, prefix: String },
 }
@@ -65,65 +65,73 @@ pub struct ScratchFile {
 
 impl ScratchFile {
     /// How many bytes it has.
-    pub fn bytes(&self) -> u64 {
+    pub fn size_bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-impl Scratch {
+impl ScratchStorage {
     /// The place that a driver has made.
     ///
     /// # Errors
     /// Where the bucket cannot be reached.
-    pub fn open(url: &str, storage: &StorageOptions, cancel: &CancelFlag) -> Result<Scratch> {
+    pub fn open(
+        url: &str,
+        storage: &StorageOptions,
+        cancel: &CancelFlag,
+    ) -> Result<ScratchStorage> {
         let place = match Location::parse(url)? {
-            None => Place::Folder(local(url)),
-            Some(Location::S3 { bucket, key }) => Place::Bucket {
+            None => ScratchBackend::Folder(local_path(url)),
+            Some(Location::S3 { bucket, key }) => ScratchBackend::Bucket {
                 bucket: Bucket::open(&bucket, storage, cancel)?,
                 prefix: key.trim_end_matches('/').to_owned(),
             },
-            Some(Location::Http(_)) => return Err(no_place(url)),
+            Some(Location::Http(_)) => return Err(unsupported_location_error(url)),
         };
-        Ok(Scratch { place, cancel: cancel.clone() })
+        Ok(ScratchStorage { backend: place, cancel: cancel.clone() })
     }
 
     /// A file of which nothing is written; what it is for stands in its name.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn create(&self, label: &str) -> Result<ScratchWriter> {
+    pub fn create_file(&self, label: &str) -> Result<ScratchWriter> {
         let name = format!("{label}-{}", RunId::new().as_str());
-        let out = match &self.place {
-            Place::Folder(folder) => {
+        let out = match &self.backend {
+            ScratchBackend::Folder(folder) => {
                 let path = folder.join(&name);
                 let file = File::options().write(true).create_new(true).open(&path);
                 let file = file.map_err(|error| Error::io("write", &path, error))?;
-                Out::File { file: BufWriter::with_capacity(WRITE_BYTES, file), path }
+                ScratchOutput::File {
+                    file: BufWriter::with_capacity(WRITE_BUFFER_BYTES, file),
+                    path,
+                }
             }
-            Place::Bucket { bucket, prefix } => {
+            ScratchBackend::Bucket { bucket, prefix } => {
                 let key = format!("{prefix}/{name}");
-                let upload = Upload::new(Arc::clone(bucket), Arc::new(Unnoted), key.clone());
-                Out::Object { upload, bucket: Arc::clone(bucket), key }
+                let upload =
+                    ObjectUpload::new(Arc::clone(bucket), Arc::new(NoUploadJournal), key.clone());
+                ScratchOutput::Object { upload, bucket: Arc::clone(bucket), key }
             }
         };
-        Ok(ScratchWriter { name, out: Some(out), bytes: 0, cancel: self.cancel.clone() })
+        Ok(ScratchWriter { name, output: Some(out), bytes: 0, cancel: self.cancel.clone() })
     }
 
     /// The bytes of a range of a file.
     ///
     /// # Errors
     /// Where it is not there.
-    pub fn read(&self, file: &ScratchFile, range: Range<u64>) -> Result<ScratchReader> {
-        let from = match &self.place {
-            Place::Folder(folder) => {
+    pub fn read_range(&self, file: &ScratchFile, range: Range<u64>) -> Result<ScratchReader> {
+        let from = match &self.backend {
+            ScratchBackend::Folder(folder) => {
                 let path = folder.join(&file.name);
                 let opened = File::open(&path).and_then(|mut opened| {
                     opened.seek(SeekFrom::Start(range.start))?;
                     Ok(opened)
                 });
-                From::File(opened.map_err(|error| Error::io("read", &path, error))?)
+                ScratchInput::File(opened.map_err(|error| Error::io("read", &path, error))?)
             }
-            Place::Bucket { bucket, prefix } => {
+            ScratchBackend::Bucket { bucket, prefix } => {
                 let key = format!("{prefix}/{}", file.name);
                 let meta = ObjectMeta {
                     location: object_store::path::Path::from(key),
@@ -132,11 +140,11 @@ impl Scratch {
                     e_tag: file.e_tag.clone(),
                     version: None,
                 };
-                let object = Arc::new(Object::listed(bucket, meta));
-                From::Object { object, coming: None, current: Vec::new().into() }
+                let object = Arc::new(Object::from_listing(bucket, meta));
+                ScratchInput::Object { object, coming: None, current: Vec::new().into() }
             }
         };
-        Ok(ScratchReader { from, range, cancel: self.cancel.clone() })
+        Ok(ScratchReader { input: from, unread_range: range, cancel: self.cancel.clone() })
     }
 }
 
@@ -144,41 +152,41 @@ impl Scratch {
 ///
 /// # Errors
 /// [`Error::Usage`].
-pub fn check(url: &str) -> Result<()> {
+pub fn check_scratch_url(url: &str) -> Result<()> {
     match Location::parse(url)? {
-        Some(Location::Http(_)) => Err(no_place(url)),
+        Some(Location::Http(_)) => Err(unsupported_location_error(url)),
         _ => Ok(()),
     }
 }
 
-fn no_place(url: &str) -> Error {
-    Error::usage_hint(
+fn unsupported_location_error(url: &str) -> Error {
+    Error::usage_with_hint(
         format!("`{}` is no place for scratch files", redact_url(url)),
         "name a folder that all machines see, or s3://bucket/prefix",
     )
 }
 
 /// A path as it is written, or by a `file://` URL.
-fn local(url: &str) -> PathBuf {
+fn local_path(url: &str) -> PathBuf {
     url.strip_prefix("file://").unwrap_or(url).into()
 }
 
 /// A file in writing; dropped before its end, there is none.
 pub struct ScratchWriter {
     name: String,
-    out: Option<Out>,
+    output: Option<ScratchOutput>,
     bytes: u64,
     cancel: CancelFlag,
 }
 
-enum Out {
+enum ScratchOutput {
     File { file: BufWriter<File>, path: PathBuf },
-    Object { upload: Upload, bucket: Arc<Bucket>, key: String },
+    Object { upload: ObjectUpload, bucket: Arc<Bucket>, key: String },
 }
 
 impl ScratchWriter {
     /// How many bytes were written.
-    pub fn bytes(&self) -> u64 {
+    pub fn written_bytes(&self) -> u64 {
         self.bytes
     }
 
@@ -190,16 +198,16 @@ impl ScratchWriter {
         self.cancel.check()?;
         self.bytes += bytes.len() as u64;
         let cancel = &self.cancel;
-        match &mut self.out {
-            None => Err(closed()),
-            Some(Out::File { file, path }) => {
+        match &mut self.output {
+            None => Err(closed_writer_error()),
+            Some(ScratchOutput::File { file, path }) => {
                 file.write_all(bytes).map_err(|error| Error::io("write", path, error))
             }
-            Some(Out::Object { upload, bucket, key }) => {
+            Some(ScratchOutput::Object { upload, bucket, key }) => {
                 upload
                     .write_all(bytes)
                     .map_err(|error| Error::io("write", bucket.url(key), error))?;
-                upload.settle(false, &mut || cancel.check())
+                upload.send_full_parts(false, &mut || cancel.check())
             }
         }
     }
@@ -210,32 +218,32 @@ impl ScratchWriter {
     /// As [`ScratchWriter::write`].
     pub fn finish(mut self) -> Result<ScratchFile> {
         let (name, bytes) = (self.name.clone(), self.bytes);
-        let e_tag = match self.out.take() {
-            None => return Err(closed()),
-            Some(Out::File { file, path }) => {
+        let e_tag = match self.output.take() {
+            None => return Err(closed_writer_error()),
+            Some(ScratchOutput::File { file, path }) => {
                 let flushed = file.into_inner().map_err(io::IntoInnerError::into_error);
                 flushed.map_err(|error| {
-                    remove(&path);
+                    remove_ignoring_errors(&path);
                     Error::io("write", &path, error)
                 })?;
                 None
             }
-            Some(Out::Object { upload, bucket, key }) => {
+            Some(ScratchOutput::Object { upload, bucket, key }) => {
                 let cancel = &self.cancel;
                 let run = RunId::new().as_str().to_owned();
                 let finished = upload.finish(&mut || cancel.check())?;
                 let own = Arc::clone(&bucket);
                 let published = match finished {
-                    Finished::Small(bytes) => {
-                        wait(cancel, own.put(key.clone(), bytes.into(), run, true))?
+                    FinishedUpload::Small(bytes) => {
+                        block_on(cancel, own.put_object(key.clone(), bytes.into(), run, true))?
                     }
-                    Finished::Parts { id, parts } => {
-                        wait(cancel, own.complete(key.clone(), id, parts, true))?
+                    FinishedUpload::Parts { id, parts } => {
+                        block_on(cancel, own.complete_upload(key.clone(), id, parts, true))?
                     }
                 };
                 match published {
-                    Published::Done(e_tag) => e_tag,
-                    Published::Exists | Published::Gone => {
+                    PublishOutcome::Published(e_tag) => e_tag,
+                    PublishOutcome::NameTaken | PublishOutcome::PartsGone => {
                         let gone = io::Error::other("somebody else writes to it");
                         return Err(Error::io("write", bucket.url(&key), gone));
                     }
@@ -248,58 +256,60 @@ impl ScratchWriter {
 
 impl Drop for ScratchWriter {
     fn drop(&mut self) {
-        if let Some(Out::File { path, .. }) = &self.out {
-            remove(path);
+        if let Some(ScratchOutput::File { path, .. }) = &self.output {
+            remove_ignoring_errors(path);
         }
     }
 }
 
 /// What cannot be removed goes with its folder.
-fn remove(path: &Path) {
+fn remove_ignoring_errors(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-fn closed() -> Error {
+fn closed_writer_error() -> Error {
     Error::Internal("a scratch file is written to behind its end".to_owned())
 }
 
 /// A range of a file in reading.
 pub struct ScratchReader {
-    from: From,
+    input: ScratchInput,
     /// What has not been read.
-    range: Range<u64>,
+    unread_range: Range<u64>,
     cancel: CancelFlag,
 }
 
-enum From {
+enum ScratchInput {
     File(File),
-    Object { object: Arc<Object>, coming: Option<(u64, Fetch<Bytes>)>, current: Bytes },
+    Object { object: Arc<Object>, coming: Option<(u64, NetworkTask<Bytes>)>, current: Bytes },
 }
 
 impl Read for ScratchReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
+        let left =
+            usize::try_from(self.unread_range.end - self.unread_range.start).unwrap_or(usize::MAX);
         let wanted = left.min(out.len());
         if wanted == 0 {
             return Ok(0);
         }
         let out = &mut out[..wanted];
-        let count = match &mut self.from {
-            From::File(file) => file.read(out)?,
-            From::Object { object, coming, current } => {
+        let count = match &mut self.input {
+            ScratchInput::File(file) => file.read(out)?,
+            ScratchInput::Object { object, coming, current } => {
                 if current.is_empty() {
                     let ask = |start: u64| {
-                        let end = self.range.end.min(start + RANGE_BYTES);
-                        (start < end).then(|| object.fetch(start..end).map(|fetch| (end, fetch)))
+                        let end = self.unread_range.end.min(start + READ_RANGE_BYTES);
+                        (start < end)
+                            .then(|| object.fetch_range(start..end).map(|fetch| (end, fetch)))
                     };
                     let next = match coming.take() {
                         Some(next) => Some(next),
-                        None => ask(self.range.start).transpose().map_err(other)?,
+                        None => ask(self.unread_range.start).transpose().map_err(to_io_error)?,
                     };
                     if let Some((end, fetch)) = next {
                         // The one behind it comes meanwhile.
-                        *coming = ask(end).transpose().map_err(other)?;
-                        *current = fetch.wait(&self.cancel).map_err(other)?;
+                        *coming = ask(end).transpose().map_err(to_io_error)?;
+                        *current = fetch.wait(&self.cancel).map_err(to_io_error)?;
                     }
                 }
                 let count = current.len().min(wanted);
@@ -312,28 +322,28 @@ impl Read for ScratchReader {
             let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "a scratch file was cut off");
             return Err(cut);
         }
-        self.range.start += count as u64;
+        self.unread_range.start += count as u64;
         Ok(count)
     }
 }
 
 /// What the user is told, through `Read`.
-fn other(error: Error) -> io::Error {
+fn to_io_error(error: Error) -> io::Error {
     io::Error::other(tidemill_base::Error::from(error))
 }
 
 /// A query's place, made and removed by its driver.
 pub struct ScratchFolder {
     /// The place.
-    pub scratch: Scratch,
+    pub storage: ScratchStorage,
     /// How workers find it.
     pub url: String,
     /// A file of it that all machines have to see.
-    pub lock: Option<PathBuf>,
+    pub lock_path: Option<PathBuf>,
     /// The folder that it is in, if that was made for it.
-    own: Option<PathBuf>,
+    created_parent: Option<PathBuf>,
     /// Held as long as it is wanted.
-    _held: Option<File>,
+    _lock_file: Option<File>,
 }
 
 impl ScratchFolder {
@@ -342,14 +352,20 @@ impl ScratchFolder {
     /// # Errors
     /// Where it cannot be written to.
     pub fn create(url: &str, storage: &StorageOptions, cancel: &CancelFlag) -> Result<Self> {
-        let name = format!("{FOLDER}{}", RunId::new().as_str());
+        let name = format!("{FOLDER_PREFIX}{}", RunId::new().as_str());
         let remote = Location::parse(url)?.is_some();
         if remote {
             let url = format!("{}/{name}", url.trim_end_matches('/'));
-            let scratch = Scratch::open(&url, storage, cancel)?;
-            return Ok(ScratchFolder { scratch, url, lock: None, own: None, _held: None });
+            let scratch = ScratchStorage::open(&url, storage, cancel)?;
+            return Ok(ScratchFolder {
+                storage: scratch,
+                url,
+                lock_path: None,
+                created_parent: None,
+                _lock_file: None,
+            });
         }
-        let parent = local(url);
+        let parent = local_path(url);
         let parent =
             std::path::absolute(&parent).map_err(|error| Error::io("find", &parent, error))?;
         let failed = |path: &Path, error| Error::io("write", path, error);
@@ -359,12 +375,12 @@ impl ScratchFolder {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
             Err(error) => return Err(failed(&parent, error)),
         };
-        remove_left(&parent);
+        remove_abandoned_folders(&parent);
         // Until it is locked, others take it for one of a driver that was killed.
         let making = parent.join(format!(".{name}"));
         let folder = parent.join(&name);
         create_private_folders(&making).map_err(|error| failed(&making, error))?;
-        let lock = making.join(LOCK);
+        let lock = making.join(LOCK_FILE_NAME);
         let made = File::options().write(true).create_new(true).open(&lock);
         let held = made
             .and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from))
@@ -373,31 +389,41 @@ impl ScratchFolder {
             let _ = fs::remove_dir_all(&making);
             failed(&folder, error)
         })?;
-        let lock = folder.join(LOCK);
-        let scratch = Scratch { place: Place::Folder(folder.clone()), cancel: cancel.clone() };
+        let lock = folder.join(LOCK_FILE_NAME);
+        let scratch = ScratchStorage {
+            backend: ScratchBackend::Folder(folder.clone()),
+            cancel: cancel.clone(),
+        };
         let url = folder.to_string_lossy().into_owned();
-        Ok(ScratchFolder { scratch, url, lock: Some(lock), own: is_own, _held: Some(held) })
+        Ok(ScratchFolder {
+            storage: scratch,
+            url,
+            lock_path: Some(lock),
+            created_parent: is_own,
+            _lock_file: Some(held),
+        })
     }
 }
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        match &self.scratch.place {
-            Place::Folder(folder) => {
+        match &self.storage.backend {
+            ScratchBackend::Folder(folder) => {
                 let _ = fs::remove_dir_all(folder);
                 // Others may be in it by now.
-                let _ = self.own.as_ref().map(fs::remove_dir);
+                let _ = self.created_parent.as_ref().map(fs::remove_dir);
             }
-            Place::Bucket { bucket, prefix } => {
+            ScratchBackend::Bucket { bucket, prefix } => {
                 // Whether the run was cancelled or not.
                 let cancel = CancelFlag::default();
-                let listed = wait(&cancel, Arc::clone(bucket).list(format!("{prefix}/")));
+                let listed =
+                    block_on(&cancel, Arc::clone(bucket).list_objects(format!("{prefix}/")));
                 let Ok(listed): Result<_> = listed else { return };
                 let removals: Vec<_> = listed
                     .into_iter()
                     .filter_map(|object| {
                         let key = object.location.to_string();
-                        Fetch::start(Arc::clone(bucket).remove(key)).ok()
+                        NetworkTask::start(Arc::clone(bucket).remove_object(key)).ok()
                     })
                     .collect();
                 for removal in removals {
@@ -409,16 +435,19 @@ impl Drop for ScratchFolder {
 }
 
 /// Removes the folders of drivers that do not live any more: those of which nobody holds the lock.
-fn remove_left(parent: &Path) {
+fn remove_abandoned_folders(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER));
+        let is_ours =
+            entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER_PREFIX));
         let folder = entry.path();
         if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
         // One that is being made has no lock yet, and stays.
-        let Ok(lock) = File::options().write(true).open(folder.join(LOCK)) else { continue };
+        let Ok(lock) = File::options().write(true).open(folder.join(LOCK_FILE_NAME)) else {
+            continue;
+        };
         if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&folder);
         }
@@ -441,42 +470,43 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_by_ranges_and_what_was_not_ended_is_not_there() {
+    fn finished_files_are_read_by_range_and_unfinished_ones_vanish() {
         let parent = tempfile::tempdir().unwrap();
         let made = create(parent.path());
-        let mut writer = made.scratch.create("part").unwrap();
+        let mut writer = made.storage.create_file("part").unwrap();
         let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
         bytes.chunks(999).for_each(|chunk| writer.write(chunk).unwrap());
-        assert_eq!(writer.bytes(), bytes.len() as u64);
+        assert_eq!(writer.written_bytes(), bytes.len() as u64);
         let file = writer.finish().unwrap();
-        assert_eq!(file.bytes(), bytes.len() as u64);
-        let begun = made.scratch.create("part").unwrap();
+        assert_eq!(file.size_bytes(), bytes.len() as u64);
+        let begun = made.storage.create_file("part").unwrap();
         drop(begun);
         let folder = Path::new(&made.url);
         assert_eq!(names(folder).len(), 2, "the lock and one file");
         let found =
-            Scratch::open(&made.url, &StorageOptions::default(), &CancelFlag::default()).unwrap();
+            ScratchStorage::open(&made.url, &StorageOptions::default(), &CancelFlag::default())
+                .unwrap();
         for range in [0..10_u64, 5_000..5_000, 17..399_999, 0..400_000] {
             let mut read = Vec::new();
-            found.read(&file, range.clone()).unwrap().read_to_end(&mut read).unwrap();
+            found.read_range(&file, range.clone()).unwrap().read_to_end(&mut read).unwrap();
             assert_eq!(read, bytes[range.start as usize..range.end as usize]);
         }
         // Cut off behind everybody's back.
         let path = folder.join(&file.name);
         File::options().write(true).open(path).unwrap().set_len(1_000).unwrap();
-        let error = found.read(&file, 0..400_000).unwrap().read_to_end(&mut Vec::new());
+        let error = found.read_range(&file, 0..400_000).unwrap().read_to_end(&mut Vec::new());
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         drop(made);
         assert!(names(parent.path()).is_empty());
     }
 
     #[test]
-    fn what_a_killed_driver_left_is_removed_by_the_next_and_what_lives_is_not() {
+    fn folders_of_killed_drivers_are_removed_and_live_ones_stay() {
         let parent = tempfile::tempdir().unwrap();
         let lives = create(parent.path());
-        let left = parent.path().join(format!("{FOLDER}20200101T000000-00000000"));
+        let left = parent.path().join(format!("{FOLDER_PREFIX}20200101T000000-00000000"));
         fs::create_dir(&left).unwrap();
-        fs::write(left.join(LOCK), "").unwrap();
+        fs::write(left.join(LOCK_FILE_NAME), "").unwrap();
         fs::write(left.join("part-1"), "some").unwrap();
         let other = parent.path().join("tidemill-scratchy");
         fs::create_dir(&other).unwrap();
@@ -488,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_on_the_web_is_no_place() {
+    fn web_url_is_refused_for_scratch_storage() {
         let (storage, cancel) = (StorageOptions::default(), CancelFlag::default());
         let error = ScratchFolder::create("https://host/x", &storage, &cancel).err().unwrap();
         assert!(error.to_string().contains("no place for scratch files"), "{error}");

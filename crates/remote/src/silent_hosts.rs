@@ -16,19 +16,19 @@ use object_store::client::{
 };
 use parking_lot::Mutex;
 
-use crate::client::root_cause;
+use crate::http_client::root_cause;
 
 /// Time until a host is silent that has failed.
-const SILENT_FAILED: Duration = Duration::from_secs(1);
+const SILENCE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Time until a host is silent that is asked and has not failed.
-const SILENT_ASKED: Duration = Duration::from_secs(3);
+const SILENCE_BEFORE_ANSWER: Duration = Duration::from_secs(3);
 /// Time after a failure in which the host is asked again, if it is: the longest wait between attempts is 15 s.
-const FAILURE_LASTS: Duration = Duration::from_secs(16);
+const RETRY_EXPECTED_WITHIN: Duration = Duration::from_secs(16);
 /// Maximum number of hosts that are remembered; of more, those whose failures are long ago go.
 const HOSTS_MAX: usize = 1_000;
 
-static HOSTS: Mutex<Hosts> = Mutex::new(Hosts(BTreeMap::new()));
-static WHEN_ASKED: OnceLock<fn()> = OnceLock::new();
+static HOSTS: Mutex<TrackedHosts> = Mutex::new(TrackedHosts(BTreeMap::new()));
+static FIRST_REQUEST_HOOK: OnceLock<fn()> = OnceLock::new();
 
 /// A host that has not answered for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,41 +52,41 @@ impl fmt::Display for SilentHost {
 }
 
 /// Returns the host that has been silent for the longest time, if one is.
-pub fn longest_silent() -> Option<SilentHost> {
-    HOSTS.lock().longest_silent(Instant::now())
+pub fn longest_silent_host() -> Option<SilentHost> {
+    HOSTS.lock().longest_silent_host(Instant::now())
 }
 
 /// Has a function called when the process sends its first request, on the thread that does: it must not wait. Only the
 /// first function counts.
-pub fn when_asked(call: fn()) {
+pub fn set_first_request_hook(call: fn()) {
     // One is there already.
-    let _ = WHEN_ASKED.set(call);
+    let _ = FIRST_REQUEST_HOOK.set(call);
 }
 
 /// Returns a client whose requests are counted.
-pub(crate) fn counted(client: HttpClient) -> HttpClient {
-    HttpClient::new(Counted(client))
+pub(crate) fn track_requests(client: HttpClient) -> HttpClient {
+    HttpClient::new(TrackingClient(client))
 }
 
 #[derive(Debug)]
-struct Counted(HttpClient);
+struct TrackingClient(HttpClient);
 
 #[async_trait]
-impl HttpService for Counted {
+impl HttpService for TrackingClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let uri = request.uri();
         let host = uri.host().unwrap_or_default();
         let host = uri.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let asked = AskedHost::new(host);
+        let asked = PendingRequest::new(host);
         let answered = self.0.execute(request).await;
         match &answered {
             Ok(answer) => match answer.status().as_u16() {
                 status @ (408 | 429 | 500..=599) => {
-                    asked.has_failed(format!("it answered {status}"));
+                    asked.record_failure(format!("it answered {status}"));
                 }
-                _ => asked.has_answered(),
+                _ => asked.record_answer(),
             },
-            Err(error) => asked.has_failed(match error.kind() {
+            Err(error) => asked.record_failure(match error.kind() {
                 HttpErrorKind::Timeout => "no answer in time".to_owned(),
                 _ => root_cause(error),
             }),
@@ -96,105 +96,109 @@ impl HttpService for Counted {
 }
 
 /// A request on its way. Dropped, it was given up.
-struct AskedHost(Option<String>);
+struct PendingRequest(Option<String>);
 
-impl AskedHost {
-    fn new(host: String) -> AskedHost {
+impl PendingRequest {
+    fn new(host: String) -> PendingRequest {
         static FIRST: std::sync::Once = std::sync::Once::new();
         FIRST.call_once(|| {
-            if let Some(call) = WHEN_ASKED.get() {
+            if let Some(call) = FIRST_REQUEST_HOOK.get() {
                 call();
             }
         });
-        HOSTS.lock().ask(&host, Instant::now());
-        AskedHost(Some(host))
+        HOSTS.lock().record_request(&host, Instant::now());
+        PendingRequest(Some(host))
     }
 
-    fn has_answered(mut self) {
+    fn record_answer(mut self) {
         if let Some(host) = self.0.take() {
-            HOSTS.lock().has_answered(&host, Instant::now());
+            HOSTS.lock().record_answer(&host, Instant::now());
         }
     }
 
-    fn has_failed(mut self, cause: String) {
+    fn record_failure(mut self, cause: String) {
         if let Some(host) = self.0.take() {
-            HOSTS.lock().has_failed(&host, cause, Instant::now());
+            HOSTS.lock().record_failure(&host, cause, Instant::now());
         }
     }
 }
 
-impl Drop for AskedHost {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(host) = self.0.take() {
-            HOSTS.lock().was_given_up(&host);
+            HOSTS.lock().record_abandoned_request(&host);
         }
     }
 }
 
-struct Hosts(BTreeMap<String, Host>);
+struct TrackedHosts(BTreeMap<String, TrackedHost>);
 
-struct Host {
+struct TrackedHost {
     /// When the first request began that has had no answer.
     since: Instant,
     /// Requests on their way.
     in_flight: usize,
     /// When the last request failed, and why; none once one was answered.
-    failed: Option<(Instant, String)>,
+    last_failure: Option<(Instant, String)>,
 }
 
-impl Host {
+impl TrackedHost {
     /// Returns whether the host is asked now, or will be soon.
-    fn is_waited_for(&self, now: Instant) -> bool {
-        let failed_lately = |(at, _): &(Instant, String)| now - *at < FAILURE_LASTS;
-        self.in_flight > 0 || self.failed.as_ref().is_some_and(failed_lately)
+    fn is_awaited(&self, now: Instant) -> bool {
+        let failed_lately = |(at, _): &(Instant, String)| now - *at < RETRY_EXPECTED_WITHIN;
+        self.in_flight > 0 || self.last_failure.as_ref().is_some_and(failed_lately)
     }
 }
 
-impl Hosts {
-    fn ask(&mut self, host: &str, now: Instant) {
+impl TrackedHosts {
+    fn record_request(&mut self, host: &str, now: Instant) {
         if self.0.len() >= HOSTS_MAX {
-            self.0.retain(|_, host| host.is_waited_for(now));
+            self.0.retain(|_, host| host.is_awaited(now));
         }
-        let fresh = || Host { since: now, in_flight: 0, failed: None };
+        let fresh = || TrackedHost { since: now, in_flight: 0, last_failure: None };
         let known = self.0.entry(host.to_owned()).or_insert_with(fresh);
-        if !known.is_waited_for(now) {
+        if !known.is_awaited(now) {
             *known = fresh();
         }
         known.in_flight += 1;
     }
 
-    fn has_answered(&mut self, host: &str, now: Instant) {
+    fn record_answer(&mut self, host: &str, now: Instant) {
         let Some(known) = self.0.get_mut(host) else { return };
         known.in_flight = known.in_flight.saturating_sub(1);
         // Other pending requests count from now on.
-        (known.since, known.failed) = (now, None);
+        (known.since, known.last_failure) = (now, None);
         self.forget_idle(host);
     }
 
-    fn has_failed(&mut self, host: &str, cause: String, now: Instant) {
+    fn record_failure(&mut self, host: &str, cause: String, now: Instant) {
         let Some(known) = self.0.get_mut(host) else { return };
         known.in_flight = known.in_flight.saturating_sub(1);
-        known.failed = Some((now, cause));
+        known.last_failure = Some((now, cause));
     }
 
-    fn was_given_up(&mut self, host: &str) {
+    fn record_abandoned_request(&mut self, host: &str) {
         let Some(known) = self.0.get_mut(host) else { return };
         known.in_flight = known.in_flight.saturating_sub(1);
         self.forget_idle(host);
     }
 
     fn forget_idle(&mut self, host: &str) {
-        if self.0.get(host).is_some_and(|known| known.in_flight == 0 && known.failed.is_none()) {
+        if self
+            .0
+            .get(host)
+            .is_some_and(|known| known.in_flight == 0 && known.last_failure.is_none())
+        {
             self.0.remove(host);
         }
     }
 
-    fn longest_silent(&self, now: Instant) -> Option<SilentHost> {
-        let waited_for = self.0.iter().filter(|(_, host)| host.is_waited_for(now));
+    fn longest_silent_host(&self, now: Instant) -> Option<SilentHost> {
+        let waited_for = self.0.iter().filter(|(_, host)| host.is_awaited(now));
         let silent = waited_for.filter_map(|(name, host)| {
             let since = now.saturating_duration_since(host.since);
-            let cause = host.failed.as_ref().map(|(_, cause)| cause.clone());
-            let limit = if cause.is_some() { SILENT_FAILED } else { SILENT_ASKED };
+            let cause = host.last_failure.as_ref().map(|(_, cause)| cause.clone());
+            let limit = if cause.is_some() { SILENCE_AFTER_FAILURE } else { SILENCE_BEFORE_ANSWER };
             (since >= limit).then(|| SilentHost { host: name.clone(), cause, since })
         });
         silent.max_by_key(|silent| silent.since)
@@ -206,7 +210,7 @@ mod tests {
     use super::*;
 
     /// An event of host `h`, and its time in milliseconds from the start of the test.
-    enum Event {
+    enum HostEvent {
         Asks(u64),
         Answers(u64),
         Fails(u64),
@@ -215,13 +219,13 @@ mod tests {
 
     #[test]
     fn a_host_is_silent_once_it_has_not_answered_for_a_while() {
-        use Event::{Answers, Asks, Fails, GivesUp};
+        use HostEvent::{Answers, Asks, Fails, GivesUp};
         let began = Instant::now();
         let at = |ms| began + Duration::from_millis(ms);
         /// Milliseconds for which the host has been silent, and whether it has failed.
         type Silence = Option<(u64, bool)>;
         // Events, a moment, and the silence then.
-        let rows: &[(&[Event], u64, Silence)] = &[
+        let rows: &[(&[HostEvent], u64, Silence)] = &[
             (&[], 9_000, None),
             (&[Asks(0)], 2_999, None),
             (&[Asks(0)], 3_000, Some((3_000, false))),
@@ -241,16 +245,16 @@ mod tests {
             (&[Asks(0), Asks(0), Answers(5_000)], 8_000, Some((3_000, false))),
         ];
         for (row, (events, moment, expected)) in rows.iter().enumerate() {
-            let mut hosts = Hosts(BTreeMap::new());
+            let mut hosts = TrackedHosts(BTreeMap::new());
             for event in *events {
                 match event {
-                    Asks(ms) => hosts.ask("h", at(*ms)),
-                    Answers(ms) => hosts.has_answered("h", at(*ms)),
-                    Fails(ms) => hosts.has_failed("h", "refused".into(), at(*ms)),
-                    GivesUp => hosts.was_given_up("h"),
+                    Asks(ms) => hosts.record_request("h", at(*ms)),
+                    Answers(ms) => hosts.record_answer("h", at(*ms)),
+                    Fails(ms) => hosts.record_failure("h", "refused".into(), at(*ms)),
+                    GivesUp => hosts.record_abandoned_request("h"),
                 }
             }
-            let found = hosts.longest_silent(at(*moment));
+            let found = hosts.longest_silent_host(at(*moment));
             let found =
                 found.map(|it| (u64::try_from(it.since.as_millis()).unwrap(), it.cause.is_some()));
             assert_eq!(found, *expected, "row {row}");
@@ -258,21 +262,21 @@ mod tests {
     }
 
     #[test]
-    fn of_many_hosts_those_that_nobody_asks_are_forgotten() {
+    fn idle_hosts_are_forgotten() {
         let began = Instant::now();
-        let mut hosts = Hosts(BTreeMap::new());
+        let mut hosts = TrackedHosts(BTreeMap::new());
         for number in 0..5 * HOSTS_MAX {
             let now = began + Duration::from_secs(number as u64);
-            hosts.ask(&format!("h{number}"), now);
-            hosts.has_failed(&format!("h{number}"), "refused".into(), now);
+            hosts.record_request(&format!("h{number}"), now);
+            hosts.record_failure(&format!("h{number}"), "refused".into(), now);
         }
         assert!(hosts.0.len() <= HOSTS_MAX);
-        let silent = hosts.longest_silent(began + Duration::from_secs(5 * HOSTS_MAX as u64));
-        assert!(silent.unwrap().since <= FAILURE_LASTS);
+        let silent = hosts.longest_silent_host(began + Duration::from_secs(5 * HOSTS_MAX as u64));
+        assert!(silent.unwrap().since <= RETRY_EXPECTED_WITHIN);
     }
 
     #[test]
-    fn what_is_said_names_host_and_cause() {
+    fn silent_host_message_names_host_and_cause() {
         let silent = |cause: Option<&str>| SilentHost {
             host: "example.org:8443".into(),
             cause: cause.map(str::to_owned),

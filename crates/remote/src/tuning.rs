@@ -27,27 +27,27 @@ use tidemill_prefetch::{
 };
 
 /// Fewer bytes say nothing.
-const BYTES_MIN: u64 = 4 << 20;
+const RECORDED_BYTES_MIN: u64 = 4 << 20;
 /// So many endpoints, and jobs of them, are known at once.
-const KNOWN_MAX: usize = 64;
+const TUNINGS_MAX: usize = 64;
 
 /// Those of this process, by what tells them from others.
-static KNOWN: Mutex<Option<HashMap<Key, Arc<Tuning>>>> = Mutex::new(None);
+static TUNINGS: Mutex<Option<HashMap<TuningKey, Arc<EndpointTuning>>>> = Mutex::new(None);
 
 /// What a source asks to be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Auto {
+pub(crate) struct AutoReadOptions {
     /// The block, if it is not.
     pub(crate) block_bytes: Option<u64>,
     /// The window, if it is not.
     pub(crate) window_bytes: Option<u64>,
     /// The job's name, or nothing.
-    pub(crate) job: String,
+    pub(crate) job_name: String,
 }
 
-impl Auto {
+impl AutoReadOptions {
     /// What holds without a history.
-    pub(crate) fn defaults(&self) -> Options {
+    pub(crate) fn default_read_options(&self) -> Options {
         let reading = TuningRequest {
             job_name: String::new(),
             access_order: AccessOrder::Declared,
@@ -60,37 +60,37 @@ impl Auto {
 }
 
 /// The address of an endpoint, which may have secrets in it, and what is asked of it.
-type Key = (String, Auto);
+type TuningKey = (String, AutoReadOptions);
 
 /// How objects of one endpoint are read, and what that shows.
 #[derive(Debug)]
-pub(crate) struct Tuning {
+pub(crate) struct EndpointTuning {
     history: Option<ReadHistory>,
-    place: String,
+    display_name: String,
     endpoint: Endpoint,
-    auto: Auto,
-    state: Mutex<State>,
+    auto_options: AutoReadOptions,
+    state: Mutex<TuningState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TuningState {
     /// By how objects are going to be read.
-    chosen: HashMap<AccessOrder, TunedSettings>,
+    chosen_settings: HashMap<AccessOrder, TunedSettings>,
     /// The run that is on its way.
-    run: Option<Run>,
+    current_run: Option<ObservedRun>,
 }
 
 /// What is noted at a run's beginning and while it goes on.
 #[derive(Debug, Clone)]
-struct Run {
-    seen: EndpointMeasurements,
-    stats: ReadStats,
-    used: Used,
+struct ObservedRun {
+    start_measurement: EndpointMeasurements,
+    start_stats: ReadStats,
+    conditions: ReadConditions,
 }
 
 /// How objects were read.
 #[derive(Debug, Clone, Copy, Default)]
-struct Used {
+struct ReadConditions {
     memory_bytes: u64,
     block_bytes: u64,
     window_bytes: u64,
@@ -98,7 +98,7 @@ struct Used {
     object_bytes: u64,
 }
 
-impl Used {
+impl ReadConditions {
     fn add(&mut self, pool: &PrefetchPool, opened: &OpenedObject) {
         self.memory_bytes = pool.memory_bytes();
         self.block_bytes = opened.block_bytes();
@@ -107,58 +107,70 @@ impl Used {
     }
 }
 
-impl Tuning {
+impl EndpointTuning {
     fn new(
         folder: Option<PathBuf>,
         address: &str,
         place: String,
         endpoint: Endpoint,
-        auto: Auto,
-    ) -> Tuning {
+        auto: AutoReadOptions,
+    ) -> EndpointTuning {
         let history = folder.map(|folder| ReadHistory::for_endpoint(&folder, address));
-        Tuning { history, place, endpoint, auto, state: Mutex::default() }
+        EndpointTuning {
+            history,
+            display_name: place,
+            endpoint,
+            auto_options: auto,
+            state: Mutex::default(),
+        }
     }
 
     /// That of an endpoint. `place` is what people know it by, without what may be secret.
-    pub(crate) fn of(address: &str, place: String, endpoint: &Endpoint, auto: &Auto) -> Arc<Self> {
-        Self::of_in(folder, address, place, endpoint, auto)
+    pub(crate) fn for_endpoint(
+        address: &str,
+        place: String,
+        endpoint: &Endpoint,
+        auto: &AutoReadOptions,
+    ) -> Arc<Self> {
+        Self::for_endpoint_in_folder(history_folder, address, place, endpoint, auto)
     }
 
-    fn of_in(
+    fn for_endpoint_in_folder(
         folder: impl FnOnce() -> Option<PathBuf>,
         address: &str,
         place: String,
         endpoint: &Endpoint,
-        auto: &Auto,
+        auto: &AutoReadOptions,
     ) -> Arc<Self> {
         let key = (address.to_owned(), auto.clone());
-        if let Some(known) = KNOWN.lock().get_or_insert_default().get(&key) {
+        if let Some(known) = TUNINGS.lock().get_or_insert_default().get(&key) {
             return Arc::clone(known);
         }
-        let made = Tuning::new(folder(), address, place, endpoint.clone(), auto.clone());
-        let mut known = KNOWN.lock();
+        let made = EndpointTuning::new(folder(), address, place, endpoint.clone(), auto.clone());
+        let mut known = TUNINGS.lock();
         let known = known.get_or_insert_default();
-        if known.len() >= KNOWN_MAX {
+        if known.len() >= TUNINGS_MAX {
             known.clear();
         }
         Arc::clone(known.entry(key).or_insert_with(|| Arc::new(made)))
     }
 
     /// What is chosen for objects that are going to be read so.
-    fn settings(&self, access: AccessOrder, memory_bytes: u64) -> TunedSettings {
-        if let Some(chosen) = self.state.lock().chosen.get(&access) {
+    fn choose_settings(&self, access: AccessOrder, memory_bytes: u64) -> TunedSettings {
+        if let Some(chosen) = self.state.lock().chosen_settings.get(&access) {
             return *chosen;
         }
         let records = self.history.as_ref().map(ReadHistory::records).transpose();
         let records = records.unwrap_or_else(|error| {
             let path = self.history.as_ref().map(ReadHistory::path);
-            warn(&format!(
+            warn_once(&format!(
                 "cannot read `{}`, what past runs saw: {error}; the defaults are used",
                 path.unwrap_or_else(|| "".as_ref()).display()
             ));
             None
         });
-        let Auto { block_bytes, window_bytes, job } = self.auto.clone();
+        let AutoReadOptions { block_bytes, window_bytes, job_name: job } =
+            self.auto_options.clone();
         let reading = TuningRequest {
             job_name: job,
             access_order: access,
@@ -171,25 +183,25 @@ impl Tuning {
             self.endpoint.set_initial_concurrency(usize::try_from(requests).unwrap_or(usize::MAX));
         }
         tracing::debug!(
-            place = self.place,
+            place = self.display_name,
             access = access.as_str(),
             block_bytes = chosen.block_bytes,
             window_bytes = chosen.window_bytes,
             past_runs = chosen.tuned_from_runs,
             "chosen"
         );
-        *self.state.lock().chosen.entry(access).or_insert(chosen)
+        *self.state.lock().chosen_settings.entry(access).or_insert(chosen)
     }
 
     /// Opens an object that is going to be read so. What is declared is a run's, which has begun with the first.
-    pub(crate) fn open(
+    pub(crate) fn open_object(
         &self,
         pool: &PrefetchPool,
         origin: Arc<dyn Origin>,
         access: AccessOrder,
     ) -> Arc<OpenedObject> {
         let memory_bytes = pool.memory_bytes();
-        let settings = self.settings(access, memory_bytes);
+        let settings = self.choose_settings(access, memory_bytes);
         let opened = pool.open_tuned_object(
             origin,
             settings.to_options(memory_bytes),
@@ -197,22 +209,22 @@ impl Tuning {
         );
         if access == AccessOrder::Declared {
             let mut state = self.state.lock();
-            let run = state.run.get_or_insert_with(|| Run {
-                seen: self.endpoint.measurements(),
-                stats: super::stats(),
-                used: Used::default(),
+            let run = state.current_run.get_or_insert_with(|| ObservedRun {
+                start_measurement: self.endpoint.measurements(),
+                start_stats: super::read_stats(),
+                conditions: ReadConditions::default(),
             });
-            run.used.add(pool, &opened);
+            run.conditions.add(pool, &opened);
         }
         opened
     }
 
     /// Has what was seen written down. Whoever opens an object from now on has it taken into account.
-    fn append(
+    fn append_record(
         &self,
         access: AccessOrder,
         seen: &EndpointMeasurements,
-        used: &Used,
+        used: &ReadConditions,
         waited: (u64, u64),
     ) {
         let Some(history) = &self.history else { return };
@@ -224,8 +236,8 @@ impl Tuning {
         let (stall_ms, wasted_bytes) = waited;
         let record = ReadHistoryRecord {
             ended_at_seconds: now.as_secs(),
-            location: self.place.clone(),
-            job_name: self.auto.job.clone(),
+            location: self.display_name.clone(),
+            job_name: self.auto_options.job_name.clone(),
             access_order: access,
             object_bytes_max: used.object_bytes.checked_next_power_of_two().unwrap_or(u64::MAX),
             memory_bytes: used.memory_bytes,
@@ -243,93 +255,110 @@ impl Tuning {
             concurrent_requests_max: self.endpoint.concurrent_requests_max() as u64,
         };
         if let Err(error) = history.append(&record) {
-            warn(&format!(
+            warn_once(&format!(
                 "cannot write to `{}`, what past runs saw: {error}; this run is not remembered",
                 history.path().display()
             ));
         }
-        self.state.lock().chosen.clear();
+        self.state.lock().chosen_settings.clear();
     }
 }
 
 /// A file that is read on its own, from when it was opened.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    tuning: Arc<Tuning>,
-    seen: EndpointMeasurements,
-    used: Used,
+pub(crate) struct FileObservation {
+    tuning: Arc<EndpointTuning>,
+    start_measurement: EndpointMeasurements,
+    conditions: ReadConditions,
 }
 
-impl Watch {
-    pub(crate) fn new(tuning: &Arc<Tuning>, pool: &PrefetchPool, opened: &OpenedObject) -> Watch {
-        let mut used = Used::default();
+impl FileObservation {
+    pub(crate) fn new(
+        tuning: &Arc<EndpointTuning>,
+        pool: &PrefetchPool,
+        opened: &OpenedObject,
+    ) -> FileObservation {
+        let mut used = ReadConditions::default();
         used.add(pool, opened);
-        Watch { tuning: Arc::clone(tuning), seen: tuning.endpoint.measurements(), used }
+        FileObservation {
+            tuning: Arc::clone(tuning),
+            start_measurement: tuning.endpoint.measurements(),
+            conditions: used,
+        }
     }
 
     /// It is closed.
-    pub(crate) fn end(&self, access: AccessOrder, stats: &ReadStats) {
-        let seen = self.tuning.endpoint.measurements().delta_since(&self.seen);
-        if stats.fetched_bytes >= BYTES_MIN && seen.bytes > 0 {
+    pub(crate) fn record_closed_file(&self, access: AccessOrder, stats: &ReadStats) {
+        let seen = self.tuning.endpoint.measurements().delta_since(&self.start_measurement);
+        if stats.fetched_bytes >= RECORDED_BYTES_MIN && seen.bytes > 0 {
             let stall_ms = u64::try_from(stats.stall_time.as_millis()).unwrap_or(u64::MAX);
-            self.tuning.append(access, &seen, &self.used, (stall_ms, stats.wasted_bytes));
+            self.tuning.append_record(
+                access,
+                &seen,
+                &self.conditions,
+                (stall_ms, stats.wasted_bytes),
+            );
         }
     }
 }
 
 /// A run has ended: what its endpoints showed is written down. Costs nothing where `auto` was not asked for, or
 /// nothing was read since.
-pub fn finish() {
-    let known: Vec<Arc<Tuning>> = KNOWN.lock().iter().flat_map(HashMap::values).cloned().collect();
-    let ended: Vec<(Arc<Tuning>, Run, EndpointMeasurements)> = known
+pub fn record_finished_run() {
+    let known: Vec<Arc<EndpointTuning>> =
+        TUNINGS.lock().iter().flat_map(HashMap::values).cloned().collect();
+    let ended: Vec<(Arc<EndpointTuning>, ObservedRun, EndpointMeasurements)> = known
         .into_iter()
         .filter_map(|tuning| {
             let mut state = tuning.state.lock();
-            let seen = tuning.endpoint.measurements().delta_since(&state.run.as_ref()?.seen);
-            let run = state.run.take_if(|_| seen.bytes >= BYTES_MIN)?;
+            let seen = tuning
+                .endpoint
+                .measurements()
+                .delta_since(&state.current_run.as_ref()?.start_measurement);
+            let run = state.current_run.take_if(|_| seen.bytes >= RECORDED_BYTES_MIN)?;
             drop(state);
             Some((tuning, run, seen))
         })
         .collect();
     let total: u64 = ended.iter().map(|(_, _, seen)| seen.bytes).sum();
     for (tuning, run, seen) in ended {
-        let stats = super::stats().delta_since(&run.stats);
+        let stats = super::read_stats().delta_since(&run.start_stats);
         let share = |amount: u128| {
             let part = amount * u128::from(seen.bytes) / u128::from(total.max(1));
             u64::try_from(part).unwrap_or(u64::MAX)
         };
         let waited = (share(stats.stall_time.as_millis()), share(stats.wasted_bytes.into()));
-        tuning.append(AccessOrder::Declared, &seen, &run.used, waited);
+        tuning.append_record(AccessOrder::Declared, &seen, &run.conditions, waited);
     }
 }
 
 /// Where histories are.
-fn folder() -> Option<PathBuf> {
+fn history_folder() -> Option<PathBuf> {
     let (home, warning) = StateFolder::open();
     if let Some(warning) = warning {
-        warn(&warning);
+        warn_once(&warning);
     }
     home.map(|home| home.path().join("reads"))
 }
 
 /// Once a process.
-fn warn(warning: &str) {
+fn warn_once(warning: &str) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     if !HAS_WARNED.swap(true, Ordering::Relaxed) {
-        super::cache::warn(warning.to_owned());
+        super::disk_cache::push_warning(warning.to_owned());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::server::Server;
-    use crate::files::{self, Settings as Files};
+    use crate::bucket_requests::bucket_address;
+    use crate::files::test_s3_server::TestS3Server;
+    use crate::files::{self, FileAccessSettings as Files};
     use crate::object::Object;
-    use crate::reader::{self, Reader, pool};
-    use crate::requests::address;
+    use crate::reader::{self, ObjectReader, prefetch_pool};
     use crate::s3::Bucket;
-    use crate::{Budget, client, wait};
+    use crate::{PrefetchBudget, block_on, http_client};
     use tidemill_base::cancellation::CancelFlag;
 
     const SIZE: usize = 24 << 20;
@@ -339,39 +368,49 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_and_a_file_saw_is_written_down_and_the_next_ones_are_read_by_it() {
+    fn runs_and_files_are_recorded_and_tune_later_reads() {
         let bytes = bytes();
-        let server = Server::with(&[("a/b", &bytes)]);
-        let mut options = server.options();
-        options.set_job("daily");
+        let server = TestS3Server::with_objects(&[("a/b", &bytes)]);
+        let mut options = server.storage_options();
+        options.set_job_name("daily");
         for (name, value) in [("read_block", "auto"), ("read_window", "AUTO")] {
             options.set(name, value).unwrap();
         }
         let home = tempfile::tempdir().unwrap();
-        let address = address("b", &options.s3().unwrap());
-        let auto = options.reading().unwrap().1.unwrap();
-        assert_eq!((auto.block_bytes, auto.window_bytes, auto.job.as_str()), (None, None, "daily"));
-        let endpoint = client::endpoint(&address);
+        let address = bucket_address("b", &options.s3_settings().unwrap());
+        let auto = options.read_options().unwrap().1.unwrap();
+        assert_eq!(
+            (auto.block_bytes, auto.window_bytes, auto.job_name.as_str()),
+            (None, None, "daily")
+        );
+        let endpoint = http_client::shared_endpoint(&address);
         let folder = || Some(home.path().join("reads"));
         // The bucket finds it here, and not in the state folder.
-        let tuning = Tuning::of_in(folder, &address, "s3://b".into(), &endpoint, &auto);
+        let tuning = EndpointTuning::for_endpoint_in_folder(
+            folder,
+            &address,
+            "s3://b".into(),
+            &endpoint,
+            &auto,
+        );
         let records = || tuning.history.as_ref().unwrap().records().unwrap();
 
         let cancel = CancelFlag::new();
         let object = || {
             let bucket = Bucket::open("b", &options, &cancel).unwrap();
-            let found = wait(&cancel, Arc::clone(&bucket).head("a/b".into())).unwrap();
-            Arc::new(Object::listed(&bucket, found.unwrap()))
+            let found = block_on(&cancel, Arc::clone(&bucket).head_object("a/b".into())).unwrap();
+            Arc::new(Object::from_listing(&bucket, found.unwrap()))
         };
         let run = |object: Arc<Object>| {
-            let access = reader::Access::Until(SIZE as u64);
-            let reader = Reader::new(object, access, CancelFlag::new(), Budget::new(64 << 20));
+            let access = reader::ReadPattern::UntilSplitEnd(SIZE as u64);
+            let reader =
+                ObjectReader::new(object, access, CancelFlag::new(), PrefetchBudget::new(64 << 20));
             let mut all = vec![0; SIZE];
             assert_eq!(reader.read_at(&mut all, 0).unwrap(), SIZE);
             assert!(all == bytes);
         };
         run(object());
-        finish();
+        record_finished_run();
         let first = records();
         // Runs of other tests may end meanwhile, and cut this one in two.
         assert!(!first.is_empty());
@@ -383,18 +422,19 @@ mod tests {
         }
         assert!(first.iter().map(|record| record.bytes).sum::<u64>() <= SIZE as u64);
         // Nothing was read since.
-        finish();
+        record_finished_run();
         assert_eq!(records(), first);
 
         let again = object();
-        let opened = again.opened().unwrap();
+        let opened = again.opened_object().unwrap();
         assert_ne!(opened.options().window_bytes, Options::default().window_bytes);
-        let chosen = tuning.settings(AccessOrder::Declared, pool().unwrap().memory_bytes());
+        let chosen =
+            tuning.choose_settings(AccessOrder::Declared, prefetch_pool().unwrap().memory_bytes());
         assert_eq!(chosen.tuned_from_runs, first.len() as u64);
         run(again);
 
         let files = Files { storage_options: options.clone(), ..Files::default() };
-        let file = files::open("s3://b/a/b", &files).unwrap();
+        let file = files::open_file("s3://b/a/b", &files).unwrap();
         let mut piece = vec![0; 300_000];
         let mut at = 0;
         while at < SIZE {

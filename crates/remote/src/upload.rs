@@ -28,8 +28,8 @@ use tidemill_base::cancellation::WaitCallback;
 use tidemill_base::hex::{decode_hex, encode_hex};
 use tracing::{Instrument, debug_span};
 
-use super::Fetch;
-use super::s3::{Bucket, Refusal};
+use super::NetworkTask;
+use super::s3::{Bucket, StoreRefusal};
 
 /// The size of a part. The least that S3 takes is 5 MiB.
 pub const PART_BYTES: usize = 8 << 20;
@@ -37,30 +37,30 @@ pub const PART_BYTES: usize = 8 << 20;
 const PARTS_BEFORE_GROWTH: usize = 5_000;
 const GROWN_PART_BYTES: usize = 128 << 20;
 /// So many parts are on their way at once.
-const IN_FLIGHT: usize = 4;
+const PARTS_IN_FLIGHT_MAX: usize = 4;
 /// In whose metadata an object's run is.
-const RUN_ATTRIBUTE: &str = "tidemill-run";
+const RUN_METADATA_KEY: &str = "tidemill-run";
 
 /// What a request that makes an object visible came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Published {
+pub enum PublishOutcome {
     /// It is there, in the version that the server tells.
-    Done(Option<String>),
+    Published(Option<String>),
     /// Something else has the name.
-    Exists,
+    NameTaken,
     /// The parts are gone: put together before, or thrown away.
-    Gone,
+    PartsGone,
 }
 
 /// What is seen of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct StoredObjectInfo {
     /// Its bytes.
     pub size: u64,
     /// Its version; of one made of N parts it ends in `-N`.
     pub e_tag: Option<String>,
     /// The run that wrote it, if it was written in one piece.
-    pub run: Option<String>,
+    pub run_id: Option<String>,
 }
 
 impl Bucket {
@@ -68,14 +68,14 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Remote`], as all of these.
-    pub async fn begin(self: Arc<Self>, key: String) -> Result<String> {
-        let path = self.path(&key)?;
+    pub async fn begin_upload(self: Arc<Self>, key: String) -> Result<String> {
+        let path = self.parse_key(&key)?;
         let begun = self.store.create_multipart(&path).await;
-        begun.map_err(|error| self.refused("write", &key, None, &error))
+        begun.map_err(|error| self.refusal_error("write", &key, None, &error))
     }
 
     /// Sends a part, and tells its ETag.
-    pub(crate) async fn part(
+    pub(crate) async fn upload_part(
         self: Arc<Self>,
         key: String,
         id: String,
@@ -83,58 +83,60 @@ impl Bucket {
         offset: u64,
         bytes: Bytes,
     ) -> Result<String> {
-        let path = self.path(&key)?;
+        let path = self.parse_key(&key)?;
         let request = debug_span!("request", put = %key, start = offset, bytes = bytes.len());
         let payload = PutPayload::from_bytes(bytes);
         let sent = self.store.put_part(&path, &id, index, payload).instrument(request).await;
-        let part = sent.map_err(|error| self.refused("write", &key, Some(offset), &error))?;
+        let part = sent.map_err(|error| self.refusal_error("write", &key, Some(offset), &error))?;
         Ok(part.content_id)
     }
 
     /// Puts an upload's parts together.
-    pub async fn complete(
+    pub async fn complete_upload(
         self: Arc<Self>,
         key: String,
         id: String,
         parts: Vec<String>,
         replaces: bool,
-    ) -> Result<Published> {
-        let path = self.path(&key)?;
+    ) -> Result<PublishOutcome> {
+        let path = self.parse_key(&key)?;
         let parts =
             || parts.iter().map(|part| PartId { content_id: part.clone() }).collect::<Vec<_>>();
         let mut done = match replaces {
             true => self.store.complete_multipart(&path, &id, parts()).await,
-            false => self.only_new.complete_multipart(&path, &id, parts()).await,
+            false => self.create_only_store.complete_multipart(&path, &id, parts()).await,
         };
-        if !replaces && matches!(&done, Err(error) if Refusal::of(error).status == Some(501)) {
+        if !replaces
+            && matches!(&done, Err(error) if StoreRefusal::from_store_error(error).status == Some(501))
+        {
             done = self.store.complete_multipart(&path, &id, parts()).await;
         }
         let error = match done {
-            Ok(done) => return Ok(Published::Done(done.e_tag)),
+            Ok(done) => return Ok(PublishOutcome::Published(done.e_tag)),
             Err(error) => error,
         };
-        let refusal = Refusal::of(&error);
+        let refusal = StoreRefusal::from_store_error(&error);
         match (refusal.status, refusal.code.as_deref()) {
-            (Some(409 | 412), _) => Ok(Published::Exists),
-            (_, Some("NoSuchUpload")) => Ok(Published::Gone),
-            _ => Err(self.refused("write", &key, None, &error)),
+            (Some(409 | 412), _) => Ok(PublishOutcome::NameTaken),
+            (_, Some("NoSuchUpload")) => Ok(PublishOutcome::PartsGone),
+            _ => Err(self.refusal_error("write", &key, None, &error)),
         }
     }
 
     /// Writes a small object in one request.
-    pub async fn put(
+    pub async fn put_object(
         self: Arc<Self>,
         key: String,
         bytes: Bytes,
         run: String,
         replaces: bool,
-    ) -> Result<Published> {
-        let path = self.path(&key)?;
+    ) -> Result<PublishOutcome> {
+        let path = self.parse_key(&key)?;
         let options = |mode| {
             let mut options = PutOptions::from(mode);
             options
                 .attributes
-                .insert(Attribute::Metadata(RUN_ATTRIBUTE.into()), run.clone().into());
+                .insert(Attribute::Metadata(RUN_METADATA_KEY.into()), run.clone().into());
             options
         };
         let payload = || PutPayload::from_bytes(bytes.clone());
@@ -145,59 +147,63 @@ impl Bucket {
         if !replaces
             && let Err(error) = &put
             && (matches!(error, object_store::Error::NotImplemented { .. })
-                || Refusal::of(error).status == Some(501))
+                || StoreRefusal::from_store_error(error).status == Some(501))
         {
             put = self.store.put_opts(&path, payload(), options(PutMode::Overwrite)).await;
         }
         match put {
-            Ok(done) => Ok(Published::Done(done.e_tag)),
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(Published::Exists),
-            Err(error) => Err(self.refused("write", &key, None, &error)),
+            Ok(done) => Ok(PublishOutcome::Published(done.e_tag)),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(PublishOutcome::NameTaken),
+            Err(error) => Err(self.refusal_error("write", &key, None, &error)),
         }
     }
 
     /// Throws an upload's parts away; whether they were there. An upload that is gone is fine.
-    pub async fn abort(self: Arc<Self>, key: String, id: String) -> Result<bool> {
-        let path = self.path(&key)?;
+    pub async fn abort_upload(self: Arc<Self>, key: String, id: String) -> Result<bool> {
+        let path = self.parse_key(&key)?;
         match self.store.abort_multipart(&path, &id).await {
             Ok(()) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => match Refusal::of(&error) {
-                Refusal { status: Some(404), .. } => Ok(false),
+            Err(error) => match StoreRefusal::from_store_error(&error) {
+                StoreRefusal { status: Some(404), .. } => Ok(false),
                 refusal if refusal.code.as_deref() == Some("NoSuchUpload") => Ok(false),
-                _ => Err(self.refused("remove", &key, None, &error)),
+                _ => Err(self.refusal_error("remove", &key, None, &error)),
             },
         }
     }
 
     /// What has a name; none if nothing has.
-    pub async fn stat(self: Arc<Self>, key: String) -> Result<Option<Seen>> {
-        let path = self.path(&key)?;
+    pub async fn stat_object(self: Arc<Self>, key: String) -> Result<Option<StoredObjectInfo>> {
+        let path = self.parse_key(&key)?;
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.store.get_opts(&path, options).await {
             Ok(found) => {
-                let name = Attribute::Metadata(RUN_ATTRIBUTE.into());
+                let name = Attribute::Metadata(RUN_METADATA_KEY.into());
                 let run = found.attributes.get(&name).map(|run| run.to_string());
-                Ok(Some(Seen { size: found.meta.size, e_tag: found.meta.e_tag, run }))
+                Ok(Some(StoredObjectInfo {
+                    size: found.meta.size,
+                    e_tag: found.meta.e_tag,
+                    run_id: run,
+                }))
             }
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.refused("read", &key, None, &error)),
+            Err(error) => Err(self.refusal_error("read", &key, None, &error)),
         }
     }
 
     /// Removes an object; one that is missing already is fine.
-    pub async fn remove(self: Arc<Self>, key: String) -> Result<()> {
-        let path = self.path(&key)?;
+    pub async fn remove_object(self: Arc<Self>, key: String) -> Result<()> {
+        let path = self.parse_key(&key)?;
         match self.store.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(self.refused("remove", &key, None, &error)),
+            Err(error) => Err(self.refusal_error("remove", &key, None, &error)),
         }
     }
 }
 
 /// The ETag of an object put together from parts, where theirs are MD5 sums (not where a key
 /// management service encrypts): the MD5 sum of these, and their number.
-pub fn e_tag_of(parts: &[String]) -> Option<String> {
+pub fn multipart_e_tag(parts: &[String]) -> Option<String> {
     use md5::{Digest, Md5};
     let mut all = Md5::new();
     for part in parts {
@@ -208,26 +214,26 @@ pub fn e_tag_of(parts: &[String]) -> Option<String> {
 }
 
 /// Where the names of uploads are kept before anything is sent.
-pub trait Journal: Send + Sync {
+pub trait UploadJournal: Send + Sync {
     /// An upload to `key` is about to begin (no `id` yet), or has begun.
     ///
     /// # Errors
     /// [`Error::Io`]; then it does not begin.
-    fn note(&self, key: &str, id: Option<&str>) -> Result<()>;
+    fn record_upload(&self, key: &str, id: Option<&str>) -> Result<()>;
 }
 
 /// Notes nothing: of uploads that nobody goes on with, or that are known already.
-pub(crate) struct Unnoted;
+pub(crate) struct NoUploadJournal;
 
-impl Journal for Unnoted {
-    fn note(&self, _: &str, _: Option<&str>) -> Result<()> {
+impl UploadJournal for NoUploadJournal {
+    fn record_upload(&self, _: &str, _: Option<&str>) -> Result<()> {
         Ok(())
     }
 }
 
 /// An object whose bytes are all written.
 #[derive(Debug)]
-pub enum Finished {
+pub enum FinishedUpload {
     /// So few that they were not sent yet.
     Small(Vec<u8>),
     /// Sent.
@@ -240,46 +246,46 @@ pub enum Finished {
 }
 
 /// An object that is being written.
-pub struct Upload {
+pub struct ObjectUpload {
     bucket: Arc<Bucket>,
-    journal: Arc<dyn Journal>,
+    journal: Arc<dyn UploadJournal>,
     key: String,
     buffer: Vec<u8>,
-    full: VecDeque<Bytes>,
+    full_parts: VecDeque<Bytes>,
     id: Option<String>,
     parts: Vec<String>,
-    coming: VecDeque<Fetch<String>>,
+    parts_in_flight: VecDeque<NetworkTask<String>>,
     /// Bytes handed to parts.
-    sent: u64,
+    sent_bytes: u64,
     /// Bytes written.
-    pub bytes: u64,
+    pub written_bytes: u64,
 }
 
-impl Upload {
+impl ObjectUpload {
     /// An object of which nothing is written yet.
-    pub fn new(bucket: Arc<Bucket>, journal: Arc<dyn Journal>, key: String) -> Self {
-        Upload {
+    pub fn new(bucket: Arc<Bucket>, journal: Arc<dyn UploadJournal>, key: String) -> Self {
+        ObjectUpload {
             bucket,
             journal,
             key,
             buffer: Vec::new(),
-            full: VecDeque::new(),
+            full_parts: VecDeque::new(),
             id: None,
             parts: Vec::new(),
-            coming: VecDeque::new(),
-            sent: 0,
-            bytes: 0,
+            parts_in_flight: VecDeque::new(),
+            sent_bytes: 0,
+            written_bytes: 0,
         }
     }
 
     /// An object of which somebody else has begun the upload `id`, and knows of it: its bytes are sent however few they are.
-    pub fn begun(bucket: Arc<Bucket>, key: String, id: String) -> Self {
-        let upload = Upload::new(bucket, Arc::new(Unnoted), key);
-        Upload { id: Some(id), ..upload }
+    pub fn from_upload_id(bucket: Arc<Bucket>, key: String, id: String) -> Self {
+        let upload = ObjectUpload::new(bucket, Arc::new(NoUploadJournal), key);
+        ObjectUpload { id: Some(id), ..upload }
     }
 
-    fn part_bytes(&self) -> usize {
-        let parts = self.parts.len() + self.coming.len() + self.full.len();
+    fn next_part_bytes(&self) -> usize {
+        let parts = self.parts.len() + self.parts_in_flight.len() + self.full_parts.len();
         if parts < PARTS_BEFORE_GROWTH { PART_BYTES } else { GROWN_PART_BYTES }
     }
 
@@ -288,40 +294,42 @@ impl Upload {
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
-    pub fn settle(&mut self, all: bool, tick: WaitCallback<'_>) -> Result<()> {
-        while let Some(bytes) = self.full.pop_front() {
+    pub fn send_full_parts(&mut self, all: bool, tick: WaitCallback<'_>) -> Result<()> {
+        while let Some(bytes) = self.full_parts.pop_front() {
             let id = match &self.id {
                 Some(id) => id.clone(),
                 None => {
-                    self.journal.note(&self.key, None)?;
+                    self.journal.record_upload(&self.key, None)?;
                     let (journal, key) = (Arc::clone(&self.journal), self.key.clone());
-                    let begin = Arc::clone(&self.bucket).begin(key.clone());
+                    let begin = Arc::clone(&self.bucket).begin_upload(key.clone());
                     // Noted on the network's thread: nothing is between answer and note.
-                    let begun: Fetch<_> = Fetch::start(async move {
+                    let begun: NetworkTask<_> = NetworkTask::start(async move {
                         let id = begin.await?;
-                        journal.note(&key, Some(&id))?;
+                        journal.record_upload(&key, Some(&id))?;
                         Ok(id)
                     })?;
-                    self.id.insert(begun.wait_with(tick)?).clone()
+                    self.id.insert(begun.wait_with_tick(tick)?).clone()
                 }
             };
-            while self.coming.len() >= IN_FLIGHT {
-                self.one_arrives(tick)?;
+            while self.parts_in_flight.len() >= PARTS_IN_FLIGHT_MAX {
+                self.await_first_part(tick)?;
             }
-            let index = self.parts.len() + self.coming.len();
-            let (bucket, key, offset) = (Arc::clone(&self.bucket), self.key.clone(), self.sent);
-            self.sent += bytes.len() as u64;
-            self.coming.push_back(Fetch::start(bucket.part(key, id, index, offset, bytes))?);
+            let index = self.parts.len() + self.parts_in_flight.len();
+            let (bucket, key, offset) =
+                (Arc::clone(&self.bucket), self.key.clone(), self.sent_bytes);
+            self.sent_bytes += bytes.len() as u64;
+            self.parts_in_flight
+                .push_back(NetworkTask::start(bucket.upload_part(key, id, index, offset, bytes))?);
         }
-        while all && !self.coming.is_empty() {
-            self.one_arrives(tick)?;
+        while all && !self.parts_in_flight.is_empty() {
+            self.await_first_part(tick)?;
         }
         Ok(())
     }
 
-    fn one_arrives(&mut self, tick: WaitCallback<'_>) -> Result<()> {
-        if let Some(first) = self.coming.pop_front() {
-            self.parts.push(first.wait_with(tick)?);
+    fn await_first_part(&mut self, tick: WaitCallback<'_>) -> Result<()> {
+        if let Some(first) = self.parts_in_flight.pop_front() {
+            self.parts.push(first.wait_with_tick(tick)?);
         }
         Ok(())
     }
@@ -330,37 +338,37 @@ impl Upload {
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
-    pub fn finish(mut self, tick: WaitCallback<'_>) -> Result<Finished> {
-        let begun = self.id.is_some() || !self.full.is_empty();
+    pub fn finish(mut self, tick: WaitCallback<'_>) -> Result<FinishedUpload> {
+        let begun = self.id.is_some() || !self.full_parts.is_empty();
         if !begun {
-            return Ok(Finished::Small(self.buffer));
+            return Ok(FinishedUpload::Small(self.buffer));
         }
         if !self.buffer.is_empty() {
             let rest = std::mem::take(&mut self.buffer);
-            self.full.push_back(rest.into());
+            self.full_parts.push_back(rest.into());
         }
-        self.settle(true, tick)?;
+        self.send_full_parts(true, tick)?;
         match self.id {
-            Some(id) => Ok(Finished::Parts { id, parts: self.parts }),
+            Some(id) => Ok(FinishedUpload::Parts { id, parts: self.parts }),
             None => Err(Error::Internal("an upload without a name".into())),
         }
     }
 }
 
-impl Write for Upload {
+impl Write for ObjectUpload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let part = self.part_bytes();
+            let part = self.next_part_bytes();
             if self.buffer.len() >= part {
                 let full = std::mem::take(&mut self.buffer);
-                self.full.push_back(full.into());
+                self.full_parts.push_back(full.into());
             }
             let (now, later) = rest.split_at(rest.len().min(part - self.buffer.len().min(part)));
             self.buffer.extend_from_slice(now);
             rest = later;
         }
-        self.bytes += bytes.len() as u64;
+        self.written_bytes += bytes.len() as u64;
         Ok(bytes.len())
     }
 
@@ -374,14 +382,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_tell_the_tag_of_the_whole() {
+    fn multipart_e_tag_is_derived_from_part_e_tags() {
         let part = "\"d41d8cd98f00b204e9800998ecf8427e\"".to_owned();
         // MD5 of the 16 bytes of MD5 of nothing, and of twice these.
         assert_eq!(
-            e_tag_of(std::slice::from_ref(&part)).unwrap(),
+            multipart_e_tag(std::slice::from_ref(&part)).unwrap(),
             "59adb24ef3cdbe0297f05b395827453f-1"
         );
-        assert!(e_tag_of(&[part.clone(), part.clone()]).unwrap().ends_with("-2"));
-        assert_eq!(e_tag_of(&[part, "\"opaque\"".into()]), None);
+        assert!(multipart_e_tag(&[part.clone(), part.clone()]).unwrap().ends_with("-2"));
+        assert_eq!(multipart_e_tag(&[part, "\"opaque\"".into()]), None);
     }
 }

@@ -8,15 +8,15 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use tidemill_remote::files::{Settings, open};
-use tidemill_remote::{StorageOptions, guard};
+use tidemill_remote::files::{FileAccessSettings, open_file};
+use tidemill_remote::{StorageOptions, address_guard};
 
 /// Variable with the child's instructions. The first line has the words `posted` (options of a posted query),
 /// `confined` (a guarded process) and `worker` (options passed on to a worker). The second is the URL; options follow
 /// as `NAME=VALUE` lines.
-const ASKED: &str = "TIDEMILL_TEST_ASKED";
+const INSTRUCTIONS_VARIABLE: &str = "TIDEMILL_TEST_ASKED";
 /// Prefix of the line on which the child prints the outcome.
-const CAME: &str = "came of it: ";
+const OUTCOME_PREFIX: &str = "came of it: ";
 
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("AWS_ACCESS_KEY_ID", "environment-id"),
@@ -35,10 +35,12 @@ struct Recorder {
 
 impl Recorder {
     fn start() -> Recorder {
-        Self::answering("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        Self::start_with_response(
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        )
     }
 
-    fn answering(answer: &'static str) -> Recorder {
+    fn start_with_response(answer: &'static str) -> Recorder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let heads = Arc::<Mutex<Vec<String>>>::default();
@@ -53,11 +55,11 @@ impl Recorder {
         Recorder { url, heads }
     }
 
-    fn place(&self) -> &str {
+    fn authority(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    fn recorded(&self) -> Vec<String> {
+    fn recorded_heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
 }
@@ -72,7 +74,7 @@ fn record(mut stream: &TcpStream, heads: &Mutex<Vec<String>>, answer: &str) {
 }
 
 /// Opens a URL in a child process and returns the outcome. The child's environment has [`ENVIRONMENT`] and `more`.
-fn asked(how: &str, url: &str, options: &[(&str, &str)], more: &[(&str, &str)]) -> String {
+fn open_in_child(how: &str, url: &str, options: &[(&str, &str)], more: &[(&str, &str)]) -> String {
     let options: String = options.iter().map(|(name, value)| format!("\n{name}={value}")).collect();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]);
@@ -83,15 +85,16 @@ fn asked(how: &str, url: &str, options: &[(&str, &str)], more: &[(&str, &str)]) 
         command.env_remove(name);
     }
     command.envs(ENVIRONMENT).envs(more.iter().copied());
-    let output = command.env(ASKED, format!("{how}\n{url}{options}")).output().unwrap();
+    let output =
+        command.env(INSTRUCTIONS_VARIABLE, format!("{how}\n{url}{options}")).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let came = text.lines().find_map(|line| Some(line.split_once(CAME)?.1.to_owned()));
+    let came = text.lines().find_map(|line| Some(line.split_once(OUTCOME_PREFIX)?.1.to_owned()));
     came.unwrap_or_else(|| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[test]
 fn child() {
-    let Ok(asked) = std::env::var(ASKED) else { return };
+    let Ok(asked) = std::env::var(INSTRUCTIONS_VARIABLE) else { return };
     let mut lines = asked.lines();
     let (how, url) = (lines.next().unwrap(), lines.next().unwrap());
     let pairs = lines.map(|line| {
@@ -99,10 +102,10 @@ fn child() {
         (name.to_owned(), value.to_owned())
     });
     if how.starts_with("confined") {
-        guard::guard();
+        address_guard::guard_process();
     }
     let options = match how.contains("posted") {
-        true => StorageOptions::posted(pairs),
+        true => StorageOptions::from_posted_query(pairs),
         false => {
             let mut options = StorageOptions::default();
             let mut pairs = pairs;
@@ -113,20 +116,23 @@ fn child() {
         // Do not retry hosts that do not exist.
         options.set("max_retries", "0")?;
         if how.ends_with("worker") {
-            let told = options.for_workers();
+            let told = options.worker_options();
             options = StorageOptions::default();
             told.into_iter().try_for_each(|(name, value)| options.set(&name, value))?;
         }
-        open(url, &Settings { storage_options: options, ..Settings::default() })
+        open_file(
+            url,
+            &FileAccessSettings { storage_options: options, ..FileAccessSettings::default() },
+        )
     });
     match came {
-        Ok(_) => println!("{CAME}an object"),
-        Err(error) => println!("{CAME}{error}"),
+        Ok(_) => println!("{OUTCOME_PREFIX}an object"),
+        Err(error) => println!("{OUTCOME_PREFIX}{error}"),
     }
 }
 
 /// Asserts that no recorded request contains credentials of the environment.
-fn assert_foreign(heads: &[String], case: &str) {
+fn assert_no_environment_credentials(heads: &[String], case: &str) {
     for head in heads {
         assert!(!head.contains("environment"), "{case}: {head}");
         let lower = head.to_ascii_lowercase();
@@ -136,14 +142,14 @@ fn assert_foreign(heads: &[String], case: &str) {
 }
 
 #[test]
-fn the_environments_own_store_is_asked_with_its_credentials() {
+fn environment_store_receives_environment_credentials() {
     let own = Recorder::start();
     let more = [("AWS_ENDPOINT_URL", own.url.as_str()), ("AWS_ALLOW_HTTP", "true")];
     for how in ["own", "posted", "confined, posted", "worker", "confined, posted, worker"] {
-        let came = asked(how, "s3://b/k.csv", &[], &more);
+        let came = open_in_child(how, "s3://b/k.csv", &[], &more);
         assert!(came.contains("the server answered 404"), "{how}: {came}");
     }
-    let heads = own.recorded();
+    let heads = own.recorded_heads();
     assert!(heads.len() >= 5, "{heads:?}");
     for head in &heads {
         assert!(head.contains("Credential=environment-id/"), "{head}");
@@ -154,7 +160,7 @@ fn the_environments_own_store_is_asked_with_its_credentials() {
 }
 
 #[test]
-fn keys_of_its_own_leave_the_environments_token_behind() {
+fn own_keys_exclude_the_environments_token() {
     for how in ["own", "posted", "confined, posted", "worker", "confined, posted, worker"] {
         let foreign = Recorder::start();
         let options = [
@@ -166,20 +172,20 @@ fn keys_of_its_own_leave_the_environments_token_behind() {
         // Options that are not posted keep the environment's customer key, so override it with plain encryption.
         let more = [("AWS_SERVER_SIDE_ENCRYPTION", "AES256")];
         let more = if how.contains("posted") { &more[..0] } else { &more };
-        let came = asked(how, "s3://b/k.csv", &options, more);
+        let came = open_in_child(how, "s3://b/k.csv", &options, more);
         assert!(came.contains("the server answered 404"), "{how}: {came}");
-        let heads = foreign.recorded();
+        let heads = foreign.recorded_heads();
         assert!(!heads.is_empty(), "{how}");
         for head in &heads {
             assert!(head.contains("Credential=own-id/"), "{how}: {head}");
             assert!(!head.contains("x-amz-security-token"), "{how}: {head}");
         }
-        assert_foreign(&heads, how);
+        assert_no_environment_credentials(&heads, how);
     }
 }
 
 #[test]
-fn a_token_of_its_own_is_the_one_that_is_sent() {
+fn own_session_token_is_sent() {
     let foreign = Recorder::start();
     let options = [
         ("endpoint", foreign.url.as_str()),
@@ -188,13 +194,13 @@ fn a_token_of_its_own_is_the_one_that_is_sent() {
         ("secret_access_key", "own-secret"),
         ("token", "own-token"),
     ];
-    asked("confined, posted", "s3://b/k.csv", &options, &[]);
-    let heads = foreign.recorded();
+    open_in_child("confined, posted", "s3://b/k.csv", &options, &[]);
+    let heads = foreign.recorded_heads();
     assert!(!heads.is_empty());
     for head in &heads {
         assert!(head.contains("x-amz-security-token: own-token"), "{head}");
     }
-    assert_foreign(&heads, "own token");
+    assert_no_environment_credentials(&heads, "own token");
 }
 
 #[test]
@@ -208,21 +214,21 @@ fn unsigned_requests_carry_no_environment_credentials() {
         ];
         let more = [("AWS_SERVER_SIDE_ENCRYPTION", "AES256")];
         let more = if how == "own" { &more[..] } else { &[] };
-        let came = asked(how, "s3://b/k.csv", &options, more);
+        let came = open_in_child(how, "s3://b/k.csv", &options, more);
         assert!(came.contains("the server answered 404"), "{how}: {came}");
-        let heads = foreign.recorded();
+        let heads = foreign.recorded_heads();
         assert!(!heads.is_empty(), "{how}");
         for head in &heads {
             assert!(!head.to_ascii_lowercase().contains("authorization"), "{how}: {head}");
         }
-        assert_foreign(&heads, how);
+        assert_no_environment_credentials(&heads, how);
     }
 }
 
 #[test]
-fn a_posted_query_leads_signed_requests_to_no_other_host() {
+fn posted_query_cannot_redirect_signed_requests() {
     let foreign = Recorder::start();
-    let place = foreign.place();
+    let place = foreign.authority();
     let (url, to_host) = (foreign.url.as_str(), format!("x@{place}/"));
     let to_dot = format!("x.{place}/");
     let region = "storage option `region` is no region";
@@ -264,10 +270,10 @@ fn a_posted_query_leads_signed_requests_to_no_other_host() {
     for (options, expected) in cases {
         for how in ["posted", "confined, posted"] {
             let bucket = "s3://b--x--x-s3/k.csv";
-            let came = asked(how, bucket, options, &[("AWS_DEFAULT_REGION", "eu-west-1")]);
+            let came = open_in_child(how, bucket, options, &[("AWS_DEFAULT_REGION", "eu-west-1")]);
             assert!(came.contains(expected), "{options:?}: {came}");
             assert!(!came.contains("environment-"), "{came}");
-            assert_eq!(foreign.recorded(), Vec::<String>::new(), "{options:?}: {came}");
+            assert_eq!(foreign.recorded_heads(), Vec::<String>::new(), "{options:?}: {came}");
         }
     }
 }
@@ -278,21 +284,21 @@ fn s3_express_does_not_lead_credentials_of_another_store_to_aws() {
     let more = [("AWS_ENDPOINT_URL", own.url.as_str()), ("AWS_ALLOW_HTTP", "true")];
     let express = [("s3_express", "true")];
     for how in ["posted", "confined, posted"] {
-        let came = asked(how, "s3://a--z--x-s3/k.csv", &express, &more);
+        let came = open_in_child(how, "s3://a--z--x-s3/k.csv", &express, &more);
         let expected = "storage option `s3_express` leads to AWS, and the cluster's credentials";
         assert!(came.contains(expected), "{how}: {came}");
         assert!(!came.contains("environment-"), "{how}: {came}");
     }
     // The zone is part of the name of a host.
     for how in ["own", "posted"] {
-        let came = asked(how, "s3://a--z.s3--x-s3/k.csv", &express, &[]);
+        let came = open_in_child(how, "s3://a--z.s3--x-s3/k.csv", &express, &[]);
         assert!(came.contains("`a--z.s3--x-s3` is no directory bucket"), "{how}: {came}");
     }
-    assert_eq!(own.recorded(), Vec::<String>::new());
+    assert_eq!(own.recorded_heads(), Vec::<String>::new());
 }
 
 #[test]
-fn own_credentials_leave_the_environments_customer_key_behind_at_its_own_store() {
+fn own_credentials_exclude_the_environments_customer_key() {
     for (signed, options) in [
         (true, &[("access_key_id", "own-id"), ("secret_access_key", "own-secret")][..]),
         (false, &[("skip_signature", "true")]),
@@ -300,48 +306,48 @@ fn own_credentials_leave_the_environments_customer_key_behind_at_its_own_store()
         let own = Recorder::start();
         let more = [("AWS_ENDPOINT_URL", own.url.as_str()), ("AWS_ALLOW_HTTP", "true")];
         for how in ["posted", "confined, posted", "confined, posted, worker"] {
-            let came = asked(how, "s3://b/k.csv", options, &more);
+            let came = open_in_child(how, "s3://b/k.csv", options, &more);
             assert!(came.contains("the server answered 404"), "{how}: {came}");
         }
-        let heads = own.recorded();
+        let heads = own.recorded_heads();
         assert!(heads.len() >= 3, "{heads:?}");
         for head in &heads {
             assert_eq!(head.contains("Credential=own-id/"), signed, "{head}");
         }
-        assert_foreign(&heads, "own credentials");
+        assert_no_environment_credentials(&heads, "own credentials");
     }
 }
 
 #[test]
-fn a_region_leads_nobody_to_another_host() {
+fn region_cannot_change_the_host() {
     let foreign = Recorder::start();
-    let region = format!("x@{}/", foreign.place());
-    let came = asked("own", "s3://b/k.csv", &[("region", &region)], &[]);
+    let region = format!("x@{}/", foreign.authority());
+    let came = open_in_child("own", "s3://b/k.csv", &[("region", &region)], &[]);
     assert!(came.contains("storage option `region` is no region"), "{came}");
     let more = [("AWS_REGION", region.as_str())];
-    let came = asked("own", "s3://b/k.csv", &[], &more);
+    let came = open_in_child("own", "s3://b/k.csv", &[], &more);
     assert!(came.contains("AWS_REGION"), "{came}");
     for name in ["AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"] {
         let more = [(name, "hush\n"), ("AWS_ENDPOINT_URL", foreign.url.as_str())];
-        let came = asked("own", "s3://b/k.csv", &[], &more);
+        let came = open_in_child("own", "s3://b/k.csv", &[], &more);
         assert!(came.contains(name) && !came.contains("hush"), "{came}");
     }
-    assert_eq!(foreign.recorded(), Vec::<String>::new());
+    assert_eq!(foreign.recorded_heads(), Vec::<String>::new());
 }
 
 #[test]
 fn allow_http_and_request_payer_need_own_credentials() {
     let own = Recorder::start();
     let more = [("AWS_ENDPOINT_URL", own.url.as_str())];
-    let came = asked("posted", "s3://b/k.csv", &[("allow_http", "true")], &more);
+    let came = open_in_child("posted", "s3://b/k.csv", &[("allow_http", "true")], &more);
     assert!(came.contains("`allow_http` goes with credentials of your own"), "{came}");
-    let came = asked("posted", "s3://b/k.csv", &[("request_payer", "true")], &more);
+    let came = open_in_child("posted", "s3://b/k.csv", &[("request_payer", "true")], &more);
     assert!(came.contains("`request_payer` goes with credentials of your own"), "{came}");
-    assert_eq!(own.recorded(), Vec::<String>::new());
+    assert_eq!(own.recorded_heads(), Vec::<String>::new());
 }
 
 #[test]
-fn a_web_identity_is_shown_to_no_other_host() {
+fn web_identity_is_sent_to_no_other_host() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     std::fs::write(&token, "environment-identity").unwrap();
@@ -354,17 +360,17 @@ fn a_web_identity_is_shown_to_no_other_host() {
         ("AWS_ALLOW_HTTP", "true"),
     ];
     // The environment's endpoint stays in use, but the request for its role goes to a host that the region names.
-    let region = format!("x@{}/", foreign.place());
+    let region = format!("x@{}/", foreign.authority());
     for region in [region.as_str(), "s3"] {
-        let came = asked("posted", "s3://b/k.csv", &[("region", region)], &more);
+        let came = open_in_child("posted", "s3://b/k.csv", &[("region", region)], &more);
         assert!(came.contains("`region` is no region"), "{came}");
     }
-    assert_eq!(foreign.recorded(), Vec::<String>::new());
+    assert_eq!(foreign.recorded_heads(), Vec::<String>::new());
 }
 
 #[test]
-fn addresses_of_the_machine_alone_are_not_asked_by_any_client() {
-    let pointing = Recorder::answering(
+fn guarded_clients_refuse_private_addresses() {
+    let pointing = Recorder::start_with_response(
         "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/meta-data/\r\n\
          Content-Length: 0\r\nConnection: close\r\n\r\n",
     );
@@ -382,12 +388,13 @@ fn addresses_of_the_machine_alone_are_not_asked_by_any_client() {
         let options: Vec<_> =
             own.into_iter().chain(keys.iter().copied().filter(|_| own.is_some())).collect();
         for how in ["confined", "confined, posted"] {
-            let came = asked(how, url, &options, &[("AWS_SERVER_SIDE_ENCRYPTION", "AES256")]);
+            let came =
+                open_in_child(how, url, &options, &[("AWS_SERVER_SIDE_ENCRYPTION", "AES256")]);
             assert!(came.contains(refused), "{how}, {url}: {came}");
         }
     }
     // An endpoint of the environment at such an address is refused too.
     let more = [("AWS_ENDPOINT_URL", "http://169.254.169.254"), ("AWS_ALLOW_HTTP", "true")];
-    let came = asked("confined, posted", "s3://b/k.csv", &[], &more);
+    let came = open_in_child("confined, posted", "s3://b/k.csv", &[], &more);
     assert!(came.contains(refused), "{came}");
 }

@@ -59,9 +59,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancellation::{Interrupted, WaitCallback};
 use tidemill_base::state_folder::{RunId, StateFolder, create_private_folders_durably};
-use tidemill_remote::Fetch;
+use tidemill_remote::NetworkTask;
 use tidemill_remote::s3::Bucket;
-use tidemill_remote::upload::{Finished, Journal, PART_BYTES, Published, Seen, Upload, e_tag_of};
+use tidemill_remote::upload::{
+    FinishedUpload, ObjectUpload, PART_BYTES, PublishOutcome, StoredObjectInfo, UploadJournal,
+    multipart_e_tag,
+};
 
 use super::commit::{CommitState, Lock, Recovered, to_json};
 use super::error::{Error, Result};
@@ -176,8 +179,8 @@ impl Uploads {
     }
 }
 
-impl Journal for Uploads {
-    fn note(&self, key: &str, id: Option<&str>) -> tidemill_remote::Result<()> {
+impl UploadJournal for Uploads {
+    fn record_upload(&self, key: &str, id: Option<&str>) -> tidemill_remote::Result<()> {
         self.note_all(vec![Line { key: key.to_owned(), id: id.map(str::to_owned) }])
     }
 }
@@ -198,9 +201,9 @@ impl Starter {
         for some in keys.chunks(AT_ONCE) {
             let (bucket, keys) = (Arc::clone(&self.bucket), some.to_vec());
             let uploads = Arc::clone(&self.uploads);
-            let coming = Fetch::start(async move {
+            let coming = NetworkTask::start(async move {
                 let begin = |(at, key): (usize, String)| {
-                    let begun = Arc::clone(&bucket).begin(key.clone());
+                    let begun = Arc::clone(&bucket).begin_upload(key.clone());
                     async move { (at, key, begun.await) }
                 };
                 let answers = stream::iter(keys.into_iter().enumerate().map(begin));
@@ -228,7 +231,7 @@ impl Starter {
             })?;
             // Who is interrupted waits a little still: what begins now would be known to nobody.
             let mut interrupted: Option<Instant> = None;
-            let ids = coming.wait_with(&mut || match interrupted {
+            let ids = coming.wait_with_tick(&mut || match interrupted {
                 Some(since) if since.elapsed() > ABORT_WAIT => Err(Interrupted),
                 Some(_) => Ok(()),
                 None => {
@@ -245,7 +248,7 @@ impl Starter {
 
 /// Sends a file in parts, and removes it; the upload's name, and the ETags of the parts.
 pub(super) fn send(
-    mut upload: Upload,
+    mut upload: ObjectUpload,
     path: &Path,
     tick: WaitCallback<'_>,
 ) -> Result<(String, Vec<String>)> {
@@ -258,14 +261,14 @@ pub(super) fn send(
             break;
         }
         upload.write_all(&buffer[..count]).map_err(error)?;
-        upload.settle(false, tick)?;
+        upload.send_full_parts(false, tick)?;
     }
     let finished = upload.finish(tick)?;
     // Space is freed as it goes.
     fs::remove_file(path).map_err(|e| Error::io("remove", path, e))?;
     match finished {
-        Finished::Parts { id, parts } => Ok((id, parts)),
-        Finished::Small(_) => Err(Error::Internal("a large object without parts".into())),
+        FinishedUpload::Parts { id, parts } => Ok((id, parts)),
+        FinishedUpload::Small(_) => Err(Error::Internal("a large object without parts".into())),
     }
 }
 
@@ -324,7 +327,7 @@ impl Remote {
         let ((dir, lock, uploads), dead) = {
             let _guard = guard(&root, tick)?;
             let dead = dead_runs(&root, &bucket, url)?;
-            (begin_folder(&root, url, run, (bucket.name(), bucket.endpoint()))?, dead)
+            (begin_folder(&root, url, run, (bucket.name(), bucket.endpoint_url()))?, dead)
         };
         let mut remote = Remote {
             bucket,
@@ -350,9 +353,9 @@ impl Remote {
     }
 
     /// Begins an object.
-    pub(super) fn upload(&self, key: &str) -> Upload {
-        let journal = Arc::clone(&self.uploads) as Arc<dyn Journal>;
-        Upload::new(Arc::clone(&self.bucket), journal, key.to_owned())
+    pub(super) fn upload(&self, key: &str) -> ObjectUpload {
+        let journal = Arc::clone(&self.uploads) as Arc<dyn UploadJournal>;
+        ObjectUpload::new(Arc::clone(&self.bucket), journal, key.to_owned())
     }
 
     /// Who begins uploads that somebody else sends the parts of.
@@ -371,11 +374,11 @@ impl Remote {
         key: &str,
         name: &str,
         bytes: u64,
-        finished: Finished,
+        finished: FinishedUpload,
     ) -> Result<Entry> {
         let how = match finished {
-            Finished::Parts { id, parts } => How::Upload { id, parts },
-            Finished::Small(content) => {
+            FinishedUpload::Parts { id, parts } => How::Upload { id, parts },
+            FinishedUpload::Small(content) => {
                 let path = self.path(name);
                 let written =
                     fs::create_new(&path).and_then(|mut file| fs::write_all(&mut file, &content));
@@ -409,18 +412,19 @@ impl Remote {
         &self,
         keys: Vec<String>,
         tick: WaitCallback<'_>,
-    ) -> Result<Vec<Option<Seen>>> {
+    ) -> Result<Vec<Option<StoredObjectInfo>>> {
         let bucket = Arc::clone(&self.bucket);
-        let seen = Fetch::start(async move {
-            let mut answers =
-                stream::iter(keys).map(|key| Arc::clone(&bucket).stat(key)).buffered(AT_ONCE);
+        let seen = NetworkTask::start(async move {
+            let mut answers = stream::iter(keys)
+                .map(|key| Arc::clone(&bucket).stat_object(key))
+                .buffered(AT_ONCE);
             let mut seen = Vec::new();
             while let Some(answer) = answers.next().await {
                 seen.push(answer?);
             }
             Ok::<_, tidemill_remote::Error>(seen)
         })?;
-        Ok(seen.wait_with(tick)?)
+        Ok(seen.wait_with_tick(tick)?)
     }
 
     /// Refuses a name that something has.
@@ -428,7 +432,8 @@ impl Remote {
     /// # Errors
     /// [`Error::Exists`].
     pub(super) fn check_absent(&self, key: &str, tick: WaitCallback<'_>) -> Result<()> {
-        let seen = Fetch::start(Arc::clone(&self.bucket).stat(key.to_owned()))?.wait_with(tick)?;
+        let seen = NetworkTask::start(Arc::clone(&self.bucket).stat_object(key.to_owned()))?
+            .wait_with_tick(tick)?;
         match seen {
             Some(_) => Err(Error::Exists { path: self.bucket.url(key), more: 0 }),
             None => Ok(()),
@@ -553,7 +558,7 @@ impl Remote {
             settled = Some(manifest);
             ended
         } else {
-            let aborted = abort_all(&self.bucket, &lines)?.wait_with(tick);
+            let aborted = abort_all(&self.bucket, &lines)?.wait_with_tick(tick);
             aborted.map(|()| &mut self.recovered.removed).map_err(Error::from)
         };
         match ended {
@@ -590,7 +595,7 @@ impl Drop for Remote {
         };
         let is_clean = lines.is_empty()
             || abort_all(&self.bucket, &lines)
-                .and_then(|aborts| aborts.wait_with(&mut patience))
+                .and_then(|aborts| aborts.wait_with_tick(&mut patience))
                 .is_ok();
         // What could not be thrown away now is known to a later run.
         if is_clean {
@@ -600,13 +605,13 @@ impl Drop for Remote {
 }
 
 /// Throws uploads away, as far as their names are known.
-fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<Fetch<()>> {
+fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<NetworkTask<()>> {
     let named: Vec<(String, String)> =
         lines.iter().filter_map(|line| Some((line.key.clone(), line.id.clone()?))).collect();
     let bucket = Arc::clone(bucket);
-    Fetch::start(async move {
+    NetworkTask::start(async move {
         let mut aborts = stream::iter(named)
-            .map(|(key, id)| Arc::clone(&bucket).abort(key, id))
+            .map(|(key, id)| Arc::clone(&bucket).abort_upload(key, id))
             .buffer_unordered(AT_ONCE);
         let mut result = Ok(());
         while let Some(aborted) = aborts.next().await {
@@ -640,7 +645,7 @@ fn let_go(
         let ended = fs::remove_file(&dir.join(MANIFEST))
             .and_then(|()| fs::remove_file(&dir.join(UNDO)))
             .is_ok();
-        let aborted = abort_all(bucket, &rest).and_then(|aborts| aborts.wait_with(tick));
+        let aborted = abort_all(bucket, &rest).and_then(|aborts| aborts.wait_with_tick(tick));
         if !ended || aborted.is_err() {
             return;
         }
@@ -657,7 +662,7 @@ fn finish(
     tick: WaitCallback<'_>,
 ) -> Result<()> {
     let (bucket, dir, manifest) = (Arc::clone(bucket), dir.to_owned(), manifest.clone());
-    Fetch::start(async move {
+    NetworkTask::start(async move {
         let (overwrite, run) = (manifest.overwrite, manifest.run);
         let mut rest = manifest.objects.into_iter();
         let mut under_way = FuturesUnordered::new();
@@ -675,7 +680,7 @@ fn finish(
             }
         }
     })?
-    .wait_with(tick)
+    .wait_with_tick(tick)
 }
 
 async fn publish(
@@ -690,25 +695,27 @@ async fn publish(
         How::Staged(name) => {
             let path = dir.join(name);
             let bytes = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
-            Arc::clone(&bucket).put(key(), bytes.into(), run.to_owned(), overwrite).await
+            Arc::clone(&bucket).put_object(key(), bytes.into(), run.to_owned(), overwrite).await
         }
         How::Upload { id, parts } => {
-            Arc::clone(&bucket).complete(key(), id.clone(), parts.clone(), overwrite).await
+            Arc::clone(&bucket).complete_upload(key(), id.clone(), parts.clone(), overwrite).await
         }
     };
     let published = match published {
-        Ok(Published::Done(e_tag)) => {
+        Ok(PublishOutcome::Published(e_tag)) => {
             return note(dir, &Outcome { key: key(), ours: true, e_tag });
         }
         // Done, perhaps, and the answer was lost.
         other => {
-            let gone = matches!(other, Ok(Published::Gone));
+            let gone = matches!(other, Ok(PublishOutcome::PartsGone));
             if is_ours(&bucket, &object, run, gone).await.unwrap_or(false) {
                 let mut ours = true;
-                if let (Ok(Published::Exists), How::Upload { id, .. }) = (&other, &object.how) {
+                if let (Ok(PublishOutcome::NameTaken), How::Upload { id, .. }) =
+                    (&other, &object.how)
+                {
                     // An upload that is still there was not completed: somebody has written the
                     // very same object, which stays.
-                    ours = !Arc::clone(&bucket).abort(key(), id.clone()).await?;
+                    ours = !Arc::clone(&bucket).abort_upload(key(), id.clone()).await?;
                 }
                 return note(dir, &Outcome { key: key(), ours, e_tag: None });
             }
@@ -717,7 +724,7 @@ async fn publish(
     };
     let path = bucket.url(&object.key);
     Err(match published {
-        Published::Gone => refused(
+        PublishOutcome::PartsGone => refused(
             "write",
             path,
             "its upload has been removed by somebody else",
@@ -758,16 +765,19 @@ async fn is_ours(
     run: &str,
     gone: bool,
 ) -> tidemill_remote::Result<bool> {
-    let Some(seen) = Arc::clone(bucket).stat(object.key.clone()).await? else { return Ok(false) };
+    let Some(seen) = Arc::clone(bucket).stat_object(object.key.clone()).await? else {
+        return Ok(false);
+    };
     let How::Upload { parts, .. } = &object.how else {
-        return Ok(seen.size == object.bytes && seen.run.as_deref() == Some(run));
+        return Ok(seen.size == object.bytes && seen.run_id.as_deref() == Some(run));
     };
     let Some(tag) = seen.e_tag.as_deref().map(plain) else { return Ok(false) };
     // Where a key management service encrypts, the tag tells no more than the number of parts
     // and that it is another than before.
     let may_be =
         || tag.ends_with(&format!("-{}", parts.len())) && object.replaced != Some(tag.clone());
-    Ok(seen.size == object.bytes && (e_tag_of(parts).as_ref() == Some(&tag) || (gone && may_be())))
+    Ok(seen.size == object.bytes
+        && (multipart_e_tag(parts).as_ref() == Some(&tag) || (gone && may_be())))
 }
 
 fn plain(tag: &str) -> String {
@@ -787,7 +797,7 @@ fn undo(
     let replacing: Vec<Entry> =
         manifest.objects.iter().filter(|object| object.replaces).cloned().collect();
     let (other, run) = (Arc::clone(bucket), manifest.run.clone());
-    let replaced = Fetch::start(async move {
+    let replaced = NetworkTask::start(async move {
         for object in replacing {
             if is_ours(&other, &object, &run, true).await? {
                 return Ok(Some(object.key));
@@ -795,7 +805,7 @@ fn undo(
         }
         Ok::<_, tidemill_remote::Error>(None)
     })?
-    .wait_with(tick)?;
+    .wait_with_tick(tick)?;
     if let Some(key) = replaced {
         return Err(Error::Internal(format!("`{key}` was replaced already")));
     }
@@ -811,7 +821,7 @@ fn undo(
         outcomes.entry(outcome.key.clone()).or_insert(outcome);
     }
     let (bucket, manifest) = (Arc::clone(bucket), manifest.clone());
-    Fetch::start(async move {
+    NetworkTask::start(async move {
         let run = manifest.run.as_str();
         let mut removals = stream::iter(manifest.objects)
             .map(|object| {
@@ -825,7 +835,7 @@ fn undo(
         }
         result
     })?
-    .wait_with(tick)
+    .wait_with_tick(tick)
 }
 
 /// Removes an object if this run made it.
@@ -838,11 +848,11 @@ async fn take_back(
     match outcome {
         Some(Outcome { ours: false, .. }) => return Ok(()),
         Some(Outcome { e_tag: Some(written), .. }) => {
-            let seen = Arc::clone(&bucket).stat(object.key.clone()).await?;
+            let seen = Arc::clone(&bucket).stat_object(object.key.clone()).await?;
             let is_there =
                 seen.and_then(|seen| seen.e_tag).is_some_and(|tag| plain(&tag) == plain(written));
             if is_there {
-                bucket.remove(object.key).await?;
+                bucket.remove_object(object.key).await?;
             }
             return Ok(());
         }
@@ -850,12 +860,12 @@ async fn take_back(
     }
     if let How::Upload { id, .. } = &object.how {
         // An upload that is still there was not completed.
-        if Arc::clone(&bucket).abort(object.key.clone(), id.clone()).await? {
+        if Arc::clone(&bucket).abort_upload(object.key.clone(), id.clone()).await? {
             return Ok(());
         }
     }
     if is_ours(&bucket, &object, run, false).await? {
-        return Ok(bucket.remove(object.key).await?);
+        return Ok(bucket.remove_object(object.key).await?);
     }
     if is_ours(&bucket, &object, run, true).await? {
         return Err(refused(
@@ -895,7 +905,7 @@ fn dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<Dead>> {
         let note: Option<Note> =
             fs::read(&path, 1 << 20).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let same_bucket = |note: &Note| {
-            note.bucket == bucket.name() && note.endpoint.as_deref() == bucket.endpoint()
+            note.bucket == bucket.name() && note.endpoint.as_deref() == bucket.endpoint_url()
         };
         match fs::try_lock(&file) {
             Ok(()) => match note {
@@ -1056,7 +1066,7 @@ fn discard(dir: &Path) {
 
 /// An upload that a writer of rows fills and its owner settles.
 #[derive(Clone)]
-pub(super) struct Shared(pub(super) Arc<Mutex<Upload>>);
+pub(super) struct Shared(pub(super) Arc<Mutex<ObjectUpload>>);
 
 impl Write for Shared {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -1070,7 +1080,7 @@ impl Write for Shared {
 
 impl Shared {
     /// The upload, once no writer holds it any more.
-    pub(super) fn into_inner(self) -> Result<Upload> {
+    pub(super) fn into_inner(self) -> Result<ObjectUpload> {
         let alone = Arc::try_unwrap(self.0);
         alone
             .map(Mutex::into_inner)

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tidemill_base::state_folder::RunId;
 use tidemill_remote::s3::Bucket;
-use tidemill_remote::upload::Finished;
+use tidemill_remote::upload::FinishedUpload;
 
 use crate::bucket::{Remote, Shared};
 use crate::commit::{Entry, Recovered, Staging};
@@ -87,7 +87,7 @@ pub(crate) fn open(
     };
     Ok(match (&template.bucket, template.is_partitioned()) {
         (Some(bucket), is_partitioned) => {
-            let bucket = Bucket::open_with(bucket, &spec.storage_options, tick)?;
+            let bucket = Bucket::open_with_tick(bucket, &spec.storage_options, tick)?;
             let remote = Remote::open(bucket, &spec.url, run, tick)?;
             match is_partitioned {
                 true => {
@@ -350,7 +350,7 @@ struct OneObject {
     key: String,
     template: Template,
     /// What somebody else has written in its place.
-    adopted: Option<(u64, Finished)>,
+    adopted: Option<(u64, FinishedUpload)>,
 }
 
 impl OneObject {
@@ -375,7 +375,7 @@ impl OneObject {
 impl Destination for OneObject {
     fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.writer.write(batch)?;
-        Ok(self.upload.0.lock().settle(false, tick)?)
+        Ok(self.upload.0.lock().send_full_parts(false, tick)?)
     }
 
     fn place(&self) -> Result<Option<Place>> {
@@ -403,7 +403,7 @@ impl Destination for OneObject {
             None => {
                 drop(writer.finish()?);
                 let upload = upload.into_inner()?;
-                (upload.bytes, upload.finish(tick)?)
+                (upload.written_bytes, upload.finish(tick)?)
             }
         };
         let entry = remote.written(&key, "0", bytes, finished)?;
@@ -425,7 +425,7 @@ struct ManyObjects {
     rows: Partitioned,
     remote: Remote,
     /// What others have written.
-    adopted: Vec<(Key, u64, Finished)>,
+    adopted: Vec<(Key, u64, FinishedUpload)>,
 }
 
 impl Destination for ManyObjects {

@@ -27,7 +27,7 @@ use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tidemill_base::state_folder::RunId;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::s3::Bucket;
-use tidemill_remote::upload::{Finished, Upload};
+use tidemill_remote::upload::{FinishedUpload, ObjectUpload};
 
 use crate::Room;
 use crate::bucket::{Shared, Starter, send};
@@ -191,11 +191,11 @@ impl PlacedFile {
     }
 
     /// The object, as it is to be completed.
-    pub(crate) fn finished(self) -> Result<(Key, u64, Finished)> {
+    pub(crate) fn finished(self) -> Result<(Key, u64, FinishedUpload)> {
         let PlacedFile { values: Values(key), bytes, what, content } = self;
         let finished = match what {
-            Placed::Sent { id, parts } => Finished::Parts { id, parts },
-            Placed::Small if content.len() as u64 == bytes => Finished::Small(content),
+            Placed::Sent { id, parts } => FinishedUpload::Parts { id, parts },
+            Placed::Small if content.len() as u64 == bytes => FinishedUpload::Small(content),
             _ => return Err(Error::Internal("an object that was written by nobody".into())),
         };
         Ok((key, bytes, finished))
@@ -467,7 +467,8 @@ impl<'a> PlaceWriter<'a> {
                 let [BegunObject { key, id, .. }] = begun else {
                     return Err(Error::Internal("an object for which nothing was begun".into()));
                 };
-                let upload = Upload::begun(Arc::clone(bucket), key.clone(), id.clone());
+                let upload =
+                    ObjectUpload::from_upload_id(Arc::clone(bucket), key.clone(), id.clone());
                 let upload = Shared(Arc::new(Mutex::new(upload)));
                 let writer = RowWriter::new(upload.clone(), &writing, schema)?;
                 Kind::Object(Box::new(writer), upload)
@@ -487,7 +488,7 @@ impl<'a> PlaceWriter<'a> {
             Kind::Files(rows, names) | Kind::Objects(rows, names, _) => rows.write(batch, names),
             Kind::Object(writer, upload) => {
                 writer.write(batch)?;
-                Ok(upload.0.lock().settle(false, tick)?)
+                Ok(upload.0.lock().send_full_parts(false, tick)?)
             }
         }
     }
@@ -512,10 +513,12 @@ impl<'a> PlaceWriter<'a> {
             Kind::Object(writer, upload) => {
                 drop(writer.finish()?);
                 let upload = upload.into_inner()?;
-                let bytes = upload.bytes;
+                let bytes = upload.written_bytes;
                 match upload.finish(tick)? {
-                    Finished::Parts { id, parts } => one(bytes, Placed::Sent { id, parts }),
-                    Finished::Small(_) => Err(Error::Internal("an object without parts".into())),
+                    FinishedUpload::Parts { id, parts } => one(bytes, Placed::Sent { id, parts }),
+                    FinishedUpload::Small(_) => {
+                        Err(Error::Internal("an object without parts".into()))
+                    }
                 }
             }
             Kind::Files(partitioned, names) => {
@@ -572,7 +575,8 @@ impl Sending<'_> {
                 (Placed::Small, content)
             } else {
                 let Some(BegunObject { key, id, .. }) = begun.get(&key) else { return Ok(None) };
-                let upload = Upload::begun(Arc::clone(self.bucket), key.clone(), id.clone());
+                let upload =
+                    ObjectUpload::from_upload_id(Arc::clone(self.bucket), key.clone(), id.clone());
                 let (id, parts) = send(upload, &path, tick)?;
                 (Placed::Sent { id, parts }, Vec::new())
             };

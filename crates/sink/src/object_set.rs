@@ -24,7 +24,7 @@ use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tidemill_base::state_folder::RunId;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::s3::Bucket;
-use tidemill_remote::upload::{Finished, Upload};
+use tidemill_remote::upload::{FinishedUpload, ObjectUpload};
 
 use super::bucket::{Entry, Remote};
 use super::codecs::codec_of;
@@ -166,9 +166,9 @@ impl ObjectSet {
         let mut state = self.state.lock();
         let finished = match upload {
             Some((id, parts)) if state.begun.get(&id) == Some(&key) => {
-                Finished::Parts { id, parts }
+                FinishedUpload::Parts { id, parts }
             }
-            None if content.len() as u64 == bytes => Finished::Small(content.to_vec()),
+            None if content.len() as u64 == bytes => FinishedUpload::Small(content.to_vec()),
             _ => return Err(Error::Internal(format!("`{key}` was written by nobody"))),
         };
         let name = state.done.len().to_string();
@@ -221,7 +221,7 @@ impl ObjectPlace {
 
     fn open_with(url: &str, storage: &StorageOptions, tick: WaitCallback<'_>) -> Result<Self> {
         let (bucket, _) = key_of(url, "x")?;
-        let bucket = Bucket::open_with(&bucket, storage, tick)?;
+        let bucket = Bucket::open_with_tick(&bucket, storage, tick)?;
         Ok(ObjectPlace { bucket, url: url.to_owned() })
     }
 
@@ -289,7 +289,7 @@ impl ObjectWriter {
         let (_, key) = self.place.key(&target)?;
         let mut writing = self.writing.clone();
         writing.encoding.name = bucket.url(&key);
-        let upload = upload.map(|id| Upload::begun(Arc::clone(bucket), key, id));
+        let upload = upload.map(|id| ObjectUpload::from_upload_id(Arc::clone(bucket), key, id));
         let outlet = Outlet(Arc::new(Mutex::new(Going { upload, ..Going::default() })));
         let writer = RowWriter::new(outlet.clone(), &writing, schema)?;
         Ok(SetObject { writer, outlet, rows: 0, target })
@@ -305,7 +305,7 @@ impl SetObject {
         self.rows += batch.num_rows() as u64;
         self.writer.write(batch)?;
         match &mut self.outlet.0.lock().upload {
-            Some(upload) => Ok(upload.settle(false, tick)?),
+            Some(upload) => Ok(upload.send_full_parts(false, tick)?),
             None => Ok(()),
         }
     }
@@ -332,8 +332,8 @@ impl SetObject {
         let upload = match upload.filter(|_| is_large) {
             None => None,
             Some(upload) => match upload.finish(tick)? {
-                Finished::Parts { id, parts } => Some((id, parts)),
-                Finished::Small(_) => {
+                FinishedUpload::Parts { id, parts } => Some((id, parts)),
+                FinishedUpload::Small(_) => {
                     return Err(Error::Internal("a large object without parts".into()));
                 }
             },
@@ -350,7 +350,7 @@ struct Outlet(Arc<Mutex<Going>>);
 struct Going {
     /// All of it, while it is small.
     small: Vec<u8>,
-    upload: Option<Upload>,
+    upload: Option<ObjectUpload>,
     is_large: bool,
     /// Bytes written.
     bytes: u64,

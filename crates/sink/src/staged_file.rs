@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tidemill_base::cancellation::WaitCallback;
 use tidemill_base::state_folder::RunId;
-use tidemill_remote::location::{Location, refuse_mistyped};
+use tidemill_remote::location::{Location, refuse_mistyped_url};
 
 use crate::codecs::codec_of;
 use crate::commit::{Entry, Staging};
@@ -53,7 +53,7 @@ impl StagedFile {
     /// # Errors
     /// As [`Sink::create`](crate::Sink::create).
     pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<StagedFile> {
-        path.to_str().map_or(Ok(()), refuse_mistyped)?;
+        path.to_str().map_or(Ok(()), refuse_mistyped_url)?;
         if let Some(Ok(Some(location))) = path.to_str().map(Location::parse) {
             return Err(Error::usage_hint(
                 format!("a partial table cannot be written to `{location}`"),

@@ -32,7 +32,7 @@ use arrow::datatypes::{DataType, Schema};
 use arrow::row::{RowConverter, SortField};
 use hashbrown::HashMap;
 use tidemill_base::suggestions;
-use tidemill_remote::location::{Location, refuse_mistyped};
+use tidemill_remote::location::{Location, refuse_mistyped_url};
 use tidemill_source::is_left_out;
 
 use crate::error::{Error, Result};
@@ -114,7 +114,7 @@ impl Template {
     /// [`Error::Usage`] for unbalanced braces, columns without text between them, and names
     /// that could not be told from others or would leave the root.
     pub(super) fn parse(url: &str) -> Result<Self> {
-        refuse_mistyped(url)?;
+        refuse_mistyped_url(url)?;
         let (bucket, path) = match Location::parse(url) {
             Ok(Some(Location::S3 { bucket, key })) => (Some(bucket), key_path(url, key)?),
             _ => (None, local_path(url)?),

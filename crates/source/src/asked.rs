@@ -106,7 +106,7 @@ impl AskedSource {
     /// [`Error::Usage`] for names that this release does not know, and for storage options that a posted query may not
     /// set.
     pub fn spec(self) -> Result<SourceSpec> {
-        let storage_options = StorageOptions::posted(self.storage_options)?;
+        let storage_options = StorageOptions::from_posted_query(self.storage_options)?;
         let mut options = self.options;
         if self.is_unquoted {
             options.quote = Some(None);

@@ -16,7 +16,8 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::redaction::redact_url;
 use tidemill_remote::location::Location;
 use tidemill_remote::pattern::{
-    alternatives, count_alternatives, from_home, is_pattern, literal_prefix, local_path,
+    count_alternatives, expand_alternatives, expand_home, is_pattern, literal_prefix,
+    local_path_from_url,
 };
 
 use super::SourceSpec;
@@ -49,7 +50,7 @@ pub fn confine(folders: &[PathBuf], may_run_programs: bool) -> Result<()> {
             false => Err(Error::usage(format!("`{}` is no folder", folder.display()))),
         }
     });
-    tidemill_remote::guard::guard();
+    tidemill_remote::address_guard::guard_process();
     let confined = Confined { folders: resolved.collect::<Result<_>>()?, may_run_programs };
     match CONFINED.set(confined) {
         Ok(()) => Ok(()),
@@ -143,8 +144,8 @@ impl Confined {
         if Location::parse(url)?.is_some() {
             return Ok(());
         }
-        let path = from_home(local_path(url)?);
-        for path in alternatives(&path)? {
+        let path = expand_home(local_path_from_url(url)?);
+        for path in expand_alternatives(&path)? {
             cancel.check()?;
             let is_pattern = is_pattern(&path);
             let literal = if is_pattern { literal_prefix(&path) } else { &path };

@@ -52,7 +52,7 @@ impl Source {
             assembly.turn_to(self, self.columns.layout_index(piece.file.index))?;
             let columns = assembly.wanted_columns(self);
             if let Some(ranges) = format.ranges(piece, metadata, &columns) {
-                let object = Arc::clone(object.opened()?);
+                let object = Arc::clone(object.opened_object()?);
                 return Ok(Some(ObjectRanges { object, ranges, is_block_aligned: false }));
             }
             if !format.is_cut_anywhere() {
@@ -60,12 +60,12 @@ impl Source {
             }
         }
         // What was read for the schema is here.
-        let start = piece.range.start.max(object.head_bytes());
+        let start = piece.range.start.max(object.kept_head_bytes());
         if start >= piece.range.end {
             return Ok(None);
         }
         let in_blocks = !piece.is_whole_file();
-        let object = Arc::clone(object.opened()?);
+        let object = Arc::clone(object.opened_object()?);
         let ranges = std::iter::once(start..piece.range.end).collect();
         Ok(Some(ObjectRanges { object, ranges, is_block_aligned: in_blocks }))
     }

@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::hex::{decode_hex, encode_hex};
 use tidemill_remote::StorageOptions;
-use tidemill_remote::http::Web;
-use tidemill_remote::object::{Object, probe_all};
+use tidemill_remote::http::WebClient;
+use tidemill_remote::object::{Object, probe_urls};
 use tidemill_remote::s3::Bucket;
 use tidemill_text::access_log::AccessLogShape;
 
@@ -362,7 +362,7 @@ impl Source {
             FileLocation::Local(path) => Place::Disk {
                 path: std::path::absolute(path).map_err(|error| Error::io("find", path, error))?,
             },
-            FileLocation::Object(object) => match object.in_bucket() {
+            FileLocation::Object(object) => match object.bucket_and_meta() {
                 Some((bucket, meta)) => Place::S3 {
                     bucket: bucket.to_owned(),
                     key: meta.location.to_string(),
@@ -370,7 +370,7 @@ impl Source {
                     version: meta.version.clone(),
                 },
                 None => Place::Web {
-                    url: object.url().to_string(),
+                    url: object.request_url().to_string(),
                     e_tag: object.e_tag().map(str::to_owned),
                 },
             },
@@ -653,12 +653,12 @@ impl Reopener {
                     version: version.clone(),
                 };
                 let bucket = self.bucket(bucket)?;
-                Ok(FileLocation::Object(Arc::new(Object::listed(&bucket, meta))))
+                Ok(FileLocation::Object(Arc::new(Object::from_listing(&bucket, meta))))
             }
             Place::Web { url, e_tag } => {
                 let plain = url.get(..5).is_some_and(|it| it.eq_ignore_ascii_case("http:"));
-                let web = Web::open(&self.spec.storage_options, plain)?;
-                let found = probe_all(&web, std::slice::from_ref(url), &self.cancel)?;
+                let web = WebClient::open(&self.spec.storage_options, plain)?;
+                let found = probe_urls(&web, std::slice::from_ref(url), &self.cancel)?;
                 let object = found.into_iter().next();
                 let object =
                     object.ok_or_else(|| Error::Internal("nothing came of a request".into()))?;

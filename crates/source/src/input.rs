@@ -19,8 +19,8 @@ use tidemill_base::progress::RunProgress;
 use super::confined;
 use super::error::{Error, Result};
 use crate::program::{FEED_BYTES, Filter, Program};
-pub(crate) use tidemill_remote::reader::Access;
-use tidemill_remote::reader::{Budget, Reader};
+pub(crate) use tidemill_remote::reader::ReadPattern;
+use tidemill_remote::reader::{ObjectReader, PrefetchBudget};
 
 use super::{FileLocation, SourceFile};
 
@@ -72,7 +72,7 @@ pub(crate) struct OpenFile {
 #[derive(Debug)]
 enum Bytes {
     Here(File),
-    There(Box<Reader>),
+    There(Box<ObjectReader>),
 }
 
 impl OpenFile {
@@ -80,13 +80,13 @@ impl OpenFile {
     ///
     /// # Errors
     /// [`Error::Changed`] if it is gone or differs; [`Error::Io`] if it cannot be opened.
-    pub(crate) fn open(listed: &SourceFile, access: Access, watch: &Watch) -> Result<Self> {
+    pub(crate) fn open(listed: &SourceFile, access: ReadPattern, watch: &Watch) -> Result<Self> {
         let (shown, planned) = (&listed.shown, listed.identity);
         let path = match &listed.place {
             FileLocation::Local(path) => path,
             FileLocation::Object(object) => {
                 let (cancel, ahead) = (watch.cancel.clone(), watch.ahead.clone());
-                let reader = Reader::new(object.clone(), access, cancel, ahead);
+                let reader = ObjectReader::new(object.clone(), access, cancel, ahead);
                 let bytes = Bytes::There(Box::new(reader));
                 return Ok(Self { bytes, path: shown.clone(), planned });
             }
@@ -158,12 +158,12 @@ impl OpenFile {
     pub(crate) fn start_at(&self, offset: u64) -> Result<()> {
         match &self.bytes {
             Bytes::Here(_) => Ok(()),
-            Bytes::There(reader) => Ok(reader.start_at(offset)?),
+            Bytes::There(reader) => Ok(reader.start_split_at(offset)?),
         }
     }
 
     /// Where it is, if it is elsewhere.
-    pub(crate) fn remote(&self) -> Option<&Reader> {
+    pub(crate) fn remote(&self) -> Option<&ObjectReader> {
         match &self.bytes {
             Bytes::Here(_) => None,
             Bytes::There(reader) => Some(reader),
@@ -210,7 +210,7 @@ pub(crate) struct Watch {
     pub(crate) cancel: CancelFlag,
     pub(crate) progress: RunProgress,
     /// What may be read ahead of what is elsewhere.
-    pub(crate) ahead: Budget,
+    pub(crate) ahead: PrefetchBudget,
     /// Whether a read gives what is there rather than wait for more.
     pub(crate) eager: bool,
     /// How many bytes the program gave that the file goes through.

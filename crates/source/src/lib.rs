@@ -275,7 +275,7 @@ impl SourceFile {
     /// What reading it met last, and is repeated; of what is elsewhere.
     pub fn met(&self) -> Option<String> {
         match &self.place {
-            FileLocation::Object(object) => object.met(),
+            FileLocation::Object(object) => object.last_failure(),
             _ => None,
         }
     }
@@ -404,7 +404,11 @@ impl SourceFile {
         let (mut at, mut line) =
             lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
         if at < offset {
-            let file = input::OpenFile::open(self, input::Access::Until(offset), &self.watch())?;
+            let file = input::OpenFile::open(
+                self,
+                input::ReadPattern::UntilSplitEnd(offset),
+                &self.watch(),
+            )?;
             let distance = usize::try_from(offset - at).unwrap_or(usize::MAX);
             let mut buffer = vec![0; distance.min(blocks::READ_BYTES)];
             while at < offset {
@@ -875,7 +879,7 @@ impl Source {
 
     fn moved(&self) -> Option<String> {
         let moved = self.files.iter().filter_map(|file| match &file.place {
-            FileLocation::Object(object) => Some((file, object.elsewhere()?)),
+            FileLocation::Object(object) => Some((file, object.redirected_host()?)),
             _ => None,
         });
         let mut moved = moved.peekable();

@@ -25,15 +25,16 @@ use object_store::ObjectMeta;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::redaction::redact_url;
 use tidemill_base::suggestions::{self, nearest_path_hint};
-use tidemill_remote::http::Web;
-use tidemill_remote::location::{Location, web_path};
-use tidemill_remote::object::{Object, probe_all, probe_each};
+use tidemill_remote::block_on;
+use tidemill_remote::http::WebClient;
+use tidemill_remote::location::{Location, decoded_web_path};
+use tidemill_remote::object::{Object, probe_each_url, probe_urls};
 use tidemill_remote::pattern::{
-    Pattern, alternatives, from_home, is_pattern, literal_prefix, local_path, on_disk,
+    KeyPattern, expand_alternatives, expand_home, glob_on_disk, is_pattern, literal_prefix,
+    local_path_from_url,
 };
-use tidemill_remote::reader::SAMPLE_BYTES;
-use tidemill_remote::s3::{Bucket, End};
-use tidemill_remote::wait;
+use tidemill_remote::reader::FIRST_SAMPLE_BYTES;
+use tidemill_remote::s3::{Bucket, ObjectEnd};
 use tidemill_text::canonical_spelling::is_canonical;
 use tidemill_text::value_parsing;
 
@@ -128,7 +129,7 @@ pub fn files_of(
     let found = list_one(url, spec, cancel, None)?;
     let folder = match Location::parse(url)? {
         None => {
-            let path = from_home(local_path(url)?);
+            let path = expand_home(local_path_from_url(url)?);
             match Path::new(&path).is_dir() {
                 true => format!("{}/", path.trim_end_matches('/')),
                 false if Path::new(&path).exists() => folder_of(&path).to_owned(),
@@ -154,7 +155,7 @@ pub fn files_of(
             path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
         // What is shown of a URL is not all of it.
         let url = match &file.place {
-            FileLocation::Object(object) => object.url(),
+            FileLocation::Object(object) => object.request_url(),
             _ => file.shown.clone(),
         };
         (url, file.identity.size, below.trim_start_matches('/').to_owned())
@@ -177,19 +178,21 @@ fn list_one(
     let any_suffix = spec.format.is_some();
     match Location::parse(url)? {
         None => match &spec.below {
-            Some(folder) => Ok(vec![found(from_home(local_path(url)?).into(), Some(folder))?]),
+            Some(folder) => {
+                Ok(vec![found(expand_home(local_path_from_url(url)?).into(), Some(folder))?])
+            }
             None => list_local(url, any_suffix, cancel, asking),
         },
         Some(Location::S3 { bucket, key }) => {
             let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
             if let Some(asking) = asking {
-                asking.asks(bucket.asked());
+                asking.asks(bucket.shared_endpoint());
             }
             list_bucket(&bucket, &key, any_suffix, cancel)
         }
         Some(Location::Http(url)) => {
             if let Some(asking) = asking {
-                asking.asks(&tidemill_remote::http::asked(&url));
+                asking.asks(&tidemill_remote::http::server_endpoint(&url));
             }
             list_web(&url, spec, cancel, asking)
         }
@@ -202,13 +205,13 @@ fn list_local(
     cancel: &CancelFlag,
     asking: Option<&Asking>,
 ) -> Result<Vec<ListedFile>> {
-    let pattern = from_home(local_path(url)?);
+    let pattern = expand_home(local_path_from_url(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
         // A file whose name holds pattern characters is still a file.
         expand(&pattern, any_suffix, cancel, asking, &mut paths)?;
     } else {
-        for alternative in alternatives(&pattern)? {
+        for alternative in expand_alternatives(&pattern)? {
             cancel.check()?;
             if is_pattern(&alternative) {
                 matches(&alternative, &mut paths)?;
@@ -271,14 +274,14 @@ fn list_bucket(
     any_suffix: bool,
     cancel: &CancelFlag,
 ) -> Result<Vec<ListedFile>> {
-    let head = |key: &str| wait(cancel, Arc::clone(bucket).head(key.to_owned()));
+    let head = |key: &str| block_on(cancel, Arc::clone(bucket).head_object(key.to_owned()));
     let mut objects: Vec<ObjectMeta> = Vec::new();
     if is_pattern(key) || key.contains('{') {
         // A key that holds pattern characters is still a key; who may not ask for it may list.
         match head(key) {
             Ok(Some(meta)) => objects.push(meta),
             Ok(None) | Err(tidemill_remote::Error::Remote { status: Some(400..=499), .. }) => {
-                for alternative in alternatives(key)? {
+                for alternative in expand_alternatives(key)? {
                     if is_pattern(&alternative) {
                         bucket_matches(bucket, &alternative, cancel, &mut objects)?;
                     } else {
@@ -290,7 +293,8 @@ fn list_bucket(
         }
     } else if let Some(end) = read_first(key) {
         // One request tells what it is and brings what is read of it first.
-        if let Some(object) = wait(cancel, Arc::clone(bucket).find(key.to_owned(), end))? {
+        if let Some(object) = block_on(cancel, Arc::clone(bucket).find_object(key.to_owned(), end))?
+        {
             return Ok(vec![listed(object)?]);
         }
         bucket_folder(bucket, key, any_suffix, cancel, &mut objects)?;
@@ -307,22 +311,22 @@ fn list_bucket(
             hint: Some(format!("no key matches the pattern; looked in `{}`", bucket.url(folder))),
         });
     }
-    objects.into_iter().map(|meta| listed(Object::listed(bucket, meta))).collect()
+    objects.into_iter().map(|meta| listed(Object::from_listing(bucket, meta))).collect()
 }
 
 /// Which bytes of an object are read first, by its name; none where nobody knows.
-fn read_first(key: &str) -> Option<End> {
+fn read_first(key: &str) -> Option<ObjectEnd> {
     let format = Format::from_path(key)?;
     match format.typed().map(|typed| typed.end_bytes()) {
         Some(0) => None,
-        Some(bytes) => Some(End::Last(bytes)),
-        None => Some(End::First(SAMPLE_BYTES)),
+        Some(bytes) => Some(ObjectEnd::Last(bytes)),
+        None => Some(ObjectEnd::First(FIRST_SAMPLE_BYTES)),
     }
 }
 
 fn listed(object: Object) -> Result<ListedFile> {
     let object = Arc::new(object);
-    let shown = Arc::clone(object.shown());
+    let shown = Arc::clone(object.display_url());
     let path = shown.strip_prefix("s3://").unwrap_or(&shown);
     let folders = path.split('/').skip(1);
     let keys = partition_keys(folders, &shown)?;
@@ -336,9 +340,9 @@ fn bucket_matches(
     cancel: &CancelFlag,
     objects: &mut Vec<ObjectMeta>,
 ) -> Result<()> {
-    let wanted = Pattern::new(pattern)?;
+    let wanted = KeyPattern::new(pattern)?;
     let prefix = literal_prefix(pattern);
-    let listed = wait(cancel, Arc::clone(bucket).list(prefix.to_owned()))?;
+    let listed = block_on(cancel, Arc::clone(bucket).list_objects(prefix.to_owned()))?;
     let (before, mut folder) = (objects.len(), None);
     for meta in listed {
         let key = meta.location.as_ref();
@@ -380,7 +384,7 @@ fn bucket_expand(
     let folder = key.trim_end_matches('/');
     if folder == key
         && !key.is_empty()
-        && let Some(meta) = wait(cancel, Arc::clone(bucket).head(key.to_owned()))?
+        && let Some(meta) = block_on(cancel, Arc::clone(bucket).head_object(key.to_owned()))?
     {
         objects.push(meta);
         return Ok(());
@@ -398,7 +402,7 @@ fn bucket_folder(
 ) -> Result<()> {
     let folder = key.trim_end_matches('/');
     let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
-    let listed = wait(cancel, Arc::clone(bucket).list(prefix.clone()))?;
+    let listed = block_on(cancel, Arc::clone(bucket).list_objects(prefix.clone()))?;
     let before = objects.len();
     let found_any = !listed.is_empty();
     for meta in listed {
@@ -421,7 +425,7 @@ fn bucket_folder(
             Some((parent, name)) => (format!("{parent}/"), name),
             None => (String::new(), folder),
         };
-        let names = wait(cancel, Arc::clone(bucket).names(parent.clone()))?;
+        let names = block_on(cancel, Arc::clone(bucket).folder_names(parent.clone()))?;
         let nearest = suggestions::nearest_candidate(name, names.iter().map(String::as_str));
         nearest.map(|name| format!("did you mean `{}`?", bucket.url(&format!("{parent}{name}"))))
     };
@@ -444,19 +448,19 @@ fn list_web(
         ));
     }
     let mut urls: Vec<String> =
-        alternatives(path)?.into_iter().map(|path| format!("{path}{query}")).collect();
+        expand_alternatives(path)?.into_iter().map(|path| format!("{path}{query}")).collect();
     urls.sort_unstable();
     urls.dedup();
     let plain = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
-    let web = Web::open(&spec.storage_options, plain)?;
+    let web = WebClient::open(&spec.storage_options, plain)?;
     let found = |object: Arc<Object>, url: &str| {
-        let path = web_path(url);
-        let shown = Arc::clone(object.shown());
+        let path = decoded_web_path(url);
+        let shown = Arc::clone(object.display_url());
         let keys = partition_keys(path.split('/'), &shown)?;
         Ok(elsewhere(object, path.as_str().into(), keys))
     };
     let Some(asking) = asking else {
-        let objects = probe_all(&web, &urls, cancel)?;
+        let objects = probe_urls(&web, &urls, cancel)?;
         return objects.into_iter().zip(&urls).map(|(object, url)| found(object, url)).collect();
     };
     let mut objects = Vec::with_capacity(urls.len());
@@ -465,7 +469,7 @@ fn list_web(
         began.set(Instant::now());
         cancel.child_flag_with_deadline(asking.look_ends())
     };
-    probe_each(&web, &urls, &mut flag, &mut |url, object| {
+    probe_each_url(&web, &urls, &mut flag, &mut |url, object| {
         let waited = began.get().elapsed();
         match object {
             Ok(object) => {
@@ -491,7 +495,7 @@ fn list_web(
 fn elsewhere(object: Arc<Object>, name: Arc<str>, keys: Keys) -> ListedFile {
     let identity =
         Identity { device: 0, inode: 0, size: object.size(), modified_ns: object.modified_ns() };
-    let shown = Arc::clone(object.shown());
+    let shown = Arc::clone(object.display_url());
     ListedFile { place: FileLocation::Object(object), shown, name, identity, keys }
 }
 
@@ -522,7 +526,7 @@ fn same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
 /// The files that a pattern matches.
 fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
     let (mut files, mut folder) = (0usize, None);
-    for path in on_disk(pattern)? {
+    for path in glob_on_disk(pattern)? {
         if path.is_dir() {
             folder.get_or_insert(path);
         } else {

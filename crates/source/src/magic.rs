@@ -11,12 +11,12 @@
 
 use std::sync::Arc;
 
-use tidemill_remote::Fetch;
+use tidemill_remote::NetworkTask;
 
 use super::compression::{Compression, decode};
 use super::error::{Error, Result};
 use super::formats::Format;
-use super::input::{Access, ByteInput, OpenFile};
+use super::input::{ByteInput, OpenFile, ReadPattern};
 use super::{FileLocation, SourceFile};
 
 /// What is looked at of a file.
@@ -200,7 +200,7 @@ pub(super) fn check_cut(file: &SourceFile, open: &OpenFile, seen: &[u8]) -> Resu
 pub(super) fn peek(files: &[&Arc<SourceFile>]) -> Result<()> {
     let is_new = |file: &&&Arc<SourceFile>| file.told.get().is_none() && file.program.is_none();
     let files: Vec<&Arc<SourceFile>> = files.iter().filter(is_new).copied().collect();
-    let mut asked: std::collections::VecDeque<Option<Fetch<bytes::Bytes>>> =
+    let mut asked: std::collections::VecDeque<Option<NetworkTask<bytes::Bytes>>> =
         std::collections::VecDeque::new();
     let mut next = files.iter();
     for file in &files {
@@ -210,7 +210,7 @@ pub(super) fn peek(files: &[&Arc<SourceFile>]) -> Result<()> {
             let length = next.size().min(LOOK_BYTES as u64);
             asked.push_back(match &next.place {
                 FileLocation::Object(object) if !object.is_stream() => {
-                    Some(object.fetch(0..length)?)
+                    Some(object.fetch_range(0..length)?)
                 }
                 _ => None,
             });
@@ -223,7 +223,7 @@ pub(super) fn peek(files: &[&Arc<SourceFile>]) -> Result<()> {
                 &remote[..]
             }
             None => {
-                let open = OpenFile::open(file, Access::Random, &file.watch())?;
+                let open = OpenFile::open(file, ReadPattern::Random, &file.watch())?;
                 let count = open.read_at(&mut local, 0)?;
                 &local[..count]
             }
@@ -369,7 +369,7 @@ pub(super) fn name_foreign_content(
         return error;
     }
     let mut head = [0; LOOK_BYTES];
-    let Ok(open) = OpenFile::open(file, Access::Random, &file.watch()) else { return error };
+    let Ok(open) = OpenFile::open(file, ReadPattern::Random, &file.watch()) else { return error };
     let Ok(count) = open.read_at(&mut head, 0) else { return error };
     match foreign_content(&head[..count], format) {
         Some((what, hint)) => Error::Corrupt {

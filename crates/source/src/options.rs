@@ -7,7 +7,7 @@ use tidemill_base::BadRecordLimit;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::progress::RunProgress;
 use tidemill_remote::AccessPlan;
-use tidemill_remote::reader::Budget;
+use tidemill_remote::reader::PrefetchBudget;
 use tidemill_text::Predicate;
 
 use super::projection::Projections;
@@ -43,7 +43,7 @@ pub struct ReadOptions {
     /// Where refused records go.
     pub rejects: Arc<Rejects>,
     /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
-    pub ahead: Budget,
+    pub ahead: PrefetchBudget,
     /// Whether rows are handed on as soon as they are there: what can only be read front to back is not waited for until
     /// a block of it is full. Default: not.
     pub eager: bool,
@@ -64,7 +64,7 @@ impl Default for ReadOptions {
             cancel: CancelFlag::new(),
             progress: RunProgress::new(),
             rejects: Arc::new(Rejects::new(BadRecordLimit::default(), None)),
-            ahead: Budget::default(),
+            ahead: PrefetchBudget::default(),
             eager: false,
             course: None,
         }

@@ -26,9 +26,9 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::redaction::redact_url;
 use tidemill_base::state_folder::{RunId, create_private_folders};
 use tidemill_remote::StorageOptions;
-use tidemill_remote::files::{self, GetOptions};
-use tidemill_remote::location::{Location, web_path};
-use tidemill_remote::pattern::{from_home, local_path};
+use tidemill_remote::files::{self, DownloadOptions};
+use tidemill_remote::location::{Location, decoded_web_path};
+use tidemill_remote::pattern::{expand_home, local_path_from_url};
 
 use crate::input::Identity;
 use crate::program::{Error, Result};
@@ -201,15 +201,17 @@ impl ProgramFiles {
 
     /// Fetches what is elsewhere.
     fn fetch(&self, url: &str, path: &Path, cancel: &CancelFlag) -> Result<PathBuf> {
-        let options =
-            GetOptions { output: Some(path.display().to_string()), ..GetOptions::default() };
-        let settings = files::Settings {
+        let options = DownloadOptions {
+            output: Some(path.display().to_string()),
+            ..DownloadOptions::default()
+        };
+        let settings = files::FileAccessSettings {
             storage_options: self.storage.clone(),
             cancel: cancel.clone(),
-            is_literal: true,
-            ..files::Settings::default()
+            has_literal_names: true,
+            ..files::FileAccessSettings::default()
         };
-        files::get(&[url.to_owned()], &options, &settings)?;
+        files::download_files(&[url.to_owned()], &options, &settings)?;
         // It is a program's to read.
         let read_only = fs::Permissions::from_mode(0o444);
         fs::set_permissions(path, read_only).map_err(|error| Error::io_at("write", path, error))?;
@@ -337,13 +339,13 @@ fn name_of(url: &str) -> Result<String> {
                 "write it to a file first",
             ));
         }
-        None => local_path(url)?,
+        None => local_path_from_url(url)?,
         Some(Location::S3 { key, .. }) => key,
         Some(Location::Http(url)) => {
             // Decoded, a name may have a `/` in it: it is split before.
             let path = url.split(['?', '#']).next().unwrap_or_default();
             let last = path.rsplit_once('/').map_or("", |(_, last)| last);
-            let name = web_path(&format!("http://h/{last}"));
+            let name = decoded_web_path(&format!("http://h/{last}"));
             let name = name.strip_prefix('/').unwrap_or(&name).to_owned();
             return if is_name(&name) && path.matches('/').count() > 2 {
                 Ok(name)
@@ -369,7 +371,7 @@ fn no_name(what: &str) -> Error {
 }
 
 fn local(url: &str) -> Result<PathBuf> {
-    let path = from_home(local_path(url)?);
+    let path = expand_home(local_path_from_url(url)?);
     std::path::absolute(&path).map_err(|error| Error::io_at("find", Path::new(&path), error))
 }
 

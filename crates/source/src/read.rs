@@ -20,7 +20,7 @@ use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use tidemill_base::coverage::format_decimal_bytes;
 use tidemill_remote::AccessPlan;
-use tidemill_remote::reader::{FILES_AHEAD, RANGE_BYTES};
+use tidemill_remote::reader::{SMALL_FILE_BYTES_MAX, SMALL_FILES_AHEAD};
 use tidemill_text::{
     BlockColumnMismatches, BlockDecoder, BlockUnknownKey, DecodedBlocks, Options,
     RejectedTextRecord, TextFaultKind,
@@ -34,7 +34,7 @@ use super::error::{Error, Result};
 use super::fault::{Fault, Invisible, Whence};
 use super::formats::{Decoding, PieceReader, Reading, TextFormat};
 use super::hidden::{self, Numbering};
-use super::input::{Access, ByteInput, FileInput, OpenFile, ReaderInput, Watch};
+use super::input::{ByteInput, FileInput, OpenFile, ReadPattern, ReaderInput, Watch};
 use super::map_keys::with_last_entries;
 use super::opener::{BadValue, CountOfRows, Opened, Opener};
 use super::options::ReadOptions;
@@ -324,14 +324,14 @@ impl SplitReader {
             self.stats.bytes = self.split.bytes.saturating_sub(self.left_out_bytes);
             return Ok(());
         };
-        let early = if self.taken.0.is_some() { 0 } else { FILES_AHEAD };
+        let early = if self.taken.0.is_some() { 0 } else { SMALL_FILES_AHEAD };
         for next in self.pieces.iter().take(early) {
             if let FileLocation::Object(object) = &next.file.place
                 && !self.source.format.is_typed()
                 && next.is_whole_file()
-                && next.file.size() <= RANGE_BYTES
+                && next.file.size() <= SMALL_FILE_BYTES_MAX
             {
-                object.fetch_early(next.file.size())?;
+                object.start_early_fetch(next.file.size())?;
             }
         }
         let watch = Watch {
@@ -476,7 +476,8 @@ impl SplitReader {
                 return self.open_below_skipped(piece, first, watch);
             }
         }
-        let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), &watch)?);
+        let open =
+            Arc::new(OpenFile::open(file, ReadPattern::UntilSplitEnd(piece.range.end), &watch)?);
         open.start_at(piece.range.start)?;
         let (start, seen) = match self.options.exact_start {
             Some(start) => (start, Vec::new()),
@@ -507,7 +508,11 @@ impl SplitReader {
 
     /// Opens a piece that begins in lines that are skipped, or right behind them; the file's header is at `first`.
     fn open_below_skipped(&mut self, piece: &Piece, first: u64, watch: Watch) -> Result<Body> {
-        let open = Arc::new(OpenFile::open(&piece.file, Access::Until(piece.range.end), &watch)?);
+        let open = Arc::new(OpenFile::open(
+            &piece.file,
+            ReadPattern::UntilSplitEnd(piece.range.end),
+            &watch,
+        )?);
         open.start_at(first.min(piece.range.end))?;
         self.stats.start.get_or_insert(first);
         watch.progress.add_bytes(first.min(piece.range.end) - piece.range.start);

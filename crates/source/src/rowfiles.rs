@@ -10,7 +10,7 @@ use tidemill_rowfile::ReadAt;
 
 use super::compression::Compression;
 use super::error::{Error, Result, for_others};
-use super::input::{Access, OpenFile, Watch};
+use super::input::{OpenFile, ReadPattern, Watch};
 use super::listing::{self, ListedFile};
 use super::stored::Stored;
 use super::{FileLocation, Format, SourceFile, SourceSpec};
@@ -86,6 +86,6 @@ fn stored(found: ListedFile, is_many: bool, cancel: &CancelFlag) -> Result<(Stri
         ));
     }
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let open = OpenFile::open(&file, Access::Random, &watch)?;
+    let open = OpenFile::open(&file, ReadPattern::Random, &watch)?;
     Ok((name, Arc::new(Lent(Stored::Open(open)))))
 }

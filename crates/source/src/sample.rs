@@ -364,7 +364,7 @@ impl<'a> Sample<'a> {
             while *asked < (index + REQUESTS_AHEAD).min(files.len()) {
                 if let FileLocation::Object(object) = &files[*asked].place {
                     let bytes = if kept[*asked] { object.size() } else { read_bytes as u64 };
-                    object.fetch_early(bytes)?;
+                    object.start_early_fetch(bytes)?;
                 }
                 *asked += 1;
             }
@@ -499,7 +499,7 @@ pub(super) fn fault_hint(
 fn ask_for_small(file: &SourceFile) -> Result<()> {
     match &file.place {
         FileLocation::Object(object) if object.size() <= WHOLE_BYTES => {
-            Ok(object.fetch_early(object.size())?)
+            Ok(object.start_early_fetch(object.size())?)
         }
         _ => Ok(()),
     }

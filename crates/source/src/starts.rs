@@ -10,7 +10,7 @@ use tidemill_text::record_boundaries::{self, RecordCutter};
 
 use super::blocks::{self, RECORD_BYTES_MAX};
 use super::error::Result;
-use super::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use super::input::{ByteInput, FileInput, OpenFile, ReadPattern, Watch};
 use super::stream::{MARK, records_at};
 use super::{Source, SourceFile, Split, magic};
 
@@ -137,7 +137,7 @@ pub(super) fn seen_from_before(
         return Ok(None);
     }
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
+    let open = Arc::new(OpenFile::open(file, ReadPattern::Random, &watch)?);
     let grammar = source.grammar();
     let first = first_record(source, file, &watch)?;
     let mut position = match start.checked_sub(BEFORE_BYTES).filter(|from| *from > first) {
@@ -174,7 +174,7 @@ pub(super) fn seen_from_before(
 /// a line that says what stands between fields, is as good as a part of the first record where nothing is skipped.
 fn first_record(source: &Source, file: &SourceFile, watch: &Watch) -> Result<u64> {
     if file.skip_lines == 0 {
-        let open = OpenFile::open(file, Access::Random, watch)?;
+        let open = OpenFile::open(file, ReadPattern::Random, watch)?;
         let mut mark = [0; MARK.len()];
         let count = open.read_at(&mut mark, 0)?;
         return Ok(if mark[..count] == *MARK { MARK.len() as u64 } else { 0 });
@@ -212,7 +212,8 @@ pub(super) fn find_starts(
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.pieces[0].range.start > 0);
         let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
         let mut position = first_record(source, &file, &watch)?;
-        let open = Arc::new(OpenFile::open(&file, Access::Until(file.size()), &watch)?);
+        let open =
+            Arc::new(OpenFile::open(&file, ReadPattern::UntilSplitEnd(file.size()), &watch)?);
         let mut input = FileInput::new(open.clone(), position, 0, watch);
         let mut buffer = vec![0; super::blocks::READ_BYTES];
         let mut cutter = RecordCutter::new(source.grammar());

@@ -22,7 +22,7 @@ use tidemill_rowfile::ReadAt;
 
 use super::SourceFile;
 use super::error::{Error, Result};
-use super::input::{Access, OpenFile};
+use super::input::{OpenFile, ReadPattern};
 
 /// What was left out of a file, of which these blocks were whole and could not be decoded; none if
 /// nothing was.
@@ -169,7 +169,7 @@ impl rowfile::ReadAt for Stored {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let read = match self {
             Stored::Open(open) => open.read_at(into, offset),
-            Stored::Closed(file) => OpenFile::open(file, Access::Random, &file.watch())
+            Stored::Closed(file) => OpenFile::open(file, ReadPattern::Random, &file.watch())
                 .and_then(|open| open.read_at(into, offset)),
         };
         match read {

@@ -8,7 +8,7 @@ use tidemill_text::record_boundaries::RecordGrammar;
 use super::blocks::{Blocks, Ends};
 use super::compression::STORED_BUFFER_BYTES;
 use super::error::Result;
-use super::input::{Access, ByteInput, FileInput, OpenFile, ProgramInput, Watch};
+use super::input::{ByteInput, FileInput, OpenFile, ProgramInput, ReadPattern, Watch};
 use super::{SourceFile, magic};
 
 /// The byte-order mark of UTF-8.
@@ -39,7 +39,7 @@ pub(super) enum Extent {
 pub(super) fn check_stored(file: &SourceFile, watch: Watch) -> Result<()> {
     let cancel = watch.cancel.clone();
     // That it is still the file that it was is seen when it is opened.
-    let open = Arc::new(OpenFile::open(file, Access::Until(file.size()), &watch)?);
+    let open = Arc::new(OpenFile::open(file, ReadPattern::UntilSplitEnd(file.size()), &watch)?);
     if file.is_plain() {
         return Ok(());
     }
@@ -65,9 +65,9 @@ pub(super) fn stream(
     let (cancel, is_eager) = (watch.cancel.clone(), watch.eager);
     let gave = Arc::clone(&watch.gave);
     let (access, limit) = match extent {
-        Extent::Until(end) => (Access::Until(end), Some(end)),
-        Extent::Sample => (Access::Sample, None),
-        Extent::Beginning { keeps, .. } => (Access::Beginning { keeps }, None),
+        Extent::Until(end) => (ReadPattern::UntilSplitEnd(end), Some(end)),
+        Extent::Sample => (ReadPattern::Sample, None),
+        Extent::Beginning { keeps, .. } => (ReadPattern::Beginning { may_keep: keeps }, None),
     };
     let (input, open): (Box<dyn ByteInput>, _) = match stdin {
         Some(input) => (input, None),
@@ -142,7 +142,7 @@ pub(super) fn records_at(file: &SourceFile, ends: impl Into<Ends>, watch: &Watch
         return Ok(*at);
     }
     let ends = ends.into();
-    let open = Arc::new(OpenFile::open(file, Access::Random, watch)?);
+    let open = Arc::new(OpenFile::open(file, ReadPattern::Random, watch)?);
     // The reader of the file's first split counts these bytes.
     let input = FileInput::new(open, 0, 0, watch.clone());
     let mut blocks = Blocks::new(Box::new(input), ends, 0, None);

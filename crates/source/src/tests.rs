@@ -570,7 +570,7 @@ fn a_single_row_group_is_several_splits() {
         for ahead in [1 << 10, 64 << 20] {
             let progress = RunProgress::new();
             let options = ReadOptions {
-                ahead: tidemill_remote::Budget::new(ahead),
+                ahead: tidemill_remote::PrefetchBudget::new(ahead),
                 progress: progress.clone(),
                 ..ReadOptions::default()
             };
@@ -740,7 +740,7 @@ fn parquet_of_many_columns_is_read_in_parts_where_memory_is_short() {
         let options = ReadOptions {
             batch_rows,
             projection,
-            ahead: tidemill_remote::Budget::new(1 << 10),
+            ahead: tidemill_remote::PrefetchBudget::new(1 << 10),
             ..ReadOptions::default()
         };
         let expected = match &options.projection {

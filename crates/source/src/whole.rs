@@ -10,7 +10,7 @@ use tidemill_rowfile as rowfile;
 
 use super::compression::Compression;
 use super::error::{Error, Result};
-use super::input::{Access, OpenFile, Watch};
+use super::input::{OpenFile, ReadPattern, Watch};
 use super::stored::{Stored, from_rowfile};
 use super::{Format, SourceFile, SourceSpec, listing};
 
@@ -115,7 +115,7 @@ impl Files {
         let Some(file) = self.files.get(index) else {
             return Err(Error::Internal(format!("there is no file {index}")));
         };
-        let open = OpenFile::open(file, Access::Random, &self.watch)?;
+        let open = OpenFile::open(file, ReadPattern::Random, &self.watch)?;
         let progress = self.watch.progress.clone();
         Ok((file, Counted { stored: Stored::Open(open), progress }))
     }

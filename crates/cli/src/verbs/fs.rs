@@ -9,8 +9,9 @@ use serde::Serialize;
 use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
 use tidemill_engine::error::escape_control_chars;
 use tidemill_engine::remote::files::{
-    self, AT_ONCE_DEFAULT, Copied, Entry, GetOptions, Kind, PutOptions, Settings, Stat, Sum, Usage,
-    UsageOptions, parse_range,
+    self, CONCURRENT_FILES_DEFAULT, CopySummary, DownloadOptions, EntryKind, FileAccessSettings,
+    FileStat, FolderUsage, FolderUsageOptions, ListingEntry, ListingTotals, UploadOptions,
+    parse_byte_range,
 };
 use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::{Error, Result};
@@ -23,8 +24,8 @@ use crate::terminal::{self, Bar};
 /// What is listed is shown no later than this.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-fn settings(storage_options: StorageOptions) -> anyhow::Result<Settings> {
-    let settings = Settings { storage_options, ..Settings::default() };
+fn settings(storage_options: StorageOptions) -> anyhow::Result<FileAccessSettings> {
+    let settings = FileAccessSettings { storage_options, ..FileAccessSettings::default() };
     terminal::watch_signals(&settings.cancel)?;
     Ok(settings)
 }
@@ -99,7 +100,7 @@ fn of(count: u64, one: &str) -> String {
 pub(super) fn ls(args: &LsArgs) -> anyhow::Result<Outcome> {
     let settings = settings(args.storage.options()?)?;
     let mut out = Out::new()?;
-    let mut all = Sum::default();
+    let mut all = ListingTotals::default();
     let several = args.urls.len() > 1;
     let outcome = each_url(&args.urls, &mut out, |url, out| {
         let sum = files::ls(url, args.recursive, &settings, &mut |entry| match args.format {
@@ -122,15 +123,15 @@ pub(super) fn ls(args: &LsArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-fn line(entry: &Entry, args: &LsArgs, several: bool) -> String {
+fn line(entry: &ListingEntry, args: &LsArgs, several: bool) -> String {
     // What a name has in it that a terminal would obey is made visible, and a line is a name.
     let name = escape_control_chars(if several { &entry.url } else { &entry.name }, &[]);
     if !args.long {
         return name;
     }
     let bytes = match entry.kind {
-        Kind::Folder => "-".to_owned(),
-        Kind::File => entry.size.map_or("?".to_owned(), |bytes| size(bytes, args.sizes.bytes)),
+        EntryKind::Folder => "-".to_owned(),
+        EntryKind::File => entry.size.map_or("?".to_owned(), |bytes| size(bytes, args.sizes.bytes)),
     };
     format!("{bytes:>12}  {:<20}  {name}", entry.modified.as_deref().unwrap_or("-"))
 }
@@ -146,10 +147,10 @@ pub(super) fn stat(args: &StatArgs) -> anyhow::Result<Outcome> {
     })
 }
 
-fn described(stat: &Stat) -> Vec<String> {
+fn described(stat: &FileStat) -> Vec<String> {
     let kind = match stat.kind {
-        Kind::File => "file",
-        Kind::Folder => "folder",
+        EntryKind::File => "file",
+        EntryKind::Folder => "folder",
     };
     let bytes = |bytes| match bytes {
         0..1000 => format!("{bytes} B"),
@@ -179,12 +180,12 @@ fn described(stat: &Stat) -> Vec<String> {
 /// `tidemill du URL…`.
 pub(super) fn du(args: &DuArgs) -> anyhow::Result<Outcome> {
     let settings = settings(args.storage.options()?)?;
-    let options = UsageOptions { depth: if args.summarize { 0 } else { args.depth } };
+    let options = FolderUsageOptions { depth: if args.summarize { 0 } else { args.depth } };
     each_url(&args.urls, &mut Out::new()?, |url, out| {
         files::du(url, options, &settings, &mut |usage| match args.format {
             Plain::Json => out.json(&usage),
             Plain::Text => {
-                let Usage { url, files, bytes } = &usage;
+                let FolderUsage { url, files, bytes } = &usage;
                 let (bytes, files) = (size(*bytes, args.sizes.bytes), of(*files, "file"));
                 out.line(&format!("{bytes:>12}  {files:>14}  {}", escape_control_chars(url, &[])))
             }
@@ -195,7 +196,7 @@ pub(super) fn du(args: &DuArgs) -> anyhow::Result<Outcome> {
 /// `tidemill cat URL…`.
 pub(super) fn cat(args: &CatArgs) -> anyhow::Result<Outcome> {
     let settings = settings(args.read_ahead.over(args.storage.options()?)?)?;
-    let range = args.range.as_deref().map(parse_range).transpose().map_err(Error::from)?;
+    let range = args.range.as_deref().map(parse_byte_range).transpose().map_err(Error::from)?;
     let mut out = Out::new()?;
     let work = || -> Result<()> {
         files::cat(&args.urls, range.unwrap_or(0..u64::MAX), &settings, &mut |bytes| {
@@ -217,9 +218,15 @@ pub(super) fn get(args: GetArgs) -> anyhow::Result<Outcome> {
     let settings = settings(args.read_ahead.over(args.storage.options()?)?)?;
     let verify = args.copy.verify_mode();
     let CopyArgs { overwrite, skip_existing, parallel, .. } = args.copy;
-    let at_once = parallel.unwrap_or(AT_ONCE_DEFAULT);
-    let options = GetOptions { output: args.output, overwrite, skip_existing, at_once, verify };
-    copied("fetched", &settings, || Ok(files::get(&args.urls, &options, &settings)?))
+    let at_once = parallel.unwrap_or(CONCURRENT_FILES_DEFAULT);
+    let options = DownloadOptions {
+        output: args.output,
+        overwrite,
+        skip_existing,
+        concurrent_files: at_once,
+        verify,
+    };
+    copied("fetched", &settings, || Ok(files::download_files(&args.urls, &options, &settings)?))
 }
 
 /// `tidemill put PATH… URL`.
@@ -227,18 +234,24 @@ pub(super) fn put(args: PutArgs) -> anyhow::Result<Outcome> {
     let settings = settings(args.storage.options()?)?;
     let verify = args.copy.verify_mode();
     let CopyArgs { overwrite, skip_existing, parallel, .. } = args.copy;
-    let at_once = parallel.unwrap_or(AT_ONCE_DEFAULT);
-    let options = PutOptions { overwrite, skip_existing, at_once, verify, ..PutOptions::default() };
+    let at_once = parallel.unwrap_or(CONCURRENT_FILES_DEFAULT);
+    let options = UploadOptions {
+        overwrite,
+        skip_existing,
+        concurrent_files: at_once,
+        verify,
+        ..UploadOptions::default()
+    };
     let mut paths = args.paths;
     let url = paths.pop().unwrap_or_default();
-    copied("sent", &settings, || Ok(files::put(&paths, &url, &options, &settings)?))
+    copied("sent", &settings, || Ok(files::upload_files(&paths, &url, &options, &settings)?))
 }
 
 /// Copies while the bar moves, and says what became of it.
 fn copied(
     what: &str,
-    settings: &Settings,
-    work: impl FnOnce() -> Result<Copied> + Send,
+    settings: &FileAccessSettings,
+    work: impl FnOnce() -> Result<CopySummary> + Send,
 ) -> anyhow::Result<Outcome> {
     let mut bar = Bar::of_files(&settings.progress);
     let copied = beside(&mut bar, work);
@@ -247,8 +260,8 @@ fn copied(
     for warning in &copied.warnings {
         terminal::warn(warning);
     }
-    let failed = copied.failed.len() as u64;
-    for failure in copied.failed {
+    let failed = copied.failures.len() as u64;
+    for failure in copied.failures {
         terminal::complain(&Error::from(failure.error).into());
     }
     let mut line =

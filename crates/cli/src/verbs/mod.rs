@@ -62,9 +62,9 @@ fn told(
 ) -> anyhow::Result<Outcome> {
     let performed = work();
     // For what has no run of its own.
-    remote::tuning::finish();
+    remote::tuning::record_finished_run();
     if asks_for_stats {
-        terminal::note(&stats::told(&remote::stats()));
+        terminal::note(&stats::told(&remote::read_stats()));
     }
     performed
 }

@@ -177,7 +177,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let storage = args.storage.options()?;
     let of_sources = args.read_ahead.over(storage.clone())?;
     for source in &mut job.sources {
-        source.spec.storage_options = source.spec.storage_options.with(&of_sources);
+        source.spec.storage_options = source.spec.storage_options.with_overrides(&of_sources);
         source.spec.recover |= args.salvage;
     }
     job.files.extend(args.files.named.iter().cloned());
@@ -223,7 +223,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
     }
     let mut sink = args.sink.sink(job.sink.as_ref())?;
-    sink.storage_options = sink.storage_options.with(&storage);
+    sink.storage_options = sink.storage_options.with_overrides(&storage);
     program_files::give(files.as_ref(), &mut sink.exec);
     let programs = job.programs().chain([sink.exec.as_ref()]).collect::<Vec<_>>();
     program_files::check(files.as_ref(), &programs)?;

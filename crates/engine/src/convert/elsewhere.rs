@@ -362,7 +362,11 @@ impl Conversion {
         }
         there.workers.begin(HandedJob {
             content: message(JOB, &job)?,
-            secrets: self.source.storage_options.with(&self.sink.storage_options).for_workers(),
+            secrets: self
+                .source
+                .storage_options
+                .with_overrides(&self.sink.storage_options)
+                .worker_options(),
             paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             // Both find the same.
             files: HandedFile::of(self.source.exec.as_ref().or(self.sink.exec.as_ref()), cancel)?,

@@ -33,7 +33,7 @@ use tidemill_base::redaction::redact_url;
 use tidemill_base::state_folder::RunId;
 use tidemill_query::{Plan, Query, Results, Workers, named};
 use tidemill_remote::location::Location;
-use tidemill_remote::{AccessPlan, Budget};
+use tidemill_remote::{AccessPlan, PrefetchBudget};
 use tidemill_sink::{
     EndedObject, FileSet, ObjectPart, ObjectWriter, OutputFormat, Room, SetWriter, Sink, SinkSpec,
     StagedPart, Written,
@@ -659,7 +659,7 @@ impl Copy {
             cancel: cancel.clone(),
             progress: settings.progress.clone(),
             rejects,
-            ahead: Budget::with(
+            ahead: PrefetchBudget::with_prefetch_bytes(
                 settings.memory_bytes / 16,
                 spec.storage_options.read_memory_bytes(),
             ),

@@ -207,7 +207,7 @@ impl Job {
         let files = files(&mut root)?;
         let mut sources = sources(&mut root)?;
         for source in &mut sources {
-            source.spec.storage_options.set_job(name.as_deref().unwrap_or_default());
+            source.spec.storage_options.set_job_name(name.as_deref().unwrap_or_default());
         }
         let map = map(&mut root)?;
         let tables = tables(&mut root)?;
@@ -660,7 +660,7 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     sink.exec = exec(&mut section)?;
     let place = section.tree.get("storage_options").map(|node| node.place.clone());
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
-    if let (Some(name), Some(place)) = (sink.storage_options.read_option(), place) {
+    if let (Some(name), Some(place)) = (sink.storage_options.first_read_option(), place) {
         let message = format!("`{name}` in `[sink.storage_options]` is about reading");
         return Err(section.error_at(&place, message, Some("it belongs to `[source]`")));
     }

@@ -16,7 +16,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::state_folder::StateFolder;
 use tidemill_base::{CancelFlag, RunSettings};
 use tidemill_query::Glimpse;
-use tidemill_remote::post::{Answer, Credentials, Service};
+use tidemill_remote::service_client::{ServiceClient, ServiceCredentials, ServiceResponse};
 use tidemill_tables::sections;
 
 use super::client_id::{client_id, id_for};
@@ -96,7 +96,8 @@ impl Left {
     /// # Errors
     /// [`Error::Io`].
     pub fn forget(master: &Master) -> Result<()> {
-        let is_it = |left: &Left| Service::new(&left.address).is_ok_and(|it| it == master.service);
+        let is_it =
+            |left: &Left| ServiceClient::new(&left.address).is_ok_and(|it| it == master.service);
         if !Left::find()?.as_ref().is_some_and(is_it) {
             return Ok(());
         }
@@ -154,7 +155,7 @@ fn find_token(
 /// A master, and the right to ask it.
 #[derive(Clone)]
 pub struct Master {
-    service: Service,
+    service: ServiceClient,
     token: String,
     /// The id sent with each request, by which this master recognises the client's own jobs.
     client_id: Option<String>,
@@ -212,10 +213,10 @@ impl Master {
             (OWN, Some(left)) => left.address.as_str(),
             _ => address,
         };
-        let service = Service::new(named)?;
+        let service = ServiceClient::new(named)?;
         let left = left
             .as_ref()
-            .filter(|left| Service::new(&left.address).is_ok_and(|other| other == service));
+            .filter(|left| ServiceClient::new(&left.address).is_ok_and(|other| other == service));
         let variable = |name: &str| std::env::var(name).ok();
         let Some(token) = find_token(right, files, variable, left)? else {
             let (flags, variable, option) = match right {
@@ -244,7 +245,7 @@ impl Master {
     /// # Errors
     /// [`Error::Usage`] for what is no address.
     pub fn new(address: &str, token: &str) -> Result<Master> {
-        let service = Service::new(address)?;
+        let service = ServiceClient::new(address)?;
         Ok(Master { service, token: token.to_owned(), client_id: None, patience: PATIENCE })
     }
 
@@ -261,13 +262,19 @@ impl Master {
         }
     }
 
-    fn ask(&self, path: &str, body: Option<Vec<u8>>, cancel: &CancelFlag) -> Result<Answer> {
+    fn ask(
+        &self,
+        path: &str,
+        body: Option<Vec<u8>>,
+        cancel: &CancelFlag,
+    ) -> Result<ServiceResponse> {
         let tick = &mut || cancel.check();
-        let credentials = Credentials { token: &self.token, client_id: self.client_id.as_deref() };
-        let answer = self.service.ask(path, credentials, body, self.patience, tick)?;
+        let credentials =
+            ServiceCredentials { token: &self.token, client_id: self.client_id.as_deref() };
+        let answer = self.service.send_request(path, credentials, body, self.patience, tick)?;
         match answer.status {
             200 => Ok(answer),
-            status => Err(self.refused(status, &answer.refusal(tick)?)),
+            status => Err(self.refused(status, &answer.read_refusal(tick)?)),
         }
     }
 
@@ -318,8 +325,8 @@ impl Master {
         self.parsed(answer, cancel)
     }
 
-    fn parsed(&self, answer: Answer, cancel: &CancelFlag) -> Result<serde_json::Value> {
-        let body = answer.whole(TOLD_BYTES_MAX, &mut || cancel.check())?;
+    fn parsed(&self, answer: ServiceResponse, cancel: &CancelFlag) -> Result<serde_json::Value> {
+        let body = answer.read_whole_body(TOLD_BYTES_MAX, &mut || cancel.check())?;
         serde_json::from_slice(&body).map_err(|error| self.nonsense(&error.to_string()))
     }
 
@@ -404,7 +411,7 @@ impl Master {
                 }
                 Ok(())
             };
-            let next = answer.next(&mut tick)?;
+            let next = answer.next_piece(&mut tick)?;
             if let Some(error) = untold {
                 return Err(error);
             }

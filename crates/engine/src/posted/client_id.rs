@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use sha2::{Digest, Sha256};
 use tidemill_base::hex::encode_hex;
 use tidemill_base::state_folder::StateFolder;
-use tidemill_remote::post::new_client_id;
+use tidemill_remote::service_client::new_client_id;
 
 /// Name of the file in the state folder.
 const FILE: &str = "client-id";

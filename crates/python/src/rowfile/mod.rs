@@ -181,7 +181,7 @@ pub(crate) fn read_rowfile(
     let preparation = prepare(&limits, &Limits::default()).map_err(|error| raise(py, error))?;
     let cancel = preparation.settings.cancel.clone();
     let flag: CancelFlag = cancel.clone();
-    let before = remote::stats();
+    let before = remote::read_stats();
     let opened = on_a_thread(py, cancel.clone(), move || Rowfiles::open(&request, &flag))?;
     let opened = Arc::new(opened);
     let display = Display::new(display, &preparation.settings.progress);

@@ -323,9 +323,9 @@ fn plans_of(
     let Some(source) = table.as_ref().and_then(|table| table.source()) else { return Ok(None) };
     // Whoever reads a bucket and writes to another has one way to reach both.
     let of_source = &source.spec().storage_options;
-    let both = of_source.with(output.storage()).for_workers();
+    let both = of_source.with_overrides(output.storage()).worker_options();
     let is_remote = source.files().iter().any(|file| file.local_path().is_none());
-    let secrets = (!is_remote || both == of_source.for_workers()).then_some(both);
+    let secrets = (!is_remote || both == of_source.worker_options()).then_some(both);
     let bytes_max = reduction::bytes_max(plan).min(plan.settings.memory_share_bytes(1, 16) as u64);
     Plans::of(output, folder, (reach, bytes_max), secrets, &plan.settings.cancel)
 }
@@ -401,7 +401,8 @@ fn start(
         if let Some(secrets) = &plans.secrets {
             job.secrets.clone_from(secrets);
         }
-        let own = plans.folder.lock.iter().chain(plans.laying.folder.as_ref().map(|it| &it.lock));
+        let own =
+            plans.folder.lock_path.iter().chain(plans.laying.folder.as_ref().map(|it| &it.lock));
         job.paths.extend(own.map(|path| path.to_string_lossy().into_owned()));
     }
     job.paths.extend(lock.flatten().map(|lock| lock.to_string_lossy().into_owned()));
@@ -414,7 +415,7 @@ fn start(
 fn handed(plan: &Plan, job: Job, scan: &Scan) -> Result<HandedJob> {
     Ok(HandedJob {
         content: job.encoded()?,
-        secrets: scan.source().spec().storage_options.for_workers(),
+        secrets: scan.source().spec().storage_options.worker_options(),
         paths: paths(scan.splits())?,
         files: HandedFile::of(scan.source().spec().exec.as_ref(), &plan.settings.cancel)?,
     })

@@ -24,7 +24,7 @@ use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
-use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchFolder};
+use tidemill_remote::scratch::{ScratchFile, ScratchFolder, ScratchStorage};
 use tidemill_sink::{
     BegunObject, OutputSaid, Place, PlacedFile, PlacedFolder, SinkSpec, Spread, Values,
 };
@@ -115,7 +115,7 @@ pub(super) struct LaidWriter<'a> {
 impl<'a> LaidWriter<'a> {
     /// Lays down rows of more than `bytes_max`, within its share of so much memory.
     pub(super) fn new(
-        scratch: &'a Scratch,
+        scratch: &'a ScratchStorage,
         spread: Spread,
         (bytes_max, memory_bytes): (u64, usize),
         label: &str,
@@ -399,7 +399,7 @@ impl Reading {
         }
         let Plans { folder, laying, spec, .. } = &self.plans;
         let spread = Spread::new(spec, &self.schema, laying.places)?;
-        let mut own = LaidWriter::new(&folder.scratch, spread, (0, self.memory_bytes), "own");
+        let mut own = LaidWriter::new(&folder.storage, spread, (0, self.memory_bytes), "own");
         self.held_bytes = 0;
         self.held.drain(..).try_for_each(|batch| own.write(batch))?;
         let (paths, written) = own.finish()?;
@@ -413,7 +413,7 @@ impl Reading {
 
 /// The rows that were laid down for one place, in their order.
 pub(super) fn each_of(
-    scratch: &Scratch,
+    scratch: &ScratchStorage,
     parts: &[Parted],
     place: usize,
     each: &mut dyn FnMut(&RecordBatch) -> Result<()>,

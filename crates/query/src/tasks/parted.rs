@@ -16,7 +16,7 @@ use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
 use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::error::{Error, Result};
-use tidemill_remote::scratch::{Scratch, ScratchFile, ScratchReader, ScratchWriter};
+use tidemill_remote::scratch::{ScratchFile, ScratchReader, ScratchStorage, ScratchWriter};
 use tidemill_sink::{Spread, Values};
 use tidemill_tables::Precision;
 use tidemill_tables::ranges::Ranges;
@@ -76,7 +76,7 @@ pub(super) enum Written {
 
 /// A table on its way: kept until it is large, and put apart from then on.
 pub(super) struct PartedWriter<'a> {
-    scratch: &'a Scratch,
+    scratch: &'a ScratchStorage,
     apart: Apart,
     bytes_max: u64,
     label: String,
@@ -113,7 +113,7 @@ impl Apart {
 impl<'a> PartedWriter<'a> {
     /// A table whose first columns are `key_count` keys; what it is stands in its file's name.
     pub(super) fn new(
-        scratch: &'a Scratch,
+        scratch: &'a ScratchStorage,
         ranges: Ranges,
         key_count: usize,
         bytes_max: u64,
@@ -124,7 +124,7 @@ impl<'a> PartedWriter<'a> {
 
     /// Rows, of which each batch stays one.
     pub(super) fn of_rows(
-        scratch: &'a Scratch,
+        scratch: &'a ScratchStorage,
         spread: Spread,
         bytes_max: u64,
         label: &str,
@@ -132,7 +132,7 @@ impl<'a> PartedWriter<'a> {
         Self::by(scratch, Apart::Places(Box::new(spread)), bytes_max, label.to_owned())
     }
 
-    fn by(scratch: &'a Scratch, apart: Apart, bytes_max: u64, label: String) -> Self {
+    fn by(scratch: &'a ScratchStorage, apart: Apart, bytes_max: u64, label: String) -> Self {
         PartedWriter {
             scratch,
             apart,
@@ -154,7 +154,7 @@ impl<'a> PartedWriter<'a> {
             if self.held_bytes <= self.bytes_max {
                 return Ok(());
             }
-            self.out = Some(self.scratch.create(&self.label)?);
+            self.out = Some(self.scratch.create_file(&self.label)?);
             return std::mem::take(&mut self.held).iter().try_for_each(|held| self.put(held));
         }
         self.put(&groups)
@@ -168,13 +168,13 @@ impl<'a> PartedWriter<'a> {
             let is_behind = self.runs.last().is_none_or(|run| run.len() > range + 1);
             if is_behind {
                 if let Some(run) = self.runs.last_mut() {
-                    run.resize(count + 1, out.bytes());
+                    run.resize(count + 1, out.written_bytes());
                 }
                 self.runs.push(Vec::new());
             }
             if let Some(run) = self.runs.last_mut() {
                 let begun = run.len().max(range + 1);
-                run.resize(begun, out.bytes());
+                run.resize(begun, out.written_bytes());
             }
             let mut write = |own: &RecordBatch| -> Result<()> {
                 let mut section = Vec::new();
@@ -201,7 +201,7 @@ impl<'a> PartedWriter<'a> {
     pub(super) fn finish(mut self) -> Result<Written> {
         let Some(out) = self.out.take() else { return Ok(Written::Few(self.held)) };
         if let Some(run) = self.runs.last_mut() {
-            run.resize(self.apart.count() + 1, out.bytes());
+            run.resize(self.apart.count() + 1, out.written_bytes());
         }
         Ok(Written::Parted(Parted { file: out.finish()?, runs: self.runs }))
     }
@@ -246,12 +246,12 @@ impl<R: Read> Groups<R> {
 /// # Errors
 /// Where it is not there.
 pub(super) fn groups(
-    scratch: &Scratch,
+    scratch: &ScratchStorage,
     file: &ScratchFile,
     bytes: Range<u64>,
 ) -> Result<Groups<BufReader<ScratchReader>>> {
     let size = usize::try_from(bytes.end - bytes.start).unwrap_or(READ_BYTES).min(READ_BYTES);
-    Ok(Groups::new(BufReader::with_capacity(size.max(1), scratch.read(file, bytes)?)))
+    Ok(Groups::new(BufReader::with_capacity(size.max(1), scratch.read_range(file, bytes)?)))
 }
 
 /// Ranges of some tables that one worker is to merge, each by itself.
@@ -298,7 +298,7 @@ impl From<PrecisionSaid> for Precision {
 
 /// Bytes that are kept until they are many, and go to a scratch file from then on.
 pub(super) struct Spool<'a> {
-    scratch: &'a Scratch,
+    scratch: &'a ScratchStorage,
     label: &'static str,
     bytes_max: u64,
     held: Vec<u8>,
@@ -306,7 +306,7 @@ pub(super) struct Spool<'a> {
 }
 
 impl<'a> Spool<'a> {
-    pub(super) fn new(scratch: &'a Scratch, label: &'static str, bytes_max: u64) -> Self {
+    pub(super) fn new(scratch: &'a ScratchStorage, label: &'static str, bytes_max: u64) -> Self {
         Spool { scratch, label, bytes_max, held: Vec::new(), out: None }
     }
 
@@ -315,7 +315,7 @@ impl<'a> Spool<'a> {
         for slice in slices(groups) {
             put(&mut self.held, GROUPS, &sections::encoded(&slice?)?)?;
             if self.out.is_none() && self.held.len() as u64 > self.bytes_max {
-                self.out = Some(self.scratch.create(self.label)?);
+                self.out = Some(self.scratch.create_file(self.label)?);
             }
             if let Some(out) = &mut self.out {
                 out.write(&self.held)?;
@@ -364,7 +364,7 @@ mod tests {
             let (storage, cancel) = (StorageOptions::default(), CancelFlag::default());
             let made = ScratchFolder::create(url, &storage, &cancel).unwrap();
             let ranges = Ranges::of_bits(bits);
-            let mut writer = PartedWriter::new(&made.scratch, ranges, 1, bytes_max, "part");
+            let mut writer = PartedWriter::new(&made.storage, ranges, 1, bytes_max, "part");
             let mut expected: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
             for chunk in &chunks {
                 writer.write(batch(chunk)).unwrap();
@@ -384,7 +384,7 @@ mod tests {
                         let Some(own) = parted.only(&(range..range + 1)) else { continue };
                         prop_assert_eq!(own.bytes(&(0..1)), parted.bytes(&(range..range + 1)));
                         for run in &own.runs {
-                            let mut of = groups(&made.scratch, &own.file, run[0]..run[1]).unwrap();
+                            let mut of = groups(&made.storage, &own.file, run[0]..run[1]).unwrap();
                             while let Some(batch) = of.next().unwrap() {
                                 let values = batch.column(0).as_primitive::<Int64Type>().values();
                                 found.entry(range).or_default().extend(values);

@@ -10,7 +10,7 @@ use datafusion::common::TableReference;
 use tidemill_base::coverage::format_grouped_digits;
 use tidemill_base::error::Result;
 use tidemill_base::progress::RunProgress;
-use tidemill_remote::scratch::{self, Scratch, ScratchFile, ScratchFolder};
+use tidemill_remote::scratch::{self, ScratchFile, ScratchFolder, ScratchStorage};
 use tidemill_tables::Precision;
 use tidemill_tables::merge::{Answers, Merged, SORTED_GROUPS_MAX};
 use tidemill_tables::ranges::Ranges;
@@ -85,7 +85,7 @@ impl Reduction {
 
     /// A file that all machines have to see.
     pub(super) fn lock(&self) -> Option<PathBuf> {
-        self.folder.lock.clone()
+        self.folder.lock_path.clone()
     }
 
     /// Whether there is no large table.
@@ -101,7 +101,7 @@ impl Reduction {
     /// Puts the driver's own table behind those that there are.
     pub(super) fn add_own(&mut self, mut merged: Merged) -> Result<()> {
         let mut own =
-            PartedWriter::new(&self.folder.scratch, self.ranges, self.key_count, 0, "own");
+            PartedWriter::new(&self.folder.storage, self.ranges, self.key_count, 0, "own");
         while let Some(groups) = merged.next_groups()? {
             own.write(groups)?;
         }
@@ -170,17 +170,17 @@ impl Ranged {
     /// # Errors
     /// Where there is no room for what has come to this process.
     pub(super) fn places(self) -> Result<Vec<Option<ScratchRange>>> {
-        let mut own = self.folder.scratch.create("ranges")?;
+        let mut own = self.folder.storage.create_file("ranges")?;
         let mut places = Vec::with_capacity(self.done.len());
         for (reduced, here) in self.done {
-            let start = own.bytes();
+            let start = own.written_bytes();
             own.write(&here)?;
-            places.push((reduced.file, start..own.bytes()));
+            places.push((reduced.file, start..own.written_bytes()));
         }
         let own = own.finish()?;
         let place = |(file, here): (Option<ScratchFile>, Range<u64>)| match file {
             Some(file) => {
-                let all = 0..file.bytes();
+                let all = 0..file.size_bytes();
                 Some((file, all))
             }
             None => (here.start < here.end).then(|| (own.clone(), here)),
@@ -249,7 +249,7 @@ fn of_range(
             Box::new(std::iter::from_fn(move || own.next().transpose()))
         }
         Some(file) => {
-            let opened = of_file(&folder.scratch, &file);
+            let opened = of_file(&folder.storage, &file);
             let mut own = match opened {
                 Ok(own) => own,
                 Err(error) => return Box::new(std::iter::once(Err(error))),
@@ -263,10 +263,10 @@ fn of_range(
 }
 
 fn of_file(
-    scratch: &Scratch,
+    scratch: &ScratchStorage,
     file: &ScratchFile,
 ) -> Result<Groups<impl std::io::Read + Send + use<>>> {
-    groups(scratch, file, 0..file.bytes())
+    groups(scratch, file, 0..file.size_bytes())
 }
 
 /// What is larger goes by way of a file.
@@ -315,7 +315,7 @@ pub(super) fn check(plan: &Plan) -> Result<()> {
         return Err(not_elsewhere("the place for scratch files is empty"));
     }
     // Also where nothing is too large to be sent.
-    Ok(scratch::check(url)?)
+    Ok(scratch::check_scratch_url(url)?)
 }
 
 /// How large tables go, in words; none where they are sent as others are.

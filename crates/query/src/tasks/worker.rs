@@ -15,8 +15,8 @@ use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::process_cpu_seconds;
-use tidemill_remote::scratch::{Scratch, ScratchFile};
-use tidemill_remote::{Budget, StorageOptions};
+use tidemill_remote::scratch::{ScratchFile, ScratchStorage};
+use tidemill_remote::{PrefetchBudget, StorageOptions};
 use tidemill_sink::{BegunObject, OwnPlace, PlaceWriter, PlacedFile, Room, SinkSpec, Spread};
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{Rejects, Reopener};
@@ -53,7 +53,7 @@ pub struct Worker {
     stream: Arc<SourceTable>,
     reopener: Reopener,
     /// Where large tables go, and how they are put apart.
-    scratch: Option<(Scratch, Parting)>,
+    scratch: Option<(ScratchStorage, Parting)>,
     /// Where rows go, and what is written of them.
     laying: Option<Laid>,
     /// One task at a time; it has all threads.
@@ -65,7 +65,7 @@ const WRITERS_MAX: usize = 4;
 
 /// Rows that are laid down for whoever writes them.
 struct Laid {
-    scratch: Scratch,
+    scratch: ScratchStorage,
     laying: Laying,
     spec: SinkSpec,
     place: OwnPlace,
@@ -115,7 +115,10 @@ impl Worker {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::new(Rejects::held()),
-            ahead: Budget::with(settings.memory_bytes / 16, storage.read_memory_bytes()),
+            ahead: PrefetchBudget::with_prefetch_bytes(
+                settings.memory_bytes / 16,
+                storage.read_memory_bytes(),
+            ),
             cores: None,
         };
         let mut is_there = false;
@@ -165,12 +168,12 @@ impl Worker {
             .table(&header.source)
             .ok_or_else(|| Error::Internal("a job without its source".into()))?;
         let open = |parting: Parting| -> Result<_> {
-            Ok((Scratch::open(&parting.url, storage, &settings.cancel)?, parting))
+            Ok((ScratchStorage::open(&parting.url, storage, &settings.cancel)?, parting))
         };
         let scratch = said.parting.map(open).transpose()?;
         let laid = |(laying, schema): (Laying, SchemaRef)| -> Result<_> {
             let cancel = &settings.cancel;
-            let scratch = Scratch::open(&laying.url, storage, cancel)?;
+            let scratch = ScratchStorage::open(&laying.url, storage, cancel)?;
             let spec = laying.output.clone().spec()?;
             let place = OwnPlace::open(&spec, laying.folder.as_ref(), storage, cancel)?;
             Ok(Laid { scratch, laying, spec, place, schema })

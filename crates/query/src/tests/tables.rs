@@ -83,7 +83,7 @@ fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
         cancel: CancelFlag::new(),
         progress: RunProgress::new(),
         rejects: Arc::new(Rejects::new(BadRecordLimit::default(), None)),
-        ahead: tidemill_remote::Budget::default(),
+        ahead: tidemill_remote::PrefetchBudget::default(),
         cores: None,
     };
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));

@@ -21,20 +21,20 @@
 //! **Hostile names.** A key may be anything. What it would be called here is checked part by part before
 //! anything is made; one that has no name here is refused by itself, and the others go on.
 
-mod begun;
-mod find;
-mod get;
-mod list;
-mod many;
-mod open;
-mod partial;
-mod put;
-mod read;
+mod download_files;
+mod file_finder;
+mod listing;
+mod parallel_copy;
+mod partial_download;
+mod random_access;
+mod sequential_read;
+mod upload_files;
+mod upload_resume_log;
 
 #[cfg(test)]
-mod pace;
+mod overload_tests;
 #[cfg(test)]
-pub(crate) mod server;
+pub(crate) mod test_s3_server;
 #[cfg(test)]
 mod tests;
 
@@ -53,21 +53,24 @@ use tidemill_base::redaction::{escape_control_chars, redact_url as url_shown};
 use tidemill_base::{CancelFlag, RunProgress};
 
 use crate::error::{Error, Result};
-use crate::http::Web;
+use crate::http::WebClient;
 use crate::pattern::is_pattern;
 use crate::s3::Bucket;
-use crate::{Budget, StorageOptions};
+use crate::{PrefetchBudget, StorageOptions};
 
-pub use get::{AT_ONCE_DEFAULT, GetOptions, get};
-pub use list::{EachEntry, EachStat, EachUsage, Stat, Usage, UsageOptions, du, ls, stat};
-pub use many::{Copied, Failure};
-pub use open::{File, open};
-pub use put::{PutOptions, put};
-pub use read::{Out, cat, parse_range};
+pub use download_files::{CONCURRENT_FILES_DEFAULT, DownloadOptions, download_files};
+pub use listing::{
+    EntryCallback, FileStat, FolderUsage, FolderUsageOptions, StatCallback, UsageCallback, du, ls,
+    stat,
+};
+pub use parallel_copy::{CopyFailure, CopySummary};
+pub use random_access::{RandomAccessFile, open_file};
+pub use sequential_read::{BytesCallback, cat, parse_byte_range};
+pub use upload_files::{UploadOptions, upload_files};
 
 /// What all of these are told.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct FileAccessSettings {
     /// How stores are reached and read.
     pub storage_options: StorageOptions,
     /// Ends whatever is done, within a tenth of a second.
@@ -75,31 +78,31 @@ pub struct Settings {
     /// Counts bytes, and files as rows.
     pub progress: RunProgress,
     /// The connections that are open, which clones share: of one set of `storage_options`.
-    pub connections: Connections,
+    pub connections: StoreConnections,
     /// Whether names stand for themselves, whatever characters are in them. Default: no, they may be patterns.
-    pub is_literal: bool,
+    pub has_literal_names: bool,
 }
 
-impl Settings {
+impl FileAccessSettings {
     /// Whether a name may stand for several.
-    fn may_be_several(&self, name: &str) -> bool {
-        !self.is_literal && (is_pattern(name) || name.contains('{'))
+    fn may_match_several(&self, name: &str) -> bool {
+        !self.has_literal_names && (is_pattern(name) || name.contains('{'))
     }
 }
 
 /// Buckets and clients that are open; cloning shares them.
 #[derive(Debug, Clone, Default)]
-pub struct Connections(Arc<Mutex<Open>>);
+pub struct StoreConnections(Arc<Mutex<OpenConnections>>);
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     buckets: HashMap<String, Arc<Bucket>>,
     /// Of web servers, by whether it may go without encryption.
-    webs: HashMap<bool, Web>,
+    web_clients: HashMap<bool, WebClient>,
 }
 
-impl Connections {
-    fn bucket(
+impl StoreConnections {
+    fn open_bucket(
         &self,
         name: &str,
         options: &StorageOptions,
@@ -114,13 +117,13 @@ impl Connections {
         Ok(Arc::clone(self.0.lock().buckets.entry(name.to_owned()).or_insert(bucket)))
     }
 
-    fn web(&self, options: &StorageOptions, is_plain: bool) -> Result<Web> {
+    fn open_web_client(&self, options: &StorageOptions, is_plain: bool) -> Result<WebClient> {
         let mut open = self.0.lock();
-        if let Some(known) = open.webs.get(&is_plain) {
+        if let Some(known) = open.web_clients.get(&is_plain) {
             return Ok(known.clone());
         }
-        let web = Web::open(options, is_plain)?;
-        open.webs.insert(is_plain, web.clone());
+        let web = WebClient::open(options, is_plain)?;
+        open.web_clients.insert(is_plain, web.clone());
         Ok(web)
     }
 }
@@ -130,7 +133,7 @@ impl Connections {
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 
-impl Settings {
+impl FileAccessSettings {
     fn memory_bytes(&self) -> u64 {
         let asked = self.storage_options.read_memory_bytes();
         asked.unwrap_or_else(|| {
@@ -139,15 +142,15 @@ impl Settings {
         })
     }
 
-    fn budget(&self) -> Budget {
-        Budget::new(self.memory_bytes())
+    fn budget(&self) -> PrefetchBudget {
+        PrefetchBudget::new(self.memory_bytes())
     }
 }
 
 /// What something listed is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum EntryKind {
     /// A file or an object.
     File,
     /// A folder, or what keys have in common up to a `/`.
@@ -156,13 +159,13 @@ pub enum Kind {
 
 /// A line of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct ListingEntry {
     /// Its name below what was named; of a folder with a `/` at its end.
     pub name: String,
     /// Its URL or path, by which it can be named again.
     pub url: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Its bytes; none of a folder, and of what a server does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
@@ -179,7 +182,7 @@ pub struct Entry {
 
 /// How much was listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Sum {
+pub struct ListingTotals {
     /// Files and objects.
     pub files: u64,
     /// Folders.
@@ -189,23 +192,23 @@ pub struct Sum {
 }
 
 /// A time as it is shown.
-fn time(time: DateTime<Utc>) -> String {
+fn format_time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// The same of nanoseconds since 1970, where somebody said.
-fn time_of_ns(ns: i128) -> Option<String> {
+fn format_time_ns(ns: i128) -> Option<String> {
     let ns = i64::try_from(ns).ok().filter(|ns| *ns != 0)?;
-    Some(time(DateTime::from_timestamp_nanos(ns)))
+    Some(format_time(DateTime::from_timestamp_nanos(ns)))
 }
 
-fn ns_of(metadata: &std::fs::Metadata) -> i128 {
+fn metadata_modified_ns(metadata: &std::fs::Metadata) -> i128 {
     use std::os::unix::fs::MetadataExt;
     i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
 }
 
 /// A digest of texts, in 32 hexadecimal digits.
-fn digest(texts: &[&str]) -> String {
+fn hex_digest(texts: &[&str]) -> String {
     use md5::{Digest, Md5};
     let mut all = Md5::new();
     for text in texts {
@@ -216,7 +219,7 @@ fn digest(texts: &[&str]) -> String {
 }
 
 /// The MD5 sum that an ETag may be: of an object in one part, where no key of a service encrypts.
-fn md5_in(e_tag: &str) -> Option<String> {
+fn md5_from_e_tag(e_tag: &str) -> Option<String> {
     let digits = e_tag.trim_matches('"');
     let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_md5.then(|| digits.to_ascii_lowercase())
@@ -224,7 +227,7 @@ fn md5_in(e_tag: &str) -> Option<String> {
 
 /// Selection of the ETags that are compared with the MD5 sum of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Verify {
+pub enum EtagVerification {
     /// Those that look like an MD5 sum, of servers that document that they are one: AWS.
     #[default]
     Documented,
@@ -234,25 +237,25 @@ pub enum Verify {
     Never,
 }
 
-impl Verify {
+impl EtagVerification {
     /// Returns the MD5 sum that an ETag of a bucket is to be, if it is one.
-    fn expected(self, bucket: &Bucket, e_tag: Option<&str>) -> Option<String> {
+    fn expected_md5(self, bucket: &Bucket, e_tag: Option<&str>) -> Option<String> {
         let is_compared = match self {
-            Verify::Documented => bucket.documents_md5(),
-            Verify::Always => true,
-            Verify::Never => false,
+            EtagVerification::Documented => bucket.documents_md5(),
+            EtagVerification::Always => true,
+            EtagVerification::Never => false,
         };
-        e_tag.filter(|_| is_compared).and_then(md5_in)
+        e_tag.filter(|_| is_compared).and_then(md5_from_e_tag)
     }
 }
 
 /// Refuses an option that has no place among files as they are.
-fn refused(message: impl Into<String>, hint: impl Into<String>) -> Error {
-    Error::usage_hint(message, hint)
+fn usage_error(message: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::usage_with_hint(message, hint)
 }
 
 /// Whether it is worth trying again: there was no answer, or one of a server that is overloaded or broken.
-fn may_pass(error: &Error) -> bool {
+fn is_transient(error: &Error) -> bool {
     match error {
         Error::Remote { status, .. } => {
             status.is_none_or(|status| matches!(status, 408 | 429 | 500..=599))
@@ -262,7 +265,7 @@ fn may_pass(error: &Error) -> bool {
 }
 
 /// A path as it is told of: what a terminal would obey is made visible.
-fn named(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     escape_control_chars(&path.to_string_lossy(), &[])
 }
 
@@ -271,15 +274,15 @@ fn named(path: &Path) -> String {
 ///
 /// # Errors
 /// [`Error::Usage`] for a device, a pipe and a socket, [`Error::NotFound`] for a link to nothing; [`Error::Io`].
-fn regular(path: &Path) -> Result<std::fs::File> {
-    let failed = |error: std::io::Error| match find::dangling(path) {
+fn open_regular_file(path: &Path) -> Result<std::fs::File> {
+    let failed = |error: std::io::Error| match file_finder::dangling_link_error(path) {
         Some(dangling) => dangling,
         None => Error::io("read", path, error),
     };
     let look = |about: &std::fs::Metadata| match about.is_file() {
         true => Ok(()),
-        false => Err(refused(
-            format!("`{}` is not a regular file", named(path)),
+        false => Err(usage_error(
+            format!("`{}` is not a regular file", display_path(path)),
             "devices, pipes and sockets have no size; write it to a file first",
         )),
     };
@@ -294,30 +297,30 @@ fn regular(path: &Path) -> Result<std::fs::File> {
 /// What sources become, where there are several: no two of them one.
 ///
 /// It costs 24 bytes for each file, and nothing of a source that is alone.
-struct Targets<'a> {
+struct TargetRegistry<'a> {
     sources: &'a [String],
     /// The digest of each target, and which source has it.
-    seen: Option<HashMap<u128, u32>>,
+    source_by_target: Option<HashMap<u128, u32>>,
 }
 
-impl<'a> Targets<'a> {
-    fn new(sources: &'a [String]) -> Targets<'a> {
-        Targets { sources, seen: (sources.len() > 1).then(HashMap::new) }
+impl<'a> TargetRegistry<'a> {
+    fn new(sources: &'a [String]) -> TargetRegistry<'a> {
+        TargetRegistry { sources, source_by_target: (sources.len() > 1).then(HashMap::new) }
     }
 
     /// Takes what something found at a source becomes.
     ///
     /// # Errors
     /// [`Error::Usage`], if something else becomes the same.
-    fn add(
+    fn register(
         &mut self,
         index: usize,
-        found: &find::Found,
+        found: &file_finder::FoundFile,
         target: &[u8],
         shown: impl FnOnce() -> String,
     ) -> Result<()> {
         use md5::{Digest, Md5};
-        let Some(seen) = &mut self.seen else { return Ok(()) };
+        let Some(seen) = &mut self.source_by_target else { return Ok(()) };
         let sum = u128::from_le_bytes(Md5::digest(target).into());
         let own = u32::try_from(index).unwrap_or(u32::MAX);
         let first = *seen.entry(sum).or_insert(own);
@@ -327,10 +330,10 @@ impl<'a> Targets<'a> {
         }
         let first =
             self.sources.get(first as usize).map(|url| escape_control_chars(&url_shown(url), &[]));
-        Err(refused(
+        Err(usage_error(
             format!(
                 "`{}` is to become `{}`, and so is one of `{}`, which was named before",
-                found.shown(),
+                found.display_url(),
                 shown(),
                 first.unwrap_or_default()
             ),
@@ -340,6 +343,6 @@ impl<'a> Targets<'a> {
 }
 
 /// A check that ends whatever is done.
-fn check(cancel: &CancelFlag) -> Result<()> {
+fn check_cancelled(cancel: &CancelFlag) -> Result<()> {
     Ok(cancel.check()?)
 }

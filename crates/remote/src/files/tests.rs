@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use proptest::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::server::{Fault, Request, Server};
+use super::test_s3_server::{ServerFault, ServerRequest, TestS3Server};
 use super::*;
 use crate::error::{Error, Result};
 
@@ -33,11 +33,14 @@ fn bytes(count: usize) -> Vec<u8> {
     all
 }
 
-fn settings(server: &Server) -> Settings {
-    Settings { storage_options: server.options(), ..Settings::default() }
+fn settings(server: &TestS3Server) -> FileAccessSettings {
+    FileAccessSettings {
+        storage_options: server.storage_options(),
+        ..FileAccessSettings::default()
+    }
 }
 
-fn listed(server: &Server, url: &str, recursive: bool) -> Result<Vec<String>> {
+fn list_names(server: &TestS3Server, url: &str, recursive: bool) -> Result<Vec<String>> {
     let mut names = Vec::new();
     ls(url, recursive, &settings(server), &mut |entry| {
         names.push(entry.name);
@@ -68,32 +71,41 @@ fn names(folder: &Path) -> Vec<String> {
     tree(folder).into_keys().collect()
 }
 
-fn fetch(server: &Server, url: &str, output: &Path, options: GetOptions) -> Result<Copied> {
+fn fetch(
+    server: &TestS3Server,
+    url: &str,
+    output: &Path,
+    options: DownloadOptions,
+) -> Result<CopySummary> {
     let output = Some(output.to_str().unwrap().to_owned());
-    get(&[url.to_owned()], &GetOptions { output, ..options }, &settings(server))
+    download_files(&[url.to_owned()], &DownloadOptions { output, ..options }, &settings(server))
 }
 
 /// The machine may be slow: whether something is done, and not how fast, is looked at.
-fn patient() -> PutOptions {
-    PutOptions { patience: std::time::Duration::from_secs(600), ..PutOptions::default() }
+fn patient_options() -> UploadOptions {
+    UploadOptions {
+        shutdown_timeout: std::time::Duration::from_secs(600),
+        ..UploadOptions::default()
+    }
 }
 
 fn send(
-    server: &Server,
+    server: &TestS3Server,
     path: &Path,
     url: &str,
     home: &Path,
-    options: PutOptions,
-) -> Result<Copied> {
-    let patience = patient().patience;
-    let options = PutOptions { home: Some(home.to_owned()), patience, ..options };
-    put(&[path.to_str().unwrap().to_owned()], url, &options, &settings(server))
+    options: UploadOptions,
+) -> Result<CopySummary> {
+    let patience = patient_options().shutdown_timeout;
+    let options =
+        UploadOptions { home: Some(home.to_owned()), shutdown_timeout: patience, ..options };
+    upload_files(&[path.to_str().unwrap().to_owned()], url, &options, &settings(server))
 }
 
 // What is there.
 
 #[test]
-fn a_link_counts_as_itself_and_a_file_with_two_names_once() {
+fn du_counts_a_symlink_as_itself_and_a_hard_link_once() {
     use std::os::unix::fs::symlink;
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("root");
@@ -110,8 +122,8 @@ fn a_link_counts_as_itself_and_a_file_with_two_names_once() {
     symlink(&root, folder.path().join("named")).unwrap();
     let sums = |url: &Path| {
         let mut sums = Vec::new();
-        let options = UsageOptions::default();
-        du(url.to_str().unwrap(), options, &Settings::default(), &mut |usage| {
+        let options = FolderUsageOptions::default();
+        du(url.to_str().unwrap(), options, &FileAccessSettings::default(), &mut |usage| {
             sums.push((usage.files, usage.bytes));
             Ok(())
         })
@@ -131,7 +143,7 @@ fn a_link_counts_as_itself_and_a_file_with_two_names_once() {
 }
 
 #[test]
-fn a_folder_is_listed_by_itself_and_a_pattern_by_what_it_matches() {
+fn ls_lists_folder_contents_and_pattern_matches() {
     let empty: &[u8] = b"";
     let keys = [
         "a.csv",
@@ -148,7 +160,7 @@ fn a_folder_is_listed_by_itself_and_a_pattern_by_what_it_matches() {
         "esc\x1b[31m",
     ];
     let keys: Vec<(&str, &[u8])> = keys.iter().map(|key| (*key, empty)).collect();
-    let server = Server::with(&keys);
+    let server = TestS3Server::with_objects(&keys);
     for (url, recursive, expected) in [
         (
             "s3://b",
@@ -169,23 +181,23 @@ fn a_folder_is_listed_by_itself_and_a_pattern_by_what_it_matches() {
         ("s3://b/odd//", false, &["x"]),
         ("s3://b/a.csv", false, &["a.csv"]),
     ] {
-        let mut found = listed(&server, url, recursive).unwrap();
+        let mut found = list_names(&server, url, recursive).unwrap();
         if url.contains('{') {
             found.sort();
         }
         assert_eq!(found, expected, "{url} {recursive}");
     }
-    let missing = listed(&server, "s3://b/lags/", false).unwrap_err();
+    let missing = list_names(&server, "s3://b/lags/", false).unwrap_err();
     let message = tidemill_base::Error::from(missing).to_string();
     assert!(message.contains("did you mean `s3://b/logs`?"), "{message}");
-    assert!(listed(&server, "s3://b/x*", false).is_err());
-    assert!(matches!(listed(&server, "s3://b/odd/../x", false), Err(Error::Usage { .. })));
+    assert!(list_names(&server, "s3://b/x*", false).is_err());
+    assert!(matches!(list_names(&server, "s3://b/odd/../x", false), Err(Error::Usage { .. })));
 }
 
 #[test]
-fn what_is_here_is_listed_as_what_is_there() {
+fn local_and_remote_listings_agree() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(2);
+    let server = TestS3Server::start(2);
     for key in ["a-b/1", "a/1", "a/2/3", "a.csv", "z"] {
         let path = folder.path().join(key);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -195,16 +207,19 @@ fn what_is_here_is_listed_as_what_is_there() {
     std::os::unix::fs::symlink(folder.path(), folder.path().join("a/up")).unwrap();
     server.store("a/up", Vec::new());
     std::fs::remove_file(folder.path().join("a/up")).unwrap();
-    server.state(|state| state.objects.remove("a/up"));
+    server.with_state(|state| state.objects.remove("a/up"));
     let root = folder.path().to_str().unwrap();
     for (below, recursive) in
         [("", false), ("", true), ("/a", false), ("/a*", false), ("/*/1", false)]
     {
-        let here = listed(&server, &format!("{root}{below}"), recursive).unwrap();
-        let there = listed(&server, &format!("s3://b{below}"), recursive).unwrap();
+        let here = list_names(&server, &format!("{root}{below}"), recursive).unwrap();
+        let there = list_names(&server, &format!("s3://b{below}"), recursive).unwrap();
         assert_eq!(here, there, "{below} {recursive}");
     }
-    assert!(matches!(listed(&server, &format!("{root}/none"), false), Err(Error::NotFound { .. })));
+    assert!(matches!(
+        list_names(&server, &format!("{root}/none"), false),
+        Err(Error::NotFound { .. })
+    ));
 }
 
 fn key() -> impl Strategy<Value = String> {
@@ -216,12 +231,12 @@ fn key() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn listings_and_sums_are_what_a_naive_count_gives(
+    fn listings_and_sums_match_a_naive_count(
         keys in proptest::collection::btree_set(key(), 1..12),
         folder in key(),
         page in 1_usize..5,
     ) {
-        let server = Server::start(page);
+        let server = TestS3Server::start(page);
         for (size, key) in keys.iter().enumerate() {
             server.store(key, vec![0; size + 1]);
         }
@@ -231,18 +246,18 @@ proptest! {
             keys.iter().filter_map(|key| key.strip_prefix(&prefix)).collect();
         let url = format!("s3://b/{prefix}");
         if below.is_empty() {
-            prop_assert!(listed(&server, &url, true).is_err());
+            prop_assert!(list_names(&server, &url, true).is_err());
             return Ok(());
         }
         let all: Vec<&str> = below.iter().copied().collect();
-        prop_assert_eq!(listed(&server, &url, true).unwrap(), all.clone());
+        prop_assert_eq!(list_names(&server, &url, true).unwrap(), all.clone());
         let level: BTreeSet<&str> =
             below.iter().map(|key| key.find('/').map_or(*key, |at| &key[..=at])).collect();
         let level: Vec<&str> = level.into_iter().collect();
-        prop_assert_eq!(listed(&server, &url, false).unwrap(), level);
+        prop_assert_eq!(list_names(&server, &url, false).unwrap(), level);
 
         let mut sums = BTreeMap::new();
-        let options = UsageOptions { depth: 9 };
+        let options = FolderUsageOptions { depth: 9 };
         du(&url, options, &settings(&server), &mut |usage| {
             assert!(sums.insert(usage.url, (usage.files, usage.bytes)).is_none());
             Ok(())
@@ -262,8 +277,8 @@ proptest! {
 }
 
 #[test]
-fn all_that_a_server_says_of_an_object_is_told() {
-    let server = Server::with(&[("logs/a//b.csv", b"1234")]);
+fn stat_reports_all_object_metadata() {
+    let server = TestS3Server::with_objects(&[("logs/a//b.csv", b"1234")]);
     let told = |url: &str| {
         let mut all = Vec::new();
         stat(url, &settings(&server), &mut |stat| {
@@ -273,45 +288,45 @@ fn all_that_a_server_says_of_an_object_is_told() {
         .map(|()| all)
     };
     let found = told("s3://b/logs/a//b.csv").unwrap();
-    assert_eq!((found[0].size, found[0].kind), (Some(4), Kind::File));
+    assert_eq!((found[0].size, found[0].kind), (Some(4), EntryKind::File));
     assert_eq!(found[0].content_type.as_deref(), Some("text/csv"));
     assert_eq!(found[0].modified.as_deref(), Some("2026-11-20T10:00:00Z"));
     assert_eq!(found[0].e_tag.as_deref(), Some("\"81dc9bdb52d04dc20036dbd8313ed055\""));
     assert_eq!(found[0].more, BTreeMap::from([("version-id".to_owned(), "v7".to_owned())]));
-    assert_eq!(told("s3://b/logs").unwrap()[0].kind, Kind::Folder);
+    assert_eq!(told("s3://b/logs").unwrap()[0].kind, EntryKind::Folder);
     assert_eq!(told("s3://b/logs/**/*.csv").unwrap().len(), 1);
     assert!(matches!(told("s3://b/none"), Err(Error::NotFound { .. })));
 }
 
 #[test]
-fn a_server_that_is_overloaded_is_asked_again_and_then_named() {
-    let server = Server::with(&[("a", b"1")]);
+fn overloaded_server_is_retried_and_then_reported() {
+    let server = TestS3Server::with_objects(&[("a", b"1")]);
     let count = Arc::new(AtomicU64::new(0));
     let own = Arc::clone(&count);
-    server.rule(move |_| match own.fetch_add(1, Ordering::Relaxed) {
-        0 | 1 => Fault::Status(503),
-        _ => Fault::None,
+    server.set_fault_rule(move |_| match own.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => ServerFault::Status(503),
+        _ => ServerFault::None,
     });
-    assert_eq!(listed(&server, "s3://b/", false).unwrap(), ["a"]);
-    server.rule(|_| Fault::Status(503));
-    let message = tidemill_base::Error::from(listed(&server, "s3://b/", false).unwrap_err());
+    assert_eq!(list_names(&server, "s3://b/", false).unwrap(), ["a"]);
+    server.set_fault_rule(|_| ServerFault::Status(503));
+    let message = tidemill_base::Error::from(list_names(&server, "s3://b/", false).unwrap_err());
     let message = message.to_string();
     assert!(
         message.contains("cannot list `s3://b/`: the server answered 503 SlowDown"),
         "{message}"
     );
     assert!(message.contains("after 2 retries"), "{message}");
-    server.rule(|_| Fault::Status(403));
-    let message = tidemill_base::Error::from(listed(&server, "s3://b/", false).unwrap_err());
+    server.set_fault_rule(|_| ServerFault::Status(403));
+    let message = tidemill_base::Error::from(list_names(&server, "s3://b/", false).unwrap_err());
     assert!(message.to_string().contains("s3:ListBucket"), "{message}");
 }
 
 #[test]
-fn an_archived_object_is_said_to_want_restoring() {
-    let server = Server::with(&[("x/a.csv", b"1"), ("x/b.csv", b"2")]);
-    server.rule(|request| match request.method.as_str() {
-        "GET" if request.key == "x/b.csv" => Fault::Archived,
-        _ => Fault::None,
+fn archived_object_error_names_the_restore_command() {
+    let server = TestS3Server::with_objects(&[("x/a.csv", b"1"), ("x/b.csv", b"2")]);
+    server.set_fault_rule(|request| match request.method.as_str() {
+        "GET" if request.key == "x/b.csv" => ServerFault::Archived,
+        _ => ServerFault::None,
     });
     let mut out = Vec::new();
     let urls = ["s3://b/x/*".to_owned()];
@@ -329,10 +344,14 @@ fn an_archived_object_is_said_to_want_restoring() {
 // What is read out.
 
 #[test]
-fn ranges_of_several_come_one_after_another() {
+fn cat_concatenates_the_range_of_each_file() {
     let large = bytes(LARGE);
-    let server =
-        Server::with(&[("a", b"hello"), ("b/1", b"12345"), ("b/2", b"67890"), ("l", &large)]);
+    let server = TestS3Server::with_objects(&[
+        ("a", b"hello"),
+        ("b/1", b"12345"),
+        ("b/2", b"67890"),
+        ("l", &large),
+    ]);
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path().join("here");
     std::fs::write(&here, "local").unwrap();
@@ -363,8 +382,8 @@ fn ranges_of_several_come_one_after_another() {
 }
 
 #[test]
-fn a_reader_that_has_gone_ends_it() {
-    let server = Server::with(&[("a", b"hello")]);
+fn cat_reports_a_closed_pipe() {
+    let server = TestS3Server::with_objects(&[("a", b"hello")]);
     let gone = cat(&["s3://b/a".into()], 0..9, &settings(&server), &mut |_| {
         Err(std::io::ErrorKind::BrokenPipe.into())
     });
@@ -375,9 +394,13 @@ fn a_reader_that_has_gone_ends_it() {
 // What is fetched.
 
 #[test]
-fn files_arrive_where_they_are_to() {
-    let server =
-        Server::with(&[("x/a.csv", b"1"), ("x/y/b.csv", b"22"), ("x/y/", b""), ("c", b"")]);
+fn downloads_are_written_to_the_expected_paths() {
+    let server = TestS3Server::with_objects(&[
+        ("x/a.csv", b"1"),
+        ("x/y/b.csv", b"22"),
+        ("x/y/", b""),
+        ("c", b""),
+    ]);
     for (url, output, expected) in [
         ("s3://b/x/a.csv", "out.csv", &["out.csv"][..]),
         ("s3://b/x/a.csv", "new/", &["new/a.csv"]),
@@ -393,20 +416,20 @@ fn files_arrive_where_they_are_to() {
             std::fs::write(folder.path().join("here/old"), "old").unwrap();
         }
         let output = format!("{}/{output}", folder.path().to_str().unwrap());
-        let copied = fetch(&server, url, Path::new(&output), GetOptions::default()).unwrap();
+        let copied = fetch(&server, url, Path::new(&output), DownloadOptions::default()).unwrap();
         assert_eq!(names(folder.path()), expected, "{url}");
-        assert!(copied.failed.is_empty(), "{url}");
+        assert!(copied.failures.is_empty(), "{url}");
     }
     let modified = |path: &Path| std::fs::metadata(path).unwrap().modified().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
-    fetch(&server, "s3://b/x/a.csv", &path, GetOptions::default()).unwrap();
+    fetch(&server, "s3://b/x/a.csv", &path, DownloadOptions::default()).unwrap();
     let since = modified(&path).duration_since(std::time::UNIX_EPOCH).unwrap();
     assert_eq!(since.as_secs(), 1_795_168_800, "2026-11-20T10:00:00Z");
 }
 
 #[test]
-fn no_key_is_written_outside_of_the_folder_and_the_others_go_on() {
+fn unsafe_keys_are_refused_and_other_keys_are_downloaded() {
     let long = "x".repeat(300);
     let keys: Vec<(&str, &[u8])> = [
         "ok.csv",
@@ -427,17 +450,21 @@ fn no_key_is_written_outside_of_the_folder_and_the_others_go_on() {
     .iter()
     .map(|key| (*key, b"evil".as_slice()))
     .collect();
-    let server = Server::with(&keys);
+    let server = TestS3Server::with_objects(&keys);
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("a/b/c");
-    let copied =
-        fetch(&server, "s3://b/", &output, GetOptions { at_once: 1, ..GetOptions::default() });
+    let copied = fetch(
+        &server,
+        "s3://b/",
+        &output,
+        DownloadOptions { concurrent_files: 1, ..DownloadOptions::default() },
+    );
     let copied = copied.unwrap();
     let found = names(folder.path());
     assert_eq!(found, ["a/b/c/both", "a/b/c/dots...", "a/b/c/ok.csv"]);
-    assert_eq!((copied.files, copied.failed.len()), (3, keys.len() - 3));
-    for failure in &copied.failed {
-        let message = tidemill_base::Error::from(failure.error.again()).to_string();
+    assert_eq!((copied.files, copied.failures.len()), (3, keys.len() - 3));
+    for failure in &copied.failures {
+        let message = tidemill_base::Error::from(failure.error.duplicate()).to_string();
         let shown = tidemill_base::redaction::escape_control_chars(&failure.url, &[]);
         let is_named = message.contains(&shown) || failure.url.contains("both");
         assert!(is_named, "{}: {message}", failure.url);
@@ -445,23 +472,23 @@ fn no_key_is_written_outside_of_the_folder_and_the_others_go_on() {
 }
 
 #[test]
-fn what_exists_stays_unless_told_otherwise() {
-    let server = Server::with(&[("x/a", b"new"), ("x/b", b"bbb"), ("x/c", b"ccc")]);
+fn existing_files_stay_unless_overwrite_is_set() {
+    let server = TestS3Server::with_objects(&[("x/a", b"new"), ("x/b", b"bbb"), ("x/c", b"ccc")]);
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     std::fs::write(&a, "mine").unwrap();
-    let copied = fetch(&server, "s3://b/x", folder.path(), GetOptions::default()).unwrap();
-    assert_eq!((copied.files, copied.failed.len()), (2, 1));
-    assert!(matches!(copied.failed[0].error, Error::Exists { .. }));
+    let copied = fetch(&server, "s3://b/x", folder.path(), DownloadOptions::default()).unwrap();
+    assert_eq!((copied.files, copied.failures.len()), (2, 1));
+    assert!(matches!(copied.failures[0].error, Error::Exists { .. }));
     assert_eq!(std::fs::read(&a).unwrap(), b"mine");
-    let skip = GetOptions { skip_existing: true, ..GetOptions::default() };
+    let skip = DownloadOptions { skip_existing: true, ..DownloadOptions::default() };
     let copied = fetch(&server, "s3://b/x", folder.path(), skip.clone()).unwrap();
-    assert_eq!((copied.skipped, copied.failed.len()), (2, 1), "another size");
+    assert_eq!((copied.skipped, copied.failures.len()), (2, 1), "another size");
     // As large, and older than its object.
     std::fs::write(&b, "old").unwrap();
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
     std::fs::File::options().write(true).open(&b).unwrap().set_modified(old).unwrap();
-    let sync = GetOptions { overwrite: true, ..skip };
+    let sync = DownloadOptions { overwrite: true, ..skip };
     let copied = fetch(&server, "s3://b/x", folder.path(), sync).unwrap();
     assert_eq!((copied.files, copied.skipped), (2, 1));
     let all: Vec<_> = tree(folder.path()).into_values().collect();
@@ -469,25 +496,32 @@ fn what_exists_stays_unless_told_otherwise() {
 }
 
 #[test]
-fn a_fault_at_any_request_is_outlived_or_named_and_leaves_nothing_wrong() {
+fn download_survives_or_reports_a_fault_at_any_request() {
     let all = bytes(LARGE);
-    let server = Server::with(&[("l", &all)]);
-    let faults = [Fault::Status(503), Fault::Cut(1000), Fault::Lost, Fault::Status(403)];
+    let server = TestS3Server::with_objects(&[("l", &all)]);
+    let faults = [
+        ServerFault::Status(503),
+        ServerFault::CutBody(1000),
+        ServerFault::LoseResponse,
+        ServerFault::Status(403),
+    ];
     for fault in faults {
         for at in [0, 1, 2, 3] {
             let count = AtomicU64::new(0);
-            server.rule(move |_| match count.fetch_add(1, Ordering::Relaxed) == at {
+            server.set_fault_rule(move |_| match count.fetch_add(1, Ordering::Relaxed) == at {
                 true => fault,
-                false => Fault::None,
+                false => ServerFault::None,
             });
             let folder = tempfile::tempdir().unwrap();
             let target = folder.path().join("l");
-            let copied = fetch(&server, "s3://b/l", &target, GetOptions::default());
+            let copied = fetch(&server, "s3://b/l", &target, DownloadOptions::default());
             match &copied {
                 Ok(_) => {
                     assert!(tree(folder.path()) == BTreeMap::from([("l".into(), all.clone())]))
                 }
-                Err(Error::Remote { status: Some(403), .. }) if fault == Fault::Status(403) => {
+                Err(Error::Remote { status: Some(403), .. })
+                    if fault == ServerFault::Status(403) =>
+                {
                     assert_eq!(names(folder.path()), [""; 0], "{at}");
                 }
                 Err(error) => panic!("{fault:?} at {at}: {error}"),
@@ -497,27 +531,29 @@ fn a_fault_at_any_request_is_outlived_or_named_and_leaves_nothing_wrong() {
 }
 
 #[test]
-fn a_body_that_is_another_than_its_sum_is_refused() {
-    let server = Server::with(&[("a", b"hello")]);
-    server.rule(|request| if request.method == "GET" { Fault::Flip } else { Fault::None });
+fn download_with_a_wrong_md5_is_refused() {
+    let server = TestS3Server::with_objects(&[("a", b"hello")]);
+    server.set_fault_rule(|request| {
+        if request.method == "GET" { ServerFault::FlipBit } else { ServerFault::None }
+    });
     let folder = tempfile::tempdir().unwrap();
-    let always = GetOptions { verify: Verify::Always, ..GetOptions::default() };
+    let always = DownloadOptions { verify: EtagVerification::Always, ..DownloadOptions::default() };
     let damaged = fetch(&server, "s3://b/a", &folder.path().join("a"), always);
     let message = tidemill_base::Error::from(damaged.unwrap_err()).to_string();
     assert!(message.contains("`s3://b/a` is damaged: the MD5 sum of what arrived"), "{message}");
     assert!(message.contains("--no-verify"), "{message}");
     assert_eq!(names(folder.path()), [""; 0]);
     // The server is not AWS: its ETag may be anything.
-    for (name, verify) in [("b", Verify::Documented), ("c", Verify::Never)] {
-        let options = GetOptions { verify, ..GetOptions::default() };
+    for (name, verify) in [("b", EtagVerification::Documented), ("c", EtagVerification::Never)] {
+        let options = DownloadOptions { verify, ..DownloadOptions::default() };
         fetch(&server, "s3://b/a", &folder.path().join(name), options).unwrap();
     }
     assert_eq!(names(folder.path()), ["b", "c"]);
 }
 
 #[test]
-fn an_etag_that_is_another_sum_is_another_object_unless_none_is_compared() {
-    let server = Server::with(&[("a", b"hello")]);
+fn different_etag_prevents_a_skip_unless_verification_is_off() {
+    let server = TestS3Server::with_objects(&[("a", b"hello")]);
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = folder.path().join("a");
     // Other bytes of the same size.
@@ -527,68 +563,72 @@ fn an_etag_that_is_another_sum_is_another_object_unless_none_is_compared() {
         std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     };
     let get = |verify| {
-        let options = GetOptions { verify, skip_existing: true, ..GetOptions::default() };
+        let options = DownloadOptions { verify, skip_existing: true, ..DownloadOptions::default() };
         fetch(&server, "s3://b/a", &path, options).map(|copied| copied.skipped)
     };
     // By its time, which is later than the object's.
     written_at(4_000_000_000);
-    assert_eq!(get(Verify::Never).unwrap(), 1);
-    for verify in [Verify::Documented, Verify::Always] {
+    assert_eq!(get(EtagVerification::Never).unwrap(), 1);
+    for verify in [EtagVerification::Documented, EtagVerification::Always] {
         assert!(matches!(get(verify), Err(Error::Exists { .. })));
     }
     written_at(60);
     let put = |verify| {
-        let options = PutOptions { verify, skip_existing: true, ..PutOptions::default() };
+        let options = UploadOptions { verify, skip_existing: true, ..UploadOptions::default() };
         send(&server, &path, "s3://b/a", home.path(), options).map(|copied| copied.skipped)
     };
-    assert_eq!(put(Verify::Never).unwrap(), 1);
-    for verify in [Verify::Documented, Verify::Always] {
+    assert_eq!(put(EtagVerification::Never).unwrap(), 1);
+    for verify in [EtagVerification::Documented, EtagVerification::Always] {
         assert!(matches!(put(verify), Err(Error::Exists { .. })));
     }
 }
 
 /// A rule that raises the flag once all before has been written, at the request for what begins there.
-fn stopped_at(
-    settings: &Settings,
+fn cancel_at_offset(
+    settings: &FileAccessSettings,
     from: usize,
-) -> impl Fn(&Request) -> Fault + Send + Sync + 'static {
+) -> impl Fn(&ServerRequest) -> ServerFault + Send + Sync + 'static {
     let settings = settings.clone();
-    move |request| match request.from() {
+    move |request| match request.range_start() {
         Some(at) if at >= from as u64 => {
             while settings.progress.bytes_done() < from as u64 {
                 std::thread::yield_now();
             }
             settings.cancel.cancel();
-            Fault::Stall
+            ServerFault::Stall
         }
-        _ => Fault::None,
+        _ => ServerFault::None,
     }
 }
 
 #[test]
-fn what_was_interrupted_is_gone_on_with_where_it_was() {
+fn interrupted_download_resumes_where_it_stopped() {
     let mut all = bytes(LARGE);
-    let server = Server::with(&[("l", &all)]);
+    let server = TestS3Server::with_objects(&[("l", &all)]);
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("l");
-    let get = |settings: &Settings| {
+    let get = |settings: &FileAccessSettings| {
         let output = Some(target.to_str().unwrap().to_owned());
-        get(&["s3://b/l".into()], &GetOptions { output, ..GetOptions::default() }, settings)
+        download_files(
+            &["s3://b/l".into()],
+            &DownloadOptions { output, ..DownloadOptions::default() },
+            settings,
+        )
     };
-    let stopped = |server: &Server| {
+    let stopped = |server: &TestS3Server| {
         let settings = settings(server);
-        server.rule(stopped_at(&settings, 24 * MIB));
+        server.set_fault_rule(cancel_at_offset(&settings, 24 * MIB));
         let ended = get(&settings);
         assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
         let kept = names(folder.path());
         assert!(kept.len() == 2 && kept.iter().all(|name| name.starts_with(".tidemill-get-")));
-        server.works();
+        server.clear_faults();
     };
     stopped(&server);
     assert_eq!(get(&settings(&server)).unwrap().resumed_bytes, 24 * MIB as u64);
     assert!(tree(folder.path()) == BTreeMap::from([("l".into(), all.clone())]));
-    let asked: Vec<u64> =
-        server.state(|state| state.requests.iter().filter_map(Request::from).collect());
+    let asked: Vec<u64> = server
+        .with_state(|state| state.requests.iter().filter_map(ServerRequest::range_start).collect());
     assert_eq!(asked, [24 * MIB as u64]);
 
     // Another version is begun anew.
@@ -600,12 +640,12 @@ fn what_was_interrupted_is_gone_on_with_where_it_was() {
     assert!(tree(folder.path()) == BTreeMap::from([("l".into(), all)]));
 }
 
-fn told(error: &Error) -> String {
-    tidemill_base::Error::from(error.again()).to_string()
+fn error_message(error: &Error) -> String {
+    tidemill_base::Error::from(error.duplicate()).to_string()
 }
 
 /// What is no file: a pipe and a socket.
-fn special(path: &Path, kind: rustix::fs::FileType) {
+fn make_special_file(path: &Path, kind: rustix::fs::FileType) {
     use rustix::fs::{CWD, Mode, mknodat};
     mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
@@ -616,16 +656,18 @@ const SPECIAL: [rustix::fs::FileType; 2] =
 #[test]
 fn no_file_takes_the_place_of_a_pipe_or_a_socket() {
     use std::os::unix::fs::FileTypeExt;
-    let server = Server::with(&[("a", b"hello")]);
+    let server = TestS3Server::with_objects(&[("a", b"hello")]);
     for kind in SPECIAL {
         let folder = tempfile::tempdir().unwrap();
         let (place, link) = (folder.path().join("place"), folder.path().join("link"));
-        special(&place, kind);
+        make_special_file(&place, kind);
         std::os::unix::fs::symlink(&place, &link).unwrap();
         for target in [&place, &link] {
             for (overwrite, skip_existing) in [(false, false), (true, false), (true, true)] {
-                let options = GetOptions { overwrite, skip_existing, ..GetOptions::default() };
-                let message = told(&fetch(&server, "s3://b/a", target, options).unwrap_err());
+                let options =
+                    DownloadOptions { overwrite, skip_existing, ..DownloadOptions::default() };
+                let message =
+                    error_message(&fetch(&server, "s3://b/a", target, options).unwrap_err());
                 let expected = format!("`{}` is not a regular file", target.display());
                 assert!(message.contains(&expected), "{message}");
                 assert!(message.contains("tidemill cat"), "{message}");
@@ -640,10 +682,10 @@ fn no_file_takes_the_place_of_a_pipe_or_a_socket() {
 }
 
 #[test]
-fn two_sources_of_one_target_are_an_error_that_names_both_and_lose_nothing() {
+fn colliding_targets_are_refused_with_both_sources_named() {
     let keys: [(&str, &[u8]); 4] =
         [("e1/n", b"first"), ("e2/n", b"other"), ("e1/own", b"1"), ("e2/own2", b"2")];
-    let server = Server::with(&keys);
+    let server = TestS3Server::with_objects(&keys);
     for (overwrite, skip_existing) in [(false, false), (true, false), (false, true), (true, true)] {
         for (urls, files) in [
             (["s3://b/e1/n", "s3://b/e2/n"], &["n"][..]),
@@ -653,13 +695,15 @@ fn two_sources_of_one_target_are_an_error_that_names_both_and_lose_nothing() {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let output = Some(folder.path().to_str().unwrap().to_owned());
-            let options = GetOptions { output, overwrite, skip_existing, ..GetOptions::default() };
+            let options =
+                DownloadOptions { output, overwrite, skip_existing, ..DownloadOptions::default() };
             let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
-            let copied = get(&urls, &options, &settings(&server)).unwrap();
+            let copied = download_files(&urls, &options, &settings(&server)).unwrap();
             assert_eq!((copied.files as usize, copied.skipped), (files.len(), 0), "{urls:?}");
-            assert_eq!(copied.failed.len(), 1, "{urls:?}");
-            let message = told(&copied.failed[0].error);
-            for part in [&copied.failed[0].url, &urls[0], &format!("{}/n", folder.path().display())]
+            assert_eq!(copied.failures.len(), 1, "{urls:?}");
+            let message = error_message(&copied.failures[0].error);
+            for part in
+                [&copied.failures[0].url, &urls[0], &format!("{}/n", folder.path().display())]
             {
                 assert!(message.contains(part.as_str()), "{message}");
             }
@@ -678,15 +722,15 @@ fn two_sources_of_one_target_are_an_error_that_names_both_and_lose_nothing() {
             (["e1", "e2"], &["to/n", "to/own", "to/own2"]),
             (["e1/n", "e1/n"], &["to/n"]),
         ] {
-            let server = Server::start(1000);
+            let server = TestS3Server::start(1000);
             let paths = paths.map(path);
             let home = Some(home.path().to_owned());
-            let options = PutOptions { home, overwrite, skip_existing, ..patient() };
-            let copied = put(&paths, "s3://b/to/", &options, &settings(&server)).unwrap();
+            let options = UploadOptions { home, overwrite, skip_existing, ..patient_options() };
+            let copied = upload_files(&paths, "s3://b/to/", &options, &settings(&server)).unwrap();
             assert_eq!((copied.files as usize, copied.skipped), (keys.len(), 0), "{paths:?}");
-            assert_eq!(copied.failed.len(), 1, "{paths:?}");
-            let message = told(&copied.failed[0].error);
-            for part in [&copied.failed[0].url, &paths[0], "s3://b/to/n"] {
+            assert_eq!(copied.failures.len(), 1, "{paths:?}");
+            let message = error_message(&copied.failures[0].error);
+            for part in [&copied.failures[0].url, &paths[0], "s3://b/to/n"] {
                 assert!(message.contains(part), "{message}");
             }
             let there = objects(&server);
@@ -697,8 +741,8 @@ fn two_sources_of_one_target_are_an_error_that_names_both_and_lose_nothing() {
 }
 
 #[test]
-fn a_small_file_of_the_same_size_and_another_sum_is_another() {
-    let server = Server::with(&[("a", b"hello")]);
+fn small_file_with_equal_size_and_different_md5_is_not_skipped() {
+    let server = TestS3Server::with_objects(&[("a", b"hello")]);
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = folder.path().join("a");
     let set = |text: &str, seconds: u64| {
@@ -707,8 +751,8 @@ fn a_small_file_of_the_same_size_and_another_sum_is_another() {
         std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     };
     let (older, newer) = (1, 4_000_000_000);
-    let skip = GetOptions { skip_existing: true, ..GetOptions::default() };
-    let sync = GetOptions { overwrite: true, ..skip.clone() };
+    let skip = DownloadOptions { skip_existing: true, ..DownloadOptions::default() };
+    let sync = DownloadOptions { overwrite: true, ..skip.clone() };
     for time in [older, newer] {
         set("hello", time);
         assert_eq!(fetch(&server, "s3://b/a", &path, skip.clone()).unwrap().skipped, 1);
@@ -718,11 +762,11 @@ fn a_small_file_of_the_same_size_and_another_sum_is_another() {
         assert_eq!(fetch(&server, "s3://b/a", &path, sync.clone()).unwrap().files, 1);
         assert_eq!(std::fs::read(&path).unwrap(), b"hello");
 
-        let skip = PutOptions { skip_existing: true, ..PutOptions::default() };
+        let skip = UploadOptions { skip_existing: true, ..UploadOptions::default() };
         set("hallo", time);
         let refused = send(&server, &path, "s3://b/a", home.path(), skip.clone());
         assert!(matches!(refused, Err(Error::Exists { .. })), "{refused:?}");
-        let sync = PutOptions { overwrite: true, ..skip.clone() };
+        let sync = UploadOptions { overwrite: true, ..skip.clone() };
         assert_eq!(send(&server, &path, "s3://b/a", home.path(), sync).unwrap().files, 1);
         assert_eq!(objects(&server)["a"].as_slice(), b"hallo");
         assert_eq!(send(&server, &path, "s3://b/a", home.path(), skip).unwrap().skipped, 1);
@@ -731,29 +775,29 @@ fn a_small_file_of_the_same_size_and_another_sum_is_another() {
 }
 
 #[test]
-fn pipes_and_sockets_are_no_sources_and_the_others_go_on() {
+fn pipes_and_sockets_are_refused_and_other_files_are_uploaded() {
     for kind in SPECIAL {
-        let server = Server::start(1000);
+        let server = TestS3Server::start(1000);
         let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let path = folder.path().join("b");
-        special(&path, kind);
+        make_special_file(&path, kind);
         for name in ["a", "c"] {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
         let is_named = |error: &Error| {
-            let message = told(error);
+            let message = error_message(error);
             let expected = format!("`{}` is not a regular file", path.display());
             assert!(message.contains(&expected), "{message}");
         };
-        let all = send(&server, folder.path(), "s3://b", home.path(), PutOptions::default());
+        let all = send(&server, folder.path(), "s3://b", home.path(), UploadOptions::default());
         let all = all.unwrap();
-        assert_eq!((all.files, all.failed.len()), (2, 1));
-        is_named(&all.failed[0].error);
+        assert_eq!((all.files, all.failures.len()), (2, 1));
+        is_named(&all.failures[0].error);
         assert_eq!(objects(&server).into_keys().collect::<Vec<_>>(), ["a", "c"]);
-        let one = send(&server, &path, "s3://b/x", home.path(), PutOptions::default());
+        let one = send(&server, &path, "s3://b/x", home.path(), UploadOptions::default());
         is_named(&one.unwrap_err());
         let url = path.to_str().unwrap().to_owned();
-        is_named(&open(&url, &settings(&server)).unwrap_err());
+        is_named(&open_file(&url, &settings(&server)).unwrap_err());
         let read = cat(&[url], 0..u64::MAX, &settings(&server), &mut |_| Ok(()));
         is_named(&read.unwrap_err());
     }
@@ -766,12 +810,14 @@ fn a_key_that_is_a_file_and_a_folder_leaves_nothing_half_done() {
         .flat_map(|n| [(n, false), (n, true)])
         .flat_map(|(n, overwrite)| [(["f", "f/g"], n, overwrite), (["f", "f/g/h"], n, overwrite)])
     {
-        let server = Server::with(&[(keys[0], b"file"), (keys[1], b"below"), ("z", b"z")]);
+        let server =
+            TestS3Server::with_objects(&[(keys[0], b"file"), (keys[1], b"below"), ("z", b"z")]);
         let folder = tempfile::tempdir().unwrap();
-        let options = GetOptions { at_once, overwrite, ..GetOptions::default() };
+        let options =
+            DownloadOptions { concurrent_files: at_once, overwrite, ..DownloadOptions::default() };
         let copied = fetch(&server, "s3://b/", folder.path(), options.clone()).unwrap();
-        assert_eq!((copied.files, copied.failed.len()), (2, 1));
-        let message = told(&copied.failed[0].error);
+        assert_eq!((copied.files, copied.failures.len()), (2, 1));
+        let message = error_message(&copied.failures[0].error);
         assert!(message.contains("s3://b/f"), "{message}");
         assert!(message.contains(&format!("{}/f", folder.path().display())), "{message}");
         assert!(!message.contains("--overwrite"), "{message}");
@@ -782,7 +828,7 @@ fn a_key_that_is_a_file_and_a_folder_leaves_nothing_half_done() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("f")).unwrap();
         let copied = fetch(&server, "s3://b/", folder.path(), options).unwrap();
-        let message = told(&copied.failed[0].error);
+        let message = error_message(&copied.failures[0].error);
         let expected = format!("which is a folder, because of the key `{}`", keys[1]);
         assert!(message.contains(&expected), "{message}");
         assert!(!message.contains("--overwrite"), "{message}");
@@ -793,39 +839,43 @@ fn a_key_that_is_a_file_and_a_folder_leaves_nothing_half_done() {
 #[test]
 fn a_folder_that_is_made_while_its_file_is_fetched_leaves_nothing_half_done() {
     for overwrite in [false, true] {
-        let server = Server::with(&[("f", b"file"), ("f/g", b"below")]);
+        let server = TestS3Server::with_objects(&[("f", b"file"), ("f/g", b"below")]);
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("f");
-        server.rule(move |request| {
+        server.set_fault_rule(move |request| {
             if request.method == "GET" && request.headers.contains_key("if-match") {
                 let _ = std::fs::create_dir(&own);
             }
-            Fault::None
+            ServerFault::None
         });
-        let options = GetOptions { overwrite, ..GetOptions::default() };
-        let message =
-            told(&fetch(&server, "s3://b/f", &folder.path().join("f"), options).unwrap_err());
+        let options = DownloadOptions { overwrite, ..DownloadOptions::default() };
+        let message = error_message(
+            &fetch(&server, "s3://b/f", &folder.path().join("f"), options).unwrap_err(),
+        );
         assert!(message.contains("because of the key `f/g`"), "{message}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
-    let server = Server::with(&[("a\nb\t", b"1"), ("..", b"2"), ("x//y", b"3"), ("ok", b"4")]);
+fn errors_show_control_characters_and_fitting_hints() {
+    let server =
+        TestS3Server::with_objects(&[("a\nb\t", b"1"), ("..", b"2"), ("x//y", b"3"), ("ok", b"4")]);
     let folder = tempfile::tempdir().unwrap();
-    let copied = fetch(&server, "s3://b/", folder.path(), GetOptions::default()).unwrap();
-    assert_eq!((copied.files, copied.failed.len()), (1, 3));
-    for failure in &copied.failed {
-        let message = told(&failure.error);
+    let copied = fetch(&server, "s3://b/", folder.path(), DownloadOptions::default()).unwrap();
+    assert_eq!((copied.files, copied.failures.len()), (1, 3));
+    for failure in &copied.failures {
+        let message = error_message(&failure.error);
         assert!(!message.contains("by itself"), "{message}");
         if failure.url.contains('a') {
             assert!(message.contains("`s3://b/a\\nb\\t`"), "{message}");
         }
     }
     let output = |output: &str| {
-        let options = GetOptions { output: Some(output.into()), ..GetOptions::default() };
-        told(&get(&["s3://b/ok".into()], &options, &settings(&server)).unwrap_err())
+        let options = DownloadOptions { output: Some(output.into()), ..DownloadOptions::default() };
+        error_message(
+            &download_files(&["s3://b/ok".into()], &options, &settings(&server)).unwrap_err(),
+        )
     };
     assert!(output("s3://c/d").contains("copying between buckets"));
     assert!(output("").contains("--output is empty"));
@@ -834,10 +884,10 @@ fn mistakes_are_told_with_what_to_do() {
     let url = broken.to_str().unwrap();
     let home = tempfile::tempdir().unwrap();
     for error in [
-        send(&server, &broken, "s3://b/", home.path(), PutOptions::default()).unwrap_err(),
+        send(&server, &broken, "s3://b/", home.path(), UploadOptions::default()).unwrap_err(),
         cat(&[url.into()], 0..9, &settings(&server), &mut |_| Ok(())).map(drop).unwrap_err(),
     ] {
-        let message = told(&error);
+        let message = error_message(&error);
         assert!(message.contains("link to `gone`, which is not there"), "{message}");
         assert!(message.contains("broken\\n`") && !message.contains("did you mean"), "{message}");
     }
@@ -845,18 +895,18 @@ fn mistakes_are_told_with_what_to_do() {
 
 // What is sent.
 
-fn objects(server: &Server) -> BTreeMap<String, Arc<Vec<u8>>> {
-    server.state(|state| {
+fn objects(server: &TestS3Server) -> BTreeMap<String, Arc<Vec<u8>>> {
+    server.with_state(|state| {
         state.objects.iter().map(|(key, stored)| (key.clone(), Arc::clone(&stored.bytes))).collect()
     })
 }
 
-fn uploads(server: &Server) -> usize {
-    server.state(|state| state.uploads.len())
+fn uploads(server: &TestS3Server) -> usize {
+    server.with_state(|state| state.uploads.len())
 }
 
 #[test]
-fn files_are_sent_to_where_they_are_to() {
+fn uploads_are_written_to_the_expected_keys() {
     let folder = tempfile::tempdir().unwrap();
     let home = tempfile::tempdir().unwrap();
     for (name, text) in [("x/a", "1"), ("x/y/b", "22"), ("x/.hid", "")] {
@@ -872,9 +922,9 @@ fn files_are_sent_to_where_they_are_to() {
         ("x/*", "s3://b/logs", &["logs/a"]),
         ("x/**/*", "s3://b/", &["a", "y/b"]),
     ] {
-        let server = Server::start(1000);
+        let server = TestS3Server::start(1000);
         let copied =
-            send(&server, &folder.path().join(path), url, home.path(), PutOptions::default());
+            send(&server, &folder.path().join(path), url, home.path(), UploadOptions::default());
         assert_eq!(copied.unwrap().files as usize, expected.len(), "{path} {url}");
         let keys: Vec<String> = objects(&server).into_keys().collect();
         assert_eq!(keys, expected, "{path} {url}");
@@ -882,41 +932,41 @@ fn files_are_sent_to_where_they_are_to() {
 }
 
 #[test]
-fn large_files_are_sent_in_parts_and_nothing_is_taken_over() {
-    let server = Server::start(1000);
+fn large_files_are_sent_in_parts_and_replace_no_object() {
+    let server = TestS3Server::start(1000);
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let all = bytes(LARGE);
     let path = folder.path().join("l");
     std::fs::write(&path, &all).unwrap();
     let send = |options| send(&server, &path, "s3://b/l", home.path(), options);
-    assert_eq!(send(PutOptions::default()).unwrap().bytes, LARGE as u64);
+    assert_eq!(send(UploadOptions::default()).unwrap().bytes, LARGE as u64);
     assert!(*objects(&server)["l"] == all);
-    assert!(matches!(send(PutOptions::default()), Err(Error::Exists { .. })));
-    let skip = PutOptions { skip_existing: true, ..PutOptions::default() };
+    assert!(matches!(send(UploadOptions::default()), Err(Error::Exists { .. })));
+    let skip = UploadOptions { skip_existing: true, ..UploadOptions::default() };
     // The file is newer than the server's clock, and of several parts no sum is known.
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
     assert_eq!(send(skip).unwrap().skipped, 1);
     // Somebody else is faster: after the look, and before the parts are put together.
-    server.state(|state| state.objects.clear());
+    server.with_state(|state| state.objects.clear());
     let faster = server.shared();
-    server.rule(move |request| {
+    server.set_fault_rule(move |request| {
         if request.method == "POST" && request.query.contains_key("uploadId") {
             faster.store("l", b"theirs".to_vec());
         }
-        Fault::None
+        ServerFault::None
     });
-    assert!(matches!(send(PutOptions::default()), Err(Error::Exists { .. })));
+    assert!(matches!(send(UploadOptions::default()), Err(Error::Exists { .. })));
     assert_eq!(objects(&server)["l"].as_slice(), b"theirs");
     assert_eq!((uploads(&server), names(home.path())), (0, vec![]));
 }
 
 #[test]
-fn small_files_that_are_the_same_are_left_by_their_sum() {
-    let server = Server::with(&[("a", b"hello")]);
+fn small_files_with_equal_md5_are_skipped() {
+    let server = TestS3Server::with_objects(&[("a", b"hello")]);
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = folder.path().join("a");
-    let skip = PutOptions { skip_existing: true, ..PutOptions::default() };
+    let skip = UploadOptions { skip_existing: true, ..UploadOptions::default() };
     let later = std::time::UNIX_EPOCH + std::time::Duration::from_secs(4_000_000_000);
     for (text, skipped) in [("hello", Some(1)), ("hallo", None)] {
         std::fs::write(&path, text).unwrap();
@@ -924,7 +974,7 @@ fn small_files_that_are_the_same_are_left_by_their_sum() {
         let copied = send(&server, &path, "s3://b/a", home.path(), skip.clone());
         assert_eq!(copied.ok().map(|copied| copied.skipped), skipped, "{text}");
     }
-    let sync = PutOptions { overwrite: true, ..skip };
+    let sync = UploadOptions { overwrite: true, ..skip };
     send(&server, &path, "s3://b/a", home.path(), sync).unwrap();
     assert_eq!(objects(&server)["a"].as_slice(), b"hallo");
 }
@@ -935,30 +985,31 @@ fn a_fault_at_any_request_of_an_upload_leaves_all_of_it_or_nothing() {
     let all = bytes(LARGE);
     let path = folder.path().join("l");
     std::fs::write(&path, &all).unwrap();
-    for fault in [Fault::Status(503), Fault::Lost, Fault::Status(403)] {
+    for fault in [ServerFault::Status(503), ServerFault::LoseResponse, ServerFault::Status(403)] {
         for at in 0..8 {
-            let server = Server::start(1000);
+            let server = TestS3Server::start(1000);
             let count = AtomicU64::new(0);
-            server.rule(move |_| match count.fetch_add(1, Ordering::Relaxed) == at {
+            server.set_fault_rule(move |_| match count.fetch_add(1, Ordering::Relaxed) == at {
                 true => fault,
-                false => Fault::None,
+                false => ServerFault::None,
             });
-            let sent = send(&server, &path, "s3://b/l", home.path(), PutOptions::default());
+            let sent = send(&server, &path, "s3://b/l", home.path(), UploadOptions::default());
             match &sent {
                 Ok(_) => {}
                 // Requests that would do something twice are not repeated after a lost answer.
                 Err(Error::Remote { status: Some(403) | None, .. }) => {
                     let there = objects(&server);
                     assert!(there.is_empty() || *there["l"] == all, "{fault:?} at {at}");
-                    server.works();
-                    let again = PutOptions { overwrite: true, skip_existing: true, ..patient() };
+                    server.clear_faults();
+                    let again =
+                        UploadOptions { overwrite: true, skip_existing: true, ..patient_options() };
                     send(&server, &path, "s3://b/l", home.path(), again).unwrap();
                 }
                 Err(error) => panic!("{fault:?} at {at}: {error}"),
             }
             assert!(*objects(&server)["l"] == all, "{fault:?} at {at}");
             // A request to begin whose answer was lost has begun what nobody knows the name of.
-            let unknown = usize::from(fault == Fault::Lost && at == 1);
+            let unknown = usize::from(fault == ServerFault::LoseResponse && at == 1);
             assert!(uploads(&server) <= unknown, "{fault:?} at {at}");
             assert_eq!(names(home.path()), [""; 0], "{fault:?} at {at}");
         }
@@ -966,42 +1017,43 @@ fn a_fault_at_any_request_of_an_upload_leaves_all_of_it_or_nothing() {
 }
 
 #[test]
-fn an_upload_that_lost_its_server_is_gone_on_with() {
+fn upload_resumes_after_a_server_failure() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let all = bytes(LARGE);
     let path = folder.path().join("l");
     std::fs::write(&path, &all).unwrap();
-    let server = Server::start(1000);
-    let fails = |request: &Request| {
+    let server = TestS3Server::start(1000);
+    let fails = |request: &ServerRequest| {
         let is_last = request.query.get("partNumber").is_some_and(|number| number == "4");
-        if is_last { Fault::Status(503) } else { Fault::None }
+        if is_last { ServerFault::Status(503) } else { ServerFault::None }
     };
-    server.rule(fails);
-    let send = || send(&server, &path, "s3://b/l", home.path(), PutOptions::default());
+    server.set_fault_rule(fails);
+    let send = || send(&server, &path, "s3://b/l", home.path(), UploadOptions::default());
     assert!(matches!(send(), Err(Error::Remote { status: Some(503), .. })));
     assert_eq!((uploads(&server), names(home.path()).len()), (1, 1));
-    server.works();
+    server.clear_faults();
     let copied = send().unwrap();
     assert_eq!(copied.resumed_bytes, 24 * MIB as u64);
-    let parts = server.state(|state| state.requests.iter().filter(|r| r.is_part()).count());
+    let parts =
+        server.with_state(|state| state.requests.iter().filter(|r| r.is_part_upload()).count());
     assert_eq!(parts, 1);
     assert!(*objects(&server)["l"] == all);
     assert_eq!((uploads(&server), names(home.path())), (0, vec![]));
 
     // What was thrown away meanwhile is sent anew.
-    server.state(|state| state.objects.clear());
-    server.rule(fails);
+    server.with_state(|state| state.objects.clear());
+    server.set_fault_rule(fails);
     send().unwrap_err();
-    server.works();
-    server.state(|state| state.uploads.clear());
+    server.clear_faults();
+    server.with_state(|state| state.uploads.clear());
     send().unwrap();
     assert!(*objects(&server)["l"] == all);
 
     // Of another file nothing is gone on with, and the old upload goes.
-    server.state(|state| state.objects.clear());
-    server.rule(fails);
+    server.with_state(|state| state.objects.clear());
+    server.set_fault_rule(fails);
     send().unwrap_err();
-    server.works();
+    server.clear_faults();
     let other = bytes(LARGE - 5);
     std::fs::write(&path, &other).unwrap();
     assert_eq!(send().unwrap().resumed_bytes, 0);
@@ -1010,28 +1062,28 @@ fn an_upload_that_lost_its_server_is_gone_on_with() {
 }
 
 #[test]
-fn an_interrupt_leaves_no_upload() {
+fn interrupt_aborts_the_upload() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = folder.path().join("l");
     std::fs::write(&path, bytes(LARGE)).unwrap();
-    let server = Server::start(1000);
-    let is_begin = |request: &Request| request.query.contains_key("uploads");
-    let when: [fn(&Request) -> bool; 3] = [
+    let server = TestS3Server::start(1000);
+    let is_begin = |request: &ServerRequest| request.query.contains_key("uploads");
+    let when: [fn(&ServerRequest) -> bool; 3] = [
         is_begin,
-        |request| request.is_part(),
+        |request| request.is_part_upload(),
         |request| request.query.get("partNumber").is_some_and(|number| number == "3"),
     ];
     for when in when {
         let settings = settings(&server);
         let cancel = settings.cancel.clone();
-        server.rule(move |request| {
+        server.set_fault_rule(move |request| {
             if when(request) {
                 cancel.cancel();
             }
-            Fault::None
+            ServerFault::None
         });
-        let sent = PutOptions { home: Some(home.path().to_owned()), ..patient() };
-        let sent = put(&[path.to_str().unwrap().into()], "s3://b/l", &sent, &settings);
+        let sent = UploadOptions { home: Some(home.path().to_owned()), ..patient_options() };
+        let sent = upload_files(&[path.to_str().unwrap().into()], "s3://b/l", &sent, &settings);
         assert!(matches!(sent, Err(Error::Interrupted)), "{sent:?}");
         assert_eq!((uploads(&server), objects(&server).len()), (0, 0));
         assert_eq!(names(home.path()), [""; 0]);
@@ -1039,13 +1091,15 @@ fn an_interrupt_leaves_no_upload() {
 }
 
 #[test]
-fn what_has_no_place_is_refused_with_what_to_do() {
-    let server = Server::start(1000);
+fn unsupported_sources_and_targets_are_refused_with_a_hint() {
+    let server = TestS3Server::start(1000);
     let settings = settings(&server);
     let text = |error: Error| tidemill_base::Error::from(error).to_string();
-    let get = |url: &str| text(get(&[url.into()], &GetOptions::default(), &settings).unwrap_err());
+    let get = |url: &str| {
+        text(download_files(&[url.into()], &DownloadOptions::default(), &settings).unwrap_err())
+    };
     let put = |path: &str, url: &str| {
-        text(put(&[path.into()], url, &PutOptions::default(), &settings).unwrap_err())
+        text(upload_files(&[path.into()], url, &UploadOptions::default(), &settings).unwrap_err())
     };
     for (message, expected) in [
         (get("Cargo.toml"), "is on this machine already"),
@@ -1071,7 +1125,7 @@ fn a_process_to_be_killed() {
     let Ok(words) = std::env::var(CHILD) else { return };
     let words: Vec<&str> = words.split('\n').collect();
     let [verb, endpoint, from, to, home] = words.as_slice() else { panic!("{words:?}") };
-    let mut settings = Settings::default();
+    let mut settings = FileAccessSettings::default();
     for (name, value) in [
         ("endpoint_url", *endpoint),
         ("allow_http", "true"),
@@ -1085,16 +1139,20 @@ fn a_process_to_be_killed() {
     let from = [(*from).to_owned()];
     if *verb == "get" {
         let output = Some((*to).to_owned());
-        let _ = get(&from, &GetOptions { output, ..GetOptions::default() }, &settings);
+        let _ = download_files(
+            &from,
+            &DownloadOptions { output, ..DownloadOptions::default() },
+            &settings,
+        );
     } else {
-        let options = PutOptions { home: Some(PathBuf::from(home)), ..PutOptions::default() };
-        let _ = put(&from, to, &options, &settings);
+        let options = UploadOptions { home: Some(PathBuf::from(home)), ..UploadOptions::default() };
+        let _ = upload_files(&from, to, &options, &settings);
     }
 }
 
 /// Runs a copy in a process of its own, which is killed when its request of this number arrives, before that
 /// is answered. Whether there was one.
-fn killed_at(server: &Server, words: [&str; 4], number: u64) -> bool {
+fn run_killed_at_request(server: &TestS3Server, words: [&str; 4], number: u64) -> bool {
     #[derive(Default)]
     struct Process {
         id: Mutex<Option<Pid>>,
@@ -1105,7 +1163,7 @@ fn killed_at(server: &Server, words: [&str; 4], number: u64) -> bool {
     let (own, count) = (Arc::clone(&process), AtomicU64::new(0));
     let reached = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&reached);
-    server.rule(move |_| {
+    server.set_fault_rule(move |_| {
         if count.fetch_add(1, Ordering::Relaxed) == number {
             told.store(1, Ordering::Relaxed);
             let id = own.id.lock().unwrap();
@@ -1115,7 +1173,7 @@ fn killed_at(server: &Server, words: [&str; 4], number: u64) -> bool {
                 own.died.wait(&mut is_dead);
             }
         }
-        Fault::None
+        ServerFault::None
     });
     let [verb, from, to, home] = words;
     // No request is looked at before the process is known.
@@ -1132,27 +1190,27 @@ fn killed_at(server: &Server, words: [&str; 4], number: u64) -> bool {
     child.wait().unwrap();
     *process.is_dead.lock() = true;
     process.died.notify_all();
-    server.works();
+    server.clear_faults();
     reached.load(Ordering::Relaxed) == 1
 }
 
 #[test]
 fn a_process_killed_at_any_request_of_a_download_leaves_nothing_wrong() {
     let all = bytes(LARGE);
-    let server = Server::with(&[("x/a", b"small"), ("x/l", &all)]);
+    let server = TestS3Server::with_objects(&[("x/a", b"small"), ("x/l", &all)]);
     let expected =
         BTreeMap::from([("a".to_owned(), b"small".to_vec()), ("l".to_owned(), all.clone())]);
     for number in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().to_str().unwrap();
-        let was_killed = killed_at(&server, ["get", "s3://b/x/", to, ""], number);
+        let was_killed = run_killed_at_request(&server, ["get", "s3://b/x/", to, ""], number);
         for (name, found) in tree(folder.path()) {
             let is_part = name.starts_with(".tidemill-get-");
             assert!(is_part || found == expected[&name], "{name} after {number}");
         }
-        let again = GetOptions { skip_existing: true, ..GetOptions::default() };
+        let again = DownloadOptions { skip_existing: true, ..DownloadOptions::default() };
         let copied = fetch(&server, "s3://b/x/", folder.path(), again).unwrap();
-        assert!(copied.failed.is_empty(), "{:?}", copied.failed);
+        assert!(copied.failures.is_empty(), "{:?}", copied.failures);
         assert!(tree(folder.path()) == expected, "after {number}");
         if !was_killed {
             assert!(number > 3);
@@ -1168,14 +1226,15 @@ fn a_process_killed_at_any_request_of_an_upload_leaves_nothing_wrong() {
     let path = folder.path().join("l");
     std::fs::write(&path, &all).unwrap();
     for number in 0.. {
-        let server = Server::start(1000);
+        let server = TestS3Server::start(1000);
         let words = ["put", path.to_str().unwrap(), "s3://b/l", home.path().to_str().unwrap()];
-        let was_killed = killed_at(&server, words, number);
+        let was_killed = run_killed_at_request(&server, words, number);
         let there = objects(&server);
         assert!(there.is_empty() || *there["l"] == all, "after {number}");
-        let again = PutOptions { skip_existing: true, overwrite: true, ..PutOptions::default() };
+        let again =
+            UploadOptions { skip_existing: true, overwrite: true, ..UploadOptions::default() };
         let copied = send(&server, &path, "s3://b/l", home.path(), again).unwrap();
-        assert!(copied.failed.is_empty(), "{:?}", copied.failed);
+        assert!(copied.failures.is_empty(), "{:?}", copied.failures);
         assert!(*objects(&server)["l"] == all, "after {number}");
         // An upload whose name was on its way when the process was killed is known to nobody.
         assert!(uploads(&server) <= usize::from(number == 1), "after {number}");
@@ -1197,16 +1256,16 @@ proptest! {
         reads in proptest::collection::vec((0..3 * MIB + 9, 0..2 * MIB, any::<bool>()), 1..10),
     ) {
         let all = bytes(size);
-        let server = Server::with(&[("a", &all)]);
+        let server = TestS3Server::with_objects(&[("a", &all)]);
         let mut settings = settings(&server);
         for (name, value) in [("read_block", "64K"), ("read_memory", "1M")] {
             settings.storage_options.set(name, value).unwrap();
         }
-        let file = open("s3://b/a", &settings).unwrap();
+        let file = open_file("s3://b/a", &settings).unwrap();
         prop_assert_eq!(file.size(), Some(size as u64));
         for (at, length, is_claimed) in reads {
             let range = at as u64..(at + length) as u64;
-            let _claims = is_claimed.then(|| file.claim(std::slice::from_ref(&range)).unwrap());
+            let _claims = is_claimed.then(|| file.prefetch_ranges(std::slice::from_ref(&range)).unwrap());
             let mut out = vec![0; length];
             let count = file.read_at(&mut out, at as u64, &mut || Ok(())).unwrap();
             let expected = &all[at.min(size)..(at + length).min(size)];
@@ -1218,8 +1277,8 @@ proptest! {
 #[test]
 fn a_read_that_is_interrupted_leaves_the_file_open() {
     let all = bytes(LARGE);
-    let server = Server::with(&[("a", &all)]);
-    let file = open("s3://b/a", &settings(&server)).unwrap();
+    let server = TestS3Server::with_objects(&[("a", &all)]);
+    let file = open_file("s3://b/a", &settings(&server)).unwrap();
     let mut out = vec![0; LARGE];
     let stopped = file.read_at(&mut out, 0, &mut || Err(tidemill_base::cancellation::Interrupted));
     assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
@@ -1228,9 +1287,10 @@ fn a_read_that_is_interrupted_leaves_the_file_open() {
 }
 
 #[test]
-fn names_that_stand_for_themselves_and_connections_that_are_shared() {
-    let server = Server::with(&[("x/[a]", b"1"), ("x/a", b"22"), ("{b,c}/d", b"333")]);
-    let settings = Settings { is_literal: true, ..settings(&server) };
+fn literal_names_match_exactly_and_clones_share_connections() {
+    let server =
+        TestS3Server::with_objects(&[("x/[a]", b"1"), ("x/a", b"22"), ("{b,c}/d", b"333")]);
+    let settings = FileAccessSettings { has_literal_names: true, ..settings(&server) };
     let listed = |url: &str| {
         let mut names = Vec::new();
         ls(url, false, &settings, &mut |entry| {
@@ -1243,8 +1303,8 @@ fn names_that_stand_for_themselves_and_connections_that_are_shared() {
     assert_eq!(listed("s3://b/{b,c}").unwrap(), ["d"]);
     let nothing: Result<Vec<String>> = listed("s3://b/x/*");
     assert!(matches!(nothing, Err(Error::NotFound { .. })), "{nothing:?}");
-    let one = settings.connections.bucket("b", &settings.storage_options, &settings.cancel);
+    let one = settings.connections.open_bucket("b", &settings.storage_options, &settings.cancel);
     let other =
-        settings.clone().connections.bucket("b", &settings.storage_options, &settings.cancel);
+        settings.clone().connections.open_bucket("b", &settings.storage_options, &settings.cancel);
     assert!(Arc::ptr_eq(&one.unwrap(), &other.unwrap()));
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use tidemill_remote::upload::Journal;
+use tidemill_remote::upload::UploadJournal;
 
 use super::super::bucket::begin_folder;
 use super::super::fs::fault::{self, Fault};
@@ -588,8 +588,8 @@ fn the_notes_of_uploads_survive_a_power_cut() {
         let bucket = ("reports", None);
         let (folder, lock, uploads) =
             begin_folder(&base(&temp).join("uploads"), "s3://reports/x.csv", &run, bucket)?;
-        uploads.note("x.csv", None).unwrap();
-        uploads.note("x.csv", Some("7")).unwrap();
+        uploads.record_upload("x.csv", None).unwrap();
+        uploads.record_upload("x.csv", Some("7")).unwrap();
         Ok::<_, Error>((folder, lock))
     });
     let (folder, _) = begun.unwrap();

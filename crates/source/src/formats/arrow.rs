@@ -37,7 +37,7 @@ use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFo
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
 use crate::error::{Error, Result};
-use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use crate::input::{ByteInput, FileInput, OpenFile, ReadPattern, Watch};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// Maximum nesting of a schema.
@@ -170,7 +170,7 @@ fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layou
         if file.size() == 0 {
             return Err(corrupt(file.shown(), None, "it is empty, and has no schema"));
         }
-        let open = OpenFile::open(file, Access::Random, &file.watch())?;
+        let open = OpenFile::open(file, ReadPattern::Random, &file.watch())?;
         let mut head = [0; MAGIC.len()];
         let count = open.read_at(&mut head, 0)?;
         if head[..count] == *MAGIC {
@@ -181,7 +181,7 @@ fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layou
         Some(input) => input,
         None => {
             let watch = file.watch();
-            let open = OpenFile::open(file, Access::Beginning { keeps: false }, &watch)?;
+            let open = OpenFile::open(file, ReadPattern::Beginning { may_keep: false }, &watch)?;
             Box::new(FileInput::new(Arc::new(open), 0, 0, watch))
         }
     };
@@ -337,7 +337,7 @@ fn stored_batches(
     let wanted =
         Wanted::new(Arc::clone(&layout.schema), layout.shown.clone(), columns, file.shown());
     if let (Some(footer), None) = (&layout.footer, &stdin) {
-        let open = OpenFile::open(file, Access::Random, watch)?;
+        let open = OpenFile::open(file, ReadPattern::Random, watch)?;
         let places: Vec<MessageSpan> =
             chunks.iter().filter_map(|index| footer.batches.get(*index)).copied().collect();
         let mut reader = FileReader {
@@ -357,7 +357,7 @@ fn stored_batches(
     let input = match stdin {
         Some(input) => input,
         None => {
-            let open = OpenFile::open(file, Access::Until(file.size()), watch)?;
+            let open = OpenFile::open(file, ReadPattern::UntilSplitEnd(file.size()), watch)?;
             // Its bytes are told of with the batches.
             Box::new(FileInput::new(Arc::new(open), 0, 0, watch.clone()))
         }
@@ -686,7 +686,11 @@ impl FileReader {
             while coming.len() < REQUESTS_AHEAD
                 && let Some((start, end)) = requests.next()
             {
-                coming.push_back((start, end, remote.object().fetch(base + start..base + end)?));
+                coming.push_back((
+                    start,
+                    end,
+                    remote.object().fetch_range(base + start..base + end)?,
+                ));
             }
             let Some((start, end, fetch)) = coming.pop_front() else { return Ok(()) };
             let bytes = fetch.wait(&self.watch.cancel)?;

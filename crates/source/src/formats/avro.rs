@@ -19,7 +19,7 @@ use super::julian_dates::{JulianDates, gregorian_batch};
 use super::{FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
 use crate::columns::{Columns, Layouts};
 use crate::error::{Error, Result};
-use crate::input::{Access, ByteInput, FileInput, OpenFile, Watch};
+use crate::input::{ByteInput, FileInput, OpenFile, ReadPattern, Watch};
 use crate::{SourceFile, Split};
 
 /// A header is nearly always in this much.
@@ -109,7 +109,7 @@ fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro:
         Some(input) => input,
         None => {
             let watch = file.watch();
-            let open = OpenFile::open(file, Access::Beginning { keeps: false }, &watch)?;
+            let open = OpenFile::open(file, ReadPattern::Beginning { may_keep: false }, &watch)?;
             Box::new(FileInput::new(Arc::new(open), 0, 0, watch))
         }
     };
@@ -170,7 +170,11 @@ impl Blocks {
                 (input, None, header.header_bytes())
             }
             None => {
-                let open = Arc::new(OpenFile::open(file, Access::Until(piece.range.end), watch)?);
+                let open = Arc::new(OpenFile::open(
+                    file,
+                    ReadPattern::UntilSplitEnd(piece.range.end),
+                    watch,
+                )?);
                 let start = match options.exact_start {
                     _ if piece.range.start == 0 => header.header_bytes(),
                     Some(start) => start,
@@ -265,7 +269,7 @@ fn find_starts(splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
         return Err(Error::Internal(format!("`{}` was not looked at", file.shown)));
     };
     let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
-    let open = OpenFile::open(&file, Access::Random, &watch)?;
+    let open = OpenFile::open(&file, ReadPattern::Random, &watch)?;
     let is_here = open.remote().is_none();
     let mut position = header.header_bytes();
     for split in splits.iter_mut().filter(|split| split.pieces[0].range.start > 0) {

@@ -10,7 +10,7 @@ use crate::blocks::{Ends, RECORD_BYTES_MAX};
 use crate::columns::{Columns, ShownBy};
 use crate::dialect::Takes;
 use crate::error::{Error, Result};
-use crate::input::{Access, OpenFile, Watch};
+use crate::input::{OpenFile, ReadPattern, Watch};
 use crate::sample::Sample;
 use crate::{SourceFile, SourceSpec};
 
@@ -66,7 +66,7 @@ impl TextFormat for Json {
 
     /// JSON that is no object per line is read front to back: the start of a record depends on all brackets before it.
     fn is_whole(&self, file: &SourceFile, watch: &Watch) -> Result<bool> {
-        let open = OpenFile::open(file, Access::Random, watch)?;
+        let open = OpenFile::open(file, ReadPattern::Random, watch)?;
         let mut head = vec![0; HEAD_BYTES];
         loop {
             let count = open.read_at(&mut head, 0)?;

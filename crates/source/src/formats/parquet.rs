@@ -49,8 +49,8 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use tidemill_base::batch_compaction;
-use tidemill_remote::reader::Reader;
-use tidemill_remote::{BlockClaims, Fetch};
+use tidemill_remote::reader::ObjectReader;
+use tidemill_remote::{BlockClaims, NetworkTask};
 use tidemill_text::{Predicate, sql_type_name};
 
 use super::batches::{WantedColumn, misfit, plain};
@@ -58,7 +58,7 @@ use super::julian_dates::{self, JulianDates};
 use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat, kept};
 use crate::columns::{Columns, Gathered, Layouts};
 use crate::error::{Error, Result};
-use crate::input::{Access, ByteInput, OpenFile, Watch};
+use crate::input::{ByteInput, OpenFile, ReadPattern, Watch};
 use crate::split::share;
 use crate::unify::{adapted, with_nulls_within};
 use crate::{FileLocation, Piece, SourceFile};
@@ -421,7 +421,7 @@ fn look(file: &SourceFile, parts_max: u64) -> Result<()> {
 /// The ends of files that are elsewhere, on their way before they are wanted.
 struct Tails<'a> {
     files: std::slice::Iter<'a, Arc<SourceFile>>,
-    coming: VecDeque<(usize, u64, Fetch<Bytes>)>,
+    coming: VecDeque<(usize, u64, NetworkTask<Bytes>)>,
 }
 
 impl<'a> Tails<'a> {
@@ -440,8 +440,8 @@ impl<'a> Tails<'a> {
                 // What is here already, or as much as has the footer of nearly all files: it grows with them.
                 let bytes = (object.size() / FOOTER_SHARE).clamp(FOOTER_BYTES, FOOTER_BYTES_MAX);
                 let start = object.size().saturating_sub(bytes);
-                let start = object.tail_start().unwrap_or(start);
-                let fetch = object.fetch(start..object.size())?;
+                let start = object.kept_tail_start().unwrap_or(start);
+                let fetch = object.fetch_range(start..object.size())?;
                 self.coming.push_back((file.index, start, fetch));
             }
         }
@@ -508,7 +508,7 @@ impl ParquetReader {
     fn open(known: &ParquetFile, reading: Reading<'_>) -> Result<Self> {
         let Reading { piece, columns, predicates, options, watch, .. } = reading;
         let file = &piece.file;
-        let open = Arc::new(OpenFile::open(file, Access::Random, &watch)?);
+        let open = Arc::new(OpenFile::open(file, ReadPattern::Random, &watch)?);
         let metadata = known.metadata_for(piece);
         let wanted = || piece.row_groups.iter().flatten().copied();
         let parts = known.parts_of(piece);
@@ -1261,7 +1261,7 @@ impl Positioned {
         let claims = wanted.iter().enumerate().filter(|(_, chunks)| !is_large(chunks));
         let claims = claims.map(|(group, chunks)| {
             let ranges: Vec<Range<u64>> = requests(chunks).collect();
-            Ok((group, reader.claim(&ranges)?))
+            Ok((group, reader.prefetch_ranges(&ranges)?))
         });
         self.coming.lock().claims = claims.collect::<Result<_>>()?;
         self.wanted = Arc::new(wanted);
@@ -1271,7 +1271,7 @@ impl Positioned {
     /// Lets go of the row groups before that of a chunk, and declares a chunk of a large one.
     fn turn_to(
         &self,
-        reader: &Reader,
+        reader: &ObjectReader,
         chunk: usize,
         start: u64,
         windows: &mut HashMap<usize, (u64, Bytes)>,
@@ -1287,7 +1287,7 @@ impl Positioned {
             windows.clear();
         }
         if is_large(&self.wanted[group]) && coming.declared.insert(chunk) {
-            reader.declare(start..extent.1)?;
+            reader.declare_range(start..extent.1)?;
         }
         Ok(())
     }
@@ -1297,7 +1297,8 @@ impl Positioned {
     fn read_window(&self, start: u64, length: u64, wanted: u64) -> Result<Bytes, ParquetError> {
         if let Some(reader) = self.open.remote() {
             let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-            let rest = reader.rest_at(start, wanted).map_err(|error| self.fail(error.into()))?;
+            let rest =
+                reader.block_rest_at(start, wanted).map_err(|error| self.fail(error.into()))?;
             // What lies in two blocks is put together.
             return if rest.len() as u64 >= length { Ok(rest) } else { self.read(start, length) };
         }
@@ -1418,7 +1419,7 @@ mod tests {
         let spec = SourceSpec { url: path.display().to_string(), ..SourceSpec::default() };
         let source = Source::open(&spec).unwrap();
         let file = &source.files()[0];
-        let open = OpenFile::open(file, Access::Random, &file.watch()).unwrap();
+        let open = OpenFile::open(file, ReadPattern::Random, &file.watch()).unwrap();
         let input = Positioned::new(Arc::new(open), None, &[]);
         // A page's header is read as a stream.
         let failed = std::io::Error::other(input.fail(Error::Interrupted));

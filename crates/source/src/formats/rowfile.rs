@@ -14,7 +14,7 @@ use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFo
 use crate::SourceFile;
 use crate::columns::{Columns, Layouts};
 use crate::error::Result;
-use crate::input::{Access, ByteInput, OpenFile};
+use crate::input::{ByteInput, OpenFile, ReadPattern};
 use crate::split::numbered;
 use crate::stored::{
     Decodable, LeftOut, Stored, Undecodable, from_rowfile, open_rowfile, open_rowfile_of,
@@ -177,7 +177,7 @@ fn blocks(reading: &Reading<'_>, known: &RowfileMetadata) -> Result<Blocks> {
             path,
         }),
         reader => {
-            let stored = Stored::Open(OpenFile::open(file, Access::Random, watch)?);
+            let stored = Stored::Open(OpenFile::open(file, ReadPattern::Random, watch)?);
             let reader = match reader {
                 Some(reader) => reader.with_source(stored),
                 None => open_rowfile(stored, file)?,

@@ -9,7 +9,7 @@ use tidemill_rowfile::{self as rowfile, ReadAt};
 
 use super::*;
 use crate::formats::{Batches, BoxedHostError, ReadFormat, register};
-use crate::input::{Access, OpenFile};
+use crate::input::{OpenFile, ReadPattern};
 use crate::stored::Stored;
 
 fn changed() -> Error {
@@ -197,7 +197,7 @@ fn a_file_that_changed_is_told_of_the_same_wherever_it_is_met() {
     let folder = folder(&[("a.csv", b"a\n1\n")]);
     let source = open(&folder, "a.csv").unwrap();
     let watch = source.files()[0].watch();
-    let open = OpenFile::open(&source.files()[0], Access::Random, &watch).unwrap();
+    let open = OpenFile::open(&source.files()[0], ReadPattern::Random, &watch).unwrap();
     std::fs::write(folder.path().join("a.csv"), b"a").unwrap();
     let stored = Stored::Open(open);
     let error = stored.read_at(0, &mut [0; 4]).unwrap_err();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::input::{Access, OpenFile, Watch};
+use crate::input::{OpenFile, ReadPattern, Watch};
 use crate::magic;
 
 /// Files that answer have as long as they want, however busy the machine is.
@@ -75,7 +75,7 @@ fn a_file_that_was_cut_by_its_name_and_is_compressed_is_refused_when_it_is_read(
     twin.told = OnceLock::new();
     let (twin, middle) = (Arc::new(twin), source.files()[1].size() / 2);
     let watch = Watch::default();
-    let open = OpenFile::open(&twin, Access::Random, &watch).unwrap();
+    let open = OpenFile::open(&twin, ReadPattern::Random, &watch).unwrap();
     let mut seen = [0; 2000];
     let count = open.read_at(&mut seen, middle).unwrap();
     for _ in 0..2 {
@@ -85,7 +85,7 @@ fn a_file_that_was_cut_by_its_name_and_is_compressed_is_refused_when_it_is_read(
     let other = Arc::new(source.files()[0].twin());
     magic::check_cut(&other, &open, "ä,ö\n".as_bytes().split_at(1).1).unwrap();
     // It is no text, and no file of another kind.
-    let other = OpenFile::open(&source.files()[0], Access::Random, &watch).unwrap();
+    let other = OpenFile::open(&source.files()[0], ReadPattern::Random, &watch).unwrap();
     magic::check_cut(&source.files()[0], &other, &seen[..count]).unwrap();
 }
 

@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::formats::arrow::{unknown_integer, unknown_width};
 use crate::formats::julian_dates::JulianDates;
 use crate::formats::shown_columns::{named, repeated_names_note};
-use crate::input::{Access, OpenFile};
+use crate::input::{OpenFile, ReadPattern};
 
 /// Size of the footer length and the magic bytes at the end of a file.
 const TAIL_BYTES: u64 = 8;
@@ -62,7 +62,7 @@ pub(super) struct Footer {
 /// [`Error::Corrupt`] for a damaged or contradictory footer; [`Error::Usage`] for encryption and for an
 /// unsupported type; I/O errors.
 pub(super) fn load(file: &SourceFile, tail: Option<(u64, Bytes)>) -> Result<Footer> {
-    let open = Arc::new(OpenFile::open(file, Access::Random, &file.watch())?);
+    let open = Arc::new(OpenFile::open(file, ReadPattern::Random, &file.watch())?);
     let mut input = Positioned::new(open, None, &[]);
     input.tail = tail;
     let bytes = stored_bytes(&input)?;

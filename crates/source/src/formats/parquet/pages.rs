@@ -34,7 +34,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::{Positioned, extent, unwinding};
-use crate::input::{Access, OpenFile};
+use crate::input::{OpenFile, ReadPattern};
 use crate::{FileLocation, SourceFile};
 
 /// All parts of a row group together read at most so many times of what is stored.
@@ -49,7 +49,7 @@ const HEADERS_MAX: usize = 1 << 17;
 /// The footer with what is known of the file's pages; none where nothing is, or where that cannot be read: nothing
 /// but the size of splits rests on it.
 pub(super) fn load(file: &SourceFile, known: &ArrowReaderMetadata) -> Option<ArrowReaderMetadata> {
-    let open = Arc::new(OpenFile::open(file, Access::Random, &file.watch()).ok()?);
+    let open = Arc::new(OpenFile::open(file, ReadPattern::Random, &file.watch()).ok()?);
     let input = Positioned::new(open, None, &[]);
     let stored = known.metadata();
     let has_index = stored

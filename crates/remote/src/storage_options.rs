@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::cache::Keeping;
+use crate::disk_cache::DiskTierSettings;
 use crate::error::{Error, Result};
-use crate::tuning::Auto;
-use crate::{guard, posted_options};
+use crate::tuning::AutoReadOptions;
+use crate::{address_guard, posted_options};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ClientOptions, RetryConfig};
 use tidemill_base::memory_budget::{MemorySize, format_binary_bytes, parse_size};
@@ -30,21 +30,21 @@ use tidemill_base::suggestions;
 /// Settings of stores, by name.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StorageOptions {
-    all: BTreeMap<String, String>,
+    values_by_name: BTreeMap<String, String>,
     /// Whose they are: what past runs of it saw is what counts.
-    job: String,
+    job_name: String,
     /// True if the options come from a posted query.
     is_posted: bool,
 }
 
 impl fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.all.keys()).finish()
+        f.debug_set().entries(self.values_by_name.keys()).finish()
     }
 }
 
 /// Names that mean something for S3 alone, without `aws_`.
-const S3_NAMES: [&str; 30] = [
+const S3_OPTION_NAMES: [&str; 30] = [
     "access_key_id",
     "secret_access_key",
     "session_token",
@@ -78,7 +78,7 @@ const S3_NAMES: [&str; 30] = [
 ];
 
 /// Names of the HTTP client, which every store has.
-const CLIENT_NAMES: [&str; 18] = [
+const CLIENT_OPTION_NAMES: [&str; 18] = [
     "allow_http",
     "allow_invalid_certificates",
     "connect_timeout",
@@ -127,7 +127,7 @@ const RETRY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 
 /// What a name sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum OptionKey {
     S3(AmazonS3ConfigKey),
     Client(ClientConfigKey),
     MaxRetries,
@@ -139,32 +139,32 @@ pub(super) enum Key {
     ReadCacheDir,
 }
 
-impl FromStr for Key {
+impl FromStr for OptionKey {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
         match name {
-            MAX_RETRIES => return Ok(Key::MaxRetries),
-            RETRY_TIMEOUT => return Ok(Key::RetryTimeout),
-            READ_BLOCK => return Ok(Key::ReadBlock),
-            READ_WINDOW => return Ok(Key::ReadWindow),
-            READ_MEMORY => return Ok(Key::ReadMemory),
-            READ_CACHE => return Ok(Key::ReadCache),
-            READ_CACHE_DIR => return Ok(Key::ReadCacheDir),
+            MAX_RETRIES => return Ok(OptionKey::MaxRetries),
+            RETRY_TIMEOUT => return Ok(OptionKey::RetryTimeout),
+            READ_BLOCK => return Ok(OptionKey::ReadBlock),
+            READ_WINDOW => return Ok(OptionKey::ReadWindow),
+            READ_MEMORY => return Ok(OptionKey::ReadMemory),
+            READ_CACHE => return Ok(OptionKey::ReadCache),
+            READ_CACHE_DIR => return Ok(OptionKey::ReadCacheDir),
             _ => {}
         }
         match name.parse() {
-            Ok(AmazonS3ConfigKey::Client(key)) => Ok(Key::Client(key)),
+            Ok(AmazonS3ConfigKey::Client(key)) => Ok(OptionKey::Client(key)),
             // The URL names the bucket.
-            Ok(AmazonS3ConfigKey::Bucket) => Err(Error::usage_hint(
+            Ok(AmazonS3ConfigKey::Bucket) => Err(Error::usage_with_hint(
                 format!("storage option `{name}` is not taken"),
                 "the URL names the bucket: s3://bucket/key",
             )),
-            Ok(key) => Ok(Key::S3(key)),
+            Ok(key) => Ok(OptionKey::S3(key)),
             Err(_) => {
-                let names: Vec<&str> = S3_NAMES
+                let names: Vec<&str> = S3_OPTION_NAMES
                     .into_iter()
-                    .chain(CLIENT_NAMES)
+                    .chain(CLIENT_OPTION_NAMES)
                     .chain([MAX_RETRIES, RETRY_TIMEOUT, READ_BLOCK, READ_WINDOW, READ_MEMORY])
                     .chain([READ_CACHE, READ_CACHE_DIR])
                     .collect();
@@ -188,9 +188,13 @@ impl StorageOptions {
     /// # Errors
     /// [`Error::Usage`] for an option that a posted query may not set, for a value beyond the limit of its option, and
     /// for an endpoint without credentials of its own. Also the errors of [`set`](Self::set).
-    pub fn posted(pairs: impl IntoIterator<Item = (String, String)>) -> Result<StorageOptions> {
+    pub fn from_posted_query(
+        pairs: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<StorageOptions> {
         let pairs: Vec<(String, String)> = pairs.into_iter().collect();
-        posted_options::check(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
+        posted_options::check_posted_options(
+            pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())),
+        )?;
         let mut options = StorageOptions { is_posted: true, ..StorageOptions::default() };
         pairs.into_iter().try_for_each(|(name, value)| options.set(&name, value))?;
         Ok(options)
@@ -202,25 +206,26 @@ impl StorageOptions {
     /// [`Error::Usage`] for an unknown name, with the nearest known one, and for a value that its
     /// option cannot have, which is not shown: it may be a secret in the wrong place.
     pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<()> {
-        if name.trim().is_empty() || !is_plain(name.trim()) {
-            return Err(Error::usage_hint(
+        if name.trim().is_empty() || !is_plausible_option_name(name.trim()) {
+            return Err(Error::usage_with_hint(
                 "a storage option is written as NAME=VALUE, and what was given has no name in it",
                 "such as region=eu-west-1 or timeout=10s",
             ));
         }
         let name = name.trim().to_ascii_lowercase();
-        let key: Key = name.parse()?;
+        let key: OptionKey = name.parse()?;
         let value = value.into();
-        check(&name, &key, &value)?;
+        check_option_value(&name, &key, &value)?;
         // `aws_region` and `region` are one option.
-        self.all.retain(|other, _| other.parse::<Key>().is_ok_and(|other| other != key));
-        self.all.insert(name, value);
+        self.values_by_name
+            .retain(|other, _| other.parse::<OptionKey>().is_ok_and(|other| other != key));
+        self.values_by_name.insert(name, value);
         Ok(())
     }
 
     /// A text without the values of these options and of the environment's.
-    pub(super) fn hidden_in(&self, text: &str) -> String {
-        let own = self.all.values().cloned();
+    pub(super) fn redact_values(&self, text: &str) -> String {
+        let own = self.values_by_name.values().cloned();
         let environment = std::env::vars_os()
             .filter(|(name, _)| name.to_string_lossy().to_ascii_uppercase().starts_with("AWS_"))
             .filter_map(|(_, value)| value.into_string().ok());
@@ -232,23 +237,23 @@ impl StorageOptions {
     }
 
     /// Says which job they are of: where block and window are chosen from past runs, its own count first.
-    pub fn set_job(&mut self, name: &str) {
-        name.clone_into(&mut self.job);
+    pub fn set_job_name(&mut self, name: &str) {
+        name.clone_into(&mut self.job_name);
     }
 
     /// These and what the environment says of stores, for processes that have another environment. The values may be
     /// secrets.
-    pub fn for_workers(&self) -> BTreeMap<String, String> {
-        let of_environment = self.environment(variables());
+    pub fn worker_options(&self) -> BTreeMap<String, String> {
+        let of_environment = self.environment_settings(environment_variables());
         let mut all: BTreeMap<String, String> = of_environment
             .into_iter()
             .filter(|(_, key, _)| *key != AmazonS3ConfigKey::Bucket)
             .map(|(name, _, value)| (name, value))
             .collect();
         // `aws_region` and `region` are one option, of which the own one counts.
-        for (name, value) in &self.all {
-            let key = name.parse::<Key>();
-            all.retain(|other, _| match (other.parse::<Key>(), &key) {
+        for (name, value) in &self.values_by_name {
+            let key = name.parse::<OptionKey>();
+            all.retain(|other, _| match (other.parse::<OptionKey>(), &key) {
                 (Ok(other), Ok(key)) => other != *key,
                 _ => true,
             });
@@ -258,7 +263,7 @@ impl StorageOptions {
     }
 
     /// Returns the `AWS_*` settings among environment variables, except those that these options replace.
-    fn environment(
+    fn environment_settings(
         &self,
         variables: impl Iterator<Item = (String, String)>,
     ) -> Vec<(String, AmazonS3ConfigKey, String)> {
@@ -269,12 +274,12 @@ impl StorageOptions {
             let key = name.parse().ok()?;
             Some((name, key, value))
         });
-        of_stores.filter(|(_, key, _)| !self.replaces(*key)).collect()
+        of_stores.filter(|(_, key, _)| !self.replaces_environment(*key)).collect()
     }
 
     /// Returns true if these options replace a setting of the environment: credentials are one set, and so are the
     /// settings of an endpoint.
-    fn replaces(&self, key: AmazonS3ConfigKey) -> bool {
+    fn replaces_environment(&self, key: AmazonS3ConfigKey) -> bool {
         use AmazonS3ConfigKey as K;
         match key {
             K::Token
@@ -291,65 +296,68 @@ impl StorageOptions {
             K::AccessKeyId | K::SecretAccessKey => self.has_keys() || self.skips_signature(),
             // Two names of one setting.
             K::Region | K::DefaultRegion => {
-                self.has(|key| matches!(key, K::Region | K::DefaultRegion))
+                self.has_s3_option(|key| matches!(key, K::Region | K::DefaultRegion))
             }
             K::Endpoint | K::S3Endpoint => self.has_endpoint(),
             // The environment's customer key is part of its credentials. Clients that run as their own user may use it
             // with other keys, clients of a cluster may not.
             K::Encryption(_) => {
-                (self.is_posted || guard::is_guarded())
+                (self.is_posted || address_guard::is_guarded())
                     && (self.has_endpoint() || self.has_keys() || self.skips_signature())
             }
             _ => false,
         }
     }
 
-    fn has(&self, is_wanted: impl Fn(AmazonS3ConfigKey) -> bool) -> bool {
-        self.keys().any(|(_, key, _)| matches!(key, Key::S3(key) if is_wanted(key)))
+    fn has_s3_option(&self, is_wanted: impl Fn(AmazonS3ConfigKey) -> bool) -> bool {
+        self.parsed_options().any(|(_, key, _)| matches!(key, OptionKey::S3(key) if is_wanted(key)))
     }
 
     fn has_keys(&self) -> bool {
         use AmazonS3ConfigKey::{AccessKeyId, SecretAccessKey};
-        self.has(|key| matches!(key, AccessKeyId | SecretAccessKey))
+        self.has_s3_option(|key| matches!(key, AccessKeyId | SecretAccessKey))
     }
 
     fn has_endpoint(&self) -> bool {
-        self.has(|key| matches!(key, AmazonS3ConfigKey::Endpoint | AmazonS3ConfigKey::S3Endpoint))
+        self.has_s3_option(|key| {
+            matches!(key, AmazonS3ConfigKey::Endpoint | AmazonS3ConfigKey::S3Endpoint)
+        })
     }
 
     fn skips_signature(&self) -> bool {
-        self.keys().any(|(_, key, value)| {
-            key == Key::S3(AmazonS3ConfigKey::SkipSignature) && is_true(value) == Some(true)
+        self.parsed_options().any(|(_, key, value)| {
+            key == OptionKey::S3(AmazonS3ConfigKey::SkipSignature)
+                && parse_bool(value) == Some(true)
         })
     }
 
     /// What is set, by name. The values may be secrets.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.all.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.values_by_name.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Whether none is set.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.values_by_name.is_empty()
     }
 
     /// These with others over them.
     #[must_use]
-    pub fn with(&self, over: &StorageOptions) -> StorageOptions {
+    pub fn with_overrides(&self, over: &StorageOptions) -> StorageOptions {
         let mut all = self.clone();
         all.is_posted |= over.is_posted;
-        if !over.job.is_empty() {
-            all.job.clone_from(&over.job);
+        if !over.job_name.is_empty() {
+            all.job_name.clone_from(&over.job_name);
         }
-        for (name, value) in &over.all {
+        for (name, value) in &over.values_by_name {
             // Both were checked when they were set.
             let _ = all.set(name, value.clone());
         }
         all
     }
 
-    fn keys(&self) -> impl Iterator<Item = (&str, Key, &str)> {
-        self.all
+    fn parsed_options(&self) -> impl Iterator<Item = (&str, OptionKey, &str)> {
+        self.values_by_name
             .iter()
             .filter_map(|(name, value)| Some((name.as_str(), name.parse().ok()?, value.as_str())))
     }
@@ -359,35 +367,38 @@ impl StorageOptions {
     /// # Errors
     /// [`Error::Usage`] for a region, an endpoint or credentials that cannot be part of a request, and for options that
     /// a posted query may not set.
-    pub(super) fn s3(&self) -> Result<S3Settings> {
-        self.s3_in(variables())
+    pub(super) fn s3_settings(&self) -> Result<S3Settings> {
+        self.s3_settings_with_environment(environment_variables())
     }
 
-    fn s3_in(&self, variables: impl Iterator<Item = (String, String)>) -> Result<S3Settings> {
+    fn s3_settings_with_environment(
+        &self,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<S3Settings> {
         if self.is_posted {
-            posted_options::check(self.pairs())?;
+            posted_options::check_posted_options(self.pairs())?;
         }
         let mut builder = AmazonS3Builder::new();
-        for (_, key, value) in self.environment(variables) {
+        for (_, key, value) in self.environment_settings(variables) {
             builder = builder.with_config(key, value);
         }
-        for (_, key, value) in self.keys() {
+        for (_, key, value) in self.parsed_options() {
             match key {
-                Key::S3(key) => builder = builder.with_config(key, value),
-                Key::Client(key) => {
+                OptionKey::S3(key) => builder = builder.with_config(key, value),
+                OptionKey::Client(key) => {
                     builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
                 }
                 _ => {}
             }
         }
-        let retry = self.retry()?;
+        let retry = self.retry_config()?;
         let mut settings = S3Settings { builder: builder.with_retry(retry) };
-        settings.check()?;
+        settings.check_environment()?;
         if self.is_posted {
             self.check_region(&settings)?;
             self.check_s3_express(&settings)?;
         }
-        if settings.text(AmazonS3ConfigKey::Region).is_none() {
+        if settings.non_empty_value(AmazonS3ConfigKey::Region).is_none() {
             // An empty variable is none.
             settings.builder = settings.builder.with_region(REGION_DEFAULT);
         }
@@ -400,7 +411,7 @@ impl StorageOptions {
         use AmazonS3ConfigKey::{
             DefaultRegion, Region, RoleArn, S3Express, StsEndpoint, WebIdentityTokenFile,
         };
-        let is_given = self.has(|key| matches!(key, Region | DefaultRegion));
+        let is_given = self.has_s3_option(|key| matches!(key, Region | DefaultRegion));
         if !is_given || self.has_keys() || self.skips_signature() {
             return Ok(());
         }
@@ -408,9 +419,12 @@ impl StorageOptions {
             && !settings.is_set(StsEndpoint);
         let is_in_host =
             settings.endpoint().is_none() || settings.is_enabled(S3Express) || asks_sts;
-        match settings.text(Region).is_some_and(|region| is_in_host && !is_aws_region(&region)) {
+        match settings
+            .non_empty_value(Region)
+            .is_some_and(|region| is_in_host && !is_aws_region(&region))
+        {
             false => Ok(()),
-            true => Err(Error::usage_hint(
+            true => Err(Error::usage_with_hint(
                 "storage option `region` is no region of AWS, and the cluster's credentials go nowhere else",
                 "such as eu-west-1; or give credentials of your own",
             )),
@@ -420,12 +434,12 @@ impl StorageOptions {
     /// Refuses `s3_express` of a posted query if it would send the environment's credentials to AWS although the
     /// environment has a store of its own: sessions begin at a host of AWS, whatever the endpoint is.
     fn check_s3_express(&self, settings: &S3Settings) -> Result<()> {
-        let is_given = self.has(|key| key == AmazonS3ConfigKey::S3Express)
+        let is_given = self.has_s3_option(|key| key == AmazonS3ConfigKey::S3Express)
             && settings.is_enabled(AmazonS3ConfigKey::S3Express);
         let has_credentials = self.has_keys() || self.skips_signature();
         match is_given && !has_credentials && settings.endpoint().is_some() {
             false => Ok(()),
-            true => Err(Error::usage_hint(
+            true => Err(Error::usage_with_hint(
                 "storage option `s3_express` leads to AWS, and the cluster's credentials are for another store",
                 "leave it out, or give credentials of your own: access_key_id and secret_access_key",
             )),
@@ -433,13 +447,13 @@ impl StorageOptions {
     }
 
     /// The HTTP client's settings; `http://` was asked for if `plain`.
-    pub(super) fn client(&self, plain: bool) -> Result<ClientOptions> {
+    pub(super) fn client_options(&self, plain: bool) -> Result<ClientOptions> {
         let mut options = ClientOptions::new().with_allow_http(plain);
-        for (name, key, value) in self.keys() {
+        for (name, key, value) in self.parsed_options() {
             match key {
-                Key::Client(key) => options = options.with_config(key, value),
-                Key::S3(_) => {
-                    return Err(Error::usage_hint(
+                OptionKey::Client(key) => options = options.with_config(key, value),
+                OptionKey::S3(_) => {
+                    return Err(Error::usage_with_hint(
                         format!("storage option `{name}` has no meaning for http:// and https://"),
                         "it belongs to s3://; remove it",
                     ));
@@ -451,16 +465,18 @@ impl StorageOptions {
     }
 
     /// How requests are repeated.
-    pub(super) fn retry(&self) -> Result<RetryConfig> {
+    pub(super) fn retry_config(&self) -> Result<RetryConfig> {
         let mut retry = RetryConfig {
             max_retries: MAX_RETRIES_DEFAULT,
             retry_timeout: RETRY_TIMEOUT_DEFAULT,
             ..RetryConfig::default()
         };
-        for (_, key, value) in self.keys() {
+        for (_, key, value) in self.parsed_options() {
             match key {
-                Key::MaxRetries => retry.max_retries = retries(value)?,
-                Key::RetryTimeout => retry.retry_timeout = seconds(RETRY_TIMEOUT, value)?,
+                OptionKey::MaxRetries => retry.max_retries = parse_retries(value)?,
+                OptionKey::RetryTimeout => {
+                    retry.retry_timeout = parse_duration_option(RETRY_TIMEOUT, value)?
+                }
                 _ => {}
             }
         }
@@ -469,39 +485,44 @@ impl StorageOptions {
 
     /// How objects are read ahead, and what of it is to be chosen, if anything is; the memory for it is the
     /// run's.
-    pub(super) fn reading(&self) -> Result<(tidemill_prefetch::Options, Option<Auto>)> {
+    pub(super) fn read_options(
+        &self,
+    ) -> Result<(tidemill_prefetch::Options, Option<AutoReadOptions>)> {
         let mut reading = tidemill_prefetch::Options::default();
         let (mut block, mut window, mut is_auto) = (None, None, false);
-        for (_, key, value) in self.keys() {
+        for (_, key, value) in self.parsed_options() {
             match key {
-                Key::ReadBlock | Key::ReadWindow if is_auto_value(value) => is_auto = true,
-                Key::ReadBlock => block = Some(size(READ_BLOCK, value)?),
-                Key::ReadWindow => window = Some(size(READ_WINDOW, value)?),
+                OptionKey::ReadBlock | OptionKey::ReadWindow if is_auto_value(value) => {
+                    is_auto = true
+                }
+                OptionKey::ReadBlock => block = Some(parse_size_option(READ_BLOCK, value)?),
+                OptionKey::ReadWindow => window = Some(parse_size_option(READ_WINDOW, value)?),
                 _ => {}
             }
         }
         let auto = is_auto.then(|| {
             // What is neither given nor to be chosen is the default.
-            let is_chosen =
-                |wanted| self.keys().any(|(_, key, value)| key == wanted && is_auto_value(value));
+            let is_chosen = |wanted| {
+                self.parsed_options().any(|(_, key, value)| key == wanted && is_auto_value(value))
+            };
             let given = |value: Option<u64>, wanted, default| match value {
                 None if !is_chosen(wanted) => Some(default),
                 value => value,
             };
-            Auto {
-                block_bytes: given(block, Key::ReadBlock, reading.block_bytes),
-                window_bytes: given(window, Key::ReadWindow, reading.window_bytes),
-                job: self.job.clone(),
+            AutoReadOptions {
+                block_bytes: given(block, OptionKey::ReadBlock, reading.block_bytes),
+                window_bytes: given(window, OptionKey::ReadWindow, reading.window_bytes),
+                job_name: self.job_name.clone(),
             }
         });
         reading.block_bytes = block.unwrap_or(reading.block_bytes);
         // One that was not asked for holds a block at least.
         reading.window_bytes = window.unwrap_or(reading.window_bytes.max(reading.block_bytes));
         if let Some(auto) = auto.as_ref().filter(|auto| auto.block_bytes.is_none()) {
-            reading = auto.defaults();
+            reading = auto.default_read_options();
         }
         if reading.window_bytes < reading.block_bytes {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "`{READ_WINDOW}` is {}, less than a `{READ_BLOCK}` of {}",
                     format_binary_bytes(reading.window_bytes),
@@ -514,21 +535,21 @@ impl StorageOptions {
     }
 
     /// The name of one that is about reading, if any is set.
-    pub fn read_option(&self) -> Option<&str> {
+    pub fn first_read_option(&self) -> Option<&str> {
         let is_read = |key| {
-            use Key::{ReadBlock, ReadCache, ReadCacheDir, ReadMemory, ReadWindow};
+            use OptionKey::{ReadBlock, ReadCache, ReadCacheDir, ReadMemory, ReadWindow};
             matches!(key, ReadBlock | ReadWindow | ReadMemory | ReadCache | ReadCacheDir)
         };
-        self.keys().find(|(_, key, _)| is_read(*key)).map(|(name, _, _)| name)
+        self.parsed_options().find(|(_, key, _)| is_read(*key)).map(|(name, _, _)| name)
     }
 
     /// What is kept on a disk of what is fetched, if anything is: `read_cache` and `read_cache_dir`.
-    pub(super) fn keeping(&self) -> Result<Option<Keeping>> {
+    pub(super) fn disk_tier_settings(&self) -> Result<Option<DiskTierSettings>> {
         let (mut limit_bytes, mut folder) = (0, None);
-        for (_, key, value) in self.keys() {
+        for (_, key, value) in self.parsed_options() {
             match key {
-                Key::ReadCache => limit_bytes = size(READ_CACHE, value)?,
-                Key::ReadCacheDir => folder = Some(PathBuf::from(value)),
+                OptionKey::ReadCache => limit_bytes = parse_size_option(READ_CACHE, value)?,
+                OptionKey::ReadCacheDir => folder = Some(PathBuf::from(value)),
                 _ => {}
             }
         }
@@ -537,19 +558,19 @@ impl StorageOptions {
         }
         let Some(folder) = folder.or_else(|| cache_folder().map(|folder| folder.join("objects")))
         else {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{READ_CACHE}` has no folder: neither XDG_CACHE_HOME nor HOME is set"),
                 format!("name one: `{READ_CACHE_DIR}`"),
             ));
         };
-        Ok(Some(Keeping { folder, limit_bytes }))
+        Ok(Some(DiskTierSettings { folder, limit_bytes }))
     }
 
     /// The memory for what is fetched ahead, if it was set: `read_memory`.
     pub fn read_memory_bytes(&self) -> Option<u64> {
-        let set = self.keys().find(|(_, key, _)| *key == Key::ReadMemory);
+        let set = self.parsed_options().find(|(_, key, _)| *key == OptionKey::ReadMemory);
         // It was checked when it was set.
-        set.and_then(|(_, _, value)| size(READ_MEMORY, value).ok())
+        set.and_then(|(_, _, value)| parse_size_option(READ_MEMORY, value).ok())
     }
 }
 
@@ -560,30 +581,30 @@ pub(super) struct S3Settings {
 
 impl S3Settings {
     /// Returns a setting, unless it is empty.
-    fn text(&self, key: AmazonS3ConfigKey) -> Option<String> {
+    fn non_empty_value(&self, key: AmazonS3ConfigKey) -> Option<String> {
         self.builder.get_config_value(&key).filter(|value| !value.is_empty())
     }
 
     /// Refuses settings of the environment that would lead to another host, or that cannot be in a header: the client
     /// would panic on the latter.
-    fn check(&self) -> Result<()> {
+    fn check_environment(&self) -> Result<()> {
         use AmazonS3ConfigKey::{AccessKeyId, Region, Token};
         let of_environment = "the environment's ";
-        if self.endpoint().is_some_and(|endpoint| !is_endpoint(&endpoint)) {
-            return Err(Error::usage_hint(
+        if self.endpoint().is_some_and(|endpoint| !is_valid_endpoint(&endpoint)) {
+            return Err(Error::usage_with_hint(
                 format!("{of_environment}AWS_ENDPOINT_URL or AWS_ENDPOINT_URL_S3 is no URL"),
                 ENDPOINT_HINT,
             ));
         }
-        if self.text(Region).is_some_and(|region| !is_region(&region)) {
-            return Err(Error::usage_hint(
+        if self.non_empty_value(Region).is_some_and(|region| !is_valid_region(&region)) {
+            return Err(Error::usage_with_hint(
                 format!("{of_environment}AWS_REGION or AWS_DEFAULT_REGION is no region"),
                 REGION_HINT,
             ));
         }
         for (key, name) in [(AccessKeyId, "AWS_ACCESS_KEY_ID"), (Token, "AWS_SESSION_TOKEN")] {
-            if self.text(key).is_some_and(|value| !is_header(&value)) {
-                return Err(Error::usage_hint(
+            if self.non_empty_value(key).is_some_and(|value| !is_valid_header_value(&value)) {
+                return Err(Error::usage_with_hint(
                     format!("{of_environment}{name} has a blank or a line end in it"),
                     HEADER_HINT,
                 ));
@@ -604,7 +625,7 @@ impl S3Settings {
         }
         let Ok(mut url) = url::Url::parse(&endpoint) else { return Ok(self) };
         match url.host() {
-            Some(url::Host::Domain(host)) if host != name && !is_below(host, name) => {
+            Some(url::Host::Domain(host)) if host != name && !is_bucket_subdomain(host, name) => {
                 let host = format!("{name}.{host}");
                 url.set_host(Some(&host)).map_err(|error| {
                     Error::usage(format!("`{name}` cannot be part of the host `{host}`: {error}"))
@@ -613,7 +634,7 @@ impl S3Settings {
                 let builder = self.builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
                 Ok(S3Settings { builder })
             }
-            Some(url::Host::Ipv4(_) | url::Host::Ipv6(_)) => Err(Error::usage_hint(
+            Some(url::Host::Ipv4(_) | url::Host::Ipv6(_)) => Err(Error::usage_with_hint(
                 format!(
                     "`virtual_hosted_style_request` of `s3://{name}`: the endpoint is an address, not a name"
                 ),
@@ -624,12 +645,12 @@ impl S3Settings {
     }
 
     fn is_set(&self, key: AmazonS3ConfigKey) -> bool {
-        self.text(key).is_some()
+        self.non_empty_value(key).is_some()
     }
 
     /// Returns true if a setting is a truth value that is true.
     pub(super) fn is_enabled(&self, key: AmazonS3ConfigKey) -> bool {
-        self.text(key).is_some_and(|value| is_true(&value) == Some(true))
+        self.non_empty_value(key).is_some_and(|value| parse_bool(&value) == Some(true))
     }
 
     /// Checks the zone in the name of a directory bucket, which is part of the host where its sessions begin
@@ -637,11 +658,11 @@ impl S3Settings {
     ///
     /// # Errors
     /// [`Error::Usage`] if `s3_express` is set and the zone is not a part of a label.
-    pub(super) fn check_zone(&self, bucket: &str) -> Result<()> {
-        let zone = directory_bucket_zone(bucket).filter(|zone| !is_zone(zone));
+    pub(super) fn check_directory_bucket_zone(&self, bucket: &str) -> Result<()> {
+        let zone = directory_bucket_zone(bucket).filter(|zone| !is_valid_zone(zone));
         match zone.filter(|_| self.is_enabled(AmazonS3ConfigKey::S3Express)) {
             None => Ok(()),
-            Some(_) => Err(Error::usage_hint(
+            Some(_) => Err(Error::usage_with_hint(
                 format!("`{bucket}` is no directory bucket: its zone is no label of a host"),
                 "lowercase letters, digits and hyphens, such as NAME--usw2-az1--x-s3",
             )),
@@ -650,11 +671,12 @@ impl S3Settings {
 
     /// Where requests go, if not to AWS: part of what tells one bucket from another.
     pub(super) fn endpoint(&self) -> Option<String> {
-        self.text(AmazonS3ConfigKey::S3Endpoint).or_else(|| self.text(AmazonS3ConfigKey::Endpoint))
+        self.non_empty_value(AmazonS3ConfigKey::S3Endpoint)
+            .or_else(|| self.non_empty_value(AmazonS3ConfigKey::Endpoint))
     }
 
     /// Whether nothing tells credentials but, perhaps, the machine's own metadata service.
-    pub(super) fn asks_the_machine(&self) -> bool {
+    pub(super) fn needs_machine_credentials(&self) -> bool {
         use AmazonS3ConfigKey as K;
         !(self.is_set(K::AccessKeyId)
             || self.is_set(K::SecretAccessKey)
@@ -673,7 +695,7 @@ const REGION_DEFAULT: &str = "us-east-1";
 const LABEL_BYTES_MAX: usize = 63;
 
 /// Returns the environment variables whose name and value are UTF-8.
-fn variables() -> impl Iterator<Item = (String, String)> {
+fn environment_variables() -> impl Iterator<Item = (String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
@@ -682,7 +704,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
 
 /// Returns true if a value is a valid endpoint. The client panics on a value that is not the URL of a host. Keys are
 /// appended to the endpoint, so it must not contain `?` or `#`.
-fn is_endpoint(value: &str) -> bool {
+fn is_valid_endpoint(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_graphic())
         && url::Url::parse(value).is_ok_and(|url| {
             matches!(url.scheme(), "http" | "https")
@@ -694,7 +716,7 @@ fn is_endpoint(value: &str) -> bool {
 
 /// Returns true if a region is valid as a label of a host's name. It becomes part of the host
 /// (`s3.REGION.amazonaws.com`), and a `/`, `@` or `.` in it could make that any host.
-fn is_region(value: &str) -> bool {
+fn is_valid_region(value: &str) -> bool {
     (1..=LABEL_BYTES_MAX).contains(&value.len())
         && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         && !value.starts_with('-')
@@ -716,7 +738,7 @@ fn directory_bucket_zone(bucket: &str) -> Option<&str> {
 }
 
 /// Returns true if a zone is valid in the label `s3express-ZONE`.
-fn is_zone(value: &str) -> bool {
+fn is_valid_zone(value: &str) -> bool {
     const PREFIX: &str = "s3express-";
     (1..=LABEL_BYTES_MAX - PREFIX.len()).contains(&value.len())
         && value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -724,12 +746,12 @@ fn is_zone(value: &str) -> bool {
 }
 
 /// Returns true if a value is valid in a header. The client panics on other values.
-fn is_header(value: &str) -> bool {
+fn is_valid_header_value(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// Whether a word is a name and not, say, a key that was given without one.
-pub(super) fn is_plain(name: &str) -> bool {
+pub(super) fn is_plausible_option_name(name: &str) -> bool {
     let is_one_case = !name.bytes().any(|b| b.is_ascii_lowercase())
         || !name.bytes().any(|b| b.is_ascii_uppercase());
     name.len() <= 48
@@ -739,23 +761,25 @@ pub(super) fn is_plain(name: &str) -> bool {
 
 /// Refuses a value that an option cannot have.
 /// Returns true if the first labels of a host are a bucket's name.
-fn is_below(host: &str, bucket: &str) -> bool {
+fn is_bucket_subdomain(host: &str, bucket: &str) -> bool {
     host.strip_prefix(bucket).is_some_and(|rest| rest.starts_with('.'))
 }
 
-fn check(name: &str, key: &Key, value: &str) -> Result<()> {
+fn check_option_value(name: &str, key: &OptionKey, value: &str) -> Result<()> {
     use AmazonS3ConfigKey as S3;
     use ClientConfigKey as C;
     match key {
-        Key::MaxRetries => drop(retries(value)?),
-        Key::RetryTimeout => drop(seconds(RETRY_TIMEOUT, value)?),
-        Key::ReadBlock | Key::ReadWindow if is_auto_value(value) => {}
-        Key::ReadBlock => at_least(READ_BLOCK, value, READ_BLOCK_BYTES_MIN)?,
-        Key::ReadWindow => at_least(READ_WINDOW, value, READ_BLOCK_BYTES_MIN)?,
-        Key::ReadMemory => at_least(READ_MEMORY, value, READ_MEMORY_BYTES_MIN)?,
+        OptionKey::MaxRetries => drop(parse_retries(value)?),
+        OptionKey::RetryTimeout => drop(parse_duration_option(RETRY_TIMEOUT, value)?),
+        OptionKey::ReadBlock | OptionKey::ReadWindow if is_auto_value(value) => {}
+        OptionKey::ReadBlock => check_size_at_least(READ_BLOCK, value, READ_BLOCK_BYTES_MIN)?,
+        OptionKey::ReadWindow => check_size_at_least(READ_WINDOW, value, READ_BLOCK_BYTES_MIN)?,
+        OptionKey::ReadMemory => check_size_at_least(READ_MEMORY, value, READ_MEMORY_BYTES_MIN)?,
         // None at all is a size too.
-        Key::ReadCache if (1..READ_CACHE_BYTES_MIN).contains(&size(READ_CACHE, value)?) => {
-            return Err(Error::usage_hint(
+        OptionKey::ReadCache
+            if (1..READ_CACHE_BYTES_MIN).contains(&parse_size_option(READ_CACHE, value)?) =>
+        {
+            return Err(Error::usage_with_hint(
                 format!("storage option `{name}` is {value}, too little to keep blocks in"),
                 format!(
                     "the least is {}, and 0 is none",
@@ -763,25 +787,25 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
                 ),
             ));
         }
-        Key::ReadCacheDir if value.is_empty() || value.contains("://") => {
-            return Err(Error::usage_hint(
+        OptionKey::ReadCacheDir if value.is_empty() || value.contains("://") => {
+            return Err(Error::usage_with_hint(
                 format!("storage option `{name}` is a folder of this machine"),
                 "such as /var/tmp/objects",
             ));
         }
-        Key::Client(
+        OptionKey::Client(
             C::Timeout
             | C::ConnectTimeout
             | C::PoolIdleTimeout
             | C::Http2KeepAliveInterval
             | C::Http2KeepAliveTimeout,
-        ) => drop(seconds(name, value)?),
-        Key::Client(C::PoolMaxIdlePerHost | C::Http2MaxFrameSize)
+        ) => drop(parse_duration_option(name, value)?),
+        OptionKey::Client(C::PoolMaxIdlePerHost | C::Http2MaxFrameSize)
             if value.trim().parse::<u32>().is_err() =>
         {
             return Err(Error::usage(format!("storage option `{name}` is a number")));
         }
-        Key::Client(
+        OptionKey::Client(
             C::AllowHttp
             | C::AllowInvalidCertificates
             | C::Http1Only
@@ -789,7 +813,7 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
             | C::Http2KeepAliveWhileIdle
             | C::RandomizeAddresses,
         )
-        | Key::S3(
+        | OptionKey::S3(
             S3::VirtualHostedStyleRequest
             | S3::SkipSignature
             | S3::UnsignedPayload
@@ -797,29 +821,29 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
             | S3::DisableTagging
             | S3::RequestPayer
             | S3::S3Express,
-        ) if is_true(value).is_none() => {
+        ) if parse_bool(value).is_none() => {
             return Err(Error::usage(format!("storage option `{name}` is `true` or `false`")));
         }
-        Key::S3(S3::Region | S3::DefaultRegion) if !is_region(value) => {
-            return Err(Error::usage_hint(
+        OptionKey::S3(S3::Region | S3::DefaultRegion) if !is_valid_region(value) => {
+            return Err(Error::usage_with_hint(
                 format!("storage option `{name}` is no region"),
                 REGION_HINT,
             ));
         }
-        Key::S3(S3::AccessKeyId | S3::Token) if !is_header(value) => {
-            return Err(Error::usage_hint(
+        OptionKey::S3(S3::AccessKeyId | S3::Token) if !is_valid_header_value(value) => {
+            return Err(Error::usage_with_hint(
                 format!("storage option `{name}` has a blank or a line end in it"),
                 HEADER_HINT,
             ));
         }
-        Key::S3(S3::Endpoint | S3::S3Endpoint) if !is_endpoint(value) => {
-            return Err(Error::usage_hint(
+        OptionKey::S3(S3::Endpoint | S3::S3Endpoint) if !is_valid_endpoint(value) => {
+            return Err(Error::usage_with_hint(
                 format!("storage option `{name}` is a URL, and what was given is none"),
                 ENDPOINT_HINT,
             ));
         }
-        Key::Client(C::ProxyUrl) if url::Url::parse(value).is_err() => {
-            return Err(Error::usage_hint(
+        OptionKey::Client(C::ProxyUrl) if url::Url::parse(value).is_err() => {
+            return Err(Error::usage_with_hint(
                 format!("storage option `{name}` is a URL, and what was given is none"),
                 ENDPOINT_HINT,
             ));
@@ -830,7 +854,7 @@ fn check(name: &str, key: &Key, value: &str) -> Result<()> {
 }
 
 /// A truth value, as `object_store` writes them.
-pub(super) fn is_true(value: &str) -> Option<bool> {
+pub(super) fn parse_bool(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
         "1" | "true" | "on" | "yes" | "y" => Some(true),
         "0" | "false" | "off" | "no" | "n" => Some(false),
@@ -838,7 +862,7 @@ pub(super) fn is_true(value: &str) -> Option<bool> {
     }
 }
 
-pub(super) fn retries(value: &str) -> Result<usize> {
+pub(super) fn parse_retries(value: &str) -> Result<usize> {
     let count = value.trim().parse();
     count.map_err(|_| Error::usage(format!("storage option `{MAX_RETRIES}` is a number")))
 }
@@ -849,10 +873,10 @@ pub(super) fn is_auto_value(value: &str) -> bool {
 }
 
 /// `8388608`, `8M`, `8MiB`.
-pub(super) fn size(name: &str, value: &str) -> Result<u64> {
+pub(super) fn parse_size_option(name: &str, value: &str) -> Result<u64> {
     match parse_size(value) {
         Some(MemorySize::Bytes(bytes)) => Ok(bytes),
-        _ => Err(Error::usage_hint(
+        _ => Err(Error::usage_with_hint(
             format!("storage option `{name}` is a size, and what was given is none"),
             match name {
                 READ_BLOCK | READ_WINDOW => {
@@ -864,12 +888,12 @@ pub(super) fn size(name: &str, value: &str) -> Result<u64> {
     }
 }
 
-fn at_least(name: &str, value: &str, least: u64) -> Result<()> {
-    let bytes = size(name, value)?;
+fn check_size_at_least(name: &str, value: &str, least: u64) -> Result<()> {
+    let bytes = parse_size_option(name, value)?;
     if bytes >= least {
         return Ok(());
     }
-    Err(Error::usage_hint(
+    Err(Error::usage_with_hint(
         format!(
             "storage option `{name}` is {}, too little to read ahead with",
             format_binary_bytes(bytes)
@@ -879,7 +903,7 @@ fn at_least(name: &str, value: &str, least: u64) -> Result<()> {
 }
 
 /// `30`, `30s`, `500ms`, `1m 30s`, `1h`.
-pub(super) fn seconds(name: &str, value: &str) -> Result<Duration> {
+pub(super) fn parse_duration_option(name: &str, value: &str) -> Result<Duration> {
     let parsed = || {
         let (mut rest, mut total) = (value.trim(), 0.0);
         loop {
@@ -912,15 +936,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_that_is_suggested_is_known() {
-        for name in S3_NAMES.into_iter().chain(CLIENT_NAMES) {
-            let known = name.parse::<Key>().is_ok() || format!("aws_{name}").parse::<Key>().is_ok();
+    fn every_suggested_option_name_is_accepted() {
+        for name in S3_OPTION_NAMES.into_iter().chain(CLIENT_OPTION_NAMES) {
+            let known = name.parse::<OptionKey>().is_ok()
+                || format!("aws_{name}").parse::<OptionKey>().is_ok();
             assert!(known, "{name}");
         }
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_nearest() {
+    fn unknown_option_error_suggests_the_nearest_name() {
         let message = |name: &str| {
             let error = StorageOptions::default().set(name, "hush").unwrap_err();
             tidemill_base::Error::from(error).to_string()
@@ -936,25 +961,25 @@ mod tests {
     }
 
     #[test]
-    fn names_of_one_option_are_one_option_and_values_are_not_shown() {
+    fn aliases_set_one_option_and_debug_hides_values() {
         let mut options = StorageOptions::default();
         options.set("aws_region", "a").unwrap();
         options.set("REGION", "b").unwrap();
-        assert_eq!(options.all.len(), 1);
+        assert_eq!(options.values_by_name.len(), 1);
         options.set("secret_access_key", "hush").unwrap();
         assert_eq!(format!("{options:?}"), r#"{"region", "secret_access_key"}"#);
         let mut over = StorageOptions::default();
         over.set("aws_secret_access_key", "other").unwrap();
-        assert_eq!(options.with(&over).all.len(), 2);
-        assert_eq!(options.with(&over).all["aws_secret_access_key"], "other");
+        assert_eq!(options.with_overrides(&over).values_by_name.len(), 2);
+        assert_eq!(options.with_overrides(&over).values_by_name["aws_secret_access_key"], "other");
     }
 
     #[test]
-    fn reading_ahead_is_set_by_sizes_that_make_sense_together() {
+    fn read_options_are_parsed_and_checked_together() {
         let with = |pairs: &[(&str, &str)]| {
             let mut options = StorageOptions::default();
             pairs.iter().try_for_each(|(name, value)| options.set(name, *value))?;
-            Ok((options.reading()?.0, options.read_memory_bytes()))
+            Ok((options.read_options()?.0, options.read_memory_bytes()))
         };
         let (reading, memory) = with(&[]).unwrap();
         assert_eq!((reading, memory), (tidemill_prefetch::Options::default(), None));
@@ -967,7 +992,7 @@ mod tests {
         let auto = |pairs: &[(&str, &str)]| {
             let mut options = StorageOptions::default();
             pairs.iter().for_each(|(name, value)| options.set(name, *value).unwrap());
-            let (reading, auto) = options.reading().unwrap();
+            let (reading, auto) = options.read_options().unwrap();
             let auto = auto.map(|auto| (auto.block_bytes, auto.window_bytes));
             (reading.block_bytes >> 20, reading.window_bytes >> 20, auto)
         };
@@ -998,11 +1023,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_unless_it_is_asked_for() {
+    fn disk_tier_is_off_by_default() {
         let with = |pairs: &[(&str, &str)]| {
             let mut options = StorageOptions::default();
             pairs.iter().for_each(|(name, value)| options.set(name, *value).unwrap());
-            options.keeping().unwrap()
+            options.disk_tier_settings().unwrap()
         };
         assert_eq!(with(&[]), None);
         assert_eq!(with(&[("read_cache_dir", "/x")]), None);
@@ -1040,12 +1065,12 @@ mod tests {
         let variables =
             || environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let left = |options: &StorageOptions| -> Vec<String> {
-            options.environment(variables()).into_iter().map(|(name, ..)| name).collect()
+            options.environment_settings(variables()).into_iter().map(|(name, ..)| name).collect()
         };
         let options = |is_posted: bool, pairs: &[(&str, &str)]| {
             let owned = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             if is_posted {
-                return StorageOptions::posted(owned).unwrap();
+                return StorageOptions::from_posted_query(owned).unwrap();
             }
             let mut options = StorageOptions::default();
             pairs.iter().for_each(|(name, value)| options.set(name, *value).unwrap());
@@ -1081,12 +1106,12 @@ mod tests {
         }
         // An empty variable is none.
         let empty = [("AWS_SESSION_TOKEN".to_owned(), String::new())].into_iter();
-        assert!(StorageOptions::default().environment(empty).is_empty());
-        let settings = options(true, &keys).s3_in(variables()).unwrap();
+        assert!(StorageOptions::default().environment_settings(empty).is_empty());
+        let settings = options(true, &keys).s3_settings_with_environment(variables()).unwrap();
         let value = |key| settings.builder.get_config_value(&key);
         assert_eq!(value(AmazonS3ConfigKey::AccessKeyId).as_deref(), Some("a"));
         assert_eq!(value(AmazonS3ConfigKey::Token), None);
-        assert!(!settings.asks_the_machine());
+        assert!(!settings.needs_machine_credentials());
     }
 
     #[test]
@@ -1103,11 +1128,11 @@ mod tests {
                 let mut options = StorageOptions::default();
                 options.set(name, endpoint).unwrap();
                 assert_eq!(
-                    options.s3().unwrap().for_bucket("b").unwrap().endpoint().as_deref(),
+                    options.s3_settings().unwrap().for_bucket("b").unwrap().endpoint().as_deref(),
                     Some(endpoint)
                 );
                 options.set("virtual_hosted_style_request", "true").unwrap();
-                let settings = options.s3().unwrap().for_bucket("b");
+                let settings = options.s3_settings().unwrap().for_bucket("b");
                 match (settings, expected) {
                     (Ok(settings), Some(expected)) => {
                         assert_eq!(settings.endpoint().as_deref(), Some(expected), "{name}");
@@ -1122,7 +1147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_a_label_of_a_host_and_with_the_environments_credentials_one_of_aws() {
+    fn region_is_a_host_label_and_an_aws_region_with_environment_credentials() {
         for (region, is_one, is_of_aws) in [
             ("eu-west-1", true, true),
             ("us-gov-west-1", true, true),
@@ -1147,9 +1172,13 @@ mod tests {
             ("a\n", false, false),
             ("é", false, false),
         ] {
-            assert_eq!((is_region(region), is_aws_region(region)), (is_one, is_of_aws), "{region}");
+            assert_eq!(
+                (is_valid_region(region), is_aws_region(region)),
+                (is_one, is_of_aws),
+                "{region}"
+            );
         }
-        assert!(!is_region(&"x".repeat(64)));
+        assert!(!is_valid_region(&"x".repeat(64)));
         let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
         let role = [("AWS_WEB_IDENTITY_TOKEN_FILE", "/x"), ("AWS_ROLE_ARN", "x")];
         let endpoint = [("AWS_ENDPOINT_URL", "http://minio:9000")];
@@ -1157,11 +1186,13 @@ mod tests {
         let opened = |environment: &[&[(&str, &str)]], options: &StorageOptions| {
             let environment = environment.concat().into_iter();
             options
-                .s3_in(environment.map(|(name, value)| (name.to_owned(), value.to_owned())))
+                .s3_settings_with_environment(
+                    environment.map(|(name, value)| (name.to_owned(), value.to_owned())),
+                )
                 .is_ok()
         };
         let posted = |region: &str| {
-            StorageOptions::posted([("region".to_owned(), region.to_owned())]).unwrap()
+            StorageOptions::from_posted_query([("region".to_owned(), region.to_owned())]).unwrap()
         };
         for (environment, is_opened) in [
             (&[&keys[..]][..], false),
@@ -1198,8 +1229,8 @@ mod tests {
                 let pairs = pairs.concat().into_iter();
                 pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
             };
-            let options = StorageOptions::posted(owned(options)).unwrap();
-            match (options.s3_in(owned(environment).into_iter()), expected) {
+            let options = StorageOptions::from_posted_query(owned(options)).unwrap();
+            match (options.s3_settings_with_environment(owned(environment).into_iter()), expected) {
                 (Ok(_), None) => {}
                 (Err(Error::Usage { message, .. }), Some(expected)) => {
                     assert!(message.contains(expected), "{options:?}: {message}");
@@ -1228,8 +1259,12 @@ mod tests {
             for (express, expected) in [("true", is_valid), ("false", true)] {
                 let mut options = StorageOptions::default();
                 options.set("s3_express", express).unwrap();
-                let settings = options.s3_in(std::iter::empty()).unwrap();
-                assert_eq!(settings.check_zone(bucket).is_ok(), expected, "{bucket}");
+                let settings = options.s3_settings_with_environment(std::iter::empty()).unwrap();
+                assert_eq!(
+                    settings.check_directory_bucket_zone(bucket).is_ok(),
+                    expected,
+                    "{bucket}"
+                );
             }
         };
         for (bucket, is_valid) in [
@@ -1252,10 +1287,10 @@ mod tests {
     }
 
     #[test]
-    fn options_of_another_store_and_senseless_values_are_refused() {
+    fn options_of_other_stores_and_invalid_values_are_refused() {
         let mut options = StorageOptions::default();
         options.set("region", "x").unwrap();
-        assert!(options.client(true).unwrap_err().to_string().contains("`region`"));
+        assert!(options.client_options(true).unwrap_err().to_string().contains("`region`"));
         for (name, value) in [
             ("max_retries", "hush-hush"),
             ("retry_timeout", "hush-hush"),
@@ -1286,11 +1321,11 @@ mod tests {
         for (value, expected) in
             [("30", 30_000), ("1m 30s", 90_000), ("1h", 3_600_000), ("2min", 120_000), ("5ms", 5)]
         {
-            let found = seconds("timeout", value).unwrap();
+            let found = parse_duration_option("timeout", value).unwrap();
             assert_eq!(found, Duration::from_millis(expected), "{value}");
         }
-        assert_eq!(options.hidden_in("a hush"), "a hush");
+        assert_eq!(options.redact_values("a hush"), "a hush");
         options.set("retry_timeout", "1500ms").unwrap();
-        assert_eq!(options.retry().unwrap().retry_timeout, Duration::from_millis(1500));
+        assert_eq!(options.retry_config().unwrap().retry_timeout, Duration::from_millis(1500));
     }
 }

@@ -18,32 +18,37 @@ use tidemill_base::durability::sync_path;
 use tidemill_base::hex::encode_hex;
 use tidemill_base::redaction::{escape_control_chars, redact_url};
 
-use super::find::{At, Found, Named, Pages, Stores, last_part};
-use super::many::{self, Copied, Done};
-use super::partial::{BLOCK_BYTES, PREFIX, Partial, sweep};
-use super::read::{Pieces, SMALL_BYTES};
-use super::{
-    Settings, Targets, Verify, check, digest, may_pass, md5_in, named, ns_of, refused, regular,
+use super::file_finder::{
+    FileFinder, FileMatchKind, FoundFile, FoundLocation, ListingPages, last_component,
 };
+use super::parallel_copy::{self, CopyOutcome, CopySummary};
+use super::partial_download::{
+    PARTIAL_FILE_PREFIX, PartialDownload, RESUME_BLOCK_BYTES, remove_stale_checksums,
+};
+use super::sequential_read::{SMALL_OBJECT_BYTES_MAX, SequentialObjectReader};
+use super::{
+    EtagVerification, FileAccessSettings, TargetRegistry, check_cancelled, display_path,
+    hex_digest, is_transient, md5_from_e_tag, metadata_modified_ns, open_regular_file, usage_error,
+};
+use crate::block_on;
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::object::Object;
-use crate::reader::Budget;
+use crate::reader::PrefetchBudget;
 use crate::s3::Bucket;
-use crate::wait;
 
 /// So many files at once, unless told otherwise: small ones wait for their first byte most of the time.
-pub const AT_ONCE_DEFAULT: usize = 32;
+pub const CONCURRENT_FILES_DEFAULT: usize = 32;
 /// No part of a path may be longer on any usual file system.
 const NAME_BYTES_MAX: usize = 255;
 /// A file is read in such pieces.
-const PIECE_BYTES: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Folders whose names are made durable together.
-const FOLDERS_MAX: usize = 1_000;
+const UNSYNCED_FOLDERS_MAX: usize = 1_000;
 
 /// How objects are fetched.
 #[derive(Debug, Clone)]
-pub struct GetOptions {
+pub struct DownloadOptions {
     /// The file, or the folder, to write to; by default the name of the file, of the folder, or for a pattern
     /// the folder that one is in.
     pub output: Option<String>,
@@ -53,15 +58,21 @@ pub struct GetOptions {
     /// no sum or more than 8 MiB.
     pub skip_existing: bool,
     /// How many files at once; at least 1.
-    pub at_once: usize,
+    pub concurrent_files: usize,
     /// Selection of the ETags that are compared with the MD5 sum of the bytes that arrived.
-    pub verify: Verify,
+    pub verify: EtagVerification,
 }
 
-impl Default for GetOptions {
+impl Default for DownloadOptions {
     fn default() -> Self {
-        let (at_once, verify) = (AT_ONCE_DEFAULT, Verify::default());
-        GetOptions { output: None, overwrite: false, skip_existing: false, at_once, verify }
+        let (at_once, verify) = (CONCURRENT_FILES_DEFAULT, EtagVerification::default());
+        DownloadOptions {
+            output: None,
+            overwrite: false,
+            skip_existing: false,
+            concurrent_files: at_once,
+            verify,
+        }
     }
 }
 
@@ -71,14 +82,18 @@ impl Default for GetOptions {
 /// [`Error::Usage`] for what is on this machine already; [`Error::NotFound`], [`Error::Remote`] and
 /// [`Error::Io`] where nothing could be begun, or all there was is one object; [`Error::Interrupted`]. What
 /// fails among many is in [`Copied::failed`].
-pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result<Copied> {
+pub fn download_files(
+    urls: &[String],
+    options: &DownloadOptions,
+    settings: &FileAccessSettings,
+) -> Result<CopySummary> {
     for url in urls {
         if Location::parse(url)?.is_none() {
             let message = match std::fs::exists(url) {
                 Ok(false) => format!("`{url}` is neither a URL nor a file on this machine"),
                 _ => format!("`{url}` is on this machine already"),
             };
-            return Err(refused(
+            return Err(usage_error(
                 message,
                 "`tidemill get` fetches from s3:// and https://, `tidemill put` brings files to s3://, and \
                  cp copies files here",
@@ -87,19 +102,19 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
     }
     if let Some(output) = &options.output {
         if output.is_empty() {
-            return Err(refused(
+            return Err(usage_error(
                 "--output is empty",
                 "name a file or a folder, or leave --output away for the names that the objects have",
             ));
         }
         if output == "-" {
-            return Err(refused(
+            return Err(usage_error(
                 "--output `-` would be a file of that name",
                 "`tidemill cat` writes to standard output; `./-` is the file",
             ));
         }
         if Location::parse(output)?.is_some() {
-            return Err(refused(
+            return Err(usage_error(
                 format!(
                     "--output `{}` is not on this machine",
                     escape_control_chars(&redact_url(output), &[])
@@ -110,34 +125,41 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
     }
     let several = urls.len() > 1;
     let (cancel, progress) = (&settings.cancel, &settings.progress);
-    let stores = Stores::new(settings);
-    let run =
-        Run { options, cancel, settings, budget: settings.budget(), folders: Mutex::default() };
+    let stores = FileFinder::new(settings);
+    let run = DownloadRun {
+        options,
+        cancel,
+        settings,
+        budget: settings.budget(),
+        unsynced_folders: Mutex::default(),
+    };
     let mut total = 0;
-    let mut targets = Targets::new(urls);
-    let produce = |each: &mut dyn FnMut((Found, Result<PathBuf>)) -> Result<()>| {
+    let mut targets = TargetRegistry::new(urls);
+    let produce = |each: &mut dyn FnMut((FoundFile, Result<PathBuf>)) -> Result<()>| {
         urls.iter().enumerate().try_for_each(|(index, url)| {
-            stores.find(url, &mut |found| {
-                check(cancel)?;
+            stores.find_files(url, &mut |found| {
+                check_cancelled(cancel)?;
                 total += found.size;
                 progress.set_bytes_total(total);
-                let target = target(url, &found, options.output.as_deref(), several);
+                let target = target_path(url, &found, options.output.as_deref(), several);
                 let target = target.and_then(|target| {
-                    targets.add(index, &found, target.as_os_str().as_bytes(), || named(&target))?;
+                    targets.register(index, &found, target.as_os_str().as_bytes(), || {
+                        display_path(&target)
+                    })?;
                     Ok(target)
                 });
                 each((found, target))
             })
         })
     };
-    let copied = many::run(
-        options.at_once,
+    let copied = parallel_copy::run_in_parallel(
+        options.concurrent_files,
         cancel,
         produce,
         |(found, target)| {
             let done = match target {
-                Ok(target) => run.fetch(found, target),
-                Err(error) => Err(error.again()),
+                Ok(target) => run.download_file(found, target),
+                Err(error) => Err(error.duplicate()),
             };
             if done.is_ok() {
                 progress.add_rows(1);
@@ -146,46 +168,47 @@ pub fn get(urls: &[String], options: &GetOptions, settings: &Settings) -> Result
         },
         |(found, _)| found.url(),
     );
-    run.make_durable(0)?;
+    run.sync_folders(0)?;
     copied
 }
 
-struct Run<'a> {
-    options: &'a GetOptions,
+struct DownloadRun<'a> {
+    options: &'a DownloadOptions,
     cancel: &'a CancelFlag,
-    settings: &'a Settings,
-    budget: Budget,
+    settings: &'a FileAccessSettings,
+    budget: PrefetchBudget,
     /// Folders that contain new names, each with one of these names.
-    folders: Mutex<BTreeMap<PathBuf, PathBuf>>,
+    unsynced_folders: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
-impl Run<'_> {
-    fn fetch(&self, found: &Found, target: &Path) -> Result<Done> {
-        check(self.cancel)?;
+impl DownloadRun<'_> {
+    fn download_file(&self, found: &FoundFile, target: &Path) -> Result<CopyOutcome> {
+        check_cancelled(self.cancel)?;
         if let Ok(there) = target.symlink_metadata() {
-            may_be_replaced(target)?;
-            sweep(target)?;
-            if self.options.skip_existing && self.is_same(found, target, &there)? {
+            check_replaceable(target)?;
+            remove_stale_checksums(target)?;
+            if self.options.skip_existing && self.is_up_to_date(found, target, &there)? {
                 self.settings.progress.add_bytes(found.size);
-                return Ok(Done::Skipped);
+                return Ok(CopyOutcome::Skipped);
             }
             if there.is_dir() {
-                return Err(self.is_folder(found, target));
+                return Err(self.folder_conflict_error(found, target));
             }
             if !self.options.overwrite {
                 return Err(Error::Exists { path: target.display().to_string() });
             }
         }
-        let Some(object) = found.object()? else {
+        let Some(object) = found.to_object()? else {
             return Err(Error::Internal("a file of this machine among objects".into()));
         };
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            self.create_folder(folder).map_err(|error| is_below(found, folder, error))?;
+            self.create_folder(folder)
+                .map_err(|error| create_folder_error(found, folder, error))?;
         }
-        let done = self.write(found, &object, target)?;
-        self.note_name(target);
-        self.make_durable(FOLDERS_MAX)?;
+        let done = self.write_file(found, &object, target)?;
+        self.record_new_name(target);
+        self.sync_folders(UNSYNCED_FOLDERS_MAX)?;
         Ok(done)
     }
 
@@ -194,85 +217,92 @@ impl Run<'_> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
         std::fs::create_dir_all(folder)?;
-        missing.into_iter().for_each(|path| self.note_name(path));
+        missing.into_iter().for_each(|path| self.record_new_name(path));
         Ok(())
     }
 
     /// Notes a new name that has to be made durable.
-    fn note_name(&self, path: &Path) {
+    fn record_new_name(&self, path: &Path) {
         let folder = path.parent().unwrap_or(Path::new(""));
-        self.folders.lock().insert(folder.to_owned(), path.to_owned());
+        self.unsynced_folders.lock().insert(folder.to_owned(), path.to_owned());
     }
 
     /// Whether a file is what an object would become: it is as large, and has its MD5 sum where that is known of a
     /// small one, or is not older.
-    fn is_same(&self, found: &Found, target: &Path, there: &Metadata) -> Result<bool> {
+    fn is_up_to_date(&self, found: &FoundFile, target: &Path, there: &Metadata) -> Result<bool> {
         if !there.is_file() || there.len() != found.size {
             return Ok(false);
         }
         let verify = self.options.verify;
-        if let At::Key { bucket, listed } = &found.at
-            && verify != Verify::Never
-            && found.size <= BLOCK_BYTES
-            && let Some(expected) = listed.e_tag.as_deref().and_then(md5_in)
+        if let FoundLocation::BucketKey { bucket, listed } = &found.location
+            && verify != EtagVerification::Never
+            && found.size <= RESUME_BLOCK_BYTES
+            && let Some(expected) = listed.e_tag.as_deref().and_then(md5_from_e_tag)
         {
-            let mut file = regular(target)?;
+            let mut file = open_regular_file(target)?;
             let failed = |error| Error::io("read", target, error);
-            let mut sum = Sum::default();
-            let mut piece = vec![0; PIECE_BYTES];
+            let mut sum = Md5Sum::default();
+            let mut piece = vec![0; READ_BUFFER_BYTES];
             loop {
-                check(self.cancel)?;
+                check_cancelled(self.cancel)?;
                 match file.read(&mut piece).map_err(failed)? {
                     0 => break,
-                    count => sum.add(&piece[..count]),
+                    count => sum.update(&piece[..count]),
                 }
             }
-            if sum.digits() == expected {
+            if sum.hex_digits() == expected {
                 return Ok(true);
             }
             // Where a key management service encrypts, an ETag is the sum of something else.
-            let head = wait(self.cancel, Arc::clone(bucket).inspect(listed.key.clone()))?;
-            if head.is_some_and(|head| head.may_be_md5()) {
+            let head =
+                block_on(self.cancel, Arc::clone(bucket).head_with_headers(listed.key.clone()))?;
+            if head.is_some_and(|head| head.e_tag_may_be_md5()) {
                 return Ok(false);
             }
         }
-        Ok(found.modified_ns != 0 && ns_of(there) >= found.modified_ns)
+        Ok(found.modified_ns != 0 && metadata_modified_ns(there) >= found.modified_ns)
     }
 
-    fn write(&self, found: &Found, object: &Arc<Object>, target: &Path) -> Result<Done> {
-        let expected = match &found.at {
-            At::Key { bucket, listed } => {
-                self.options.verify.expected(bucket, listed.e_tag.as_deref())
+    fn write_file(
+        &self,
+        found: &FoundFile,
+        object: &Arc<Object>,
+        target: &Path,
+    ) -> Result<CopyOutcome> {
+        let expected = match &found.location {
+            FoundLocation::BucketKey { bucket, listed } => {
+                self.options.verify.expected_md5(bucket, listed.e_tag.as_deref())
             }
             // A web server may take anything for an ETag.
-            At::Web(_) | At::Local(_) => None,
+            FoundLocation::WebObject(_) | FoundLocation::LocalPath(_) => None,
         };
-        let mut sum = expected.map(|expected| (Sum::default(), expected));
+        let mut sum = expected.map(|expected| (Md5Sum::default(), expected));
         // What is known of a version that nobody names is known of no other.
-        let is_gone_on = object.size() > BLOCK_BYTES && !object.is_stream();
+        let is_gone_on = object.size() > RESUME_BLOCK_BYTES && !object.is_stream();
         let version = object
             .e_tag()
             .filter(|_| is_gone_on)
-            .map(|tag| digest(&[&object.url(), &object.size().to_string(), tag]));
-        let mut partial = Partial::open(target, version.as_deref(), &mut |bytes| {
-            check(self.cancel)?;
+            .map(|tag| hex_digest(&[&object.request_url(), &object.size().to_string(), tag]));
+        let mut partial = PartialDownload::open(target, version.as_deref(), &mut |bytes| {
+            check_cancelled(self.cancel)?;
             if let Some((sum, _)) = &mut sum {
-                sum.add(bytes);
+                sum.update(bytes);
             }
             Ok(())
         })?;
-        let resumed_bytes = partial.bytes();
+        let resumed_bytes = partial.written_bytes();
         self.settings.progress.add_bytes(resumed_bytes);
-        let filled = self.fill(&mut partial, object, &mut |bytes| {
+        let filled = self.fill_partial(&mut partial, object, &mut |bytes| {
             if let Some((sum, _)) = &mut sum {
-                sum.add(bytes);
+                sum.update(bytes);
             }
         });
-        let checked = filled.and_then(|()| self.is_right(found, partial.bytes(), sum));
+        let checked =
+            filled.and_then(|()| self.verify_content(found, partial.written_bytes(), sum));
         match checked {
             Ok(()) => {}
-            Err(error) if may_pass(&error) || matches!(error, Error::Interrupted) => {
-                partial.keep()?;
+            Err(error) if is_transient(&error) || matches!(error, Error::Interrupted) => {
+                partial.keep_for_resume()?;
                 return Err(error);
             }
             Err(error) => {
@@ -280,67 +310,74 @@ impl Run<'_> {
                 return Err(error);
             }
         }
-        let bytes = partial.bytes();
+        let bytes = partial.written_bytes();
         let finished = partial.finish(target, self.options.overwrite, found.modified_ns);
         finished.map_err(|error| match target.symlink_metadata() {
             // Made meanwhile.
-            Ok(there) if there.is_dir() => self.is_folder(found, target),
+            Ok(there) if there.is_dir() => self.folder_conflict_error(found, target),
             _ => error,
         })?;
-        Ok(Done::Copied { bytes, resumed_bytes })
+        Ok(CopyOutcome::Copied { bytes, resumed_bytes })
     }
 
     /// The error for an object whose name is a folder here.
-    fn is_folder(&self, found: &Found, target: &Path) -> Error {
-        let (shown, target) = (found.shown(), named(target));
-        let below = match &found.at {
-            At::Key { bucket, listed } => first_below(bucket, &listed.key, self.cancel),
+    fn folder_conflict_error(&self, found: &FoundFile, target: &Path) -> Error {
+        let (shown, target) = (found.display_url(), display_path(target));
+        let below = match &found.location {
+            FoundLocation::BucketKey { bucket, listed } => {
+                first_key_below(bucket, &listed.key, self.cancel)
+            }
             _ => None,
         };
         match below {
-            Some(key) => refused(
+            Some(key) => usage_error(
                 format!(
                     "`{shown}` is to be written to `{target}`, which is a folder, because of the key `{}`",
                     escape_control_chars(&key, &[])
                 ),
                 "a name is a file or a folder here: fetch it by itself, with another place as --output",
             ),
-            None => refused(
+            None => usage_error(
                 format!("`{shown}` is to be written to `{target}`, which is a folder"),
                 "name another place with --output",
             ),
         }
     }
 
-    fn fill(
+    fn fill_partial(
         &self,
-        partial: &mut Partial,
+        partial: &mut PartialDownload,
         object: &Arc<Object>,
         seen: &mut dyn FnMut(&[u8]),
     ) -> Result<()> {
-        let start = partial.bytes();
+        let start = partial.written_bytes();
         let mut write = |bytes: &[u8]| {
             seen(bytes);
             self.settings.progress.add_bytes(bytes.len() as u64);
             partial.write(bytes)
         };
         let size = object.size();
-        if !object.is_stream() && size <= SMALL_BYTES {
-            return write(&object.fetch(0..size)?.wait(self.cancel)?);
+        if !object.is_stream() && size <= SMALL_OBJECT_BYTES_MAX {
+            return write(&object.fetch_range(0..size)?.wait(self.cancel)?);
         }
         let end = if object.is_stream() { u64::MAX } else { size };
-        let mut pieces = Pieces::new(object, start..end, self.cancel, &self.budget);
-        while let Some(bytes) = pieces.next()? {
-            check(self.cancel)?;
+        let mut pieces = SequentialObjectReader::new(object, start..end, self.cancel, &self.budget);
+        while let Some(bytes) = pieces.next_bytes()? {
+            check_cancelled(self.cancel)?;
             write(&bytes)?;
         }
         Ok(())
     }
 
     /// Whether all is there, and as its server vouches for it.
-    fn is_right(&self, found: &Found, bytes: u64, sum: Option<(Sum, String)>) -> Result<()> {
+    fn verify_content(
+        &self,
+        found: &FoundFile,
+        bytes: u64,
+        sum: Option<(Md5Sum, String)>,
+    ) -> Result<()> {
         let corrupt = |reason: String, hint: Option<String>| Error::Corrupt {
-            path: found.shown(),
+            path: found.display_url(),
             reason,
             hint,
         };
@@ -350,16 +387,18 @@ impl Run<'_> {
                 Some("run again".into()),
             ));
         }
-        let (Some((sum, expected)), At::Key { bucket, listed }) = (sum, &found.at) else {
+        let (Some((sum, expected)), FoundLocation::BucketKey { bucket, listed }) =
+            (sum, &found.location)
+        else {
             return Ok(());
         };
-        let arrived = sum.digits();
+        let arrived = sum.hex_digits();
         if arrived == expected {
             return Ok(());
         }
         // Where a key management service encrypts, an ETag is the sum of something else.
-        let head = wait(self.cancel, Arc::clone(bucket).inspect(listed.key.clone()))?;
-        if head.is_none_or(|head| !head.may_be_md5()) {
+        let head = block_on(self.cancel, Arc::clone(bucket).head_with_headers(listed.key.clone()))?;
+        if head.is_none_or(|head| !head.e_tag_may_be_md5()) {
             return Ok(());
         }
         Err(corrupt(
@@ -373,9 +412,9 @@ impl Run<'_> {
     }
 
     /// Makes the names durable that are new in the folders at hand, if these are so many.
-    fn make_durable(&self, least: usize) -> Result<()> {
+    fn sync_folders(&self, least: usize) -> Result<()> {
         let folders = {
-            let mut folders = self.folders.lock();
+            let mut folders = self.unsynced_folders.lock();
             if folders.len() < least.max(1) {
                 return Ok(());
             }
@@ -390,34 +429,34 @@ impl Run<'_> {
 
 /// An MD5 sum as it grows.
 #[derive(Default)]
-pub(super) struct Sum(md5::Md5);
+pub(super) struct Md5Sum(md5::Md5);
 
-impl Sum {
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+impl Md5Sum {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         md5::Digest::update(&mut self.0, bytes);
     }
 
-    pub(super) fn digits(self) -> String {
+    pub(super) fn hex_digits(self) -> String {
         encode_hex(md5::Digest::finalize(self.0))
     }
 }
 
 /// A key of which another is a folder.
-fn first_below(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Option<String> {
-    let page =
-        Pages::new(bucket, &format!("{key}/"), false).and_then(|mut pages| pages.next(cancel));
+fn first_key_below(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Option<String> {
+    let page = ListingPages::new(bucket, &format!("{key}/"), false)
+        .and_then(|mut pages| pages.next_page(cancel));
     Some(page.ok()??.objects.into_iter().next()?.key)
 }
 
 /// The error for a folder that cannot be made.
-fn is_below(found: &Found, folder: &Path, error: std::io::Error) -> Error {
+fn create_folder_error(found: &FoundFile, folder: &Path, error: std::io::Error) -> Error {
     let mut above = folder.ancestors().filter(|path| path.metadata().is_ok_and(|is| !is.is_dir()));
     match above.next() {
-        Some(file) => refused(
+        Some(file) => usage_error(
             format!(
                 "`{}` is to be written to the folder `{}`, which is a file",
-                found.shown(),
-                named(file)
+                found.display_url(),
+                display_path(file)
             ),
             "a name is a file or a folder here: fetch it by itself, with another place as --output",
         ),
@@ -426,10 +465,10 @@ fn is_below(found: &Found, folder: &Path, error: std::io::Error) -> Error {
 }
 
 /// Refuses a name of what no file takes the place of: a device, a pipe, a socket, or a link to one.
-fn may_be_replaced(target: &Path) -> Result<()> {
+fn check_replaceable(target: &Path) -> Result<()> {
     match std::fs::metadata(target) {
-        Ok(there) if !there.is_file() && !there.is_dir() => Err(refused(
-            format!("`{}` is not a regular file", named(target)),
+        Ok(there) if !there.is_file() && !there.is_dir() => Err(usage_error(
+            format!("`{}` is not a regular file", display_path(target)),
             "name another place with --output, or write to it: tidemill cat URL > PATH",
         )),
         _ => Ok(()),
@@ -437,28 +476,35 @@ fn may_be_replaced(target: &Path) -> Result<()> {
 }
 
 /// The file that an object becomes.
-fn target(url: &str, found: &Found, output: Option<&str>, several: bool) -> Result<PathBuf> {
-    let below = safe(&found.below).map_err(|reason| {
-        let message = format!("`{}` cannot be a file here: {reason}", found.shown());
+fn target_path(
+    url: &str,
+    found: &FoundFile,
+    output: Option<&str>,
+    several: bool,
+) -> Result<PathBuf> {
+    let below = safe_relative_path(&found.relative_path).map_err(|reason| {
+        let message = format!("`{}` cannot be a file here: {reason}", found.display_url());
         // What cannot be read at all is not by itself either.
-        let is_read = match &found.at {
-            At::Key { bucket, listed } => bucket.path(&listed.key).is_ok(),
+        let is_read = match &found.location {
+            FoundLocation::BucketKey { bucket, listed } => bucket.parse_key(&listed.key).is_ok(),
             _ => true,
         };
         match is_read {
-            true => refused(message, "name it by itself, and the file with --output"),
+            true => usage_error(message, "name it by itself, and the file with --output"),
             false => Error::usage(message),
         }
     });
     let is_folder = |path: &str| path.ends_with('/') || Path::new(path).is_dir();
-    match (output, found.named) {
+    match (output, found.match_kind) {
         // It has a name of its own here.
-        (Some(output), Named::One) if !several && !is_folder(output) => Ok(PathBuf::from(output)),
+        (Some(output), FileMatchKind::Exact) if !several && !is_folder(output) => {
+            Ok(PathBuf::from(output))
+        }
         (Some(output), _) => Ok(Path::new(output).join(below?)),
-        (None, Named::Folder) => {
-            let name = last_part(url.split_once("://").map_or(url, |(_, rest)| rest));
-            let name = safe(name).map_err(|reason| {
-                refused(
+        (None, FileMatchKind::InFolder) => {
+            let name = last_component(url.split_once("://").map_or(url, |(_, rest)| rest));
+            let name = safe_relative_path(name).map_err(|reason| {
+                usage_error(
                     format!("`{url}` cannot be a folder here: {reason}"),
                     "name the folder with --output",
                 )
@@ -470,7 +516,7 @@ fn target(url: &str, found: &Found, output: Option<&str>, several: bool) -> Resu
 }
 
 /// A path below a folder, if no part of it leads elsewhere, or cannot be a name.
-fn safe(below: &str) -> Result<PathBuf, String> {
+fn safe_relative_path(below: &str) -> Result<PathBuf, String> {
     let mut path = PathBuf::new();
     for part in below.split('/') {
         match part {
@@ -483,8 +529,10 @@ fn safe(below: &str) -> Result<PathBuf, String> {
                     part.len()
                 ));
             }
-            part if part.starts_with(PREFIX) => {
-                return Err(format!("`{PREFIX}…` are names of files that are not whole yet"));
+            part if part.starts_with(PARTIAL_FILE_PREFIX) => {
+                return Err(format!(
+                    "`{PARTIAL_FILE_PREFIX}…` are names of files that are not whole yet"
+                ));
             }
             part => path.push(part),
         }
@@ -512,19 +560,19 @@ mod unit {
             ".tidemill-get-0123456789abcdef",
             "a/.tidemill-get-x",
         ] {
-            assert!(safe(key).is_err(), "{key}");
+            assert!(safe_relative_path(key).is_err(), "{key}");
         }
-        assert!(safe(&"x".repeat(256)).is_err());
-        assert!(safe(&"é".repeat(128)).is_err());
+        assert!(safe_relative_path(&"x".repeat(256)).is_err());
+        assert!(safe_relative_path(&"é".repeat(128)).is_err());
         for key in ["a", "a/b.csv", ".hidden", "...", "a\\b", "C:", "a b/ü", &"x".repeat(255)] {
-            assert_eq!(safe(key).unwrap(), Path::new(key), "{key}");
+            assert_eq!(safe_relative_path(key).unwrap(), Path::new(key), "{key}");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn what_is_safe_stays_below(key in "[./a\\\\\0]{0,12}") {
-            if let Ok(path) = safe(&key) {
+        fn safe_paths_stay_below_their_folder(key in "[./a\\\\\0]{0,12}") {
+            if let Ok(path) = safe_relative_path(&key) {
                 use std::path::Component;
                 proptest::prop_assert!(path.components().all(|part| matches!(part, Component::Normal(_))));
                 proptest::prop_assert_eq!(path.to_str().unwrap(), key.as_str());

@@ -7,12 +7,12 @@ use std::sync::{Arc, mpsc};
 use parking_lot::Mutex;
 use tidemill_base::cancellation::CancelFlag;
 
-use super::server::{Fault, Server};
-use crate::http::Web;
-use crate::object::{Object, probe_all};
-use crate::reader::{Access, Reader};
+use super::test_s3_server::{ServerFault, TestS3Server};
+use crate::http::WebClient;
+use crate::object::{Object, probe_urls};
+use crate::reader::{ObjectReader, ReadPattern};
 use crate::s3::Bucket;
-use crate::{Budget, StorageOptions, wait};
+use crate::{PrefetchBudget, StorageOptions, block_on};
 
 const KEY: &str = "a/b";
 const SIZE: usize = 6 << 20;
@@ -23,88 +23,91 @@ fn bytes() -> Vec<u8> {
     (0..SIZE).map(|at| (at * 31 / 7) as u8).collect()
 }
 
-fn options(server: &Server) -> StorageOptions {
-    let mut options = server.options();
+fn options(server: &TestS3Server) -> StorageOptions {
+    let mut options = server.storage_options();
     for (name, value) in [("read_block", "64K"), ("max_retries", "12"), ("timeout", "600s")] {
         options.set(name, value).unwrap();
     }
     options
 }
 
-fn in_bucket(server: &Server) -> Arc<Object> {
+fn open_in_bucket(server: &TestS3Server) -> Arc<Object> {
     let cancel = CancelFlag::new();
     let bucket = Bucket::open("b", &options(server), &cancel).unwrap();
-    let found = wait(&cancel, Arc::clone(&bucket).head(KEY.into())).unwrap();
-    Arc::new(Object::listed(&bucket, found.unwrap()))
+    let found = block_on(&cancel, Arc::clone(&bucket).head_object(KEY.into())).unwrap();
+    Arc::new(Object::from_listing(&bucket, found.unwrap()))
 }
 
-fn on_the_web(server: &Server) -> Arc<Object> {
+fn open_on_web(server: &TestS3Server) -> Arc<Object> {
     let mut options = StorageOptions::default();
     for (name, value) in [("read_block", "64K"), ("max_retries", "12"), ("timeout", "600s")] {
         options.set(name, value).unwrap();
     }
-    let web = Web::open(&options, true).unwrap();
+    let web = WebClient::open(&options, true).unwrap();
     let url = format!("{}/b/{KEY}", server.url);
-    probe_all(&web, &[url], &CancelFlag::new()).unwrap().remove(0)
+    probe_urls(&web, &[url], &CancelFlag::new()).unwrap().remove(0)
 }
 
 /// Reads a file to its end, all of it told before.
-fn read(object: Arc<Object>) {
+fn read_and_check(object: Arc<Object>) {
     let size = object.size();
-    let budget = Budget::new(64 << 20);
-    let reader = Reader::new(object, Access::Until(size), CancelFlag::new(), budget);
+    let budget = PrefetchBudget::new(64 << 20);
+    let reader =
+        ObjectReader::new(object, ReadPattern::UntilSplitEnd(size), CancelFlag::new(), budget);
     let mut all = vec![0; SIZE];
     assert_eq!(reader.read_at(&mut all, 0).unwrap(), SIZE);
     assert!(all == bytes());
 }
 
 #[test]
-fn servers_with_little_room_refuse_few_requests_and_all_is_read() {
-    for open in [in_bucket, on_the_web] {
-        let server = Server::with(&[(KEY, &bytes())]);
+fn overloaded_server_refuses_few_requests_and_reads_succeed() {
+    for open in [open_in_bucket, open_on_web] {
+        let server = TestS3Server::with_objects(&[(KEY, &bytes())]);
         server.set_capacity(3);
-        read(open(&server));
+        read_and_check(open(&server));
         // 16 go at once at first, then half as many, and half of those.
-        let first = server.refused();
+        let first = server.take_refused_count();
         assert!(first <= 16 + 8 + 4 + 2 + 1, "{first}");
         for _ in 0..3 {
-            read(open(&server));
+            read_and_check(open(&server));
         }
-        let later = server.refused();
+        let later = server.take_refused_count();
         assert!(later <= 3 * REQUESTS / 8, "{later} of {}", 3 * REQUESTS);
     }
 }
 
 #[test]
-fn what_is_never_answered_is_asked_for_once_more_over_another_connection() {
+fn stalled_request_is_hedged_over_another_connection() {
     /// So many passes over the file take far longer than a second request.
     const PASSES_MAX: usize = 3_000;
-    for open in [in_bucket, on_the_web] {
-        let server = Server::with(&[(KEY, &bytes())]);
+    for open in [open_in_bucket, open_on_web] {
+        let server = TestS3Server::with_objects(&[(KEY, &bytes())]);
         // What is slow is known by then, and that a few may be asked for twice.
-        (0..5).for_each(|_| read(open(&server)));
+        (0..5).for_each(|_| read_and_check(open(&server)));
         let (stalled, stalls) = mpsc::channel();
         let answered = Arc::new(AtomicUsize::new(0));
         let (place, count) = (Mutex::new(None), Arc::clone(&answered));
-        server.rule(move |request| {
+        server.set_fault_rule(move |request| {
             let is_pinned = request.headers.contains_key("if-match");
-            let Some(from) = request.from().filter(|_| is_pinned) else { return Fault::None };
+            let Some(from) = request.range_start().filter(|_| is_pinned) else {
+                return ServerFault::None;
+            };
             let mut place = place.lock();
             if place.is_none() {
                 *place = Some(from);
                 stalled.send(()).unwrap();
-                return Fault::Stall;
+                return ServerFault::Stall;
             }
             count.fetch_add(usize::from(*place == Some(from)), Ordering::SeqCst);
-            Fault::None
+            ServerFault::None
         });
         let object = open(&server);
-        let reading = std::thread::spawn(move || read(object));
+        let reading = std::thread::spawn(move || read_and_check(object));
         stalls.recv().unwrap();
         let mut passes = 0;
         while !reading.is_finished() {
             // On a busy machine others may have been asked for twice; each request is a fiftieth of one more.
-            read(open(&server));
+            read_and_check(open(&server));
             passes += 1;
             assert!(passes < PASSES_MAX, "nobody asks for it again");
         }

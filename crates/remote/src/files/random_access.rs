@@ -22,46 +22,46 @@ use tidemill_prefetch::range_coalescing::coalesce_ranges;
 use tidemill_prefetch::tuner::AccessOrder;
 use tidemill_prefetch::{BlockClaims, Error as PrefetchError, ObjectCursor, ReadStats};
 
-use super::find::{At, Found, Named, Stores};
-use super::{Settings, regular};
+use super::file_finder::{FileFinder, FileMatchKind, FoundFile, FoundLocation};
+use super::{FileAccessSettings, open_regular_file};
 use crate::error::{Error, Result};
-use crate::http::Body;
+use crate::http::StreamedBody;
 use crate::object::Object;
-use crate::reader::{Budget, pool};
-use crate::tuning::Watch;
+use crate::reader::{PrefetchBudget, prefetch_pool};
+use crate::tuning::FileObservation;
 
 /// A file on this machine is read in such pieces, with a look at `tick` between them.
-const PIECE_BYTES: usize = 8 << 20;
+const LOCAL_READ_BYTES: usize = 8 << 20;
 /// What is told of beforehand is at most this share of the memory at once.
-const CLAIM_SHARE: u64 = 4;
+const CLAIM_MEMORY_DIVISOR: u64 = 4;
 
 /// A file, or one version of an object, that is open. Several threads may read it at once.
 #[derive(Debug)]
-pub struct File {
-    found: Found,
-    place: Place,
+pub struct RandomAccessFile {
+    found: FoundFile,
+    backend: FileBackend,
     /// What came beside the cursor, and what of it was asked for.
     fetched_bytes: AtomicU64,
     asked_bytes: AtomicU64,
     requests: AtomicU64,
     /// What it shows of its server, where block or window are chosen by that.
-    watch: Option<Watch>,
-    _budget: Budget,
+    observation: Option<FileObservation>,
+    _budget: PrefetchBudget,
 }
 
 #[derive(Debug)]
-enum Place {
+enum FileBackend {
     Local(fs::File),
     Object(Arc<Object>, ObjectCursor),
-    Stream(Arc<Object>, Mutex<Stream>),
+    Stream(Arc<Object>, Mutex<SequentialBody>),
 }
 
 /// A body that is read front to back.
 #[derive(Debug, Default)]
-struct Stream {
-    body: Option<Body>,
+struct SequentialBody {
+    body: Option<StreamedBody>,
     /// The piece that came last, and where it begins.
-    start: u64,
+    piece_start: u64,
     piece: Bytes,
     /// What the end turned out to be.
     end: Option<u64>,
@@ -75,77 +75,77 @@ struct Stream {
 /// # Errors
 /// [`Error::NotFound`], [`Error::Usage`] for what is not one file, [`Error::Remote`], [`Error::Io`] and
 /// [`Error::Interrupted`].
-pub fn open(url: &str, settings: &Settings) -> Result<File> {
+pub fn open_file(url: &str, settings: &FileAccessSettings) -> Result<RandomAccessFile> {
     let shown = || tidemill_base::redaction::redact_url(url);
     let folder = || {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("`{}` is a folder", shown()),
             "name one of its files; `ls` lists them",
         )
     };
     let mut one = None;
-    Stores::new(settings).find(url, &mut |found| match found.named {
-        Named::One => {
+    FileFinder::new(settings).find_files(url, &mut |found| match found.match_kind {
+        FileMatchKind::Exact => {
             one = Some(found);
             Ok(())
         }
-        Named::Folder => Err(folder()),
-        Named::Pattern => Err(Error::usage_hint(
+        FileMatchKind::InFolder => Err(folder()),
+        FileMatchKind::ByPattern => Err(Error::usage_with_hint(
             format!("`{}` may stand for several files", shown()),
             "a file is opened by its own name; `ls` lists what a pattern matches",
         )),
     })?;
     let found = one.ok_or_else(folder)?;
     let (mut seen, mut watch) = ((0, 0), None);
-    let place = match found.object()? {
-        Some(object) if object.is_stream() => Place::Stream(object, Mutex::default()),
+    let place = match found.to_object()? {
+        Some(object) if object.is_stream() => FileBackend::Stream(object, Mutex::default()),
         Some(object) => {
-            let is_web = matches!(found.at, At::Web(_));
-            seen = if is_web { (object.head_bytes(), 1) } else { seen };
+            let is_web = matches!(found.location, FoundLocation::WebObject(_));
+            seen = if is_web { (object.kept_head_bytes(), 1) } else { seen };
             // How it will be read is not known; windows matter to who reads on.
-            let opened = object.opened_for(AccessOrder::Sequential)?;
-            let pool = pool()?;
-            watch = object.tuning().map(|tuning| Watch::new(&tuning, pool, opened));
+            let opened = object.opened_object_for(AccessOrder::Sequential)?;
+            let pool = prefetch_pool()?;
+            watch = object.tuning().map(|tuning| FileObservation::new(&tuning, pool, opened));
             let cursor = ObjectCursor::new(Arc::clone(opened));
-            Place::Object(object, cursor)
+            FileBackend::Object(object, cursor)
         }
         None => {
-            let At::Local(path) = &found.at else {
+            let FoundLocation::LocalPath(path) = &found.location else {
                 return Err(Error::Internal("a file that is nowhere".into()));
             };
-            Place::Local(regular(path)?)
+            FileBackend::Local(open_regular_file(path)?)
         }
     };
-    Ok(File {
+    Ok(RandomAccessFile {
         found,
-        place,
+        backend: place,
         fetched_bytes: AtomicU64::new(seen.0),
         asked_bytes: AtomicU64::default(),
         requests: AtomicU64::new(seen.1),
-        watch,
+        observation: watch,
         _budget: settings.budget(),
     })
 }
 
-impl File {
+impl RandomAccessFile {
     /// Its URL or path, without what may be secret in it.
-    pub fn shown(&self) -> String {
+    pub fn display_url(&self) -> String {
         self.found.url()
     }
 
     /// Whether it is on this machine, so that no thread is asked for it.
     pub fn is_local(&self) -> bool {
-        matches!(self.place, Place::Local(_))
+        matches!(self.backend, FileBackend::Local(_))
     }
 
     /// Its bytes; none of what a server does not say and a system does not know.
     pub fn size(&self) -> Option<u64> {
         let sure = |size: u64| Some(size).filter(|size| *size > 0);
-        match &self.place {
+        match &self.backend {
             // It may grow. What has no bytes by that may have some all the same, as under `/proc`.
-            Place::Local(file) => file.metadata().ok().and_then(|found| sure(found.len())),
-            Place::Object(object, _) => Some(object.size()),
-            Place::Stream(object, stream) => {
+            FileBackend::Local(file) => file.metadata().ok().and_then(|found| sure(found.len())),
+            FileBackend::Object(object, _) => Some(object.size()),
+            FileBackend::Stream(object, stream) => {
                 // Not to be waited for: who reads has it.
                 let end = stream.try_lock().and_then(|stream| stream.end);
                 end.or_else(|| sure(object.size()))
@@ -163,14 +163,14 @@ impl File {
     /// # Errors
     /// [`Error::Changed`], [`Error::Remote`], [`Error::Io`] and [`Error::Interrupted`].
     pub fn read_at(&self, out: &mut [u8], at: u64, tick: WaitCallback<'_>) -> Result<usize> {
-        match &self.place {
-            Place::Local(file) => self.read_local(file, out, at, tick),
-            Place::Object(object, cursor) => {
+        match &self.backend {
+            FileBackend::Local(file) => self.read_local(file, out, at, tick),
+            FileBackend::Object(object, cursor) => {
                 let left = object.size().saturating_sub(at);
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
                 self.read_object(object, cursor, &mut out[..wanted], at, tick)
             }
-            Place::Stream(object, stream) => self.read_stream(object, stream, out, at, tick),
+            FileBackend::Stream(object, stream) => self.read_stream(object, stream, out, at, tick),
         }
     }
 
@@ -186,10 +186,10 @@ impl File {
             if filled > 0 {
                 tick()?;
             }
-            let end = out.len().min(filled + PIECE_BYTES);
+            let end = out.len().min(filled + LOCAL_READ_BYTES);
             let read = match file.read_at(&mut out[filled..end], at + filled as u64) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                read => read.map_err(|error| Error::io("read", self.shown(), error))?,
+                read => read.map_err(|error| Error::io("read", self.display_url(), error))?,
             };
             if read == 0 {
                 break;
@@ -210,7 +210,7 @@ impl File {
         tick: WaitCallback<'_>,
     ) -> Result<usize> {
         let mut filled = 0;
-        if let Some(head) = object.head()
+        if let Some(head) = object.kept_head()
             && let Some(here) = usize::try_from(at).ok().and_then(|at| head.get(at..))
         {
             filled = here.len().min(out.len());
@@ -218,15 +218,16 @@ impl File {
             self.asked_bytes.fetch_add(filled as u64, Ordering::Relaxed);
         }
         let rest = at + filled as u64..at + out.len() as u64;
-        let _claims =
-            match (rest.end - rest.start).checked_sub(cursor.object().options().block_bytes) {
-                None | Some(0) => None,
-                Some(_) if rest.end == object.size() || rest.end - rest.start > claim_bytes()? => {
-                    cursor.declare_range(rest);
-                    None
-                }
-                Some(_) => Some(cursor.prefetch_ranges(&[rest])),
-            };
+        let _claims = match (rest.end - rest.start)
+            .checked_sub(cursor.object().options().block_bytes)
+        {
+            None | Some(0) => None,
+            Some(_) if rest.end == object.size() || rest.end - rest.start > claim_bytes_max()? => {
+                cursor.declare_range(rest);
+                None
+            }
+            Some(_) => Some(cursor.prefetch_ranges(&[rest])),
+        };
         let mut ticking = || tick().map_err(|_| PrefetchError::Interrupted);
         while filled < out.len() {
             let (from, least) = (at + filled as u64, out.len() - filled);
@@ -242,7 +243,7 @@ impl File {
     fn read_stream(
         &self,
         object: &Arc<Object>,
-        stream: &Mutex<Stream>,
+        stream: &Mutex<SequentialBody>,
         out: &mut [u8],
         at: u64,
         tick: WaitCallback<'_>,
@@ -254,7 +255,7 @@ impl File {
             if stream.end.is_some_and(|end| at >= end) {
                 break;
             }
-            let held = stream.start..stream.start + stream.piece.len() as u64;
+            let held = stream.piece_start..stream.piece_start + stream.piece.len() as u64;
             if held.contains(&at) {
                 let skip = usize::try_from(at - held.start).unwrap_or(usize::MAX);
                 let here = stream.piece.get(skip..).unwrap_or_default();
@@ -265,23 +266,27 @@ impl File {
             }
             if stream.body.is_none() || at < held.start {
                 let end = stream.end;
-                *stream = Stream { body: Some(object.stream()?), end, ..Stream::default() };
+                *stream = SequentialBody {
+                    body: Some(object.open_stream()?),
+                    end,
+                    ..SequentialBody::default()
+                };
                 self.requests.fetch_add(1, Ordering::Relaxed);
             } else {
-                stream.start = held.end;
+                stream.piece_start = held.end;
                 stream.piece = Bytes::new();
             }
             let Some(body) = &mut stream.body else { continue };
-            match body.next_with(tick) {
+            match body.next_with_tick(tick) {
                 Ok(Some(piece)) => {
                     self.fetched_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
                     stream.piece = piece;
                 }
-                Ok(None) => stream.end = Some(stream.start),
+                Ok(None) => stream.end = Some(stream.piece_start),
                 Err(error) => {
                     // It cannot be gone on with: who reads on begins again.
                     let end = stream.end;
-                    *stream = Stream { end, ..Stream::default() };
+                    *stream = SequentialBody { end, ..SequentialBody::default() };
                     return Err(error);
                 }
             }
@@ -296,9 +301,11 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Io`] if there can be no threads for the network.
-    pub fn claim(&self, ranges: &[Range<u64>]) -> Result<(usize, Option<BlockClaims>)> {
-        let Place::Object(object, cursor) = &self.place else { return Ok((ranges.len(), None)) };
-        let most = claim_bytes()?;
+    pub fn prefetch_ranges(&self, ranges: &[Range<u64>]) -> Result<(usize, Option<BlockClaims>)> {
+        let FileBackend::Object(object, cursor) = &self.backend else {
+            return Ok((ranges.len(), None));
+        };
+        let most = claim_bytes_max()?;
         let mut total = 0u64;
         let fits = ranges.iter().take_while(|range| {
             let bytes = range.end.saturating_sub(range.start);
@@ -306,7 +313,7 @@ impl File {
             total <= most
         });
         let count = fits.count().max(1).min(ranges.len());
-        let behind = object.head_bytes();
+        let behind = object.kept_head_bytes();
         let wanted: Vec<Range<u64>> = ranges[..count]
             .iter()
             .map(|range| range.start.max(behind)..range.end.min(object.size()))
@@ -317,8 +324,8 @@ impl File {
 
     /// What was asked for, fetched and waited for. Of files on this machine only what was asked for.
     pub fn stats(&self) -> ReadStats {
-        let mut stats = match &self.place {
-            Place::Object(_, cursor) => cursor.stats(),
+        let mut stats = match &self.backend {
+            FileBackend::Object(_, cursor) => cursor.stats(),
             _ => ReadStats::default(),
         };
         stats.served_bytes += self.asked_bytes.load(Ordering::Relaxed);
@@ -328,15 +335,15 @@ impl File {
     }
 }
 
-impl Drop for File {
+impl Drop for RandomAccessFile {
     fn drop(&mut self) {
-        if let (Some(watch), Place::Object(_, cursor)) = (&self.watch, &self.place) {
-            watch.end(cursor.access_order(), &cursor.stats());
+        if let (Some(watch), FileBackend::Object(_, cursor)) = (&self.observation, &self.backend) {
+            watch.record_closed_file(cursor.access_order(), &cursor.stats());
         }
     }
 }
 
 /// How much is told of beforehand at most.
-fn claim_bytes() -> Result<u64> {
-    Ok(pool()?.memory_bytes() / CLAIM_SHARE)
+fn claim_bytes_max() -> Result<u64> {
+    Ok(prefetch_pool()?.memory_bytes() / CLAIM_MEMORY_DIVISOR)
 }

@@ -12,45 +12,47 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tidemill_prefetch::{CachedOrigin, DiskTier, DiskTierOptions, DiskTierStats, Origin};
 
-use super::reader::pool;
+use super::reader::prefetch_pool;
 
 /// What waits to be written is at most this share of the memory for what is read ahead.
-const QUEUE_SHARE: u64 = 4;
+const WRITE_QUEUE_MEMORY_DIVISOR: u64 = 4;
 /// … and so much.
-const QUEUE_BYTES_MAX: u64 = 64 << 20;
+const WRITE_QUEUE_BYTES_MAX: u64 = 64 << 20;
 
 /// The tiers that were asked for; none where the folder could not be opened.
-static TIERS: Mutex<Option<HashMap<PathBuf, Option<DiskTier>>>> = Mutex::new(None);
+static DISK_TIERS: Mutex<Option<HashMap<PathBuf, Option<DiskTier>>>> = Mutex::new(None);
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// What a source asks to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Keeping {
+pub(crate) struct DiskTierSettings {
     /// Where.
     pub(crate) folder: PathBuf,
     /// How much, in bytes.
     pub(crate) limit_bytes: u64,
 }
 
-impl Keeping {
+impl DiskTierSettings {
     /// An origin with its tier before it, if there is one.
-    pub(crate) fn over(&self, inner: Arc<dyn Origin>, identity: &[&str]) -> Arc<dyn Origin> {
-        match tier(&self.folder, self.limit_bytes) {
+    pub(crate) fn wrap_origin(&self, inner: Arc<dyn Origin>, identity: &[&str]) -> Arc<dyn Origin> {
+        match open_disk_tier(&self.folder, self.limit_bytes) {
             Some(tier) => Arc::new(CachedOrigin::new(inner, &tier, identity)),
             None => inner,
         }
     }
 }
 
-fn tier(folder: &Path, limit_bytes: u64) -> Option<DiskTier> {
-    let mut tiers = TIERS.lock();
+fn open_disk_tier(folder: &Path, limit_bytes: u64) -> Option<DiskTier> {
+    let mut tiers = DISK_TIERS.lock();
     let tiers = tiers.get_or_insert_default();
     let known = match tiers.get(folder) {
         Some(known) => known,
         None => {
             let options = DiskTierOptions::new(limit_bytes);
-            let opened = DiskTier::open(folder, options, |warning| warn(warning.to_owned()));
-            let opened = opened.map_err(|error| warn(format!("{error}; reading goes on without")));
+            let opened =
+                DiskTier::open(folder, options, |warning| push_warning(warning.to_owned()));
+            let opened =
+                opened.map_err(|error| push_warning(format!("{error}; reading goes on without")));
             tiers.entry(folder.to_owned()).or_insert(opened.ok())
         }
     };
@@ -58,19 +60,19 @@ fn tier(folder: &Path, limit_bytes: u64) -> Option<DiskTier> {
     if tier.limit_bytes() < limit_bytes {
         tier.set_limit_bytes(limit_bytes);
     }
-    let memory = pool().map_or(0, |pool| pool.memory_bytes());
-    tier.set_queue_bytes((memory / QUEUE_SHARE).min(QUEUE_BYTES_MAX));
+    let memory = prefetch_pool().map_or(0, |pool| pool.memory_bytes());
+    tier.set_queue_bytes((memory / WRITE_QUEUE_MEMORY_DIVISOR).min(WRITE_QUEUE_BYTES_MAX));
     Some(tier)
 }
 
 /// Keeps a warning about what is kept here of remote files.
-pub(crate) fn warn(warning: String) {
+pub(crate) fn push_warning(warning: String) {
     tracing::debug!(warning, "reading");
     WARNINGS.lock().push(warning);
 }
 
-fn tiers() -> Vec<DiskTier> {
-    TIERS.lock().iter().flat_map(HashMap::values).flatten().cloned().collect()
+fn all_disk_tiers() -> Vec<DiskTier> {
+    DISK_TIERS.lock().iter().flat_map(HashMap::values).flatten().cloned().collect()
 }
 
 /// What went wrong with a disk since this was last asked, to be shown once: one warning a folder.
@@ -80,16 +82,16 @@ pub fn take_warnings() -> Vec<String> {
 
 /// Waits until all that was fetched is written, so long at most: before a process ends. What is not
 /// written then is fetched again another time.
-pub fn flush(timeout: Duration) {
+pub fn flush_disk_tiers(timeout: Duration) {
     let until = Instant::now() + timeout;
-    for tier in tiers() {
+    for tier in all_disk_tiers() {
         tier.flush(until.saturating_duration_since(Instant::now()));
     }
 }
 
 /// What all tiers did in this process.
-pub fn stats() -> DiskTierStats {
-    tiers().iter().map(DiskTier::stats).fold(DiskTierStats::default(), |mut sum, stats| {
+pub fn disk_stats() -> DiskTierStats {
+    all_disk_tiers().iter().map(DiskTier::stats).fold(DiskTierStats::default(), |mut sum, stats| {
         sum.read_bytes += stats.read_bytes;
         sum.reads += stats.reads;
         sum.written_bytes += stats.written_bytes;
@@ -110,9 +112,9 @@ mod tests {
     use tidemill_prefetch::ByteSink;
 
     #[derive(Debug, Default)]
-    struct Counted(AtomicUsize);
+    struct CountingOrigin(AtomicUsize);
 
-    impl Origin for Counted {
+    impl Origin for CountingOrigin {
         fn size(&self) -> u64 {
             1_000
         }
@@ -139,22 +141,23 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_asks_for_it_is_read_once_and_a_folder_that_cannot_be_is_a_warning_once() {
+    fn cached_origin_is_fetched_once_and_unusable_folder_warns_once() {
         let folder = tempfile::tempdir().unwrap();
-        let keeping = Keeping { folder: folder.path().join("kept"), limit_bytes: 16 << 20 };
-        let counted = Arc::new(Counted::default());
-        let origin = || keeping.over(counted.clone(), &["https://u:hush-hush@h/a", "\"v\""]);
+        let keeping =
+            DiskTierSettings { folder: folder.path().join("kept"), limit_bytes: 16 << 20 };
+        let counted = Arc::new(CountingOrigin::default());
+        let origin = || keeping.wrap_origin(counted.clone(), &["https://u:hush-hush@h/a", "\"v\""]);
         let first = read(&origin(), 0..1_000);
-        flush(Duration::from_secs(60));
+        flush_disk_tiers(Duration::from_secs(60));
         assert_eq!(read(&origin(), 0..1_000), first);
         assert_eq!(counted.0.load(Ordering::SeqCst), 1);
-        assert!(stats().read_bytes >= 1_000);
+        assert!(disk_stats().read_bytes >= 1_000);
 
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let keeping = Keeping { folder: file.join("kept"), limit_bytes: 16 << 20 };
+        let keeping = DiskTierSettings { folder: file.join("kept"), limit_bytes: 16 << 20 };
         for _ in 0..2 {
-            assert_eq!(read(&keeping.over(counted.clone(), &["a"]), 0..1_000), first);
+            assert_eq!(read(&keeping.wrap_origin(counted.clone(), &["a"]), 0..1_000), first);
         }
         let warnings = take_warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");

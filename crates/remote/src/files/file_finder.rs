@@ -15,141 +15,159 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::redaction::{escape_control_chars, redact_url};
 use tidemill_base::suggestions;
 
-use super::{Settings, check, named, ns_of};
+use super::{FileAccessSettings, check_cancelled, display_path, metadata_modified_ns};
+use crate::bucket_requests::{ListedObject, ListingPage, ListingTokens};
 use crate::error::{Error, Result};
-use crate::location::{Location, web_path};
-use crate::object::{Object, probe_all};
+use crate::location::{Location, decoded_web_path};
+use crate::object::{Object, probe_urls};
 use crate::pattern::{
-    Pattern, alternatives, from_home, is_pattern, literal_prefix, local_path, on_disk,
+    KeyPattern, expand_alternatives, expand_home, glob_on_disk, is_pattern, literal_prefix,
+    local_path_from_url,
 };
-use crate::requests::{Asked, Listed, Page};
 use crate::s3::Bucket;
-use crate::{Fetch, wait};
+use crate::{NetworkTask, block_on};
 
 /// How something was named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum FileMatchKind {
     /// By itself.
-    One,
+    Exact,
     /// As one of a folder's.
-    Folder,
+    InFolder,
     /// By a pattern, or as one of several alternatives.
-    Pattern,
+    ByPattern,
 }
 
 /// Where something is.
 #[derive(Debug, Clone)]
-pub(super) enum At {
-    Key { bucket: Arc<Bucket>, listed: Listed },
-    Web(Arc<Object>),
-    Local(PathBuf),
+pub(super) enum FoundLocation {
+    BucketKey { bucket: Arc<Bucket>, listed: ListedObject },
+    WebObject(Arc<Object>),
+    LocalPath(PathBuf),
 }
 
 /// Treatment of a symbolic link that a walk or a pattern meets. A link that is named by itself is always followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
+pub(super) enum SymlinkPolicy {
     /// The link is followed.
-    Followed,
+    Follow,
     /// A file by itself, which holds a path.
-    Counted,
+    CountAsFile,
 }
 
 /// A file or an object that a URL means.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
-    pub(super) named: Named,
+pub(super) struct FoundFile {
+    pub(super) match_kind: FileMatchKind,
     /// The path below the named folder, in full or up to its first pattern; the last part of what was
     /// named by itself.
-    pub(super) below: String,
+    pub(super) relative_path: String,
     pub(super) size: u64,
     /// When it was last written, in nanoseconds since 1970; 0 if nobody said.
     pub(super) modified_ns: i128,
     /// Device and inode of a file that has several names.
-    pub(super) shared: Option<(u64, u64)>,
-    pub(super) at: At,
+    pub(super) hard_link_id: Option<(u64, u64)>,
+    pub(super) location: FoundLocation,
 }
 
-impl Found {
-    fn of_key(bucket: &Arc<Bucket>, listed: Listed, named: Named, below: &str) -> Found {
-        Found {
-            named,
-            below: below.to_owned(),
+impl FoundFile {
+    fn from_key(
+        bucket: &Arc<Bucket>,
+        listed: ListedObject,
+        named: FileMatchKind,
+        below: &str,
+    ) -> FoundFile {
+        FoundFile {
+            match_kind: named,
+            relative_path: below.to_owned(),
             size: listed.size,
             modified_ns: listed.modified.timestamp_nanos_opt().map_or(0, i128::from),
-            shared: None,
-            at: At::Key { bucket: Arc::clone(bucket), listed },
+            hard_link_id: None,
+            location: FoundLocation::BucketKey { bucket: Arc::clone(bucket), listed },
         }
     }
 
-    fn of_path(path: PathBuf, named: Named, below: String, links: Links) -> Result<Found> {
+    fn from_path(
+        path: PathBuf,
+        named: FileMatchKind,
+        below: String,
+        links: SymlinkPolicy,
+    ) -> Result<FoundFile> {
         let metadata = match links {
             // A link to nowhere is there by itself.
-            Links::Followed => std::fs::metadata(&path).or_else(|_| path.symlink_metadata()),
-            Links::Counted => path.symlink_metadata(),
+            SymlinkPolicy::Follow => std::fs::metadata(&path).or_else(|_| path.symlink_metadata()),
+            SymlinkPolicy::CountAsFile => path.symlink_metadata(),
         };
         let metadata = metadata.map_err(|error| Error::io("read", &path, error))?;
-        let (size, modified_ns) = (metadata.len(), ns_of(&metadata));
+        let (size, modified_ns) = (metadata.len(), metadata_modified_ns(&metadata));
         let shared = (metadata.nlink() > 1).then(|| (metadata.dev(), metadata.ino()));
-        Ok(Found { named, below, size, modified_ns, shared, at: At::Local(path) })
+        Ok(FoundFile {
+            match_kind: named,
+            relative_path: below,
+            size,
+            modified_ns,
+            hard_link_id: shared,
+            location: FoundLocation::LocalPath(path),
+        })
     }
 
     /// Its URL or path as it is told of: what a terminal would obey is made visible.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn display_url(&self) -> String {
         escape_control_chars(&self.url(), &[])
     }
 
     /// Its URL or path, without what may be secret in it.
     pub(super) fn url(&self) -> String {
-        match &self.at {
-            At::Key { bucket, listed } => bucket.url(&listed.key),
-            At::Web(object) => object.shown().to_string(),
-            At::Local(path) => path.display().to_string(),
+        match &self.location {
+            FoundLocation::BucketKey { bucket, listed } => bucket.url(&listed.key),
+            FoundLocation::WebObject(object) => object.display_url().to_string(),
+            FoundLocation::LocalPath(path) => path.display().to_string(),
         }
     }
 
     pub(super) fn e_tag(&self) -> Option<&str> {
-        match &self.at {
-            At::Key { listed, .. } => listed.e_tag.as_deref(),
-            At::Web(object) => object.e_tag(),
-            At::Local(_) => None,
+        match &self.location {
+            FoundLocation::BucketKey { listed, .. } => listed.e_tag.as_deref(),
+            FoundLocation::WebObject(object) => object.e_tag(),
+            FoundLocation::LocalPath(_) => None,
         }
     }
 
     /// The object, if it is one and can be read.
-    pub(super) fn object(&self) -> Result<Option<Arc<Object>>> {
-        match &self.at {
-            At::Key { bucket, listed } => {
-                Ok(Some(Arc::new(Object::listed(bucket, listed.meta(bucket)?))))
+    pub(super) fn to_object(&self) -> Result<Option<Arc<Object>>> {
+        match &self.location {
+            FoundLocation::BucketKey { bucket, listed } => {
+                Ok(Some(Arc::new(Object::from_listing(bucket, listed.to_object_meta(bucket)?))))
             }
-            At::Web(object) => Ok(Some(Arc::clone(object))),
-            At::Local(_) => Ok(None),
+            FoundLocation::WebObject(object) => Ok(Some(Arc::clone(object))),
+            FoundLocation::LocalPath(_) => Ok(None),
         }
     }
 }
 
 /// What takes them. An error ends the search.
-pub(super) type Each<'a> = &'a mut dyn FnMut(Found) -> Result<()>;
+pub(super) type FoundFileCallback<'a> = &'a mut dyn FnMut(FoundFile) -> Result<()>;
 
 /// What is reached, and how.
 #[derive(Debug)]
-pub(super) struct Stores {
-    settings: Settings,
-    links: Links,
+pub(super) struct FileFinder {
+    settings: FileAccessSettings,
+    symlinks: SymlinkPolicy,
 }
 
-impl Stores {
-    pub(super) fn new(settings: &Settings) -> Stores {
-        Stores { settings: settings.clone(), links: Links::Followed }
+impl FileFinder {
+    pub(super) fn new(settings: &FileAccessSettings) -> FileFinder {
+        FileFinder { settings: settings.clone(), symlinks: SymlinkPolicy::Follow }
     }
 
     /// The same, for which symbolic links are such.
-    pub(super) fn with_links(self, links: Links) -> Stores {
-        Stores { links, ..self }
+    pub(super) fn with_symlinks(self, links: SymlinkPolicy) -> FileFinder {
+        FileFinder { symlinks: links, ..self }
     }
 
-    pub(super) fn bucket(&self, name: &str) -> Result<Arc<Bucket>> {
-        let Settings { connections, storage_options, cancel, .. } = &self.settings;
-        connections.bucket(name, storage_options, cancel)
+    pub(super) fn open_bucket(&self, name: &str) -> Result<Arc<Bucket>> {
+        let FileAccessSettings { connections, storage_options, cancel, .. } = &self.settings;
+        connections.open_bucket(name, storage_options, cancel)
     }
 
     /// Finds what a URL means, and hands it over as it is found.
@@ -157,48 +175,52 @@ impl Stores {
     /// # Errors
     /// [`Error::NotFound`] if that is nothing, [`Error::Usage`], [`Error::Remote`], [`Error::Io`], and
     /// those of `each`.
-    pub(super) fn find(&self, url: &str, each: Each<'_>) -> Result<()> {
+    pub(super) fn find_files(&self, url: &str, each: FoundFileCallback<'_>) -> Result<()> {
         match Location::parse(url)? {
-            None => find_local(url, self.links, &self.settings, each),
+            None => find_local_files(url, self.symlinks, &self.settings, each),
             Some(Location::S3 { bucket, key }) => {
-                let bucket = self.bucket(&bucket)?;
+                let bucket = self.open_bucket(&bucket)?;
                 find_keys(&bucket, &key, &self.settings, each)
             }
-            Some(Location::Http(url)) => self.find_web(&url, each),
+            Some(Location::Http(url)) => self.find_web_files(&url, each),
         }
     }
 
-    fn find_web(&self, url: &str, each: Each<'_>) -> Result<()> {
+    fn find_web_files(&self, url: &str, each: FoundFileCallback<'_>) -> Result<()> {
         // A `?` begins a query, and in a query anything may stand.
         let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-        let is_literal = self.settings.is_literal;
+        let is_literal = self.settings.has_literal_names;
         if path.contains('*') && !is_literal {
-            return Err(no_listing(url));
+            return Err(web_listing_error(url));
         }
-        let spelled = if is_literal { vec![path.to_owned()] } else { alternatives(path)? };
+        let spelled = if is_literal { vec![path.to_owned()] } else { expand_alternatives(path)? };
         let mut urls: Vec<String> =
             spelled.into_iter().map(|path| format!("{path}{query}")).collect();
         urls.sort_unstable();
         urls.dedup();
         let plain = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"));
-        let web = self.settings.connections.web(&self.settings.storage_options, plain)?;
-        let folder = folder_of(literal_prefix(path));
-        let folder = web_path(folder);
+        let web =
+            self.settings.connections.open_web_client(&self.settings.storage_options, plain)?;
+        let folder = parent_prefix(literal_prefix(path));
+        let folder = decoded_web_path(folder);
         for some in urls.chunks(64) {
-            let objects = probe_all(&web, some, &self.settings.cancel)?;
+            let objects = probe_urls(&web, some, &self.settings.cancel)?;
             for (object, url) in objects.into_iter().zip(some) {
-                let path = web_path(url);
+                let path = decoded_web_path(url);
                 let (named, below) = match urls.len() {
-                    1 => (Named::One, last_part(&path)),
-                    _ => (Named::Pattern, path.strip_prefix(&folder).unwrap_or(last_part(&path))),
+                    1 => (FileMatchKind::Exact, last_component(&path)),
+                    _ => (
+                        FileMatchKind::ByPattern,
+                        path.strip_prefix(&folder).unwrap_or(last_component(&path)),
+                    ),
                 };
-                each(Found {
-                    named,
-                    below: below.to_owned(),
+                each(FoundFile {
+                    match_kind: named,
+                    relative_path: below.to_owned(),
                     size: object.size(),
                     modified_ns: object.modified_ns(),
-                    shared: None,
-                    at: At::Web(object),
+                    hard_link_id: None,
+                    location: FoundLocation::WebObject(object),
                 })?;
             }
         }
@@ -207,71 +229,78 @@ impl Stores {
 }
 
 /// What is said where a web server is asked for a listing.
-pub(super) fn no_listing(url: &str) -> Error {
-    Error::usage_hint(
+pub(super) fn web_listing_error(url: &str) -> Error {
+    Error::usage_with_hint(
         format!("`{}`: a web server does not list its files", redact_url(url)),
         "name them: https://host/{monday,tuesday}.csv",
     )
 }
 
 /// A path up to its last `/`.
-pub(super) fn folder_of(path: &str) -> &str {
+pub(super) fn parent_prefix(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
 
 /// What comes behind the last `/`, but for one at the end.
-pub(super) fn last_part(path: &str) -> &str {
+pub(super) fn last_component(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     trimmed.rsplit('/').next().unwrap_or(trimmed)
 }
 
 /// The pages of a listing, each asked for while the one before is used.
-pub(super) struct Pages {
+pub(super) struct ListingPages {
     bucket: Arc<Bucket>,
     prefix: String,
-    folders: bool,
-    coming: Option<Fetch<Page>>,
-    asked: Asked,
+    groups_folders: bool,
+    pending_page: Option<NetworkTask<ListingPage>>,
+    seen_tokens: ListingTokens,
 }
 
-impl Pages {
-    pub(super) fn new(bucket: &Arc<Bucket>, prefix: &str, folders: bool) -> Result<Pages> {
-        let mut pages = Pages {
+impl ListingPages {
+    pub(super) fn new(bucket: &Arc<Bucket>, prefix: &str, folders: bool) -> Result<ListingPages> {
+        let mut pages = ListingPages {
             bucket: Arc::clone(bucket),
             prefix: prefix.to_owned(),
-            folders,
-            coming: None,
-            asked: Asked::default(),
+            groups_folders: folders,
+            pending_page: None,
+            seen_tokens: ListingTokens::default(),
         };
-        pages.ask(None)?;
+        pages.request_page(None)?;
         Ok(pages)
     }
 
-    fn ask(&mut self, token: Option<String>) -> Result<()> {
+    fn request_page(&mut self, token: Option<String>) -> Result<()> {
         let bucket = Arc::clone(&self.bucket);
-        let page = bucket.page(self.prefix.clone(), self.folders, token);
-        self.coming = Some(Fetch::start(page)?);
+        let page = bucket.list_page(self.prefix.clone(), self.groups_folders, token);
+        self.pending_page = Some(NetworkTask::start(page)?);
         Ok(())
     }
 
     /// The next page; none after the last.
-    pub(super) fn next(&mut self, cancel: &CancelFlag) -> Result<Option<Page>> {
-        let Some(coming) = self.coming.take() else { return Ok(None) };
+    pub(super) fn next_page(&mut self, cancel: &CancelFlag) -> Result<Option<ListingPage>> {
+        let Some(coming) = self.pending_page.take() else { return Ok(None) };
         let mut page = coming.wait(cancel)?;
-        if let Some(token) = self.asked.next(&self.bucket, &self.prefix, &mut page)? {
-            self.ask(Some(token))?;
+        if let Some(token) =
+            self.seen_tokens.take_next_token(&self.bucket, &self.prefix, &mut page)?
+        {
+            self.request_page(Some(token))?;
         }
         Ok(Some(page))
     }
 }
 
 /// What is known of a key by a listing's measure; none if it is not there, and none for what no URL has.
-pub(super) fn head(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<Option<Listed>> {
-    if key.is_empty() || key.ends_with('/') || bucket.path(key).is_err() {
+pub(super) fn head_listed_object(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    cancel: &CancelFlag,
+) -> Result<Option<ListedObject>> {
+    if key.is_empty() || key.ends_with('/') || bucket.parse_key(key).is_err() {
         return Ok(None);
     }
-    let found: Option<ObjectMeta> = wait(cancel, Arc::clone(bucket).head(key.to_owned()))?;
-    Ok(found.map(|meta| Listed {
+    let found: Option<ObjectMeta> =
+        block_on(cancel, Arc::clone(bucket).head_object(key.to_owned()))?;
+    Ok(found.map(|meta| ListedObject {
         key: key.to_owned(),
         size: meta.size,
         modified: meta.last_modified,
@@ -281,29 +310,35 @@ pub(super) fn head(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Resu
 }
 
 /// Whether a key holds a pattern or alternatives and is not a key as it is written.
-pub(super) fn stands_for_several(
+pub(super) fn resolve_key_or_alternatives(
     bucket: &Arc<Bucket>,
     key: &str,
     cancel: &CancelFlag,
-) -> Result<Result<Listed, Vec<String>>> {
+) -> Result<Result<ListedObject, Vec<String>>> {
     // A key that holds pattern characters is still a key; who may not ask for it may list.
-    match head(bucket, key, cancel) {
+    match head_listed_object(bucket, key, cancel) {
         Ok(Some(listed)) => Ok(Ok(listed)),
         Ok(None) | Err(Error::Remote { status: Some(400..=499), .. }) => {
-            Ok(Err(alternatives(key)?))
+            Ok(Err(expand_alternatives(key)?))
         }
         Err(error) => Err(error),
     }
 }
 
-fn find_keys(bucket: &Arc<Bucket>, key: &str, settings: &Settings, each: Each<'_>) -> Result<()> {
+fn find_keys(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    settings: &FileAccessSettings,
+    each: FoundFileCallback<'_>,
+) -> Result<()> {
     let cancel = &settings.cancel;
-    if !settings.may_be_several(key) {
-        return expand(bucket, key, None, cancel, each);
+    if !settings.may_match_several(key) {
+        return expand_key(bucket, key, None, cancel, each);
     }
-    let spelled = match stands_for_several(bucket, key, cancel)? {
+    let spelled = match resolve_key_or_alternatives(bucket, key, cancel)? {
         Ok(listed) => {
-            let found = Found::of_key(bucket, listed, Named::One, last_part(key));
+            let found =
+                FoundFile::from_key(bucket, listed, FileMatchKind::Exact, last_component(key));
             return each(found);
         }
         Err(mut spelled) => {
@@ -311,12 +346,12 @@ fn find_keys(bucket: &Arc<Bucket>, key: &str, settings: &Settings, each: Each<'_
             spelled
         }
     };
-    let root = folder_of(literal_prefix(key)).to_owned();
+    let root = parent_prefix(literal_prefix(key)).to_owned();
     // Of several alternatives a key may be twice.
     let mut seen = (spelled.len() > 1).then(HashSet::new);
     let mut count = 0u64;
-    let mut once = |found: Found| {
-        if let (Some(seen), At::Key { listed, .. }) = (&mut seen, &found.at)
+    let mut once = |found: FoundFile| {
+        if let (Some(seen), FoundLocation::BucketKey { listed, .. }) = (&mut seen, &found.location)
             && !seen.insert(listed.key.clone())
         {
             return Ok(());
@@ -326,21 +361,26 @@ fn find_keys(bucket: &Arc<Bucket>, key: &str, settings: &Settings, each: Each<'_
     };
     for alternative in &spelled {
         if !is_pattern(alternative) {
-            expand(bucket, alternative, Some(&root), cancel, &mut once)?;
+            expand_key(bucket, alternative, Some(&root), cancel, &mut once)?;
             continue;
         }
-        let pattern = Pattern::new(alternative)?;
+        let pattern = KeyPattern::new(alternative)?;
         let mut folder = None;
         let mut any = false;
-        let mut pages = Pages::new(bucket, literal_prefix(alternative), false)?;
-        while let Some(page) = pages.next(cancel)? {
+        let mut pages = ListingPages::new(bucket, literal_prefix(alternative), false)?;
+        while let Some(page) = pages.next_page(cancel)? {
             for listed in page.objects {
                 let key = listed.key.as_str();
                 if pattern.matches(key) {
                     any = true;
-                    if !is_marker(&listed) {
+                    if !is_folder_marker(&listed) {
                         let below = key.strip_prefix(&root).unwrap_or(key).to_owned();
-                        once(Found::of_key(bucket, listed, Named::Pattern, &below))?;
+                        once(FoundFile::from_key(
+                            bucket,
+                            listed,
+                            FileMatchKind::ByPattern,
+                            &below,
+                        ))?;
                     }
                 } else if folder.is_none() {
                     // `logs/*` where there is `logs/monday/a.csv`.
@@ -350,7 +390,7 @@ fn find_keys(bucket: &Arc<Bucket>, key: &str, settings: &Settings, each: Each<'_
             }
         }
         if let (false, Some(folder)) = (any, folder) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{}` matches folders only, such as `{folder}`", bucket.url(alternative)),
                 format!(
                     "add `/*` for the files in them, or `/**/*` for all beneath: '{}/*'",
@@ -367,42 +407,43 @@ fn find_keys(bucket: &Arc<Bucket>, key: &str, settings: &Settings, each: Each<'_
 }
 
 /// Some tools make empty objects with the names of folders.
-pub(super) fn is_marker(listed: &Listed) -> bool {
+pub(super) fn is_folder_marker(listed: &ListedObject) -> bool {
     listed.size == 0 && listed.key.ends_with('/')
 }
 
 /// A plain key: an object, or all that is below a folder. What is found stands below `root`, if that is given.
-fn expand(
+fn expand_key(
     bucket: &Arc<Bucket>,
     key: &str,
     root: Option<&str>,
     cancel: &CancelFlag,
-    each: Each<'_>,
+    each: FoundFileCallback<'_>,
 ) -> Result<()> {
-    if let Some(listed) = head(bucket, key, cancel)? {
+    if let Some(listed) = head_listed_object(bucket, key, cancel)? {
         let (named, below) = match root {
-            Some(root) => (Named::Pattern, key.strip_prefix(root).unwrap_or(key)),
-            None => (Named::One, last_part(key)),
+            Some(root) => (FileMatchKind::ByPattern, key.strip_prefix(root).unwrap_or(key)),
+            None => (FileMatchKind::Exact, last_component(key)),
         };
         let below = below.to_owned();
-        return each(Found::of_key(bucket, listed, named, &below));
+        return each(FoundFile::from_key(bucket, listed, named, &below));
     }
     let prefix = folder_prefix(key);
     let mut any = false;
-    let mut pages = Pages::new(bucket, &prefix, false)?;
-    while let Some(page) = pages.next(cancel)? {
+    let mut pages = ListingPages::new(bucket, &prefix, false)?;
+    while let Some(page) = pages.next_page(cancel)? {
         for listed in page.objects {
             any = true;
-            if is_marker(&listed) {
+            if is_folder_marker(&listed) {
                 continue;
             }
             let cut = root.unwrap_or(&prefix);
             let below = listed.key.strip_prefix(cut).unwrap_or(&listed.key).to_owned();
-            let named = if root.is_some() { Named::Pattern } else { Named::Folder };
-            each(Found::of_key(bucket, listed, named, &below))?;
+            let named =
+                if root.is_some() { FileMatchKind::ByPattern } else { FileMatchKind::InFolder };
+            each(FoundFile::from_key(bucket, listed, named, &below))?;
         }
     }
-    if any || prefix.is_empty() { Ok(()) } else { Err(not_there(bucket, key, cancel)?) }
+    if any || prefix.is_empty() { Ok(()) } else { Err(missing_key_error(bucket, key, cancel)?) }
 }
 
 /// By what all keys below a folder begin. A key ends with as many `/` as it does.
@@ -411,13 +452,17 @@ pub(super) fn folder_prefix(key: &str) -> String {
 }
 
 /// The error for a key that names nothing.
-pub(super) fn not_there(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<Error> {
+pub(super) fn missing_key_error(
+    bucket: &Arc<Bucket>,
+    key: &str,
+    cancel: &CancelFlag,
+) -> Result<Error> {
     if !key.ends_with('/') {
-        bucket.path(key)?;
+        bucket.parse_key(key)?;
     }
     let folder = key.trim_end_matches('/');
-    let (parent, name) = (folder_of(folder), last_part(folder));
-    let names = wait(cancel, Arc::clone(bucket).names(parent.to_owned()))?;
+    let (parent, name) = (parent_prefix(folder), last_component(folder));
+    let names = block_on(cancel, Arc::clone(bucket).folder_names(parent.to_owned()))?;
     let nearest = suggestions::nearest_candidate(name, names.iter().map(String::as_str));
     let hint =
         nearest.map(|name| format!("did you mean `{}`?", bucket.url(&format!("{parent}{name}"))));
@@ -425,33 +470,38 @@ pub(super) fn not_there(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) ->
 }
 
 /// The path or pattern that a local URL is.
-pub(super) fn local_pattern(url: &str) -> Result<String> {
-    Ok(from_home(local_path(url)?))
+pub(super) fn local_pattern_from_url(url: &str) -> Result<String> {
+    Ok(expand_home(local_path_from_url(url)?))
 }
 
-fn find_local(url: &str, links: Links, settings: &Settings, each: Each<'_>) -> Result<()> {
+fn find_local_files(
+    url: &str,
+    links: SymlinkPolicy,
+    settings: &FileAccessSettings,
+    each: FoundFileCallback<'_>,
+) -> Result<()> {
     let cancel = &settings.cancel;
-    let pattern = local_pattern(url)?;
+    let pattern = local_pattern_from_url(url)?;
     // A file whose name holds pattern characters is still a file.
     if Path::new(&pattern).symlink_metadata().is_ok() {
-        return expand_local(Path::new(&pattern), None, links, cancel, each);
+        return expand_local_path(Path::new(&pattern), None, links, cancel, each);
     }
-    if !settings.may_be_several(&pattern) {
+    if !settings.may_match_several(&pattern) {
         return Err(Error::NotFound {
             path: url.into(),
             hint: suggestions::nearest_path_hint(&pattern),
         });
     }
-    let root = folder_of(literal_prefix(&pattern)).to_owned();
+    let root = parent_prefix(literal_prefix(&pattern)).to_owned();
     let mut paths = Vec::new();
-    for alternative in alternatives(&pattern)? {
+    for alternative in expand_alternatives(&pattern)? {
         if is_pattern(&alternative) {
-            let found = on_disk(&alternative)?;
+            let found = glob_on_disk(&alternative)?;
             let folder = found.iter().find(|path| path.is_dir()).cloned();
             let before = paths.len();
             paths.extend(found.into_iter().filter(|path| !path.is_dir()));
             if let (true, Some(folder)) = (paths.len() == before, folder) {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("`{alternative}` matches folders only, such as `{}`", folder.display()),
                     format!(
                         "add `/*` for the files in them, or `/**/*` for all beneath: \
@@ -460,8 +510,8 @@ fn find_local(url: &str, links: Links, settings: &Settings, each: Each<'_>) -> R
                 ));
             }
         } else {
-            expand_local(Path::new(&alternative), Some(&root), links, cancel, &mut |found| {
-                if let At::Local(path) = found.at {
+            expand_local_path(Path::new(&alternative), Some(&root), links, cancel, &mut |found| {
+                if let FoundLocation::LocalPath(path) = found.location {
                     paths.push(path);
                 }
                 Ok(())
@@ -475,37 +525,37 @@ fn find_local(url: &str, links: Links, settings: &Settings, each: Each<'_>) -> R
         return Err(Error::NotFound { path: url.into(), hint });
     }
     for path in paths {
-        check(cancel)?;
+        check_cancelled(cancel)?;
         let text = path.to_string_lossy();
-        let below = text.strip_prefix(&root).unwrap_or(last_part(&text)).to_owned();
-        each(Found::of_path(path, Named::Pattern, below, links)?)?;
+        let below = text.strip_prefix(&root).unwrap_or(last_component(&text)).to_owned();
+        each(FoundFile::from_path(path, FileMatchKind::ByPattern, below, links)?)?;
     }
     Ok(())
 }
 
 /// The error for a link to nothing, if a path is one.
-pub(super) fn dangling(path: &Path) -> Option<Error> {
+pub(super) fn dangling_link_error(path: &Path) -> Option<Error> {
     use std::io::ErrorKind::NotFound;
     let to = std::fs::read_link(path).ok()?;
     let is_gone = std::fs::metadata(path).is_err_and(|error| error.kind() == NotFound);
     is_gone.then(|| Error::NotFound {
         path: path.display().to_string(),
-        hint: Some(format!("it is a link to `{}`, which is not there", named(&to))),
+        hint: Some(format!("it is a link to `{}`, which is not there", display_path(&to))),
     })
 }
 
 /// A file, or all that is below a folder.
-fn expand_local(
+fn expand_local_path(
     path: &Path,
     root: Option<&str>,
-    links: Links,
+    links: SymlinkPolicy,
     cancel: &CancelFlag,
-    each: Each<'_>,
+    each: FoundFileCallback<'_>,
 ) -> Result<()> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            if let Some(dangling) = dangling(path) {
+            if let Some(dangling) = dangling_link_error(path) {
                 return Err(dangling);
             }
             let text = path.display().to_string();
@@ -514,22 +564,22 @@ fn expand_local(
         }
         Err(error) => return Err(Error::io("read", path, error)),
     };
-    let named = if root.is_some() { Named::Pattern } else { Named::One };
+    let named = if root.is_some() { FileMatchKind::ByPattern } else { FileMatchKind::Exact };
     if metadata.is_dir() {
-        let named = if root.is_some() { Named::Pattern } else { Named::Folder };
-        return walk(path, "", links, &mut HashSet::new(), cancel, &mut |path, below| {
-            each(Found::of_path(path, named, below, links)?)
+        let named = if root.is_some() { FileMatchKind::ByPattern } else { FileMatchKind::InFolder };
+        return walk_folder(path, "", links, &mut HashSet::new(), cancel, &mut |path, below| {
+            each(FoundFile::from_path(path, named, below, links)?)
         });
     }
-    let below = last_part(&path.to_string_lossy()).to_owned();
-    each(Found::of_path(path.to_owned(), named, below, Links::Followed)?)
+    let below = last_component(&path.to_string_lossy()).to_owned();
+    each(FoundFile::from_path(path.to_owned(), named, below, SymlinkPolicy::Follow)?)
 }
 
 /// Walks over all files below a folder, hidden ones too. A link that leads back up is not followed.
-fn walk(
+fn walk_folder(
     folder: &Path,
     below: &str,
-    links: Links,
+    links: SymlinkPolicy,
     above: &mut HashSet<(u64, u64)>,
     cancel: &CancelFlag,
     each: &mut dyn FnMut(PathBuf, String) -> Result<()>,
@@ -540,12 +590,12 @@ fn walk(
     if !above.insert(identity) {
         return Ok(()); // A link back up.
     }
-    for (name, is_folder) in names_with(folder, links)? {
-        check(cancel)?;
+    for (name, is_folder) in list_names_with_symlinks(folder, links)? {
+        check_cancelled(cancel)?;
         let path = folder.join(&name);
         let below = format!("{below}{}", name.to_string_lossy());
         if is_folder {
-            walk(&path, &format!("{below}/"), links, above, cancel, each)?;
+            walk_folder(&path, &format!("{below}/"), links, above, cancel, each)?;
         } else {
             each(path, below)?;
         }
@@ -556,17 +606,20 @@ fn walk(
 
 /// The names in a folder and whether each is one itself, in the order that keys would have. What a link leads to is
 /// what it is.
-pub(super) fn names_in(folder: &Path) -> Result<Vec<(std::ffi::OsString, bool)>> {
-    names_with(folder, Links::Followed)
+pub(super) fn list_folder_names(folder: &Path) -> Result<Vec<(std::ffi::OsString, bool)>> {
+    list_names_with_symlinks(folder, SymlinkPolicy::Follow)
 }
 
-fn names_with(folder: &Path, links: Links) -> Result<Vec<(std::ffi::OsString, bool)>> {
+fn list_names_with_symlinks(
+    folder: &Path,
+    links: SymlinkPolicy,
+) -> Result<Vec<(std::ffi::OsString, bool)>> {
     let failed = |error| Error::io("read", folder, error);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let kind = entry.file_type().map_err(failed)?;
-        let is_followed = kind.is_symlink() && links == Links::Followed;
+        let is_followed = kind.is_symlink() && links == SymlinkPolicy::Follow;
         let is_folder = kind.is_dir() || is_followed && entry.path().is_dir();
         names.push((entry.file_name(), is_folder));
     }

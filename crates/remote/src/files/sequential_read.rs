@@ -12,32 +12,32 @@ use bytes::Bytes;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::memory_budget::{MemorySize, parse_size};
 
-use super::find::{At, Found, Stores};
-use super::{Settings, check, regular};
-use crate::Fetch;
+use super::file_finder::{FileFinder, FoundFile, FoundLocation};
+use super::{FileAccessSettings, check_cancelled, open_regular_file};
+use crate::NetworkTask;
 use crate::error::{Error, Result};
 use crate::object::Object;
-use crate::reader::{Access, Budget, Reader};
+use crate::reader::{ObjectReader, PrefetchBudget, ReadPattern};
 
 /// An object of at most so much is one request.
-pub(super) const SMALL_BYTES: u64 = 1 << 20;
+pub(super) const SMALL_OBJECT_BYTES_MAX: u64 = 1 << 20;
 /// So many small objects are asked for ahead.
-const SMALL_AHEAD: usize = 8;
+const SMALL_OBJECTS_AHEAD: usize = 8;
 /// A file on this machine is read in such pieces.
-const PIECE_BYTES: usize = 1 << 20;
+const READ_BUFFER_BYTES: usize = 1 << 20;
 /// The least of a block that is waited for.
-const LEAST_BYTES: usize = 64 << 10;
+const BLOCK_WAIT_BYTES: usize = 64 << 10;
 
 /// Takes bytes, in order.
-pub type Out<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+pub type BytesCallback<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 /// A range of bytes as it is written: `A..B` from A up to before B, `A..`, `..B`; sizes such as `1M` too.
 ///
 /// # Errors
 /// [`Error::Usage`] for what is none.
-pub fn parse_range(text: &str) -> Result<Range<u64>> {
+pub fn parse_byte_range(text: &str) -> Result<Range<u64>> {
     let invalid = || {
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!("`{text}` is no range of bytes"),
             "A..B is from byte A up to before byte B; `0..100`, `1M..`, `..4096`",
         )
@@ -59,10 +59,15 @@ pub fn parse_range(text: &str) -> Result<Range<u64>> {
 /// # Errors
 /// [`Error::NotFound`], [`Error::Changed`], [`Error::Remote`], [`Error::Usage`], [`Error::Io`], that of `out`
 /// too, and [`Error::Interrupted`].
-pub fn cat(urls: &[String], range: Range<u64>, settings: &Settings, out: Out<'_>) -> Result<u64> {
+pub fn cat(
+    urls: &[String],
+    range: Range<u64>,
+    settings: &FileAccessSettings,
+    out: BytesCallback<'_>,
+) -> Result<u64> {
     let (cancel, budget) = (settings.cancel.clone(), settings.budget());
-    let stores = Stores::new(settings);
-    let mut waiting: VecDeque<Ready> = VecDeque::new();
+    let stores = FileFinder::new(settings);
+    let mut waiting: VecDeque<QueuedRead> = VecDeque::new();
     let mut written = 0;
     let mut write = |bytes: &[u8]| {
         written += bytes.len() as u64;
@@ -71,79 +76,90 @@ pub fn cat(urls: &[String], range: Range<u64>, settings: &Settings, out: Out<'_>
     };
     let mut total = 0;
     for url in urls {
-        stores.find(url, &mut |found| {
-            check(&cancel)?;
+        stores.find_files(url, &mut |found| {
+            check_cancelled(&cancel)?;
             let part = range.start.min(found.size)..range.end.min(found.size);
             total += part.end - part.start;
             settings.progress.set_bytes_total(total);
-            let ready = Ready::new(found, &range, part, &cancel, &budget)?;
+            let ready = QueuedRead::new(found, &range, part, &cancel, &budget)?;
             waiting.push_back(ready);
             // What is large, or here, is read when its turn comes.
-            let ahead = match waiting.iter().all(|ready| matches!(ready, Ready::Small(_))) {
-                true => SMALL_AHEAD,
+            let ahead = match waiting.iter().all(|ready| matches!(ready, QueuedRead::Small(_))) {
+                true => SMALL_OBJECTS_AHEAD,
                 false => 0,
             };
             while waiting.len() > ahead
                 && let Some(next) = waiting.pop_front()
             {
-                next.write(&cancel, &mut write)?;
+                next.write_to(&cancel, &mut write)?;
                 settings.progress.add_rows(1);
             }
             Ok(())
         })?;
     }
     for ready in waiting {
-        ready.write(&cancel, &mut write)?;
+        ready.write_to(&cancel, &mut write)?;
         settings.progress.add_rows(1);
     }
     Ok(written)
 }
 
 /// What is next to be read.
-enum Ready {
-    Small(Fetch<Bytes>),
-    Large(Box<Pieces>),
-    Local(Found, Range<u64>),
+enum QueuedRead {
+    Small(NetworkTask<Bytes>),
+    Large(Box<SequentialObjectReader>),
+    Local(FoundFile, Range<u64>),
 }
 
-impl Ready {
+impl QueuedRead {
     fn new(
-        found: Found,
+        found: FoundFile,
         asked: &Range<u64>,
         part: Range<u64>,
         cancel: &CancelFlag,
-        budget: &Budget,
-    ) -> Result<Ready> {
-        let Some(object) = found.object()? else { return Ok(Ready::Local(found, asked.clone())) };
+        budget: &PrefetchBudget,
+    ) -> Result<QueuedRead> {
+        let Some(object) = found.to_object()? else {
+            return Ok(QueuedRead::Local(found, asked.clone()));
+        };
         if object.is_stream() {
-            return Ok(Ready::Large(Box::new(Pieces::new(&object, asked.clone(), cancel, budget))));
+            return Ok(QueuedRead::Large(Box::new(SequentialObjectReader::new(
+                &object,
+                asked.clone(),
+                cancel,
+                budget,
+            ))));
         }
-        if part.end - part.start <= SMALL_BYTES {
-            return Ok(Ready::Small(object.fetch(part)?));
+        if part.end - part.start <= SMALL_OBJECT_BYTES_MAX {
+            return Ok(QueuedRead::Small(object.fetch_range(part)?));
         }
-        Ok(Ready::Large(Box::new(Pieces::new(&object, part, cancel, budget))))
+        Ok(QueuedRead::Large(Box::new(SequentialObjectReader::new(&object, part, cancel, budget))))
     }
 
-    fn write(self, cancel: &CancelFlag, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    fn write_to(
+        self,
+        cancel: &CancelFlag,
+        write: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         match self {
-            Ready::Small(bytes) => write(&bytes.wait(cancel)?),
-            Ready::Large(mut pieces) => {
-                while let Some(bytes) = pieces.next()? {
+            QueuedRead::Small(bytes) => write(&bytes.wait(cancel)?),
+            QueuedRead::Large(mut pieces) => {
+                while let Some(bytes) = pieces.next_bytes()? {
                     write(&bytes)?;
                 }
                 Ok(())
             }
-            Ready::Local(found, range) => {
-                let At::Local(path) = &found.at else { return Ok(()) };
+            QueuedRead::Local(found, range) => {
+                let FoundLocation::LocalPath(path) = &found.location else { return Ok(()) };
                 let failed = |error| Error::io("read", path, error);
-                let mut file = regular(path)?;
+                let mut file = open_regular_file(path)?;
                 if range.start > 0 {
                     file.seek(SeekFrom::Start(range.start)).map_err(failed)?;
                 }
                 let mut file = file.take(range.end - range.start);
-                let mut piece = vec![0; PIECE_BYTES];
+                let mut piece = vec![0; READ_BUFFER_BYTES];
                 loop {
-                    check(cancel)?;
+                    check_cancelled(cancel)?;
                     let count = file.read(&mut piece).map_err(failed)?;
                     if count == 0 {
                         return Ok(());
@@ -156,57 +172,63 @@ impl Ready {
 }
 
 /// The bytes of a range of an object, in order.
-pub(super) struct Pieces {
-    reader: Reader,
+pub(super) struct SequentialObjectReader {
+    reader: ObjectReader,
     object: Arc<Object>,
-    at: u64,
+    offset: u64,
     /// Where the range ends; of a stream not before its own end.
     end: u64,
     is_declared: bool,
 }
 
-impl Pieces {
+impl SequentialObjectReader {
     /// A range that lies in the object, or any of one that has no ranges.
     pub(super) fn new(
         object: &Arc<Object>,
         range: Range<u64>,
         cancel: &CancelFlag,
-        budget: &Budget,
-    ) -> Pieces {
+        budget: &PrefetchBudget,
+    ) -> SequentialObjectReader {
         let object = Arc::clone(object);
         let (cancel, budget) = (cancel.clone(), budget.clone());
-        let reader = Reader::new(Arc::clone(&object), Access::Random, cancel, budget);
-        Pieces { reader, object, at: range.start, end: range.end, is_declared: false }
+        let reader = ObjectReader::new(Arc::clone(&object), ReadPattern::Random, cancel, budget);
+        SequentialObjectReader {
+            reader,
+            object,
+            offset: range.start,
+            end: range.end,
+            is_declared: false,
+        }
     }
 
     /// The next bytes; none behind the last.
     ///
     /// # Errors
     /// [`Error::Changed`], [`Error::Remote`] and [`Error::Interrupted`].
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>> {
-        if self.at >= self.end {
+    pub(super) fn next_bytes(&mut self) -> Result<Option<Bytes>> {
+        if self.offset >= self.end {
             return Ok(None);
         }
-        let left = self.end - self.at;
-        if self.object.is_stream() || self.at < self.object.head_bytes() {
-            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        let left = self.end - self.offset;
+        if self.object.is_stream() || self.offset < self.object.kept_head_bytes() {
+            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(READ_BUFFER_BYTES);
             let mut bytes = vec![0; wanted];
-            let count = self.reader.read_at(&mut bytes, self.at)?;
+            let count = self.reader.read_at(&mut bytes, self.offset)?;
             bytes.truncate(count);
-            self.at += count as u64;
+            self.offset += count as u64;
             return Ok(Some(Bytes::from(bytes)).filter(|bytes| !bytes.is_empty()));
         }
         if !self.is_declared {
             self.is_declared = true;
-            self.reader.declare(self.at..self.end)?;
+            self.reader.declare_range(self.offset..self.end)?;
         }
-        let least = usize::try_from(left).unwrap_or(usize::MAX).min(LEAST_BYTES);
-        let mut bytes = self.reader.rest_at(self.at, least)?;
+        let least = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_WAIT_BYTES);
+        let mut bytes = self.reader.block_rest_at(self.offset, least)?;
         bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         if bytes.is_empty() {
             return Err(Error::Internal("an object ended before its end".into()));
         }
-        self.at += bytes.len() as u64;
+        self.offset += bytes.len() as u64;
         Ok(Some(bytes))
     }
 }
@@ -216,7 +238,7 @@ mod unit {
     use super::*;
 
     #[test]
-    fn a_range_is_read_as_it_is_written() {
+    fn byte_ranges_are_parsed() {
         for (text, expected) in [
             ("0..100", Some(0..100)),
             ("5..", Some(5..u64::MAX)),
@@ -229,7 +251,7 @@ mod unit {
             ("-1..5", None),
             ("a..b", None),
         ] {
-            assert_eq!(parse_range(text).ok(), expected, "{text}");
+            assert_eq!(parse_byte_range(text).ok(), expected, "{text}");
         }
     }
 }

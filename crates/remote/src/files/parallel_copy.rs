@@ -13,15 +13,15 @@ use tidemill_base::cancellation::CancelFlag;
 use crate::error::{Error, Result};
 
 /// After so many failures no more are tried.
-const FAILURES_MAX: u64 = 100;
+const COPY_FAILURES_MAX: u64 = 100;
 /// So many that wait for a worker are known, for each.
-const QUEUED: usize = 4;
+const QUEUED_PER_WORKER: usize = 4;
 /// How long a thread waits before it looks at the flag.
-const LOOK: Duration = Duration::from_millis(50);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file that was not copied, and why.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CopyFailure {
     /// Its URL or path.
     pub url: String,
     /// What went wrong.
@@ -30,7 +30,7 @@ pub struct Failure {
 
 /// What became of many files.
 #[derive(Debug, Default)]
-pub struct Copied {
+pub struct CopySummary {
     /// How many are there now that were not.
     pub files: u64,
     /// Their bytes.
@@ -40,7 +40,7 @@ pub struct Copied {
     /// How many were there already.
     pub skipped: u64,
     /// How many could not be copied: at most 100.
-    pub failed: Vec<Failure>,
+    pub failures: Vec<CopyFailure>,
     /// Whether there were more, which were not tried after so many failures.
     pub gave_up: bool,
     /// What should be told, whatever became of the files.
@@ -49,26 +49,26 @@ pub struct Copied {
 
 /// What became of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum CopyOutcome {
     Copied { bytes: u64, resumed_bytes: u64 },
     Skipped,
 }
 
-struct Queue<T> {
-    state: Mutex<State<T>>,
+struct CopyQueue<T> {
+    state: Mutex<CopyQueueState<T>>,
     changed: Condvar,
 }
 
-struct State<T> {
+struct CopyQueueState<T> {
     items: VecDeque<T>,
     is_closed: bool,
     has_stopped: bool,
     idle: usize,
-    copied: Copied,
+    summary: CopySummary,
 }
 
-impl<T> Queue<T> {
-    fn next(&self) -> Option<T> {
+impl<T> CopyQueue<T> {
+    fn pop(&self) -> Option<T> {
         let mut state = self.state.lock();
         state.idle += 1;
         loop {
@@ -87,7 +87,7 @@ impl<T> Queue<T> {
         }
     }
 
-    fn end(&self, stop: bool) {
+    fn close(&self, stop: bool) {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.has_stopped |= stop;
@@ -100,45 +100,45 @@ impl<T> Queue<T> {
 /// # Errors
 /// Those of `produce`, after what was begun has ended; [`Error::Interrupted`]; and the one failure, if all
 /// there was is one and it failed.
-pub(super) fn run<T: Send>(
+pub(super) fn run_in_parallel<T: Send>(
     at_once: usize,
     cancel: &CancelFlag,
     produce: impl FnOnce(&mut dyn FnMut(T) -> Result<()>) -> Result<()>,
-    work: impl Fn(&T) -> Result<Done> + Sync,
+    work: impl Fn(&T) -> Result<CopyOutcome> + Sync,
     name: impl Fn(&T) -> String + Sync,
-) -> Result<Copied> {
+) -> Result<CopySummary> {
     let at_once = at_once.max(1);
-    let queue = Queue {
-        state: Mutex::new(State {
+    let queue = CopyQueue {
+        state: Mutex::new(CopyQueueState {
             items: VecDeque::new(),
             is_closed: false,
             has_stopped: false,
             idle: 0,
-            copied: Copied::default(),
+            summary: CopySummary::default(),
         }),
         changed: Condvar::new(),
     };
     let worker = || {
-        while let Some(item) = queue.next() {
+        while let Some(item) = queue.pop() {
             let done = work(&item);
             let mut state = queue.state.lock();
             match done {
-                Ok(Done::Copied { bytes, resumed_bytes }) => {
-                    state.copied.files += 1;
-                    state.copied.bytes += bytes;
-                    state.copied.resumed_bytes += resumed_bytes;
+                Ok(CopyOutcome::Copied { bytes, resumed_bytes }) => {
+                    state.summary.files += 1;
+                    state.summary.bytes += bytes;
+                    state.summary.resumed_bytes += resumed_bytes;
                 }
-                Ok(Done::Skipped) => state.copied.skipped += 1,
+                Ok(CopyOutcome::Skipped) => state.summary.skipped += 1,
                 Err(Error::Interrupted) => {
                     state.has_stopped = true;
                     queue.changed.notify_all();
                     return;
                 }
                 Err(error) => {
-                    let failure = Failure { url: name(&item), error };
-                    state.copied.failed.push(failure);
-                    if state.copied.failed.len() as u64 >= FAILURES_MAX {
-                        state.copied.gave_up |= !(state.is_closed && state.items.is_empty());
+                    let failure = CopyFailure { url: name(&item), error };
+                    state.summary.failures.push(failure);
+                    if state.summary.failures.len() as u64 >= COPY_FAILURES_MAX {
+                        state.summary.gave_up |= !(state.is_closed && state.items.is_empty());
                         state.has_stopped = true;
                         queue.changed.notify_all();
                         return;
@@ -152,8 +152,8 @@ pub(super) fn run<T: Send>(
         let found = produce(&mut |item| {
             produced += 1;
             let mut state = queue.state.lock();
-            while state.items.len() >= at_once * QUEUED && !state.has_stopped {
-                queue.changed.wait_for(&mut state, LOOK);
+            while state.items.len() >= at_once * QUEUED_PER_WORKER && !state.has_stopped {
+                queue.changed.wait_for(&mut state, CANCEL_POLL_INTERVAL);
                 cancel.check()?;
             }
             if state.has_stopped {
@@ -171,17 +171,17 @@ pub(super) fn run<T: Send>(
             }
             Ok(())
         });
-        queue.end(found.is_err() && cancel.is_cancelled());
+        queue.close(found.is_err() && cancel.is_cancelled());
         found
     });
     cancel.check()?;
-    let mut copied = queue.state.into_inner().copied;
+    let mut copied = queue.state.into_inner().summary;
     match found {
         Err(Error::Interrupted) if copied.gave_up => {}
         found => found?,
     }
     if produced == 1
-        && let Some(failure) = copied.failed.pop()
+        && let Some(failure) = copied.failures.pop()
     {
         return Err(failure.error);
     }
@@ -194,41 +194,41 @@ mod unit {
 
     use super::*;
 
-    fn of(count: u64, fails: impl Fn(u64) -> bool + Sync) -> Result<Copied> {
-        run(
+    fn run_on_numbers(count: u64, fails: impl Fn(u64) -> bool + Sync) -> Result<CopySummary> {
+        run_in_parallel(
             7,
             &CancelFlag::new(),
             |each| (0..count).try_for_each(each),
             |item| match fails(*item) {
                 true => Err(Error::usage("no")),
-                false => Ok(Done::Copied { bytes: *item, resumed_bytes: 0 }),
+                false => Ok(CopyOutcome::Copied { bytes: *item, resumed_bytes: 0 }),
             },
             u64::to_string,
         )
     }
 
     #[test]
-    fn each_is_done_once_and_failures_are_left_behind() {
-        let copied = of(1000, |item| item % 100 == 3).unwrap();
-        assert_eq!((copied.files, copied.failed.len(), copied.gave_up), (990, 10, false));
+    fn every_item_is_processed_once_despite_failures() {
+        let copied = run_on_numbers(1000, |item| item % 100 == 3).unwrap();
+        assert_eq!((copied.files, copied.failures.len(), copied.gave_up), (990, 10, false));
         let sum: u64 = (0..1000).filter(|item| item % 100 != 3).sum();
         assert_eq!(copied.bytes, sum);
-        assert_eq!(of(0, |_| true).unwrap().files, 0);
-        assert!(matches!(of(1, |_| true), Err(Error::Usage { .. })));
+        assert_eq!(run_on_numbers(0, |_| true).unwrap().files, 0);
+        assert!(matches!(run_on_numbers(1, |_| true), Err(Error::Usage { .. })));
     }
 
     #[test]
-    fn when_all_fail_it_is_given_up() {
-        let copied = of(100_000, |_| true).unwrap();
+    fn run_gives_up_after_too_many_failures() {
+        let copied = run_on_numbers(100_000, |_| true).unwrap();
         assert!(copied.gave_up && copied.files == 0);
-        let failed = copied.failed.len() as u64;
-        assert!((FAILURES_MAX..FAILURES_MAX + 7).contains(&failed), "{failed}");
+        let failed = copied.failures.len() as u64;
+        assert!((COPY_FAILURES_MAX..COPY_FAILURES_MAX + 7).contains(&failed), "{failed}");
     }
 
     #[test]
-    fn a_search_that_fails_ends_after_what_was_begun() {
+    fn failed_search_finishes_started_items_first() {
         let done = AtomicU64::new(0);
-        let ended = run(
+        let ended = run_in_parallel(
             3,
             &CancelFlag::new(),
             |each| {
@@ -237,7 +237,7 @@ mod unit {
             },
             |_| {
                 done.fetch_add(1, Ordering::Relaxed);
-                Ok(Done::Skipped)
+                Ok(CopyOutcome::Skipped)
             },
             u64::to_string,
         );
@@ -246,9 +246,9 @@ mod unit {
     }
 
     #[test]
-    fn what_is_cancelled_ends() {
+    fn cancelled_run_is_interrupted() {
         let cancel = CancelFlag::new();
-        let ended = run(
+        let ended = run_in_parallel(
             2,
             &cancel,
             |each| {

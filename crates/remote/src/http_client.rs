@@ -26,8 +26,8 @@ use reqwest::tls::Certificate;
 use reqwest::{Client, NoProxy, Proxy};
 use tidemill_prefetch::Endpoint;
 
-use super::options::{is_true, seconds};
-use super::{guard, silent_hosts};
+use super::storage_options::{parse_bool, parse_duration_option};
+use super::{address_guard, silent_hosts};
 
 const USER_AGENT: &str = concat!("tidemill/", env!("CARGO_PKG_VERSION"));
 
@@ -38,7 +38,7 @@ const ENDPOINTS_MAX: usize = 64;
 static ENDPOINTS: Mutex<Option<HashMap<String, (Endpoint, Instant)>>> = Mutex::new(None);
 
 /// How many requests may be on their way to a server, or to a bucket, of this address.
-pub(super) fn endpoint(address: &str) -> Endpoint {
+pub(super) fn shared_endpoint(address: &str) -> Endpoint {
     let mut endpoints = ENDPOINTS.lock();
     let all = endpoints.get_or_insert_default();
     if !all.contains_key(address) && all.len() >= ENDPOINTS_MAX {
@@ -55,16 +55,17 @@ pub(super) fn endpoint(address: &str) -> Endpoint {
 
 /// Makes such clients for `object_store`.
 #[derive(Debug, Clone)]
-pub(super) struct Connector(pub(super) Endpoint);
+pub(super) struct EndpointConnector(pub(super) Endpoint);
 
-impl HttpConnector for Connector {
+impl HttpConnector for EndpointConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let made = client(options).map_err(|error| object_store::Error::Generic {
+        let made = build_client(options).map_err(|error| object_store::Error::Generic {
             store: "HTTP",
             source: Box::new(error),
         })?;
-        let made = silent_hosts::counted(HttpClient::new(made));
-        let made = if guard::is_guarded() { HttpClient::new(Guarded(made)) } else { made };
+        let made = silent_hosts::track_requests(HttpClient::new(made));
+        let made =
+            if address_guard::is_guarded() { HttpClient::new(GuardedClient(made)) } else { made };
         Ok(self.0.wrap_client(made))
     }
 }
@@ -72,19 +73,19 @@ impl HttpConnector for Connector {
 /// A client that refuses requests to addresses private to the machine, except requests for the process's own
 /// credentials.
 #[derive(Debug)]
-struct Guarded(HttpClient);
+struct GuardedClient(HttpClient);
 
 /// The error of a refused request.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", guard::REFUSED)]
-struct RefusedAddress;
+#[error("{}", address_guard::REFUSED_HOST_MESSAGE)]
+struct RefusedAddressError;
 
 #[async_trait]
-impl HttpService for Guarded {
+impl HttpService for GuardedClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let url = request.uri().to_string();
-        if guard::names_private_address(&url) && !guard::gives_credentials(&url) {
-            return Err(HttpError::new(HttpErrorKind::Unknown, RefusedAddress));
+        if address_guard::has_private_address(&url) && !address_guard::is_credentials_url(&url) {
+            return Err(HttpError::new(HttpErrorKind::Unknown, RefusedAddressError));
         }
         self.0.execute(request).await
     }
@@ -92,26 +93,26 @@ impl HttpService for Guarded {
 
 /// Makes such clients too, and keeps the last one, which is the store's own.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
-    connector: Connector,
-    last: Arc<Mutex<Option<HttpClient>>>,
+pub(super) struct CapturingConnector {
+    connector: EndpointConnector,
+    last_client: Arc<Mutex<Option<HttpClient>>>,
 }
 
-impl Kept {
-    pub(super) fn new(connector: Connector) -> Kept {
-        Kept { connector, last: Arc::default() }
+impl CapturingConnector {
+    pub(super) fn new(connector: EndpointConnector) -> CapturingConnector {
+        CapturingConnector { connector, last_client: Arc::default() }
     }
 
     /// The client of the store that was built with it.
     pub(super) fn client(&self) -> Option<HttpClient> {
-        self.last.lock().clone()
+        self.last_client.lock().clone()
     }
 }
 
-impl HttpConnector for Kept {
+impl HttpConnector for CapturingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = self.connector.connect(options)?;
-        *self.last.lock() = Some(client.clone());
+        *self.last_client.lock() = Some(client.clone());
         Ok(client)
     }
 }
@@ -120,16 +121,16 @@ impl HttpConnector for Kept {
 ///
 /// # Errors
 /// [`Error::Usage`] for one that makes no sense, without its value.
-pub(super) fn client(options: &ClientOptions) -> Result<Client> {
+pub(super) fn build_client(options: &ClientOptions) -> Result<Client> {
     let text = |key: Key| options.get_config_value(&key);
-    let is_set = |key: Key| text(key).is_some_and(|value| is_true(&value) == Some(true));
+    let is_set = |key: Key| text(key).is_some_and(|value| parse_bool(&value) == Some(true));
     let time = |key: Key| -> Result<Option<Duration>> {
-        text(key).map(|value| seconds(key.as_ref(), &value)).transpose()
+        text(key).map(|value| parse_duration_option(key.as_ref(), &value)).transpose()
     };
     let refused = |key: Key| {
         Error::usage(format!("storage option `{}` has a value that cannot be used", key.as_ref()))
     };
-    fn number<T: FromStr>(key: Key, value: Option<String>) -> Result<Option<T>> {
+    fn parse_number<T: FromStr>(key: Key, value: Option<String>) -> Result<Option<T>> {
         let parsed = value.map(|value| value.trim().parse()).transpose();
         parsed.map_err(|_| Error::usage(format!("storage option `{}` is a number", key.as_ref())))
     }
@@ -161,7 +162,7 @@ pub(super) fn client(options: &ClientOptions) -> Result<Client> {
     if let Some(timeout) = time(Key::PoolIdleTimeout)? {
         builder = builder.pool_idle_timeout(timeout);
     }
-    if let Some(count) = number(Key::PoolMaxIdlePerHost, text(Key::PoolMaxIdlePerHost))? {
+    if let Some(count) = parse_number(Key::PoolMaxIdlePerHost, text(Key::PoolMaxIdlePerHost))? {
         builder = builder.pool_max_idle_per_host(count);
     }
     if let Some(interval) = time(Key::Http2KeepAliveInterval)? {
@@ -170,7 +171,8 @@ pub(super) fn client(options: &ClientOptions) -> Result<Client> {
     if let Some(timeout) = time(Key::Http2KeepAliveTimeout)? {
         builder = builder.http2_keep_alive_timeout(timeout);
     }
-    if let Some(bytes) = number::<u32>(Key::Http2MaxFrameSize, text(Key::Http2MaxFrameSize))? {
+    if let Some(bytes) = parse_number::<u32>(Key::Http2MaxFrameSize, text(Key::Http2MaxFrameSize))?
+    {
         builder = builder.http2_max_frame_size(bytes);
     }
     // `http2_only` is asked for; `http1_only` is a default.
@@ -179,9 +181,12 @@ pub(super) fn client(options: &ClientOptions) -> Result<Client> {
     } else if is_set(Key::Http1Only) {
         builder = builder.http1_only();
     }
-    let (shuffles, guards) = (is_set(Key::RandomizeAddresses), guard::is_guarded());
+    let (shuffles, guards) = (is_set(Key::RandomizeAddresses), address_guard::is_guarded());
     if shuffles || guards {
-        builder = builder.dns_resolver(Arc::new(Resolver { shuffles, guards }));
+        builder = builder.dns_resolver(Arc::new(AddressResolver {
+            shuffles_addresses: shuffles,
+            hides_private_addresses: guards,
+        }));
     }
     builder.build().map_err(|error| {
         Error::usage(format!("the storage options make no client: {}", root_cause(&error)))
@@ -191,21 +196,22 @@ pub(super) fn client(options: &ClientOptions) -> Result<Client> {
 /// Spreads connections over the addresses that a name has, if it is to, and does not know those that a guarded process does
 /// not ask.
 #[derive(Debug)]
-struct Resolver {
-    shuffles: bool,
-    guards: bool,
+struct AddressResolver {
+    shuffles_addresses: bool,
+    hides_private_addresses: bool,
 }
 
-impl Resolve for Resolver {
+impl Resolve for AddressResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let Resolver { shuffles, guards } = *self;
+        let AddressResolver { shuffles_addresses: shuffles, hides_private_addresses: guards } =
+            *self;
         Box::pin(async move {
             let found = tokio::task::spawn_blocking(move || {
                 let mut found: Vec<SocketAddr> = (name.as_str(), 0).to_socket_addrs()?.collect();
                 if guards {
-                    found.retain(|address| !guard::is_private_to_machine(address.ip()));
+                    found.retain(|address| !address_guard::is_private_to_machine(address.ip()));
                     if found.is_empty() {
-                        return Err(std::io::Error::other(guard::REFUSED));
+                        return Err(std::io::Error::other(address_guard::REFUSED_HOST_MESSAGE));
                     }
                 }
                 for last in (1..found.len()).rev().take_while(|_| shuffles) {
@@ -221,19 +227,19 @@ impl Resolve for Resolver {
 
 /// Makes clients whose uploads are not completed over an existing object.
 #[derive(Debug)]
-pub(super) struct OnlyNew(pub(super) Connector);
+pub(super) struct CreateOnlyConnector(pub(super) EndpointConnector);
 
-impl HttpConnector for OnlyNew {
+impl HttpConnector for CreateOnlyConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Conditional(self.0.connect(options)?)))
+        Ok(HttpClient::new(CreateOnlyClient(self.0.connect(options)?)))
     }
 }
 
 #[derive(Debug)]
-struct Conditional(HttpClient);
+struct CreateOnlyClient(HttpClient);
 
 #[async_trait]
-impl HttpService for Conditional {
+impl HttpService for CreateOnlyClient {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         // The header need not be signed: S3 signs `host` and `x-amz-*` alone.
         let completes = request.method().as_str() == "POST"
@@ -263,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_of_a_client_is_taken_and_senseless_ones_are_named_without_their_value() {
+    fn client_settings_are_accepted_and_errors_hide_invalid_values() {
         for (key, good, bad) in [
             (Key::AllowHttp, "true", None),
             (Key::AllowInvalidCertificates, "false", None),
@@ -282,7 +288,7 @@ mod tests {
             (Key::Timeout, "30s", Some("hush")),
             (Key::UserAgent, "me/1", Some("hush\n")),
         ] {
-            let of = |value: &str| client(&ClientOptions::new().with_config(key, value));
+            let of = |value: &str| build_client(&ClientOptions::new().with_config(key, value));
             of(good).unwrap();
             if let Some(bad) = bad
                 && let Err(error) = of(bad)
@@ -296,10 +302,10 @@ mod tests {
 
     /// A service that fails with `reached` instead of sending a request.
     #[derive(Debug)]
-    struct Reached;
+    struct ReachedService;
 
     #[async_trait]
-    impl HttpService for Reached {
+    impl HttpService for ReachedService {
         async fn call(&self, _: HttpRequest) -> Result<HttpResponse, HttpError> {
             Err(HttpError::new(HttpErrorKind::Unknown, std::io::Error::other("reached")))
         }
@@ -308,16 +314,16 @@ mod tests {
     #[test]
     fn a_guarded_client_sends_nothing_to_private_addresses_but_for_its_own_credentials() {
         use object_store::client::HttpRequestBody;
-        let client = Guarded(HttpClient::new(Reached));
+        let client = GuardedClient(HttpClient::new(ReachedService));
         for (url, expected) in [
             ("http://169.254.169.254/latest/meta-data/", "reached"),
             ("http://169.254.170.2/v2/credentials", "reached"),
             ("http://127.0.0.1:9000/b/k", "reached"),
             ("https://store.example/b/k", "reached"),
-            ("http://169.254.169.254:9000/b/k", guard::REFUSED),
-            ("https://169.254.169.254/b/k", guard::REFUSED),
-            ("http://169.254.1.1/b/k", guard::REFUSED),
-            ("http://[::ffff:169.254.169.254]/b/k", guard::REFUSED),
+            ("http://169.254.169.254:9000/b/k", address_guard::REFUSED_HOST_MESSAGE),
+            ("https://169.254.169.254/b/k", address_guard::REFUSED_HOST_MESSAGE),
+            ("http://169.254.1.1/b/k", address_guard::REFUSED_HOST_MESSAGE),
+            ("http://[::ffff:169.254.169.254]/b/k", address_guard::REFUSED_HOST_MESSAGE),
         ] {
             let mut request = HttpRequest::new(HttpRequestBody::empty());
             *request.uri_mut() = url.parse().unwrap();
@@ -327,12 +333,12 @@ mod tests {
     }
 
     #[test]
-    fn names_that_stand_for_private_addresses_are_not_known() {
+    fn guarded_resolver_hides_private_addresses() {
         for (name, is_known) in [("169.254.169.254", false), ("127.0.0.1", true)] {
             let name: Name = name.parse().unwrap();
-            let found = crate::wait(&tidemill_base::CancelFlag::new(), async move {
+            let found = crate::block_on(&tidemill_base::CancelFlag::new(), async move {
                 Ok::<_, Error>(
-                    Resolver { shuffles: false, guards: true }
+                    AddressResolver { shuffles_addresses: false, hides_private_addresses: true }
                         .resolve(name)
                         .await
                         .map(Iterator::count),
@@ -340,7 +346,9 @@ mod tests {
             });
             match (found.unwrap(), is_known) {
                 (Ok(count), true) => assert_eq!(count, 1),
-                (Err(error), false) => assert!(error.to_string().contains(guard::REFUSED)),
+                (Err(error), false) => {
+                    assert!(error.to_string().contains(address_guard::REFUSED_HOST_MESSAGE))
+                }
                 (found, _) => panic!("{found:?}"),
             }
         }

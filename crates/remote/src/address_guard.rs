@@ -17,10 +17,10 @@ use url::{Host, Url};
 static IS_GUARDED: AtomicBool = AtomicBool::new(false);
 
 /// The message of a refused request.
-pub(crate) const REFUSED: &str = "its host is for the machine alone that asks";
+pub(crate) const REFUSED_HOST_MESSAGE: &str = "its host is for the machine alone that asks";
 
 /// Guards this process, from now on.
-pub fn guard() {
+pub fn guard_process() {
     IS_GUARDED.store(true, Ordering::Relaxed);
 }
 
@@ -39,20 +39,20 @@ pub(crate) fn is_private_to_machine(address: IpAddr) -> bool {
     ];
     match address {
         IpAddr::V4(address) => address.is_link_local() || AMONG_OTHERS.contains(&address),
-        IpAddr::V6(address) => match embedded(address) {
+        IpAddr::V6(address) => match embedded_ipv4(address) {
             Some(four) => is_private_to_machine(IpAddr::V4(four)),
-            None => address.is_unicast_link_local() || is_of_cloud(address),
+            None => address.is_unicast_link_local() || is_cloud_metadata_range(address),
         },
     }
 }
 
 /// Returns true if an address is in a range that Amazon or Google reserves for its machines' metadata.
-fn is_of_cloud(address: Ipv6Addr) -> bool {
+fn is_cloud_metadata_range(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0xfd00, 0x0ec2, ..] | [0xfd20, 0x00ce, ..])
 }
 
 /// Returns the IPv4 address embedded in an IPv6 address: mapped, compatible, or of a gateway (NAT64, 6to4).
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d] = match address.octets() {
         // `::1` and `::` embed no IPv4 address.
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, _] => return None,
@@ -66,7 +66,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 /// Whether a URL has such an address in the place of a name.
-pub fn names_private_address(url: &str) -> bool {
+pub fn has_private_address(url: &str) -> bool {
     let address = Url::parse(url).ok().and_then(|url| match url.host()? {
         Host::Ipv4(address) => Some(IpAddr::V4(address)),
         Host::Ipv6(address) => Some(IpAddr::V6(address)),
@@ -76,13 +76,13 @@ pub fn names_private_address(url: &str) -> bool {
 }
 
 /// Whether a request for a URL is refused.
-pub(crate) fn refuses(url: &str) -> bool {
-    is_guarded() && names_private_address(url)
+pub(crate) fn is_refused_url(url: &str) -> bool {
+    is_guarded() && has_private_address(url)
 }
 
 /// Returns true if a URL serves the machine's own credentials: at Amazon's fixed addresses, or at an origin that the
 /// environment names.
-pub(crate) fn gives_credentials(url: &str) -> bool {
+pub(crate) fn is_credentials_url(url: &str) -> bool {
     const ADDRESSES: [&str; 2] = ["http://169.254.169.254", "http://169.254.170.2"];
     const VARIABLES: [&str; 2] = ["AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
     let origin = |url: &str| Url::parse(url).ok().map(|url| url.origin());
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_tell_a_machine_who_it_is_are_known_however_they_are_written() {
+    fn metadata_addresses_are_recognized_in_every_spelling() {
         for (url, expected) in [
             ("http://169.254.169.254/latest/meta-data/", true),
             ("http://169.254.170.2/v2/credentials", true),
@@ -129,12 +129,12 @@ mod tests {
             ("s3://169.254.169.254/key", false),
             ("nothing", false),
         ] {
-            assert_eq!(names_private_address(url), expected, "{url}");
+            assert_eq!(has_private_address(url), expected, "{url}");
         }
     }
 
     #[test]
-    fn credentials_of_the_machine_come_from_known_places() {
+    fn machine_credentials_come_from_known_origins() {
         for (url, expected) in [
             ("http://169.254.169.254/latest/api/token", true),
             ("http://169.254.170.2/v2/credentials/id", true),
@@ -144,7 +144,7 @@ mod tests {
             ("http://example.org/", false),
             ("nothing", false),
         ] {
-            assert_eq!(gives_credentials(url), expected, "{url}");
+            assert_eq!(is_credentials_url(url), expected, "{url}");
         }
     }
 }

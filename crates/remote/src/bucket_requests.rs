@@ -21,28 +21,29 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use tracing::{Instrument, debug_span};
 
-use crate::client::root_cause;
+use crate::address_guard;
 use crate::error::{Error, Result};
-use crate::guard;
-use crate::http::backoff;
-use crate::options::S3Settings;
+use crate::http::backoff_delay;
+use crate::http_client::root_cause;
 use crate::s3::Bucket;
+use crate::storage_options::S3Settings;
 
 /// What a signature encodes: all but these.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const QUERY_ENCODED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// The same of a path, whose `/` stay.
-const ENCODED_PATH: &AsciiSet = &ENCODED.remove(b'/');
+const PATH_ENCODED: &AsciiSet = &QUERY_ENCODED.remove(b'/');
 /// An answer that is no page of 1,000 keys of 1,024 bytes each, all encoded.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+const RESPONSE_BYTES_MAX: u64 = 16 << 20;
 
 /// How a bucket is asked.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct BucketConnection {
     client: HttpClient,
     /// `https://host/bucket`, without a `/` at its end.
     address: String,
     region: String,
-    is_signed: bool,
+    signs_requests: bool,
     signs_payload: bool,
     requester_pays: bool,
     /// Sessions, which a directory bucket wants, are known to `object_store` alone.
@@ -50,19 +51,20 @@ pub(crate) struct Wire {
     retry: RetryConfig,
 }
 
-fn option(settings: &S3Settings, key: K) -> Option<String> {
+fn config_value(settings: &S3Settings, key: K) -> Option<String> {
     settings.builder.get_config_value(&key).filter(|text| !text.is_empty())
 }
 
-fn region(settings: &S3Settings) -> String {
-    let region = option(settings, K::Region).or_else(|| option(settings, K::DefaultRegion));
+fn configured_region(settings: &S3Settings) -> String {
+    let region =
+        config_value(settings, K::Region).or_else(|| config_value(settings, K::DefaultRegion));
     region.unwrap_or_else(|| "us-east-1".to_owned())
 }
 
 /// Where the bucket of this name is: `https://host/bucket`, without a `/` at its end.
-pub(crate) fn address(name: &str, settings: &S3Settings) -> String {
+pub(crate) fn bucket_address(name: &str, settings: &S3Settings) -> String {
     let in_host = settings.is_enabled(K::VirtualHostedStyleRequest);
-    let region = region(settings);
+    let region = configured_region(settings);
     let address = match (settings.endpoint(), in_host) {
         (Some(endpoint), true) => endpoint,
         (Some(endpoint), false) => format!("{}/{name}", endpoint.trim_end_matches('/')),
@@ -72,20 +74,20 @@ pub(crate) fn address(name: &str, settings: &S3Settings) -> String {
     address.trim_end_matches('/').to_owned()
 }
 
-impl Wire {
+impl BucketConnection {
     /// How the bucket at this address is asked by such a client.
     pub(crate) fn new(
         address: String,
         settings: &S3Settings,
         retry: RetryConfig,
         client: HttpClient,
-    ) -> Wire {
+    ) -> BucketConnection {
         let is = |key: K| settings.is_enabled(key);
-        Wire {
+        BucketConnection {
             client,
             address,
-            region: region(settings),
-            is_signed: !is(K::SkipSignature),
+            region: configured_region(settings),
+            signs_requests: !is(K::SkipSignature),
             signs_payload: !is(K::UnsignedPayload),
             requester_pays: is(K::RequestPayer),
             is_express: is(K::S3Express),
@@ -95,7 +97,7 @@ impl Wire {
 }
 
 /// What a server has answered.
-struct Answer {
+struct BucketResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: Bytes,
@@ -103,7 +105,7 @@ struct Answer {
 
 /// An object of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedObject {
     /// Its key, whatever is in it.
     pub key: String,
     /// Its bytes.
@@ -116,17 +118,17 @@ pub struct Listed {
     pub storage_class: Option<String>,
 }
 
-impl Listed {
+impl ListedObject {
     /// The same as `object_store` has it.
     ///
     /// # Errors
     /// [`Error::Usage`] for a key that it cannot name.
-    pub(crate) fn meta(&self, bucket: &Bucket) -> Result<ObjectMeta> {
-        Ok(self.clone().meta_at(bucket.path(&self.key)?))
+    pub(crate) fn to_object_meta(&self, bucket: &Bucket) -> Result<ObjectMeta> {
+        Ok(self.clone().into_object_meta(bucket.parse_key(&self.key)?))
     }
 
     /// The same, of a key that is known to be one of its.
-    pub(crate) fn meta_at(self, location: Path) -> ObjectMeta {
+    pub(crate) fn into_object_meta(self, location: Path) -> ObjectMeta {
         ObjectMeta {
             location,
             last_modified: self.modified,
@@ -139,31 +141,31 @@ impl Listed {
 
 /// Up to 1,000 names of a listing, in the order of their bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct ListingPage {
     /// Objects.
-    pub objects: Vec<Listed>,
+    pub objects: Vec<ListedObject>,
     /// What keys have in common up to the next `/`, with it.
     pub folders: Vec<String>,
     /// By what the next page is asked for; none after the last.
-    pub next: Option<String>,
+    pub next_token: Option<String>,
 }
 
 /// By what the pages of one listing were asked for, so that one that turns in a circle ends.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(HashSet<String>);
+pub(crate) struct ListingTokens(HashSet<String>);
 
-impl Asked {
+impl ListingTokens {
     /// By what the page behind this one is asked for; none after the last.
     ///
     /// # Errors
     /// [`Error::Remote`] where that was asked for before.
-    pub(crate) fn next(
+    pub(crate) fn take_next_token(
         &mut self,
         bucket: &Bucket,
         prefix: &str,
-        page: &mut Page,
+        page: &mut ListingPage,
     ) -> Result<Option<String>> {
-        let Some(token) = page.next.take() else { return Ok(None) };
+        let Some(token) = page.next_token.take() else { return Ok(None) };
         if self.0.insert(token.clone()) {
             return Ok(Some(token));
         }
@@ -180,14 +182,14 @@ impl Asked {
 
 /// What is told of an object by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct ObjectHead {
     /// As it would stand in a listing.
-    pub listed: Listed,
+    pub listed: ListedObject,
     /// All that the server's answer says of it, by the names of its headers.
     pub headers: Vec<(String, String)>,
 }
 
-impl Head {
+impl ObjectHead {
     /// What a header says.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
@@ -195,7 +197,7 @@ impl Head {
 
     /// Whether its ETag may be the MD5 sum of its bytes: not where a key management service, or the
     /// customer's key, encrypts.
-    pub fn may_be_md5(&self) -> bool {
+    pub fn e_tag_may_be_md5(&self) -> bool {
         let kms = self.header("x-amz-server-side-encryption").is_some_and(|by| by != "AES256");
         !kms && self.header("x-amz-server-side-encryption-customer-algorithm").is_none()
     }
@@ -207,12 +209,12 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Remote`].
-    pub async fn page(
+    pub async fn list_page(
         self: Arc<Self>,
         prefix: String,
         folders: bool,
         token: Option<String>,
-    ) -> Result<Page> {
+    ) -> Result<ListingPage> {
         let mut query =
             vec![("list-type", "2"), ("encoding-type", "url"), ("prefix", prefix.as_str())];
         if folders {
@@ -221,11 +223,11 @@ impl Bucket {
         if let Some(token) = &token {
             query.push(("continuation-token", token));
         }
-        let answer = self.ask("GET", "list", "", &prefix, &query).await?;
+        let answer = self.send_request("GET", "list", "", &prefix, &query).await?;
         if answer.status != 200 {
-            return Err(self.refused_answer("list", &prefix, &answer, 0));
+            return Err(self.refused_response_error("list", &prefix, &answer, 0));
         }
-        page(&answer.body).map_err(|reason| Error::Remote {
+        parse_listing_page(&answer.body).map_err(|reason| Error::Remote {
             action: "list",
             url: self.url(&prefix),
             offset: None,
@@ -239,58 +241,58 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Usage`] for a key with `.` or `..` as a part, which no URL has.
-    pub async fn inspect(self: Arc<Self>, key: String) -> Result<Option<Head>> {
+    pub async fn head_with_headers(self: Arc<Self>, key: String) -> Result<Option<ObjectHead>> {
         if key.split('/').any(|part| part == "." || part == "..") {
             // Says why.
-            self.path(&key)?;
+            self.parse_key(&key)?;
         }
-        let answer = self.ask("HEAD", "read", &key, &key, &[]).await?;
+        let answer = self.send_request("HEAD", "read", &key, &key, &[]).await?;
         match answer.status {
             200 => {}
             404 => return Ok(None),
-            _ => return Err(self.refused_answer("read", &key, &answer, 0)),
+            _ => return Err(self.refused_response_error("read", &key, &answer, 0)),
         }
         let header = |name: &str| {
             answer.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
         };
         let modified = header("last-modified");
         let modified = modified.and_then(|text| DateTime::parse_from_rfc2822(&text).ok());
-        let listed = Listed {
+        let listed = ListedObject {
             size: header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0),
             modified: modified.map(|time| time.to_utc()).unwrap_or_default(),
             e_tag: header("etag"),
             storage_class: header("x-amz-storage-class"),
             key,
         };
-        Ok(Some(Head { listed, headers: answer.headers }))
+        Ok(Some(ObjectHead { listed, headers: answer.headers }))
     }
 
     /// Sends a request, and repeats it as others are repeated.
-    async fn ask(
+    async fn send_request(
         &self,
         method: &str,
         action: &'static str,
         path: &str,
         shown: &str,
         query: &[(&str, &str)],
-    ) -> Result<Answer> {
-        let wire = &self.wire;
+    ) -> Result<BucketResponse> {
+        let wire = &self.connection;
         if wire.is_express {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{}` is a directory bucket, which is not listed", self.url("")),
                 "name the objects one by one",
             ));
         }
-        let mut address = format!("{}/{}", wire.address, utf8_percent_encode(path, ENCODED_PATH));
+        let mut address = format!("{}/{}", wire.address, utf8_percent_encode(path, PATH_ENCODED));
         for (at, (name, value)) in query.iter().enumerate() {
             address.push(if at == 0 { '?' } else { '&' });
-            address.push_str(&format!("{name}={}", utf8_percent_encode(value, ENCODED)));
+            address.push_str(&format!("{name}={}", utf8_percent_encode(value, QUERY_ENCODED)));
         }
         let since = Instant::now();
         let mut tried = 0;
         loop {
             let request = debug_span!("request", %method, url = %self.url(shown));
-            let cause = match self.ask_once(method, &address).instrument(request).await {
+            let cause = match self.send_once(method, &address).instrument(request).await {
                 Ok(answer) if !matches!(answer.status, 408 | 429 | 500..=599) => return Ok(answer),
                 Ok(answer) => Ok(answer),
                 Err(cause) => Err(cause),
@@ -299,26 +301,28 @@ impl Bucket {
                 tried >= wire.retry.max_retries || since.elapsed() > wire.retry.retry_timeout;
             match cause {
                 Ok(answer) if spent => {
-                    return Err(self.refused_answer(action, shown, &answer, tried));
+                    return Err(self.refused_response_error(action, shown, &answer, tried));
                 }
                 Err(cause)
-                    if spent || cause.contains("not allowed") || cause.contains(guard::REFUSED) =>
+                    if spent
+                        || cause.contains("not allowed")
+                        || cause.contains(address_guard::REFUSED_HOST_MESSAGE) =>
                 {
-                    return Err(self.refused_for(action, shown, tried, &cause));
+                    return Err(self.request_error(action, shown, tried, &cause));
                 }
                 _ => {}
             }
-            tokio::time::sleep(backoff(&wire.retry, tried)).await;
+            tokio::time::sleep(backoff_delay(&wire.retry, tried)).await;
             tried += 1;
         }
     }
 
-    async fn ask_once(&self, method: &str, address: &str) -> Result<Answer, String> {
-        let wire = &self.wire;
+    async fn send_once(&self, method: &str, address: &str) -> Result<BucketResponse, String> {
+        let wire = &self.connection;
         let mut request = HttpRequest::new(HttpRequestBody::empty());
         *request.method_mut() = method.parse().map_err(|_| "not a method".to_owned())?;
         *request.uri_mut() = address.parse().map_err(|_| "not a valid URL".to_owned())?;
-        if wire.is_signed {
+        if wire.signs_requests {
             let credential = self.store.credentials().get_credential().await;
             let credential = credential.map_err(|error| root_cause(&error))?;
             AwsAuthorizer::new(&credential, "s3", &wire.region)
@@ -337,10 +341,10 @@ impl Bucket {
         let length = headers.iter().find(|(name, _)| name == "content-length");
         let length = length.and_then(|(_, value)| value.parse::<u64>().ok()).unwrap_or(0);
         if method == "HEAD" {
-            return Ok(Answer { status, headers, body: Bytes::new() });
+            return Ok(BucketResponse { status, headers, body: Bytes::new() });
         }
         let too_long = |bytes: u64| format!("an answer of {bytes} bytes and more is not allowed");
-        if length > ANSWER_BYTES_MAX {
+        if length > RESPONSE_BYTES_MAX {
             return Err(too_long(length));
         }
         let mut coming = answer.into_body().bytes_stream();
@@ -348,44 +352,44 @@ impl Bucket {
         // Not every body says before how long it is.
         while let Some(bytes) = coming.try_next().await.map_err(|error| root_cause(&error))? {
             body.extend_from_slice(&bytes);
-            if body.len() as u64 > ANSWER_BYTES_MAX {
-                return Err(too_long(ANSWER_BYTES_MAX));
+            if body.len() as u64 > RESPONSE_BYTES_MAX {
+                return Err(too_long(RESPONSE_BYTES_MAX));
             }
         }
-        Ok(Answer { status, headers, body: body.into() })
+        Ok(BucketResponse { status, headers, body: body.into() })
     }
 
-    fn refused_answer(
+    fn refused_response_error(
         &self,
         action: &'static str,
         key: &str,
-        answer: &Answer,
+        answer: &BucketResponse,
         tried: usize,
     ) -> Error {
         let body = String::from_utf8_lossy(&answer.body);
         let cause = format!("status code: {}: {body}", answer.status);
-        self.refused_for(action, key, tried, &cause)
+        self.request_error(action, key, tried, &cause)
     }
 
     /// What `object_store` would say of it, in words.
-    fn refused_for(&self, action: &'static str, key: &str, tried: usize, cause: &str) -> Error {
+    fn request_error(&self, action: &'static str, key: &str, tried: usize, cause: &str) -> Error {
         let retried = if tried > 0 { format!(", after {tried} retries") } else { String::new() };
         let text = format!("request failed{retried} - {cause}");
         let error = object_store::Error::Generic { store: "S3", source: text.into() };
-        self.refused(action, key, None, &error)
+        self.refusal_error(action, key, None, &error)
     }
 }
 
 /// A page of a listing from its XML.
-fn page(xml: &[u8]) -> Result<Page, String> {
+fn parse_listing_page(xml: &[u8]) -> Result<ListingPage, String> {
     let invalid = |what: &str| format!("the answer is no listing: {what}");
     let text = std::str::from_utf8(xml).map_err(|_| invalid("it is not UTF-8"))?;
     let mut reader = Reader::from_str(text);
     let mut path: Vec<String> = Vec::new();
     let mut value = String::new();
     let (mut page, mut is_encoded, mut is_truncated, mut is_listing) =
-        (Page::default(), false, false, false);
-    let mut object: Option<Listed> = None;
+        (ListingPage::default(), false, false, false);
+    let mut object: Option<ListedObject> = None;
     loop {
         let event = reader.read_event().map_err(|error| invalid(&error.to_string()))?;
         match event {
@@ -394,7 +398,7 @@ fn page(xml: &[u8]) -> Result<Page, String> {
                 value.clear();
                 is_listing |= path.is_empty() && name == "ListBucketResult";
                 if path.len() == 1 && name == "Contents" {
-                    object = Some(Listed {
+                    object = Some(ListedObject {
                         key: String::new(),
                         size: 0,
                         modified: DateTime::default(),
@@ -429,7 +433,9 @@ fn page(xml: &[u8]) -> Result<Page, String> {
                 match (names.as_slice(), &mut object) {
                     (["EncodingType"], _) => is_encoded = value == "url",
                     (["IsTruncated"], _) => is_truncated = value == "true",
-                    (["NextContinuationToken"], _) => page.next = Some(std::mem::take(&mut value)),
+                    (["NextContinuationToken"], _) => {
+                        page.next_token = Some(std::mem::take(&mut value))
+                    }
                     (["CommonPrefixes", "Prefix"], _) => {
                         page.folders.push(std::mem::take(&mut value));
                     }
@@ -459,23 +465,23 @@ fn page(xml: &[u8]) -> Result<Page, String> {
     if !is_listing || !path.is_empty() {
         return Err(invalid("it has no ListBucketResult"));
     }
-    page.next = page.next.filter(|token| is_truncated && !token.is_empty());
-    if is_truncated && page.next.is_none() {
+    page.next_token = page.next_token.filter(|token| is_truncated && !token.is_empty());
+    if is_truncated && page.next_token.is_none() {
         return Err(invalid("it ends before its end, and does not say how it goes on"));
     }
     if is_encoded {
         for object in &mut page.objects {
-            object.key = decoded(&object.key);
+            object.key = decode_listed_key(&object.key);
         }
         for folder in &mut page.folders {
-            *folder = decoded(folder);
+            *folder = decode_listed_key(folder);
         }
     }
     Ok(page)
 }
 
 /// A key as S3 encodes it, in which a `+` is a blank.
-fn decoded(key: &str) -> String {
+fn decode_listed_key(key: &str) -> String {
     percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
@@ -484,7 +490,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_tells_keys_of_every_kind() {
+    fn listing_page_decodes_escaped_keys() {
         let xml = "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3\"><Name>b</Name>\
                    <EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
                    <NextContinuationToken>a&amp;b</NextContinuationToken>\
@@ -492,8 +498,8 @@ mod tests {
                    <LastModified>2026-11-20T10:00:00.000Z</LastModified>\
                    <ETag>&quot;0af&quot;</ETag><Owner><ID>k</ID></Owner></Contents>\
                    <CommonPrefixes><Prefix>logs/</Prefix></CommonPrefixes></ListBucketResult>";
-        let page = page(xml.as_bytes()).unwrap();
-        assert_eq!(page.next.as_deref(), Some("a&b"));
+        let page = parse_listing_page(xml.as_bytes()).unwrap();
+        assert_eq!(page.next_token.as_deref(), Some("a&b"));
         assert_eq!(page.folders, ["logs/"]);
         let [object] = page.objects.as_slice() else { panic!("one object: {page:?}") };
         assert_eq!((object.key.as_str(), object.size), ("a b+c\nA//x", 7));
@@ -502,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listing_is_an_error_and_never_a_panic() {
+    fn invalid_listing_is_an_error_and_never_a_panic() {
         for xml in [
             "",
             "hello",
@@ -513,15 +519,15 @@ mod tests {
             "<ListBucketResult>&nothing;</ListBucketResult>",
             "<ListBucketResult><Contents></Key></Contents></ListBucketResult>",
         ] {
-            assert!(page(xml.as_bytes()).is_err(), "{xml}");
+            assert!(parse_listing_page(xml.as_bytes()).is_err(), "{xml}");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn any_answer_is_a_page_or_an_error(xml in "[<>/&;a-zA-Z \"]{0,60}") {
-            let _ = page(xml.as_bytes());
-            let _ = page(format!("<ListBucketResult>{xml}</ListBucketResult>").as_bytes());
+            let _ = parse_listing_page(xml.as_bytes());
+            let _ = parse_listing_page(format!("<ListBucketResult>{xml}</ListBucketResult>").as_bytes());
         }
     }
 }

@@ -25,44 +25,48 @@ use tidemill_base::durability::sync_path;
 use tidemill_base::redaction::escape_control_chars;
 use tidemill_base::state_folder::create_private_folders_durably;
 
-use super::digest;
+use super::hex_digest;
 use crate::error::{Error, Result};
 use crate::s3::Bucket;
 
-const VERSION: &str = "put 1";
+const LOG_VERSION: &str = "put 1";
 /// A file of notes that is none.
-const BYTES_MAX: u64 = 16 << 20;
+const LOG_BYTES_MAX: u64 = 16 << 20;
 
 /// An upload as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct ResumableUpload {
     /// The size of its parts.
     pub(super) part_bytes: u64,
     /// What tells its file from others.
-    pub(super) identity: String,
+    pub(super) file_identity: String,
     /// Its name, once it has one.
-    pub(super) id: Option<String>,
+    pub(super) upload_id: Option<String>,
     /// The ETags of parts that have arrived, by their number from 0.
-    pub(super) parts: BTreeMap<usize, String>,
+    pub(super) part_e_tags: BTreeMap<usize, String>,
 }
 
 /// The notes of an upload, locked.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct UploadResumeLog {
     path: PathBuf,
     file: File,
 }
 
-impl Begun {
+impl UploadResumeLog {
     /// The notes of uploads to a key, and what they say.
     ///
     /// # Errors
     /// [`Error::Busy`] while another run uploads there; [`Error::Io`].
-    pub(super) fn open(home: &Path, bucket: &Bucket, key: &str) -> Result<(Begun, Option<Known>)> {
+    pub(super) fn open(
+        home: &Path,
+        bucket: &Bucket,
+        key: &str,
+    ) -> Result<(UploadResumeLog, Option<ResumableUpload>)> {
         let folder = home.join("puts");
         create_private_folders_durably(&folder)
             .map_err(|error| Error::io("create", &folder, error))?;
-        let name = digest(&[bucket.endpoint().unwrap_or_default(), bucket.name(), key]);
+        let name = hex_digest(&[bucket.endpoint_url().unwrap_or_default(), bucket.name(), key]);
         let path = folder.join(name);
         let failed = |error| Error::io("write", &path, error);
         let file = loop {
@@ -87,11 +91,11 @@ impl Begun {
                 break file;
             }
         };
-        let mut begun = Begun { path, file };
+        let mut begun = UploadResumeLog { path, file };
         let mut text = Vec::new();
-        let read = (&mut begun.file).take(BYTES_MAX).read_to_end(&mut text);
+        let read = (&mut begun.file).take(LOG_BYTES_MAX).read_to_end(&mut text);
         read.map_err(|error| Error::io("read", &begun.path, error))?;
-        let known = known(&text);
+        let known = parse_resume_log(&text);
         Ok((begun, known))
     }
 
@@ -99,12 +103,17 @@ impl Begun {
     ///
     /// # Errors
     /// [`Error::Io`]; then it does not begin.
-    pub(super) fn begin(&mut self, part_bytes: u64, identity: &str, url: &str) -> Result<()> {
+    pub(super) fn start_new_upload(
+        &mut self,
+        part_bytes: u64,
+        identity: &str,
+        url: &str,
+    ) -> Result<()> {
         let failed = |error| Error::io("write", &self.path, error);
         self.file.set_len(0).map_err(failed)?;
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let url = escape_control_chars(url, &[]);
-        self.note(&format!("{VERSION} {part_bytes} {identity} {url}"))?;
+        self.append_line(&format!("{LOG_VERSION} {part_bytes} {identity} {url}"))?;
         // Sync the name too: notes that nobody can find are lost.
         let synced = self.file.sync_all().and_then(|()| sync_path(&self.path));
         synced.map_err(|error| Error::io("write", &self.path, error))
@@ -114,8 +123,8 @@ impl Begun {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn named(&mut self, id: &str) -> Result<()> {
-        self.note(&format!("upload {id}"))?;
+    pub(super) fn record_upload_id(&mut self, id: &str) -> Result<()> {
+        self.append_line(&format!("upload {id}"))?;
         self.file.sync_data().map_err(|error| Error::io("write", &self.path, error))
     }
 
@@ -123,24 +132,24 @@ impl Begun {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn arrived(&mut self, index: usize, e_tag: &str) -> Result<()> {
-        self.note(&format!("part {index} {e_tag}"))
+    pub(super) fn record_part(&mut self, index: usize, e_tag: &str) -> Result<()> {
+        self.append_line(&format!("part {index} {e_tag}"))
     }
 
     /// Goes on behind what was understood of the notes.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn go_on(&mut self, known: &Known, url: &str) -> Result<()> {
+    pub(super) fn rewrite_from(&mut self, known: &ResumableUpload, url: &str) -> Result<()> {
         // Written anew: behind a line that is damaged nothing would be read.
-        self.begin(known.part_bytes, &known.identity, url)?;
-        if let Some(id) = &known.id {
-            self.named(id)?;
+        self.start_new_upload(known.part_bytes, &known.file_identity, url)?;
+        if let Some(id) = &known.upload_id {
+            self.record_upload_id(id)?;
         }
-        known.parts.iter().try_for_each(|(index, tag)| self.arrived(*index, tag))
+        known.part_e_tags.iter().try_for_each(|(index, tag)| self.record_part(*index, tag))
     }
 
-    fn note(&mut self, text: &str) -> Result<()> {
+    fn append_line(&mut self, text: &str) -> Result<()> {
         if text.contains('\n') {
             return Err(Error::Internal("a note of several lines".into()));
         }
@@ -152,7 +161,7 @@ impl Begun {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn end(self) -> Result<()> {
+    pub(super) fn delete(self) -> Result<()> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::io("remove", &self.path, error))
@@ -163,24 +172,25 @@ impl Begun {
 }
 
 /// What notes say; none if there is no beginning.
-fn known(text: &[u8]) -> Option<Known> {
+fn parse_resume_log(text: &[u8]) -> Option<ResumableUpload> {
     let mut lines = text.split_inclusive(|byte| *byte == b'\n').map_while(|line| {
         let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
         let (sum, text) = line.split_at_checked(9)?;
         let sum = u32::from_str_radix(sum.strip_suffix(' ')?, 16).ok()?;
         (sum == crc32fast::hash(text.as_bytes())).then_some(text)
     });
-    let head = lines.next()?.strip_prefix(VERSION)?.strip_prefix(' ')?;
+    let head = lines.next()?.strip_prefix(LOG_VERSION)?.strip_prefix(' ')?;
     let mut words = head.splitn(3, ' ');
     let part_bytes = words.next()?.parse().ok().filter(|bytes| *bytes > 0)?;
     let identity = words.next()?.to_owned();
-    let mut known = Known { part_bytes, identity, ..Known::default() };
+    let mut known =
+        ResumableUpload { part_bytes, file_identity: identity, ..ResumableUpload::default() };
     for line in lines {
         match line.split_once(' ') {
-            Some(("upload", id)) => known.id = Some(id.to_owned()),
+            Some(("upload", id)) => known.upload_id = Some(id.to_owned()),
             Some(("part", part)) => {
                 let (index, tag) = part.split_once(' ')?;
-                known.parts.insert(index.parse().ok()?, tag.to_owned());
+                known.part_e_tags.insert(index.parse().ok()?, tag.to_owned());
             }
             _ => return None,
         }
@@ -192,7 +202,7 @@ fn known(text: &[u8]) -> Option<Known> {
 mod unit {
     use super::*;
 
-    fn noted(parts: &[(usize, &str)]) -> Vec<u8> {
+    fn log_bytes(parts: &[(usize, &str)]) -> Vec<u8> {
         let mut lines = vec!["put 1 8388608 0af s3://b/k".to_owned(), "upload id=/+".into()];
         lines.extend(parts.iter().map(|(index, tag)| format!("part {index} {tag}")));
         let line = |text: &String| format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()));
@@ -200,24 +210,24 @@ mod unit {
     }
 
     #[test]
-    fn notes_say_what_was_noted_up_to_where_they_are_damaged() {
-        let text = noted(&[(0, "\"a\""), (2, "\"c\"")]);
-        let all = known(&text).unwrap();
-        assert_eq!((all.part_bytes, all.identity.as_str()), (8 << 20, "0af"));
-        assert_eq!(all.id.as_deref(), Some("id=/+"));
-        assert_eq!(all.parts.get(&2).map(String::as_str), Some("\"c\""));
+    fn damaged_log_yields_its_intact_lines() {
+        let text = log_bytes(&[(0, "\"a\""), (2, "\"c\"")]);
+        let all = parse_resume_log(&text).unwrap();
+        assert_eq!((all.part_bytes, all.file_identity.as_str()), (8 << 20, "0af"));
+        assert_eq!(all.upload_id.as_deref(), Some("id=/+"));
+        assert_eq!(all.part_e_tags.get(&2).map(String::as_str), Some("\"c\""));
         for cut in 0..text.len() {
-            let Some(part) = known(&text[..cut]) else { continue };
-            assert!(part.parts.len() < 2, "{cut}");
-            assert!(part.parts.iter().all(|(index, tag)| all.parts[index] == *tag));
+            let Some(part) = parse_resume_log(&text[..cut]) else { continue };
+            assert!(part.part_e_tags.len() < 2, "{cut}");
+            assert!(part.part_e_tags.iter().all(|(index, tag)| all.part_e_tags[index] == *tag));
             let mut flipped = text.clone();
             flipped[cut] ^= 1;
-            if let Some(part) = known(&flipped) {
-                assert!(part.parts.len() < 2, "{cut}");
-                assert!(part.id.is_none() || part.id == all.id, "{cut}");
+            if let Some(part) = parse_resume_log(&flipped) {
+                assert!(part.part_e_tags.len() < 2, "{cut}");
+                assert!(part.upload_id.is_none() || part.upload_id == all.upload_id, "{cut}");
             }
         }
-        assert_eq!(known(b""), None);
-        assert_eq!(known(b"hello\n"), None);
+        assert_eq!(parse_resume_log(b""), None);
+        assert_eq!(parse_resume_log(b"hello\n"), None);
     }
 }

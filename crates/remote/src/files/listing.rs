@@ -12,23 +12,27 @@ use serde::Serialize;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::suggestions;
 
-use super::find::{
-    At, Found, Links, Pages, Stores, folder_of, folder_prefix, head, is_marker, last_part,
-    local_pattern, names_in, not_there, stands_for_several,
+use super::file_finder::{
+    FileFinder, FoundFile, FoundLocation, ListingPages, SymlinkPolicy, folder_prefix,
+    head_listed_object, is_folder_marker, last_component, list_folder_names,
+    local_pattern_from_url, missing_key_error, parent_prefix, resolve_key_or_alternatives,
 };
-use super::{Entry, Kind, Settings, Sum, check, ns_of, time, time_of_ns};
-use crate::Fetch;
+use super::{
+    EntryKind, FileAccessSettings, ListingEntry, ListingTotals, check_cancelled, format_time,
+    format_time_ns, metadata_modified_ns,
+};
+use crate::NetworkTask;
+use crate::bucket_requests::{ListedObject, ListingPage, ObjectHead};
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::pattern::{Pattern, alternatives, is_pattern, literal_prefix, on_disk};
-use crate::requests::{Head, Listed, Page};
+use crate::pattern::{KeyPattern, expand_alternatives, glob_on_disk, is_pattern, literal_prefix};
 use crate::s3::Bucket;
 
 /// So many objects are asked about at once.
-const HEADS_AT_ONCE: usize = 16;
+const CONCURRENT_HEAD_REQUESTS: usize = 16;
 
 /// Takes what is listed. That it cannot be written ends the listing.
-pub type EachEntry<'a> = &'a mut dyn FnMut(Entry) -> io::Result<()>;
+pub type EntryCallback<'a> = &'a mut dyn FnMut(ListingEntry) -> io::Result<()>;
 
 /// Lists what a URL names, in the order of the bytes of names: a folder's own names, or with `recursive` all
 /// files below it; what a pattern matches, folders too; a file by itself.
@@ -37,71 +41,79 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(Entry) -> io::Result<()>;
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::Remote`], [`Error::Usage`], [`Error::Io`] and [`Error::Interrupted`].
-pub fn ls(url: &str, recursive: bool, settings: &Settings, each: EachEntry<'_>) -> Result<Sum> {
-    let stores = Stores::new(settings);
-    let (cancel, sum) = (&settings.cancel, Sum::default());
-    let mut listing = Listing { recursive, settings, cancel, sum, each, seen: None };
+pub fn ls(
+    url: &str,
+    recursive: bool,
+    settings: &FileAccessSettings,
+    each: EntryCallback<'_>,
+) -> Result<ListingTotals> {
+    let stores = FileFinder::new(settings);
+    let (cancel, sum) = (&settings.cancel, ListingTotals::default());
+    let mut listing =
+        Listing { recursive, settings, cancel, totals: sum, on_entry: each, emitted_urls: None };
     match Location::parse(url)? {
-        Some(Location::S3 { bucket, key }) => listing.keys(&stores.bucket(&bucket)?, &key)?,
-        Some(Location::Http(_)) => stores.find(url, &mut |found| {
-            let entry = Entry {
-                name: found.below.clone(),
+        Some(Location::S3 { bucket, key }) => {
+            listing.list_keys(&stores.open_bucket(&bucket)?, &key)?
+        }
+        Some(Location::Http(_)) => stores.find_files(url, &mut |found| {
+            let entry = ListingEntry {
+                name: found.relative_path.clone(),
                 url: found.url(),
-                kind: Kind::File,
+                kind: EntryKind::File,
                 size: Some(found.size).filter(|size| *size > 0),
-                modified: time_of_ns(found.modified_ns),
+                modified: format_time_ns(found.modified_ns),
                 e_tag: found.e_tag().map(str::to_owned),
                 storage_class: None,
             };
-            listing.tell(entry)
+            listing.emit(entry)
         })?,
-        None => listing.local(url)?,
+        None => listing.list_local(url)?,
     }
-    Ok(listing.sum)
+    Ok(listing.totals)
 }
 
 struct Listing<'a> {
     recursive: bool,
-    settings: &'a Settings,
+    settings: &'a FileAccessSettings,
     cancel: &'a CancelFlag,
-    sum: Sum,
-    each: EachEntry<'a>,
+    totals: ListingTotals,
+    on_entry: EntryCallback<'a>,
     /// What has been told, where several alternatives may name it twice.
-    seen: Option<HashSet<String>>,
+    emitted_urls: Option<HashSet<String>>,
 }
 
 impl Listing<'_> {
-    fn tell(&mut self, entry: Entry) -> Result<()> {
-        if let Some(seen) = &mut self.seen
+    fn emit(&mut self, entry: ListingEntry) -> Result<()> {
+        if let Some(seen) = &mut self.emitted_urls
             && !seen.insert(entry.url.clone())
         {
             return Ok(());
         }
         match entry.kind {
-            Kind::File => self.sum.files += 1,
-            Kind::Folder => self.sum.folders += 1,
+            EntryKind::File => self.totals.files += 1,
+            EntryKind::Folder => self.totals.folders += 1,
         }
-        self.sum.bytes += entry.size.unwrap_or(0);
-        (self.each)(entry).map_err(|error| Error::io("write", "standard output", error))
+        self.totals.bytes += entry.size.unwrap_or(0);
+        (self.on_entry)(entry).map_err(|error| Error::io("write", "standard output", error))
     }
 
-    fn object(&mut self, bucket: &Bucket, listed: Listed, name: &str) -> Result<()> {
-        self.tell(Entry {
+    fn emit_object(&mut self, bucket: &Bucket, listed: ListedObject, name: &str) -> Result<()> {
+        self.emit(ListingEntry {
             name: name.to_owned(),
             url: bucket.url(&listed.key),
-            kind: Kind::File,
+            kind: EntryKind::File,
             size: Some(listed.size),
-            modified: Some(time(listed.modified)),
+            modified: Some(format_time(listed.modified)),
             e_tag: listed.e_tag,
             storage_class: listed.storage_class,
         })
     }
 
-    fn folder(&mut self, name: &str, url: String) -> Result<()> {
-        self.tell(Entry {
+    fn emit_folder(&mut self, name: &str, url: String) -> Result<()> {
+        self.emit(ListingEntry {
             name: name.to_owned(),
             url,
-            kind: Kind::Folder,
+            kind: EntryKind::Folder,
             size: None,
             modified: None,
             e_tag: None,
@@ -109,27 +121,27 @@ impl Listing<'_> {
         })
     }
 
-    fn keys(&mut self, bucket: &Arc<Bucket>, key: &str) -> Result<()> {
-        if !self.settings.may_be_several(key) {
-            return match self.below(bucket, key, None)? {
+    fn list_keys(&mut self, bucket: &Arc<Bucket>, key: &str) -> Result<()> {
+        if !self.settings.may_match_several(key) {
+            return match self.list_key_or_folder(bucket, key, None)? {
                 true => Ok(()),
-                false => Err(not_there(bucket, key, self.cancel)?),
+                false => Err(missing_key_error(bucket, key, self.cancel)?),
             };
         }
-        let mut spelled = match stands_for_several(bucket, key, self.cancel)? {
-            Ok(listed) => return self.object(bucket, listed, last_part(key)),
+        let mut spelled = match resolve_key_or_alternatives(bucket, key, self.cancel)? {
+            Ok(listed) => return self.emit_object(bucket, listed, last_component(key)),
             Err(spelled) => spelled,
         };
         spelled.sort_unstable();
         if spelled.len() > 1 {
-            self.seen = Some(HashSet::new());
+            self.emitted_urls = Some(HashSet::new());
         }
-        let root = folder_of(literal_prefix(key)).to_owned();
+        let root = parent_prefix(literal_prefix(key)).to_owned();
         let mut any = false;
         for alternative in &spelled {
             any |= match is_pattern(alternative) {
-                true => self.matching(bucket, alternative, &root)?,
-                false => self.below(bucket, alternative, Some(&root))?,
+                true => self.list_matches(bucket, alternative, &root)?,
+                false => self.list_key_or_folder(bucket, alternative, Some(&root))?,
             };
         }
         if any {
@@ -140,32 +152,38 @@ impl Listing<'_> {
     }
 
     /// An object of this key, and what is in the folder of this name. Whether there was either.
-    fn below(&mut self, bucket: &Arc<Bucket>, key: &str, root: Option<&str>) -> Result<bool> {
+    fn list_key_or_folder(
+        &mut self,
+        bucket: &Arc<Bucket>,
+        key: &str,
+        root: Option<&str>,
+    ) -> Result<bool> {
         let prefix = folder_prefix(key);
-        let mut pages = Pages::new(bucket, &prefix, !self.recursive)?;
-        let own = match head(bucket, key, self.cancel) {
+        let mut pages = ListingPages::new(bucket, &prefix, !self.recursive)?;
+        let own = match head_listed_object(bucket, key, self.cancel) {
             // Who may not ask for it may list.
             Err(Error::Remote { status: Some(400..=499), .. }) => None,
             own => own?,
         };
         let mut any = own.is_some() || prefix.is_empty();
         if let Some(listed) = own {
-            let name = root.and_then(|root| key.strip_prefix(root)).unwrap_or(last_part(key));
-            self.object(bucket, listed, name)?;
+            let name = root.and_then(|root| key.strip_prefix(root)).unwrap_or(last_component(key));
+            self.emit_object(bucket, listed, name)?;
         }
         let cut = root.unwrap_or(&prefix).len();
-        while let Some(page) = pages.next(self.cancel)? {
-            for item in in_order(page) {
+        while let Some(page) = pages.next_page(self.cancel)? {
+            for item in merge_in_key_order(page) {
                 any = true;
                 match item {
                     // The folder's own marker.
-                    Item::Object(listed) if listed.key == prefix && is_marker(&listed) => {}
-                    Item::Object(listed) => {
+                    ListedItem::Object(listed)
+                        if listed.key == prefix && is_folder_marker(&listed) => {}
+                    ListedItem::Object(listed) => {
                         let name = listed.key.get(cut..).unwrap_or_default().to_owned();
-                        self.object(bucket, listed, &name)?;
+                        self.emit_object(bucket, listed, &name)?;
                     }
-                    Item::Folder(key) => {
-                        self.folder(key.get(cut..).unwrap_or_default(), bucket.url(&key))?;
+                    ListedItem::Folder(key) => {
+                        self.emit_folder(key.get(cut..).unwrap_or_default(), bucket.url(&key))?;
                     }
                 }
             }
@@ -174,22 +192,22 @@ impl Listing<'_> {
     }
 
     /// What a pattern matches; of folders that it matches all that is below them if that is asked for.
-    fn matching(&mut self, bucket: &Arc<Bucket>, text: &str, root: &str) -> Result<bool> {
-        let pattern = Pattern::new(text)?;
+    fn list_matches(&mut self, bucket: &Arc<Bucket>, text: &str, root: &str) -> Result<bool> {
+        let pattern = KeyPattern::new(text)?;
         let prefix = literal_prefix(text);
         // Where the pattern is in the last part alone, nothing below it need be listed.
         let is_flat = !self.recursive
             && !text[prefix.len()..].contains('/')
             && !text[prefix.len()..].contains("**");
-        let mut pages = Pages::new(bucket, prefix, is_flat)?;
+        let mut pages = ListingPages::new(bucket, prefix, is_flat)?;
         let mut any = false;
         // The folders that the last key was in and that were told.
         let mut told: Vec<String> = Vec::new();
-        while let Some(page) = pages.next(self.cancel)? {
-            for item in in_order(page) {
+        while let Some(page) = pages.next_page(self.cancel)? {
+            for item in merge_in_key_order(page) {
                 let (key, listed) = match item {
-                    Item::Object(listed) => (listed.key.clone(), Some(listed)),
-                    Item::Folder(key) => (key, None),
+                    ListedItem::Object(listed) => (listed.key.clone(), Some(listed)),
+                    ListedItem::Folder(key) => (key, None),
                 };
                 let mut is_below = false;
                 for (at, _) in key.match_indices('/') {
@@ -204,38 +222,38 @@ impl Listing<'_> {
                         if !told.iter().any(|known| known == folder) {
                             told.push(folder.to_owned());
                             let name = folder.strip_prefix(root).unwrap_or(folder).to_owned();
-                            self.folder(&name, bucket.url(folder))?;
+                            self.emit_folder(&name, bucket.url(folder))?;
                         }
                     }
                 }
                 let Some(listed) = listed else { continue };
                 let is_wanted = pattern.matches(&key) || is_below && self.recursive;
-                if is_wanted && !is_marker(&listed) {
+                if is_wanted && !is_folder_marker(&listed) {
                     any = true;
                     let name = key.strip_prefix(root).unwrap_or(&key).to_owned();
-                    self.object(bucket, listed, &name)?;
+                    self.emit_object(bucket, listed, &name)?;
                 }
             }
         }
         Ok(any)
     }
 
-    fn local(&mut self, url: &str) -> Result<()> {
-        let pattern = local_pattern(url)?;
+    fn list_local(&mut self, url: &str) -> Result<()> {
+        let pattern = local_pattern_from_url(url)?;
         let path = Path::new(&pattern);
         if path.symlink_metadata().is_ok() {
             return match path.is_dir() {
-                true => self.local_folder(path, ""),
-                false => self.local_path(path, last_part(&pattern), false),
+                true => self.list_local_folder(path, ""),
+                false => self.emit_local_path(path, last_component(&pattern), false),
             };
         }
-        let several = self.settings.may_be_several(&pattern);
-        let root = folder_of(literal_prefix(&pattern)).to_owned();
+        let several = self.settings.may_match_several(&pattern);
+        let root = parent_prefix(literal_prefix(&pattern)).to_owned();
         let mut paths = Vec::new();
         if several {
-            for alternative in alternatives(&pattern)? {
+            for alternative in expand_alternatives(&pattern)? {
                 match is_pattern(&alternative) {
-                    true => paths.extend(on_disk(&alternative)?),
+                    true => paths.extend(glob_on_disk(&alternative)?),
                     false => paths.extend(
                         Some(PathBuf::from(alternative))
                             .filter(|path| path.symlink_metadata().is_ok()),
@@ -263,18 +281,18 @@ impl Listing<'_> {
             let text = path.to_string_lossy();
             let name = text.strip_prefix(&root).unwrap_or(&text).to_owned();
             match path.is_dir() {
-                true if self.recursive => self.local_folder(&path, &format!("{name}/"))?,
-                is_folder => self.local_path(&path, &name, is_folder)?,
+                true if self.recursive => self.list_local_folder(&path, &format!("{name}/"))?,
+                is_folder => self.emit_local_path(&path, &name, is_folder)?,
             }
         }
         Ok(())
     }
 
-    fn local_folder(&mut self, folder: &Path, below: &str) -> Result<()> {
-        self.local_below(folder, below, &mut HashSet::new())
+    fn list_local_folder(&mut self, folder: &Path, below: &str) -> Result<()> {
+        self.list_local_below(folder, below, &mut HashSet::new())
     }
 
-    fn local_below(
+    fn list_local_below(
         &mut self,
         folder: &Path,
         below: &str,
@@ -287,64 +305,66 @@ impl Listing<'_> {
         if !above.insert(identity) {
             return Ok(()); // A link back up.
         }
-        for (name, is_folder) in names_in(folder)? {
-            check(self.cancel)?;
+        for (name, is_folder) in list_folder_names(folder)? {
+            check_cancelled(self.cancel)?;
             let path = folder.join(&name);
             let name = format!("{below}{}", name.to_string_lossy());
             if is_folder && self.recursive {
-                self.local_below(&path, &format!("{name}/"), above)?;
+                self.list_local_below(&path, &format!("{name}/"), above)?;
             } else {
-                self.local_path(&path, &name, is_folder)?;
+                self.emit_local_path(&path, &name, is_folder)?;
             }
         }
         above.remove(&identity);
         Ok(())
     }
 
-    fn local_path(&mut self, path: &Path, name: &str, is_folder: bool) -> Result<()> {
+    fn emit_local_path(&mut self, path: &Path, name: &str, is_folder: bool) -> Result<()> {
         let url = path.to_string_lossy();
         if is_folder {
             let slash = |text: &str| format!("{}/", text.trim_end_matches('/'));
-            return self.folder(&slash(name), slash(&url));
+            return self.emit_folder(&slash(name), slash(&url));
         }
         // A link to nowhere is there by itself.
         let metadata = std::fs::metadata(path).or_else(|_| path.symlink_metadata());
         let metadata = metadata.map_err(|error| Error::io("read", path, error))?;
-        self.tell(Entry {
+        self.emit(ListingEntry {
             name: name.to_owned(),
             url: url.into_owned(),
-            kind: Kind::File,
+            kind: EntryKind::File,
             size: Some(metadata.len()),
-            modified: time_of_ns(ns_of(&metadata)),
+            modified: format_time_ns(metadata_modified_ns(&metadata)),
             e_tag: None,
             storage_class: None,
         })
     }
 }
 
-enum Item {
-    Object(Listed),
+enum ListedItem {
+    Object(ListedObject),
     Folder(String),
 }
 
 /// A page's objects and folders as they are sorted together.
-fn in_order(page: Page) -> impl Iterator<Item = Item> {
+fn merge_in_key_order(page: ListingPage) -> impl Iterator<Item = ListedItem> {
     let mut objects = page.objects.into_iter().peekable();
     let mut folders = page.folders.into_iter().peekable();
     std::iter::from_fn(move || match (objects.peek(), folders.peek()) {
-        (Some(object), Some(folder)) if object.key > *folder => folders.next().map(Item::Folder),
-        (Some(_), _) => objects.next().map(Item::Object),
-        (None, _) => folders.next().map(Item::Folder),
+        (Some(object), Some(folder)) if object.key > *folder => {
+            folders.next().map(ListedItem::Folder)
+        }
+        (Some(_), _) => objects.next().map(ListedItem::Object),
+        (None, _) => folders.next().map(ListedItem::Folder),
     })
 }
 
 /// All that is told of a file, an object or a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Stat {
+pub struct FileStat {
     /// Its URL or path.
     pub url: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Its bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
@@ -368,9 +388,9 @@ pub struct Stat {
     pub more: BTreeMap<String, String>,
 }
 
-impl Stat {
-    fn new(url: String, kind: Kind) -> Stat {
-        Stat {
+impl FileStat {
+    fn new(url: String, kind: EntryKind) -> FileStat {
+        FileStat {
             url,
             kind,
             size: None,
@@ -383,28 +403,29 @@ impl Stat {
         }
     }
 
-    fn of_head(bucket: &Bucket, head: Head) -> Stat {
-        const KNOWN: [&str; 5] =
+    fn from_head(bucket: &Bucket, head: ObjectHead) -> FileStat {
+        const HEADERS_WITH_FIELDS: [&str; 5] =
             ["content-length", "content-type", "last-modified", "etag", "x-amz-storage-class"];
-        let mut stat = Stat::new(bucket.url(&head.listed.key), Kind::File);
+        let mut stat = FileStat::new(bucket.url(&head.listed.key), EntryKind::File);
         stat.content_type = head.header("content-type").map(str::to_owned);
         for (name, value) in head.headers {
             let own = name.strip_prefix("x-amz-");
             if let Some(name) = own.and_then(|name| name.strip_prefix("meta-")) {
                 stat.metadata.insert(name.to_owned(), value);
-            } else if let Some(name) = own.filter(|_| !KNOWN.contains(&name.as_str())) {
+            } else if let Some(name) = own.filter(|_| !HEADERS_WITH_FIELDS.contains(&name.as_str()))
+            {
                 // What tells one request from another tells nothing of the object.
                 if !matches!(name, "request-id" | "id-2") {
                     stat.more.insert(name.to_owned(), value);
                 }
-            } else if !KNOWN.contains(&name.as_str())
+            } else if !HEADERS_WITH_FIELDS.contains(&name.as_str())
                 && (name.starts_with("content-") || matches!(&*name, "cache-control" | "expires"))
             {
                 stat.more.insert(name, value);
             }
         }
         stat.size = Some(head.listed.size);
-        stat.modified = Some(time(head.listed.modified));
+        stat.modified = Some(format_time(head.listed.modified));
         stat.e_tag = head.listed.e_tag;
         stat.storage_class = head.listed.storage_class;
         stat
@@ -412,9 +433,9 @@ impl Stat {
 }
 
 /// Takes what is told of one after another.
-pub type EachStat<'a> = &'a mut dyn FnMut(Stat) -> io::Result<()>;
+pub type StatCallback<'a> = &'a mut dyn FnMut(FileStat) -> io::Result<()>;
 
-fn told(each: EachStat<'_>, stat: Stat) -> Result<()> {
+fn emit_stat(each: StatCallback<'_>, stat: FileStat) -> Result<()> {
     each(stat).map_err(|error| Error::io("write", "standard output", error))
 }
 
@@ -424,86 +445,88 @@ fn told(each: EachStat<'_>, stat: Stat) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`ls`].
-pub fn stat(url: &str, settings: &Settings, each: EachStat<'_>) -> Result<()> {
-    let stores = Stores::new(settings);
+pub fn stat(url: &str, settings: &FileAccessSettings, each: StatCallback<'_>) -> Result<()> {
+    let stores = FileFinder::new(settings);
     let cancel = settings.cancel.clone();
     match Location::parse(url)? {
         Some(Location::S3 { bucket, key }) => {
-            let bucket = stores.bucket(&bucket)?;
-            if !settings.may_be_several(&key) {
-                return told(each, stat_key(&bucket, &key, &cancel)?);
+            let bucket = stores.open_bucket(&bucket)?;
+            if !settings.may_match_several(&key) {
+                return emit_stat(each, stat_key(&bucket, &key, &cancel)?);
             }
-            type Asked = VecDeque<(Arc<Bucket>, Fetch<Option<Head>>)>;
-            let mut asked: Asked = VecDeque::new();
-            let mut answered = |asked: &mut Asked, least: usize| {
+            type PendingHeads = VecDeque<(Arc<Bucket>, NetworkTask<Option<ObjectHead>>)>;
+            let mut asked: PendingHeads = VecDeque::new();
+            let mut answered = |asked: &mut PendingHeads, least: usize| {
                 while asked.len() > least
                     && let Some((bucket, head)) = asked.pop_front()
                 {
                     // What is gone since it was listed is not there.
                     if let Some(head) = head.wait(&cancel)? {
-                        told(each, Stat::of_head(&bucket, head))?;
+                        emit_stat(each, FileStat::from_head(&bucket, head))?;
                     }
                 }
                 Ok(())
             };
-            stores.find(url, &mut |found| {
-                if let At::Key { bucket, listed } = found.at {
-                    let head = Arc::clone(&bucket).inspect(listed.key);
-                    asked.push_back((bucket, Fetch::start(head)?));
+            stores.find_files(url, &mut |found| {
+                if let FoundLocation::BucketKey { bucket, listed } = found.location {
+                    let head = Arc::clone(&bucket).head_with_headers(listed.key);
+                    asked.push_back((bucket, NetworkTask::start(head)?));
                 }
-                answered(&mut asked, HEADS_AT_ONCE)
+                answered(&mut asked, CONCURRENT_HEAD_REQUESTS)
             })?;
             answered(&mut asked, 0)
         }
-        Some(Location::Http(_)) => stores.find(url, &mut |found| {
-            let mut stat = Stat::new(found.url(), Kind::File);
-            if let At::Web(object) = &found.at {
+        Some(Location::Http(_)) => stores.find_files(url, &mut |found| {
+            let mut stat = FileStat::new(found.url(), EntryKind::File);
+            if let FoundLocation::WebObject(object) = &found.location {
                 stat.size = Some(found.size).filter(|size| *size > 0);
-                stat.modified = time_of_ns(found.modified_ns);
+                stat.modified = format_time_ns(found.modified_ns);
                 stat.e_tag = object.e_tag().map(str::to_owned);
                 stat.content_type = object.content_type().map(str::to_owned);
-                let more = [("content-encoding", object.encoding()), ("host", object.elsewhere())];
+                let more =
+                    [("content-encoding", object.encoding()), ("host", object.redirected_host())];
                 for (name, value) in more {
                     stat.more.extend(value.map(|value| (name.to_owned(), value.to_owned())));
                 }
                 let ranges = if object.is_stream() { "none" } else { "bytes" };
                 stat.more.insert("accept-ranges".into(), ranges.into());
             }
-            told(each, stat)
+            emit_stat(each, stat)
         }),
         None => {
-            let path = local_pattern(url)?;
+            let path = local_pattern_from_url(url)?;
             if Path::new(&path).is_dir() {
-                return told(each, Stat::new(path, Kind::Folder));
+                return emit_stat(each, FileStat::new(path, EntryKind::Folder));
             }
-            stores.find(url, &mut |found| {
-                let mut stat = Stat::new(found.url(), Kind::File);
+            stores.find_files(url, &mut |found| {
+                let mut stat = FileStat::new(found.url(), EntryKind::File);
                 stat.size = Some(found.size);
-                stat.modified = time_of_ns(found.modified_ns);
-                told(each, stat)
+                stat.modified = format_time_ns(found.modified_ns);
+                emit_stat(each, stat)
             })
         }
     }
 }
 
-fn stat_key(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<Stat> {
+fn stat_key(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<FileStat> {
     if !key.is_empty() {
-        let head = Fetch::start(Arc::clone(bucket).inspect(key.to_owned()))?.wait(cancel)?;
+        let head = NetworkTask::start(Arc::clone(bucket).head_with_headers(key.to_owned()))?
+            .wait(cancel)?;
         if let Some(head) = head {
-            return Ok(Stat::of_head(bucket, head));
+            return Ok(FileStat::from_head(bucket, head));
         }
     }
     let prefix = folder_prefix(key);
-    let page = Pages::new(bucket, &prefix, true)?.next(cancel)?.unwrap_or_default();
+    let page = ListingPages::new(bucket, &prefix, true)?.next_page(cancel)?.unwrap_or_default();
     if prefix.is_empty() || !page.objects.is_empty() || !page.folders.is_empty() {
-        return Ok(Stat::new(bucket.url(&prefix), Kind::Folder));
+        return Ok(FileStat::new(bucket.url(&prefix), EntryKind::Folder));
     }
-    Err(not_there(bucket, key, cancel)?)
+    Err(missing_key_error(bucket, key, cancel)?)
 }
 
 /// How much is below a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Usage {
+pub struct FolderUsage {
     /// The folder, or a file that was named by itself.
     pub url: String,
     /// Files and objects below it.
@@ -514,19 +537,19 @@ pub struct Usage {
 
 /// Which folders sums are told of.
 #[derive(Debug, Clone, Copy)]
-pub struct UsageOptions {
+pub struct FolderUsageOptions {
     /// How far below what is named; 0 for the sum of it alone.
     pub depth: usize,
 }
 
-impl Default for UsageOptions {
+impl Default for FolderUsageOptions {
     fn default() -> Self {
-        UsageOptions { depth: 1 }
+        FolderUsageOptions { depth: 1 }
     }
 }
 
 /// Takes one sum after another.
-pub type EachUsage<'a> = &'a mut dyn FnMut(Usage) -> io::Result<()>;
+pub type UsageCallback<'a> = &'a mut dyn FnMut(FolderUsage) -> io::Result<()>;
 
 /// Sums what is below the folders of a URL, each after those in it, and at last below all that was named. Of files of this
 /// machine a symbolic link is one by itself, and one with several names counts once, where it is met first, as in GNU's
@@ -536,63 +559,74 @@ pub type EachUsage<'a> = &'a mut dyn FnMut(Usage) -> io::Result<()>;
 /// Those of [`ls`].
 pub fn du(
     url: &str,
-    options: UsageOptions,
-    settings: &Settings,
-    each: EachUsage<'_>,
+    options: FolderUsageOptions,
+    settings: &FileAccessSettings,
+    each: UsageCallback<'_>,
 ) -> Result<()> {
-    let open = vec![Open::default()];
-    let mut sums = Sums { base: None, open, shared: HashSet::new(), depth: options.depth, each };
-    Stores::new(settings).with_links(Links::Counted).find(url, &mut |found| {
-        check(&settings.cancel)?;
-        sums.add(&found)
-    })?;
-    sums.close_to("")?;
-    let (base, all) = (sums.base, sums.open.pop().unwrap_or_default());
+    let open = vec![OpenFolder::default()];
+    let mut sums = FolderSums {
+        base: None,
+        open_folders: open,
+        counted_hard_links: HashSet::new(),
+        depth: options.depth,
+        on_usage: each,
+    };
+    FileFinder::new(settings).with_symlinks(SymlinkPolicy::CountAsFile).find_files(
+        url,
+        &mut |found| {
+            check_cancelled(&settings.cancel)?;
+            sums.add_file(&found)
+        },
+    )?;
+    sums.close_folders_outside("")?;
+    let (base, all) = (sums.base, sums.open_folders.pop().unwrap_or_default());
     let url = match base {
         Some(base) if !base.is_empty() => base,
         _ => url.to_owned(),
     };
-    each(Usage { url, files: all.files, bytes: all.bytes })
+    each(FolderUsage { url, files: all.files, bytes: all.bytes })
         .map_err(|error| Error::io("write", "standard output", error))
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenFolder {
     /// Its path below what was named, with a `/` at its end.
     path: String,
     files: u64,
     bytes: u64,
 }
 
-struct Sums<'a> {
+struct FolderSums<'a> {
     /// What was named, once something is found below it.
     base: Option<String>,
     /// The folders that the last file was in, outermost first: the named one, and those below it.
-    open: Vec<Open>,
+    open_folders: Vec<OpenFolder>,
     /// Files with several names that were counted.
-    shared: HashSet<(u64, u64)>,
+    counted_hard_links: HashSet<(u64, u64)>,
     depth: usize,
-    each: EachUsage<'a>,
+    on_usage: UsageCallback<'a>,
 }
 
-impl Sums<'_> {
-    fn add(&mut self, found: &Found) -> Result<()> {
+impl FolderSums<'_> {
+    fn add_file(&mut self, found: &FoundFile) -> Result<()> {
         let shown = found.url();
         if self.base.is_none() {
-            let base = match found.named {
-                super::find::Named::One => &shown,
-                _ => shown.strip_suffix(&found.below).unwrap_or_default(),
+            let base = match found.match_kind {
+                super::file_finder::FileMatchKind::Exact => &shown,
+                _ => shown.strip_suffix(&found.relative_path).unwrap_or_default(),
             };
             self.base = Some(base.to_owned());
         }
-        let folder = folder_of(&found.below);
-        self.close_to(folder)?;
-        let known = self.open.last().map_or(0, |open| open.path.len());
+        let folder = parent_prefix(&found.relative_path);
+        self.close_folders_outside(folder)?;
+        let known = self.open_folders.last().map_or(0, |open| open.path.len());
         for (at, _) in folder.match_indices('/').filter(|(at, _)| *at >= known) {
-            self.open.push(Open { path: folder[..=at].to_owned(), ..Open::default() });
+            self.open_folders
+                .push(OpenFolder { path: folder[..=at].to_owned(), ..OpenFolder::default() });
         }
-        let is_counted = found.shared.is_some_and(|identity| !self.shared.insert(identity));
-        if let Some(open) = self.open.last_mut().filter(|_| !is_counted) {
+        let is_counted =
+            found.hard_link_id.is_some_and(|identity| !self.counted_hard_links.insert(identity));
+        if let Some(open) = self.open_folders.last_mut().filter(|_| !is_counted) {
             open.files += 1;
             open.bytes += found.size;
         }
@@ -600,19 +634,20 @@ impl Sums<'_> {
     }
 
     /// Ends all folders that are not above this one.
-    fn close_to(&mut self, folder: &str) -> Result<()> {
-        while self.open.len() > 1
-            && let Some(last) = self.open.pop_if(|last| !folder.starts_with(last.path.as_str()))
+    fn close_folders_outside(&mut self, folder: &str) -> Result<()> {
+        while self.open_folders.len() > 1
+            && let Some(last) =
+                self.open_folders.pop_if(|last| !folder.starts_with(last.path.as_str()))
         {
-            let depth = self.open.len();
-            if let Some(above) = self.open.last_mut() {
+            let depth = self.open_folders.len();
+            if let Some(above) = self.open_folders.last_mut() {
                 above.files += last.files;
                 above.bytes += last.bytes;
             }
             if depth <= self.depth {
                 let base = self.base.as_deref().unwrap_or_default();
                 let url = format!("{base}{}", last.path);
-                (self.each)(Usage { url, files: last.files, bytes: last.bytes })
+                (self.on_usage)(FolderUsage { url, files: last.files, bytes: last.bytes })
                     .map_err(|error| Error::io("write", "standard output", error))?;
             }
         }

@@ -22,52 +22,55 @@ use tidemill_base::cancellation::{CancelFlag, Interrupted};
 use tidemill_base::redaction::escape_control_chars;
 use tidemill_base::state_folder::{RunId, StateFolder};
 
-use super::begun::{Begun, Known};
-use super::find::{At, Found, Named, Stores};
-use super::get::{AT_ONCE_DEFAULT, Sum};
-use super::many::{self, Copied, Done};
-use super::{Settings, Targets, Verify, check, digest, may_pass, md5_in, ns_of, refused, regular};
-use crate::Fetch;
+use super::download_files::{CONCURRENT_FILES_DEFAULT, Md5Sum};
+use super::file_finder::{FileFinder, FileMatchKind, FoundFile, FoundLocation};
+use super::parallel_copy::{self, CopyOutcome, CopySummary};
+use super::upload_resume_log::{ResumableUpload, UploadResumeLog};
+use super::{
+    EtagVerification, FileAccessSettings, TargetRegistry, check_cancelled, hex_digest,
+    is_transient, md5_from_e_tag, metadata_modified_ns, open_regular_file, usage_error,
+};
+use crate::NetworkTask;
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::s3::Bucket;
-use crate::upload::{PART_BYTES, Published, e_tag_of};
+use crate::upload::{PART_BYTES, PublishOutcome, multipart_e_tag};
 
 /// The most parts that an object has, with some left.
 const PARTS_MAX: u64 = 9_000;
 /// So many parts of one file are on their way at once.
-const PARTS_AT_ONCE: usize = 16;
+const PARTS_IN_FLIGHT_MAX: usize = 16;
 /// See [`PutOptions::patience`].
-const PATIENCE_DEFAULT: Duration = Duration::from_millis(400);
+const SHUTDOWN_TIMEOUT_DEFAULT: Duration = Duration::from_millis(400);
 
 /// How files are sent.
 #[derive(Debug, Clone)]
-pub struct PutOptions {
+pub struct UploadOptions {
     /// Whether objects that exist are replaced.
     pub overwrite: bool,
     /// Whether objects are left that have the size of their file and have its MD5 sum, or are
     /// not older and have no sum or more than 8 MiB.
     pub skip_existing: bool,
     /// How many files at once; at least 1.
-    pub at_once: usize,
+    pub concurrent_files: usize,
     /// Where notes of uploads are kept; by default the state folder.
     pub home: Option<PathBuf>,
     /// How long the server is waited for once the run is to end: for the name of an upload that is being begun, and
     /// until it is thrown away. Default: 0.4 seconds. What takes longer is left to the next run.
-    pub patience: Duration,
+    pub shutdown_timeout: Duration,
     /// Selection of the ETags that are compared with the MD5 sum of the bytes that were sent.
-    pub verify: Verify,
+    pub verify: EtagVerification,
 }
 
-impl Default for PutOptions {
+impl Default for UploadOptions {
     fn default() -> Self {
-        PutOptions {
+        UploadOptions {
             overwrite: false,
             skip_existing: false,
-            at_once: AT_ONCE_DEFAULT,
+            concurrent_files: CONCURRENT_FILES_DEFAULT,
             home: None,
-            patience: PATIENCE_DEFAULT,
-            verify: Verify::default(),
+            shutdown_timeout: SHUTDOWN_TIMEOUT_DEFAULT,
+            verify: EtagVerification::default(),
         }
     }
 }
@@ -79,22 +82,22 @@ impl Default for PutOptions {
 /// [`Error::Usage`] for what is not on this machine, and for another place than a bucket;
 /// [`Error::NotFound`], [`Error::Remote`] and [`Error::Io`] where nothing could be begun, or all there was
 /// is one file; [`Error::Interrupted`]. What fails among many is in [`Copied::failed`].
-pub fn put(
+pub fn upload_files(
     paths: &[String],
     url: &str,
-    options: &PutOptions,
-    settings: &Settings,
-) -> Result<Copied> {
+    options: &UploadOptions,
+    settings: &FileAccessSettings,
+) -> Result<CopySummary> {
     let (bucket, key) = match Location::parse(url)? {
         Some(Location::S3 { bucket, key }) => (bucket, key),
         Some(Location::Http(_)) => {
-            return Err(refused(
+            return Err(usage_error(
                 "a web server takes no files".to_owned(),
                 "the last URL is where to: s3://bucket/folder/",
             ));
         }
         None => {
-            return Err(refused(
+            return Err(usage_error(
                 format!("`{url}` is on this machine"),
                 "the last URL is where to: s3://bucket/folder/; `tidemill get` fetches, and cp copies \
                  files here",
@@ -103,7 +106,7 @@ pub fn put(
     };
     for path in paths {
         if let Some(location) = Location::parse(path)? {
-            return Err(refused(
+            return Err(usage_error(
                 format!("`{location}` is not on this machine"),
                 "fetch it first: tidemill get",
             ));
@@ -120,29 +123,29 @@ pub fn put(
     let warning = warning
         .filter(|_| home.is_none())
         .map(|warning| format!("{warning}; an upload that is killed stays in the bucket, unseen"));
-    let stores = Stores::new(settings);
-    let run = Run {
-        bucket: stores.bucket(&bucket)?,
+    let stores = FileFinder::new(settings);
+    let run = UploadRun {
+        bucket: stores.open_bucket(&bucket)?,
         home,
         options,
         settings,
-        permits: Permits::new(settings.memory_bytes()),
-        run: RunId::new(),
+        send_memory: SendMemory::new(settings.memory_bytes()),
+        run_id: RunId::new(),
     };
     let mut total = 0;
-    let mut targets = Targets::new(paths);
-    let copied = many::run(
-        options.at_once,
+    let mut targets = TargetRegistry::new(paths);
+    let copied = parallel_copy::run_in_parallel(
+        options.concurrent_files,
         &settings.cancel,
         |each| {
             paths.iter().enumerate().try_for_each(|(index, path)| {
-                stores.find(path, &mut |found| {
-                    check(&settings.cancel)?;
+                stores.find_files(path, &mut |found| {
+                    check_cancelled(&settings.cancel)?;
                     total += found.size;
                     settings.progress.set_bytes_total(total);
-                    let key = target(&key, &found, several).and_then(|key| {
+                    let key = target_key(&key, &found, several).and_then(|key| {
                         let url = || escape_control_chars(&run.bucket.url(&key), &[]);
-                        targets.add(index, &found, key.as_bytes(), url)?;
+                        targets.register(index, &found, key.as_bytes(), url)?;
                         Ok(key)
                     });
                     each((found, key))
@@ -151,8 +154,8 @@ pub fn put(
         },
         |(found, key)| {
             let done = match key {
-                Ok(key) => run.send(found, key),
-                Err(error) => Err(error.again()),
+                Ok(key) => run.upload_file(found, key),
+                Err(error) => Err(error.duplicate()),
             };
             if done.is_ok() {
                 settings.progress.add_rows(1);
@@ -167,44 +170,45 @@ pub fn put(
 }
 
 /// The key that a file becomes.
-fn target(key: &str, found: &Found, several: bool) -> Result<String> {
-    let At::Local(path) = &found.at else {
+fn target_key(key: &str, found: &FoundFile, several: bool) -> Result<String> {
+    let FoundLocation::LocalPath(path) = &found.location else {
         return Err(Error::Internal("an object among files".into()));
     };
     if path.to_str().is_none() {
-        return Err(refused(
+        return Err(usage_error(
             format!("`{}` cannot be a key: its name is not UTF-8", path.display()),
             "rename it",
         ));
     }
-    let is_folder = key.is_empty() || key.ends_with('/') || several || found.named != Named::One;
+    let is_folder =
+        key.is_empty() || key.ends_with('/') || several || found.match_kind != FileMatchKind::Exact;
     Ok(match is_folder {
-        true if key.is_empty() || key.ends_with('/') => format!("{key}{}", found.below),
-        true => format!("{key}/{}", found.below),
+        true if key.is_empty() || key.ends_with('/') => format!("{key}{}", found.relative_path),
+        true => format!("{key}/{}", found.relative_path),
         false => key.to_owned(),
     })
 }
 
-struct Run<'a> {
+struct UploadRun<'a> {
     bucket: Arc<Bucket>,
     home: Option<PathBuf>,
-    options: &'a PutOptions,
-    settings: &'a Settings,
-    permits: Permits,
+    options: &'a UploadOptions,
+    settings: &'a FileAccessSettings,
+    send_memory: SendMemory,
     /// Tells what this run has written from what others have.
-    run: RunId,
+    run_id: RunId,
 }
 
 /// What is seen of a key.
-enum Look {
-    There(ObjectMeta),
-    Free,
+enum KeyState {
+    Present(ObjectMeta),
+    Absent,
     /// Who asks may not know.
-    Hidden,
+    Forbidden,
 }
 
 /// A file as it was when it was begun.
-struct Source {
+struct LocalSource {
     path: PathBuf,
     file: File,
     size: u64,
@@ -213,113 +217,113 @@ struct Source {
     identity: String,
 }
 
-impl Source {
-    fn open(path: &Path) -> Result<Source> {
+impl LocalSource {
+    fn open(path: &Path) -> Result<LocalSource> {
         let failed = |error| Error::io("read", path, error);
-        let file = regular(path)?;
+        let file = open_regular_file(path)?;
         let metadata = file.metadata().map_err(failed)?;
-        let (size, modified_ns) = (metadata.len(), ns_of(&metadata));
-        let identity = digest(&[
+        let (size, modified_ns) = (metadata.len(), metadata_modified_ns(&metadata));
+        let identity = hex_digest(&[
             &metadata.dev().to_string(),
             &metadata.ino().to_string(),
             &size.to_string(),
             &modified_ns.to_string(),
         ]);
-        Ok(Source { path: path.to_owned(), file, size, modified_ns, identity })
+        Ok(LocalSource { path: path.to_owned(), file, size, modified_ns, identity })
     }
 
-    fn read(&self, at: u64, bytes: u64) -> Result<Bytes> {
+    fn read_part(&self, at: u64, bytes: u64) -> Result<Bytes> {
         let length = usize::try_from(bytes)
             .map_err(|_| Error::Internal("a part larger than memory".into()))?;
         let mut part = vec![0; length];
         match self.file.read_exact_at(&mut part, at) {
             Ok(()) => Ok(part.into()),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Err(self.changed("it has become shorter"))
+                Err(self.changed_error("it has become shorter"))
             }
             Err(error) => Err(Error::io("read", &self.path, error)),
         }
     }
 
     /// Fails if it has been written to since it was begun.
-    fn is_same(&self) -> Result<()> {
+    fn check_unchanged(&self) -> Result<()> {
         let metadata =
             self.file.metadata().map_err(|error| Error::io("read", &self.path, error))?;
-        match (metadata.len(), ns_of(&metadata)) == (self.size, self.modified_ns) {
+        match (metadata.len(), metadata_modified_ns(&metadata)) == (self.size, self.modified_ns) {
             true => Ok(()),
-            false => Err(self.changed("it has been written to")),
+            false => Err(self.changed_error("it has been written to")),
         }
     }
 
-    fn changed(&self, reason: &str) -> Error {
+    fn changed_error(&self, reason: &str) -> Error {
         Error::Changed { path: self.path.display().to_string(), reason: reason.to_owned() }
     }
 
     fn md5(&self, cancel: &CancelFlag) -> Result<String> {
-        let mut sum = Sum::default();
+        let mut sum = Md5Sum::default();
         let mut at = 0;
         while at < self.size {
-            check(cancel)?;
+            check_cancelled(cancel)?;
             let bytes = (self.size - at).min(PART_BYTES as u64);
-            sum.add(&self.read(at, bytes)?);
+            sum.update(&self.read_part(at, bytes)?);
             at += bytes;
         }
-        Ok(sum.digits())
+        Ok(sum.hex_digits())
     }
 }
 
-impl Run<'_> {
+impl UploadRun<'_> {
     fn cancel(&self) -> &CancelFlag {
         &self.settings.cancel
     }
 
-    fn wait<T: Send + 'static>(
+    fn block_on<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        crate::wait(self.cancel(), work)
+        crate::block_on(self.cancel(), work)
     }
 
     fn bucket(&self) -> Arc<Bucket> {
         Arc::clone(&self.bucket)
     }
 
-    fn send(&self, found: &Found, key: &str) -> Result<Done> {
-        check(self.cancel())?;
-        let At::Local(path) = &found.at else {
+    fn upload_file(&self, found: &FoundFile, key: &str) -> Result<CopyOutcome> {
+        check_cancelled(self.cancel())?;
+        let FoundLocation::LocalPath(path) = &found.location else {
             return Err(Error::Internal("an object among files".into()));
         };
-        self.bucket.path(key)?;
-        let source = Source::open(path)?;
+        self.bucket.parse_key(key)?;
+        let source = LocalSource::open(path)?;
         if (self.options.skip_existing || !self.options.overwrite)
-            && let Look::There(there) = self.look(key)?
+            && let KeyState::Present(there) = self.inspect_key(key)?
         {
-            if self.options.skip_existing && self.is_same(&source, key, &there)? {
+            if self.options.skip_existing && self.is_up_to_date(&source, key, &there)? {
                 self.settings.progress.add_bytes(source.size);
-                return Ok(Done::Skipped);
+                return Ok(CopyOutcome::Skipped);
             }
             if !self.options.overwrite {
                 return Err(Error::Exists { path: self.bucket.url(key) });
             }
         }
         if source.size <= PART_BYTES as u64 {
-            self.send_small(&source, key)?;
-            return Ok(Done::Copied { bytes: source.size, resumed_bytes: 0 });
+            self.upload_small_file(&source, key)?;
+            return Ok(CopyOutcome::Copied { bytes: source.size, resumed_bytes: 0 });
         }
-        let mut upload = self.begin(&source, key)?;
+        let mut upload = self.begin_or_resume(&source, key)?;
         loop {
             let resumed_bytes = upload.arrived_bytes(source.size);
             let is_resumed = upload.is_resumed;
             let sent = self.send_parts(&source, &mut upload);
-            let sent = sent.and_then(|()| self.publish(&source, &upload));
+            let sent = sent.and_then(|()| self.complete_upload(&source, &upload));
             let error = match sent {
                 Ok(true) => {
-                    upload.end()?;
-                    return Ok(Done::Copied { bytes: source.size, resumed_bytes });
+                    upload.delete_resume_log()?;
+                    return Ok(CopyOutcome::Copied { bytes: source.size, resumed_bytes });
                 }
                 // The upload of a run before is there no more.
                 Ok(false) if is_resumed => {
-                    upload.reset(&self.bucket, &source)?;
+                    upload.restart(&self.bucket, &source)?;
                     continue;
                 }
                 Ok(false) => Error::Remote {
@@ -335,31 +339,31 @@ impl Run<'_> {
             if let Error::Remote { status: Some(404), .. } = &error
                 && is_resumed
             {
-                upload.reset(&self.bucket, &source)?;
+                upload.restart(&self.bucket, &source)?;
                 continue;
             }
             // What may go on later is kept for then, if there are notes of it.
-            if !(may_pass(&error) && upload.begun.is_some()) {
-                self.abort(upload);
+            if !(is_transient(&error) && upload.resume_log.is_some()) {
+                self.abort_upload(upload);
             }
             return Err(error);
         }
     }
 
     /// What has a key.
-    fn look(&self, key: &str) -> Result<Look> {
-        match self.wait(self.bucket().head(key.to_owned())) {
-            Ok(Some(there)) => Ok(Look::There(there)),
-            Ok(None) => Ok(Look::Free),
+    fn inspect_key(&self, key: &str) -> Result<KeyState> {
+        match self.block_on(self.bucket().head_object(key.to_owned())) {
+            Ok(Some(there)) => Ok(KeyState::Present(there)),
+            Ok(None) => Ok(KeyState::Absent),
             // Who may write need not be allowed to read.
-            Err(Error::Remote { status: Some(401 | 403), .. }) => Ok(Look::Hidden),
+            Err(Error::Remote { status: Some(401 | 403), .. }) => Ok(KeyState::Forbidden),
             Err(error) => Err(error),
         }
     }
 
     /// Whether an object is what a file would become: it is as large, and has its MD5 sum where that is known of
     /// a small one, or is not older.
-    fn is_same(&self, source: &Source, key: &str, there: &ObjectMeta) -> Result<bool> {
+    fn is_up_to_date(&self, source: &LocalSource, key: &str, there: &ObjectMeta) -> Result<bool> {
         if there.size != source.size {
             return Ok(false);
         }
@@ -368,8 +372,8 @@ impl Run<'_> {
         let is_older = modified_s < source.modified_ns.div_euclid(1_000_000_000);
         let is_small = source.size <= PART_BYTES as u64;
         let verify = self.options.verify;
-        let is_compared = verify != Verify::Never && (is_small || is_older);
-        let sum = there.e_tag.as_deref().filter(|_| is_compared).and_then(md5_in);
+        let is_compared = verify != EtagVerification::Never && (is_small || is_older);
+        let sum = there.e_tag.as_deref().filter(|_| is_compared).and_then(md5_from_e_tag);
         let Some(sum) = sum else { return Ok(!is_older) };
         if source.md5(self.cancel())? == sum {
             return Ok(true);
@@ -378,42 +382,43 @@ impl Run<'_> {
             return Ok(false);
         }
         // Where a key management service encrypts, an ETag is the sum of something else.
-        let head = self.wait(self.bucket().inspect(key.to_owned()))?;
-        Ok(head.is_some_and(|head| !head.may_be_md5()))
+        let head = self.block_on(self.bucket().head_with_headers(key.to_owned()))?;
+        Ok(head.is_some_and(|head| !head.e_tag_may_be_md5()))
     }
 
-    fn send_small(&self, source: &Source, key: &str) -> Result<()> {
-        let _permit = self.permits.take(source.size, self.cancel())?;
-        let bytes = source.read(0, source.size)?;
-        source.is_same()?;
-        let mut sum = Sum::default();
-        sum.add(&bytes);
-        let sum = sum.digits();
-        let run = self.run.to_string();
-        let put = self.bucket().put(key.to_owned(), bytes, run.clone(), self.options.overwrite);
-        let e_tag = match self.wait(put)? {
-            Published::Done(e_tag) => e_tag,
+    fn upload_small_file(&self, source: &LocalSource, key: &str) -> Result<()> {
+        let _permit = self.send_memory.acquire(source.size, self.cancel())?;
+        let bytes = source.read_part(0, source.size)?;
+        source.check_unchanged()?;
+        let mut sum = Md5Sum::default();
+        sum.update(&bytes);
+        let sum = sum.hex_digits();
+        let run = self.run_id.to_string();
+        let put =
+            self.bucket().put_object(key.to_owned(), bytes, run.clone(), self.options.overwrite);
+        let e_tag = match self.block_on(put)? {
+            PublishOutcome::Published(e_tag) => e_tag,
             // It may be ours: an answer that was lost is asked for again.
-            _ => match self.wait(self.bucket().stat(key.to_owned()))? {
-                Some(seen) if seen.run.as_deref() == Some(&run) && seen.size == source.size => {
+            _ => match self.block_on(self.bucket().stat_object(key.to_owned()))? {
+                Some(seen) if seen.run_id.as_deref() == Some(&run) && seen.size == source.size => {
                     seen.e_tag
                 }
                 _ => return Err(Error::Exists { path: self.bucket.url(key) }),
             },
         };
         self.settings.progress.add_bytes(source.size);
-        self.is_right(key, source.size, e_tag.as_deref(), &sum)
+        self.verify_object(key, source.size, e_tag.as_deref(), &sum)
     }
 
     /// Whether what is there is what was sent, as far as an ETag tells.
-    fn is_right(&self, key: &str, size: u64, e_tag: Option<&str>, sum: &str) -> Result<()> {
-        let told = self.options.verify.expected(&self.bucket, e_tag);
+    fn verify_object(&self, key: &str, size: u64, e_tag: Option<&str>, sum: &str) -> Result<()> {
+        let told = self.options.verify.expected_md5(&self.bucket, e_tag);
         if told.as_deref().is_none_or(|told| told == sum) {
             return Ok(());
         }
-        let head = self.wait(self.bucket().inspect(key.to_owned()))?;
-        let Some(head) = head else { return Err(self.changed(key)) };
-        if head.listed.size == size && !head.may_be_md5() {
+        let head = self.block_on(self.bucket().head_with_headers(key.to_owned()))?;
+        let Some(head) = head else { return Err(self.removed_error(key)) };
+        if head.listed.size == size && !head.e_tag_may_be_md5() {
             return Ok(());
         }
         Err(Error::Corrupt {
@@ -429,100 +434,103 @@ impl Run<'_> {
         })
     }
 
-    fn changed(&self, key: &str) -> Error {
+    fn removed_error(&self, key: &str) -> Error {
         let reason = "it has been removed by somebody else".to_owned();
         Error::Changed { path: self.bucket.url(key), reason }
     }
 
     /// The upload of a run before, if it is of the same file; else a new one, and the old one is thrown away.
-    fn begin(&self, source: &Source, key: &str) -> Result<Parts> {
+    fn begin_or_resume(&self, source: &LocalSource, key: &str) -> Result<PartUpload> {
         let least = source.size.div_ceil(PARTS_MAX);
         // Whole mebibytes.
         let part_bytes = least.max(PART_BYTES as u64).div_ceil(1 << 20) << 20;
         let (mut begun, known) = match &self.home {
             Some(home) => {
-                let (begun, known) = Begun::open(home, &self.bucket, key)?;
+                let (begun, known) = UploadResumeLog::open(home, &self.bucket, key)?;
                 (Some(begun), known)
             }
             None => (None, None),
         };
-        let is_same =
-            |known: &Known| known.identity == source.identity && known.part_bytes == part_bytes;
+        let is_same = |known: &ResumableUpload| {
+            known.file_identity == source.identity && known.part_bytes == part_bytes
+        };
         let mut is_resumed = false;
         let known = match known {
-            Some(known) if known.id.is_some() && is_same(&known) => {
+            Some(known) if known.upload_id.is_some() && is_same(&known) => {
                 is_resumed = true;
                 if let Some(begun) = &mut begun {
-                    begun.go_on(&known, &self.bucket.url(key))?;
+                    begun.rewrite_from(&known, &self.bucket.url(key))?;
                 }
                 known
             }
             other => {
-                if let Some(id) = other.and_then(|known| known.id) {
-                    self.wait(self.bucket().abort(key.to_owned(), id))?;
+                if let Some(id) = other.and_then(|known| known.upload_id) {
+                    self.block_on(self.bucket().abort_upload(key.to_owned(), id))?;
                 }
-                Known {
+                ResumableUpload {
                     part_bytes,
-                    identity: source.identity.clone(),
-                    id: None,
-                    parts: BTreeMap::new(),
+                    file_identity: source.identity.clone(),
+                    upload_id: None,
+                    part_e_tags: BTreeMap::new(),
                 }
             }
         };
-        let (key, begun) = (key.to_owned(), begun.map(shared));
-        let mut upload = Parts { key, begun, known, is_resumed };
-        if upload.known.id.is_none() {
-            upload.reset(&self.bucket, source)?;
+        let (key, begun) = (key.to_owned(), begun.map(share_resume_log));
+        let mut upload = PartUpload { key, resume_log: begun, progress: known, is_resumed };
+        if upload.progress.upload_id.is_none() {
+            upload.restart(&self.bucket, source)?;
         }
         Ok(upload)
     }
 
-    fn send_parts(&self, source: &Source, upload: &mut Parts) -> Result<()> {
+    fn send_parts(&self, source: &LocalSource, upload: &mut PartUpload) -> Result<()> {
         self.settings.progress.add_bytes(upload.arrived_bytes(source.size));
-        let id = match &upload.known.id {
+        let id = match &upload.progress.upload_id {
             Some(id) => id.clone(),
             None => {
                 let (bucket, key) = (self.bucket(), upload.key.clone());
-                let begun = upload.begun.clone();
+                let begun = upload.resume_log.clone();
                 // Noted on the network's thread: nothing is between answer and note.
-                let asked: Fetch<String> = Fetch::start(async move {
-                    let id = bucket.begin(key).await?;
+                let asked: NetworkTask<String> = NetworkTask::start(async move {
+                    let id = bucket.begin_upload(key).await?;
                     if let Some(begun) = begun
                         && let Some(begun) = begun.lock().as_mut()
                     {
-                        begun.named(&id)?;
+                        begun.record_upload_id(&id)?;
                     }
                     Ok(id)
                 })?;
                 // An upload whose name nobody has heard could not be thrown away.
                 let mut cancelled = None;
-                let id = asked.wait_with(&mut || match self.cancel().check() {
+                let id = asked.wait_with_tick(&mut || match self.cancel().check() {
                     Err(interrupted)
                         if cancelled.get_or_insert_with(Instant::now).elapsed()
-                            > self.options.patience =>
+                            > self.options.shutdown_timeout =>
                     {
                         Err(interrupted)
                     }
                     _ => Ok(()),
                 })?;
-                upload.known.id.insert(id).clone()
+                upload.progress.upload_id.insert(id).clone()
             }
         };
-        let part_bytes = upload.known.part_bytes;
+        let part_bytes = upload.progress.part_bytes;
         let count = usize::try_from(source.size.div_ceil(part_bytes))
             .map_err(|_| Error::Internal("more parts than can be counted".into()))?;
-        let mut coming: VecDeque<Coming<'_>> = VecDeque::new();
+        let mut coming: VecDeque<InFlightPart<'_>> = VecDeque::new();
         for index in 0..count {
-            if upload.known.parts.contains_key(&index) {
+            if upload.progress.part_e_tags.contains_key(&index) {
                 continue;
             }
             let at = index as u64 * part_bytes;
             let bytes = part_bytes.min(source.size - at);
             // Who waits for memory holds none: what is on its way is waited for first.
             let permit = loop {
-                let permit = match coming.len() < PARTS_AT_ONCE {
-                    true if coming.is_empty() => Some(self.permits.take(bytes, self.cancel())?),
-                    true => self.permits.try_take(bytes),
+                let permit = match coming.len() < PARTS_IN_FLIGHT_MAX {
+                    true if coming.is_empty() => {
+                        Some(self.send_memory.acquire(bytes, self.cancel())?)
+                    }
+                    true => self.send_memory.try_acquire(bytes),
                     false => None,
                 };
                 match (permit, coming.pop_front()) {
@@ -532,53 +540,59 @@ impl Run<'_> {
                         }
                         break permit;
                     }
-                    (None, Some(front)) => self.arrives(upload, front)?,
+                    (None, Some(front)) => self.await_part(upload, front)?,
                     (None, None) => {}
                 }
             };
-            let part = source.read(at, bytes)?;
-            let sent = self.bucket().part(upload.key.clone(), id.clone(), index, at, part);
-            coming.push_back(Coming { index, bytes, answer: Fetch::start(sent)?, _permit: permit });
+            let part = source.read_part(at, bytes)?;
+            let sent = self.bucket().upload_part(upload.key.clone(), id.clone(), index, at, part);
+            coming.push_back(InFlightPart {
+                index,
+                bytes,
+                answer: NetworkTask::start(sent)?,
+                _permit: permit,
+            });
         }
         while let Some(front) = coming.pop_front() {
-            self.arrives(upload, front)?;
+            self.await_part(upload, front)?;
         }
-        source.is_same()
+        source.check_unchanged()
     }
 
-    fn arrives(&self, upload: &mut Parts, coming: Coming<'_>) -> Result<()> {
+    fn await_part(&self, upload: &mut PartUpload, coming: InFlightPart<'_>) -> Result<()> {
         let e_tag = coming.answer.wait(self.cancel())?;
-        if let Some(begun) = &upload.begun
+        if let Some(begun) = &upload.resume_log
             && let Some(begun) = begun.lock().as_mut()
         {
-            begun.arrived(coming.index, &e_tag)?;
+            begun.record_part(coming.index, &e_tag)?;
         }
-        upload.known.parts.insert(coming.index, e_tag);
+        upload.progress.part_e_tags.insert(coming.index, e_tag);
         self.settings.progress.add_bytes(coming.bytes);
         Ok(())
     }
 
     /// Puts the parts together. False if they are gone.
-    fn publish(&self, source: &Source, upload: &Parts) -> Result<bool> {
+    fn complete_upload(&self, source: &LocalSource, upload: &PartUpload) -> Result<bool> {
         let key = upload.key.clone();
-        let id = upload.known.id.clone().unwrap_or_default();
-        let parts: Vec<String> = upload.known.parts.values().cloned().collect();
-        let expected = e_tag_of(&parts);
+        let id = upload.progress.upload_id.clone().unwrap_or_default();
+        let parts: Vec<String> = upload.progress.part_e_tags.values().cloned().collect();
+        let expected = multipart_e_tag(&parts);
         let replaces = self.options.overwrite;
-        let published = self.wait(self.bucket().complete(key.clone(), id, parts, replaces))?;
-        let there = self.look(&key)?;
-        let is_ours = matches!(&there, Look::There(there) if {
+        let published =
+            self.block_on(self.bucket().complete_upload(key.clone(), id, parts, replaces))?;
+        let there = self.inspect_key(&key)?;
+        let is_ours = matches!(&there, KeyState::Present(there) if {
             let tag = there.e_tag.as_deref().map(|tag| tag.trim_matches('"').to_owned());
             there.size == source.size && expected.is_some() && tag == expected
         });
         match published {
             // An answer that was lost is asked for again, and the second one says so.
-            Published::Gone | Published::Exists if is_ours => Ok(true),
-            Published::Gone => Ok(false),
-            Published::Exists => Err(Error::Exists { path: self.bucket.url(&key) }),
-            Published::Done(_) => match there {
-                Look::Free => Err(self.changed(&key)),
-                Look::There(there) if there.size != source.size => Err(Error::Corrupt {
+            PublishOutcome::PartsGone | PublishOutcome::NameTaken if is_ours => Ok(true),
+            PublishOutcome::PartsGone => Ok(false),
+            PublishOutcome::NameTaken => Err(Error::Exists { path: self.bucket.url(&key) }),
+            PublishOutcome::Published(_) => match there {
+                KeyState::Absent => Err(self.removed_error(&key)),
+                KeyState::Present(there) if there.size != source.size => Err(Error::Corrupt {
                     path: self.bucket.url(&key),
                     reason: format!(
                         "it has {} bytes, and what was sent {}",
@@ -589,129 +603,133 @@ impl Run<'_> {
                             .into(),
                     ),
                 }),
-                Look::There(_) | Look::Hidden => Ok(true),
+                KeyState::Present(_) | KeyState::Forbidden => Ok(true),
             },
         }
     }
 
     /// Throws an upload away; its notes stay if the server does not answer.
-    fn abort(&self, mut upload: Parts) {
-        let Some(id) = upload.known.id.take() else {
+    fn abort_upload(&self, mut upload: PartUpload) {
+        let Some(id) = upload.progress.upload_id.take() else {
             // That there was no upload is known where nobody was asked for one, or has answered.
-            let _ = upload.end();
+            let _ = upload.delete_resume_log();
             return;
         };
         let since = Instant::now();
-        let mut tick = || match since.elapsed() < self.options.patience {
+        let mut tick = || match since.elapsed() < self.options.shutdown_timeout {
             true => Ok(()),
             false => Err(Interrupted),
         };
-        let aborted = Fetch::start(self.bucket().abort(upload.key.clone(), id))
-            .and_then(|asked| asked.wait_with(&mut tick));
+        let aborted = NetworkTask::start(self.bucket().abort_upload(upload.key.clone(), id))
+            .and_then(|asked| asked.wait_with_tick(&mut tick));
         if aborted.is_ok() {
             // Notes of an upload that is gone are found to be so.
-            let _ = upload.end();
+            let _ = upload.delete_resume_log();
         }
     }
 }
 
 /// Notes that a network's thread may write to.
-type Shared = Arc<Mutex<Option<Begun>>>;
+type SharedResumeLog = Arc<Mutex<Option<UploadResumeLog>>>;
 
-fn shared(begun: Begun) -> Shared {
+fn share_resume_log(begun: UploadResumeLog) -> SharedResumeLog {
     Arc::new(Mutex::new(Some(begun)))
 }
 
 /// An upload in parts.
-struct Parts {
+struct PartUpload {
     key: String,
-    begun: Option<Shared>,
-    known: Known,
+    resume_log: Option<SharedResumeLog>,
+    progress: ResumableUpload,
     /// Whether a run before has begun it.
     is_resumed: bool,
 }
 
-impl Parts {
+impl PartUpload {
     /// The bytes of parts that have arrived.
     fn arrived_bytes(&self, size: u64) -> u64 {
         let of = |index: &usize| {
-            let at = *index as u64 * self.known.part_bytes;
-            self.known.part_bytes.min(size.saturating_sub(at))
+            let at = *index as u64 * self.progress.part_bytes;
+            self.progress.part_bytes.min(size.saturating_sub(at))
         };
-        self.known.parts.keys().map(of).sum()
+        self.progress.part_e_tags.keys().map(of).sum()
     }
 
     /// Begins anew.
-    fn reset(&mut self, bucket: &Bucket, source: &Source) -> Result<()> {
+    fn restart(&mut self, bucket: &Bucket, source: &LocalSource) -> Result<()> {
         self.is_resumed = false;
-        self.known.id = None;
-        self.known.parts.clear();
-        if let Some(begun) = &self.begun
+        self.progress.upload_id = None;
+        self.progress.part_e_tags.clear();
+        if let Some(begun) = &self.resume_log
             && let Some(begun) = begun.lock().as_mut()
         {
-            begun.begin(self.known.part_bytes, &source.identity, &bucket.url(&self.key))?;
+            begun.start_new_upload(
+                self.progress.part_bytes,
+                &source.identity,
+                &bucket.url(&self.key),
+            )?;
         }
         Ok(())
     }
 
-    fn end(self) -> Result<()> {
-        match self.begun.and_then(|begun| begun.lock().take()) {
-            Some(begun) => begun.end(),
+    fn delete_resume_log(self) -> Result<()> {
+        match self.resume_log.and_then(|begun| begun.lock().take()) {
+            Some(begun) => begun.delete(),
             None => Ok(()),
         }
     }
 }
 
 /// A part on its way.
-struct Coming<'a> {
+struct InFlightPart<'a> {
     index: usize,
     bytes: u64,
-    answer: Fetch<String>,
-    _permit: Permit<'a>,
+    answer: NetworkTask<String>,
+    _permit: SendMemoryPermit<'a>,
 }
 
 /// Memory that what is sent shares.
-struct Permits {
-    all: u64,
-    free: Mutex<u64>,
+struct SendMemory {
+    total_bytes: u64,
+    free_bytes: Mutex<u64>,
     freed: Condvar,
 }
 
-struct Permit<'a> {
+struct SendMemoryPermit<'a> {
     bytes: u64,
-    of: &'a Permits,
+    memory: &'a SendMemory,
 }
 
-impl Permits {
-    fn new(bytes: u64) -> Permits {
-        Permits { all: bytes, free: Mutex::new(bytes), freed: Condvar::new() }
+impl SendMemory {
+    fn new(bytes: u64) -> SendMemory {
+        SendMemory { total_bytes: bytes, free_bytes: Mutex::new(bytes), freed: Condvar::new() }
     }
 
     /// Waits for so many bytes; more than there are at all are as many as there are.
-    fn take(&self, bytes: u64, cancel: &CancelFlag) -> Result<Permit<'_>> {
+    fn acquire(&self, bytes: u64, cancel: &CancelFlag) -> Result<SendMemoryPermit<'_>> {
         loop {
-            if let Some(permit) = self.try_take(bytes) {
+            if let Some(permit) = self.try_acquire(bytes) {
                 return Ok(permit);
             }
-            check(cancel)?;
-            let mut free = self.free.lock();
-            if *free < bytes.min(self.all) {
+            check_cancelled(cancel)?;
+            let mut free = self.free_bytes.lock();
+            if *free < bytes.min(self.total_bytes) {
                 self.freed.wait_for(&mut free, Duration::from_millis(50));
             }
         }
     }
 
-    fn try_take(&self, bytes: u64) -> Option<Permit<'_>> {
-        let bytes = bytes.min(self.all);
-        let mut free = self.free.lock();
+    fn try_acquire(&self, bytes: u64) -> Option<SendMemoryPermit<'_>> {
+        let bytes = bytes.min(self.total_bytes);
+        let mut free = self.free_bytes.lock();
         *free = free.checked_sub(bytes)?;
-        Some(Permit { bytes, of: self })
+        Some(SendMemoryPermit { bytes, memory: self })
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for SendMemoryPermit<'_> {
     fn drop(&mut self) {
-        *self.of.free.lock() += self.bytes;
-        self.of.freed.notify_all();
+        *self.memory.free_bytes.lock() += self.bytes;
+        self.memory.freed.notify_all();
     }
 }

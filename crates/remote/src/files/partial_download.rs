@@ -22,32 +22,32 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
-use super::digest;
+use super::hex_digest;
 use crate::error::{Error, Result};
 
 /// What the names of such files begin with.
-pub(super) const PREFIX: &str = ".tidemill-get-";
+pub(super) const PARTIAL_FILE_PREFIX: &str = ".tidemill-get-";
 /// A file beyond so much is gone on with.
-pub(super) const BLOCK_BYTES: u64 = 8 << 20;
+pub(super) const RESUME_BLOCK_BYTES: u64 = 8 << 20;
 /// Read again in such pieces.
-const PIECE_BYTES: usize = 1 << 20;
-const VERSION: &str = "tidemill-get 1";
+const READ_BUFFER_BYTES: usize = 1 << 20;
+const CHECKSUMS_VERSION: &str = "tidemill-get 1";
 
 /// A file that is not whole.
 #[derive(Debug)]
-pub(super) struct Partial {
+pub(super) struct PartialDownload {
     path: PathBuf,
     file: File,
-    done_path: PathBuf,
+    checksums_path: PathBuf,
     /// Where blocks are noted, if the file is gone on with.
-    done: Option<File>,
+    checksums: Option<File>,
     /// The bytes that are there.
-    at: u64,
+    written_bytes: u64,
     /// The sum of those of the last block.
-    block: crc32fast::Hasher,
+    block_crc: crc32fast::Hasher,
 }
 
-impl Partial {
+impl PartialDownload {
     /// What there is of a file that is to have this name, locked. With a `version`, which tells the object from
     /// any other, what a run before has written of the same is kept, and shown to `seen` block by block.
     ///
@@ -57,33 +57,39 @@ impl Partial {
         target: &Path,
         version: Option<&str>,
         seen: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<Partial> {
-        let path = beside(target);
-        let file = locked(&path, target)?;
-        let done_path = done_path(&path);
-        let mut partial =
-            Partial { path, file, done_path, done: None, at: 0, block: crc32fast::Hasher::new() };
+    ) -> Result<PartialDownload> {
+        let path = partial_path(target);
+        let file = open_locked(&path, target)?;
+        let done_path = checksums_path(&path);
+        let mut partial = PartialDownload {
+            path,
+            file,
+            checksums_path: done_path,
+            checksums: None,
+            written_bytes: 0,
+            block_crc: crc32fast::Hasher::new(),
+        };
         match version {
-            Some(version) => partial.go_on(version, seen)?,
-            None => remove(&partial.done_path)?,
+            Some(version) => partial.resume(version, seen)?,
+            None => remove_if_exists(&partial.checksums_path)?,
         }
         let failed = |error| Error::io("write", &partial.path, error);
-        partial.file.set_len(partial.at).map_err(failed)?;
-        partial.file.seek(SeekFrom::Start(partial.at)).map_err(failed)?;
+        partial.file.set_len(partial.written_bytes).map_err(failed)?;
+        partial.file.seek(SeekFrom::Start(partial.written_bytes)).map_err(failed)?;
         Ok(partial)
     }
 
     /// Reads what is known to be right, and begins to note what will be.
-    fn go_on(&mut self, version: &str, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let head = format!("{VERSION} {version}\n");
-        let path = self.done_path.clone();
+    fn resume(&mut self, version: &str, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let head = format!("{CHECKSUMS_VERSION} {version}\n");
+        let path = self.checksums_path.clone();
         let failed = |error| Error::io("write", &path, error);
         let mut done = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .custom_flags(no_follow())
+            .custom_flags(no_follow_flag())
             .open(&path)
             .map_err(failed)?;
         let mut noted = Vec::new();
@@ -91,13 +97,13 @@ impl Partial {
         let mut good = 0;
         if noted.starts_with(head.as_bytes()) {
             good = head.len() as u64;
-            for (index, line) in noted[head.len()..].chunks(LINE_BYTES).enumerate() {
-                let Some(sum) = sum_in(line, index) else { break };
-                if !self.block_is(sum, seen)? {
+            for (index, line) in noted[head.len()..].chunks(CHECKSUM_LINE_BYTES).enumerate() {
+                let Some(sum) = parse_checksum_line(line, index) else { break };
+                if !self.is_block_intact(sum, seen)? {
                     break;
                 }
-                good += LINE_BYTES as u64;
-                self.at += BLOCK_BYTES;
+                good += CHECKSUM_LINE_BYTES as u64;
+                self.written_bytes += RESUME_BLOCK_BYTES;
             }
         } else {
             done.set_len(0).map_err(failed)?;
@@ -108,24 +114,25 @@ impl Partial {
             done.set_len(good).map_err(failed)?;
             done.seek(SeekFrom::Start(good)).map_err(failed)?;
         }
-        self.done = Some(done);
+        self.checksums = Some(done);
         Ok(())
     }
 
     /// Whether the block at hand has this sum; if so, its bytes have been seen.
-    fn block_is(&self, sum: u32, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+    fn is_block_intact(&self, sum: u32, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         use std::os::unix::fs::FileExt;
         let failed = |error| Error::io("read", &self.path, error);
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut piece = vec![0; READ_BUFFER_BYTES];
         // Twice, as nothing may be seen of one that is wrong.
         for sees in [false, true] {
             let mut hasher = crc32fast::Hasher::new();
-            let mut at = self.at;
-            while at < self.at + BLOCK_BYTES {
+            let mut at = self.written_bytes;
+            while at < self.written_bytes + RESUME_BLOCK_BYTES {
                 match self.file.read_at(&mut piece, at).map_err(failed)? {
                     0 => return Ok(false),
                     count => {
-                        let left = usize::try_from(self.at + BLOCK_BYTES - at).unwrap_or(count);
+                        let left = usize::try_from(self.written_bytes + RESUME_BLOCK_BYTES - at)
+                            .unwrap_or(count);
                         let bytes = &piece[..count.min(left)];
                         hasher.update(bytes);
                         if sees {
@@ -145,8 +152,8 @@ impl Partial {
     }
 
     /// How many bytes are there.
-    pub(super) fn bytes(&self) -> u64 {
-        self.at
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// Writes what comes next.
@@ -155,19 +162,19 @@ impl Partial {
     /// [`Error::Io`].
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let left = BLOCK_BYTES - self.at % BLOCK_BYTES;
+            let left = RESUME_BLOCK_BYTES - self.written_bytes % RESUME_BLOCK_BYTES;
             let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
             let (now, later) = bytes.split_at(count);
             self.file.write_all(now).map_err(|error| Error::io("write", &self.path, error))?;
-            self.at += count as u64;
+            self.written_bytes += count as u64;
             bytes = later;
-            let Some(done) = &mut self.done else { continue };
-            self.block.update(now);
-            if self.at.is_multiple_of(BLOCK_BYTES) {
-                let sum = std::mem::take(&mut self.block).finalize();
-                let line = line(self.at / BLOCK_BYTES - 1, sum);
+            let Some(done) = &mut self.checksums else { continue };
+            self.block_crc.update(now);
+            if self.written_bytes.is_multiple_of(RESUME_BLOCK_BYTES) {
+                let sum = std::mem::take(&mut self.block_crc).finalize();
+                let line = checksum_line(self.written_bytes / RESUME_BLOCK_BYTES - 1, sum);
                 done.write_all(line.as_bytes())
-                    .map_err(|error| Error::io("write", &self.done_path, error))?;
+                    .map_err(|error| Error::io("write", &self.checksums_path, error))?;
             }
         }
         Ok(())
@@ -178,9 +185,9 @@ impl Partial {
     /// # Errors
     /// [`Error::Exists`] if something has the name and may not be replaced; [`Error::Io`].
     pub(super) fn finish(self, target: &Path, replaces: bool, modified_ns: i128) -> Result<()> {
-        let finished = self.name(target, replaces, modified_ns);
+        let finished = self.publish(target, replaces, modified_ns);
         match finished {
-            Ok(()) => remove(&self.done_path),
+            Ok(()) => remove_if_exists(&self.checksums_path),
             Err(error) => {
                 self.discard()?;
                 Err(error)
@@ -188,7 +195,7 @@ impl Partial {
         }
     }
 
-    fn name(&self, target: &Path, replaces: bool, modified_ns: i128) -> Result<()> {
+    fn publish(&self, target: &Path, replaces: bool, modified_ns: i128) -> Result<()> {
         let failed = |error| Error::io("write", &self.path, error);
         let since = u64::try_from(modified_ns).ok().filter(|ns| *ns > 0);
         if let Some(time) =
@@ -197,12 +204,12 @@ impl Partial {
             self.file.set_modified(time).map_err(failed)?;
         }
         self.file.sync_all().map_err(failed)?;
-        name_it(&self.path, target, replaces)
+        rename_into_place(&self.path, target, replaces)
     }
 
     /// Leaves what is there for the next run, if that is anything; tells whether it is.
-    pub(super) fn keep(self) -> Result<bool> {
-        if self.done.is_some() && self.at >= BLOCK_BYTES {
+    pub(super) fn keep_for_resume(self) -> Result<bool> {
+        if self.checksums.is_some() && self.written_bytes >= RESUME_BLOCK_BYTES {
             return Ok(true);
         }
         self.discard()?;
@@ -211,8 +218,8 @@ impl Partial {
 
     /// Throws it away.
     pub(super) fn discard(self) -> Result<()> {
-        remove(&self.done_path)?;
-        remove(&self.path)
+        remove_if_exists(&self.checksums_path)?;
+        remove_if_exists(&self.path)
     }
 }
 
@@ -220,33 +227,34 @@ impl Partial {
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(super) fn sweep(target: &Path) -> Result<()> {
-    let path = beside(target);
-    if path.symlink_metadata().is_ok() { Ok(()) } else { remove(&done_path(&path)) }
+pub(super) fn remove_stale_checksums(target: &Path) -> Result<()> {
+    let path = partial_path(target);
+    if path.symlink_metadata().is_ok() { Ok(()) } else { remove_if_exists(&checksums_path(&path)) }
 }
 
 /// A block's line: `0000000a 0123abcd`.
-fn line(index: u64, sum: u32) -> String {
+fn checksum_line(index: u64, sum: u32) -> String {
     format!("{index:08x} {sum:08x}\n")
 }
 
-const LINE_BYTES: usize = 18;
+const CHECKSUM_LINE_BYTES: usize = 18;
 
 /// The sum in a line that is whole and of this block.
-fn sum_in(bytes: &[u8], index: usize) -> Option<u32> {
+fn parse_checksum_line(bytes: &[u8], index: usize) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
     let (number, sum) = text.split_once(' ')?;
-    let is_it = bytes.len() == LINE_BYTES && usize::from_str_radix(number, 16).ok()? == index;
+    let is_it =
+        bytes.len() == CHECKSUM_LINE_BYTES && usize::from_str_radix(number, 16).ok()? == index;
     if is_it { u32::from_str_radix(sum, 16).ok() } else { None }
 }
 
-fn beside(target: &Path) -> PathBuf {
+fn partial_path(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    let digest = digest(&[&name]);
-    target.with_file_name(format!("{PREFIX}{}", &digest[..16]))
+    let digest = hex_digest(&[&name]);
+    target.with_file_name(format!("{PARTIAL_FILE_PREFIX}{}", &digest[..16]))
 }
 
-fn done_path(path: &Path) -> PathBuf {
+fn checksums_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".done");
     path.with_file_name(name)
@@ -254,12 +262,12 @@ fn done_path(path: &Path) -> PathBuf {
 
 /// A link that somebody else has put there is not followed.
 #[expect(clippy::cast_possible_wrap, reason = "flags of the system, as it has them")]
-fn no_follow() -> i32 {
+fn no_follow_flag() -> i32 {
     OFlags::NOFOLLOW.bits() as i32
 }
 
 /// Opens the file and locks it.
-fn locked(path: &Path, target: &Path) -> Result<File> {
+fn open_locked(path: &Path, target: &Path) -> Result<File> {
     let failed = |error| Error::io("write", path, error);
     loop {
         let file = OpenOptions::new()
@@ -267,7 +275,7 @@ fn locked(path: &Path, target: &Path) -> Result<File> {
             .write(true)
             .create(true)
             .truncate(false)
-            .custom_flags(no_follow())
+            .custom_flags(no_follow_flag())
             .open(path)
             .map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -290,7 +298,7 @@ fn locked(path: &Path, target: &Path) -> Result<File> {
     }
 }
 
-fn name_it(path: &Path, target: &Path, replaces: bool) -> Result<()> {
+fn rename_into_place(path: &Path, target: &Path, replaces: bool) -> Result<()> {
     let failed = |error| Error::io("write", target, error);
     let exists = || Error::Exists { path: target.display().to_string() };
     if replaces {
@@ -302,7 +310,7 @@ fn name_it(path: &Path, target: &Path, replaces: bool) -> Result<()> {
         // Where the file system cannot: a second name is refused if there is one.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             match std::fs::hard_link(path, target) {
-                Ok(()) => remove(path),
+                Ok(()) => remove_if_exists(path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
                 Err(_) if target.symlink_metadata().is_ok() => Err(exists()),
                 Err(_) => std::fs::rename(path, target).map_err(failed),
@@ -312,7 +320,7 @@ fn name_it(path: &Path, target: &Path, replaces: bool) -> Result<()> {
     }
 }
 
-fn remove(path: &Path) -> Result<()> {
+fn remove_if_exists(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::io("remove", path, error))
@@ -329,9 +337,9 @@ mod unit {
         (0..count).map(|at| (at * 31 % 251) as u8).collect()
     }
 
-    fn open(target: &Path, version: &str) -> (Partial, Vec<u8>) {
+    fn open(target: &Path, version: &str) -> (PartialDownload, Vec<u8>) {
         let mut seen = Vec::new();
-        let partial = Partial::open(target, Some(version), &mut |bytes| {
+        let partial = PartialDownload::open(target, Some(version), &mut |bytes| {
             seen.extend_from_slice(bytes);
             Ok(())
         });
@@ -344,7 +352,7 @@ mod unit {
     }
 
     /// So much written of a file, in odd pieces, by a process that was killed then.
-    fn killed_after(folder: &Path, count: u64) -> PathBuf {
+    fn write_and_abandon(folder: &Path, count: u64) -> PathBuf {
         let target = folder.join("a.bin");
         let (mut partial, _) = open(&target, "v1");
         for piece in bytes(count).chunks(3_333_333) {
@@ -354,18 +362,20 @@ mod unit {
     }
 
     #[test]
-    fn what_was_written_of_the_same_version_is_gone_on_with_block_by_block() {
-        for (count, kept) in [(0, 0), (5, 0), (BLOCK_BYTES, 1), (2 * BLOCK_BYTES + 77, 2)] {
+    fn same_version_is_resumed_block_by_block() {
+        for (count, kept) in
+            [(0, 0), (5, 0), (RESUME_BLOCK_BYTES, 1), (2 * RESUME_BLOCK_BYTES + 77, 2)]
+        {
             let folder = tempfile::tempdir().unwrap();
-            let target = killed_after(folder.path(), count);
+            let target = write_and_abandon(folder.path(), count);
             let (partial, seen) = open(&target, "v1");
-            assert_eq!(partial.bytes(), kept * BLOCK_BYTES, "{count}");
-            assert!(seen == bytes(kept * BLOCK_BYTES), "{count}");
+            assert_eq!(partial.written_bytes(), kept * RESUME_BLOCK_BYTES, "{count}");
+            assert!(seen == bytes(kept * RESUME_BLOCK_BYTES), "{count}");
         }
         let folder = tempfile::tempdir().unwrap();
-        let target = killed_after(folder.path(), BLOCK_BYTES + 1);
+        let target = write_and_abandon(folder.path(), RESUME_BLOCK_BYTES + 1);
         let (mut partial, _) = open(&target, "v2");
-        assert_eq!(partial.bytes(), 0, "another version");
+        assert_eq!(partial.written_bytes(), 0, "another version");
         partial.write(b"all of it").unwrap();
         partial.finish(&target, false, 1_700_000_000_000_000_000).unwrap();
         assert_eq!(names(folder.path()), ["a.bin"]);
@@ -374,12 +384,12 @@ mod unit {
     }
 
     #[test]
-    fn damage_of_any_kind_is_found_and_what_is_before_it_is_kept() {
-        type Damage = fn(&Path, &Path);
-        let damages: [(&str, Damage, u64); 6] = [
-            ("a byte of the second block", |part, _| flip(part, BLOCK_BYTES + 5), 1),
+    fn damage_is_found_and_intact_blocks_before_it_are_kept() {
+        type ApplyDamage = fn(&Path, &Path);
+        let damages: [(&str, ApplyDamage, u64); 6] = [
+            ("a byte of the second block", |part, _| flip(part, RESUME_BLOCK_BYTES + 5), 1),
             ("a byte of the first block", |part, _| flip(part, 5), 0),
-            ("bytes that never reached the disk", |part, _| cut(part, BLOCK_BYTES + 9), 1),
+            ("bytes that never reached the disk", |part, _| cut(part, RESUME_BLOCK_BYTES + 9), 1),
             ("a line cut short", |_, done| cut(done, 48 + 18 + 7), 1),
             ("a line that is none", |_, done| flip(done, 48 + 18 + 3), 1),
             ("another version", |_, done| flip(done, 20), 0),
@@ -389,15 +399,15 @@ mod unit {
             let target = folder.path().join("a.bin");
             let version = "0123456789abcdef0123456789abcdef";
             let (mut partial, _) = open(&target, version);
-            let all = bytes(2 * BLOCK_BYTES + 100);
+            let all = bytes(2 * RESUME_BLOCK_BYTES + 100);
             partial.write(&all).unwrap();
-            let (part, done) = (partial.path.clone(), partial.done_path.clone());
+            let (part, done) = (partial.path.clone(), partial.checksums_path.clone());
             drop(partial);
             damage(&part, &done);
             let (mut partial, seen) = open(&target, version);
-            assert_eq!(partial.bytes(), kept * BLOCK_BYTES, "{what}");
-            assert!(seen == bytes(kept * BLOCK_BYTES), "{what}");
-            let at = usize::try_from(partial.bytes()).unwrap();
+            assert_eq!(partial.written_bytes(), kept * RESUME_BLOCK_BYTES, "{what}");
+            assert!(seen == bytes(kept * RESUME_BLOCK_BYTES), "{what}");
+            let at = usize::try_from(partial.written_bytes()).unwrap();
             partial.write(&all[at..]).unwrap();
             partial.finish(&target, false, 0).unwrap();
             assert!(std::fs::read(&target).unwrap() == all, "{what}");
@@ -416,11 +426,11 @@ mod unit {
     }
 
     #[test]
-    fn two_runs_do_not_write_one_file_and_nothing_is_taken_over() {
+    fn concurrent_run_is_refused_and_existing_file_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("a");
         let (partial, _) = open(&target, "v");
-        let busy = Partial::open(&target, None, &mut |_| Ok(()));
+        let busy = PartialDownload::open(&target, None, &mut |_| Ok(()));
         assert!(matches!(busy, Err(Error::Busy { .. })));
         std::fs::write(&target, "mine").unwrap();
         let taken = partial.finish(&target, false, 0);
@@ -439,8 +449,8 @@ mod unit {
         let target = folder.path().join("a");
         let victim = folder.path().join("victim");
         std::fs::write(&victim, "precious").unwrap();
-        std::os::unix::fs::symlink(&victim, beside(&target)).unwrap();
-        assert!(Partial::open(&target, None, &mut |_| Ok(())).is_err());
+        std::os::unix::fs::symlink(&victim, partial_path(&target)).unwrap();
+        assert!(PartialDownload::open(&target, None, &mut |_| Ok(())).is_err());
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     }
 }

@@ -16,20 +16,20 @@ use tidemill_base::cancellation::WaitCallback;
 use tidemill_base::hex::encode_hex;
 use url::{Host, Url};
 
-use crate::Fetch;
-use crate::client::root_cause;
+use crate::NetworkTask;
 use crate::error::{Error, Result};
+use crate::http_client::root_cause;
 
 /// How long it is waited for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of an answer that refuses so many bytes are read at most.
-const REFUSAL_BYTES_MAX: usize = 64 << 10;
+const REFUSAL_BODY_BYTES_MAX: usize = 64 << 10;
 /// Name of the header with the client id.
-const CLIENT_ID: &str = "tidemill-client-id";
+const CLIENT_ID_HEADER: &str = "tidemill-client-id";
 
 /// A token, and the id by which the service recognises the client's own requests. Both are secrets.
 #[derive(Clone, Copy)]
-pub struct Credentials<'a> {
+pub struct ServiceCredentials<'a> {
     /// The token, which proves that the client may ask.
     pub token: &'a str,
     /// The client id ([`new_client_id`]). If `None`, the header is not sent.
@@ -48,19 +48,19 @@ pub fn new_client_id() -> std::io::Result<String> {
 
 /// Where a service is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceClient {
     url: Url,
-    is_here: bool,
+    is_loopback: bool,
 }
 
-impl Service {
+impl ServiceClient {
     /// The service at `http://host:port` of this machine, or at `https://host:port`.
     ///
     /// # Errors
     /// [`Error::Usage`] for what is no such address.
-    pub fn new(address: &str) -> Result<Service> {
+    pub fn new(address: &str) -> Result<ServiceClient> {
         let refused = |why: &str| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!(
                     "`{}` names no master: {why}",
                     tidemill_base::redaction::redact_url(address)
@@ -85,14 +85,14 @@ impl Service {
             return Err(refused("something is behind its port"));
         }
         if url.scheme() == "http" && !is_here {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "`{address}` is another machine, and http:// shows the token to whoever is between"
                 ),
                 "https://, or a tunnel: ssh -L PORT:localhost:PORT HOST, and http://localhost:PORT",
             ));
         }
-        Ok(Service { url, is_here })
+        Ok(ServiceClient { url, is_loopback: is_here })
     }
 
     /// The address as messages show it, and as addresses are compared.
@@ -100,14 +100,14 @@ impl Service {
         self.url.as_str().trim_end_matches('/').to_owned()
     }
 
-    fn client(&self) -> Result<Client> {
+    fn build_http_client(&self) -> Result<Client> {
         let mut builder = Client::builder()
             .user_agent(concat!("tidemill/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())
             .referer(false)
             .http1_only()
             .connect_timeout(CONNECT_TIMEOUT);
-        if self.is_here {
+        if self.is_loopback {
             builder = builder.no_proxy();
         }
         if self.url.scheme() == "http" {
@@ -123,15 +123,15 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::Usage`] for a token that can be none; [`Error::Remote`] where nobody answers, and what `tick` says.
-    pub fn ask(
+    pub fn send_request(
         &self,
         path: &str,
-        credentials: Credentials<'_>,
+        credentials: ServiceCredentials<'_>,
         body: Option<Vec<u8>>,
         patience: Duration,
         tick: WaitCallback<'_>,
-    ) -> Result<Answer> {
-        let Credentials { token, client_id } = credentials;
+    ) -> Result<ServiceResponse> {
+        let ServiceCredentials { token, client_id } = credentials;
         let token = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut token =
             token.map_err(|_| Error::usage("the master's token has a line end in it"))?;
@@ -140,55 +140,56 @@ impl Service {
         url.set_path(path);
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let mut request = self
-            .client()?
+            .build_http_client()?
             .request(method, url)
             .header(AUTHORIZATION, token)
             .header(ACCEPT_ENCODING, "identity");
         if let Some(mut id) = client_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             id.set_sensitive(true);
-            request = request.header(CLIENT_ID, id);
+            request = request.header(CLIENT_ID_HEADER, id);
         }
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }
         let address = self.address();
         let shown = address.clone();
-        let asked = Fetch::start(async move {
+        let asked = NetworkTask::start(async move {
             let answer = tokio::time::timeout(patience + CONNECT_TIMEOUT, request.send()).await;
             match answer {
                 Ok(Ok(answer)) => Ok(answer),
-                Ok(Err(error)) => Err(unreached(&shown, &error)),
-                Err(_) => Err(silent(&shown, patience)),
+                Ok(Err(error)) => Err(unreachable_error(&shown, &error)),
+                Err(_) => Err(timeout_error(&shown, patience)),
             }
         })?;
-        let response = asked.wait_with(tick)?;
+        let response = asked.wait_with_tick(tick)?;
         let status = response.status().as_u16();
-        let next = Some(next_piece(response, &address, patience)?);
-        Ok(Answer { address, status, patience, next })
+        let next = Some(request_next_piece(response, &address, patience)?);
+        Ok(ServiceResponse { address, status, idle_timeout: patience, pending_piece: next })
     }
 }
 
 /// What a service answers.
-pub struct Answer {
+pub struct ServiceResponse {
     address: String,
     /// Its HTTP status.
     pub status: u16,
-    patience: Duration,
-    next: Option<Fetch<Piece>>,
+    idle_timeout: Duration,
+    pending_piece: Option<NetworkTask<PieceWithResponse>>,
 }
 
-type Piece = (Response, Option<Bytes>);
+type PieceWithResponse = (Response, Option<Bytes>);
 
-impl Answer {
+impl ServiceResponse {
     /// The next piece of its body, of any length; none at its end.
     ///
     /// # Errors
     /// [`Error::Remote`] where the connection is lost or nothing comes for too long, and what `tick` says.
-    pub fn next(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
-        let Some(next) = self.next.take() else { return Ok(None) };
-        let (response, piece) = next.wait_with(tick)?;
+    pub fn next_piece(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
+        let Some(next) = self.pending_piece.take() else { return Ok(None) };
+        let (response, piece) = next.wait_with_tick(tick)?;
         if piece.is_some() {
-            self.next = Some(next_piece(response, &self.address, self.patience)?);
+            self.pending_piece =
+                Some(request_next_piece(response, &self.address, self.idle_timeout)?);
         }
         Ok(piece)
     }
@@ -197,13 +198,13 @@ impl Answer {
     ///
     /// # Errors
     /// As [`next`](Self::next); [`Error::Remote`] for a larger one.
-    pub fn whole(mut self, bytes_max: usize, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
+    pub fn read_whole_body(mut self, bytes_max: usize, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
         let mut whole = Vec::new();
-        while let Some(piece) = self.next(tick)? {
+        while let Some(piece) = self.next_piece(tick)? {
             whole.extend_from_slice(&piece);
             if whole.len() > bytes_max {
                 let why = format!("its answer has more than {bytes_max} bytes");
-                return Err(failed(&self.address, Some(self.status), why));
+                return Err(service_error(&self.address, Some(self.status), why));
             }
         }
         Ok(whole)
@@ -213,26 +214,30 @@ impl Answer {
     ///
     /// # Errors
     /// As [`whole`](Self::whole).
-    pub fn refusal(self, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
-        self.whole(REFUSAL_BYTES_MAX, tick)
+    pub fn read_refusal(self, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
+        self.read_whole_body(REFUSAL_BODY_BYTES_MAX, tick)
     }
 }
 
-fn next_piece(mut response: Response, address: &str, patience: Duration) -> Result<Fetch<Piece>> {
+fn request_next_piece(
+    mut response: Response,
+    address: &str,
+    patience: Duration,
+) -> Result<NetworkTask<PieceWithResponse>> {
     let address = address.to_owned();
-    Fetch::start(async move {
+    NetworkTask::start(async move {
         match tokio::time::timeout(patience, response.chunk()).await {
             Ok(Ok(piece)) => Ok((response, piece)),
             Ok(Err(error)) => {
                 let why = format!("the connection was lost: {}", root_cause(&error));
-                Err(failed(&address, None, why))
+                Err(service_error(&address, None, why))
             }
-            Err(_) => Err(silent(&address, patience)),
+            Err(_) => Err(timeout_error(&address, patience)),
         }
     })
 }
 
-fn failed(address: &str, status: Option<u16>, reason: String) -> Error {
+fn service_error(address: &str, status: Option<u16>, reason: String) -> Error {
     Error::Remote {
         action: "ask",
         url: address.to_owned(),
@@ -243,12 +248,12 @@ fn failed(address: &str, status: Option<u16>, reason: String) -> Error {
     }
 }
 
-fn unreached(address: &str, error: &reqwest::Error) -> Error {
-    failed(address, None, format!("it is not reached: {}", root_cause(error)))
+fn unreachable_error(address: &str, error: &reqwest::Error) -> Error {
+    service_error(address, None, format!("it is not reached: {}", root_cause(error)))
 }
 
-fn silent(address: &str, patience: Duration) -> Error {
-    failed(address, None, format!("nothing came for {} s", patience.as_secs_f64()))
+fn timeout_error(address: &str, patience: Duration) -> Error {
+    service_error(address, None, format!("nothing came for {} s", patience.as_secs_f64()))
 }
 
 #[cfg(test)]
@@ -256,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_goes_through_tls_alone_beyond_this_machine() {
+    fn tokens_leave_the_machine_only_through_tls() {
         for (address, expected) in [
             ("http://127.0.0.1:8080", Some("http://127.0.0.1:8080")),
             ("http://127.7.7.7:80/", Some("http://127.7.7.7")),
@@ -274,7 +279,7 @@ mod tests {
             ("head:8080", None),
             ("", None),
         ] {
-            let service = Service::new(address);
+            let service = ServiceClient::new(address);
             match (service, expected) {
                 (Ok(service), expected) => assert_eq!(Some(service.address().as_str()), expected),
                 (Err(error), None) => {

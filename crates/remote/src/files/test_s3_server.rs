@@ -15,24 +15,24 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use tidemill_base::hex::encode_hex;
 
 use crate::StorageOptions;
-use crate::upload::e_tag_of;
+use crate::upload::multipart_e_tag;
 
 /// A request, without its body.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct ServerRequest {
     pub(super) method: String,
     pub(super) key: String,
     pub(super) query: BTreeMap<String, String>,
     pub(super) headers: BTreeMap<String, String>,
 }
 
-impl Request {
-    pub(super) fn is_part(&self) -> bool {
+impl ServerRequest {
+    pub(super) fn is_part_upload(&self) -> bool {
         self.method == "PUT" && self.query.contains_key("partNumber")
     }
 
     /// Where the bytes begin that it asks for.
-    pub(super) fn from(&self) -> Option<u64> {
+    pub(super) fn range_start(&self) -> Option<u64> {
         let range = self.headers.get("range")?.strip_prefix("bytes=")?;
         range.split('-').next()?.parse().ok()
     }
@@ -40,86 +40,86 @@ impl Request {
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ServerFault {
     None,
     /// An answer of this status.
     Status(u16),
     /// The refusal of an archived object.
     Archived,
     /// A body that ends after so many bytes.
-    Cut(usize),
+    CutBody(usize),
     /// A bit of the body's first byte is another.
-    Flip,
+    FlipBit,
     /// All is done, and there is no answer.
-    Lost,
+    LoseResponse,
     /// There is no answer as long as the server lives.
     Stall,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Stored {
+pub(super) struct StoredObject {
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) e_tag: String,
     metadata: Vec<(String, String)>,
 }
 
-impl Stored {
-    fn new(bytes: Vec<u8>) -> Stored {
+impl StoredObject {
+    fn new(bytes: Vec<u8>) -> StoredObject {
         use md5::Digest;
         let e_tag = format!("\"{}\"", encode_hex(md5::Md5::digest(&bytes)));
-        Stored { bytes: Arc::new(bytes), e_tag, metadata: Vec::new() }
+        StoredObject { bytes: Arc::new(bytes), e_tag, metadata: Vec::new() }
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) objects: BTreeMap<String, Stored>,
+pub(super) struct ServerState {
+    pub(super) objects: BTreeMap<String, StoredObject>,
     /// Key and parts of what was begun.
-    pub(super) uploads: BTreeMap<String, (String, BTreeMap<usize, Stored>)>,
-    pub(super) requests: Vec<Request>,
-    begun: u64,
+    pub(super) uploads: BTreeMap<String, (String, BTreeMap<usize, StoredObject>)>,
+    pub(super) requests: Vec<ServerRequest>,
+    uploads_begun: u64,
 }
 
-type Rule = Arc<dyn Fn(&Request) -> Fault + Send + Sync>;
+type FaultRule = Arc<dyn Fn(&ServerRequest) -> ServerFault + Send + Sync>;
 
-pub(super) struct Shared {
-    state: Mutex<State>,
-    rule: Mutex<Rule>,
-    page: usize,
-    is_over: Mutex<bool>,
-    over: Condvar,
+pub(super) struct SharedServer {
+    state: Mutex<ServerState>,
+    fault_rule: Mutex<FaultRule>,
+    page_names: usize,
+    is_stopped: Mutex<bool>,
+    stopped: Condvar,
     closed: AtomicBool,
     /// So many requests may be on their way at once; others are refused.
     capacity: AtomicUsize,
-    flying: AtomicUsize,
+    in_flight: AtomicUsize,
     refused: AtomicUsize,
 }
 
-impl Shared {
+impl SharedServer {
     pub(super) fn store(&self, key: &str, bytes: Vec<u8>) {
-        self.state.lock().objects.insert(key.to_owned(), Stored::new(bytes));
+        self.state.lock().objects.insert(key.to_owned(), StoredObject::new(bytes));
     }
 }
 
-pub(crate) struct Server {
+pub(crate) struct TestS3Server {
     pub(super) url: String,
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
 }
 
-impl Server {
+impl TestS3Server {
     /// A server whose listings have so many names a page.
-    pub(super) fn start(page: usize) -> Server {
+    pub(super) fn start(page: usize) -> TestS3Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedServer {
             state: Mutex::default(),
-            rule: Mutex::new(Arc::new(|_| Fault::None)),
-            page,
-            is_over: Mutex::new(false),
-            over: Condvar::new(),
+            fault_rule: Mutex::new(Arc::new(|_| ServerFault::None)),
+            page_names: page,
+            is_stopped: Mutex::new(false),
+            stopped: Condvar::new(),
             closed: AtomicBool::new(false),
             capacity: AtomicUsize::new(usize::MAX),
-            flying: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
         });
         let own = Arc::clone(&shared);
@@ -135,11 +135,11 @@ impl Server {
                 });
             }
         });
-        Server { url, shared }
+        TestS3Server { url, shared }
     }
 
-    pub(crate) fn with(keys: &[(&str, &[u8])]) -> Server {
-        let server = Server::start(1000);
+    pub(crate) fn with_objects(keys: &[(&str, &[u8])]) -> TestS3Server {
+        let server = TestS3Server::start(1000);
         for (key, bytes) in keys {
             server.store(key, bytes.to_vec());
         }
@@ -151,11 +151,11 @@ impl Server {
     }
 
     /// What rules may change.
-    pub(super) fn shared(&self) -> Arc<Shared> {
+    pub(super) fn shared(&self) -> Arc<SharedServer> {
         Arc::clone(&self.shared)
     }
 
-    pub(super) fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn with_state<T>(&self, look: impl FnOnce(&mut ServerState) -> T) -> T {
         look(&mut self.shared.state.lock())
     }
 
@@ -165,21 +165,24 @@ impl Server {
     }
 
     /// How many it has refused since the last time, for want of room.
-    pub(super) fn refused(&self) -> usize {
+    pub(super) fn take_refused_count(&self) -> usize {
         self.shared.refused.swap(0, Ordering::SeqCst)
     }
 
     /// From now on; what was asked before is forgotten.
-    pub(super) fn rule(&self, rule: impl Fn(&Request) -> Fault + Send + Sync + 'static) {
-        *self.shared.rule.lock() = Arc::new(rule);
-        self.state(|state| state.requests.clear());
+    pub(super) fn set_fault_rule(
+        &self,
+        rule: impl Fn(&ServerRequest) -> ServerFault + Send + Sync + 'static,
+    ) {
+        *self.shared.fault_rule.lock() = Arc::new(rule);
+        self.with_state(|state| state.requests.clear());
     }
 
-    pub(super) fn works(&self) {
-        self.rule(|_| Fault::None);
+    pub(super) fn clear_faults(&self) {
+        self.set_fault_rule(|_| ServerFault::None);
     }
 
-    pub(crate) fn options(&self) -> StorageOptions {
+    pub(crate) fn storage_options(&self) -> StorageOptions {
         let mut options = StorageOptions::default();
         for (name, value) in [
             ("endpoint_url", self.url.as_str()),
@@ -198,38 +201,38 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestS3Server {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Relaxed);
-        *self.shared.is_over.lock() = true;
-        self.shared.over.notify_all();
+        *self.shared.is_stopped.lock() = true;
+        self.shared.stopped.notify_all();
         let _ = TcpStream::connect(self.url.trim_start_matches("http://"));
     }
 }
 
-struct Answer {
+struct ServerResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-fn answer(status: u16, body: impl Into<Vec<u8>>) -> Answer {
-    Answer { status, headers: Vec::new(), body: body.into() }
+fn response(status: u16, body: impl Into<Vec<u8>>) -> ServerResponse {
+    ServerResponse { status, headers: Vec::new(), body: body.into() }
 }
 
-fn refused(status: u16, code: &str) -> Answer {
-    answer(status, format!("<Error><Code>{code}</Code><Message>no</Message></Error>"))
+fn error_response(status: u16, code: &str) -> ServerResponse {
+    response(status, format!("<Error><Code>{code}</Code><Message>no</Message></Error>"))
 }
 
-fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
+fn serve(shared: &SharedServer, stream: &TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut stream = stream;
     loop {
-        let Some((request, body)) = read(&mut reader)? else { return Ok(()) };
-        let rule = Arc::clone(&shared.rule.lock());
+        let Some((request, body)) = read_request(&mut reader)? else { return Ok(()) };
+        let rule = Arc::clone(&shared.fault_rule.lock());
         let fault = rule(&request);
         shared.state.lock().requests.push(request.clone());
-        let flying = shared.flying.fetch_add(1, Ordering::SeqCst) + 1;
+        let flying = shared.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         let capacity = shared.capacity.load(Ordering::SeqCst);
         if flying <= capacity && capacity < usize::MAX {
             std::thread::sleep(Duration::from_millis(2));
@@ -237,29 +240,29 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
         let mut found = match fault {
             _ if flying > capacity => {
                 shared.refused.fetch_add(1, Ordering::SeqCst);
-                refused(if flying.is_multiple_of(2) { 503 } else { 429 }, "SlowDown")
+                error_response(if flying.is_multiple_of(2) { 503 } else { 429 }, "SlowDown")
             }
-            Fault::Status(status) => refused(status, "SlowDown"),
-            Fault::Archived => answer(
+            ServerFault::Status(status) => error_response(status, "SlowDown"),
+            ServerFault::Archived => response(
                 403,
                 "<Error><Code>InvalidObjectState</Code><Message>The operation is not valid for the object's \
                  storage class</Message><StorageClass>DEEP_ARCHIVE</StorageClass></Error>",
             ),
-            Fault::Stall => {
-                let mut is_over = shared.is_over.lock();
+            ServerFault::Stall => {
+                let mut is_over = shared.is_stopped.lock();
                 while !*is_over {
-                    shared.over.wait(&mut is_over);
+                    shared.stopped.wait(&mut is_over);
                 }
                 return Ok(());
             }
-            _ => respond(&mut shared.state.lock(), shared.page, &request, body),
+            _ => answer_request(&mut shared.state.lock(), shared.page_names, &request, body),
         };
-        shared.flying.fetch_sub(1, Ordering::SeqCst);
+        shared.in_flight.fetch_sub(1, Ordering::SeqCst);
         let length = found.body.len();
         match fault {
-            Fault::Lost => return Ok(()),
-            Fault::Cut(bytes) => found.body.truncate(bytes),
-            Fault::Flip => found.body[0] ^= 1,
+            ServerFault::LoseResponse => return Ok(()),
+            ServerFault::CutBody(bytes) => found.body.truncate(bytes),
+            ServerFault::FlipBit => found.body[0] ^= 1,
             _ => {}
         }
         let mut head = format!("HTTP/1.1 {} x\r\n", found.status);
@@ -276,13 +279,13 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
         if !is_head {
             stream.write_all(&found.body)?;
         }
-        if matches!(fault, Fault::Cut(_)) {
+        if matches!(fault, ServerFault::CutBody(_)) {
             return Ok(());
         }
     }
 }
 
-fn read(reader: &mut impl BufRead) -> std::io::Result<Option<(Request, Vec<u8>)>> {
+fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<(ServerRequest, Vec<u8>)>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -295,7 +298,7 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<(Request, Vec<u8>)>
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decoded(name), decoded(value))
     });
-    let mut request = Request {
+    let mut request = ServerRequest {
         method: method.to_owned(),
         key: decoded(path.strip_prefix("/b").unwrap_or(path).strip_prefix('/').unwrap_or("")),
         query: query.collect(),
@@ -316,7 +319,12 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<(Request, Vec<u8>)>
 const TIME: &str = "2026-11-20T10:00:00.000Z";
 const TIME_HTTP: &str = "Fri, 20 Nov 2026 10:00:00 GMT";
 
-fn respond(state: &mut State, page: usize, request: &Request, body: Vec<u8>) -> Answer {
+fn answer_request(
+    state: &mut ServerState,
+    page: usize,
+    request: &ServerRequest,
+    body: Vec<u8>,
+) -> ServerResponse {
     let (key, query) = (&request.key, &request.query);
     let id = query.get("uploadId").cloned();
     match (request.method.as_str(), id) {
@@ -324,21 +332,21 @@ fn respond(state: &mut State, page: usize, request: &Request, body: Vec<u8>) -> 
         ("GET" | "HEAD", None) => get(state, request),
         ("PUT", None) => {
             if request.headers.contains_key("if-none-match") && state.objects.contains_key(key) {
-                return refused(412, "PreconditionFailed");
+                return error_response(412, "PreconditionFailed");
             }
             let metadata =
                 request.headers.iter().filter(|(name, _)| name.starts_with("x-amz-meta-"));
             let metadata = metadata.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let stored = Stored { metadata, ..Stored::new(body) };
+            let stored = StoredObject { metadata, ..StoredObject::new(body) };
             let tag = stored.e_tag.clone();
             state.objects.insert(key.clone(), stored);
-            Answer { headers: vec![("etag".into(), tag)], ..answer(200, "") }
+            ServerResponse { headers: vec![("etag".into(), tag)], ..response(200, "") }
         }
         ("POST", None) if query.contains_key("uploads") => {
-            state.begun += 1;
-            let id = format!("upload-{}", state.begun);
+            state.uploads_begun += 1;
+            let id = format!("upload-{}", state.uploads_begun);
             state.uploads.insert(id.clone(), (key.clone(), BTreeMap::new()));
-            answer(
+            response(
                 200,
                 format!(
                     "<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key>\
@@ -349,26 +357,33 @@ fn respond(state: &mut State, page: usize, request: &Request, body: Vec<u8>) -> 
         ("PUT", Some(id)) => {
             let number = query.get("partNumber").and_then(|text| text.parse().ok()).unwrap_or(0);
             let Some((_, parts)) = state.uploads.get_mut(&id) else {
-                return refused(404, "NoSuchUpload");
+                return error_response(404, "NoSuchUpload");
             };
-            let stored = Stored::new(body);
+            let stored = StoredObject::new(body);
             let tag = stored.e_tag.clone();
             parts.insert(number, stored);
-            Answer { headers: vec![("etag".into(), tag)], ..answer(200, "") }
+            ServerResponse { headers: vec![("etag".into(), tag)], ..response(200, "") }
         }
         ("POST", Some(id)) => complete(state, request, &id, &String::from_utf8_lossy(&body)),
         ("DELETE", Some(id)) => match state.uploads.remove(&id) {
-            Some(_) => answer(204, ""),
-            None => refused(404, "NoSuchUpload"),
+            Some(_) => response(204, ""),
+            None => error_response(404, "NoSuchUpload"),
         },
-        _ => refused(405, "MethodNotAllowed"),
+        _ => error_response(405, "MethodNotAllowed"),
     }
 }
 
-fn complete(state: &mut State, request: &Request, id: &str, body: &str) -> Answer {
-    let Some((key, parts)) = state.uploads.get(id) else { return refused(404, "NoSuchUpload") };
+fn complete(
+    state: &mut ServerState,
+    request: &ServerRequest,
+    id: &str,
+    body: &str,
+) -> ServerResponse {
+    let Some((key, parts)) = state.uploads.get(id) else {
+        return error_response(404, "NoSuchUpload");
+    };
     if request.headers.contains_key("if-none-match") && state.objects.contains_key(key) {
-        return refused(412, "PreconditionFailed");
+        return error_response(412, "PreconditionFailed");
     }
     let inner = |text: &str, tag: &str| {
         let start = text.find(&format!("<{tag}>")).unwrap() + tag.len() + 2;
@@ -380,24 +395,26 @@ fn complete(state: &mut State, request: &Request, id: &str, body: &str) -> Answe
         let (number, tag) = (inner(part, "PartNumber"), inner(part, "ETag"));
         match parts.get(&number.parse().unwrap()) {
             Some(part) if part.e_tag == tag => bytes.extend_from_slice(&part.bytes),
-            _ => return refused(400, "InvalidPart"),
+            _ => return error_response(400, "InvalidPart"),
         }
         tags.push(tag);
     }
     let key = key.clone();
     state.uploads.remove(id);
-    let e_tag = format!("\"{}\"", e_tag_of(&tags).unwrap());
+    let e_tag = format!("\"{}\"", multipart_e_tag(&tags).unwrap());
     let done = format!(
         "<CompleteMultipartUploadResult><ETag>{e_tag}</ETag></CompleteMultipartUploadResult>"
     );
-    state.objects.insert(key, Stored { e_tag, ..Stored::new(bytes) });
-    answer(200, done)
+    state.objects.insert(key, StoredObject { e_tag, ..StoredObject::new(bytes) });
+    response(200, done)
 }
 
-fn get(state: &State, request: &Request) -> Answer {
-    let Some(stored) = state.objects.get(&request.key) else { return refused(404, "NoSuchKey") };
+fn get(state: &ServerState, request: &ServerRequest) -> ServerResponse {
+    let Some(stored) = state.objects.get(&request.key) else {
+        return error_response(404, "NoSuchKey");
+    };
     if request.headers.get("if-match").is_some_and(|tag| *tag != stored.e_tag) {
-        return refused(412, "PreconditionFailed");
+        return error_response(412, "PreconditionFailed");
     }
     let size = stored.bytes.len();
     let mut headers = vec![
@@ -410,22 +427,22 @@ fn get(state: &State, request: &Request) -> Answer {
     headers.extend(stored.metadata.iter().cloned());
     if request.method == "HEAD" {
         headers.push(("content-length".into(), size.to_string()));
-        return Answer { headers, ..answer(200, "") };
+        return ServerResponse { headers, ..response(200, "") };
     }
     let range = request.headers.get("range").and_then(|text| text.strip_prefix("bytes="));
     let Some((from, to)) = range.and_then(|range| range.split_once('-')) else {
-        return Answer { headers, ..answer(200, stored.bytes.to_vec()) };
+        return ServerResponse { headers, ..response(200, stored.bytes.to_vec()) };
     };
     let from: usize = from.parse().unwrap();
     let to = to.parse::<usize>().unwrap().min(size.saturating_sub(1));
     if from >= size {
-        return refused(416, "InvalidRange");
+        return error_response(416, "InvalidRange");
     }
     headers.push(("content-range".into(), format!("bytes {from}-{to}/{size}")));
-    Answer { headers, ..answer(206, &stored.bytes[from..=to]) }
+    ServerResponse { headers, ..response(206, &stored.bytes[from..=to]) }
 }
 
-fn list(state: &State, page: usize, query: &BTreeMap<String, String>) -> Answer {
+fn list(state: &ServerState, page: usize, query: &BTreeMap<String, String>) -> ServerResponse {
     let of = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
     let prefix = of("prefix");
     let after = percent_decode_str(of("continuation-token")).decode_utf8_lossy();
@@ -468,5 +485,5 @@ fn list(state: &State, page: usize, query: &BTreeMap<String, String>) -> Answer 
         xml.push_str(&format!("<NextContinuationToken>{token}</NextContinuationToken>"));
     }
     xml.push_str(&format!("<IsTruncated>{truncated}</IsTruncated></ListBucketResult>"));
-    answer(200, xml)
+    response(200, xml)
 }

@@ -12,12 +12,12 @@ static REQUESTS: AtomicU64 = AtomicU64::new(0);
 static DISK_READS: AtomicU64 = AtomicU64::new(0);
 static RETRIES: AtomicU64 = AtomicU64::new(0);
 
-fn count(counter: &AtomicU64, by: u64) {
+fn increment(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
 /// Adds all of it to what the pool did.
-pub(crate) fn add_to(stats: &mut ReadStats) {
+pub(crate) fn add_direct_requests(stats: &mut ReadStats) {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     stats.served_bytes += of(&FETCHED_BYTES) + of(&DISK_BYTES);
     stats.fetched_bytes += of(&FETCHED_BYTES);
@@ -28,18 +28,18 @@ pub(crate) fn add_to(stats: &mut ReadStats) {
 }
 
 /// Counts a request that brought so many bytes.
-pub(crate) fn answered(bytes: u64) {
-    count(&REQUESTS, 1);
-    count(&FETCHED_BYTES, bytes);
+pub(crate) fn count_answered_request(bytes: u64) {
+    increment(&REQUESTS, 1);
+    increment(&FETCHED_BYTES, bytes);
 }
 
 /// Bytes that are fetched by themselves.
 #[derive(Debug)]
-pub(crate) struct Counted(pub(crate) BytesMut);
+pub(crate) struct CountingSink(pub(crate) BytesMut);
 
-impl ByteSink for Counted {
+impl ByteSink for CountingSink {
     fn put(&mut self, bytes: &[u8]) {
-        count(&FETCHED_BYTES, bytes.len() as u64);
+        increment(&FETCHED_BYTES, bytes.len() as u64);
         self.0.put(bytes);
     }
 
@@ -48,19 +48,19 @@ impl ByteSink for Counted {
     }
 
     fn record_request(&mut self) {
-        count(&REQUESTS, 1);
+        increment(&REQUESTS, 1);
     }
 
     fn record_retry(&mut self) {
-        count(&RETRIES, 1);
+        increment(&RETRIES, 1);
     }
 
     fn record_disk_read(&mut self) {
-        count(&DISK_READS, 1);
+        increment(&DISK_READS, 1);
     }
 
     fn put_from_disk(&mut self, bytes: &[u8]) {
-        count(&DISK_BYTES, bytes.len() as u64);
+        increment(&DISK_BYTES, bytes.len() as u64);
         self.0.put(bytes);
     }
 
