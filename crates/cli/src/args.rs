@@ -1669,7 +1669,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 fn character(text: &str) -> Result<u8, String> {
-    tidemill_engine::source::character(text).ok_or_else(|| {
+    tidemill_engine::source::parse_option_character(text).ok_or_else(|| {
         "it must be one ASCII character, \\t for a tab, or \\x and two hexadecimal digits"
             .to_owned()
     })

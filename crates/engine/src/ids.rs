@@ -26,7 +26,8 @@ use tidemill_remote::location::decoded_web_path;
 use tidemill_sink::{CompressedFile, OutputFormat, Sink, SinkSpec};
 use tidemill_sort::id_sets::{self, IdFormat, IdSetInput};
 use tidemill_source::{
-    Compression, Format as SourceFormat, MAGIC_BYTES, SourceSpec, compression_told, decoded_reader,
+    COMPRESSION_MAGIC_BYTES, Compression, Format as SourceFormat, SourceSpec, decompressing_reader,
+    detect_compression,
 };
 
 pub use tidemill_sort::id_sets::{IdSetCounts, SetOperation};
@@ -300,7 +301,7 @@ fn input(
     let compression = compression(path, format)?;
     if compression != Compression::None {
         let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
-        let input = IdSetInput::new(name, format, decoded_reader(file, compression, name)?);
+        let input = IdSetInput::new(name, format, decompressing_reader(file, compression, name)?);
         return Ok(if request.sorted { input.assume_sorted() } else { input });
     }
     if request.sorted {
@@ -318,9 +319,9 @@ fn compression(path: &Path, format: IdFormat) -> Result<Compression> {
     }
     let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
     let mut head = Vec::new();
-    let read = file.take(MAGIC_BYTES as u64).read_to_end(&mut head);
+    let read = file.take(COMPRESSION_MAGIC_BYTES as u64).read_to_end(&mut head);
     read.map_err(|error| Error::io("read", path, error))?;
-    Ok(compression_told(named, &head))
+    Ok(detect_compression(named, &head))
 }
 
 /// A text that is read once, decompressed if its first bytes say that it is compressed.
@@ -338,12 +339,12 @@ impl<R: Read + Send + 'static> Read for Told<R> {
         }
         let Told::Unread(mut reader) = std::mem::replace(self, Told::Nothing) else { return Ok(0) };
         let mut head = Vec::new();
-        reader.by_ref().take(MAGIC_BYTES as u64).read_to_end(&mut head)?;
-        let compression = compression_told(Compression::None, &head);
+        reader.by_ref().take(COMPRESSION_MAGIC_BYTES as u64).read_to_end(&mut head)?;
+        let compression = detect_compression(Compression::None, &head);
         let all = io::Cursor::new(head).chain(reader);
         *self = Told::Read(match compression {
             Compression::None => Box::new(all),
-            _ => decoded_reader(all, compression, "standard input")
+            _ => decompressing_reader(all, compression, "standard input")
                 .map_err(|error| io::Error::other(Error::from(error)))?,
         });
         self.read(out)
@@ -465,7 +466,7 @@ fn plan_of_ids(
         return None;
     }
     let ids = Schema::new(vec![Field::new(field.name(), id_type(request), true)]);
-    let spec = SourceSpec { schema: Some(Arc::new(ids)), ..source(name, request) };
+    let spec = SourceSpec { declared_schema: Some(Arc::new(ids)), ..source(name, request) };
     let column = request.column.clone().map(|column| vec![column]);
     // A folder's files tell only when they are opened that they have types of their own: those refuse another one.
     Plan::new(&Query::columns(spec, column.as_deref(), None).ok()?, settings).ok()
@@ -618,7 +619,8 @@ fn is_without_header(name: &str, request: &Request, settings: &RunSettings) -> b
     let untold = source(name, request);
     // It has no columns of its own, and no rows once it is given one.
     let field = Field::new(COLUMN, DataType::Int64, true);
-    let told = SourceSpec { schema: Some(Arc::new(Schema::new(vec![field]))), ..untold.clone() };
+    let told =
+        SourceSpec { declared_schema: Some(Arc::new(Schema::new(vec![field]))), ..untold.clone() };
     let has_columns =
         Query::columns(untold, None, None).and_then(|query| Plan::new(&query, settings)).is_ok();
     !has_columns && rows_of(told).is_ok_and(|rows| rows == 0)

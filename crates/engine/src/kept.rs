@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_query::NamedSource;
 use tidemill_source::SourceSpec;
-use tidemill_source::formats::Given;
+use tidemill_source::formats::MemoryRows;
 
 /// A result's rows, in memory as long as they fit.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ impl Kept {
         if self.is_too_large() {
             return None;
         }
-        let given = Given::table(Arc::clone(&self.schema), self.batches.clone());
-        let spec = SourceSpec { given: Some(Arc::new(given)), ..SourceSpec::default() };
+        let given = MemoryRows::from_table(Arc::clone(&self.schema), self.batches.clone());
+        let spec = SourceSpec { memory_rows: Some(Arc::new(given)), ..SourceSpec::default() };
         Some(NamedSource { name: name.to_owned(), spec })
     }
 }

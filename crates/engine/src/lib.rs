@@ -43,7 +43,7 @@ pub use tidemill_query as query;
 pub use tidemill_remote as remote;
 pub use tidemill_sink::{self as sink, coverage_file};
 pub use tidemill_sketch as sketch;
-pub use tidemill_source::{self as source, formats, program};
+pub use tidemill_source::{self as source, filter_program, formats};
 
 pub use convert::{Conversion, Converted, Elsewhere};
 pub use copy::CopyQuery;

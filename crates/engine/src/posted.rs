@@ -34,7 +34,7 @@ use tidemill_base::progress::{PlanOutline, RunProgress, WorkerProgress};
 use tidemill_base::state_folder::RunId;
 use tidemill_base::{BadRecordLimit, RunSettings};
 use tidemill_query::{Failure, NamedSource, Query, Turbo};
-use tidemill_source::asked::AskedSource;
+use tidemill_source::posted_source::PostedSource;
 use tidemill_tables::sections;
 
 /// The version of questions and frames.
@@ -56,9 +56,9 @@ pub struct Question {
     shown: String,
     sql: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    sources: Vec<(String, AskedSource)>,
+    sources: Vec<(String, PostedSource)>,
     #[serde(default)]
-    defaults: AskedSource,
+    defaults: PostedSource,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     map: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -139,14 +139,14 @@ impl Question {
         }
         let sources = query.sources.iter();
         let sources =
-            sources.map(|NamedSource { name, spec }| Ok((name.clone(), AskedSource::new(spec)?)));
+            sources.map(|NamedSource { name, spec }| Ok((name.clone(), PostedSource::new(spec)?)));
         Ok(Question {
             format: FORMAT,
             verb: verb.to_owned(),
             shown: shown.to_owned(),
             sql: query.sql.clone(),
             sources: sources.collect::<Result<_>>()?,
-            defaults: AskedSource::new(&query.defaults)?,
+            defaults: PostedSource::new(&query.defaults)?,
             map: query.map.clone(),
             per_record: query.per_record,
             keeps_columns: query.keeps_columns,

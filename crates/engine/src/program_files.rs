@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redaction::redact_url;
 use tidemill_remote::StorageOptions;
-use tidemill_source::program::Program;
+use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFiles;
 
 use crate::limits::Limits;
@@ -26,7 +26,7 @@ pub fn named(
 }
 
 /// Has a program find them, if there is one.
-pub fn give(files: Option<&Arc<ProgramFiles>>, program: &mut Option<Program>) {
+pub fn give(files: Option<&Arc<ProgramFiles>>, program: &mut Option<FilterProgram>) {
     if let (Some(files), Some(own)) = (files, program.as_mut()) {
         *own = own.clone().with_files(Some(Arc::clone(files)));
     }
@@ -36,7 +36,7 @@ pub fn give(files: Option<&Arc<ProgramFiles>>, program: &mut Option<Program>) {
 ///
 /// # Errors
 /// [`Error::Usage`].
-pub fn check(files: Option<&Arc<ProgramFiles>>, programs: &[Option<&Program>]) -> Result<()> {
+pub fn check(files: Option<&Arc<ProgramFiles>>, programs: &[Option<&FilterProgram>]) -> Result<()> {
     match files.and_then(|files| files.urls().next()) {
         Some(url) if programs.iter().all(Option::is_none) => Err(Error::usage_with_hint(
             format!(

@@ -18,16 +18,16 @@ use tidemill_base::progress::RunProgress;
 use tidemill_remote::StorageOptions;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
-use tidemill_source::from_rowfile;
-use tidemill_source::rowfiles::{self, Bytes};
-use tidemill_source::stored;
+use tidemill_source::error_from_rowfile;
+use tidemill_source::rowfile_listing::{self, RowfileBytes};
+use tidemill_source::rowfile_salvage;
 
 /// What is read.
 pub enum Input {
     /// What a source's URL may be: a path, a URL, a pattern, a folder.
     Url(String),
     /// Bytes that the program around has, and what messages call them.
-    Given(String, Bytes),
+    Given(String, RowfileBytes),
 }
 
 /// What to read, and as what.
@@ -88,7 +88,7 @@ pub struct Rowfiles {
 
 /// Bytes whose reading can be stopped.
 pub struct Watched {
-    bytes: Bytes,
+    bytes: RowfileBytes,
     cancel: CancelFlag,
 }
 
@@ -110,13 +110,18 @@ impl Rowfiles {
     /// [`Error::NotFound`]; [`Error::Rowfile`] for what is no rowfile or not whole;
     /// [`Error::Usage`] with every conflict for a schema that the data cannot be read with.
     pub fn open(request: &Request, cancel: &CancelFlag) -> Result<Self> {
-        let mut found: Vec<(String, Bytes)> = Vec::new();
+        let mut found: Vec<(String, RowfileBytes)> = Vec::new();
         for input in &request.inputs {
             match input {
                 Input::Given(name, bytes) => found.push((name.clone(), Arc::clone(bytes))),
                 Input::Url(url) => {
                     let others = request.inputs.len();
-                    found.extend(rowfiles::list(url, &request.storage_options, others, cancel)?);
+                    found.extend(rowfile_listing::list_rowfiles(
+                        url,
+                        &request.storage_options,
+                        others,
+                        cancel,
+                    )?);
                 }
             }
         }
@@ -137,7 +142,7 @@ impl Rowfiles {
                 true => rowfile::Reader::open_for_salvage(watched, &name),
                 false => rowfile::Reader::new(watched, &name),
             };
-            let reader = reader.map_err(|error| from_rowfile(error, &name))?;
+            let reader = reader.map_err(|error| error_from_rowfile(error, &name))?;
             let schema = wanted.get_or_insert_with(|| {
                 projected(&reader.schema().to_arrow(rowfile::StringLayout::default()), request)
             });
@@ -152,7 +157,7 @@ impl Rowfiles {
                 }
                 _ => {
                     let plan = rowfile::RowDecodePlan::new(reader.schema(), &schema);
-                    Arc::new(plan.map_err(|error| from_rowfile(error, &name))?)
+                    Arc::new(plan.map_err(|error| error_from_rowfile(error, &name))?)
                 }
             };
             let blocks = blocks(&reader, &name, request)?;
@@ -280,7 +285,7 @@ impl Rowfiles {
     ) -> Result<()> {
         for of_file in tasks.chunk_by(|one, next| one.file == next.file) {
             let file = &self.files[of_file[0].file];
-            let failed = |error| from_rowfile(error, &file.name);
+            let failed = |error| error_from_rowfile(error, &file.name);
             // Where blocks may be left out each is read by itself.
             let at_once = if self.recover { 1 } else { of_file.len() };
             let all = rowfile::ReadOptions::default();
@@ -288,8 +293,13 @@ impl Rowfiles {
             for tasks in of_file.chunks(at_once) {
                 if self.recover {
                     let block = tasks[0].block;
-                    let reason =
-                        stored::undecodable(&file.reader, &file.name, &all, block, cancel)?;
+                    let reason = rowfile_salvage::find_undecodable_reason(
+                        &file.reader,
+                        &file.name,
+                        &all,
+                        block,
+                        cancel,
+                    )?;
                     if let Some(reason) = reason {
                         if done.send(Ok(Decoded::Damaged(reason))).is_err() {
                             return Ok(());
@@ -321,7 +331,7 @@ impl Rowfiles {
         let of = |(index, file): (usize, &Rowfile)| {
             let failed = failed.iter().filter(|(task, _)| tasks[*task].file == index);
             let failed = failed.map(|(task, why)| (tasks[*task].block, why));
-            stored::salvaged(&file.name, &file.reader, failed)
+            rowfile_salvage::salvage_report(&file.name, &file.reader, failed)
         };
         self.files.iter().enumerate().filter_map(of).collect()
     }
@@ -329,7 +339,7 @@ impl Rowfiles {
 
 /// A rowfile's fault as the engine's error.
 pub fn error(error: rowfile::Error, path: &str) -> Error {
-    from_rowfile(error, path).into()
+    error_from_rowfile(error, path).into()
 }
 
 /// A block to read.

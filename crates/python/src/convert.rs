@@ -10,8 +10,8 @@ use tidemill_engine::job::Limits;
 use tidemill_engine::jobs::About;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{SinkSpec, StagedFile};
-use tidemill_engine::source::whole::Files;
-use tidemill_engine::source::{SourceSpec, compatible};
+use tidemill_engine::source::rowfile_check::CheckableRowfiles;
+use tidemill_engine::source::{SourceSpec, schema_compatibility};
 use tidemill_engine::{CancelFlag, Error, Query, Result, RunId, RunProgress, program_files};
 
 use crate::errors::{raise, warn};
@@ -28,9 +28,9 @@ fn spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
     let is_none = urls.is_empty();
     let mut urls = urls.into_iter();
     let url = urls.next().unwrap_or_default();
-    let spec = SourceSpec { more: urls.collect(), ..source.spec(url)? };
+    let spec = SourceSpec { more_urls: urls.collect(), ..source.spec(url)? };
     // A program's output may be all that there is to read.
-    if is_none && spec.exec.is_none() {
+    if is_none && spec.filter_program.is_none() {
         return Err(Error::usage_with_hint("no file is named", "name at least one file to read"));
     }
     Ok(spec)
@@ -55,9 +55,12 @@ pub(crate) fn convert<'py>(
         let files = source.program_files(&limits)?;
         let mut source = spec(source, urls)?;
         let mut sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
-        program_files::give(files.as_ref(), &mut source.exec);
+        program_files::give(files.as_ref(), &mut source.filter_program);
         program_files::give(files.as_ref(), &mut sink.exec);
-        program_files::check(files.as_ref(), &[source.exec.as_ref(), sink.exec.as_ref()])?;
+        program_files::check(
+            files.as_ref(),
+            &[source.filter_program.as_ref(), sink.exec.as_ref()],
+        )?;
         Ok(Conversion { source, select, condition, sink, skip_existing, elsewhere: None })
     });
     let conversion = conversion.map_err(|error| raise(py, error))?;
@@ -153,7 +156,7 @@ pub(crate) fn check(
     let flag = cancel.clone();
     on_a_thread(py, cancel, move || {
         let files = files(urls, &storage_options, &flag)?;
-        (0..files.count()).map(|index| json(files.check(index)?)).collect()
+        (0..files.count()).map(|index| json(files.check_file(index)?)).collect()
     })
 }
 
@@ -177,22 +180,26 @@ pub(crate) fn salvage(
             ));
         }
         let file = StagedFile::create(&out, overwrite, &RunId::new())?;
-        let (file, kept) = files.salvage(0, file, &out.display().to_string())?;
+        let (file, kept) = files.salvage_file(0, file, &out.display().to_string())?;
         let bytes = file.bytes();
         file.commit(bytes)?;
         json(kept)
     })
 }
 
-fn files(urls: Vec<String>, options: &[(String, String)], cancel: &CancelFlag) -> Result<Files> {
+fn files(
+    urls: Vec<String>,
+    options: &[(String, String)],
+    cancel: &CancelFlag,
+) -> Result<CheckableRowfiles> {
     let mut urls = urls.into_iter();
     let spec = SourceSpec {
         url: urls.next().unwrap_or_default(),
-        more: urls.collect(),
+        more_urls: urls.collect(),
         storage_options: storage(options)?,
         ..SourceSpec::default()
     };
-    Ok(Files::list(&spec, cancel, &RunProgress::new())?)
+    Ok(CheckableRowfiles::list(&spec, cancel, &RunProgress::new())?)
 }
 
 /// Why the schema of `new` does not read the data of `old`: columns and reasons.
@@ -206,7 +213,7 @@ pub(crate) fn check_schema(
 ) -> PyResult<Vec<(String, String)>> {
     on_a_thread(py, CancelFlag::new(), move || {
         let (old, new) = (old_options.spec(old)?, new_options.spec(new)?);
-        let conflicts = compatible::conflicts(&old, &new)?.into_iter();
+        let conflicts = schema_compatibility::find_schema_conflicts(&old, &new)?.into_iter();
         Ok(conflicts.map(|conflict| (conflict.column, conflict.reason)).collect())
     })
 }

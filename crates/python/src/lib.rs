@@ -54,11 +54,11 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidemill_engine::explanation::Explanation;
+use tidemill_engine::filter_program::FilterProgram;
 use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
 use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
-use tidemill_engine::program::Program;
 use tidemill_engine::remote::{self, ReadStats};
 use tidemill_engine::running::{Preparation, Running, deliver, prepare, priority_of};
 use tidemill_engine::sink::SinkSpec;
@@ -149,9 +149,9 @@ fn query<'py>(
                 None => sink.over(None)?,
             };
             let master = on.master()?;
-            program_files::give(files.as_ref(), &mut defaults.exec);
+            program_files::give(files.as_ref(), &mut defaults.filter_program);
             let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
-            program_files::check(files.as_ref(), &[defaults.exec.as_ref(), of_sink])?;
+            program_files::check(files.as_ref(), &[defaults.filter_program.as_ref(), of_sink])?;
             Ok((on.over(Query { defaults, turbo, ..query })?, sink, master))
         })
         .map_err(|error| raise(py, error))?;
@@ -232,7 +232,7 @@ fn head<'py>(
 fn give_to_sink<'a>(
     files: Option<&Arc<ProgramFiles>>,
     sink: Option<&'a mut SinkSpec>,
-) -> Option<&'a Program> {
+) -> Option<&'a FilterProgram> {
     let sink = sink?;
     program_files::give(files, &mut sink.exec);
     sink.exec.as_ref()
@@ -361,7 +361,7 @@ fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSou
     let cancel = CancelFlag::new();
     let flag = cancel.clone();
     let source = on_a_thread(py, cancel, move || {
-        Ok(Source::open_with(&source.spec(url)?, standard_input(), &flag)?)
+        Ok(Source::open_with_stdin(&source.spec(url)?, standard_input(), &flag)?)
     })?;
     Ok(RawSource {
         schema: Py::new(py, RawSchema { schema: source.schema().clone() })?,
@@ -393,7 +393,7 @@ fn explain_query(
     explain(py, limits, cluster, on, move || {
         let turbo = turbo.over(&Turbo::default(), began)?;
         let mut defaults = source.spec(String::new())?;
-        program_files::give(files.as_ref(), &mut defaults.exec);
+        program_files::give(files.as_ref(), &mut defaults.filter_program);
         let query = Query { sql, sources, defaults, turbo, ..Query::default() };
         let (query, sink) = copied(query.with_parameters(&parameters(given)?)?)?;
         Ok(("query", query, sink, Limits::default()))

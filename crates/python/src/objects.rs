@@ -23,8 +23,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator, PyTuple};
 use std::sync::Arc;
 use tidemill_engine::Error;
-use tidemill_engine::formats::{self, Batches, BoxedHostError, ReadFormat, WriteFormat};
-use tidemill_engine::source::{Given, SourceSpec};
+use tidemill_engine::formats::{
+    self, BoxedBatchReader, BoxedHostError, RegisteredFormatReader, RegisteredFormatWriter,
+};
+use tidemill_engine::source::{MemoryRows, SourceSpec};
 
 use crate::errors::raise;
 use crate::imported::{self, NoTable};
@@ -59,7 +61,7 @@ pub(crate) fn leave_python(py: Python<'_>) {
 }
 
 /// Batches that Python may compute, and that are let go of in Python.
-struct Foreign(ManuallyDrop<Batches>);
+struct Foreign(ManuallyDrop<BoxedBatchReader>);
 
 impl Iterator for Foreign {
     type Item = Result<RecordBatch, ArrowError>;
@@ -82,7 +84,7 @@ impl Drop for Foreign {
     }
 }
 
-fn foreign(batches: Batches) -> Batches {
+fn foreign(batches: BoxedBatchReader) -> BoxedBatchReader {
     Box::new(Foreign(ManuallyDrop::new(batches)))
 }
 
@@ -121,7 +123,7 @@ impl ReadMark {
 
 /// A stream that notes its first reading, and refuses to begin where another run has begun.
 struct MarkedStream {
-    batches: Batches,
+    batches: BoxedBatchReader,
     name: String,
     is_read: Arc<AtomicBool>,
     has_begun: bool,
@@ -158,7 +160,7 @@ impl Named {
         let given = match self.is_table {
             false => {
                 let batches = foreign(batches);
-                Given::stream(match &self.read_mark {
+                MemoryRows::from_stream(match &self.read_mark {
                     None => batches,
                     Some(mark) => Box::new(MarkedStream {
                         batches,
@@ -171,24 +173,27 @@ impl Named {
             true => {
                 let schema = batches.schema();
                 let held = py.detach(|| batches.collect::<Result<Vec<_>, _>>());
-                Given::table(
+                MemoryRows::from_table(
                     schema,
                     held.map_err(|error| PyValueError::new_err(error.to_string()))?,
                 )
             }
         };
         let url = self.name.clone();
-        Ok((self.name, SourceSpec { url, given: Some(Arc::new(given)), ..SourceSpec::default() }))
+        Ok((
+            self.name,
+            SourceSpec { url, memory_rows: Some(Arc::new(given)), ..SourceSpec::default() },
+        ))
     }
 }
 
 /// The batches of an object that exports a stream, or an array of structs.
-pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
+pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     batches_named(object, None)
 }
 
 /// Those of an object that SQL has a name for.
-fn batches_named(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<Batches> {
+fn batches_named(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<BoxedBatchReader> {
     if object.hasattr("__arrow_c_stream__")? {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
@@ -269,7 +274,7 @@ fn batch_of(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<RecordBat
 }
 
 /// What a reader of the user's gave: a stream, or an iterable of batches.
-fn given_by_reader(given: Bound<'_, PyAny>) -> PyResult<Batches> {
+fn given_by_reader(given: Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     if given.hasattr("__arrow_c_stream__")? || given.hasattr("__arrow_c_array__")? {
         return batches_of(&given);
     }
@@ -290,7 +295,7 @@ fn given_by_reader(given: Bound<'_, PyAny>) -> PyResult<Batches> {
 }
 
 /// Batches of an object that a reader yielded, which may be a lazy frame.
-fn batches_yielded(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
+fn batches_yielded(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     let lazy_frames = object.py().import("tidemill._lazy_frames")?;
     batches_of(&lazy_frames.call_method1("to_arrow_source", (object,))?)
 }
@@ -298,7 +303,7 @@ fn batches_yielded(object: &Bound<'_, PyAny>) -> PyResult<Batches> {
 /// The batches of an iterable's objects.
 struct Iterated {
     schema: SchemaRef,
-    current: Batches,
+    current: BoxedBatchReader,
     objects: Py<PyIterator>,
 }
 
@@ -342,7 +347,7 @@ impl Reader {
         path: &str,
         bytes: Range<u64>,
         columns: Option<&[&str]>,
-    ) -> Result<Batches, BoxedHostError> {
+    ) -> Result<BoxedBatchReader, BoxedHostError> {
         let call = |py: Python<'_>| {
             let options = pyo3::types::PyDict::new(py);
             if self.takes_columns {
@@ -360,7 +365,7 @@ impl Reader {
     }
 }
 
-impl ReadFormat for Reader {
+impl RegisteredFormatReader for Reader {
     fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, BoxedHostError> {
         Ok(self.call(path, 0..bytes, None)?.schema())
     }
@@ -370,7 +375,7 @@ impl ReadFormat for Reader {
         path: &str,
         bytes: Range<u64>,
         columns: &[&str],
-    ) -> Result<Batches, BoxedHostError> {
+    ) -> Result<BoxedBatchReader, BoxedHostError> {
         self.call(path, bytes, Some(columns))
     }
 
@@ -382,8 +387,8 @@ impl ReadFormat for Reader {
 /// A writer of the user's: `writer(path, batches)`.
 struct Writer(Py<PyAny>);
 
-impl WriteFormat for Writer {
-    fn write(&self, path: &Path, batches: Batches) -> Result<(), BoxedHostError> {
+impl RegisteredFormatWriter for Writer {
+    fn write(&self, path: &Path, batches: BoxedBatchReader) -> Result<(), BoxedHostError> {
         let write = |py: Python<'_>| -> PyResult<()> {
             let stream = RawStream::new(batches);
             let package = py.import("tidemill._formats")?;
@@ -402,7 +407,7 @@ impl WriteFormat for Writer {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawStream {
     schema: SchemaRef,
-    batches: Own<Mutex<Option<Batches>>>,
+    batches: Own<Mutex<Option<BoxedBatchReader>>>,
 }
 
 impl RawStream {
@@ -411,7 +416,7 @@ impl RawStream {
         self.batches.refuse_elsewhere(py, "these batches belong to another process", hint)
     }
 
-    pub(crate) fn new(batches: Batches) -> Self {
+    pub(crate) fn new(batches: BoxedBatchReader) -> Self {
         RawStream { schema: batches.schema(), batches: Own::new(Mutex::new(Some(batches))) }
     }
 }
@@ -468,8 +473,10 @@ pub(crate) fn register_format(
     takes_columns: bool,
 ) -> PyResult<()> {
     let reader = reader.map(|function| {
-        Box::new(Reader { function, is_splittable, takes_columns }) as Box<dyn ReadFormat>
+        Box::new(Reader { function, is_splittable, takes_columns })
+            as Box<dyn RegisteredFormatReader>
     });
-    let writer = writer.map(|function| Box::new(Writer(function)) as Box<dyn WriteFormat>);
-    formats::register(name, suffix, reader, writer).map_err(|error| raise(py, error.into()))
+    let writer =
+        writer.map(|function| Box::new(Writer(function)) as Box<dyn RegisteredFormatWriter>);
+    formats::register_format(name, suffix, reader, writer).map_err(|error| raise(py, error.into()))
 }

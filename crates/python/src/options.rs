@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pyo3::prelude::*;
+use tidemill_engine::filter_program::FilterProgram;
 use tidemill_engine::job::{Job, Limits, SOURCE_NAME};
 use tidemill_engine::posted::asking::Master;
-use tidemill_engine::program::Program;
 use tidemill_engine::query::{ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
@@ -67,9 +67,9 @@ impl SourceOptions {
     pub(crate) fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
         Ok(SourceSpec {
             url,
-            more: Vec::new(),
+            more_urls: Vec::new(),
             format: self.source_format.as_deref().map(str::parse).transpose()?,
-            options: TextOptions {
+            text_options: TextOptions {
                 header: self.header,
                 delimiter: self.delimiter,
                 quote: self.quoted.map(|_| self.quote),
@@ -80,29 +80,33 @@ impl SourceOptions {
                 nulls: self.null,
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
-                framing: self.framing.as_deref().map(source::framing).transpose()?,
+                framing: self.framing.as_deref().map(source::parse_framing).transpose()?,
                 log_format: self.log_format,
             },
-            schema: match (self.columns, self.schema) {
+            declared_schema: match (self.columns, self.schema) {
                 (Some(columns), _) => Some(columns.get().schema.clone()),
                 (None, Some(text)) => Some(tidemill_engine::query::schema_from_sql(&text)?),
                 (None, None) => None,
             },
-            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
-            promote: self.promote.iter().map(|text| text.parse()).collect::<source::Result<_>>()?,
-            exec: program(self.source_exec)?,
+            layout_policy: self.layouts.as_deref().map(str::parse).transpose()?,
+            promotions: self
+                .promote
+                .iter()
+                .map(|text| text.parse())
+                .collect::<source::Result<_>>()?,
+            filter_program: program(self.source_exec)?,
             storage_options: storage(&self.storage_options)?,
-            recover: self.recover,
-            given: None,
-            unhidden: Vec::new(),
-            below: None,
+            salvage_damaged: self.recover,
+            memory_rows: None,
+            exposed_hidden_columns: Vec::new(),
+            base_folder: None,
         })
     }
 }
 
 /// The program that these words name, if there are any.
-fn program(words: Vec<String>) -> tidemill_engine::Result<Option<Program>> {
-    Ok((!words.is_empty()).then(|| Program::new(words)).transpose()?)
+fn program(words: Vec<String>) -> tidemill_engine::Result<Option<FilterProgram>> {
+    Ok((!words.is_empty()).then(|| FilterProgram::new(words)).transpose()?)
 }
 
 /// What a run may take, and what shows its progress.

@@ -161,7 +161,7 @@ pub(crate) fn confine(
     folders: Vec<PathBuf>,
     may_run_programs: bool,
 ) -> PyResult<()> {
-    let confined = tidemill_engine::source::confine(&folders, may_run_programs);
+    let confined = tidemill_engine::source::confine_process(&folders, may_run_programs);
     confined.map_err(|error| raise(py, error.into()))
 }
 

@@ -17,7 +17,7 @@ use tidemill_base::error::Result;
 use tidemill_base::memory_watch::MemoryWatch;
 use tidemill_base::progress::{RunProgress, process_cpu_seconds};
 use tidemill_base::redaction::redact_url;
-use tidemill_source::Rejects;
+use tidemill_source::RejectLog;
 
 use crate::plan::Plan;
 use crate::results::{Account, Results, RowSource};
@@ -96,7 +96,7 @@ impl Plan {
         let account = Account {
             tables: Vec::new(),
             // The run has judged its records.
-            rejects: Arc::new(Rejects::new(settings.max_bad, None)),
+            rejects: Arc::new(RejectLog::new(settings.max_bad, None)),
             mergeable: is_mergeable,
             rejected_folder: None,
             estimates: Arc::new(Mutex::new(coverage.estimates.clone())),
@@ -155,14 +155,14 @@ fn source_line(name: &str, table: &SourceTable) -> Option<String> {
     let (mut splits, mut bytes, mut rows, mut rejected) = (0, 0, 0, 0);
     for scan in &scans {
         planned += scan.splits().len() as u64;
-        let pieces = scan.splits().iter().flat_map(|split| &split.pieces);
-        files.extend(pieces.map(|piece| piece.file.shown().to_owned()));
+        let pieces = scan.splits().iter().flat_map(|split| &split.parts);
+        files.extend(pieces.map(|piece| piece.file.display_name().to_owned()));
         splits += scan.split_amount().done;
         bytes += scan.byte_amount().done;
         rows += scan.row_count();
         rejected += scan.rejected_count();
     }
-    let all = source.files().iter().map(|file| file.shown()).collect::<HashSet<_>>().len();
+    let all = source.files().iter().map(|file| file.display_name()).collect::<HashSet<_>>().len();
     let mut line = format!(
         "source {}: {} of {}, {} of {}, {} read, {} decoded",
         redact_url(name),

@@ -49,8 +49,9 @@ pub(crate) fn coded(
         [aggregate.argument, aggregate.second.as_ref().map(|(at, _)| *at), aggregate.filter]
     });
     used.extend(arguments.flatten().filter(|at| *at < key_count).map(|at| columns[at]));
-    let (coded, others): (Vec<usize>, Vec<usize>) =
-        columns.into_iter().partition(|column| !used.contains(column) && source.is_coded(*column));
+    let (coded, others): (Vec<usize>, Vec<usize>) = columns
+        .into_iter()
+        .partition(|column| !used.contains(column) && source.is_low_cardinality(*column));
     let own = table.schema();
     if coded.is_empty() || !others.iter().all(|at| may_be_close(own.field(*at).data_type())) {
         return Ok(None);

@@ -15,7 +15,7 @@ use tidemill_base::progress::ThreadCpuClock;
 use tidemill_base::state_folder::RunId;
 use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
-use tidemill_source::Rejects;
+use tidemill_source::RejectLog;
 use tidemill_sql::statement::one_select;
 use tidemill_tables::Table;
 use tidemill_tables::merge::{Merged, Merger};
@@ -143,7 +143,7 @@ impl Merge {
             }
             met.add(path, other.runs, repeats)?;
         }
-        let rejects = Arc::new(Rejects::new(settings.max_bad, None));
+        let rejects = Arc::new(RejectLog::new(settings.max_bad, None));
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),

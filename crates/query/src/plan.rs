@@ -34,8 +34,8 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode, planned, walk};
 use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{
-    Cutting, Format, Given, Hidden, Patience, Rejects, Source, SourceSpec, Split, fit,
-    standard_input,
+    Format, HiddenColumn, MemoryRows, OpenTimeouts, RejectLog, Source, SourceSpec, Split,
+    SplitOptions, flag_distribution, standard_input,
 };
 use tidemill_sql::dialects::{
     self, CalledSource, CalledSources, ENTRY_COLUMN, SourceColumns, Unhidden,
@@ -90,7 +90,7 @@ const ANSWERS_SHARE: u64 = 16;
 pub struct Plan {
     pub(crate) query: Query,
     pub(crate) settings: RunSettings,
-    pub(crate) rejects: Arc<Rejects>,
+    pub(crate) rejects: Arc<RejectLog>,
     pub(crate) context: SessionContext,
     pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
     pub(crate) logical: LogicalPlan,
@@ -123,7 +123,7 @@ pub(crate) struct Over<'a> {
     /// The query, and its sources' columns.
     pub header: &'a Header,
     pub settings: &'a RunSettings,
-    pub rejects: Arc<Rejects>,
+    pub rejects: Arc<RejectLog>,
     /// Whether distinct counts beside other aggregates are planned as earlier releases did.
     pub counts_as_before: bool,
     /// What `now()` is, in nanoseconds since 1970. Default: the time.
@@ -178,12 +178,13 @@ fn of_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str
                 }
             };
             let sources = tables.iter().filter_map(|(_, table)| table.source());
-            let mut refused = sources.clone().filter_map(|source| source.refused_sample(is_named));
+            let mut refused =
+                sources.clone().filter_map(|source| source.explain_rejected_sample(is_named));
             if let Some((message, hint)) = refused.next() {
                 return Error::Usage { message, hint: Some(hint) };
             }
             let odd: Vec<String> =
-                sources.filter_map(|source| source.odd_columns(is_named)).collect();
+                sources.filter_map(|source| source.column_warning(is_named)).collect();
             let hint = if odd.is_empty() { hint } else { Some(odd.join("; ")) };
             Error::Usage { message, hint }
         }
@@ -311,7 +312,7 @@ impl Plan {
         }
         // Its time runs from here, if from nowhere earlier.
         let query = &Query { turbo: query.turbo.clone().map(Turbo::begun), ..query.clone() };
-        let rejects = Arc::new(Rejects::new(settings.max_bad, settings.rejected_folder.clone()));
+        let rejects = Arc::new(RejectLog::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.memory_share_bytes(1, 2), settings)?;
         if let Some(stable) = query.stable {
             session::sort_stably(&context, stable);
@@ -343,7 +344,7 @@ impl Plan {
             .map(|reference| {
                 let (name, mut spec) = find(query, reference, &called, &settings.cancel)?;
                 // A source in memory is only called so, which is for everybody to see.
-                if let (Some(url), None) = (urls.get(&name), &spec.given) {
+                if let (Some(url), None) = (urls.get(&name), &spec.memory_rows) {
                     spec.url.clone_from(url);
                 }
                 let is_named = query.sources.iter().any(|source| source.name == name);
@@ -359,14 +360,16 @@ impl Plan {
             .collect();
         if files.len() > 1 {
             let paths: Vec<&str> = files.iter().map(|spec| spec.url.as_str()).collect();
-            let fitted = fit::fit(&query.defaults, &paths, &settings.cancel)?;
+            let fitted =
+                flag_distribution::distribute_flags(&query.defaults, &paths, &settings.cancel)?;
             files.iter_mut().zip(fitted).for_each(|(spec, fitted)| **spec = fitted);
         }
         let mut opened = Vec::with_capacity(found.len());
         for (reference, (name, mut spec, _)) in references.into_iter().zip(found) {
             let lists_files = called.get(&name).is_some_and(|called| called.lists_files);
-            if let (None, Some(schema), false) = (&spec.schema, &query.schema, lists_files) {
-                spec.schema = Some(schema_from_sql(schema)?);
+            if let (None, Some(schema), false) = (&spec.declared_schema, &query.schema, lists_files)
+            {
+                spec.declared_schema = Some(schema_from_sql(schema)?);
             }
             let source = opened_source(&spec, query.turbo.as_ref(), settings)?;
             opened.push((reference, name, source));
@@ -453,7 +456,7 @@ impl Plan {
     pub(crate) fn with_tables(
         query: &Query,
         settings: &RunSettings,
-        rejects: Arc<Rejects>,
+        rejects: Arc<RejectLog>,
         context: SessionContext,
         statement: Statement,
         tables: Vec<(String, Arc<SourceTable>)>,
@@ -508,7 +511,7 @@ impl Plan {
         let logical = limited_lists(logical).told()?;
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
-            let own = table.source().and_then(|source| source.own_columns());
+            let own = table.source().and_then(|source| source.common_file_schema());
             let is_same = |own: &SchemaRef| {
                 own.fields().iter().map(|f| f.name()).eq(schema.fields().iter().map(|f| f.name()))
             };
@@ -632,10 +635,10 @@ impl Plan {
             Route::Rows { stream, .. } => stream.table() == name,
             Route::Engine { .. } => false,
         });
-        let target_bytes =
-            turbo.map(|turbo| turbo.split_bytes.unwrap_or_else(|| source.sampled_target_bytes()));
-        let cutting = Cutting { target_bytes, ..Cutting::default() };
-        Ok(source.splits_as(cutting, &mut |_, _| true)?)
+        let target_bytes = turbo
+            .map(|turbo| turbo.split_bytes.unwrap_or_else(|| source.sample_split_target_bytes()));
+        let cutting = SplitOptions { target_bytes, ..SplitOptions::default() };
+        Ok(source.splits_with_options(cutting, &mut |_, _| true)?)
     }
 
     /// How the query would be run.
@@ -756,7 +759,9 @@ impl Plan {
         });
         let sources = self.tables.iter().filter_map(|(name, table)| {
             let own = read.get(name);
-            table.source()?.warning_of(|column| own.is_some_and(|own| own.contains(column)))
+            table
+                .source()?
+                .warning_for_columns(|column| own.is_some_and(|own| own.contains(column)))
         });
         let here = self.here_because.iter().map(|why| format!("it runs on this machine: {why}"));
         let warnings: Vec<String> = here.chain(sources).collect();
@@ -825,7 +830,7 @@ impl Plan {
                         // Which records are the first that are refused is told in the order of the input.
                         Err(Error::BadRecords { .. }) => {
                             self.tables.iter().for_each(|(_, table)| table.forget_scans());
-                            self.rejects.start_over()?;
+                            self.rejects.reset()?;
                             let merged = self.fold(parts, Gives::Answers)?;
                             return self.finish(parts, merged, account, None);
                         }
@@ -986,12 +991,12 @@ impl Plan {
         let tables = self.tables.iter().filter(|(name, _)| is_joined(name));
         for source in tables.filter_map(|(_, table)| table.source()) {
             const WHOLE: &str = "what is joined is read as a whole";
-            if let Some(file) = source.left_out().first() {
+            if let Some(file) = source.skipped_files().first() {
                 return Err(turbo::drawing::unreadable_file(file, WHOLE));
             }
-            if let Some(file) = source.files().iter().find(|file| file.is_unseen()) {
+            if let Some(file) = source.files().iter().find(|file| file.is_unresponsive()) {
                 let late = std::io::Error::other(format!("it does not answer; {WHOLE}"));
-                let path = file.shown().to_owned();
+                let path = file.display_name().to_owned();
                 return Err(Error::Io { action: "read", path, source: late });
             }
         }
@@ -1015,7 +1020,7 @@ impl Plan {
     /// Goes DataFusion's way after all, as if nothing had been read.
     fn start_over(&mut self, why: String) -> Result<()> {
         self.tables.iter().for_each(|(_, table)| table.forget_scans());
-        self.rejects.start_over()?;
+        self.rejects.reset()?;
         self.precisions().clear();
         self.route = Route::Engine { why };
         self.joins = match self.joins {
@@ -1551,7 +1556,7 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
 /// What a source's columns are called.
 fn columns_of(source: &Source) -> SourceColumns {
     let names = |fields: &[FieldRef]| fields.iter().map(|field| field.name().clone()).collect();
-    SourceColumns { own: names(source.schema().fields()), hidden: names(source.hidden()) }
+    SourceColumns { own: names(source.schema().fields()), hidden: names(source.hidden_columns()) }
 }
 
 /// Opens a source; where the answer may go without some of it, without waiting for files that do not answer.
@@ -1563,15 +1568,20 @@ fn opened_source(
     let (stdin, cancel, enough) =
         (standard_input(), &settings.cancel, settings.stop_reading.clone());
     let Some(turbo) = turbo else {
-        return Ok(Arc::new(Source::open_with(spec, stdin, cancel)?));
+        return Ok(Arc::new(Source::open_with_stdin(spec, stdin, cancel)?));
     };
     // The first rows of a slow pipe are wanted when they come.
     let pipe_until = turbo.find.map(|_| Instant::now() + PIPE_LOOK);
-    let patience = Patience { until: turbo.ends_at(), pipe_until, enough, ..Patience::default() };
+    let patience = OpenTimeouts {
+        deadline: turbo.ends_at(),
+        pipe_deadline: pipe_until,
+        early_stop: enough,
+        ..OpenTimeouts::default()
+    };
     Ok(Arc::new(match turbo.deadline.is_some() || turbo.drop.is_some() {
-        true => Source::open_patiently(spec, stdin, cancel, &patience)?,
+        true => Source::open_with_timeouts(spec, stdin, cancel, &patience)?,
         // What there is to answer with is nothing as yet.
-        false => Source::open_unless(spec, stdin, cancel, &patience)
+        false => Source::open_with_early_stop(spec, stdin, cancel, &patience)
             .map_err(|error| Error::from(error).with_added_hint(turbo::drawing::LEAVES_OUT))?,
     }))
 }
@@ -1581,7 +1591,7 @@ fn called_source(query: &Query, called: &CalledSource, cancel: &CancelFlag) -> R
     let mut urls = called.urls.iter().cloned();
     let mut spec = query.defaults.clone();
     spec.url = urls.next().unwrap_or_default();
-    spec.more = urls.collect();
+    spec.more_urls = urls.collect();
     if called.lists_files {
         return listed_files(spec, cancel);
     }
@@ -1590,18 +1600,18 @@ fn called_source(query: &Query, called: &CalledSource, cancel: &CancelFlag) -> R
     }
     // Of options that exclude each other, those of the statement count.
     if called.options.iter().any(|(option, _)| matches!(*option, "skip_lines" | "header_row")) {
-        (spec.options.skip_lines, spec.options.header_row) = (None, None);
+        (spec.text_options.skip_lines, spec.text_options.header_row) = (None, None);
     }
     for (option, value) in &called.options {
-        spec.options.set(option, value)?;
+        spec.text_options.set_option(option, value)?;
     }
     if let Some(schema) = &called.schema {
-        spec.schema = Some(schema_from_sql(schema)?);
+        spec.declared_schema = Some(schema_from_sql(schema)?);
     }
-    let filename = called.filename.iter().map(|name| (Hidden::Filename, name.clone()));
-    spec.unhidden.extend(filename);
+    let filename = called.filename.iter().map(|name| (HiddenColumn::Filename, name.clone()));
+    spec.exposed_hidden_columns.extend(filename);
     if called.file_row_number {
-        spec.unhidden.push((Hidden::RowNumber, "file_row_number".to_owned()));
+        spec.exposed_hidden_columns.push((HiddenColumn::RowNumber, "file_row_number".to_owned()));
     }
     Ok(spec)
 }
@@ -1610,14 +1620,14 @@ fn called_source(query: &Query, called: &CalledSource, cancel: &CancelFlag) -> R
 fn listed_files(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceSpec> {
     // With a format, a folder stands for all of its files and not for those with a data suffix.
     let any = SourceSpec { format: Some(Format::Lines), ..spec.clone() };
-    let files = tidemill_source::list_files(&any, cancel)?;
+    let files = tidemill_source::list_paths(&any, cancel)?;
     let names = StringArray::from_iter_values(files.iter().map(|file| file.as_ref()));
     let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8, true)]));
     let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(names)])?;
-    let given = Some(Arc::new(Given::table(schema, vec![rows])));
+    let given = Some(Arc::new(MemoryRows::from_table(schema, vec![rows])));
     Ok(SourceSpec {
         url: format!("glob({})", redact_url(&spec.url)),
-        given,
+        memory_rows: given,
         ..SourceSpec::default()
     })
 }

@@ -34,8 +34,8 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
 use tidemill_base::error::Result;
-use tidemill_source::projection::{Projection, Projections};
-use tidemill_source::{BlockStatistics, Cutting, FileColumn, Source, Split};
+use tidemill_source::nested_projection::{NestedProjection, NestedProjections};
+use tidemill_source::{FileColumn, RowfileFooterStatistics, Source, Split, SplitOptions};
 use tidemill_sql::datafusion_names::scalars;
 use tidemill_sql::floats::{self, has_floats};
 use tidemill_sql::kept_casts;
@@ -53,7 +53,8 @@ pub(crate) fn splits(
     target_bytes: Option<u64>,
 ) -> Result<Vec<Split>> {
     let kept = kept_files(source, filters);
-    let cutting = Cutting { numbered, files: kept.as_deref(), target_bytes };
+    let cutting =
+        SplitOptions { keeps_row_numbers: numbered, included_files: kept.as_deref(), target_bytes };
     let is_own = |filter: &Expr| {
         let own = |column: &Column| source.schema().index_of(&column.name).is_ok();
         filter.column_refs().into_iter().all(own)
@@ -61,7 +62,7 @@ pub(crate) fn splits(
     let conjuncts = filters.iter().flat_map(split_conjunction);
     let filters: Vec<Expr> = conjuncts.filter(|filter| is_own(filter)).cloned().collect();
     let Some((predicate, nested)) = predicate(source.schema(), &filters) else {
-        return Ok(source.splits_as(cutting, &mut |_, _| true)?);
+        return Ok(source.splits_with_options(cutting, &mut |_, _| true)?);
     };
     let mut kept_of_file: Vec<Option<Vec<bool>>> = Vec::new();
     for file in 0..source.files().len() {
@@ -69,7 +70,7 @@ pub(crate) fn splits(
         let known = of_file(source, file, &nested);
         kept_of_file.push(known.and_then(|known| predicate.prune(known.as_ref()).ok()));
     }
-    let splits = source.splits_as(cutting, &mut |file, group| {
+    let splits = source.splits_with_options(cutting, &mut |file, group| {
         let kept = kept_of_file.get(file).and_then(Option::as_ref);
         kept.and_then(|kept| kept.get(group)).copied().unwrap_or(true)
     })?;
@@ -80,7 +81,8 @@ pub(crate) fn splits(
 /// of a file, its name and its folders' values. None where all do.
 fn kept_files(source: &Source, filters: &[Expr]) -> Option<Vec<bool>> {
     let files = source.files().len();
-    let all: Vec<_> = source.schema().fields().iter().chain(source.hidden()).cloned().collect();
+    let all: Vec<_> =
+        source.schema().fields().iter().chain(source.hidden_columns()).cloned().collect();
     let mut kept: Option<Vec<bool>> = None;
     for filter in filters.iter().flat_map(split_conjunction) {
         let columns = filter.column_refs();
@@ -109,7 +111,7 @@ fn holds_of_files(
 ) -> Option<Vec<bool>> {
     let mut values = Vec::with_capacity(places.len());
     for place in places {
-        values.push(source.values_of_files(*place).ok()??);
+        values.push(source.file_constant_values(*place).ok()??);
     }
     let fields: Vec<FieldRef> = places.iter().map(|place| Arc::clone(&all[*place])).collect();
     let schema = Arc::new(Schema::new(fields));
@@ -352,25 +354,27 @@ fn constant(expr: &Expr) -> Option<PredicateConstant> {
 ///
 /// # Errors
 /// None of its own.
-pub(crate) fn used(plan: &LogicalPlan) -> PlanResult<Projections> {
-    let mut used = Projections::new();
+pub(crate) fn used(plan: &LogicalPlan) -> PlanResult<NestedProjections> {
+    let mut used = NestedProjections::new();
     plan.apply_with_subqueries_dyn(&mut |node| {
         node.apply_expressions_dyn(&mut |expr| {
             expr.apply_dyn(&mut |expr| {
                 let Some((column, path)) = path(expr) else {
                     return Ok(TreeNodeRecursion::Continue);
                 };
-                let mut place = used.entry(column).or_insert(Projection::Fields(BTreeMap::new()));
+                let mut place =
+                    used.entry(column).or_insert(NestedProjection::Fields(BTreeMap::new()));
                 for field in path {
                     match place {
-                        Projection::Whole => return Ok(TreeNodeRecursion::Jump),
-                        Projection::Fields(fields) => {
-                            place =
-                                fields.entry(field).or_insert(Projection::Fields(BTreeMap::new()));
+                        NestedProjection::Whole => return Ok(TreeNodeRecursion::Jump),
+                        NestedProjection::Fields(fields) => {
+                            place = fields
+                                .entry(field)
+                                .or_insert(NestedProjection::Fields(BTreeMap::new()));
                         }
                     }
                 }
-                *place = Projection::Whole;
+                *place = NestedProjection::Whole;
                 Ok(TreeNodeRecursion::Jump)
             })
         })
@@ -416,7 +420,7 @@ enum Bound {
 impl RowGroups<'_> {
     fn column(&self, column: &Column) -> Option<(usize, FileColumn<'_>)> {
         let index = self.source.schema().index_of(&column.name).ok()?;
-        Some((index, self.source.column_of(self.file, index)?))
+        Some((index, self.source.file_column(self.file, index)?))
     }
 
     fn converter<'a>(
@@ -437,16 +441,17 @@ impl RowGroups<'_> {
         of: impl Fn(&StatisticsConverter<'_>) -> Option<ArrayRef>,
     ) -> Option<ArrayRef> {
         match self.column(column)? {
-            (_, FileColumn::Key(key)) => {
-                let values = self.source.key_values(self.file, key, self.num_containers()).ok()?;
+            (_, FileColumn::PartitionKey(key)) => {
+                let values =
+                    self.source.partition_values(self.file, key, self.num_containers()).ok()?;
                 Some(floats::settled(&values))
             }
             (index, FileColumn::Missing) => {
                 let data_type = self.source.schema().field(index).data_type();
                 Some(new_null_array(data_type, self.num_containers()))
             }
-            (_, FileColumn::Own { keeps_order: false, .. }) => None,
-            (index, FileColumn::Own { schema, .. }) => {
+            (_, FileColumn::OwnColumn { keeps_order: false, .. }) => None,
+            (index, FileColumn::OwnColumn { schema, .. }) => {
                 let own = schema.field_with_name(&column.name).ok()?.data_type();
                 let found = match (has_floats(own), bound) {
                     // Writers leave NaN, the largest float, out of their bounds without a word.
@@ -454,7 +459,7 @@ impl RowGroups<'_> {
                     (true, Bound::Least) => numbers(&of(&self.converter(column, schema)?)?),
                     (false, _) => of(&self.converter(column, schema)?)?,
                 };
-                self.source.as_in_source(index, &found)
+                self.source.cast_statistics(index, &found)
             }
         }
     }
@@ -477,15 +482,15 @@ impl PruningStatistics for RowGroups<'_> {
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
         match self.column(column)? {
-            (_, FileColumn::Key(key)) => {
-                let value = self.source.key_values(self.file, key, 1).ok()?;
+            (_, FileColumn::PartitionKey(key)) => {
+                let value = self.source.partition_values(self.file, key, 1).ok()?;
                 if value.is_null(0) {
                     return self.row_counts();
                 }
                 Some(Arc::new(UInt64Array::from(vec![0; self.num_containers()])))
             }
             (_, FileColumn::Missing) => self.row_counts(),
-            (_, FileColumn::Own { schema, .. }) => {
+            (_, FileColumn::OwnColumn { schema, .. }) => {
                 let own = self.converter(column, schema)?;
                 let counts = own.row_group_null_counts(self.metadata.row_groups());
                 counts.ok().map(|counts| Arc::new(counts) as ArrayRef)
@@ -508,7 +513,7 @@ impl PruningStatistics for RowGroups<'_> {
 struct Blocks<'a> {
     source: &'a Source,
     file: usize,
-    known: BlockStatistics,
+    known: RowfileFooterStatistics,
     nested: &'a Nested,
 }
 
@@ -532,17 +537,18 @@ impl Blocks<'_> {
         let index = self.source.schema().index_of(path.first()?).ok()?;
         let own = self.source.schema().field(index).data_type();
         let data_type = nested.map_or(own, |nested| &nested.data_type);
-        match self.source.column_of(self.file, index)? {
-            FileColumn::Key(key) => {
-                let value = self.source.key_values(self.file, key, self.num_containers()).ok()?;
+        match self.source.file_column(self.file, index)? {
+            FileColumn::PartitionKey(key) => {
+                let value =
+                    self.source.partition_values(self.file, key, self.num_containers()).ok()?;
                 Some(Bounds::Same(floats::settled(&value)))
             }
             FileColumn::Missing => Some(Bounds::Null(data_type.clone())),
-            FileColumn::Own { .. } => {
-                let found = self.known.column(&path)?;
+            FileColumn::OwnColumn { .. } => {
+                let found = self.known.column_statistics(&path)?;
                 Some(Bounds::Within {
-                    min: Source::part_in_source(&found.min, data_type)?,
-                    max: Source::part_in_source(&found.max, data_type)?,
+                    min: Source::cast_nested_statistics(&found.min, data_type)?,
+                    max: Source::cast_nested_statistics(&found.max, data_type)?,
                     nulls: found.nulls,
                 })
             }
@@ -568,7 +574,7 @@ impl PruningStatistics for Blocks<'_> {
     }
 
     fn num_containers(&self) -> usize {
-        self.known.blocks()
+        self.known.block_count()
     }
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
@@ -581,7 +587,7 @@ impl PruningStatistics for Blocks<'_> {
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        Some(Arc::new(self.known.rows().collect::<UInt64Array>()))
+        Some(Arc::new(self.known.block_row_counts().collect::<UInt64Array>()))
     }
 
     fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {

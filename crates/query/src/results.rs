@@ -12,7 +12,7 @@ use tidemill_base::coverage::{self, Coverage, EstimateAccuracy, ReadAmount, Reco
 use tidemill_base::error::{Error, Result};
 use tidemill_base::type_mismatches::TypeMismatches;
 use tidemill_base::unknown_keys::UnknownKeys;
-use tidemill_source::Rejects;
+use tidemill_source::RejectLog;
 use tidemill_sql::casts;
 use tidemill_tables::estimates::{Call, Precisions};
 
@@ -55,7 +55,7 @@ pub(crate) struct Account {
     /// What partial tables account for.
     pub(crate) merged: Option<Coverage>,
     pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
-    pub(crate) rejects: Arc<Rejects>,
+    pub(crate) rejects: Arc<RejectLog>,
     pub(crate) mergeable: bool,
     pub(crate) rejected_folder: Option<PathBuf>,
     /// Of the partial tables' columns.
@@ -219,7 +219,7 @@ impl Account {
         };
         let rejected = self.scans().map(|scan| scan.rejected_count()).sum();
         let sources = self.tables.iter().filter_map(|(_, table)| table.source());
-        let salvaged: Vec<_> = sources.flat_map(|source| source.salvaged()).collect();
+        let salvaged: Vec<_> = sources.flat_map(|source| source.salvage_reports()).collect();
         let mut bytes = sum(Scan::byte_amount);
         bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
         let mut stopped = stopped;
@@ -246,7 +246,10 @@ impl Account {
         }
         Coverage {
             version: coverage::COVERAGE_VERSION,
-            complete: ended && is_whole && salvaged.is_empty() && !self.rejects.is_incomplete(),
+            complete: ended
+                && is_whole
+                && salvaged.is_empty()
+                && !self.rejects.has_incomplete_result(),
             mergeable: self.mergeable,
             files: self
                 .tables
@@ -275,8 +278,8 @@ impl Account {
                 true => self.rejects.mismatches(),
                 false => TypeMismatches::default(),
             },
-            first_rejected: match self.rejects.is_incomplete() {
-                true => self.rejects.first(),
+            first_rejected: match self.rejects.has_incomplete_result() {
+                true => self.rejects.first_records(),
                 false => Vec::new(),
             },
         }

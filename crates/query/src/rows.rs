@@ -110,7 +110,7 @@ impl OrderedRows {
         (skip, fetch): (usize, Option<usize>),
     ) -> Result<Self> {
         let threads = threads.clamp(1, scan.splits().len().max(1));
-        let is_stream = |split: &Split| split.pieces.iter().any(|piece| piece.file.is_stream());
+        let is_stream = |split: &Split| split.parts.iter().any(|piece| piece.file.is_stream());
         if scan.splits().iter().any(is_stream) {
             // Rows come when they come: nobody waits for more of them.
             scan.set_eager();
@@ -220,16 +220,17 @@ impl OrderedRows {
 
     fn right_start(&self, outcome: Option<&Outcome>) -> Option<u64> {
         let outcome = outcome.filter(|outcome| !outcome.is_exact)?;
-        let file = self.shared.scan.splits()[self.at].pieces.first()?.file.index();
+        let file = self.shared.scan.splits()[self.at].parts.first()?.file.index();
         let (end_file, end) = self.end?;
-        (end_file == file && outcome.stats.start != Some(end)).then_some(end)
+        (end_file == file && outcome.stats.first_record_offset != Some(end)).then_some(end)
     }
 
     /// Counts the split at hand and goes to the next.
     fn pass(&mut self, outcome: Option<Outcome>) -> Result<()> {
         if let Some(outcome) = outcome {
-            let last = self.shared.scan.splits()[self.at].pieces.last();
-            self.end = last.and_then(|piece| Some((piece.file.index(), outcome.stats.end?)));
+            let last = self.shared.scan.splits()[self.at].parts.last();
+            self.end = last
+                .and_then(|piece| Some((piece.file.index(), outcome.stats.next_record_offset?)));
             self.shared.scan.take(self.at, 0, outcome)?;
         }
         self.at += 1;
@@ -437,7 +438,7 @@ impl Shared {
     }
 
     fn is_guess(&self, index: usize) -> bool {
-        !self.scan.source().starts_are_exact()
-            && self.scan.splits()[index].pieces.first().is_some_and(|piece| piece.range.start > 0)
+        !self.scan.source().has_exact_starts()
+            && self.scan.splits()[index].parts.first().is_some_and(|piece| piece.range.start > 0)
     }
 }

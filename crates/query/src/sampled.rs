@@ -38,12 +38,12 @@ impl Sampler {
     /// A sampler of the rows of a split.
     pub(crate) fn new(sample: Sample, split: &Split) -> Self {
         let mut state = mixed(sample.seed);
-        if let Some(piece) = split.pieces.first() {
-            for byte in piece.file.shown().bytes() {
+        if let Some(piece) = split.parts.first() {
+            for byte in piece.file.display_name().bytes() {
                 state = mixed(state ^ u64::from(byte));
             }
             state = mixed(state ^ piece.range.start);
-            if let Some(rows) = &piece.rows {
+            if let Some(rows) = &piece.row_range {
                 state = mixed(state ^ rows.start);
             }
             for group in piece.row_groups.iter().flatten().take(1) {
@@ -99,7 +99,7 @@ const FILES: [&str; 3] = ["filename", "_path", "$path"];
 /// # Errors
 /// [`Error::Usage`] where columns of the data have their names.
 pub(crate) fn place_columns(source: &Source) -> Result<[&'static str; 2]> {
-    let is_there = |name: &str| source.hidden().iter().any(|field| field.name() == name);
+    let is_there = |name: &str| source.hidden_columns().iter().any(|field| field.name() == name);
     let file = FILES.into_iter().find(|name| is_there(name));
     match file.filter(|_| is_there(ROW)) {
         Some(file) => Ok([file, ROW]),

@@ -32,8 +32,8 @@ use tidemill_base::coverage::ReadAmount;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
 use tidemill_remote::{AccessPlan, PrefetchBudget};
-use tidemill_source::projection::Projections;
-use tidemill_source::{ReadOptions, Rejects, Source, Split, SplitReader, SplitStats};
+use tidemill_source::nested_projection::NestedProjections;
+use tidemill_source::{ReadOptions, RejectLog, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::Told;
 use tidemill_sql::dialects::{RowSample, Sample};
 use tidemill_sql::external;
@@ -72,7 +72,7 @@ pub(crate) struct RunState {
     /// What a display reads.
     pub progress: RunProgress,
     /// Where malformed records go.
-    pub rejects: Arc<Rejects>,
+    pub rejects: Arc<RejectLog>,
     /// What may be read ahead of files that are not on this machine.
     pub ahead: PrefetchBudget,
     /// Its turns among the runs on this machine.
@@ -97,7 +97,7 @@ pub(crate) struct SourceTable {
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
     /// What the query uses of the columns; none until it is planned.
-    used: Mutex<Option<Arc<Projections>>>,
+    used: Mutex<Option<Arc<NestedProjections>>>,
     /// Whether all records are to be read, whoever wants their rows.
     reads_all: AtomicBool,
     /// How fine it is cut, if not as its size says.
@@ -128,8 +128,8 @@ impl SourceTable {
         let first = fields.len();
         // In the order of their names: who lists names for a table's columns relies on it.
         for name in hidden {
-            let place = source.hidden().iter().position(|field| field.name() == name);
-            let field = place.and_then(|place| source.hidden().get(place));
+            let place = source.hidden_columns().iter().position(|field| field.name() == name);
+            let field = place.and_then(|place| source.hidden_columns().get(place));
             if let (Some(place), Some(field)) = (place, field) {
                 hidden_places.push(first + place);
                 fields.push(Arc::clone(field));
@@ -257,7 +257,7 @@ impl SourceTable {
     }
 
     /// Says what is used of the columns: scans planned from now on read no more of them.
-    pub(crate) fn set_used(&self, used: &Arc<Projections>) {
+    pub(crate) fn set_used(&self, used: &Arc<NestedProjections>) {
         *self.used.lock() = Some(Arc::clone(used));
     }
 
@@ -284,7 +284,7 @@ impl SourceTable {
 
 /// The first kibibyte of some splits of files that are cut between any two records, spread evenly over all.
 fn beginnings(splits: Vec<Split>) -> Vec<Split> {
-    let is_cut = |split: &Split| match split.pieces.as_slice() {
+    let is_cut = |split: &Split| match split.parts.as_slice() {
         [piece] => piece.row_groups.is_none() && !piece.is_whole_file(),
         _ => false,
     };
@@ -293,7 +293,7 @@ fn beginnings(splits: Vec<Split>) -> Vec<Split> {
     cut = cut.into_iter().step_by(each).collect();
     for (index, split) in cut.iter_mut().enumerate() {
         split.index = index;
-        for piece in &mut split.pieces {
+        for piece in &mut split.parts {
             piece.range.end = piece.range.end.min(piece.range.start + BEGINNING_BYTES);
             split.bytes = piece.range.end - piece.range.start;
         }
@@ -358,7 +358,7 @@ impl SourceTable {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let mut wanted =
             projection.unwrap_or(&all).iter().map(|column| self.source_column(*column));
-        if let Some(refusal) = wanted.find_map(|column| source.refusal(column)) {
+        if let Some(refusal) = wanted.find_map(|column| source.column_error(column)) {
             return Err(external(refusal.into()));
         }
         // A row's place in its split tells whether it is in a sample, so that nothing is left out before.
@@ -368,10 +368,11 @@ impl SourceTable {
             let columns = projection.unwrap_or(&all).iter();
             columns.map(|column| self.source_column(*column)).collect()
         });
-        let is_numbered = projection.iter().flatten().any(|column| source.is_row_number(*column));
+        let is_numbered =
+            projection.iter().flatten().any(|column| source.is_row_number_column(*column));
         let cut = *self.cut.lock();
         let target_bytes =
-            cut.map(|cut| cut.split_bytes.unwrap_or_else(|| source.sampled_target_bytes()));
+            cut.map(|cut| cut.split_bytes.unwrap_or_else(|| source.sample_split_target_bytes()));
         let is_given = given.is_some();
         let splits = match given {
             Some(splits) => splits,
@@ -452,7 +453,7 @@ pub(crate) struct Scan {
     sample: Option<Sample>,
     /// Whether these were found to leave many rows.
     leave_many: Arc<AtomicBool>,
-    used: Option<Arc<Projections>>,
+    used: Option<Arc<NestedProjections>>,
     schema: SchemaRef,
     splits: Vec<Split>,
     slots: Vec<Mutex<Slot>>,
@@ -672,11 +673,11 @@ impl Scan {
         if *is_void {
             return Ok(());
         }
-        stats.accept(&self.run.rejects)?;
+        stats.commit_to(&self.run.rejects)?;
         self.done.splits.fetch_add(1, Ordering::Relaxed);
         self.done.bytes.fetch_add(stats.bytes, Ordering::Relaxed);
         self.done.rows.fetch_add(stats.rows, Ordering::Relaxed);
-        self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
+        self.done.rejected.fetch_add(stats.rejected_count, Ordering::Relaxed);
         Ok(())
     }
 
@@ -718,10 +719,10 @@ impl Scan {
         if *is_void {
             return Ok(());
         }
-        stats.forget_rejected_after(so_far.rejected);
-        stats.accept(&self.run.rejects)?;
+        stats.truncate_rejected(so_far.rejected);
+        stats.commit_to(&self.run.rejects)?;
         self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);
-        self.done.rejected.fetch_add(stats.rejected, Ordering::Relaxed);
+        self.done.rejected.fetch_add(stats.rejected_count, Ordering::Relaxed);
         Ok(())
     }
 
@@ -772,7 +773,7 @@ impl Scan {
         }
         let is_whole = self.reads_all || !self.queue.is_used.load(Ordering::Relaxed);
         let course = match is_whole {
-            true => self.source.course(&self.splits, options)?,
+            true => self.source.access_plan(&self.splits, options)?,
             false => None,
         };
         Ok(self.course.get_or_init(|| course).clone())
@@ -787,24 +788,24 @@ impl Scan {
     ) -> Result<Rows> {
         let mut options = ReadOptions {
             projection: self.projection.clone(),
-            coded: self.coded.clone(),
+            dictionary_columns: self.coded.clone(),
             predicates: self.predicates.clone(),
-            leave_many: Arc::clone(&self.leave_many),
-            used: self.used.clone(),
+            predicates_keep_many: Arc::clone(&self.leave_many),
+            used_fields: self.used.clone(),
             batch_rows: self.batch_rows,
             exact_start,
             cancel: self.stop.clone(),
             progress,
-            rejects: Arc::clone(&self.run.rejects),
-            ahead: self.run.ahead.clone(),
-            eager: self.is_eager(),
-            course: None,
+            reject_log: Arc::clone(&self.run.rejects),
+            prefetch_budget: self.run.ahead.clone(),
+            low_latency: self.is_eager(),
+            access_plan: None,
         };
         // Its place among the splits: read a second time, it was not told of.
         if let Some(place) = place {
-            options.course = self.course(&options)?.map(|course| (course, place));
+            options.access_plan = self.course(&options)?.map(|course| (course, place));
         }
-        let reader = self.source.read(split, &options)?;
+        let reader = self.source.read_split(split, &options)?;
         Ok(Rows { reader, sampler: self.sample.map(|sample| Sampler::new(sample, split)) })
     }
 }
@@ -859,7 +860,7 @@ pub(crate) struct SplitBatches {
 
 /// The reading of a split.
 fn split_span(split: &Split) -> Span {
-    let file = split.pieces.first().map_or("", |piece| piece.file.shown());
+    let file = split.parts.first().map_or("", |piece| piece.file.display_name());
     debug_span!("split", index = split.index, bytes = split.bytes, file)
 }
 
@@ -872,7 +873,7 @@ impl SplitBatches {
     fn end(&mut self) {
         self.ended = true;
         if let Some(Rows { reader, .. }) = self.reader.take() {
-            let is_exact = reader.is_exact();
+            let is_exact = reader.is_start_exact();
             let outcome = Outcome { is_exact, stats: reader.into_stats() };
             self.scan.slots[self.index].lock().outcome = Some(outcome);
         }
@@ -900,7 +901,7 @@ impl Iterator for SplitBatches {
         match reader.next() {
             Some(Ok(batch)) => {
                 let stats = reader.reader.stats();
-                let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
+                let so_far = SoFar { rows: stats.rows, rejected: stats.rejected_count };
                 self.scan.slots[self.index].lock().so_far = so_far;
                 Some(Ok(batch))
             }
@@ -962,7 +963,7 @@ impl Scan {
             return Ok(Arc::clone(splits));
         }
         let mut exact = self.splits.clone();
-        self.source.exact_splits(&mut exact, &self.run.cancel)?;
+        self.source.resolve_exact_starts(&mut exact, &self.run.cancel)?;
         Ok(Arc::clone(splits.insert(Arc::new(exact))))
     }
 
@@ -1004,7 +1005,7 @@ impl Scan {
                 is_wanted = is_wanted && send(place, batch);
                 if is_bad || !is_wanted && !self.reads_all {
                     let stats = reader.reader.into_stats();
-                    let so_far = SoFar { rows: stats.rows, rejected: stats.rejected };
+                    let so_far = SoFar { rows: stats.rows, rejected: stats.rejected_count };
                     return self.accept_part(stats, so_far);
                 }
                 // Over, it goes on to where it ends.

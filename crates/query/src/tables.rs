@@ -573,16 +573,17 @@ impl Runner<'_> {
     /// Where a split should have started, if it guessed wrong.
     fn right_start(&self, gate: &Gate, index: usize, read: &Read) -> Option<u64> {
         let outcome = read.outcome.as_ref().filter(|outcome| !outcome.is_exact)?;
-        let file = self.work.scan.splits()[index].pieces.first()?.file.index();
+        let file = self.work.scan.splits()[index].parts.first()?.file.index();
         let (end_file, end) = gate.end?;
-        (end_file == file && outcome.stats.start != Some(end)).then_some(end)
+        (end_file == file && outcome.stats.first_record_offset != Some(end)).then_some(end)
     }
 
     fn count(&self, gate: &mut Gate, index: usize, read: Read, worker: usize) -> Result<()> {
         // Bad records are counted even where the split failed: they may be why.
         if let Some(outcome) = read.outcome {
-            let last = self.work.scan.splits()[index].pieces.last();
-            gate.end = last.and_then(|piece| Some((piece.file.index(), outcome.stats.end?)));
+            let last = self.work.scan.splits()[index].parts.last();
+            gate.end = last
+                .and_then(|piece| Some((piece.file.index(), outcome.stats.next_record_offset?)));
             if index >= self.counted {
                 self.work.scan.take(index, read.rows, outcome)?;
             }

@@ -24,7 +24,9 @@ pub(super) fn codec_of(
     is_filtered: bool,
 ) -> Result<Codec> {
     let told = match name {
-        Some(name) if !is_filtered => tidemill_source::Compression::strip_suffix(name).1.codec(),
+        Some(name) if !is_filtered => {
+            tidemill_source::Compression::strip_suffix(name).1.suffix_and_codec()
+        }
         _ => None,
     };
     let is_text = !format.is_binary();
@@ -48,7 +50,7 @@ pub(super) fn codec_of(
         // A name that tells nothing of the format tells nothing of this either.
         let tells = told.is_some() || OutputFormat::from_path(name).is_some();
         if tells && says != wanted.name {
-            let right = tidemill_source::Compression::suffix_of(wanted.name);
+            let right = tidemill_source::Compression::suffix_of_codec(wanted.name);
             return Err(Error::usage_hint(
                 match told {
                     Some((suffix, codec)) => format!(

@@ -49,7 +49,7 @@ impl FromStr for Compression {
 impl Compression {
     /// The suffix of a name that tells it, if there is one.
     pub(super) fn suffix(&self) -> &'static str {
-        tidemill_source::Compression::suffix_of(self.name).unwrap_or_default()
+        tidemill_source::Compression::suffix_of_codec(self.name).unwrap_or_default()
     }
 
     /// Whether it is that there be none.

@@ -78,7 +78,7 @@ pub(crate) fn open(
     let parsed = spec.parse()?;
     parsed.format.check(&schema)?;
     if let Some(program) = &spec.exec {
-        program.open_files(cancel)?;
+        program.prepare_files(cancel)?;
     }
     let writing = writing(spec, &parsed, room, cancel);
     let Some(template) = parsed.template else {

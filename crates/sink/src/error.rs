@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tidemill_base::BoxedHostError;
 use tidemill_base::cancellation::Interrupted;
-use tidemill_source::program;
+use tidemill_source::filter_program;
 
 /// The crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -36,7 +36,7 @@ pub enum Error {
     Remote(tidemill_remote::Error),
     /// A program that the bytes go through cannot be started, or has failed.
     #[error(transparent)]
-    Program(program::Error),
+    Program(filter_program::ProgramError),
     /// A writer that the program around has registered failed.
     #[error("cannot write `{path}` as `{format}`: {source}")]
     Format {
@@ -118,10 +118,10 @@ impl From<tidemill_remote::Error> for Error {
     }
 }
 
-impl From<program::Error> for Error {
-    fn from(error: program::Error) -> Self {
+impl From<filter_program::ProgramError> for Error {
+    fn from(error: filter_program::ProgramError) -> Self {
         match error {
-            program::Error::Interrupted => Error::Interrupted,
+            filter_program::ProgramError::Interrupted => Error::Interrupted,
             other => Error::Program(other),
         }
     }
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(told(failed("no room".into())), "cannot write `a.pcap` as `pcap`: no room");
         let unfinished =
             |source| Error::Unfinished { path: "out".into(), source: Box::new(source) };
-        let stopped = Told::from(unfinished(program::Error::Interrupted.into()));
+        let stopped = Told::from(unfinished(filter_program::ProgramError::Interrupted.into()));
         assert_eq!(stopped.class(), tidemill_base::ErrorClass::Interrupted);
         let url = "https://user:hush@host/x.csv?sig=hush";
         let message = told(Error::io("write", url, io::ErrorKind::Other.into()));

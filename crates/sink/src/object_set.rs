@@ -113,7 +113,7 @@ impl ObjectSet {
         tick: WaitCallback<'_>,
     ) -> Result<Self> {
         if let Some(program) = &spec.exec {
-            program.open_files(cancel)?;
+            program.prepare_files(cancel)?;
         }
         codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
         let place = ObjectPlace::open_with(&spec.url, &spec.storage_options, tick)?;

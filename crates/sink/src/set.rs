@@ -73,7 +73,7 @@ impl FileSet {
         tick: WaitCallback<'_>,
     ) -> Result<Self> {
         if let Some(program) = &spec.exec {
-            program.open_files(cancel)?;
+            program.prepare_files(cancel)?;
         }
         // Two runs that write other names of one format to a folder are told apart by nothing.
         let staging = Staging::open(root, &format!("*.{format}"), run, tick)?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use arrow::datatypes::SchemaRef;
 use tidemill_remote::StorageOptions;
-use tidemill_source::program::Program;
+use tidemill_source::filter_program::FilterProgram;
 
 use crate::codecs::codec_of;
 use crate::compression::{Codec, Compression};
@@ -39,7 +39,7 @@ pub struct SinkSpec {
     pub header: bool,
     /// A program that each file's bytes go through once they are in the format; what it gives is
     /// the file. Default: none.
-    pub exec: Option<Program>,
+    pub exec: Option<FilterProgram>,
     /// How stores are reached, beyond what the environment says. Default: nothing.
     pub storage_options: StorageOptions,
 }

@@ -33,7 +33,7 @@ use arrow::row::{RowConverter, SortField};
 use hashbrown::HashMap;
 use tidemill_base::suggestions;
 use tidemill_remote::location::{Location, refuse_mistyped_url};
-use tidemill_source::is_left_out;
+use tidemill_source::is_ignored_name;
 
 use crate::error::{Error, Result};
 
@@ -400,7 +400,7 @@ impl Template {
             });
         }
         let name = texts.concat();
-        if is_left_out(&name) && !name.starts_with('.') {
+        if is_ignored_name(&name) && !name.starts_with('.') {
             // What is written is read again. Such a name is all ASCII.
             let mut parts = component.iter().zip(&mut texts);
             let column = parts.find(|(part, _)| matches!(part, Segment::Column(_)));

@@ -7,7 +7,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use parking_lot::Mutex;
-use tidemill_source::program::{self, Program, Through};
+use tidemill_source::filter_program::{self, FilterProgram, ProgramWriter};
 
 use super::OutputFormat;
 use super::compression::{Codec, Compressed};
@@ -22,7 +22,7 @@ pub(super) struct Writing {
     pub(super) format: OutputFormat,
     pub(super) encoding: Encoding,
     /// What the encoded bytes go through.
-    pub(super) exec: Option<Program>,
+    pub(super) exec: Option<FilterProgram>,
 }
 
 impl Writing {
@@ -36,22 +36,22 @@ impl Writing {
 /// Where encoded and compressed bytes go.
 enum Encoded<W: Write> {
     Plain(W),
-    Through(Box<Through<W>>),
+    Through(Box<ProgramWriter<W>>),
 }
 
 impl<W: Write> Encoded<W> {
-    fn new(out: W, writing: &Writing) -> program::Result<Self> {
+    fn new(out: W, writing: &Writing) -> filter_program::Result<Self> {
         let encoding = &writing.encoding;
         Ok(match &writing.exec {
             None => Encoded::Plain(out),
             Some(program) => {
-                let through = Through::start(program, &encoding.name, out, &encoding.cancel)?;
+                let through = ProgramWriter::start(program, &encoding.name, out, &encoding.cancel)?;
                 Encoded::Through(Box::new(through))
             }
         })
     }
 
-    fn finish(self) -> program::Result<W> {
+    fn finish(self) -> filter_program::Result<W> {
         match self {
             Encoded::Plain(out) => Ok(out),
             Encoded::Through(through) => through.finish(),

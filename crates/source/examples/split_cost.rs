@@ -16,7 +16,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use tidemill_source::{Cutting, Format, ReadOptions, Source, SourceSpec};
+use tidemill_source::{Format, ReadOptions, Source, SourceSpec, SplitOptions};
 
 /// Runs of each kind, of which the fastest counts.
 const RUNS: usize = 3;
@@ -77,8 +77,8 @@ fn measured(
         ..SourceSpec::default()
     };
     let source = Arc::new(Source::open(&spec)?);
-    let cutting = Cutting { target_bytes: Some(target), ..Cutting::default() };
-    let mut splits = source.splits_as(cutting, &mut |_, _| true)?;
+    let cutting = SplitOptions { target_bytes: Some(target), ..SplitOptions::default() };
+    let mut splits = source.splits_with_options(cutting, &mut |_, _| true)?;
     splits.sort_by_key(|split| split.index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut best = Duration::MAX;
     let mut rows = 0;
@@ -87,7 +87,7 @@ fn measured(
         let before = cpu();
         rows = 0;
         for split in &splits {
-            let mut reader = source.read(split, &options)?;
+            let mut reader = source.read_split(split, &options)?;
             for batch in &mut reader {
                 rows += batch?.num_rows() as u64;
             }

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::coverage::format_decimal_bytes;
 use zstd::stream::raw::{self, InBuffer, Operation, OutBuffer};
 
+use super::byte_input::{ByteInput, ReadContext, ReaderInput};
 use super::error::{Error, Result};
-use super::input::{ByteInput, ReaderInput, Watch};
 
 /// How a file's bytes are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,21 +39,21 @@ pub enum Compression {
 }
 
 /// A compressed file of at least this size is decoded on a thread of its own.
-const AHEAD_BYTES_MIN: u64 = 4 << 20;
-const AHEAD_BLOCK_BYTES: usize = 512 << 10;
-const AHEAD_BLOCKS: usize = 4;
-const GZIP_MEMBER: &[u8] = &[0x1f, 0x8b, 0x08];
-const XZ_STREAM: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
-const ZSTD_FRAME: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const THREADED_INPUT_BYTES_MIN: u64 = 4 << 20;
+const DECODED_BLOCK_BYTES: usize = 512 << 10;
+const DECODED_BLOCKS_MAX: usize = 4;
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b, 0x08];
+const XZ_MAGIC: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// A block's beginning, and that of the end of a file without one.
-const BZIP2_BLOCK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
-const BZIP2_END: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
+const BZIP2_BLOCK_MAGIC: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
+const BZIP2_END_MAGIC: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
 /// Zstandard's own limit for who is not told otherwise: a window of 128 MiB.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 /// So many bytes tell every kind.
-pub const MAGIC_BYTES: usize = 10;
+pub const COMPRESSION_MAGIC_BYTES: usize = 10;
 /// What is read of a compressed file at once.
-pub(crate) const STORED_BUFFER_BYTES: usize = 256 << 10;
+pub(crate) const COMPRESSED_READ_BYTES: usize = 256 << 10;
 
 impl Compression {
     /// The name without its compression suffix, and the compression that the suffix tells.
@@ -77,20 +77,20 @@ impl Compression {
         // `BZh9` may begin a text; what follows it in a file cannot.
         let bzip2 = |bytes: &[u8]| match bytes {
             [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..] => {
-                rest.starts_with(BZIP2_BLOCK) || rest.starts_with(BZIP2_END)
+                rest.starts_with(BZIP2_BLOCK_MAGIC) || rest.starts_with(BZIP2_END_MAGIC)
             }
             _ => false,
         };
         // Zstandard has frames that are to be skipped, of sixteen kinds.
         let skippable =
             matches!(bytes, [0x50..=0x5f, rest @ ..] if rest.starts_with(&[0x2a, 0x4d, 0x18]));
-        if bytes.starts_with(GZIP_MEMBER) {
+        if bytes.starts_with(GZIP_MAGIC) {
             Compression::Gzip
-        } else if bytes.starts_with(ZSTD_FRAME) || skippable {
+        } else if bytes.starts_with(ZSTD_MAGIC) || skippable {
             Compression::Zstd
         } else if bzip2(bytes) {
             Compression::Bzip2
-        } else if bytes.starts_with(XZ_STREAM) {
+        } else if bytes.starts_with(XZ_MAGIC) {
             Compression::Xz
         } else {
             Compression::None
@@ -99,36 +99,36 @@ impl Compression {
 
     /// Returns true if these bytes, [`MAGIC_BYTES`] or all that there are, are the beginning of a member, which may be
     /// cut off within its magic number.
-    fn may_begin_member(self, bytes: &[u8]) -> bool {
+    fn can_begin_member(self, bytes: &[u8]) -> bool {
         let magics: &[&[u8]] = match self {
             Compression::None => &[],
-            Compression::Gzip => &[GZIP_MEMBER],
-            Compression::Zstd => &[ZSTD_FRAME],
+            Compression::Gzip => &[GZIP_MAGIC],
+            Compression::Zstd => &[ZSTD_MAGIC],
             Compression::Bzip2 => &[b"BZh"],
-            Compression::Xz => &[XZ_STREAM],
+            Compression::Xz => &[XZ_MAGIC],
         };
         let is_cut = |magic: &&[u8]| {
             let both = bytes.iter().zip(*magic);
-            bytes.len() < MAGIC_BYTES && both.into_iter().all(|(byte, own)| byte == own)
+            bytes.len() < COMPRESSION_MAGIC_BYTES && both.into_iter().all(|(byte, own)| byte == own)
         };
         !bytes.is_empty() && (Self::from_magic(bytes) == self || magics.iter().any(is_cut))
     }
 
     /// Whether these bytes, all that there are, may be the beginning of a magic number that is cut off:
     /// those of bzip2 are letters.
-    pub(crate) fn may_begin(self, bytes: &[u8]) -> bool {
+    pub(crate) fn is_truncated_magic(self, bytes: &[u8]) -> bool {
         let magic: &[u8] = match self {
             Compression::Bzip2 => b"BZh",
-            Compression::Zstd => ZSTD_FRAME,
+            Compression::Zstd => ZSTD_MAGIC,
             // Their first byte is in no text.
             Compression::None | Compression::Gzip | Compression::Xz => return false,
         };
         let cut = bytes.len().min(magic.len());
-        !bytes.is_empty() && bytes.len() < MAGIC_BYTES && bytes[..cut] == magic[..cut]
+        !bytes.is_empty() && bytes.len() < COMPRESSION_MAGIC_BYTES && bytes[..cut] == magic[..cut]
     }
 
     /// The suffix that tells it, and its name as one of outputs; none of what is not compressed.
-    pub fn codec(self) -> Option<(&'static str, &'static str)> {
+    pub fn suffix_and_codec(self) -> Option<(&'static str, &'static str)> {
         match self {
             Compression::None => None,
             Compression::Gzip => Some((".gz", "gzip")),
@@ -139,9 +139,9 @@ impl Compression {
     }
 
     /// The suffix of what is compressed so.
-    pub fn suffix_of(name: &str) -> Option<&'static str> {
+    pub fn suffix_of_codec(name: &str) -> Option<&'static str> {
         let all = [Compression::Gzip, Compression::Zstd, Compression::Bzip2, Compression::Xz];
-        let codecs = all.into_iter().filter_map(Compression::codec);
+        let codecs = all.into_iter().filter_map(Compression::suffix_and_codec);
         codecs.into_iter().find(|(_, own)| *own == name).map(|(suffix, _)| suffix)
     }
 
@@ -158,24 +158,24 @@ impl Compression {
 
 /// The stored bytes under a decoder: counts what the decoder has taken, and keeps our own
 /// error (a cancelled run, a changed file) from being mistaken for a damaged stream.
-struct Stored {
+struct CompressedInput {
     input: Box<dyn ByteInput>,
     buffer: Vec<u8>,
-    at: usize,
+    position: usize,
     filled: usize,
     /// Whether the last byte that has come is handed on by itself: a decoder that asks for more before it has given all
     /// that it has would wait for it.
-    eager: bool,
-    state: Arc<Mutex<StoredState>>,
+    allows_short_reads: bool,
+    state: Arc<Mutex<CompressedInputState>>,
 }
 
 #[derive(Default)]
-struct StoredState {
-    taken: u64,
+struct CompressedInputState {
+    consumed_bytes: u64,
     error: Option<Error>,
 }
 
-impl Read for Stored {
+impl Read for CompressedInput {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let available = self.fill_buf()?;
         let count = available.len().min(out.len());
@@ -185,10 +185,10 @@ impl Read for Stored {
     }
 }
 
-impl BufRead for Stored {
+impl BufRead for CompressedInput {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.at == self.filled {
-            self.at = 0;
+        if self.position == self.filled {
+            self.position = 0;
             self.filled = 0;
             match self.input.read(&mut self.buffer) {
                 Ok(count) => self.filled = count,
@@ -198,22 +198,22 @@ impl BufRead for Stored {
                 }
             }
         }
-        let held = usize::from(self.eager && self.filled - self.at > 1);
-        Ok(&self.buffer[self.at..self.filled - held])
+        let held = usize::from(self.allows_short_reads && self.filled - self.position > 1);
+        Ok(&self.buffer[self.position..self.filled - held])
     }
 
     fn consume(&mut self, count: usize) {
-        self.at += count;
-        self.state.lock().taken += count as u64;
+        self.position += count;
+        self.state.lock().consumed_bytes += count as u64;
     }
 }
 
-impl Stored {
+impl CompressedInput {
     /// Returns the next bytes without taking them: `count`, or fewer at the end.
     fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
         let count = count.min(self.buffer.len());
-        self.buffer.copy_within(self.at..self.filled, 0);
-        (self.at, self.filled) = (0, self.filled - self.at);
+        self.buffer.copy_within(self.position..self.filled, 0);
+        (self.position, self.filled) = (0, self.filled - self.position);
         while self.filled < count {
             match self.input.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => break,
@@ -228,7 +228,7 @@ impl Stored {
     }
 
     /// Takes NULs, and returns how many there were before another byte or the end.
-    fn take_nuls(&mut self) -> io::Result<u64> {
+    fn skip_nuls(&mut self) -> io::Result<u64> {
         let mut nuls = 0;
         loop {
             let bytes = self.fill_buf()?;
@@ -244,23 +244,23 @@ impl Stored {
 }
 
 /// The stored bytes within the decoder of a member, from which the next one takes them.
-struct Slot(Option<Stored>);
+struct CompressedInputSlot(Option<CompressedInput>);
 
-impl Slot {
-    fn stored(&mut self) -> io::Result<&mut Stored> {
+impl CompressedInputSlot {
+    fn compressed_input(&mut self) -> io::Result<&mut CompressedInput> {
         self.0.as_mut().ok_or_else(|| io::Error::other("a decoder without its bytes"))
     }
 }
 
-impl Read for Slot {
+impl Read for CompressedInputSlot {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.stored()?.read(out)
+        self.compressed_input()?.read(out)
     }
 }
 
-impl BufRead for Slot {
+impl BufRead for CompressedInputSlot {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.stored()?.fill_buf()
+        self.compressed_input()?.fill_buf()
     }
 
     fn consume(&mut self, count: usize) {
@@ -271,14 +271,14 @@ impl BufRead for Slot {
 }
 
 /// The frames of Zstandard. Their context is made once: its memory is more than many a frame.
-struct Frames {
+struct ZstdFrameDecoder {
     context: raw::Decoder<'static>,
-    stored: Slot,
+    input_slot: CompressedInputSlot,
     /// True if the frame at hand has been decoded.
     has_ended: bool,
 }
 
-impl Read for Frames {
+impl Read for ZstdFrameDecoder {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.has_ended {
             return Ok(0);
@@ -289,11 +289,11 @@ impl Read for Frames {
             let (mut from, mut into) = (InBuffer::around(input), OutBuffer::around(&mut *out));
             self.has_ended = self.context.run(&mut from, &mut into)? == 0;
             let (taken, count) = (from.pos(), into.pos());
-            self.stored.consume(taken);
+            self.input_slot.consume(taken);
             if count > 0 || self.has_ended {
                 return Ok(count);
             }
-            input = self.stored.fill_buf()?;
+            input = self.input_slot.fill_buf()?;
             if input.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -302,68 +302,70 @@ impl Read for Frames {
 }
 
 /// The decoder of one member, frame or stream.
-enum Member {
-    Gzip(flate2::bufread::GzDecoder<Slot>),
-    Zstd(Frames),
-    Bzip2(bzip2::bufread::BzDecoder<Slot>),
-    Xz(liblzma::bufread::XzDecoder<Slot>),
+enum MemberDecoder {
+    Gzip(flate2::bufread::GzDecoder<CompressedInputSlot>),
+    Zstd(ZstdFrameDecoder),
+    Bzip2(bzip2::bufread::BzDecoder<CompressedInputSlot>),
+    Xz(liblzma::bufread::XzDecoder<CompressedInputSlot>),
 }
 
-impl Member {
-    fn slot(&mut self) -> &mut Slot {
+impl MemberDecoder {
+    fn input_slot(&mut self) -> &mut CompressedInputSlot {
         match self {
-            Member::Gzip(decoder) => decoder.get_mut(),
-            Member::Zstd(decoder) => &mut decoder.stored,
-            Member::Bzip2(decoder) => decoder.get_mut(),
-            Member::Xz(decoder) => decoder.get_mut(),
+            MemberDecoder::Gzip(decoder) => decoder.get_mut(),
+            MemberDecoder::Zstd(decoder) => &mut decoder.input_slot,
+            MemberDecoder::Bzip2(decoder) => decoder.get_mut(),
+            MemberDecoder::Xz(decoder) => decoder.get_mut(),
         }
     }
 }
 
-impl Read for Member {
+impl Read for MemberDecoder {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
-            Member::Gzip(decoder) => decoder.read(out),
-            Member::Zstd(decoder) => decoder.read(out),
-            Member::Bzip2(decoder) => decoder.read(out),
-            Member::Xz(decoder) => decoder.read(out),
+            MemberDecoder::Gzip(decoder) => decoder.read(out),
+            MemberDecoder::Zstd(decoder) => decoder.read(out),
+            MemberDecoder::Bzip2(decoder) => decoder.read(out),
+            MemberDecoder::Xz(decoder) => decoder.read(out),
         }
     }
 }
 
 /// A decoder of all members of a file, which tells what follows the last one.
-struct Members {
-    member: Member,
+struct MultiMemberDecoder {
+    member: MemberDecoder,
     compression: Compression,
     path: Arc<str>,
     has_ended: bool,
 }
 
-impl Members {
-    fn new(stored: Stored, compression: Compression, path: &Arc<str>) -> io::Result<Self> {
-        let stored = Slot(Some(stored));
+impl MultiMemberDecoder {
+    fn new(stored: CompressedInput, compression: Compression, path: &Arc<str>) -> io::Result<Self> {
+        let stored = CompressedInputSlot(Some(stored));
         let member = match compression {
             Compression::None => return Err(io::Error::other("nothing to decode")),
-            Compression::Gzip => Member::Gzip(flate2::bufread::GzDecoder::new(stored)),
-            Compression::Zstd => {
-                Member::Zstd(Frames { context: raw::Decoder::new()?, stored, has_ended: false })
-            }
-            Compression::Bzip2 => Member::Bzip2(bzip2::bufread::BzDecoder::new(stored)),
-            Compression::Xz => Member::Xz(xz_decoder(stored)?),
+            Compression::Gzip => MemberDecoder::Gzip(flate2::bufread::GzDecoder::new(stored)),
+            Compression::Zstd => MemberDecoder::Zstd(ZstdFrameDecoder {
+                context: raw::Decoder::new()?,
+                input_slot: stored,
+                has_ended: false,
+            }),
+            Compression::Bzip2 => MemberDecoder::Bzip2(bzip2::bufread::BzDecoder::new(stored)),
+            Compression::Xz => MemberDecoder::Xz(xz_decoder(stored)?),
         };
         Ok(Self { member, compression, path: Arc::clone(path), has_ended: false })
     }
 
     /// Goes on to the next member; false at the end of the file.
     fn next_member(&mut self) -> io::Result<bool> {
-        let (compression, slot) = (self.compression, self.member.slot());
-        let stored = slot.stored()?;
-        let end = stored.state.lock().taken;
-        let begins = |stored: &mut Stored| -> io::Result<bool> {
-            Ok(compression.may_begin_member(stored.peek(MAGIC_BYTES)?))
+        let (compression, slot) = (self.compression, self.member.input_slot());
+        let stored = slot.compressed_input()?;
+        let end = stored.state.lock().consumed_bytes;
+        let begins = |stored: &mut CompressedInput| -> io::Result<bool> {
+            Ok(compression.can_begin_member(stored.peek(COMPRESSION_MAGIC_BYTES)?))
         };
         let is_member = begins(stored)? || {
-            let nuls = stored.take_nuls()?;
+            let nuls = stored.skip_nuls()?;
             let is_xz = compression == Compression::Xz;
             if stored.peek(1)?.is_empty() && (!is_xz || nuls.is_multiple_of(4)) {
                 return Ok(false);
@@ -372,27 +374,27 @@ impl Members {
             is_xz && nuls > 0 && nuls.is_multiple_of(4) && begins(stored)?
         };
         if !is_member {
-            let error = self.trailing_bytes(end)?;
-            self.member.slot().stored()?.state.lock().error = Some(error);
+            let error = self.trailing_bytes_error(end)?;
+            self.member.input_slot().compressed_input()?.state.lock().error = Some(error);
             return Err(io::Error::other("trailing bytes"));
         }
-        let stored = Slot(slot.0.take());
+        let stored = CompressedInputSlot(slot.0.take());
         match &mut self.member {
-            Member::Gzip(decoder) => drop(decoder.reset(stored)),
-            Member::Zstd(decoder) => {
+            MemberDecoder::Gzip(decoder) => drop(decoder.reset(stored)),
+            MemberDecoder::Zstd(decoder) => {
                 decoder.context.reinit()?;
-                (decoder.stored, decoder.has_ended) = (stored, false);
+                (decoder.input_slot, decoder.has_ended) = (stored, false);
             }
-            Member::Bzip2(decoder) => *decoder = bzip2::bufread::BzDecoder::new(stored),
-            Member::Xz(decoder) => *decoder = xz_decoder(stored)?,
+            MemberDecoder::Bzip2(decoder) => *decoder = bzip2::bufread::BzDecoder::new(stored),
+            MemberDecoder::Xz(decoder) => *decoder = xz_decoder(stored)?,
         }
         Ok(true)
     }
 
     /// Returns the error for the bytes behind the last member, which ends at this offset.
-    fn trailing_bytes(&mut self, end: u64) -> io::Result<Error> {
+    fn trailing_bytes_error(&mut self, end: u64) -> io::Result<Error> {
         let kind = self.compression.name();
-        let head = self.member.slot().stored()?.peek(MAGIC_BYTES)?;
+        let head = self.member.input_slot().compressed_input()?.peek(COMPRESSION_MAGIC_BYTES)?;
         let what = match Compression::from_magic(head) {
             Compression::None if head.is_empty() => {
                 "a number of NUL bytes follows that is no multiple of four".to_owned()
@@ -412,7 +414,7 @@ impl Members {
     }
 }
 
-impl Read for Members {
+impl Read for MultiMemberDecoder {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while !self.has_ended && !out.is_empty() {
             let count = self.member.read(out)?;
@@ -426,27 +428,29 @@ impl Read for Members {
 }
 
 /// A decoder of one xz stream, or of the older LZMA under the same name.
-fn xz_decoder(stored: Slot) -> io::Result<liblzma::bufread::XzDecoder<Slot>> {
+fn xz_decoder(
+    stored: CompressedInputSlot,
+) -> io::Result<liblzma::bufread::XzDecoder<CompressedInputSlot>> {
     let stream = liblzma::stream::Stream::new_auto_decoder(u64::MAX, 0)?;
     Ok(liblzma::bufread::XzDecoder::new_stream(stored, stream))
 }
 
-struct Decoded {
-    decoder: Members,
-    state: Arc<Mutex<StoredState>>,
+struct DecompressedInput {
+    decoder: MultiMemberDecoder,
+    state: Arc<Mutex<CompressedInputState>>,
     path: Arc<str>,
     compression: Compression,
     /// What the first frame of Zstandard wants, if it wants much.
     window_bytes: Option<u64>,
-    empty: bool,
+    is_empty: bool,
     /// Whether a read gives what the bytes that have come decode to, rather than wait for more.
-    eager: bool,
+    allows_short_reads: bool,
 }
 
 /// What Zstandard says of a window beyond its limit.
 const WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
 
-fn large_window(path: &str, window_bytes: Option<u64>) -> Error {
+fn large_window_error(path: &str, window_bytes: Option<u64>) -> Error {
     let of = match window_bytes {
         Some(bytes) => format!(" of {}", format_decimal_bytes(bytes)),
         None => String::new(),
@@ -465,17 +469,17 @@ fn large_window(path: &str, window_bytes: Option<u64>) -> Error {
 
 /// The window that a frame of Zstandard says it needs (RFC 8878, 3.1.1.1.2), if it is beyond the
 /// limit.
-fn window_bytes(frame: &[u8]) -> Option<u64> {
-    let [descriptor, window, ..] = frame.strip_prefix(ZSTD_FRAME)? else { return None };
+fn excessive_window_bytes(frame: &[u8]) -> Option<u64> {
+    let [descriptor, window, ..] = frame.strip_prefix(ZSTD_MAGIC)? else { return None };
     let is_one_segment = descriptor & 0x20 != 0;
     let base = 1_u64 << (10 + (window >> 3));
     let bytes = base + base / 8 * u64::from(window & 7);
     (!is_one_segment && bytes > ZSTD_WINDOW_BYTES_MAX).then_some(bytes)
 }
 
-impl ByteInput for Decoded {
+impl ByteInput for DecompressedInput {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        if self.empty || out.is_empty() {
+        if self.is_empty || out.is_empty() {
             return Ok(0);
         }
         let mut filled = 0;
@@ -485,7 +489,7 @@ impl ByteInput for Decoded {
                 Ok(count) => {
                     filled += count;
                     // The decoder stops within `out` where it has no more stored bytes.
-                    if self.eager {
+                    if self.allows_short_reads {
                         break;
                     }
                 }
@@ -497,7 +501,7 @@ impl ByteInput for Decoded {
                     }
                     let kind = self.compression.name();
                     if self.compression == Compression::Zstd && error.to_string() == WINDOW_ERROR {
-                        return Err(large_window(&self.path, self.window_bytes));
+                        return Err(large_window_error(&self.path, self.window_bytes));
                     }
                     let (reason, hint) = if error.kind() == io::ErrorKind::UnexpectedEof {
                         (
@@ -513,7 +517,7 @@ impl ByteInput for Decoded {
                     };
                     return Err(Error::Corrupt {
                         path: self.path.to_string(),
-                        offset: Some(state.taken),
+                        offset: Some(state.consumed_bytes),
                         reason,
                         hint: Some(hint.into()),
                     });
@@ -523,8 +527,8 @@ impl ByteInput for Decoded {
         Ok(filled)
     }
 
-    fn is_eager(&self) -> bool {
-        self.eager
+    fn allows_short_reads(&self) -> bool {
+        self.allows_short_reads
     }
 }
 
@@ -533,7 +537,7 @@ impl ByteInput for Decoded {
 ///
 /// # Errors
 /// [`Error::Io`] if a decoder cannot be set up; reading reports the rest.
-pub(crate) fn decode(
+pub(crate) fn decompress(
     input: Box<dyn ByteInput>,
     compression: Compression,
     path: &Arc<str>,
@@ -543,28 +547,42 @@ pub(crate) fn decode(
     if compression == Compression::None {
         return Ok(input);
     }
-    let state = Arc::new(Mutex::new(StoredState::default()));
-    let eager = input.is_eager();
-    let (buffer, own) = (vec![0; buffer_bytes.max(MAGIC_BYTES)], state.clone());
-    let mut stored = Stored { input, buffer, at: 0, filled: 0, eager, state: own };
+    let state = Arc::new(Mutex::new(CompressedInputState::default()));
+    let eager = input.allows_short_reads();
+    let (buffer, own) = (vec![0; buffer_bytes.max(COMPRESSION_MAGIC_BYTES)], state.clone());
+    let mut stored = CompressedInput {
+        input,
+        buffer,
+        position: 0,
+        filled: 0,
+        allows_short_reads: eager,
+        state: own,
+    };
     // A compressed file of zero bytes holds zero bytes, as everywhere else.
     let (empty, window_bytes) = match stored.fill_buf() {
-        Ok(bytes) => (bytes.is_empty(), window_bytes(bytes)),
+        Ok(bytes) => (bytes.is_empty(), excessive_window_bytes(bytes)),
         Err(error) => {
             return Err(match state.lock().error.take() {
                 Some(error) => error,
-                None => Error::io("read", path.as_ref(), error),
+                None => Error::from_io("read", path.as_ref(), error),
             });
         }
     };
-    let decoder = Members::new(stored, compression, path)
-        .map_err(|error| Error::io("decode", path.as_ref(), error))?;
+    let decoder = MultiMemberDecoder::new(stored, compression, path)
+        .map_err(|error| Error::from_io("decode", path.as_ref(), error))?;
     let path_shown = path.clone();
-    let decoded =
-        Decoded { decoder, state, path: path_shown, compression, window_bytes, empty, eager };
+    let decoded = DecompressedInput {
+        decoder,
+        state,
+        path: path_shown,
+        compression,
+        window_bytes,
+        is_empty: empty,
+        allows_short_reads: eager,
+    };
     Ok(match stored_bytes {
-        Some(bytes) if bytes < AHEAD_BYTES_MIN => Box::new(decoded),
-        _ => Box::new(Ahead::start(decoded, path)?),
+        Some(bytes) if bytes < THREADED_INPUT_BYTES_MIN => Box::new(decoded),
+        _ => Box::new(ThreadedDecompressor::start(decoded, path)?),
     })
 }
 
@@ -573,56 +591,63 @@ pub(crate) fn decode(
 ///
 /// # Errors
 /// [`Error::Io`] if a decoder cannot be set up, or the first bytes cannot be read; reading reports the rest.
-pub fn decoded_reader(
+pub fn decompressing_reader(
     reader: impl Read + Send + 'static,
     compression: Compression,
     path: &str,
 ) -> Result<Box<dyn Read + Send>> {
     let path: Arc<str> = path.into();
-    let input = ReaderInput::new(Vec::new(), reader, Arc::clone(&path), Watch::default());
-    let bytes = decode(Box::new(input), compression, &path, STORED_BUFFER_BYTES, None)?;
-    Ok(Box::new(DecodedReader(bytes)))
+    let input = ReaderInput::new(Vec::new(), reader, Arc::clone(&path), ReadContext::default());
+    let bytes = decompress(Box::new(input), compression, &path, COMPRESSED_READ_BYTES, None)?;
+    Ok(Box::new(DecompressingReader(bytes)))
 }
 
-struct DecodedReader(Box<dyn ByteInput>);
+struct DecompressingReader(Box<dyn ByteInput>);
 
-impl Read for DecodedReader {
+impl Read for DecompressingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.0.read(out).map_err(|error| io::Error::other(tidemill_base::error::Error::from(error)))
     }
 }
 
 /// Decodes on a thread of its own, a few blocks ahead of the reader.
-struct Ahead {
+struct ThreadedDecompressor {
     blocks: Option<Receiver<Result<Vec<u8>>>>,
-    spent: Sender<Vec<u8>>,
+    recycled_blocks: Sender<Vec<u8>>,
     current: Vec<u8>,
-    at: usize,
+    position: usize,
     worker: Option<JoinHandle<()>>,
-    eager: bool,
+    allows_short_reads: bool,
 }
 
-impl Ahead {
-    fn start(decoded: Decoded, path: &Arc<str>) -> Result<Self> {
-        let eager = decoded.eager;
-        let (sender, blocks) = sync_channel(AHEAD_BLOCKS);
+impl ThreadedDecompressor {
+    fn start(decoded: DecompressedInput, path: &Arc<str>) -> Result<Self> {
+        let eager = decoded.allows_short_reads;
+        let (sender, blocks) = sync_channel(DECODED_BLOCKS_MAX);
         let (spent, recycled) = channel();
         let worker = std::thread::Builder::new()
             .name("tidemill-decode".into())
-            .spawn(move || Self::run(decoded, &sender, &recycled))
-            .map_err(|error| Error::io("start a thread to decode", path.as_ref(), error))?;
+            .spawn(move || Self::decode_blocks(decoded, &sender, &recycled))
+            .map_err(|error| Error::from_io("start a thread to decode", path.as_ref(), error))?;
         let (blocks, worker) = (Some(blocks), Some(worker));
-        Ok(Self { blocks, spent, current: Vec::new(), at: 0, worker, eager })
+        Ok(Self {
+            blocks,
+            recycled_blocks: spent,
+            current: Vec::new(),
+            position: 0,
+            worker,
+            allows_short_reads: eager,
+        })
     }
 
-    fn run(
-        mut decoded: Decoded,
+    fn decode_blocks(
+        mut decoded: DecompressedInput,
         sender: &SyncSender<Result<Vec<u8>>>,
         recycled: &Receiver<Vec<u8>>,
     ) {
         loop {
             let mut block = recycled.try_recv().unwrap_or_default();
-            block.resize(AHEAD_BLOCK_BYTES, 0);
+            block.resize(DECODED_BLOCK_BYTES, 0);
             let read = decoded.read(&mut block);
             let last = !matches!(read, Ok(count) if count > 0);
             let message = read.map(|count| {
@@ -637,13 +662,13 @@ impl Ahead {
     }
 }
 
-impl ByteInput for Ahead {
+impl ByteInput for ThreadedDecompressor {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < out.len() {
-            if self.at == self.current.len() {
+            if self.position == self.current.len() {
                 let Some(blocks) = &self.blocks else { break };
-                let next = match self.eager && filled > 0 {
+                let next = match self.allows_short_reads && filled > 0 {
                     true => match blocks.try_recv() {
                         Err(TryRecvError::Empty) => break,
                         next => next.map_err(drop),
@@ -657,8 +682,8 @@ impl ByteInput for Ahead {
                     }
                     Ok(Ok(block)) => {
                         let spent = std::mem::replace(&mut self.current, block);
-                        self.at = 0;
-                        let _ = self.spent.send(spent);
+                        self.position = 0;
+                        let _ = self.recycled_blocks.send(spent);
                     }
                     Ok(Err(error)) => {
                         self.blocks = None;
@@ -670,20 +695,21 @@ impl ByteInput for Ahead {
                     }
                 }
             }
-            let count = (self.current.len() - self.at).min(out.len() - filled);
-            out[filled..filled + count].copy_from_slice(&self.current[self.at..self.at + count]);
-            self.at += count;
+            let count = (self.current.len() - self.position).min(out.len() - filled);
+            out[filled..filled + count]
+                .copy_from_slice(&self.current[self.position..self.position + count]);
+            self.position += count;
             filled += count;
         }
         Ok(filled)
     }
 
-    fn is_eager(&self) -> bool {
-        self.eager
+    fn allows_short_reads(&self) -> bool {
+        self.allows_short_reads
     }
 }
 
-impl Drop for Ahead {
+impl Drop for ThreadedDecompressor {
     fn drop(&mut self) {
         // Closing the channel makes the thread's next send fail, which ends it.
         self.blocks = None;
@@ -699,7 +725,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::error::as_told;
+    use super::super::error::user_message;
     use super::*;
 
     const ALL: [Compression; 4] =
@@ -747,7 +773,7 @@ mod tests {
             Ok(count)
         }
 
-        fn is_eager(&self) -> bool {
+        fn allows_short_reads(&self) -> bool {
             self.is_eager
         }
     }
@@ -760,7 +786,7 @@ mod tests {
     ) -> Result<Vec<u8>> {
         let (is_eager, piece) = (piece.is_some(), piece.unwrap_or(0));
         let input = Box::new(Pieces { bytes: bytes.to_vec(), at: 0, piece, is_eager });
-        let mut input = decode(input, kind, &"x".into(), buffer_bytes, Some(0))?;
+        let mut input = decompress(input, kind, &"x".into(), buffer_bytes, Some(0))?;
         let (mut all, mut out) = (Vec::new(), [0; 100]);
         loop {
             match input.read(&mut out)? {
@@ -807,7 +833,7 @@ mod tests {
                                 panic!("{name}: {error:?}")
                             };
                             assert_eq!(*offset, one.len() as u64, "{name}");
-                            let told = as_told(error);
+                            let told = user_message(error);
                             assert!(told.contains(words), "{name}: {told}");
                             assert!(told.contains(&format!("head -c {}", one.len())), "{told}");
                         }
@@ -818,12 +844,12 @@ mod tests {
             let other =
                 if kind == Compression::Gzip { Compression::Zstd } else { Compression::Gzip };
             let error = read_all(kind, &with(&member(other, &text)), 1 << 18, None).unwrap_err();
-            let told = as_told(error);
+            let told = user_message(error);
             assert!(told.contains(&format!("{} data follows", other.name())), "{told}");
             // A further member that is cut off anywhere is no trailing bytes.
             let two = with(&member(kind, b"some more text"));
             for length in one.len() + 1..two.len() {
-                let told = as_told(read_all(kind, &two[..length], 64, None).unwrap_err());
+                let told = user_message(read_all(kind, &two[..length], 64, None).unwrap_err());
                 assert!(told.contains("before its end mark"), "{name} {length}: {told}");
             }
         }

@@ -13,7 +13,7 @@ use arrow::error::ArrowError;
 use tidemill_base::cancellation::Interrupted;
 use tidemill_base::{BadRecord, BoxedHostError};
 
-use crate::program;
+use crate::filter_program;
 
 /// The crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -54,10 +54,10 @@ pub enum Error {
     Remote(tidemill_remote::Error),
     /// A program that the bytes go through cannot be started, or has failed.
     #[error(transparent)]
-    Program(program::Error),
+    Program(filter_program::ProgramError),
     /// A reader that the program around has registered failed.
     #[error("cannot read `{path}` as `{format}`: {source}")]
-    Format {
+    RegisteredFormat {
         /// The format.
         format: String,
         /// The file.
@@ -89,7 +89,7 @@ pub enum Error {
     },
     /// Files that do not make one table.
     #[error("`{path}` does not go with `{other}`: {reason}")]
-    Differ {
+    IncompatibleFiles {
         /// The file at fault: the later one.
         path: String,
         /// The file that it differs from.
@@ -111,7 +111,7 @@ pub enum Error {
     },
     /// A file on this machine is another one by now.
     #[error("`{path}` changed while it was read: {reason}")]
-    Changed {
+    FileChanged {
         /// The file.
         path: String,
         /// What differs.
@@ -141,24 +141,24 @@ impl Error {
         Error::Usage { message: message.into(), hint: None }
     }
 
-    pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn usage_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
     /// The file that cannot be read, where it is one file's fault.
-    pub(crate) fn path_at_fault(&self) -> Option<String> {
+    pub(crate) fn faulty_path(&self) -> Option<String> {
         match self {
             Error::Io { path, .. }
             | Error::Corrupt { path, .. }
-            | Error::Changed { path, .. }
+            | Error::FileChanged { path, .. }
             | Error::Rowfile { path, .. }
-            | Error::Format { path, .. } => Some(path.clone()),
+            | Error::RegisteredFormat { path, .. } => Some(path.clone()),
             _ => None,
         }
     }
 
     /// The answer to `action`, or the error of ours that came through it.
-    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+    pub(crate) fn from_io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         match source.downcast::<Error>() {
             Ok(ours) => ours,
             Err(source) => Error::Io { action, path: path.as_ref().display().to_string(), source },
@@ -167,7 +167,7 @@ impl Error {
 }
 
 /// The answer to whoever reads what we have, beyond this crate: if it is one of ours, as what is told.
-pub(crate) fn for_others(error: io::Error) -> io::Error {
+pub(crate) fn to_external_error(error: io::Error) -> io::Error {
     match error.downcast::<Error>() {
         Ok(ours) => io::Error::other(tidemill_base::Error::from(ours)),
         Err(other) => other,
@@ -189,10 +189,10 @@ impl From<tidemill_remote::Error> for Error {
     }
 }
 
-impl From<program::Error> for Error {
-    fn from(error: program::Error) -> Self {
+impl From<filter_program::ProgramError> for Error {
+    fn from(error: filter_program::ProgramError) -> Self {
         match error {
-            program::Error::Interrupted => Error::Interrupted,
+            filter_program::ProgramError::Interrupted => Error::Interrupted,
             other => Error::Program(other),
         }
     }
@@ -205,7 +205,7 @@ impl From<ArrowError> for Error {
                 Ok(ours) => *ours,
                 Err(source) => Error::Arrow(ArrowError::ExternalError(source)),
             },
-            ArrowError::IoError(_, source) => Error::io("read or write", "a stream", source),
+            ArrowError::IoError(_, source) => Error::from_io("read or write", "a stream", source),
             other => Error::Arrow(other),
         }
     }
@@ -220,7 +220,7 @@ impl From<Error> for tidemill_base::Error {
             Error::Io { action, path, source } => Told::io(action, path, source),
             Error::Remote(error) => error.into(),
             Error::Program(error) => error.into(),
-            Error::Format { format, path, source } => match source.downcast::<Told>() {
+            Error::RegisteredFormat { format, path, source } => match source.downcast::<Told>() {
                 Ok(ours) => *ours,
                 Err(source) => Told::RegisteredFormat { format, action: "read", path, source },
             },
@@ -228,13 +228,13 @@ impl From<Error> for tidemill_base::Error {
             Error::Corrupt { path, offset, reason, hint } => {
                 Told::Corrupt { path, offset, reason, hint }
             }
-            Error::Differ { path, other, reason, hint } => {
+            Error::IncompatibleFiles { path, other, reason, hint } => {
                 Told::IncompatibleFiles { path, other, reason, hint }
             }
             Error::BadRecords { count, allowed, first } => {
                 Told::BadRecords { count, allowed, first }
             }
-            Error::Changed { path, reason } => Told::FileChanged { path, reason },
+            Error::FileChanged { path, reason } => Told::FileChanged { path, reason },
             Error::Memory { message, hint } => Told::MemoryBudgetTooSmall { message, hint },
             Error::Arrow(error) => error.into(),
             Error::Interrupted => Told::Interrupted,
@@ -245,7 +245,7 @@ impl From<Error> for tidemill_base::Error {
 
 /// What the user is told.
 #[cfg(test)]
-pub(crate) fn as_told(error: Error) -> String {
+pub(crate) fn user_message(error: Error) -> String {
     tidemill_base::Error::from(error).to_string()
 }
 
@@ -256,31 +256,31 @@ mod tests {
     use super::*;
 
     fn changed() -> Error {
-        Error::Changed { path: "a.csv".into(), reason: "it has grown".into() }
+        Error::FileChanged { path: "a.csv".into(), reason: "it has grown".into() }
     }
 
     #[test]
-    fn what_goes_through_a_library_comes_out_as_it_went_in() {
-        let within = |error| Error::io("read", "x", error);
+    fn own_errors_survive_io_and_arrow_wrapping() {
+        let within = |error| Error::from_io("read", "x", error);
         for kind in [io::ErrorKind::Other, io::ErrorKind::UnexpectedEof] {
             let error = || io::Error::new(kind, changed());
-            assert!(matches!(within(error()), Error::Changed { .. }), "{kind}");
+            assert!(matches!(within(error()), Error::FileChanged { .. }), "{kind}");
             let arrows = ArrowError::IoError("reading".into(), error());
-            assert!(matches!(arrows.into(), Error::Changed { .. }), "{kind}");
+            assert!(matches!(arrows.into(), Error::FileChanged { .. }), "{kind}");
             // Whoever else asks for bytes finds what they know.
-            let lent = for_others(error());
+            let lent = to_external_error(error());
             assert!(matches!(Told::io("read", "x", lent), Told::FileChanged { .. }), "{kind}");
         }
         let arrows = ArrowError::ExternalError(Box::new(changed()));
-        assert!(matches!(arrows.into(), Error::Changed { .. }));
-        let short = for_others(io::ErrorKind::UnexpectedEof.into());
+        assert!(matches!(arrows.into(), Error::FileChanged { .. }));
+        let short = to_external_error(io::ErrorKind::UnexpectedEof.into());
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
-    fn what_is_told_is_what_others_put_in() {
+    fn base_errors_inside_io_errors_reach_the_user() {
         let ours = || Told::usage_with_hint("no such thing", "ask for another");
-        let format = |source: BoxedHostError| Error::Format {
+        let format = |source: BoxedHostError| Error::RegisteredFormat {
             format: "pcap".into(),
             path: "a.pcap".into(),
             source,
@@ -288,22 +288,25 @@ mod tests {
         let external = ArrowError::ExternalError(Box::new(ours()));
         let arrows_io = ArrowError::IoError("reading".into(), io::Error::other(ours()));
         for error in [
-            Error::io("read", "a.csv", io::Error::other(ours())),
-            Error::io("read", "a.csv", for_others(io::Error::other(ours()))),
+            Error::from_io("read", "a.csv", io::Error::other(ours())),
+            Error::from_io("read", "a.csv", to_external_error(io::Error::other(ours()))),
             format(Box::new(ours())),
             external.into(),
             arrows_io.into(),
         ] {
-            assert_eq!(as_told(error), "no such thing\nhint: ask for another");
+            assert_eq!(user_message(error), "no such thing\nhint: ask for another");
         }
-        assert_eq!(as_told(format("no luck".into())), "cannot read `a.pcap` as `pcap`: no luck");
+        assert_eq!(
+            user_message(format("no luck".into())),
+            "cannot read `a.pcap` as `pcap`: no luck"
+        );
         let url = "https://user:hush@host/x.csv?sig=hush";
-        let message = as_told(Error::io("read", url, io::ErrorKind::Other.into()));
+        let message = user_message(Error::from_io("read", url, io::ErrorKind::Other.into()));
         assert!(message.contains("host/x.csv") && !message.contains("hush"), "{message}");
     }
 
     #[test]
-    fn what_the_user_is_told_has_its_hint_and_its_kind() {
+    fn user_errors_keep_hint_and_kind() {
         let path = || String::from("a.csv");
         let hint = || Some(String::from("do it"));
         let reason = || String::from("it is odd");
@@ -316,11 +319,11 @@ mod tests {
             reason: reason(),
             hint: None,
         };
-        let failed = program::Error::Failed {
+        let failed = filter_program::ProgramError::Failed {
             program: "sh".into(),
             file: String::new(),
             reason: "ended with status 3".into(),
-            said: "no".into(),
+            stderr_tail: "no".into(),
         };
         let remote = tidemill_remote::Error::Remote {
             action: "read",
@@ -334,19 +337,19 @@ mod tests {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         for (error, kind, expected) in [
             (Error::usage("no"), ErrorClass::Usage, "no"),
-            (Error::usage_hint("no", "do it"), ErrorClass::Usage, "no\nhint: do it"),
+            (Error::usage_with_hint("no", "do it"), ErrorClass::Usage, "no\nhint: do it"),
             (
                 Error::NotFound { path: path(), hint: hint() },
                 ErrorClass::Failed,
                 "no such file or folder: `a.csv`\nhint: do it",
             ),
             (
-                Error::io("read", "a.csv", gone()),
+                Error::from_io("read", "a.csv", gone()),
                 ErrorClass::Failed,
                 "no such file or folder: `a.csv`",
             ),
             (
-                Error::io("read", "a.csv", denied()),
+                Error::from_io("read", "a.csv", denied()),
                 ErrorClass::Failed,
                 "cannot read `a.csv`: permission denied",
             ),
@@ -367,7 +370,12 @@ mod tests {
                 "`a.csv` is damaged at byte 3: it is odd\nhint: do it",
             ),
             (
-                Error::Differ { path: path(), other: "b".into(), reason: reason(), hint: hint() },
+                Error::IncompatibleFiles {
+                    path: path(),
+                    other: "b".into(),
+                    reason: reason(),
+                    hint: hint(),
+                },
                 ErrorClass::Failed,
                 "`a.csv` does not go with `b`: it is odd\nhint: do it",
             ),
@@ -391,7 +399,11 @@ mod tests {
             (ArrowError::DivideByZero.into(), ErrorClass::Failed, "division by zero"),
             (Interrupted.into(), ErrorClass::Interrupted, "interrupted"),
             (tidemill_remote::Error::Interrupted.into(), ErrorClass::Interrupted, "interrupted"),
-            (program::Error::Interrupted.into(), ErrorClass::Interrupted, "interrupted"),
+            (
+                filter_program::ProgramError::Interrupted.into(),
+                ErrorClass::Interrupted,
+                "interrupted",
+            ),
             (
                 Error::Internal("odd".into()),
                 ErrorClass::Internal,
@@ -402,7 +414,7 @@ mod tests {
             let told = Told::from(error);
             assert_eq!((told.to_string().as_str(), told.class()), (expected, kind));
         }
-        let pipe = Error::io("write", "a.csv", io::ErrorKind::BrokenPipe.into());
+        let pipe = Error::from_io("write", "a.csv", io::ErrorKind::BrokenPipe.into());
         assert!(matches!(pipe.into(), Told::ClosedPipe));
     }
 }

@@ -46,86 +46,91 @@ use serde::{Deserialize, Serialize};
 use tidemill_text::syslog::SyslogFraming;
 use tidemill_text::{KnownKeys, record_boundaries, value_parsing};
 
-use blocks::Ends;
-use columns::Columns;
+use file_columns::FileColumns;
 use formats::FileMetadata;
-use formats::LogLines;
-use formats::delimited::{MarkedColumn, RefusedSample, said_of_marked};
-pub use formats::rowfile::BlockStatistics;
-use opener::{Promoted, Promotion};
-pub use stored::from_rowfile;
+use formats::LogLineFormat;
+use formats::delimited::{RejectedSample, SuspectTextColumn, suspect_columns_warning};
+pub use formats::rowfile::RowfileFooterStatistics;
+use promoted_records::{PromotedColumn, PromotedRecord};
+pub use rowfile_salvage::error_from_rowfile;
+use text_blocks::RecordFraming;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::coverage::SalvagedFile;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::object::Object;
 
-use crate::program::Program;
+use crate::filter_program::FilterProgram;
 
-pub mod asked;
-mod assembly;
-mod blocks;
-mod columns;
-pub mod compatible;
+mod access_plan;
+mod batch_assembly;
+mod byte_input;
 mod compression;
-mod confined;
-mod course;
-mod description;
-mod dialect;
+mod confinement;
+mod content_detection;
+mod distinct_map_keys;
 mod error;
-mod fault;
-mod few;
-pub mod fit;
+mod field_promotion;
+mod file_columns;
+pub mod filter_program;
+pub mod flag_distribution;
 pub mod formats;
-mod hidden;
-mod input;
+mod hidden_columns;
 mod listing;
+mod log_detection;
 mod log_names;
-mod magic;
-mod map_keys;
-mod open;
-mod opener;
-mod options;
-mod patience;
-mod placed_counts;
-pub mod program;
+mod low_cardinality;
+pub mod nested_projection;
+mod occurrence_counts;
+pub mod posted_source;
 pub mod program_files;
-pub mod projection;
-mod promote;
-mod read;
-mod reject;
-pub mod rowfiles;
-mod sample;
+mod promoted_records;
+mod read_options;
+mod record_fault;
+mod reject_log;
+pub mod rowfile_check;
+pub mod rowfile_listing;
+pub mod rowfile_salvage;
+pub mod schema_compatibility;
+mod source_description;
+mod source_opening;
+mod source_sample;
 mod split;
-mod starts;
-pub mod stored;
-mod stream;
+mod split_boundaries;
+mod split_reader;
 #[cfg(test)]
 mod tests;
-mod told;
-mod unify;
-pub mod whole;
+mod text_blocks;
+mod text_options;
+mod text_stream;
+mod type_unification;
+mod unresponsive_files;
 
-pub use columns::Layouts;
-pub use compression::{Compression, MAGIC_BYTES, decoded_reader};
-pub use confined::{check_url_count, confine};
-pub use description::{
-    FileDescription, Reopener, SourceDescription, SpecDescription, SplitDescription,
-    StatsDescription,
-};
-pub use dialect::{CsvDialect, Mismatch, TextOptions, character, framing, log_format};
+pub use byte_input::{FileIdentity, standard_input};
+pub use compression::{COMPRESSION_MAGIC_BYTES, Compression, decompressing_reader};
+pub use confinement::{check_url_count, confine_process};
+pub use content_detection::detect_compression;
 pub use error::{Error, Result};
-pub use formats::{Format, Given};
-pub use hidden::Hidden;
-pub use input::{Identity, standard_input};
-pub use listing::partition_keys;
-pub use listing::{files_of, is_left_out, list_files};
-pub use magic::compression_told;
-pub use options::ReadOptions;
-pub use patience::{LeftOut, Patience};
-pub use promote::Promote;
-pub use read::{SplitReader, SplitStats};
-pub use reject::Rejects;
-pub use split::{Cutting, Piece, Split, rows_known, sampled_target_bytes, target_bytes};
+pub use field_promotion::FieldPromotion;
+pub use file_columns::ColumnLayoutPolicy;
+pub use formats::{Format, MemoryRows};
+pub use hidden_columns::HiddenColumn;
+pub use listing::parse_partition_keys;
+pub use listing::{is_ignored_name, list_paths, list_with_relative_paths};
+pub use read_options::ReadOptions;
+pub use reject_log::RejectLog;
+pub use source_description::{
+    FileDescription, SourceDescription, SourceReopener, SpecDescription, SplitDescription,
+    SplitStatsDescription,
+};
+pub use split::{
+    Split, SplitOptions, SplitPart, known_split_rows, sample_split_target_bytes, split_target_bytes,
+};
+pub use split_reader::{SplitReader, SplitStats};
+pub use text_options::{
+    CsvDialect, TextOptions, TypeMismatchPolicy, parse_framing, parse_log_format,
+    parse_option_character,
+};
+pub use unresponsive_files::{OpenTimeouts, SkippedFile};
 
 /// What a source is, as a job says it.
 #[derive(Debug, Clone, Default)]
@@ -134,44 +139,44 @@ pub struct SourceSpec {
     /// for standard input.
     pub url: String,
     /// More paths, URLs and patterns, whose files come behind those of the first, in this order.
-    pub more: Vec<String>,
+    pub more_urls: Vec<String>,
     /// The format, if suffixes do not tell it.
     pub format: Option<Format>,
     /// How text is written.
-    pub options: TextOptions,
+    pub text_options: TextOptions,
     /// Types that override the inferred ones, by column name.
-    pub schema: Option<SchemaRef>,
+    pub declared_schema: Option<SchemaRef>,
     /// Whether files may have different columns. Default: they may.
-    pub layouts: Option<Layouts>,
+    pub layout_policy: Option<ColumnLayoutPolicy>,
     /// Columns whose records' fields are columns of the source. Default: none.
-    pub promote: Vec<Promote>,
+    pub promotions: Vec<FieldPromotion>,
     /// A program that each file's bytes go through, decompressed, before they are read as the
     /// format; without a URL, one whose output is the source. Default: none.
-    pub exec: Option<Program>,
+    pub filter_program: Option<FilterProgram>,
     /// How stores are reached, beyond what the environment says. Default: nothing.
     pub storage_options: StorageOptions,
     /// Whether every whole block of a rowfile that is damaged or was cut off is read, and the rest
     /// left out, instead of an error. Default: an error.
-    pub recover: bool,
+    pub salvage_damaged: bool,
     /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
-    pub given: Option<Arc<Given>>,
+    pub memory_rows: Option<Arc<MemoryRows>>,
     /// Hidden columns that are columns like the others, behind them, by these names. Default: none.
-    pub unhidden: Vec<(Hidden, String)>,
+    pub exposed_hidden_columns: Vec<(HiddenColumn, String)>,
     /// The folder below which the URL is a file's path, as somebody wrote it who was there; messages and columns have it as
     /// it is. Default: paths are those of this process, and may be patterns and folders.
-    pub below: Option<PathBuf>,
+    pub base_folder: Option<PathBuf>,
 }
 
 impl SourceSpec {
     /// The format that is said: what a log's lines look like says that it is an access log.
-    pub fn format_said(&self) -> Option<Format> {
-        let described = || self.options.log_format.is_some().then_some(Format::AccessLog);
+    pub fn declared_format(&self) -> Option<Format> {
+        let described = || self.text_options.log_format.is_some().then_some(Format::AccessLog);
         self.format.or_else(described)
     }
 
     /// All its URLs.
     pub fn urls(&self) -> impl Iterator<Item = &String> {
-        std::iter::once(&self.url).chain(&self.more)
+        std::iter::once(&self.url).chain(&self.more_urls)
     }
 }
 
@@ -185,48 +190,48 @@ pub(crate) enum FileLocation {
     /// Standard input, which can be read once.
     Stdin,
     /// In memory, as rows.
-    Given(Arc<Given>),
+    Memory(Arc<MemoryRows>),
 }
 
 /// Of what is elsewhere a sample is drawn from so many splits, where they are small.
-const REMOTE_SPLITS: u64 = 64;
+const REMOTE_SAMPLE_SPLITS: u64 = 64;
 
 /// A file of a source.
 #[derive(Debug)]
 pub struct SourceFile {
-    place: FileLocation,
-    shown: Arc<str>,
-    identity: Identity,
+    location: FileLocation,
+    display_name: Arc<str>,
+    identity: FileIdentity,
     /// What its name says …
-    compression: Compression,
+    named_compression: Compression,
     /// … and what its first bytes say, once somebody has looked.
-    told: OnceLock<Compression>,
-    program: Option<Program>,
-    keys: Vec<(String, Option<String>)>,
+    detected_compression: OnceLock<Compression>,
+    filter_program: Option<FilterProgram>,
+    partition_keys: Vec<(String, Option<String>)>,
     index: usize,
     /// Line numbers at offsets, found so far.
-    lines: Mutex<BTreeMap<u64, u64>>,
+    line_checkpoints: Mutex<BTreeMap<u64, u64>>,
     /// What is known of a file whose columns have types of their own, once it was looked at.
     metadata: OnceLock<Arc<dyn FileMetadata>>,
     /// Whether its whole blocks are read if it is damaged.
-    recover: bool,
+    salvage_damaged: bool,
     /// Number of lines at its beginning that are neither header nor records.
-    skip_lines: u64,
+    skipped_lines: u64,
     /// Offset of its header, or of its first record, in its decoded bytes, once it is known.
-    records_at: OnceLock<u64>,
+    records_offset: OnceLock<u64>,
     /// Where that was asked, whether it can be read now.
-    answers: OnceLock<bool>,
+    is_readable: OnceLock<bool>,
     /// Why it is not read, if it is left out.
-    left_out: OnceLock<patience::Reason>,
+    skip_reason: OnceLock<unresponsive_files::SkipReason>,
     /// The run's.
     cancel: CancelFlag,
     /// The path, URL or pattern of its source.
-    source: Arc<str>,
+    source_name: Arc<str>,
 }
 
 impl SourceFile {
     /// A file that was found, of which nothing more is known yet.
-    fn found(
+    fn from_listing(
         found: listing::ListedFile,
         index: usize,
         compression: Compression,
@@ -235,46 +240,50 @@ impl SourceFile {
         cancel: &CancelFlag,
     ) -> Arc<Self> {
         Arc::new(Self {
-            place: found.place,
-            shown: found.shown,
+            location: found.location,
+            display_name: found.display_name,
             identity: found.identity,
-            compression,
-            told: OnceLock::new(),
-            program: spec.exec.clone(),
-            keys: found.keys,
+            named_compression: compression,
+            detected_compression: OnceLock::new(),
+            filter_program: spec.filter_program.clone(),
+            partition_keys: found.partition_keys,
             index,
-            lines: Mutex::default(),
+            line_checkpoints: Mutex::default(),
             metadata: OnceLock::new(),
-            recover: spec.recover,
-            skip_lines: spec.options.skipped_lines(),
-            records_at: OnceLock::new(),
-            answers: OnceLock::new(),
-            left_out: OnceLock::new(),
+            salvage_damaged: spec.salvage_damaged,
+            skipped_lines: spec.text_options.skipped_line_count(),
+            records_offset: OnceLock::new(),
+            is_readable: OnceLock::new(),
+            skip_reason: OnceLock::new(),
             cancel: cancel.clone(),
-            source: Arc::clone(source),
+            source_name: Arc::clone(source),
         })
     }
 
     /// Leaves it out of what is read.
-    fn leave_out(&self, reason: String) {
-        let said = patience::in_a_line(reason, &self.shown);
-        let _ = self.left_out.set(patience::Reason { said, is_late: false });
+    fn skip_unreadable(&self, reason: String) {
+        let said = unresponsive_files::single_line_reason(reason, &self.display_name);
+        let _ = self
+            .skip_reason
+            .set(unresponsive_files::SkipReason { message: said, is_unresponsive: false });
     }
 
     /// The same for one that does not answer.
-    fn leave_out_late(&self, reason: String) {
-        let said = patience::in_a_line(reason, &self.shown);
-        let _ = self.left_out.set(patience::Reason { said, is_late: true });
+    fn skip_unresponsive(&self, reason: String) {
+        let said = unresponsive_files::single_line_reason(reason, &self.display_name);
+        let _ = self
+            .skip_reason
+            .set(unresponsive_files::SkipReason { message: said, is_unresponsive: true });
     }
 
     /// Whether it did not answer when it was to be looked at, and is read by its split all the same.
-    pub fn is_unseen(&self) -> bool {
-        self.answers.get() == Some(&false) && self.left_out.get().is_none()
+    pub fn is_unresponsive(&self) -> bool {
+        self.is_readable.get() == Some(&false) && self.skip_reason.get().is_none()
     }
 
     /// What reading it met last, and is repeated; of what is elsewhere.
-    pub fn met(&self) -> Option<String> {
-        match &self.place {
+    pub fn last_retried_error(&self) -> Option<String> {
+        match &self.location {
             FileLocation::Object(object) => object.last_failure(),
             _ => None,
         }
@@ -286,16 +295,16 @@ impl SourceFile {
     }
 
     /// Where on this machine it is.
-    fn path(&self) -> &Path {
-        match &self.place {
+    fn local_path_or_empty(&self) -> &Path {
+        match &self.location {
             FileLocation::Local(path) => path,
             _ => Path::new(""),
         }
     }
 
     /// The path, as messages and results show it.
-    pub fn shown(&self) -> &str {
-        &self.shown
+    pub fn display_name(&self) -> &str {
+        &self.display_name
     }
 
     /// Its position among the source's files.
@@ -309,108 +318,111 @@ impl SourceFile {
     }
 
     /// What tells this version of the file from another.
-    pub fn identity(&self) -> Identity {
+    pub fn identity(&self) -> FileIdentity {
         self.identity
     }
 
     /// How it is compressed: by its first bytes if they have been looked at, else by its name.
     pub fn compression(&self) -> Compression {
-        self.told.get().copied().unwrap_or(self.compression)
+        self.detected_compression.get().copied().unwrap_or(self.named_compression)
     }
 
     /// When it was last written to, in seconds since 1970; none for standard input.
-    pub(crate) fn written_seconds(&self) -> Option<i64> {
+    pub(crate) fn modified_seconds(&self) -> Option<i64> {
         let nanos = self.identity.modified_ns;
-        let is_known = match &self.place {
+        let is_known = match &self.location {
             FileLocation::Local(_) => true,
             FileLocation::Object(_) => nanos != 0,
-            FileLocation::Stdin | FileLocation::Given(_) => false,
+            FileLocation::Stdin | FileLocation::Memory(_) => false,
         };
         is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
     }
 
     /// The same file, of which nothing is known yet.
-    fn twin(&self) -> SourceFile {
+    fn clone_unopened(&self) -> SourceFile {
         SourceFile {
-            place: self.place.clone(),
-            shown: Arc::clone(&self.shown),
+            location: self.location.clone(),
+            display_name: Arc::clone(&self.display_name),
             identity: self.identity,
-            compression: self.compression,
-            told: self.told.clone(),
-            program: None,
-            keys: Vec::new(),
+            named_compression: self.named_compression,
+            detected_compression: self.detected_compression.clone(),
+            filter_program: None,
+            partition_keys: Vec::new(),
             index: self.index,
-            lines: Mutex::default(),
+            line_checkpoints: Mutex::default(),
             metadata: OnceLock::new(),
-            recover: self.recover,
-            skip_lines: self.skip_lines,
-            records_at: self.records_at.clone(),
-            answers: self.answers.clone(),
-            left_out: self.left_out.clone(),
+            salvage_damaged: self.salvage_damaged,
+            skipped_lines: self.skipped_lines,
+            records_offset: self.records_offset.clone(),
+            is_readable: self.is_readable.clone(),
+            skip_reason: self.skip_reason.clone(),
             cancel: self.cancel.clone(),
-            source: Arc::clone(&self.source),
+            source_name: Arc::clone(&self.source_name),
         }
     }
 
     /// Whether its bytes are read as they are stored.
-    fn is_plain(&self) -> bool {
-        self.compression() == Compression::None && self.program.is_none()
+    fn is_read_as_stored(&self) -> bool {
+        self.compression() == Compression::None && self.filter_program.is_none()
     }
 
     /// Whether it is standard input, which can be read once.
     fn is_stdin(&self) -> bool {
-        matches!(self.place, FileLocation::Stdin)
+        matches!(self.location, FileLocation::Stdin)
     }
 
     /// Whether it can only be read front to back, and its size may not be known.
     pub fn is_stream(&self) -> bool {
-        match &self.place {
+        match &self.location {
             FileLocation::Local(_) => false,
             FileLocation::Object(object) => object.is_stream(),
             FileLocation::Stdin => true,
-            FileLocation::Given(given) => given.is_stream(),
+            FileLocation::Memory(given) => given.is_stream(),
         }
     }
 
     /// For a look at it that belongs to no reader.
-    fn watch(&self) -> input::Watch {
-        input::Watch { cancel: self.cancel.clone(), ..input::Watch::default() }
+    fn read_context(&self) -> byte_input::ReadContext {
+        byte_input::ReadContext {
+            cancel: self.cancel.clone(),
+            ..byte_input::ReadContext::default()
+        }
     }
 
     /// Where on this machine it is, if it is a file there.
     pub fn local_path(&self) -> Option<&Path> {
-        self.is_local().then(|| self.path())
+        self.is_local().then(|| self.local_path_or_empty())
     }
 
     /// Whether it is a file of this machine, read from any place.
     pub fn is_local(&self) -> bool {
-        matches!(self.place, FileLocation::Local(_))
+        matches!(self.location, FileLocation::Local(_))
     }
 
     /// The values of its `key=value` folders, outermost first.
-    pub fn keys(&self) -> &[(String, Option<String>)] {
-        &self.keys
+    pub fn partition_keys(&self) -> &[(String, Option<String>)] {
+        &self.partition_keys
     }
 
     /// The line that holds the byte at `offset`, the first line being 1.
     ///
     /// Counts line ends from the nearest offset that was asked for before, so that many bad
     /// records cost one pass over the file together.
-    pub(crate) fn line_at(&self, offset: u64) -> Result<u64> {
-        if self.is_stream() || !self.is_plain() {
+    pub(crate) fn line_number_at(&self, offset: u64) -> Result<u64> {
+        if self.is_stream() || !self.is_read_as_stored() {
             return Ok(0);
         }
-        let mut lines = self.lines.lock();
+        let mut lines = self.line_checkpoints.lock();
         let (mut at, mut line) =
             lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
         if at < offset {
-            let file = input::OpenFile::open(
+            let file = byte_input::OpenFile::open(
                 self,
-                input::ReadPattern::UntilSplitEnd(offset),
-                &self.watch(),
+                byte_input::ReadPattern::UntilSplitEnd(offset),
+                &self.read_context(),
             )?;
             let distance = usize::try_from(offset - at).unwrap_or(usize::MAX);
-            let mut buffer = vec![0; distance.min(blocks::READ_BYTES)];
+            let mut buffer = vec![0; distance.min(text_blocks::READ_BYTES)];
             while at < offset {
                 let wanted = usize::try_from(offset - at).unwrap_or(usize::MAX).min(buffer.len());
                 let count = file.read_at(&mut buffer[..wanted], at)?;
@@ -432,7 +444,7 @@ impl SourceFile {
 
 /// Where a column's values come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Origin {
+pub(crate) enum SourceColumnOrigin {
     /// The files' column of this position.
     File(usize),
     /// The folder key of this position.
@@ -440,13 +452,13 @@ pub(crate) enum Origin {
     /// The promoted column of this position.
     Promoted(usize),
     /// What is known of a record besides what is in it.
-    Hidden(Hidden),
+    Hidden(HiddenColumn),
 }
 
 /// Standard input before it is read.
-struct Pending {
+struct PendingStream {
     /// Bytes that inference has taken already.
-    taken: Vec<u8>,
+    sampled_bytes: Vec<u8>,
     reader: Box<dyn Read + Send>,
     /// Whether it has given all.
     has_ended: bool,
@@ -458,32 +470,32 @@ pub struct Source {
     format: Format,
     dialect: CsvDialect,
     /// What the lines of an access log look like.
-    log: LogLines,
+    log_lines: LogLineFormat,
     /// What the sample has shown that the user should know.
     notes: Vec<String>,
     /// Columns that would have another type but for a few words.
-    marked: Vec<MarkedColumn>,
+    marked_columns: Vec<SuspectTextColumn>,
     /// The line of the first file that is likely to be its header, where another one is taken for it.
-    likely_header: Option<u64>,
+    likely_header_line: Option<u64>,
     /// Set where all records of the sample are malformed, so that they show no types.
-    refused_sample: Option<RefusedSample>,
+    rejected_sample: Option<RejectedSample>,
     files: Vec<Arc<SourceFile>>,
     /// The files' own columns, all of them, and where they are in each file.
-    columns: Columns,
+    columns: FileColumns,
     /// Per column of `schema`, and then per hidden one, where its values come from.
-    origins: Vec<Origin>,
+    origins: Vec<SourceColumnOrigin>,
     /// Columns of the files whose records' fields are columns of the source …
-    promotions: Vec<Promotion>,
+    promoted_records: Vec<PromotedRecord>,
     /// … and these columns.
-    promoted: Vec<Promoted>,
+    promoted_columns: Vec<PromotedColumn>,
     schema: SchemaRef,
-    hidden: Vec<FieldRef>,
-    stdin: Mutex<Option<Pending>>,
+    hidden_columns: Vec<FieldRef>,
+    pending_stdin: Mutex<Option<PendingStream>>,
     /// By whom files are asked before they are opened, where these may not answer.
-    asking: Option<Arc<patience::Asking>>,
+    prober: Option<Arc<unresponsive_files::FileProber>>,
     /// Which columns of texts have few values, as far as that was asked.
-    few: Mutex<BTreeMap<usize, bool>>,
-    long_records: starts::LongRecords,
+    low_cardinality: Mutex<BTreeMap<usize, bool>>,
+    long_record_ends: split_boundaries::LongRecordEnds,
     /// The keys of its columns, once a reader has asked.
     known_keys: OnceLock<Arc<KnownKeys>>,
 }
@@ -509,19 +521,19 @@ impl Source {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
     pub fn open(spec: &SourceSpec) -> Result<Self> {
-        Self::open_with(spec, input::standard_input(), &CancelFlag::new())
+        Self::open_with_stdin(spec, byte_input::standard_input(), &CancelFlag::new())
     }
 
     /// The same, with what `-` stands for and a flag that stops the sampling.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::Interrupted`].
-    pub fn open_with(
+    pub fn open_with_stdin(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
         cancel: &CancelFlag,
     ) -> Result<Self> {
-        open::open(spec, stdin, cancel, None, None)
+        source_opening::open_source(spec, stdin, cancel, None, None)
     }
 
     /// The same for whoever has to answer by a deadline and can go without some of the files: those that cannot be
@@ -536,20 +548,25 @@ impl Source {
     /// # Errors
     /// Those of [`open_with`](Self::open_with), but for what is left out; [`Error::Io`] where nothing can be told by
     /// the deadline. What hangs then is left to itself.
-    pub fn open_patiently(
+    pub fn open_with_timeouts(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
         cancel: &CancelFlag,
-        patience: &Patience,
+        patience: &OpenTimeouts,
     ) -> Result<Self> {
-        let asking = Arc::new(patience::Asking::new(patience.clone()));
-        let (own, has_programs, asked) = (spec.clone(), spec.exec.is_some(), asking.clone());
-        let pipe_until = patience.pipe_until.into_iter().chain(asking.half_time()).min();
-        let opened =
-            patience::by_deadline(patience, &spec.url, has_programs, cancel, move |cancel| {
-                open::open(&own, stdin, cancel, Some(asked), pipe_until)
-            });
-        opened.map_err(|error| asking.with_what_was_met(error))
+        let asking = Arc::new(unresponsive_files::FileProber::new(patience.clone()));
+        let (own, has_programs, asked) =
+            (spec.clone(), spec.filter_program.is_some(), asking.clone());
+        let pipe_until =
+            patience.pipe_deadline.into_iter().chain(asking.inspection_deadline()).min();
+        let opened = unresponsive_files::run_by_deadline(
+            patience,
+            &spec.url,
+            has_programs,
+            cancel,
+            move |cancel| source_opening::open_source(&own, stdin, cancel, Some(asked), pipe_until),
+        );
+        opened.map_err(|error| asking.add_server_error(error))
     }
 
     /// The same as [`open_with`](Self::open_with), which [`Patience::enough`] ends too, and which waits for a pipe no longer
@@ -557,29 +574,40 @@ impl Source {
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
-    pub fn open_unless(
+    pub fn open_with_early_stop(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
         cancel: &CancelFlag,
-        patience: &Patience,
+        patience: &OpenTimeouts,
     ) -> Result<Self> {
-        let (own, has_programs) = (spec.clone(), spec.exec.is_some());
+        let (own, has_programs) = (spec.clone(), spec.filter_program.is_some());
         let (patience, pipe_until) =
-            (Patience { until: None, ..patience.clone() }, patience.pipe_until);
-        patience::by_deadline(&patience, &spec.url, has_programs, cancel, move |cancel| {
-            open::open(&own, stdin, cancel, None, pipe_until)
-        })
+            (OpenTimeouts { deadline: None, ..patience.clone() }, patience.pipe_deadline);
+        unresponsive_files::run_by_deadline(
+            &patience,
+            &spec.url,
+            has_programs,
+            cancel,
+            move |cancel| source_opening::open_source(&own, stdin, cancel, None, pipe_until),
+        )
     }
 
     /// What is not read of what was asked for, and why: nothing, unless it was
     /// [opened so](Self::open_patiently).
-    pub fn left_out(&self) -> Vec<LeftOut> {
+    pub fn skipped_files(&self) -> Vec<SkippedFile> {
         let of_file = |file: &Arc<SourceFile>| {
-            let patience::Reason { said, is_late } = file.left_out.get()?.clone();
-            let (path, bytes) = (file.shown.to_string(), file.size());
-            Some(LeftOut { path, file: Some(file.index), bytes, reason: said, is_late })
+            let unresponsive_files::SkipReason { message: said, is_unresponsive: is_late } =
+                file.skip_reason.get()?.clone();
+            let (path, bytes) = (file.display_name.to_string(), file.size());
+            Some(SkippedFile {
+                path,
+                file_index: Some(file.index),
+                stored_bytes: bytes,
+                reason: said,
+                is_unresponsive: is_late,
+            })
         };
-        let noted = self.asking.iter().flat_map(|asking| asking.noted());
+        let noted = self.prober.iter().flat_map(|asking| asking.skipped_unlisted_files());
         noted.chain(self.files.iter().filter_map(of_file)).collect()
     }
 
@@ -599,9 +627,10 @@ impl Source {
     }
 
     /// How its delimited text is written, in words, where a sample has shown it: "separated by `;`".
-    pub fn written_as(&self) -> Option<String> {
-        let said = &self.spec.options;
-        let usual = said.dialect(self.format.name(), self.format.takes()).ok()?;
+    pub fn describe_detected_dialect(&self) -> Option<String> {
+        let said = &self.spec.text_options;
+        let usual =
+            said.to_dialect(self.format.name(), self.format.supported_text_options()).ok()?;
         let mut words = Vec::new();
         let shown = |byte: u8| format!("`{}`", char::from(byte));
         if self.dialect.delimiter != usual.delimiter {
@@ -635,26 +664,32 @@ impl Source {
     }
 
     /// How many kinds of files there are, told by their columns and their order.
-    pub fn layouts(&self) -> usize {
+    pub fn layout_count(&self) -> usize {
         self.columns.layouts.len()
     }
 
     /// Why a column of the schema cannot be read, if it cannot: two files have it of types that
     /// do not unify.
-    pub fn refusal(&self, column: usize) -> Option<Error> {
+    pub fn column_error(&self, column: usize) -> Option<Error> {
         match self.origins.get(column)? {
-            Origin::File(place) => self.columns.refusal(*place, &self.files),
-            Origin::Key(_) | Origin::Hidden(_) => None,
-            Origin::Promoted(index) => {
-                self.promoted.get(*index)?.refusal(self, self.schema.fields().get(column)?.name())
+            SourceColumnOrigin::File(place) => {
+                self.columns.type_conflict_error(*place, &self.files)
             }
+            SourceColumnOrigin::Key(_) | SourceColumnOrigin::Hidden(_) => None,
+            SourceColumnOrigin::Promoted(index) => self
+                .promoted_columns
+                .get(*index)?
+                .column_error(self, self.schema.fields().get(column)?.name()),
         }
     }
 
     /// The columns as the files have them in every respect, if they all have the same: required,
     /// categories, with what is said of them.
-    pub fn own_columns(&self) -> Option<SchemaRef> {
-        if self.layouts() > 1 || !self.promotions.is_empty() || self.spec.schema.is_some() {
+    pub fn common_file_schema(&self) -> Option<SchemaRef> {
+        if self.layout_count() > 1
+            || !self.promoted_records.is_empty()
+            || self.spec.declared_schema.is_some()
+        {
             return None;
         }
         let file = self.files.first()?;
@@ -662,10 +697,11 @@ impl Source {
         let places = &self.columns.layout(file.index).places;
         let columns = self.origins.iter().zip(self.schema.fields());
         let fields = columns.map(|(origin, field)| match origin {
-            Origin::File(index) => {
+            SourceColumnOrigin::File(index) => {
                 let place = places.get(*index).copied().flatten()?;
                 let own = own.fields().get(place)?;
-                let is_same = formats::batches::plain(own).data_type() == field.data_type();
+                let is_same =
+                    formats::batch_reader::normalize_field(own).data_type() == field.data_type();
                 is_same.then(|| Arc::clone(own))
             }
             _ => Some(Arc::clone(field)),
@@ -685,29 +721,30 @@ impl Source {
 
     /// Whether a split's first record can be found without having read what comes before:
     /// true but for delimited text with quoting, and Avro.
-    pub fn starts_are_exact(&self) -> bool {
-        match self.format.typed() {
-            Some(format) => !format.guesses_starts(),
+    pub fn has_exact_starts(&self) -> bool {
+        match self.format.as_typed_format() {
+            Some(format) => !format.has_speculative_boundaries(),
             None => !self.format.is_delimited() || self.dialect.quote.is_none(),
         }
     }
 
     /// Whether records begin with the count of their bytes.
-    fn is_counted(&self) -> bool {
-        self.spec.options.framing == Some(SyslogFraming::Octets)
+    fn has_length_prefixes(&self) -> bool {
+        self.spec.text_options.framing == Some(SyslogFraming::Octets)
     }
 
     /// How many bytes of what was cut out as a record stand before it.
-    fn blank_before(&self, record: &[u8]) -> usize {
-        self.format.text().map_or(0, |format| format.blank_before(record))
+    fn leading_blank_bytes(&self, record: &[u8]) -> usize {
+        self.format.as_text_format().map_or(0, |format| format.leading_blank_bytes(record))
     }
 
     /// The keys of all columns of the files, where records have keys. A column whose type the user gave has what its
     /// type says, and is not looked into.
     fn known_keys(&self) -> Option<Arc<KnownKeys>> {
-        let has_keys = self.format.text().is_some_and(formats::TextFormat::has_keys);
+        let has_keys =
+            self.format.as_text_format().is_some_and(formats::TextFormat::has_keyed_records);
         let known = || {
-            let is_open = |index| self.columns.is_inferred(index);
+            let is_open = |index| self.columns.has_inferred_type(index);
             Arc::new(KnownKeys::new(&self.columns.fields, is_open))
         };
         has_keys.then(|| Arc::clone(self.known_keys.get_or_init(known)))
@@ -718,15 +755,15 @@ impl Source {
         self.columns.is_sampled
     }
 
-    fn ends(&self) -> Ends {
-        match self.format.text() {
-            _ if self.is_counted() => Ends::Counts,
-            Some(format) if format.is_sequence() => Ends::Json,
-            _ => self.grammar().into(),
+    fn record_framing(&self) -> RecordFraming {
+        match self.format.as_text_format() {
+            _ if self.has_length_prefixes() => RecordFraming::LengthPrefixes,
+            Some(format) if format.can_omit_line_ends() => RecordFraming::Json,
+            _ => self.record_grammar().into(),
         }
     }
 
-    fn grammar(&self) -> record_boundaries::RecordGrammar {
+    fn record_grammar(&self) -> record_boundaries::RecordGrammar {
         if self.format.is_delimited() {
             record_boundaries::RecordGrammar::from_dialect(&self.dialect)
         } else {
@@ -740,7 +777,7 @@ impl Source {
         &self,
         file: usize,
     ) -> Option<&Arc<::parquet::file::metadata::ParquetMetaData>> {
-        formats::parquet::metadata(self.files.get(file)?)
+        formats::parquet::parquet_metadata(self.files.get(file)?)
     }
 
     /// Whether a column is of texts that come best as codes of a dictionary where they are keys
@@ -748,47 +785,49 @@ impl Source {
     /// text seems to have few different ones.
     ///
     /// Cost: of text, once, its first 4,096 rows.
-    pub fn is_coded(self: &Arc<Self>, column: usize) -> bool {
+    pub fn is_low_cardinality(self: &Arc<Self>, column: usize) -> bool {
         let is_text = |column: &FieldRef| column.data_type() == &DataType::Utf8View;
-        let Some(Origin::File(index)) = self.origins.get(column) else { return false };
+        let Some(SourceColumnOrigin::File(index)) = self.origins.get(column) else { return false };
         if !self.schema.fields().get(column).is_some_and(is_text) {
             return false;
         }
-        if self.format.text().is_some() {
-            let mut few = self.few.lock();
-            return *few.entry(column).or_insert_with(|| few::has_few_values(self, column));
+        if self.format.as_text_format().is_some() {
+            let mut few = self.low_cardinality.lock();
+            return *few
+                .entry(column)
+                .or_insert_with(|| low_cardinality::has_few_distinct_values(self, column));
         }
         self.files.iter().all(|file| {
             match self.columns.layout(file.index).places.get(*index).copied().flatten() {
-                Some(place) => formats::parquet::is_coded(file, place),
+                Some(place) => formats::parquet::is_dictionary_encoded_text(file, place),
                 // It is null there; of other formats nothing is coded.
-                None => formats::parquet::metadata(file).is_some(),
+                None => formats::parquet::parquet_metadata(file).is_some(),
             }
         })
     }
 
     /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules
     /// out; none for other formats.
-    pub fn block_statistics(&self, file: usize) -> Option<BlockStatistics> {
-        BlockStatistics::of(self.files.get(file)?)
+    pub fn block_statistics(&self, file: usize) -> Option<RowfileFooterStatistics> {
+        RowfileFooterStatistics::from_file(self.files.get(file)?)
     }
 
     /// What was left out of the files that are not whole.
-    pub fn salvaged(&self) -> Vec<SalvagedFile> {
-        self.files.iter().filter_map(|file| formats::rowfile::salvaged(file)).collect()
+    pub fn salvage_reports(&self) -> Vec<SalvagedFile> {
+        self.files.iter().filter_map(|file| formats::rowfile::salvage_report(file)).collect()
     }
 
     /// What a file of typed columns has for a column of the schema, for judging its statistics.
-    pub fn column_of(&self, file: usize, column: usize) -> Option<FileColumn<'_>> {
+    pub fn file_column(&self, file: usize, column: usize) -> Option<FileColumn<'_>> {
         let found = self.files.get(file)?;
         let places = &self.columns.layout(file).places;
         let index = match *self.origins.get(column)? {
-            Origin::Key(index) => return Some(FileColumn::Key(index)),
-            Origin::Hidden(_) => return None,
-            Origin::File(index) => index,
-            Origin::Promoted(index) => {
-                let promoted = self.promoted.get(index)?;
-                let record = self.promotions.get(promoted.promotion)?.column;
+            SourceColumnOrigin::Key(index) => return Some(FileColumn::PartitionKey(index)),
+            SourceColumnOrigin::Hidden(_) => return None,
+            SourceColumnOrigin::File(index) => index,
+            SourceColumnOrigin::Promoted(index) => {
+                let promoted = self.promoted_columns.get(index)?;
+                let record = self.promoted_records.get(promoted.promotion)?.column;
                 match (places.get(record).copied().flatten(), promoted.own) {
                     // Nothing is known of what is inside of a record.
                     (Some(_), _) => return None,
@@ -801,31 +840,31 @@ impl Source {
             None => Some(FileColumn::Missing),
             Some(place) => {
                 let schema = found.metadata()?.schema();
-                let keeps_order = unify::keeps_order(
+                let keeps_order = type_unification::preserves_order(
                     schema.fields().get(place)?.data_type(),
                     self.schema.fields().get(column)?.data_type(),
                 );
-                Some(FileColumn::Own { schema, keeps_order })
+                Some(FileColumn::OwnColumn { schema, keeps_order })
             }
         }
     }
 
     /// A folder's value, so many times, as the type that its column has.
-    pub fn key_values(&self, file: usize, key: usize, rows: usize) -> Result<ArrayRef> {
+    pub fn partition_values(&self, file: usize, key: usize, rows: usize) -> Result<ArrayRef> {
         let Some(file) = self.files.get(file) else {
             return Err(Error::Internal(format!("there is no file {file}")));
         };
-        let column = self.origins.iter().position(|origin| *origin == Origin::Key(key));
+        let column = self.origins.iter().position(|origin| *origin == SourceColumnOrigin::Key(key));
         let data_type =
             column.map_or(DataType::Utf8View, |at| self.schema.field(at).data_type().clone());
-        let value = file.keys.get(key).and_then(|(_, value)| value.as_deref());
+        let value = file.partition_keys.get(key).and_then(|(_, value)| value.as_deref());
         let repeated =
             value.map(|text| StringViewArray::from_iter_values(std::iter::repeat_n(text, rows)));
         let Some(repeated) = repeated else { return Ok(new_null_array(&data_type, rows)) };
         value_parsing::parse_column(&repeated, &data_type).map_err(|_| {
             Error::usage(format!(
                 "`{}`: the folder's value `{}` is not {}",
-                file.shown,
+                file.display_name,
                 value.unwrap_or_default(),
                 value_parsing::describe_type(&data_type)
             ))
@@ -835,34 +874,38 @@ impl Source {
     /// What the user should be told of the files, whatever is done with them: that one is somewhere
     /// else than its URL says, or that a record seems to have been taken for a header.
     pub fn warning(&self) -> Option<String> {
-        self.warning_of(|_| true)
+        self.warning_for_columns(|_| true)
     }
 
     /// The same for whoever reads some of the columns: what is odd in others is nothing to them.
-    pub fn warning_of(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
-        let mut warnings: Vec<String> = self.moved().into_iter().chain(self.odd_header()).collect();
+    pub fn warning_for_columns(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
+        let mut warnings: Vec<String> =
+            self.moved_files_warning().into_iter().chain(self.header_warning()).collect();
         warnings.extend(self.notes.iter().cloned());
-        warnings.extend(self.odd_columns(is_read));
+        warnings.extend(self.column_warning(is_read));
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 
     /// What of this is of columns: those that are text, and look like something else.
-    pub fn odd_columns(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
-        said_of_marked(self.marked.iter().filter(|column| is_read(&column.name)))
+    pub fn column_warning(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
+        suspect_columns_warning(self.marked_columns.iter().filter(|column| is_read(&column.name)))
     }
 
     /// Returns the hint for a first file whose header is likely to be further down, for errors about columns that
     /// there are not.
     pub fn header_hint(&self) -> Option<String> {
-        let (file, line) = (self.files.first()?, self.likely_header?);
-        Some(format!("`{}`: {}", file.shown, fault::likely_header_hint(line)))
+        let (file, line) = (self.files.first()?, self.likely_header_line?);
+        Some(format!("`{}`: {}", file.display_name, record_fault::likely_header_hint(line)))
     }
 
     /// Returns the message and the hint for a source of which all sampled records are malformed, for errors about the
     /// types of columns: no value showed that of one that is named and not declared.
-    pub fn refused_sample(&self, is_named: impl Fn(&str) -> bool) -> Option<(String, String)> {
-        let refused = self.refused_sample.as_ref()?;
-        let columns = self.columns.fields.iter().zip(&self.columns.declared);
+    pub fn explain_rejected_sample(
+        &self,
+        is_named: impl Fn(&str) -> bool,
+    ) -> Option<(String, String)> {
+        let refused = self.rejected_sample.as_ref()?;
+        let columns = self.columns.fields.iter().zip(&self.columns.has_declared_type);
         let mut undeclared = columns.filter(|(_, is_declared)| !**is_declared);
         let (column, _) = undeclared.find(|(field, _)| is_named(field.name()))?;
         Some(refused.explain(column.name()))
@@ -870,15 +913,15 @@ impl Source {
 
     /// Whether a delimited record, or what was taken for its header, begins as comments mostly do,
     /// where nobody has said that there are any.
-    pub(crate) fn may_have_comments(&self, record: &[u8]) -> bool {
+    pub(crate) fn can_have_comments(&self, record: &[u8]) -> bool {
         let first = self.columns.fields.first().map(|field| field.name().as_bytes());
         let has_mark =
             || record.starts_with(b"#") || first.is_some_and(|name| name.starts_with(b"#"));
         self.format.is_delimited() && self.dialect.comment.is_none() && has_mark()
     }
 
-    fn moved(&self) -> Option<String> {
-        let moved = self.files.iter().filter_map(|file| match &file.place {
+    fn moved_files_warning(&self) -> Option<String> {
+        let moved = self.files.iter().filter_map(|file| match &file.location {
             FileLocation::Object(object) => Some((file, object.redirected_host()?)),
             _ => None,
         });
@@ -889,16 +932,19 @@ impl Source {
             1 => ", and one other file is elsewhere, too".into(),
             more => format!(", and {more} other files are elsewhere, too"),
         };
-        Some(format!("`{}` is read from `{host}`, where its server points to{more}", file.shown))
+        Some(format!(
+            "`{}` is read from `{host}`, where its server points to{more}",
+            file.display_name
+        ))
     }
 
     /// A header of numbers alone, where nobody has said that there is one.
-    fn odd_header(&self) -> Option<String> {
-        let options = &self.spec.options;
+    fn header_warning(&self) -> Option<String> {
+        let options = &self.spec.text_options;
         let is_said = options.header.is_some()
             || options.header_row.is_some()
-            || self.likely_header.is_some()
-            || self.spec.schema.is_some();
+            || self.likely_header_line.is_some()
+            || self.spec.declared_schema.is_some();
         let fields = &self.columns.fields;
         let is_number = |name: &str| {
             let name = name.trim();
@@ -916,7 +962,7 @@ impl Source {
             && named.all(|(_, field)| is_number(field.name()) || field.name() == "NaN");
         let is_odd = self.format.is_delimited()
             && !is_said
-            && (are_numbers || is_record_among_names(fields));
+            && (are_numbers || has_value_among_names(fields));
         let file = self.files.first().filter(|_| is_odd)?;
         let names = fields.iter().take(4).map(|field| format!("`{}`", field.name()));
         let more = (fields.len() > 4).then(|| "…".to_owned());
@@ -924,24 +970,24 @@ impl Source {
         Some(format!(
             "the first record of `{}` is taken for the names of its columns: {}; if it is data, say \
              --header=false (job file: source.options, header = false)",
-            file.shown,
+            file.display_name,
             names.join(", ")
         ))
     }
 
     /// Statistics of a file's column as the type that the column has in the source.
-    pub fn as_in_source(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
+    pub fn cast_statistics(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
         let wanted = self.schema.fields().get(column)?.data_type();
-        unify::adapted(values, wanted, false).ok()
+        type_unification::cast_to_source_type(values, wanted, false).ok()
     }
 
     /// Statistics of a part of a file's column as the type that it has in the source; none where the
     /// order of values is another then.
-    pub fn part_in_source(values: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
-        if !unify::keeps_order(values.data_type(), wanted) {
+    pub fn cast_nested_statistics(values: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
+        if !type_unification::preserves_order(values.data_type(), wanted) {
             return None;
         }
-        unify::adapted(values, wanted, false).ok()
+        type_unification::cast_to_source_type(values, wanted, false).ok()
     }
 
     /// Cuts the source into splits.
@@ -950,92 +996,97 @@ impl Source {
     /// [`Error::Corrupt`] for a text file that turns out to be of another format, and those of
     /// looking at its first bytes.
     pub fn splits(&self) -> Result<Vec<Split>> {
-        self.splits_where(&mut |_, _| true)
+        self.splits_with_pruning(&mut |_, _| true)
     }
 
     /// The same, leaving out the row groups or blocks `(file, row group)` that `wanted` refuses.
     ///
     /// # Errors
     /// As [`splits`](Self::splits).
-    pub fn splits_where(&self, wanted: &mut dyn FnMut(usize, usize) -> bool) -> Result<Vec<Split>> {
-        self.splits_of(split::target_bytes(self.total_bytes()), wanted)
+    pub fn splits_with_pruning(
+        &self,
+        wanted: &mut dyn FnMut(usize, usize) -> bool,
+    ) -> Result<Vec<Split>> {
+        self.splits_with_target_bytes(split::split_target_bytes(self.total_bytes()), wanted)
     }
 
     /// The same, cut as is said.
     ///
     /// # Errors
     /// As [`splits`](Self::splits).
-    pub fn splits_as(
+    pub fn splits_with_options(
         &self,
-        cutting: Cutting<'_>,
+        cutting: SplitOptions<'_>,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
         let total = self.total_bytes();
         let target = match cutting.target_bytes {
-            Some(asked) => split::asked_target_bytes(asked, total),
-            None => split::target_bytes(total),
+            Some(asked) => split::requested_target_bytes(asked, total),
+            None => split::split_target_bytes(total),
         };
-        self.cut(target, cutting, wanted)
+        self.cut_splits(target, cutting, wanted)
     }
 
     /// How large splits are that a sample is drawn from. What is elsewhere takes a request for each, and so it has fewer.
-    pub fn sampled_target_bytes(&self) -> u64 {
-        let target = self.sampled_target_bytes_of(self.total_bytes());
+    pub fn sample_split_target_bytes(&self) -> u64 {
+        let target = self.sample_split_target_bytes_for(self.total_bytes());
         match self.files.iter().all(|file| file.is_local()) {
             true => target,
-            false => target.max((self.total_bytes() / REMOTE_SPLITS).min(1 << 20)),
+            false => target.max((self.total_bytes() / REMOTE_SAMPLE_SPLITS).min(1 << 20)),
         }
     }
 
     /// How large they are of so many bytes on a disk.
-    pub fn sampled_target_bytes_of(&self, total: u64) -> u64 {
-        sampled_target_bytes(total, !self.format.is_typed())
+    pub fn sample_split_target_bytes_for(&self, total: u64) -> u64 {
+        sample_split_target_bytes(total, !self.format.is_typed())
     }
 
     /// The splits, with another target size than the one that the total gives.
     ///
     /// # Errors
     /// As [`splits`](Self::splits).
-    pub fn splits_of(
+    pub fn splits_with_target_bytes(
         &self,
         target_bytes: u64,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
-        self.cut(target_bytes, Cutting::default(), wanted)
+        self.cut_splits(target_bytes, SplitOptions::default(), wanted)
     }
 
-    fn cut(
+    fn cut_splits(
         &self,
         target_bytes: u64,
-        cutting: Cutting<'_>,
+        cutting: SplitOptions<'_>,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
-        let mut packer = split::Packer::new(target_bytes);
-        let can_be_cut = |file: &SourceFile| !cutting.numbered && self.can_be_cut(file);
-        let is_read =
-            |file: &&Arc<SourceFile>| cutting.takes(file.index) && file.left_out.get().is_none();
+        let mut packer = split::SplitPacker::new(target_bytes);
+        let can_be_cut =
+            |file: &SourceFile| !cutting.keeps_row_numbers && self.can_split_file(file);
+        let is_read = |file: &&Arc<SourceFile>| {
+            cutting.includes_file(file.index) && file.skip_reason.get().is_none()
+        };
         let files = || self.files.iter().filter(is_read);
         if !self.format.is_typed() {
             let is_cut =
-                |file: &&Arc<SourceFile>| split::ranges(file.size(), target_bytes).len() > 1;
+                |file: &&Arc<SourceFile>| split::equal_ranges(file.size(), target_bytes).len() > 1;
             // One that does not answer is not cut.
             let answers = |file: &&Arc<SourceFile>| {
-                self.asking.as_ref().is_none_or(|asking| asking.answers(file))
+                self.prober.as_ref().is_none_or(|asking| asking.is_readable(file))
             };
             let cut = |file: &&Arc<SourceFile>| is_cut(file) && answers(file) && can_be_cut(file);
-            if let Some(asking) = &self.asking {
-                asking.ask_files(files().filter(is_cut));
+            if let Some(asking) = &self.prober {
+                asking.probe_files(files().filter(is_cut));
             }
             // Who has a deadline does not ask for the beginnings of a bucket: names are believed until a split begins
             // with what is no text.
             let is_peeked = |file: &&Arc<SourceFile>| {
-                self.asking.is_none() || matches!(file.place, FileLocation::Local(_))
+                self.prober.is_none() || matches!(file.location, FileLocation::Local(_))
             };
             loop {
                 let cut = files().filter(cut).filter(is_peeked).collect::<Vec<_>>();
-                let peeked = magic::peek(&cut);
-                match (peeked, &self.asking) {
-                    (Err(error), Some(asking)) => asking.leave_out(&self.files, error)?,
+                let peeked = content_detection::probe_files(&cut);
+                match (peeked, &self.prober) {
+                    (Err(error), Some(asking)) => asking.skip_faulty_file(&self.files, error)?,
                     (peeked, _) => break peeked?,
                 }
             }
@@ -1046,47 +1097,53 @@ impl Source {
                 continue;
             }
             let size = file.size();
-            let whole =
-                || Piece { file: file.clone(), range: 0..size, row_groups: None, rows: None };
+            let whole = || SplitPart {
+                file: file.clone(),
+                range: 0..size,
+                row_groups: None,
+                row_range: None,
+            };
             if let Some(known) = file.metadata().filter(|known| known.chunks().is_some()) {
-                if cutting.numbered && known.rows().is_none() {
+                if cutting.keeps_row_numbers && known.chunk_rows_with_offsets().is_none() {
                     let chunks = (0..known.chunks().map_or(0, <[_]>::len)).collect();
-                    packer.add(Piece { row_groups: Some(chunks), ..whole() }, size);
+                    packer.add_shared(SplitPart { row_groups: Some(chunks), ..whole() }, size);
                     continue;
                 }
                 for (chunks, bytes) in
-                    formats::batches::chunk_runs(file, known, target_bytes, wanted)
+                    formats::batch_reader::pack_chunks(file, known, target_bytes, wanted)
                 {
-                    let cuts = self.row_cuts(file, known, &chunks, bytes, &cutting);
-                    let piece = Piece { row_groups: Some(chunks), ..whole() };
+                    let cuts = self.row_cut_points(file, known, &chunks, bytes, &cutting);
+                    let piece = SplitPart { row_groups: Some(chunks), ..whole() };
                     let Some(rows) = cuts.last().copied().filter(|_| cuts.len() > 1) else {
-                        packer.add(piece, bytes);
+                        packer.add_shared(piece, bytes);
                         continue;
                     };
                     let mut start = 0;
                     for end in cuts {
                         let part = start..end;
-                        let bytes = split::share(bytes, &part, rows);
-                        packer.add_alone(Piece { rows: Some(part), ..piece.clone() }, bytes);
+                        let bytes = split::proportional_bytes(bytes, &part, rows);
+                        packer
+                            .add_alone(SplitPart { row_range: Some(part), ..piece.clone() }, bytes);
                         start = end;
                     }
                 }
                 continue;
             }
             let mut ranges =
-                if can_be_cut(file) { split::ranges(size, target_bytes) } else { vec![] };
+                if can_be_cut(file) { split::equal_ranges(size, target_bytes) } else { vec![] };
             if ranges.len() > 1
-                && let Some(format) = self.format.text()
+                && let Some(format) = self.format.as_text_format()
             {
-                let is_whole = match &self.asking {
+                let is_whole = match &self.prober {
                     // Nor does who has a deadline ask each of them how it is read.
-                    Some(asking) if !file.is_local() => Ok(*believed
-                        .get_or_insert_with(|| self.believed_whole(format, asking, files()))),
-                    _ => format.is_whole(file, &file.watch()),
+                    Some(asking) if !file.is_local() => Ok(*believed.get_or_insert_with(|| {
+                        self.are_remote_files_unsplittable(format, asking, files())
+                    })),
+                    _ => format.is_unsplittable(file, &file.read_context()),
                 };
-                match (is_whole, &self.asking) {
+                match (is_whole, &self.prober) {
                     (Err(error), Some(asking)) => {
-                        asking.leave_out(&self.files, error)?;
+                        asking.skip_faulty_file(&self.files, error)?;
                         continue;
                     }
                     (Ok(false), _) => {}
@@ -1096,15 +1153,15 @@ impl Source {
                     }
                 }
             }
-            if file.is_unseen() {
+            if file.is_unresponsive() {
                 // Others are not to wait for it.
                 packer.add_alone(whole(), size);
             } else if ranges.len() <= 1 {
-                packer.add(whole(), size);
+                packer.add_shared(whole(), size);
             } else {
                 for range in ranges {
                     let bytes = range.end - range.start;
-                    packer.add_alone(Piece { range, ..whole() }, bytes);
+                    packer.add_alone(SplitPart { range, ..whole() }, bytes);
                 }
             }
         }
@@ -1113,46 +1170,46 @@ impl Source {
 
     /// Whether files elsewhere are read front to back: what one of them tells is believed of the others until they are
     /// read.
-    fn believed_whole<'a>(
+    fn are_remote_files_unsplittable<'a>(
         &self,
         format: &dyn formats::TextFormat,
-        asking: &patience::Asking,
+        asking: &unresponsive_files::FileProber,
         files: impl Iterator<Item = &'a Arc<SourceFile>>,
     ) -> bool {
-        const ASKED_MAX: usize = 3;
+        const PROBED_FILES_MAX: usize = 3;
         let elsewhere = files.filter(|file| !file.is_local() && file.size() > 0);
-        let told = elsewhere.take(ASKED_MAX).find_map(|file| {
-            let until = asking.looks_until(file)?;
-            let watch = input::Watch {
+        let told = elsewhere.take(PROBED_FILES_MAX).find_map(|file| {
+            let until = asking.file_inspection_deadline(file)?;
+            let watch = byte_input::ReadContext {
                 cancel: file.cancel.child_flag_with_deadline(until),
-                ..file.watch()
+                ..file.read_context()
             };
-            format.is_whole(file, &watch).ok()
+            format.is_unsplittable(file, &watch).ok()
         });
         told.unwrap_or(false)
     }
 
     /// Where the parts of a chunk end that is larger than splits should be, by its rows; nothing where it is
     /// to stay whole.
-    fn row_cuts(
+    fn row_cut_points(
         &self,
         file: &SourceFile,
         known: &dyn FileMetadata,
         chunks: &[usize],
         bytes: u64,
-        cutting: &Cutting<'_>,
+        cutting: &SplitOptions<'_>,
     ) -> Vec<u64> {
         let (Some(target), Some(format), [chunk]) =
-            (cutting.target_bytes, self.format.typed(), chunks)
+            (cutting.target_bytes, self.format.as_typed_format(), chunks)
         else {
             return Vec::new();
         };
-        let is_here = matches!(file.place, FileLocation::Local(_));
-        let is_near = is_here || self.files.len() <= split::CUT_ELSEWHERE_MAX;
+        let is_here = matches!(file.location, FileLocation::Local(_));
+        let is_near = is_here || self.files.len() <= split::REMOTE_CUT_FILES_MAX;
         if bytes <= target.saturating_add(target / 2) || !is_near {
             return Vec::new();
         }
-        format.row_cuts(file, known, *chunk, target)
+        format.row_cut_points(file, known, *chunk, target)
     }
 
     /// Compressed files, what goes through a program, and standard input are read front to back.
@@ -1160,11 +1217,16 @@ impl Source {
     /// quotes, and a comment may hold any number of quotes itself; and counted records: nothing
     /// but the count before it tells where one starts. What has not answered is not looked at before its split is
     /// read, and its header has to be.
-    fn can_be_cut(&self, file: &SourceFile) -> bool {
-        let is_stream = file.is_stream() || !file.is_plain();
+    fn can_split_file(&self, file: &SourceFile) -> bool {
+        let is_stream = file.is_stream() || !file.is_read_as_stored();
         let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
-        let is_whole = self.format.typed().is_some_and(|format| !format.is_cut_anywhere());
-        !(is_stream || has_comments || self.is_counted() || is_whole || file.is_unseen())
+        let is_whole =
+            self.format.as_typed_format().is_some_and(|format| !format.is_splittable_anywhere());
+        !(is_stream
+            || has_comments
+            || self.has_length_prefixes()
+            || is_whole
+            || file.is_unresponsive())
     }
 
     /// Fills in where the splits of cut files start, by one pass over those files with the
@@ -1172,11 +1234,11 @@ impl Source {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn exact_splits(&self, splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
-        if self.starts_are_exact() {
+    pub fn resolve_exact_starts(&self, splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
+        if self.has_exact_starts() {
             return Ok(());
         }
-        starts::find_starts(self, splits, cancel)
+        split_boundaries::find_exact_boundaries(self, splits, cancel)
     }
 
     /// Where the first record of a split begins by what stands before it, for whoever does not read the split before:
@@ -1188,12 +1250,12 @@ impl Source {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn start_seen_from_before(
+    pub fn guess_start_from_before(
         &self,
         split: &Split,
         cancel: &CancelFlag,
     ) -> Result<Option<u64>> {
-        starts::seen_from_before(self, split, cancel)
+        split_boundaries::guess_boundary_from_before(self, split, cancel)
     }
 
     /// Goes through the compressed files of a split for what is damaged in them. A decoder gives out what it makes of a
@@ -1201,13 +1263,18 @@ impl Source {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a damaged file; those of reading.
-    pub fn check_stored(&self, split: &Split, cancel: &CancelFlag) -> Result<()> {
-        let is_checked = |piece: &&Piece| {
-            !self.format.is_typed() && !piece.file.is_stream() && piece.file.program.is_none()
+    pub fn verify_compressed_files(&self, split: &Split, cancel: &CancelFlag) -> Result<()> {
+        let is_checked = |piece: &&SplitPart| {
+            !self.format.is_typed()
+                && !piece.file.is_stream()
+                && piece.file.filter_program.is_none()
         };
-        split.pieces.iter().filter(is_checked).try_for_each(|piece| {
-            let watch = input::Watch { cancel: cancel.clone(), ..input::Watch::default() };
-            stream::check_stored(&piece.file, watch)
+        split.parts.iter().filter(is_checked).try_for_each(|piece| {
+            let watch = byte_input::ReadContext {
+                cancel: cancel.clone(),
+                ..byte_input::ReadContext::default()
+            };
+            text_stream::verify_compressed_file(&piece.file, watch)
         })
     }
 
@@ -1215,14 +1282,18 @@ impl Source {
     ///
     /// # Errors
     /// [`Error::Changed`] if a file is not what was planned; [`Error::Io`].
-    pub fn read(self: &Arc<Self>, split: &Split, options: &ReadOptions) -> Result<SplitReader> {
+    pub fn read_split(
+        self: &Arc<Self>,
+        split: &Split,
+        options: &ReadOptions,
+    ) -> Result<SplitReader> {
         SplitReader::open(self.clone(), split, options)
     }
 }
 
 /// Whether among the names of columns is a value such as the column has: a number over numbers, a date
 /// over dates. Years, and more than two numbers at equal distances, are what wide tables have for names.
-fn is_record_among_names(fields: &[FieldRef]) -> bool {
+fn has_value_among_names(fields: &[FieldRef]) -> bool {
     let mut numbers: Vec<f64> = Vec::new();
     for field in fields {
         let name = field.name().trim();
@@ -1248,11 +1319,11 @@ fn is_record_among_names(fields: &[FieldRef]) -> bool {
 /// What a file has for a column of the source.
 pub enum FileColumn<'a> {
     /// Its folder's value, in all rows: the key's position.
-    Key(usize),
+    PartitionKey(usize),
     /// Nothing: it is null in all rows.
     Missing,
     /// A column of its own, among these.
-    Own {
+    OwnColumn {
         /// The file's columns.
         schema: &'a SchemaRef,
         /// Whether its values are ordered as they will be in the source.

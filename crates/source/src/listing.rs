@@ -38,36 +38,37 @@ use tidemill_remote::s3::{Bucket, ObjectEnd};
 use tidemill_text::canonical_spelling::is_canonical;
 use tidemill_text::value_parsing;
 
-use super::confined;
+use super::byte_input::FileIdentity;
+use super::confinement;
 use super::error::{Error, Result};
 use super::formats::Format;
-use super::input::Identity;
-use super::patience::Asking;
+use super::unresponsive_files::FileProber;
 use super::{FileLocation, SourceSpec};
 
 /// A file found.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedFile {
-    pub(crate) place: FileLocation,
+    pub(crate) location: FileLocation,
     /// The path or URL as messages and results show it.
-    pub(crate) shown: Arc<str>,
+    pub(crate) display_name: Arc<str>,
     /// What its format and its compression are told from.
     pub(crate) name: Arc<str>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: FileIdentity,
     /// `key=value` components, outermost first.
-    pub(crate) keys: Vec<(String, Option<String>)>,
+    pub(crate) partition_keys: Vec<(String, Option<String>)>,
 }
 
-const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+const HIVE_NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 /// What our own sinks write for an empty value; no percent-encoding gives it.
-const EMPTY: &str = "%empty";
+const EMPTY_VALUE: &str = "%empty";
 
 /// What Hadoop, Spark, Parquet's and Delta Lake's writers leave beside data.
-const BOOKS: [&str; 5] = ["_SUCCESS", "_metadata", "_common_metadata", "_temporary", "_delta_log"];
+const BOOKKEEPING_NAMES: [&str; 5] =
+    ["_SUCCESS", "_metadata", "_common_metadata", "_temporary", "_delta_log"];
 
 /// Whether a file or folder of this name is no data where its folder is read.
-pub fn is_left_out(name: &str) -> bool {
-    name.starts_with('.') || BOOKS.contains(&name)
+pub fn is_ignored_name(name: &str) -> bool {
+    name.starts_with('.') || BOOKKEEPING_NAMES.contains(&name)
 }
 
 /// Lists the files that a source's URLs mean; never an empty list. A file that is named twice is there
@@ -79,23 +80,24 @@ pub fn is_left_out(name: &str) -> bool {
 ///
 /// With somebody to ask, what is no file on this machine, or cannot be looked at, is left out, and the list may be empty
 /// of it only if nothing else is there.
-pub(crate) fn list(
+pub(crate) fn list_source_files(
     spec: &SourceSpec,
     cancel: &CancelFlag,
-    asking: Option<&Asking>,
+    asking: Option<&FileProber>,
 ) -> Result<Vec<ListedFile>> {
-    let mut found = list_one(&spec.url, spec, cancel, asking)?;
-    if !spec.more.is_empty() {
-        let mut seen: HashSet<Arc<str>> = found.iter().map(|file| file.shown.clone()).collect();
-        for url in &spec.more {
+    let mut found = list_url(&spec.url, spec, cancel, asking)?;
+    if !spec.more_urls.is_empty() {
+        let mut seen: HashSet<Arc<str>> =
+            found.iter().map(|file| file.display_name.clone()).collect();
+        for url in &spec.more_urls {
             cancel.check()?;
-            let more = list_one(url, spec, cancel, asking)?.into_iter();
-            found.extend(
-                more.filter(|file| seen.insert(file.shown.clone()) || *file.shown == **url),
-            );
+            let more = list_url(url, spec, cancel, asking)?.into_iter();
+            found.extend(more.filter(|file| {
+                seen.insert(file.display_name.clone()) || *file.display_name == **url
+            }));
         }
     }
-    same_keys(found)
+    check_same_keys(found)
 }
 
 /// Returns the paths and URLs of all files that a source's URLs mean, as the `filename` column shows them: each once, sorted by
@@ -103,13 +105,13 @@ pub(crate) fn list(
 ///
 /// # Errors
 /// As [`list`], but for [`Error::NotFound`].
-pub fn list_files(spec: &SourceSpec, cancel: &CancelFlag) -> Result<Vec<Arc<str>>> {
-    confined::check(spec, cancel)?;
+pub fn list_paths(spec: &SourceSpec, cancel: &CancelFlag) -> Result<Vec<Arc<str>>> {
+    confinement::check_source_allowed(spec, cancel)?;
     let mut files = Vec::new();
     for url in spec.urls() {
         cancel.check()?;
-        match list_one(url, spec, cancel, None) {
-            Ok(found) => files.extend(found.into_iter().map(|file| file.shown)),
+        match list_url(url, spec, cancel, None) {
+            Ok(found) => files.extend(found.into_iter().map(|file| file.display_name)),
             Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -121,42 +123,44 @@ pub fn list_files(spec: &SourceSpec, cancel: &CancelFlag) -> Result<Vec<Arc<str>
 
 /// The files that one of a source's URLs means: path or URL, bytes, and the path below the folder
 /// that the URL names, in full or up to its first pattern.
-pub fn files_of(
+pub fn list_with_relative_paths(
     spec: &SourceSpec,
     url: &str,
     cancel: &CancelFlag,
 ) -> Result<Vec<(Arc<str>, u64, String)>> {
-    let found = list_one(url, spec, cancel, None)?;
+    let found = list_url(url, spec, cancel, None)?;
     let folder = match Location::parse(url)? {
         None => {
             let path = expand_home(local_path_from_url(url)?);
             match Path::new(&path).is_dir() {
                 true => format!("{}/", path.trim_end_matches('/')),
-                false if Path::new(&path).exists() => folder_of(&path).to_owned(),
-                false => folder_of(literal_prefix(&path)).to_owned(),
+                false if Path::new(&path).exists() => parent_prefix(&path).to_owned(),
+                false => parent_prefix(literal_prefix(&path)).to_owned(),
             }
         }
         // A key without a pattern may be a folder; no file has the name of a folder.
         Some(Location::S3 { .. }) => match literal_prefix(url) {
-            prefix if prefix.len() < url.len() => folder_of(prefix).to_owned(),
-            _ if found.len() == 1 && *found[0].shown == *url => folder_of(url).to_owned(),
+            prefix if prefix.len() < url.len() => parent_prefix(prefix).to_owned(),
+            _ if found.len() == 1 && *found[0].display_name == *url => {
+                parent_prefix(url).to_owned()
+            }
             _ => format!("{}/", url.trim_end_matches('/')),
         },
         Some(Location::Http(url)) => {
-            folder_of(literal_prefix(&url[..url.find('?').unwrap_or(url.len())])).to_owned()
+            parent_prefix(literal_prefix(&url[..url.find('?').unwrap_or(url.len())])).to_owned()
         }
     };
     let files = found.into_iter().map(|file| {
-        let path = match &file.place {
-            FileLocation::Object(_) => file.shown.split('?').next().unwrap_or_default(),
-            _ => &file.shown,
+        let path = match &file.location {
+            FileLocation::Object(_) => file.display_name.split('?').next().unwrap_or_default(),
+            _ => &file.display_name,
         };
         let below =
             path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
         // What is shown of a URL is not all of it.
-        let url = match &file.place {
+        let url = match &file.location {
             FileLocation::Object(object) => object.request_url(),
-            _ => file.shown.clone(),
+            _ => file.display_name.clone(),
         };
         (url, file.identity.size, below.trim_start_matches('/').to_owned())
     });
@@ -164,35 +168,35 @@ pub fn files_of(
 }
 
 /// A path up to its last `/`.
-fn folder_of(path: &str) -> &str {
+fn parent_prefix(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
 
-fn list_one(
+fn list_url(
     url: &str,
     spec: &SourceSpec,
     cancel: &CancelFlag,
-    asking: Option<&Asking>,
+    asking: Option<&FileProber>,
 ) -> Result<Vec<ListedFile>> {
     // If the format is known, files in folders need not be told from their suffixes.
     let any_suffix = spec.format.is_some();
     match Location::parse(url)? {
-        None => match &spec.below {
+        None => match &spec.base_folder {
             Some(folder) => {
-                Ok(vec![found(expand_home(local_path_from_url(url)?).into(), Some(folder))?])
+                Ok(vec![inspect_file(expand_home(local_path_from_url(url)?).into(), Some(folder))?])
             }
             None => list_local(url, any_suffix, cancel, asking),
         },
         Some(Location::S3 { bucket, key }) => {
             let bucket = Bucket::open(&bucket, &spec.storage_options, cancel)?;
             if let Some(asking) = asking {
-                asking.asks(bucket.shared_endpoint());
+                asking.register_server(bucket.shared_endpoint());
             }
             list_bucket(&bucket, &key, any_suffix, cancel)
         }
         Some(Location::Http(url)) => {
             if let Some(asking) = asking {
-                asking.asks(&tidemill_remote::http::server_endpoint(&url));
+                asking.register_server(&tidemill_remote::http::server_endpoint(&url));
             }
             list_web(&url, spec, cancel, asking)
         }
@@ -203,20 +207,20 @@ fn list_local(
     url: &str,
     any_suffix: bool,
     cancel: &CancelFlag,
-    asking: Option<&Asking>,
+    asking: Option<&FileProber>,
 ) -> Result<Vec<ListedFile>> {
     let pattern = expand_home(local_path_from_url(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
         // A file whose name holds pattern characters is still a file.
-        expand(&pattern, any_suffix, cancel, asking, &mut paths)?;
+        expand_path(&pattern, any_suffix, cancel, asking, &mut paths)?;
     } else {
         for alternative in expand_alternatives(&pattern)? {
             cancel.check()?;
             if is_pattern(&alternative) {
-                matches(&alternative, &mut paths)?;
+                match_paths(&alternative, &mut paths)?;
             } else {
-                expand(&alternative, any_suffix, cancel, asking, &mut paths)?;
+                expand_path(&alternative, any_suffix, cancel, asking, &mut paths)?;
             }
         }
     }
@@ -229,11 +233,11 @@ fn list_local(
         });
     }
     match asking {
-        Some(asking) => found_of_some(paths, asking),
+        Some(asking) => list_responsive_files(paths, asking),
         None => {
             let files = paths.into_iter().map(|path| {
                 cancel.check()?;
-                found(path, None)
+                inspect_file(path, None)
             });
             files.collect()
         }
@@ -241,9 +245,10 @@ fn list_local(
 }
 
 /// Those that are files, the others being noted.
-fn found_of_some(paths: Vec<PathBuf>, asking: &Asking) -> Result<Vec<ListedFile>> {
+fn list_responsive_files(paths: Vec<PathBuf>, asking: &FileProber) -> Result<Vec<ListedFile>> {
     let (mut files, mut last) = (Vec::with_capacity(paths.len()), None);
-    let answers = asking.ask_each(paths.clone(), |path| path, |path| found(path.clone(), None));
+    let answers =
+        asking.probe_each(paths.clone(), |path| path, |path| inspect_file(path.clone(), None));
     for (path, answer) in paths.iter().zip(answers) {
         let (error, is_late) = match answer {
             Some(Ok(file)) => {
@@ -251,9 +256,9 @@ fn found_of_some(paths: Vec<PathBuf>, asking: &Asking) -> Result<Vec<ListedFile>
                 continue;
             }
             Some(Err(error)) => (error, false),
-            None => (late(path, asking), true),
+            None => (timeout_error(path, asking), true),
         };
-        asking.note(path, error.to_string(), is_late);
+        asking.skip_unlisted_file(path, error.to_string(), is_late);
         last = Some(error);
     }
     match last {
@@ -262,9 +267,9 @@ fn found_of_some(paths: Vec<PathBuf>, asking: &Asking) -> Result<Vec<ListedFile>
     }
 }
 
-fn late(path: &Path, asking: &Asking) -> Error {
-    let reason = std::io::Error::new(std::io::ErrorKind::TimedOut, asking.no_answer());
-    Error::io("read", path, reason)
+fn timeout_error(path: &Path, asking: &FileProber) -> Error {
+    let reason = std::io::Error::new(std::io::ErrorKind::TimedOut, asking.timeout_message());
+    Error::from_io("read", path, reason)
 }
 
 /// The objects of a bucket that a key, a prefix or a pattern means.
@@ -283,23 +288,23 @@ fn list_bucket(
             Ok(None) | Err(tidemill_remote::Error::Remote { status: Some(400..=499), .. }) => {
                 for alternative in expand_alternatives(key)? {
                     if is_pattern(&alternative) {
-                        bucket_matches(bucket, &alternative, cancel, &mut objects)?;
+                        match_objects(bucket, &alternative, cancel, &mut objects)?;
                     } else {
-                        bucket_expand(bucket, &alternative, any_suffix, cancel, &mut objects)?;
+                        expand_key(bucket, &alternative, any_suffix, cancel, &mut objects)?;
                     }
                 }
             }
             Err(error) => return Err(error.into()),
         }
-    } else if let Some(end) = read_first(key) {
+    } else if let Some(end) = first_read_range(key) {
         // One request tells what it is and brings what is read of it first.
         if let Some(object) = block_on(cancel, Arc::clone(bucket).find_object(key.to_owned(), end))?
         {
-            return Ok(vec![listed(object)?]);
+            return Ok(vec![listed_object(object)?]);
         }
-        bucket_folder(bucket, key, any_suffix, cancel, &mut objects)?;
+        list_bucket_folder(bucket, key, any_suffix, cancel, &mut objects)?;
     } else {
-        bucket_expand(bucket, key, any_suffix, cancel, &mut objects)?;
+        expand_key(bucket, key, any_suffix, cancel, &mut objects)?;
     }
     objects.sort_unstable_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
     objects.dedup_by(|a, b| a.location == b.location);
@@ -311,30 +316,30 @@ fn list_bucket(
             hint: Some(format!("no key matches the pattern; looked in `{}`", bucket.url(folder))),
         });
     }
-    objects.into_iter().map(|meta| listed(Object::from_listing(bucket, meta))).collect()
+    objects.into_iter().map(|meta| listed_object(Object::from_listing(bucket, meta))).collect()
 }
 
 /// Which bytes of an object are read first, by its name; none where nobody knows.
-fn read_first(key: &str) -> Option<ObjectEnd> {
+fn first_read_range(key: &str) -> Option<ObjectEnd> {
     let format = Format::from_path(key)?;
-    match format.typed().map(|typed| typed.end_bytes()) {
+    match format.as_typed_format().map(|typed| typed.tail_prefetch_bytes()) {
         Some(0) => None,
         Some(bytes) => Some(ObjectEnd::Last(bytes)),
         None => Some(ObjectEnd::First(FIRST_SAMPLE_BYTES)),
     }
 }
 
-fn listed(object: Object) -> Result<ListedFile> {
+fn listed_object(object: Object) -> Result<ListedFile> {
     let object = Arc::new(object);
     let shown = Arc::clone(object.display_url());
     let path = shown.strip_prefix("s3://").unwrap_or(&shown);
     let folders = path.split('/').skip(1);
-    let keys = partition_keys(folders, &shown)?;
-    Ok(elsewhere(object, Arc::clone(&shown), keys))
+    let keys = parse_partition_keys(folders, &shown)?;
+    Ok(remote_file(object, Arc::clone(&shown), keys))
 }
 
 /// The objects whose keys a pattern matches.
-fn bucket_matches(
+fn match_objects(
     bucket: &Arc<Bucket>,
     pattern: &str,
     cancel: &CancelFlag,
@@ -357,7 +362,7 @@ fn bucket_matches(
         }
     }
     match folder {
-        Some(folder) if objects.len() == before => Err(Error::usage_hint(
+        Some(folder) if objects.len() == before => Err(Error::usage_with_hint(
             format!("`{}` matches folders only, such as `{folder}`", bucket.url(pattern)),
             format!(
                 "add `/*` for the files in them, or `/**/*` for all beneath: '{}/*'",
@@ -374,7 +379,7 @@ fn is_folder_marker(meta: &ObjectMeta) -> bool {
 }
 
 /// A plain key: an object, or all data files beneath a prefix that is a folder.
-fn bucket_expand(
+fn expand_key(
     bucket: &Arc<Bucket>,
     key: &str,
     any_suffix: bool,
@@ -389,11 +394,11 @@ fn bucket_expand(
         objects.push(meta);
         return Ok(());
     }
-    bucket_folder(bucket, key, any_suffix, cancel, objects)
+    list_bucket_folder(bucket, key, any_suffix, cancel, objects)
 }
 
 /// All data files beneath a prefix that is a folder, or is none at all.
-fn bucket_folder(
+fn list_bucket_folder(
     bucket: &Arc<Bucket>,
     key: &str,
     any_suffix: bool,
@@ -407,11 +412,14 @@ fn bucket_folder(
     let found_any = !listed.is_empty();
     for meta in listed {
         let Some(below) = meta.location.as_ref().strip_prefix(&prefix) else { continue };
-        if below.split('/').any(is_left_out) || is_folder_marker(&meta) {
+        if below.split('/').any(is_ignored_name) || is_folder_marker(&meta) {
             continue;
         }
         if !any_suffix && Format::from_path(below).is_none() {
-            return Err(unknown_format(&bucket.url(meta.location.as_ref()), &bucket.url(&prefix)));
+            return Err(unknown_format_error(
+                &bucket.url(meta.location.as_ref()),
+                &bucket.url(&prefix),
+            ));
         }
         objects.push(meta);
     }
@@ -419,7 +427,7 @@ fn bucket_folder(
         return Ok(());
     }
     let hint = if found_any {
-        Some(NO_DATA_FILES.to_owned())
+        Some(NO_DATA_FILES_HINT.to_owned())
     } else {
         let (parent, name) = match folder.rsplit_once('/') {
             Some((parent, name)) => (format!("{parent}/"), name),
@@ -437,12 +445,12 @@ fn list_web(
     url: &str,
     spec: &SourceSpec,
     cancel: &CancelFlag,
-    asking: Option<&Asking>,
+    asking: Option<&FileProber>,
 ) -> Result<Vec<ListedFile>> {
     // A `?` begins a query, and in a query anything may stand.
     let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     if path.contains('*') {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{}`: a web server does not list its files", redact_url(url)),
             "name them: https://host/{monday,tuesday}.csv",
         ));
@@ -456,8 +464,8 @@ fn list_web(
     let found = |object: Arc<Object>, url: &str| {
         let path = decoded_web_path(url);
         let shown = Arc::clone(object.display_url());
-        let keys = partition_keys(path.split('/'), &shown)?;
-        Ok(elsewhere(object, path.as_str().into(), keys))
+        let keys = parse_partition_keys(path.split('/'), &shown)?;
+        Ok(remote_file(object, path.as_str().into(), keys))
     };
     let Some(asking) = asking else {
         let objects = probe_urls(&web, &urls, cancel)?;
@@ -467,24 +475,24 @@ fn list_web(
     let began = Cell::new(Instant::now());
     let mut flag = || {
         began.set(Instant::now());
-        cancel.child_flag_with_deadline(asking.look_ends())
+        cancel.child_flag_with_deadline(asking.remote_inspection_deadline())
     };
     probe_each_url(&web, &urls, &mut flag, &mut |url, object| {
         let waited = began.get().elapsed();
         match object {
             Ok(object) => {
-                asking.has_waited(waited, true);
+                asking.record_remote_wait(waited, true);
                 objects.push((object, url.to_owned()));
             }
             Err(tidemill_remote::Error::Interrupted) if !cancel.is_cancelled() => {
-                asking.has_waited(waited, false);
+                asking.record_remote_wait(waited, false);
                 let reason = format!("it did not answer within {:.1} s", waited.as_secs_f64());
-                asking.note(Path::new(&redact_url(url)), reason, true);
+                asking.skip_unlisted_file(Path::new(&redact_url(url)), reason, true);
             }
             Err(
                 error @ (tidemill_remote::Error::Remote { .. }
                 | tidemill_remote::Error::NotFound { .. }),
-            ) => asking.note(Path::new(&redact_url(url)), error.to_string(), false),
+            ) => asking.skip_unlisted_file(Path::new(&redact_url(url)), error.to_string(), false),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -492,28 +500,40 @@ fn list_web(
     objects.into_iter().map(|(object, url)| found(object, &url)).collect()
 }
 
-fn elsewhere(object: Arc<Object>, name: Arc<str>, keys: Keys) -> ListedFile {
-    let identity =
-        Identity { device: 0, inode: 0, size: object.size(), modified_ns: object.modified_ns() };
+fn remote_file(object: Arc<Object>, name: Arc<str>, keys: PartitionKeys) -> ListedFile {
+    let identity = FileIdentity {
+        device: 0,
+        inode: 0,
+        size: object.size(),
+        modified_ns: object.modified_ns(),
+    };
     let shown = Arc::clone(object.display_url());
-    ListedFile { place: FileLocation::Object(object), shown, name, identity, keys }
+    ListedFile {
+        location: FileLocation::Object(object),
+        display_name: shown,
+        name,
+        identity,
+        partition_keys: keys,
+    }
 }
 
 /// Files of one source have folders of the same keys.
-fn same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
+fn check_same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
     for file in &found {
-        let names = |f: &ListedFile| f.keys.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+        let names = |f: &ListedFile| {
+            f.partition_keys.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>()
+        };
         if names(file) != names(&found[0]) {
             let of = |f: &ListedFile| match names(f).as_slice() {
                 [] => "none".to_string(),
                 keys => keys.join(", "),
             };
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "the `key=value` folders differ: `{}` has {}, `{}` has {}",
-                    found[0].shown,
+                    found[0].display_name,
                     of(&found[0]),
-                    file.shown,
+                    file.display_name,
                     of(file)
                 ),
                 "name files with the same folders by a narrower pattern",
@@ -524,7 +544,7 @@ fn same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
 }
 
 /// The files that a pattern matches.
-fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
+fn match_paths(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
     let (mut files, mut folder) = (0usize, None);
     for path in glob_on_disk(pattern)? {
         if path.is_dir() {
@@ -535,7 +555,7 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     match folder {
-        Some(folder) if files == 0 => Err(Error::usage_hint(
+        Some(folder) if files == 0 => Err(Error::usage_with_hint(
             format!("`{pattern}` matches folders only, such as `{}`", folder.display()),
             format!("add `/*` for the files in them, or `/**/*` for all beneath: '{pattern}/*'"),
         )),
@@ -544,11 +564,11 @@ fn matches(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// A plain path: a file, or a folder's files.
-fn expand(
+fn expand_path(
     path: &str,
     any_suffix: bool,
     cancel: &CancelFlag,
-    asking: Option<&Asking>,
+    asking: Option<&FileProber>,
     paths: &mut Vec<PathBuf>,
 ) -> Result<()> {
     let metadata = match std::fs::metadata(path) {
@@ -556,42 +576,42 @@ fn expand(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::NotFound { path: path.into(), hint: nearest_path_hint(path) });
         }
-        Err(error) => return Err(Error::io("read", path, error)),
+        Err(error) => return Err(Error::from_io("read", path, error)),
     };
     if !metadata.is_dir() {
         paths.push(PathBuf::from(path));
         return Ok(());
     }
     let before = paths.len();
-    walk(Path::new(path), any_suffix, cancel, asking, &mut HashSet::new(), paths)?;
+    walk_folder(Path::new(path), any_suffix, cancel, asking, &mut HashSet::new(), paths)?;
     if paths.len() == before {
-        return Err(Error::NotFound { path: path.into(), hint: Some(NO_DATA_FILES.into()) });
+        return Err(Error::NotFound { path: path.into(), hint: Some(NO_DATA_FILES_HINT.into()) });
     }
     Ok(())
 }
 
-const NO_DATA_FILES: &str = "the folder is there and holds no data files (names that start with a `.` do not count, nor do `_SUCCESS`, \
+const NO_DATA_FILES_HINT: &str = "the folder is there and holds no data files (names that start with a `.` do not count, nor do `_SUCCESS`, \
      `_metadata`, `_common_metadata`, `_temporary` and `_delta_log`)";
 
-fn unknown_format(path: &str, folder: &str) -> Error {
-    Error::usage_hint(
+fn unknown_format_error(path: &str, folder: &str) -> Error {
+    Error::usage_with_hint(
         format!("cannot tell the format of `{path}`, found in folder `{folder}`"),
         "name the files by a pattern such as 'folder/**/*.csv', or name the format of all files \
          in the folder with --source-format (job file: source.format)",
     )
 }
 
-fn walk(
+fn walk_folder(
     folder: &Path,
     any_suffix: bool,
     cancel: &CancelFlag,
-    asking: Option<&Asking>,
+    asking: Option<&FileProber>,
     seen: &mut HashSet<(u64, u64)>,
     paths: &mut Vec<PathBuf>,
 ) -> Result<()> {
     cancel.check()?;
-    let failed = |error| Error::io("read", folder, error);
-    let identity = Identity::of(&std::fs::metadata(folder).map_err(failed)?);
+    let failed = |error| Error::from_io("read", folder, error);
+    let identity = FileIdentity::from_metadata(&std::fs::metadata(folder).map_err(failed)?);
     if !seen.insert((identity.device, identity.inode)) {
         return Ok(()); // A link back up.
     }
@@ -600,12 +620,13 @@ fn walk(
         .collect::<Result<Vec<_>, _>>()
         .map_err(failed)?;
     entries.sort_unstable_by_key(std::fs::DirEntry::file_name);
-    entries.retain(|entry| !is_left_out(&entry.file_name().to_string_lossy()));
+    entries.retain(|entry| !is_ignored_name(&entry.file_name().to_string_lossy()));
     let below: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
     // Follows links; a link to nowhere is a missing file, and said so.
-    let look =
-        |path: &PathBuf| std::fs::metadata(path).map_err(|error| Error::io("read", path, error));
-    let mut answers = asking.map(|asking| asking.ask_each(below.clone(), |path| path, look));
+    let look = |path: &PathBuf| {
+        std::fs::metadata(path).map_err(|error| Error::from_io("read", path, error))
+    };
+    let mut answers = asking.map(|asking| asking.probe_each(below.clone(), |path| path, look));
     for path in below {
         let looked = match &mut answers {
             Some(answers) => answers.next().flatten(),
@@ -613,56 +634,69 @@ fn walk(
         };
         let metadata = match (looked, asking) {
             (Some(Err(error)), Some(asking)) => {
-                asking.note(&path, error.to_string(), false);
+                asking.skip_unlisted_file(&path, error.to_string(), false);
                 continue;
             }
             (None, Some(asking)) => {
-                asking.note(&path, late(&path, asking).to_string(), true);
+                asking.skip_unlisted_file(&path, timeout_error(&path, asking).to_string(), true);
                 continue;
             }
             (None, None) => continue,
             (Some(looked), _) => looked?,
         };
         if metadata.is_dir() {
-            match (walk(&path, any_suffix, cancel, asking, seen, paths), asking) {
+            match (walk_folder(&path, any_suffix, cancel, asking, seen, paths), asking) {
                 (Err(error @ Error::Io { .. }), Some(asking)) => {
-                    asking.note(&path, error.to_string(), false);
+                    asking.skip_unlisted_file(&path, error.to_string(), false);
                 }
                 (walked, _) => walked?,
             }
         } else if any_suffix || Format::from_path(&path.to_string_lossy()).is_some() {
             paths.push(path);
         } else {
-            return Err(unknown_format(&path.display().to_string(), &folder.display().to_string()));
+            return Err(unknown_format_error(
+                &path.display().to_string(),
+                &folder.display().to_string(),
+            ));
         }
     }
     Ok(())
 }
 
 /// A file; by a path that is as it is or is one below a folder.
-fn found(path: PathBuf, below: Option<&Path>) -> Result<ListedFile> {
+fn inspect_file(path: PathBuf, below: Option<&Path>) -> Result<ListedFile> {
     let place = below.map_or_else(|| path.clone(), |folder| folder.join(&path));
-    confined::resolved(&place, &path.to_string_lossy())?;
-    let metadata = std::fs::metadata(&place).map_err(|error| Error::io("read", &path, error))?;
+    confinement::resolve_path(&place, &path.to_string_lossy())?;
+    let metadata =
+        std::fs::metadata(&place).map_err(|error| Error::from_io("read", &path, error))?;
     let shown: Arc<str> = path.to_string_lossy().into();
     if !metadata.is_file() {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{shown}` is not a regular file"),
             "`-` reads standard input; other devices and pipes cannot be read",
         ));
     }
     let components = path.components().filter_map(|component| component.as_os_str().to_str());
-    let keys = partition_keys(components, &shown)?;
-    let (name, identity) = (Arc::clone(&shown), Identity::of(&metadata));
-    Ok(ListedFile { identity, shown, name, place: FileLocation::Local(place), keys })
+    let keys = parse_partition_keys(components, &shown)?;
+    let (name, identity) = (Arc::clone(&shown), FileIdentity::from_metadata(&metadata));
+    Ok(ListedFile {
+        identity,
+        display_name: shown,
+        name,
+        location: FileLocation::Local(place),
+        partition_keys: keys,
+    })
 }
 
 /// Keys and values, outermost first.
-pub(crate) type Keys = Vec<(String, Option<String>)>;
+pub(crate) type PartitionKeys = Vec<(String, Option<String>)>;
 
 /// The `key=value` folders among a path's components, of which the last is the file's name.
-pub fn partition_keys<'a>(components: impl Iterator<Item = &'a str>, shown: &str) -> Result<Keys> {
-    let mut keys = Keys::new();
+pub fn parse_partition_keys<'a>(
+    components: impl Iterator<Item = &'a str>,
+    shown: &str,
+) -> Result<PartitionKeys> {
+    let mut keys = PartitionKeys::new();
     let mut components = components.peekable();
     while let Some(component) = components.next() {
         let Some((key, value)) = component.split_once('=') else { continue };
@@ -670,11 +704,11 @@ pub fn partition_keys<'a>(components: impl Iterator<Item = &'a str>, shown: &str
             continue;
         }
         let value = match value {
-            HIVE_NULL => None,
-            EMPTY => Some(String::new()),
-            value => Some(unescape(value)),
+            HIVE_NULL_VALUE => None,
+            EMPTY_VALUE => Some(String::new()),
+            value => Some(percent_decode(value)),
         };
-        let key = unescape(key);
+        let key = percent_decode(key);
         if keys.iter().any(|(other, _)| *other == key) {
             return Err(Error::usage(format!("`{shown}` has two folders for key `{key}`")));
         }
@@ -685,28 +719,29 @@ pub fn partition_keys<'a>(components: impl Iterator<Item = &'a str>, shown: &str
 
 /// Returns whether a path has a folder of this key whose value a sink has cut because it was too long for a name: it ends in
 /// `%~` and 32 hexadecimal digits of a hash. No escape has a `~`.
-pub(crate) fn has_cut_value(path: &str, key: &str) -> bool {
+pub(crate) fn has_truncated_value(path: &str, key: &str) -> bool {
     path.split('/').filter_map(|component| component.split_once('=')).any(|(name, value)| {
         let hash = value.rsplit_once("%~").map(|(_, hash)| hash.as_bytes());
         let is_cut =
             hash.is_some_and(|hash| hash.len() == 32 && hash.iter().all(u8::is_ascii_hexdigit));
-        is_cut && unescape(name) == key
+        is_cut && percent_decode(name) == key
     })
 }
 
 /// Decodes a name in which characters are percent-encoded. One whose bytes are no UTF-8 stays as it is, so that two such names do not
 /// become one.
-fn unescape(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
 /// The columns that `key=value` folders give: Int64, Date32 or Time64(µs) where every value is one and its
 /// spelling is [`canonical`](tidemill_text::canonical); text elsewhere.
-pub(crate) fn key_fields(found: &[ListedFile]) -> Vec<Field> {
+pub(crate) fn infer_key_fields(found: &[ListedFile]) -> Vec<Field> {
     let Some(first) = found.first() else { return Vec::new() };
     let is_all = |index: usize, data_type: &DataType| {
-        let mut values = found.iter().filter_map(|file| file.keys[index].1.as_deref()).peekable();
+        let mut values =
+            found.iter().filter_map(|file| file.partition_keys[index].1.as_deref()).peekable();
         values.peek().is_some()
             && values.all(|value| {
                 value_parsing::can_parse_as(value, data_type)
@@ -714,7 +749,7 @@ pub(crate) fn key_fields(found: &[ListedFile]) -> Vec<Field> {
             })
     };
     first
-        .keys
+        .partition_keys
         .iter()
         .enumerate()
         .map(|(index, (name, _))| {
@@ -748,7 +783,7 @@ fn nothing_matches_hint(pattern: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::as_told;
+    use super::super::error::user_message;
     use super::*;
 
     fn folder(files: &[&str]) -> tempfile::TempDir {
@@ -762,13 +797,17 @@ mod tests {
     }
 
     fn local(url: &str) -> Result<Vec<ListedFile>> {
-        list(&SourceSpec { url: url.into(), ..SourceSpec::default() }, &CancelFlag::new(), None)
+        list_source_files(
+            &SourceSpec { url: url.into(), ..SourceSpec::default() },
+            &CancelFlag::new(),
+            None,
+        )
     }
 
     fn names(folder: &tempfile::TempDir, pattern: &str) -> Result<Vec<String>> {
         let root = folder.path().to_str().unwrap();
         let found = local(&format!("{root}/{pattern}"))?;
-        Ok(found.iter().map(|f| f.shown[root.len() + 1..].to_string()).collect())
+        Ok(found.iter().map(|f| f.display_name[root.len() + 1..].to_string()).collect())
     }
 
     #[test]
@@ -781,7 +820,7 @@ mod tests {
             ("k=%zz", Some("%zz")),
             ("k=__HIVE_DEFAULT_PARTITION__", None),
         ] {
-            let keys = partition_keys(["h", folder, "a.csv"].into_iter(), "h").unwrap();
+            let keys = parse_partition_keys(["h", folder, "a.csv"].into_iter(), "h").unwrap();
             assert_eq!(keys, [("k".to_owned(), value.map(str::to_owned))], "{folder}");
         }
     }
@@ -852,13 +891,14 @@ mod tests {
         cancel.cancel();
         for pattern in ["a/{1,2}.csv", "a/{*,none}.csv", "a", "a/1.csv", "{1,2}{1,2}{1,2}.csv"] {
             let url = format!("{}/{pattern}", folder.path().display());
-            let listed = list(&SourceSpec { url, ..SourceSpec::default() }, &cancel, None);
+            let listed =
+                list_source_files(&SourceSpec { url, ..SourceSpec::default() }, &cancel, None);
             assert!(matches!(listed, Err(Error::Interrupted)), "{pattern}: {listed:?}");
         }
     }
 
     #[test]
-    fn what_is_missing_is_answered_with_what_is_near() {
+    fn missing_paths_suggest_similar_names() {
         let folder = folder(&["logs/flights.csv", "notes/x.md", "empty/_SUCCESS", "empty/.x.csv"]);
         for (pattern, expected) in [
             ("logs/fligths.csv", "did you mean"),
@@ -871,11 +911,11 @@ mod tests {
             ("{a,b", "never closed"),
             ("a**b/*", "not a valid pattern"),
         ] {
-            let message = as_told(names(&folder, pattern).unwrap_err());
+            let message = user_message(names(&folder, pattern).unwrap_err());
             assert!(message.contains(expected), "{pattern}: {message}");
         }
-        assert!(as_told(local("file://host/x.csv").unwrap_err()).contains("host"));
-        assert!(as_told(local("/dev/null").unwrap_err()).contains("regular file"));
+        assert!(user_message(local("file://host/x.csv").unwrap_err()).contains("host"));
+        assert!(user_message(local("/dev/null").unwrap_err()).contains("regular file"));
     }
 
     #[test]
@@ -886,15 +926,15 @@ mod tests {
             "y=2015/d=2013-01-02/s=%empty/x.csv",
         ]);
         let found = local(root.path().to_str().unwrap()).unwrap();
-        assert_eq!(found[0].keys[2], ("s".into(), Some("New York".into())));
-        assert_eq!(found[1].keys[1], ("d".into(), None));
-        assert_eq!(found[2].keys[2], ("s".into(), Some(String::new())));
+        assert_eq!(found[0].partition_keys[2], ("s".into(), Some("New York".into())));
+        assert_eq!(found[1].partition_keys[1], ("d".into(), None));
+        assert_eq!(found[2].partition_keys[2], ("s".into(), Some(String::new())));
         let types: Vec<_> =
-            key_fields(&found).iter().map(|field| field.data_type().clone()).collect();
+            infer_key_fields(&found).iter().map(|field| field.data_type().clone()).collect();
         assert_eq!(types, [DataType::Int64, DataType::Date32, DataType::Utf8View]);
 
         let mixed = folder(&["y=1/a.csv", "b.csv"]);
-        let message = as_told(local(mixed.path().to_str().unwrap()).unwrap_err());
+        let message = user_message(local(mixed.path().to_str().unwrap()).unwrap_err());
         assert!(message.contains("folders differ") && message.contains("b.csv"), "{message}");
     }
 }

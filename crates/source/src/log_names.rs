@@ -16,22 +16,23 @@
 use super::compression::Compression;
 
 /// Suffixes of the names of logs.
-const SUFFIXES: [&str; 2] = [".log", "_log"];
+const LOG_NAME_SUFFIXES: [&str; 2] = [".log", "_log"];
 
 /// Names of system logs that end in none of those, as Linux distributions have them.
-const NAMES: [&str; 4] = ["syslog", "messages", "secure", "maillog"];
+const SYSTEM_LOG_NAMES: [&str; 4] = ["syslog", "messages", "secure", "maillog"];
 
 /// Words for the log before the one that is written, behind a dot.
-const EARLIER: [&str; 3] = [".old", ".prev", ".bak"];
+const OLD_LOG_SUFFIXES: [&str; 3] = [".old", ".prev", ".bak"];
 
 /// Returns true if a file's name says that it is a log, whatever is in it.
 pub(crate) fn is_log_name(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (stem, _) = Compression::strip_suffix(name);
     let stem = stem.to_ascii_lowercase();
-    let stem = EARLIER.iter().find_map(|word| stem.strip_suffix(word)).unwrap_or(&stem);
+    let stem = OLD_LOG_SUFFIXES.iter().find_map(|word| stem.strip_suffix(word)).unwrap_or(&stem);
     let base = without_rotation(stem);
-    NAMES.contains(&base) || SUFFIXES.iter().any(|suffix| base.ends_with(suffix))
+    SYSTEM_LOG_NAMES.contains(&base)
+        || LOG_NAME_SUFFIXES.iter().any(|suffix| base.ends_with(suffix))
 }
 
 /// Returns the name without the numbers, dates and times at its end: digits, and what stands between them.

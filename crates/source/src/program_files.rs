@@ -30,29 +30,29 @@ use tidemill_remote::files::{self, DownloadOptions};
 use tidemill_remote::location::{Location, decoded_web_path};
 use tidemill_remote::pattern::{expand_home, local_path_from_url};
 
-use crate::input::Identity;
-use crate::program::{Error, Result};
+use crate::byte_input::FileIdentity;
+use crate::filter_program::{ProgramError, Result};
 
 /// What the name of a run's folder begins with.
-const FOLDER: &str = "tidemill-files-";
-const LOCK: &str = "lock";
+const RUN_FOLDER_PREFIX: &str = "tidemill-files-";
+const LOCK_FILE_NAME: &str = "lock";
 
 /// Files that programs find by name. Clones of a program share them.
 pub struct ProgramFiles {
-    named: Vec<Named>,
+    requested_files: Vec<RequestedFile>,
     storage: StorageOptions,
     /// Where the run's folder is made.
     parent: PathBuf,
-    opened: Mutex<Option<Arc<Opened>>>,
+    prepared_files: Mutex<Option<Arc<PreparedFiles>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Named {
+struct RequestedFile {
     /// What a program calls it: no more than a name.
     name: String,
     url: String,
     /// What messages call it.
-    shown: String,
+    display_name: String,
 }
 
 /// A file that programs find, as it was when it was first looked at.
@@ -63,24 +63,24 @@ pub struct ProgramFile {
     /// Where it is on this machine.
     pub path: PathBuf,
     /// What messages call it.
-    pub shown: String,
+    pub display_name: String,
     /// Which version.
-    pub identity: Identity,
+    pub identity: FileIdentity,
     /// Whether it may be run.
     pub is_executable: bool,
 }
 
 /// The files on this machine, and the folder of the run.
-struct Opened {
+struct PreparedFiles {
     files: Vec<ProgramFile>,
-    folder: Folder,
+    folder: RunFolder,
     /// How many working folders there were.
-    count: AtomicUsize,
+    folder_count: AtomicUsize,
 }
 
 impl PartialEq for ProgramFiles {
     fn eq(&self, other: &Self) -> bool {
-        self.named == other.named
+        self.requested_files == other.requested_files
     }
 }
 
@@ -88,7 +88,9 @@ impl Eq for ProgramFiles {}
 
 impl std::fmt::Debug for ProgramFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.named.iter().map(|named| &named.shown)).finish()
+        f.debug_list()
+            .entries(self.requested_files.iter().map(|named| &named.display_name))
+            .finish()
     }
 }
 
@@ -103,27 +105,27 @@ impl ProgramFiles {
         storage: &StorageOptions,
         parent: &Path,
     ) -> Result<Option<Arc<Self>>> {
-        let mut named: Vec<Named> = Vec::with_capacity(urls.len());
+        let mut named: Vec<RequestedFile> = Vec::with_capacity(urls.len());
         for url in urls {
-            let name = name_of(url)?;
+            let name = file_name_of_url(url)?;
             if let Some(other) = named.iter().find(|other| other.name == name) {
-                return Err(Error::usage_hint(
+                return Err(ProgramError::usage_with_hint(
                     format!(
                         "`{}` and `{}` would both be `{name}` to a program",
-                        other.shown,
+                        other.display_name,
                         redact_url(url)
                     ),
                     "a program finds a file by the last part of its name: give one of them another",
                 ));
             }
-            named.push(Named { name, url: url.clone(), shown: redact_url(url) });
+            named.push(RequestedFile { name, url: url.clone(), display_name: redact_url(url) });
         }
         Ok((!named.is_empty()).then(|| {
             Arc::new(ProgramFiles {
-                named,
+                requested_files: named,
                 storage: storage.clone(),
                 parent: parent.to_owned(),
-                opened: Mutex::default(),
+                prepared_files: Mutex::default(),
             })
         }))
     }
@@ -132,75 +134,83 @@ impl ProgramFiles {
     ///
     /// # Errors
     /// [`Error::Usage`] for what is no name, and for two of one name.
-    pub fn kept(files: &[(String, PathBuf)], parent: &Path) -> Result<Option<Arc<Self>>> {
-        let mut named: Vec<Named> = Vec::with_capacity(files.len());
+    pub fn from_local_files(
+        files: &[(String, PathBuf)],
+        parent: &Path,
+    ) -> Result<Option<Arc<Self>>> {
+        let mut named: Vec<RequestedFile> = Vec::with_capacity(files.len());
         for (name, path) in files {
-            if !is_name(name) || named.iter().any(|other| other.name == *name) {
-                return Err(no_name(name));
+            if !is_file_name(name) || named.iter().any(|other| other.name == *name) {
+                return Err(no_file_name_error(name));
             }
-            let Some(url) = path.to_str() else { return Err(no_name(&path.to_string_lossy())) };
+            let Some(url) = path.to_str() else {
+                return Err(no_file_name_error(&path.to_string_lossy()));
+            };
             let (name, url, shown) = (name.clone(), url.to_owned(), name.clone());
-            named.push(Named { name, url, shown });
+            named.push(RequestedFile { name, url, display_name: shown });
         }
         Ok((!named.is_empty()).then(|| {
             Arc::new(ProgramFiles {
-                named,
+                requested_files: named,
                 storage: StorageOptions::default(),
                 parent: parent.to_owned(),
-                opened: Mutex::default(),
+                prepared_files: Mutex::default(),
             })
         }))
     }
 
     /// What programs call them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.named.iter().map(|named| named.name.as_str())
+        self.requested_files.iter().map(|named| named.name.as_str())
     }
 
     /// The URLs, as the user wrote them.
     pub fn urls(&self) -> impl Iterator<Item = &String> {
-        self.named.iter().map(|named| &named.url)
+        self.requested_files.iter().map(|named| &named.url)
     }
 
     /// The files on this machine; what is elsewhere is fetched by whoever asks first.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Io`] and [`Error::Usage`] for what is no file that can be read; those of fetching.
-    pub fn files(&self, cancel: &CancelFlag) -> Result<Vec<ProgramFile>> {
-        Ok(self.opened(cancel)?.files.clone())
+    pub fn prepare_files(&self, cancel: &CancelFlag) -> Result<Vec<ProgramFile>> {
+        Ok(self.prepared_files(cancel)?.files.clone())
     }
 
-    fn opened(&self, cancel: &CancelFlag) -> Result<Arc<Opened>> {
-        let mut opened = self.opened.lock();
+    fn prepared_files(&self, cancel: &CancelFlag) -> Result<Arc<PreparedFiles>> {
+        let mut opened = self.prepared_files.lock();
         if let Some(opened) = &*opened {
             return Ok(Arc::clone(opened));
         }
-        let folder = Folder::create(&self.parent)?;
-        let mut files = Vec::with_capacity(self.named.len());
-        for (place, Named { name, url, shown }) in self.named.iter().enumerate() {
+        let folder = RunFolder::create(&self.parent)?;
+        let mut files = Vec::with_capacity(self.requested_files.len());
+        for (place, RequestedFile { name, url, display_name: shown }) in
+            self.requested_files.iter().enumerate()
+        {
             cancel.check()?;
             let (path, is_kept) = match Location::parse(url)? {
-                None => (local(url)?, false),
-                Some(_) => {
-                    (self.fetch(url, &folder.path.join(format!("kept-{place}")), cancel)?, true)
-                }
+                None => (absolute_local_path(url)?, false),
+                Some(_) => (
+                    self.fetch_file(url, &folder.path.join(format!("kept-{place}")), cancel)?,
+                    true,
+                ),
             };
-            let metadata = looked_at(&path, redact_url)?;
+            let metadata = check_readable_file(&path, shown)?;
             files.push(ProgramFile {
                 name: name.clone(),
-                shown: shown.clone(),
-                identity: Identity::of(&metadata),
+                display_name: shown.clone(),
+                identity: FileIdentity::from_metadata(&metadata),
                 is_executable: !is_kept && metadata.permissions().mode() & 0o111 != 0,
                 path,
             });
         }
-        let made = Arc::new(Opened { files, folder, count: AtomicUsize::new(0) });
+        let made = Arc::new(PreparedFiles { files, folder, folder_count: AtomicUsize::new(0) });
         *opened = Some(Arc::clone(&made));
         Ok(made)
     }
 
     /// Fetches what is elsewhere.
-    fn fetch(&self, url: &str, path: &Path, cancel: &CancelFlag) -> Result<PathBuf> {
+    fn fetch_file(&self, url: &str, path: &Path, cancel: &CancelFlag) -> Result<PathBuf> {
         let options = DownloadOptions {
             output: Some(path.display().to_string()),
             ..DownloadOptions::default()
@@ -214,7 +224,8 @@ impl ProgramFiles {
         files::download_files(&[url.to_owned()], &options, &settings)?;
         // It is a program's to read.
         let read_only = fs::Permissions::from_mode(0o444);
-        fs::set_permissions(path, read_only).map_err(|error| Error::io_at("write", path, error))?;
+        fs::set_permissions(path, read_only)
+            .map_err(|error| ProgramError::from_io_at("write", path, error))?;
         Ok(path.to_owned())
     }
 
@@ -222,16 +233,18 @@ impl ProgramFiles {
     ///
     /// # Errors
     /// As [`files`](Self::files); [`Error::Changed`] where one is another by now.
-    pub(crate) fn work(&self, cancel: &CancelFlag) -> Result<WorkFolder> {
-        let opened = self.opened(cancel)?;
-        let number = opened.count.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn create_work_folder(&self, cancel: &CancelFlag) -> Result<WorkFolder> {
+        let opened = self.prepared_files(cancel)?;
+        let number = opened.folder_count.fetch_add(1, Ordering::Relaxed);
         let path = opened.folder.path.join(format!("work-{number}"));
-        create_private_folders(&path).map_err(|error| Error::io_at("create", &path, error))?;
-        let work = WorkFolder { path, opened };
-        work.verify()?;
-        for file in &work.opened.files {
+        create_private_folders(&path)
+            .map_err(|error| ProgramError::from_io_at("create", &path, error))?;
+        let work = WorkFolder { path, prepared_files: opened };
+        work.verify_files()?;
+        for file in &work.prepared_files.files {
             let link = work.path.join(&file.name);
-            symlink(&file.path, &link).map_err(|error| Error::io_at("create", &link, error))?;
+            symlink(&file.path, &link)
+                .map_err(|error| ProgramError::from_io_at("create", &link, error))?;
         }
         Ok(work)
     }
@@ -241,19 +254,20 @@ impl ProgramFiles {
     ///
     /// # Errors
     /// [`Error::Io`] where the current folder is not known.
-    pub(crate) fn started(&self, word: &str) -> Result<PathBuf> {
+    pub(crate) fn executable_path(&self, word: &str) -> Result<PathBuf> {
         let own = word.strip_prefix("./").unwrap_or_default();
         if !word.contains('/') || self.names().any(|name| name == own) {
             return Ok(word.into());
         }
-        std::path::absolute(word).map_err(|error| Error::io_at("find", Path::new(word), error))
+        std::path::absolute(word)
+            .map_err(|error| ProgramError::from_io_at("find", Path::new(word), error))
     }
 }
 
 /// The working folder of one program; it goes when the program has ended.
 pub(crate) struct WorkFolder {
     path: PathBuf,
-    opened: Arc<Opened>,
+    prepared_files: Arc<PreparedFiles>,
 }
 
 impl WorkFolder {
@@ -265,14 +279,14 @@ impl WorkFolder {
     ///
     /// # Errors
     /// [`Error::Changed`].
-    pub(crate) fn verify(&self) -> Result<()> {
-        for file in &self.opened.files {
+    pub(crate) fn verify_files(&self) -> Result<()> {
+        for file in &self.prepared_files.files {
             let reason = match fs::metadata(&file.path) {
-                Ok(metadata) if Identity::of(&metadata) == file.identity => continue,
+                Ok(metadata) if FileIdentity::from_metadata(&metadata) == file.identity => continue,
                 Ok(_) => "a program is given it, and it is another by now".to_owned(),
                 Err(error) => format!("a program is given it, and it cannot be found: {error}"),
             };
-            return Err(Error::Changed { path: file.shown.clone(), reason });
+            return Err(ProgramError::FileChanged { path: file.display_name.clone(), reason });
         }
         Ok(())
     }
@@ -286,44 +300,45 @@ impl Drop for WorkFolder {
 }
 
 /// The folder of a run.
-struct Folder {
+struct RunFolder {
     path: PathBuf,
     _held: File,
 }
 
-impl Folder {
-    fn create(parent: &Path) -> Result<Folder> {
-        let parent =
-            std::path::absolute(parent).map_err(|error| Error::io_at("find", parent, error))?;
-        remove_left(&parent);
-        let path = parent.join(format!("{FOLDER}{}", RunId::new().as_str()));
-        create_private_folders(&path).map_err(|error| Error::io_at("create", &path, error))?;
-        let lock = path.join(LOCK);
+impl RunFolder {
+    fn create(parent: &Path) -> Result<RunFolder> {
+        let parent = std::path::absolute(parent)
+            .map_err(|error| ProgramError::from_io_at("find", parent, error))?;
+        remove_abandoned_folders(&parent);
+        let path = parent.join(format!("{RUN_FOLDER_PREFIX}{}", RunId::new().as_str()));
+        create_private_folders(&path)
+            .map_err(|error| ProgramError::from_io_at("create", &path, error))?;
+        let lock = path.join(LOCK_FILE_NAME);
         let made = OpenOptions::new().write(true).create_new(true).open(&lock);
         let held = made.and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
-        let _held = held.map_err(|error| Error::io_at("create", &lock, error))?;
-        Ok(Folder { path, _held })
+        let _held = held.map_err(|error| ProgramError::from_io_at("create", &lock, error))?;
+        Ok(RunFolder { path, _held })
     }
 }
 
-impl Drop for Folder {
+impl Drop for RunFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 /// Removes the folders of runs that do not live any more: those of which nobody holds the lock.
-fn remove_left(parent: &Path) {
+fn remove_abandoned_folders(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let run = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        let run = name.to_str().and_then(|name| name.strip_prefix(RUN_FOLDER_PREFIX));
         let is_ours = run.is_some_and(|run| run.parse::<RunId>().is_ok());
         if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
         // One that is being made has no lock yet, and stays.
-        let lock = File::options().write(true).open(entry.path().join(LOCK));
+        let lock = File::options().write(true).open(entry.path().join(LOCK_FILE_NAME));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -331,10 +346,10 @@ fn remove_left(parent: &Path) {
 }
 
 /// What a program calls what a URL names: the last part of its path.
-fn name_of(url: &str) -> Result<String> {
+fn file_name_of_url(url: &str) -> Result<String> {
     let path = match Location::parse(url)? {
         None if url == "-" => {
-            return Err(Error::usage_hint(
+            return Err(ProgramError::usage_with_hint(
                 "standard input is no file that a program finds by its name",
                 "write it to a file first",
             ));
@@ -347,47 +362,52 @@ fn name_of(url: &str) -> Result<String> {
             let last = path.rsplit_once('/').map_or("", |(_, last)| last);
             let name = decoded_web_path(&format!("http://h/{last}"));
             let name = name.strip_prefix('/').unwrap_or(&name).to_owned();
-            return if is_name(&name) && path.matches('/').count() > 2 {
+            return if is_file_name(&name) && path.matches('/').count() > 2 {
                 Ok(name)
             } else {
-                Err(no_name(&redact_url(&url)))
+                Err(no_file_name_error(&redact_url(&url)))
             };
         }
     };
     let name = path.rsplit('/').next().unwrap_or_default();
-    if is_name(name) && !path.contains('\0') { Ok(name.to_owned()) } else { Err(no_name(&path)) }
+    if is_file_name(name) && !path.contains('\0') {
+        Ok(name.to_owned())
+    } else {
+        Err(no_file_name_error(&path))
+    }
 }
 
 /// Whether a text is the name of something in a folder.
-fn is_name(name: &str) -> bool {
+fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= 255
 }
 
-fn no_name(what: &str) -> Error {
-    Error::usage_hint(
+fn no_file_name_error(what: &str) -> ProgramError {
+    ProgramError::usage_with_hint(
         format!("`{}` names no file that a program could find by its name", what.escape_debug()),
         "name files one by one: files = [\"data/ip_geo.dat\"]",
     )
 }
 
-fn local(url: &str) -> Result<PathBuf> {
+fn absolute_local_path(url: &str) -> Result<PathBuf> {
     let path = expand_home(local_path_from_url(url)?);
-    std::path::absolute(&path).map_err(|error| Error::io_at("find", Path::new(&path), error))
+    std::path::absolute(&path)
+        .map_err(|error| ProgramError::from_io_at("find", Path::new(&path), error))
 }
 
 /// What a file on this machine is, which there has to be and can be read.
-fn looked_at(path: &Path, shown: &str) -> Result<fs::Metadata> {
+fn check_readable_file(path: &Path, shown: &str) -> Result<fs::Metadata> {
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Error::NotFound {
+        io::ErrorKind::NotFound => ProgramError::NotFound {
             path: shown.to_owned(),
             hint: Some("`files` names what programs are to find, one by one".into()),
         },
-        _ => Error::Io { action: "read", path: shown.to_owned(), source: error },
+        _ => ProgramError::Io { action: "read", path: shown.to_owned(), source: error },
     };
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
         let is_what = if metadata.is_dir() { "a folder" } else { "no file but a stream" };
-        return Err(Error::usage_hint(
+        return Err(ProgramError::usage_with_hint(
             format!("`{shown}` is {is_what}, and a program is given files"),
             "name files one by one; a folder may be packed into one",
         ));
@@ -428,7 +448,7 @@ mod tests {
             ("https://host/x%20y.dat", "x y.dat"),
             ("odd[1]*.dat", "odd[1]*.dat"),
         ] {
-            assert_eq!(name_of(url).unwrap(), name, "{url}");
+            assert_eq!(file_name_of_url(url).unwrap(), name, "{url}");
         }
         for url in [
             "",
@@ -452,7 +472,7 @@ mod tests {
             "ftp://host/x.dat",
             "file://host/x.dat",
         ] {
-            let error = name_of(url).unwrap_err();
+            let error = file_name_of_url(url).unwrap_err();
             let told = Told::from(error);
             assert!(matches!(told, Told::Usage { .. }), "{url}: {told}");
         }
@@ -467,12 +487,12 @@ mod tests {
         for names in [&["../x"][..], &["a/b"], &[""], &["x", "x"]] {
             let files = names.iter().map(|name| ((*name).to_owned(), "/x".into()));
             let files: Vec<(String, PathBuf)> = files.collect();
-            assert!(ProgramFiles::kept(&files, parent.path()).is_err(), "{names:?}");
+            assert!(ProgramFiles::from_local_files(&files, parent.path()).is_err(), "{names:?}");
         }
     }
 
     #[test]
-    fn what_is_no_file_that_can_be_read_is_refused() {
+    fn unreadable_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
         fs::create_dir(at("folder")).unwrap();
@@ -489,7 +509,8 @@ mod tests {
             ("file/x", "cannot read"),
         ] {
             let files = new(&[&at(name)], folder.path()).unwrap();
-            let message = Told::from(files.files(&CancelFlag::new()).unwrap_err()).to_string();
+            let message =
+                Told::from(files.prepare_files(&CancelFlag::new()).unwrap_err()).to_string();
             assert!(message.contains(part) && message.contains(name), "{message}");
         }
         // Nothing is left of what could not be opened.
@@ -507,7 +528,7 @@ mod tests {
         let urls = ["x.dat", "y.dat"].map(|name| data.join(name).display().to_string());
         let files = new(&[&urls[0], &urls[1]], &parent).unwrap();
         assert_eq!(entries(&parent), [""; 0]);
-        let works = [0, 1].map(|_| files.work(&CancelFlag::new()).unwrap());
+        let works = [0, 1].map(|_| files.create_work_folder(&CancelFlag::new()).unwrap());
         assert_ne!(works[0].path(), works[1].path());
         for work in &works {
             assert_eq!(entries(work.path()), ["x.dat", "y.dat"]);
@@ -519,7 +540,7 @@ mod tests {
         drop(first);
         assert!(!gone.exists() && second.path().exists());
         // A run that goes on holds its lock.
-        remove_left(&parent);
+        remove_abandoned_folders(&parent);
         assert!(second.path().exists());
         drop((second, files));
         assert_eq!(entries(&parent), [""; 0]);
@@ -531,14 +552,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let left = folder.path().join("tidemill-files-20261128T101500-1a2b3c4d");
         fs::create_dir_all(left.join("work-0")).unwrap();
-        fs::write(left.join(LOCK), "").unwrap();
+        fs::write(left.join(LOCK_FILE_NAME), "").unwrap();
         // Neither is a run's.
         fs::create_dir(folder.path().join("tidemill-files-1000")).unwrap();
         let being_made = folder.path().join("tidemill-files-20261128T101501-1a2b3c4d");
         fs::create_dir(&being_made).unwrap();
         fs::write(folder.path().join("x"), "").unwrap();
         let files = new(&[folder.path().join("x").to_str().unwrap()], folder.path()).unwrap();
-        files.files(&CancelFlag::new()).unwrap();
+        files.prepare_files(&CancelFlag::new()).unwrap();
         assert!(!left.exists() && being_made.exists());
         assert!(folder.path().join("tidemill-files-1000").exists());
     }
@@ -549,13 +570,16 @@ mod tests {
         let path = folder.path().join("x.dat");
         fs::write(&path, "one").unwrap();
         let files = new(&[path.to_str().unwrap()], folder.path()).unwrap();
-        let work = files.work(&CancelFlag::new()).unwrap();
-        work.verify().unwrap();
+        let work = files.create_work_folder(&CancelFlag::new()).unwrap();
+        work.verify_files().unwrap();
         fs::write(&path, "another").unwrap();
-        assert!(matches!(work.verify(), Err(Error::Changed { .. })));
-        assert!(matches!(files.work(&CancelFlag::new()), Err(Error::Changed { .. })));
+        assert!(matches!(work.verify_files(), Err(ProgramError::FileChanged { .. })));
+        assert!(matches!(
+            files.create_work_folder(&CancelFlag::new()),
+            Err(ProgramError::FileChanged { .. })
+        ));
         fs::remove_file(&path).unwrap();
-        assert!(matches!(work.verify(), Err(Error::Changed { .. })));
+        assert!(matches!(work.verify_files(), Err(ProgramError::FileChanged { .. })));
     }
 
     #[test]
@@ -570,7 +594,7 @@ mod tests {
             ("tools/parse.py", here.join("tools/parse.py")),
             ("./other.py", here.join("other.py")),
         ] {
-            assert_eq!(files.started(word).unwrap(), expected, "{word}");
+            assert_eq!(files.executable_path(word).unwrap(), expected, "{word}");
         }
     }
 }

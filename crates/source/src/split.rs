@@ -20,25 +20,25 @@ pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
 /// The most that a split of a cut file holds.
 pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
 /// … of which there are about so many at most.
-const SPLITS_MAX: u64 = 1 << 18;
+const LISTED_SPLITS_MAX: u64 = 1 << 18;
 /// Maximum number of splits if a size was requested, because all of them are listed.
-const ASKED_SPLITS_MAX: u64 = 1 << 22;
+const REQUESTED_SPLITS_MAX: u64 = 1 << 22;
 /// Where there are more files than these, row groups of those that are elsewhere are not cut: what lies where in
 /// them takes a request for each file.
-pub(crate) const CUT_ELSEWHERE_MAX: usize = 16;
+pub(crate) const REMOTE_CUT_FILES_MAX: usize = 16;
 /// Splits that a sample is taken of hold at least so much, if there is so much …
-const SAMPLED_BYTES_MIN: u64 = 16 << 10;
+const SAMPLE_SPLIT_BYTES_MIN: u64 = 16 << 10;
 /// … and at most so much: what stands in a run of the input is the surer the finer it is cut, and text costs no more
 /// for it …
-const SAMPLED_TEXT_MAX: u64 = 256 << 10;
+const SAMPLE_TEXT_SPLIT_BYTES_MAX: u64 = 256 << 10;
 /// … unless parts of row groups are read, each with its dictionaries …
-const SAMPLED_TYPED_MAX: u64 = 1 << 20;
+const SAMPLE_TYPED_SPLIT_BYTES_MAX: u64 = 1 << 20;
 /// … so that there are so many of them.
-const SAMPLED_SPLITS: u64 = 1 << 12;
+const SAMPLE_SPLITS: u64 = 1 << 12;
 
 /// A part of a file.
 #[derive(Debug, Clone)]
-pub struct Piece {
+pub struct SplitPart {
     /// The file.
     pub file: Arc<SourceFile>,
     /// Bytes as stored. A text record belongs to the piece in which it starts.
@@ -47,28 +47,28 @@ pub struct Piece {
     pub row_groups: Option<Vec<usize>>,
     /// Of a row group that is cut between its pages: which of its rows, the first of `row_groups` being 0. None where
     /// all are.
-    pub rows: Option<Range<u64>>,
+    pub row_range: Option<Range<u64>>,
 }
 
 /// How many rows each split has, where their files' footers say so of all of them.
-pub fn rows_known(splits: &[Split]) -> Option<Vec<u64>> {
+pub fn known_split_rows(splits: &[Split]) -> Option<Vec<u64>> {
     // Neighbours are of one file, mostly.
     let mut last: Option<(usize, Vec<(u64, u64)>)> = None;
-    let mut of_piece = |piece: &Piece| -> Option<u64> {
-        if let Some(rows) = &piece.rows {
+    let mut of_piece = |piece: &SplitPart| -> Option<u64> {
+        if let Some(rows) = &piece.row_range {
             return Some(rows.end.saturating_sub(rows.start));
         }
         let file = piece.file.index();
         if last.as_ref().is_none_or(|(known, _)| *known != file) {
-            last = Some((file, piece.file.metadata()?.rows()?));
+            last = Some((file, piece.file.metadata()?.chunk_rows_with_offsets()?));
         }
         let (_, rows) = last.as_ref()?;
         piece.row_groups.as_ref()?.iter().map(|part| Some(rows.get(*part)?.1)).sum()
     };
-    splits.iter().map(|split| split.pieces.iter().map(&mut of_piece).sum()).collect()
+    splits.iter().map(|split| split.parts.iter().map(&mut of_piece).sum()).collect()
 }
 
-impl Piece {
+impl SplitPart {
     /// Whether it is the file from its first byte to its last.
     pub fn is_whole_file(&self) -> bool {
         self.range == (0..self.file.size())
@@ -76,13 +76,13 @@ impl Piece {
 
     /// The number of a row of the piece in the file, the first being 1, and from which byte on rows
     /// are numbered: not from the beginning where nothing tells how many are before.
-    pub(super) fn row_number(&self, index: u64) -> (u64, u64) {
+    pub(super) fn file_row_number(&self, index: u64) -> (u64, u64) {
         let Some(parts) = &self.row_groups else { return (index + 1, self.range.start) };
-        let index = index.saturating_add(self.rows.as_ref().map_or(0, |rows| rows.start));
+        let index = index.saturating_add(self.row_range.as_ref().map_or(0, |rows| rows.start));
         let Some(known) = self.file.metadata() else { return (index + 1, 0) };
-        let Some(rows) = known.rows() else {
+        let Some(rows) = known.chunk_rows_with_offsets() else {
             let part = parts.first().copied().unwrap_or(0);
-            return (index + 1, known.offset(part));
+            return (index + 1, known.chunk_offset(part));
         };
         let mut left = index;
         for part in parts {
@@ -98,7 +98,7 @@ impl Piece {
 
 /// So much of `all` as the rows of a range have among `rows`, if all have as much: of ranges that follow one another
 /// together just as much as of all.
-pub(super) fn share(all: u64, range: &Range<u64>, rows: u64) -> u64 {
+pub(super) fn proportional_bytes(all: u64, range: &Range<u64>, rows: u64) -> u64 {
     let before = |row: u64| {
         let share = u128::from(all) * u128::from(row.min(rows)) / u128::from(rows.max(1));
         u64::try_from(share).unwrap_or(all)
@@ -107,7 +107,7 @@ pub(super) fn share(all: u64, range: &Range<u64>, rows: u64) -> u64 {
 }
 
 /// For each of some parts that follow one another the rows before it, and its own.
-pub(super) fn numbered(rows: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+pub(super) fn with_rows_before(rows: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
     let mut before: u64 = 0;
     let with_before = |rows: u64| {
         let part = (before, rows);
@@ -123,7 +123,7 @@ pub struct Split {
     /// Its position among the splits of its source: the order of the data.
     pub index: usize,
     /// Its parts, in order.
-    pub pieces: Vec<Piece>,
+    pub parts: Vec<SplitPart>,
     /// Its bytes as stored.
     pub bytes: u64,
     /// Where its first record starts, if that is known exactly; see
@@ -133,27 +133,27 @@ pub struct Split {
 
 /// How a source is cut, beyond the size that splits aim at.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Cutting<'a> {
+pub struct SplitOptions<'a> {
     /// Whether the numbers of records are to be known: text is not cut then, nor are files whose parts do
     /// not know their rows.
-    pub numbered: bool,
+    pub keeps_row_numbers: bool,
     /// Which of the files are read at all. Default: all.
-    pub files: Option<&'a [bool]>,
+    pub included_files: Option<&'a [bool]>,
     /// The size that splits aim at, in bytes as stored; row groups of Parquet that are larger are cut between
     /// their pages then. Default: as the total gives it, and row groups as they are.
     pub target_bytes: Option<u64>,
 }
 
-impl Cutting<'_> {
-    pub(super) fn takes(&self, file: usize) -> bool {
-        self.files.and_then(|files| files.get(file)).copied().unwrap_or(true)
+impl SplitOptions<'_> {
+    pub(super) fn includes_file(&self, file: usize) -> bool {
+        self.included_files.and_then(|files| files.get(file)).copied().unwrap_or(true)
     }
 }
 
 /// The size that splits of `total` bytes aim at: of 8 TB and more larger ones, as all of them are listed, and a server
 /// may say anything.
-pub fn target_bytes(total: u64) -> u64 {
-    (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX.max(total / SPLITS_MAX))
+pub fn split_target_bytes(total: u64) -> u64 {
+    (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX.max(total / LISTED_SPLITS_MAX))
 }
 
 /// The size that splits of `total` bytes aim at where a sample of them is to tell of all: a 4096th, at least 16 KiB
@@ -167,72 +167,72 @@ pub fn target_bytes(total: u64) -> u64 {
 /// assert_eq!(sampled_target_bytes(10_000_000_000, true), 256 << 10);
 /// assert_eq!(sampled_target_bytes(10_000_000_000, false), 1 << 20);
 /// ```
-pub fn sampled_target_bytes(total: u64, is_text: bool) -> u64 {
-    let most = if is_text { SAMPLED_TEXT_MAX } else { SAMPLED_TYPED_MAX };
-    let least = (total / SAMPLED_SPLITS).clamp(SAMPLED_BYTES_MIN, most);
-    least.max(total / SPLITS_MAX)
+pub fn sample_split_target_bytes(total: u64, is_text: bool) -> u64 {
+    let most = if is_text { SAMPLE_TEXT_SPLIT_BYTES_MAX } else { SAMPLE_TYPED_SPLIT_BYTES_MAX };
+    let least = (total / SAMPLE_SPLITS).clamp(SAMPLE_SPLIT_BYTES_MIN, most);
+    least.max(total / LISTED_SPLITS_MAX)
 }
 
 /// Returns the target size of splits of `total` bytes if a size of `asked` was requested. The target is larger than
 /// `asked` if there would be more than [`ASKED_SPLITS_MAX`] splits.
-pub(crate) fn asked_target_bytes(asked: u64, total: u64) -> u64 {
-    asked.max(total / ASKED_SPLITS_MAX)
+pub(crate) fn requested_target_bytes(asked: u64, total: u64) -> u64 {
+    asked.max(total / REQUESTED_SPLITS_MAX)
 }
 
 /// Collects pieces into splits of about the target size, in order.
-pub(crate) struct Packer {
+pub(crate) struct SplitPacker {
     target: u64,
     splits: Vec<Split>,
-    open: Vec<Piece>,
+    open_parts: Vec<SplitPart>,
     open_bytes: u64,
 }
 
-impl Packer {
+impl SplitPacker {
     pub(crate) fn new(target: u64) -> Self {
-        Self { target: target.max(1), splits: Vec::new(), open: Vec::new(), open_bytes: 0 }
+        Self { target: target.max(1), splits: Vec::new(), open_parts: Vec::new(), open_bytes: 0 }
     }
 
     /// Adds a piece that may share a split with its neighbours.
-    pub(crate) fn add(&mut self, piece: Piece, bytes: u64) {
-        if !self.open.is_empty() && self.open_bytes + bytes > self.target {
-            self.close();
+    pub(crate) fn add_shared(&mut self, piece: SplitPart, bytes: u64) {
+        if !self.open_parts.is_empty() && self.open_bytes + bytes > self.target {
+            self.close_split();
         }
-        self.open.push(piece);
+        self.open_parts.push(piece);
         self.open_bytes += bytes;
         if self.open_bytes >= self.target {
-            self.close();
+            self.close_split();
         }
     }
 
     /// Adds a piece that is a split of its own: part of a cut text file.
-    pub(crate) fn add_alone(&mut self, piece: Piece, bytes: u64) {
-        self.close();
-        self.open.push(piece);
+    pub(crate) fn add_alone(&mut self, piece: SplitPart, bytes: u64) {
+        self.close_split();
+        self.open_parts.push(piece);
         self.open_bytes = bytes;
-        self.close();
+        self.close_split();
     }
 
     /// Ends the split that is being filled.
-    pub(crate) fn close(&mut self) {
-        if self.open.is_empty() {
+    pub(crate) fn close_split(&mut self) {
+        if self.open_parts.is_empty() {
             return;
         }
         self.splits.push(Split {
             index: self.splits.len(),
-            pieces: std::mem::take(&mut self.open),
+            parts: std::mem::take(&mut self.open_parts),
             bytes: std::mem::take(&mut self.open_bytes),
             exact_start: None,
         });
     }
 
     pub(crate) fn finish(mut self) -> Vec<Split> {
-        self.close();
+        self.close_split();
         self.splits
     }
 }
 
 /// Equal ranges of at most the target size, which a last one may exceed by a half.
-pub(crate) fn ranges(size: u64, target: u64) -> Vec<Range<u64>> {
+pub(crate) fn equal_ranges(size: u64, target: u64) -> Vec<Range<u64>> {
     let target = target.max(1);
     let count = if size <= target.saturating_add(target / 2) { 1 } else { size.div_ceil(target) };
     let at = |index: u64| {
@@ -250,7 +250,7 @@ mod tests {
         for (total, expected) in
             [(0, 1 << 20), (1 << 30, 16 << 20), (100 << 30, 32 << 20), (128 << 20, 2 << 20)]
         {
-            assert_eq!(target_bytes(total), expected, "{total}");
+            assert_eq!(split_target_bytes(total), expected, "{total}");
         }
     }
 
@@ -263,7 +263,7 @@ mod tests {
             (1 << 20, 1 << 40, 1 << 20),
             (1 << 10, u64::MAX, u64::MAX >> 22),
         ] {
-            assert_eq!(asked_target_bytes(asked, total), expected, "{asked} of {total}");
+            assert_eq!(requested_target_bytes(asked, total), expected, "{asked} of {total}");
         }
     }
 
@@ -277,19 +277,19 @@ mod tests {
             (64 << 30, 256 << 10),
             (1 << 40, 4 << 20),
         ] {
-            assert_eq!(sampled_target_bytes(total, true), expected, "{total}");
+            assert_eq!(sample_split_target_bytes(total, true), expected, "{total}");
         }
         for (total, expected) in
             [(128 << 20, 32 << 10), (4 << 30, 1 << 20), (256 << 30, 1 << 20), (1 << 40, 4 << 20)]
         {
-            assert_eq!(sampled_target_bytes(total, false), expected, "{total}");
+            assert_eq!(sample_split_target_bytes(total, false), expected, "{total}");
         }
     }
 
     #[test]
     fn ranges_cover_a_file_without_gap_or_sliver() {
         for (size, target) in [(0, 10), (1, 1), (7, 1), (100, 30), (45, 30), (46, 30)] {
-            let ranges = ranges(size, target);
+            let ranges = equal_ranges(size, target);
             let mut at = 0;
             for range in &ranges {
                 assert_eq!(range.start, at);
@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(at, size);
             assert!(ranges.iter().all(|r| r.end - r.start <= target.saturating_add(target / 2)));
         }
-        assert_eq!(ranges(45, 30).len(), 1);
-        assert_eq!(ranges(46, 30).len(), 2);
+        assert_eq!(equal_ranges(45, 30).len(), 1);
+        assert_eq!(equal_ranges(46, 30).len(), 2);
     }
 }

@@ -10,22 +10,22 @@ use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 use tidemill_base::progress::RunProgress;
 
-use super::error::as_told;
+use super::error::user_message;
 use super::*;
 
+mod arrow_ipc_files;
 mod avro;
-mod cuts;
-mod errors;
-mod foreign;
-mod ipc;
-mod layouts;
-mod mismatches;
+mod dialect_detection;
+mod error_propagation;
+mod foreign_files;
+mod json_sequences;
 mod parquet_writers;
-mod patience;
-mod sequences;
-mod titles;
+mod schema_unification;
+mod skipped_lines;
+mod split_invariance;
+mod type_mismatches;
 mod unknown_keys;
-mod written;
+mod unresponsive_files;
 
 /// Rows as text, null as `∅`.
 type Rows = Vec<Vec<String>>;
@@ -76,7 +76,7 @@ fn open(folder: &tempfile::TempDir, pattern: &str) -> Result<Arc<Source>> {
 /// All rows, splits read and verified in order as a runner does it; and how many splits had
 /// to be read again.
 fn read(source: &Arc<Source>, target: u64, options: &ReadOptions) -> Result<(Rows, usize)> {
-    read_splits(source, source.splits_of(target, &mut |_, _| true)?, options)
+    read_splits(source, source.splits_with_target_bytes(target, &mut |_, _| true)?, options)
 }
 
 fn read_splits(
@@ -88,8 +88,8 @@ fn read_splits(
     let mut expected: Option<(usize, u64)> = None;
     let mut total = 0;
     for split in splits {
-        let file = split.pieces[0].file.index();
-        let mut reader = source.read(&split, options)?;
+        let file = split.parts[0].file.index();
+        let mut reader = source.read_split(&split, options)?;
         let (mut part, mut failure) = (Vec::new(), None);
         for batch in &mut reader {
             match batch {
@@ -97,15 +97,15 @@ fn read_splits(
                 Err(error) => failure = Some(error),
             }
         }
-        let truth = expected.filter(|(of, _)| *of == file && split.pieces[0].range.start > 0);
+        let truth = expected.filter(|(of, _)| *of == file && split.parts[0].range.start > 0);
         if let Some((_, start)) = truth
-            && reader.start() != Some(start)
+            && reader.first_record_offset() != Some(start)
         {
-            assert!(!reader.is_exact());
+            assert!(!reader.is_start_exact());
             again += 1;
             (part, failure) = (Vec::new(), None);
             reader = source
-                .read(&split, &ReadOptions { exact_start: Some(start), ..options.clone() })?;
+                .read_split(&split, &ReadOptions { exact_start: Some(start), ..options.clone() })?;
             for batch in &mut reader {
                 part.extend(rows_of(&batch?));
             }
@@ -113,14 +113,14 @@ fn read_splits(
         if let Some(failure) = failure {
             return Err(failure);
         }
-        expected = reader.end().map(|end| (file, end));
+        expected = reader.next_record_offset().map(|end| (file, end));
         let mut stats = reader.into_stats();
         assert_eq!(stats.rows, part.len() as u64);
-        stats.accept(&options.rejects)?;
+        stats.commit_to(&options.reject_log)?;
         total += stats.rows;
         rows.extend(part);
     }
-    options.rejects.finish(total)?;
+    options.reject_log.finish(total)?;
     Ok((rows, again))
 }
 
@@ -129,7 +129,7 @@ fn rows(source: &Arc<Source>) -> Rows {
 }
 
 fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
-    as_told(result.unwrap_err())
+    user_message(result.unwrap_err())
 }
 
 fn types(source: &Source) -> Vec<(String, DataType)> {
@@ -166,7 +166,7 @@ fn csv_files_become_typed_rows() {
 }
 
 #[test]
-fn only_the_columns_asked_for_are_read_and_none_is_enough_to_count() {
+fn projected_columns_are_read_and_none_are_needed_to_count() {
     let folder = folder(&[("a.csv", b"a,b,c\n1,x,2\n3,y,4\n")]);
     let source = open(&folder, "a.csv").unwrap();
     let of = |projection: &[usize]| {
@@ -183,7 +183,7 @@ fn only_the_columns_asked_for_are_read_and_none_is_enough_to_count() {
 fn null_strings_are_null_in_every_column() {
     let folder = folder(&[("a.csv", b"a,b\n1,x\nNA,NA\n2,\n")]);
     let mut spec = spec(&folder, "a.csv");
-    spec.options.nulls = vec!["NA".into()];
+    spec.text_options.nulls = vec!["NA".into()];
     let source = Arc::new(Source::open(&spec).unwrap());
     assert_eq!(source.schema().field(0).data_type(), &DataType::Int64);
     assert_eq!(rows(&source), text(&[&["1", "x"], &["∅", "∅"], &["2", "∅"]]));
@@ -205,12 +205,12 @@ fn a_file_cut_at_every_byte_gives_the_same_rows() {
         for target in 1..body.len() as u64 {
             let (found, _) = read(&source, target, &ReadOptions::default()).unwrap();
             assert_eq!(found, whole, "target {target} of {}", body.escape_ascii());
-            let mut splits = source.splits_of(target, &mut |_, _| true).unwrap();
-            source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
+            let mut splits = source.splits_with_target_bytes(target, &mut |_, _| true).unwrap();
+            source.resolve_exact_starts(&mut splits, &CancelFlag::new()).unwrap();
             let mut exact = Vec::new();
             for split in &splits {
-                let reader = source.read(split, &ReadOptions::default()).unwrap();
-                assert!(reader.is_exact());
+                let reader = source.read_split(split, &ReadOptions::default()).unwrap();
+                assert!(reader.is_start_exact());
                 reader.for_each(|batch| exact.extend(rows_of(&batch.unwrap())));
             }
             assert_eq!(exact, whole, "exact, target {target}");
@@ -268,8 +268,8 @@ proptest! {
         }
         let folder = folder(&[("a.csv", file.as_bytes())]);
         let mut spec = spec(&folder, "a.csv");
-        spec.options.delimiter = Some(delimiter);
-        spec.options.escape = escape.then_some(b'\\');
+        spec.text_options.delimiter = Some(delimiter);
+        spec.text_options.escape = escape.then_some(b'\\');
         let source = Arc::new(Source::open(&spec).unwrap());
         let options = ReadOptions { batch_rows, ..ReadOptions::default() };
         for target in 1..file.len() as u64 {
@@ -280,7 +280,7 @@ proptest! {
 }
 
 #[test]
-fn guesses_on_ordinary_data_are_right() {
+fn speculative_boundaries_on_ordinary_data_are_right() {
     let mut file = String::from("id,name,note\n");
     for id in 0..2000 {
         file.push_str(&format!("{id},name {id},\"note {id}, with\na line and \"\"quotes\"\"\"\n"));
@@ -294,7 +294,7 @@ fn guesses_on_ordinary_data_are_right() {
 
 /// Several splits begin within a long record, and more than one has been through what is left of it.
 #[test]
-fn splits_within_a_long_record_all_begin_behind_it() {
+fn splits_within_a_long_record_start_after_it() {
     let text = "x, \"\" and more\n".repeat(400_000);
     let mut file = String::from("id,note\n");
     for id in 0..40 {
@@ -358,8 +358,8 @@ fn a_file_that_changes_after_it_was_listed_is_an_error() {
         let source = open(&folder, "a.csv").unwrap();
         change(&folder.path().join("a.csv"));
         let error = read(&source, 1 << 20, &ReadOptions::default()).unwrap_err();
-        assert!(matches!(error, Error::Changed { .. }), "{error:?}");
-        assert!(as_told(error).contains(expected), "{expected}");
+        assert!(matches!(error, Error::FileChanged { .. }), "{error:?}");
+        assert!(user_message(error).contains(expected), "{expected}");
     }
 }
 
@@ -522,7 +522,7 @@ fn parquet_row_groups_become_splits() {
     let kinds: Vec<_> = types(&source).into_iter().map(|(_, kind)| kind).collect();
     assert_eq!(kinds, [DataType::Int64, DataType::Utf8View, DataType::Utf8View, DataType::Int64]);
     assert_eq!(rows(&source), expected);
-    assert_eq!(source.splits_of(1, &mut |_, _| true).unwrap().len(), 6);
+    assert_eq!(source.splits_with_target_bytes(1, &mut |_, _| true).unwrap().len(), 6);
     assert_eq!(source.splits().unwrap().len(), 1);
     assert_eq!(source.parquet_metadata(0).unwrap().num_row_groups(), 5);
 
@@ -540,8 +540,8 @@ fn parquet_row_groups_become_splits() {
 
     let options = ReadOptions { projection: Some(vec![]), ..ReadOptions::default() };
     assert_eq!(read(&source, 1, &options).unwrap().0.len(), 5010);
-    let pruned = source.splits_where(&mut |file, group| file == 0 && group == 4).unwrap();
-    let reader = source.read(&pruned[0], &ReadOptions::default()).unwrap();
+    let pruned = source.splits_with_pruning(&mut |file, group| file == 0 && group == 4).unwrap();
+    let reader = source.read_split(&pruned[0], &ReadOptions::default()).unwrap();
     let rows: Rows = reader.flat_map(|batch| rows_of(&batch.unwrap())).collect();
     assert_eq!(rows, expected[4000..5000]);
 }
@@ -566,11 +566,14 @@ fn a_single_row_group_is_several_splits() {
     assert_eq!(source.parquet_metadata(0).unwrap().num_row_groups(), 1);
     let expected = rows_of(&batch);
     for (target, splits) in [(1, 4), (1 << 30, 1)] {
-        assert_eq!(source.splits_of(target, &mut |_, _| true).unwrap().len(), splits);
+        assert_eq!(
+            source.splits_with_target_bytes(target, &mut |_, _| true).unwrap().len(),
+            splits
+        );
         for ahead in [1 << 10, 64 << 20] {
             let progress = RunProgress::new();
             let options = ReadOptions {
-                ahead: tidemill_remote::PrefetchBudget::new(ahead),
+                prefetch_budget: tidemill_remote::PrefetchBudget::new(ahead),
                 progress: progress.clone(),
                 ..ReadOptions::default()
             };
@@ -580,19 +583,19 @@ fn a_single_row_group_is_several_splits() {
         }
     }
     // Statistics are the row group's.
-    assert!(source.splits_where(&mut |_, group| group != 0).unwrap().is_empty());
-    let third = &source.splits_of(1, &mut |_, _| true).unwrap()[2];
-    assert_eq!(third.pieces[0].row_number(5), (150_006, 0));
+    assert!(source.splits_with_pruning(&mut |_, group| group != 0).unwrap().is_empty());
+    let third = &source.splits_with_target_bytes(1, &mut |_, _| true).unwrap()[2];
+    assert_eq!(third.parts[0].file_row_number(5), (150_006, 0));
 
     std::fs::copy(&path, folder.path().join("other.parquet")).unwrap();
     let both = open(&folder, "*.parquet").unwrap();
-    assert_eq!(both.splits_of(1, &mut |_, _| true).unwrap().len(), 8);
+    assert_eq!(both.splits_with_target_bytes(1, &mut |_, _| true).unwrap().len(), 8);
     let twice = [expected.as_slice(), &expected].concat();
     assert!(read(&both, 1, &ReadOptions::default()).unwrap().0 == twice);
 }
 
 #[test]
-fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
+fn selective_parquet_predicates_are_evaluated_before_other_columns() {
     use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray};
     use arrow::datatypes::Float64Type;
     use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
@@ -674,8 +677,8 @@ fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
             };
             let mut found = Rows::new();
             let mut counted = 0;
-            for split in source.splits_of(target, &mut |_, _| true).unwrap() {
-                let mut reader = source.read(&split, &options).unwrap();
+            for split in source.splits_with_target_bytes(target, &mut |_, _| true).unwrap() {
+                let mut reader = source.read_split(&split, &options).unwrap();
                 found.extend(reader.by_ref().flat_map(|batch| rows_of(&batch.unwrap())));
                 counted += reader.stats().rows;
             }
@@ -696,8 +699,8 @@ fn few_rows_of_parquet_are_read_by_the_columns_that_are_asked_first() {
         ),
     }];
     let options = ReadOptions { predicates, ..ReadOptions::default() };
-    let splits = source.splits_of(1, &mut |_, _| true).unwrap();
-    let readers = splits.iter().map(|split| source.read(split, &options).unwrap());
+    let splits = source.splits_with_target_bytes(1, &mut |_, _| true).unwrap();
+    let readers = splits.iter().map(|split| source.read_split(split, &options).unwrap());
     let found = readers.flatten().map(|batch| batch.unwrap().num_rows()).sum::<usize>();
     assert_eq!(found, 40, "the others are left out");
 }
@@ -707,7 +710,7 @@ fn number(text: &str) -> i64 {
 }
 
 #[test]
-fn parquet_of_many_columns_is_read_in_parts_where_memory_is_short() {
+fn wide_parquet_files_are_read_in_slices_when_memory_is_short() {
     use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray};
     use arrow::datatypes::Int64Type;
     let rows = 0..700i64;
@@ -740,7 +743,7 @@ fn parquet_of_many_columns_is_read_in_parts_where_memory_is_short() {
         let options = ReadOptions {
             batch_rows,
             projection,
-            ahead: tidemill_remote::PrefetchBudget::new(1 << 10),
+            prefetch_budget: tidemill_remote::PrefetchBudget::new(1 << 10),
             ..ReadOptions::default()
         };
         let expected = match &options.projection {
@@ -752,7 +755,7 @@ fn parquet_of_many_columns_is_read_in_parts_where_memory_is_short() {
         }
         let splits = source.splits().unwrap();
         let most = splits.iter().map(|split| {
-            let reader = source.read(split, &options).unwrap();
+            let reader = source.read_split(split, &options).unwrap();
             reader.map(|batch| batch.unwrap().num_rows()).max().unwrap()
         });
         // An eighth of a row group.
@@ -793,12 +796,12 @@ fn damaged_parquet_files_are_errors_and_never_panics() {
 
 fn rejects(allowed: &str, folder: Option<&tempfile::TempDir>) -> ReadOptions {
     let folder = folder.map(|folder| folder.path().to_path_buf());
-    let rejects = Arc::new(Rejects::new(allowed.parse().unwrap(), folder));
-    ReadOptions { rejects, ..ReadOptions::default() }
+    let rejects = Arc::new(RejectLog::new(allowed.parse().unwrap(), folder));
+    ReadOptions { reject_log: rejects, ..ReadOptions::default() }
 }
 
 #[test]
-fn bad_csv_records_are_located_explained_kept_and_skipped() {
+fn rejected_csv_records_are_located_explained_and_written_to_the_reject_file() {
     let mut file = String::from("id,x,name\n");
     // Enough good records that the bad ones are beyond the sample.
     for id in 0..60_000 {
@@ -818,7 +821,7 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
     assert_eq!(shown[0].offset, first as u64);
     assert_eq!(shown[0].column.as_deref(), Some("x"));
     assert_eq!(shown[0].reason, "expected a DOUBLE, found `oops`");
-    let message = as_told(error);
+    let message = user_message(error);
     assert!(
         message.contains("hint: --schema 'x TEXT'") && !message.contains("--null"),
         "{message}"
@@ -830,8 +833,8 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
         let (found, _) = read(&source, target, &options).unwrap();
         assert_eq!(found.len(), 60_002);
         assert_eq!(found[60_000], ["60001", "1.0", "good"]);
-        assert_eq!(options.rejects.count(), 6);
-        let first = options.rejects.first();
+        assert_eq!(options.reject_log.count(), 6);
+        let first = options.reject_log.first_records();
         let found: Vec<_> =
             first.iter().map(|bad| (bad.line.unwrap(), bad.reason.clone())).collect();
         assert_eq!(
@@ -858,7 +861,7 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
     assert!(matches!(read(&source, 1 << 20, &options), Err(Error::BadRecords { count: 6, .. })));
     read(&source, 1 << 20, &rejects("1%", None)).unwrap();
     let error = read(&source, 1 << 20, &rejects("0.005%", None)).unwrap_err();
-    let message = as_told(error);
+    let message = user_message(error);
     assert!(message.contains("6 malformed records, 0.005% allowed"), "{message}");
 
     // A column that is not read is not checked; records of the wrong width still are refused.
@@ -867,7 +870,7 @@ fn bad_csv_records_are_located_explained_kept_and_skipped() {
 }
 
 #[test]
-fn integers_of_many_keys_are_exact_or_refused_behind_the_sample() {
+fn integers_after_the_sample_are_exact_or_rejected() {
     let record = |values: &dyn Fn(usize) -> String| {
         let pairs: Vec<_> = (0..300).map(|key| format!("\"k{key}\":{}", values(key))).collect();
         format!("{{\"c\":{{{}}}}}\n", pairs.join(","))
@@ -896,7 +899,7 @@ fn integers_of_many_keys_are_exact_or_refused_behind_the_sample() {
     }
     // Who says DOUBLE gets the nearest one.
     let declared = SourceSpec {
-        schema: Some(Arc::new(Schema::new(late.schema().fields().clone()))),
+        declared_schema: Some(Arc::new(Schema::new(late.schema().fields().clone()))),
         ..spec(&folder, "late.json")
     };
     let declared = Arc::new(Source::open(&declared).unwrap());
@@ -904,7 +907,7 @@ fn integers_of_many_keys_are_exact_or_refused_behind_the_sample() {
 }
 
 #[test]
-fn integer_beside_fractions_is_exact_or_refused_in_json() {
+fn json_integers_among_fractions_are_exact_or_rejected() {
     let fraction = "{\"v\":0.5,\"s\":{\"n\":0.5},\"l\":[0.5]}\n";
     let many = |key: usize| match key {
         1 => "\"k1\":9007199254740993".to_owned(),
@@ -982,14 +985,15 @@ fn integer_beside_fractions_is_exact_or_refused_in_json() {
         (DataType::Decimal128(38, 1), ["18446744073709551615.0", "18446744073709551614.0", "-1.0"]),
     ] {
         let schema = Schema::new(vec![Field::new("a", schema, true)]);
-        let declared = SourceSpec { schema: Some(Arc::new(schema)), ..spec(&data, "both.json") };
+        let declared =
+            SourceSpec { declared_schema: Some(Arc::new(schema)), ..spec(&data, "both.json") };
         let declared = Arc::new(Source::open(&declared).unwrap());
         assert_eq!(rows(&declared), text(&expected.each_ref().map(std::slice::from_ref)));
     }
 }
 
 #[test]
-fn record_behind_a_hole_is_malformed_in_every_text_format() {
+fn record_after_a_nul_hole_is_malformed_in_every_text_format() {
     let access = "1.1.1.1 - - [10/Oct/2026:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2\n";
     for (name, header, record) in [
         ("a.csv", "a,b\n", "1,x\n"),
@@ -1074,7 +1078,7 @@ fn bad_json_records_are_located_and_explained() {
         let options = rejects("1", None);
         let (found, _) = read(&source, 1 << 20, &options).unwrap();
         assert_eq!(found.len(), goods + 2, "{line}");
-        let bad = &options.rejects.first()[0];
+        let bad = &options.reject_log.first_records()[0];
         assert_eq!((bad.line, bad.offset), (Some(goods as u64 + 1), at as u64), "{line}");
         assert!(bad.reason.contains(reason), "{line}: {}", bad.reason);
     }
@@ -1088,8 +1092,8 @@ fn a_wholly_bad_file_is_read_in_reasonable_time_and_counted_exactly() {
     let source = open(&data, "a.csv").unwrap();
     let options = rejects("50%", None);
     assert_eq!(read(&source, 200_000, &options).unwrap().0.len(), 600_000);
-    assert_eq!(options.rejects.count(), 100_000);
-    assert_eq!(options.rejects.first()[4].line, Some(600_006));
+    assert_eq!(options.reject_log.count(), 100_000);
+    assert_eq!(options.reject_log.first_records()[4].line, Some(600_006));
 }
 
 #[test]
@@ -1104,8 +1108,8 @@ fn invalid_utf8_is_a_bad_record_in_every_text_format() {
         for projection in [None, Some(vec![])] {
             let options = ReadOptions { projection, ..rejects("1", None) };
             let (found, _) = read(&source, 1 << 20, &options).unwrap();
-            assert_eq!((found.len(), options.rejects.count()), (good, 1), "{name}");
-            assert!(options.rejects.first()[0].reason.contains("UTF-8"));
+            assert_eq!((found.len(), options.reject_log.count()), (good, 1), "{name}");
+            assert!(options.reject_log.first_records()[0].reason.contains("UTF-8"));
         }
     }
 }
@@ -1166,7 +1170,7 @@ fn compressed_files_are_decoded_to_the_end_of_their_last_member() {
 }
 
 #[test]
-fn padding_behind_a_compressed_file_is_read_over_and_other_bytes_are_named() {
+fn padding_after_compressed_data_is_skipped_and_other_bytes_are_an_error() {
     for (kind, size) in [("gz", 3), ("zst", 3), ("bz2", 3), ("xz", 3), ("gz", 250_000)] {
         let whole = compressed(kind, format!("a,b\n{}", noise(size)).as_bytes());
         let name = format!("a.csv.{kind}");
@@ -1179,7 +1183,7 @@ fn padding_behind_a_compressed_file_is_read_over_and_other_bytes_are_named() {
         let error = result.unwrap_err();
         let Error::Corrupt { offset, .. } = &error else { panic!("{error:?}") };
         assert_eq!(*offset, Some(whole.len() as u64), "{kind}");
-        let told = as_told(error);
+        let told = user_message(error);
         assert!(told.contains("and other bytes follow: `x`\nhint: "), "{told}");
     }
 }
@@ -1225,7 +1229,7 @@ fn a_truncated_or_corrupt_compressed_file_is_an_error_with_its_offset() {
 
         std::fs::write(&path, b"\0\x01a,b\n1,2\n3,4\n5,6\n").unwrap();
         let error = open(&data, &name).unwrap_err();
-        assert!(as_told(error).contains("not a valid"), "{kind}");
+        assert!(user_message(error).contains("not a valid"), "{kind}");
         // Text is text, whatever its name says.
         std::fs::write(&path, b"a,b\n1,2\n").unwrap();
         let rows = read(&open(&data, &name).unwrap(), 1, &ReadOptions::default()).unwrap().0;
@@ -1245,7 +1249,7 @@ fn a_file_that_is_cut_off_within_its_magic_number_is_an_error() {
 }
 
 #[test]
-fn a_header_of_numbers_alone_is_told() {
+fn header_of_numbers_alone_is_reported() {
     let data = folder(&[
         ("n.csv", b"1,2.5,-3\n4,5,6\n"),
         ("years.csv", b"name,2024,2025\nx,1,2\n"),
@@ -1257,7 +1261,7 @@ fn a_header_of_numbers_alone_is_told() {
     ]);
     let warning = |name: &str, header: Option<bool>| {
         let mut spec = spec(&data, name);
-        spec.options.header = header;
+        spec.text_options.header = header;
         Source::open(&spec).unwrap().warning()
     };
     let said = warning("n.csv", None).unwrap();
@@ -1284,7 +1288,7 @@ fn bad_records_in_a_compressed_file_have_their_line() {
     let source = open(&data, "a.csv.gz").unwrap();
     let options = rejects("2", None);
     read(&source, 1, &options).unwrap();
-    let first = options.rejects.first();
+    let first = options.reject_log.first_records();
     let lines: Vec<_> = first.iter().map(|bad| (bad.line.unwrap(), bad.offset)).collect();
     let first = 4 + noise(30_000).len() as u64;
     assert_eq!(lines, [(30_002, first), (30_013, first + 4 + noise(10).len() as u64)]);
@@ -1298,10 +1302,10 @@ fn a_reader_can_be_dropped_or_cancelled_before_its_end() {
     let source = open(&data, "a.csv.gz").unwrap();
     let split = source.splits().unwrap().remove(0);
     let options = ReadOptions::default();
-    let mut reader = source.read(&split, &options).unwrap();
+    let mut reader = source.read_split(&split, &options).unwrap();
     assert!(reader.next().unwrap().is_ok());
     drop(reader);
-    let mut reader = source.read(&split, &options).unwrap();
+    let mut reader = source.read_split(&split, &options).unwrap();
     reader.next().unwrap().unwrap();
     options.cancel.cancel();
     let last = reader.by_ref().last().unwrap();
@@ -1323,10 +1327,11 @@ fn standard_input_is_sampled_and_then_read_from_its_start() {
             };
             let mut spec = SourceSpec { url: "-".into(), ..SourceSpec::default() };
             let stdin = || Box::new(std::io::Cursor::new(bytes.clone()));
-            let error = Source::open_with(&spec, stdin(), &CancelFlag::new()).unwrap_err();
-            assert!(as_told(error).contains("--source-format"));
+            let error = Source::open_with_stdin(&spec, stdin(), &CancelFlag::new()).unwrap_err();
+            assert!(user_message(error).contains("--source-format"));
             spec.format = Some(format);
-            let source = Arc::new(Source::open_with(&spec, stdin(), &CancelFlag::new()).unwrap());
+            let source =
+                Arc::new(Source::open_with_stdin(&spec, stdin(), &CancelFlag::new()).unwrap());
             assert!(source.is_stdin());
             assert_eq!(rows(&source).len(), good, "{format} {kind}");
             let again = message(read(&source, 1, &ReadOptions::default()));
@@ -1336,7 +1341,7 @@ fn standard_input_is_sampled_and_then_read_from_its_start() {
     let spec =
         SourceSpec { url: "-".into(), format: Some(Format::Parquet), ..SourceSpec::default() };
     assert!(
-        message(Source::open_with(&spec, Box::new(std::io::empty()), &CancelFlag::new()))
+        message(Source::open_with_stdin(&spec, Box::new(std::io::empty()), &CancelFlag::new()))
             .contains("file first")
     );
 }
@@ -1379,37 +1384,37 @@ fn a_users_schema_overrides_types_by_name() {
     };
     for file in ["a.csv", "b.json"] {
         let mut spec = spec(&data, file);
-        spec.schema = schema(&[("t", DataType::Utf8)]);
+        spec.declared_schema = schema(&[("t", DataType::Utf8)]);
         let source = Arc::new(Source::open(&spec).unwrap());
         assert_eq!(source.schema().field(1).data_type(), &DataType::Utf8);
         assert_eq!(rows(&source), text(&[&["1", "2"]]));
-        spec.schema = schema(&[("idd", DataType::Utf8)]);
+        spec.declared_schema = schema(&[("idd", DataType::Utf8)]);
         // Any key may come behind the sample; a header is whole.
         match file {
             "a.csv" => assert!(message(Source::open(&spec)).contains("did you mean `id`")),
             _ => assert_eq!(Source::open(&spec).unwrap().schema().fields().len(), 3),
         }
-        spec.schema = schema(&[("id", DataType::Null)]);
+        spec.declared_schema = schema(&[("id", DataType::Null)]);
         assert!(message(Source::open(&spec)).contains("cannot be of type Null"));
     }
     let mut empty = spec(&data, "c.csv");
-    empty.schema = schema(&[("a", DataType::Int64)]);
+    empty.declared_schema = schema(&[("a", DataType::Int64)]);
     let source = Arc::new(Source::open(&empty).unwrap());
     assert_eq!(rows(&source), Rows::new());
     assert_eq!(source.splits().unwrap().len(), 0);
     let mut headless = spec(&data, "a.csv");
-    headless.options.header = Some(false);
+    headless.text_options.header = Some(false);
     assert_eq!(types(&Source::open(&headless).unwrap())[0].0, "column_1");
-    headless.schema = schema(&[("x", DataType::Utf8View), ("y", DataType::Utf8View)]);
+    headless.declared_schema = schema(&[("x", DataType::Utf8View), ("y", DataType::Utf8View)]);
     let source = Arc::new(Source::open(&headless).unwrap());
     assert_eq!(rows(&source), text(&[&["id", "t"], &["1", "2"]]));
     let mut lines = spec(&data, "d.log");
-    lines.schema = schema(&[("line", DataType::Int64)]);
+    lines.declared_schema = schema(&[("line", DataType::Int64)]);
     assert!(message(Source::open(&lines)).contains("CAST"));
 }
 
 #[test]
-fn dialects_are_obeyed() {
+fn text_options_are_applied() {
     for (file, change, expected) in [
         (
             &b"a|b\n# no, \"record\n1|'x|y'\n"[..],
@@ -1433,7 +1438,7 @@ fn dialects_are_obeyed() {
     ] {
         let data = folder(&[("a.csv", file)]);
         let mut spec = spec(&data, "a.csv");
-        change(&mut spec.options);
+        change(&mut spec.text_options);
         let source = Arc::new(Source::open(&spec).unwrap());
         assert_eq!(rows(&source), expected, "{}", file.escape_ascii());
     }
@@ -1442,7 +1447,7 @@ fn dialects_are_obeyed() {
 }
 
 #[test]
-fn counted_system_logs_are_read_from_their_start_in_one_split() {
+fn length_prefixed_syslog_is_read_in_one_split() {
     let framed = |text: &str| format!("{} {text}", text.len());
     let records: Vec<String> = (0..200)
         .map(|n| framed(&format!("<34>1 - h su - - - {n}\n<35>{}", "x".repeat(n))))
@@ -1456,7 +1461,7 @@ fn counted_system_logs_are_read_from_their_start_in_one_split() {
     let of = |name: &str, framing| {
         let mut spec = spec(&data, name);
         spec.format = Some(Format::Syslog);
-        spec.options.framing = framing;
+        spec.text_options.framing = framing;
         Arc::new(Source::open(&spec).unwrap())
     };
     let options = |allowed| ReadOptions { projection: Some(vec![0, 9]), ..rejects(allowed, None) };
@@ -1465,7 +1470,7 @@ fn counted_system_logs_are_read_from_their_start_in_one_split() {
     let octets = Some(SyslogFraming::Octets);
     for target in [1, 100, 1 << 20] {
         let source = of("a.log", octets);
-        assert_eq!(source.splits_of(target, &mut |_, _| true).unwrap().len(), 1);
+        assert_eq!(source.splits_with_target_bytes(target, &mut |_, _| true).unwrap().len(), 1);
         assert_eq!(read(&source, target, &options("0")).unwrap().0, expected);
     }
     // A record that is shorter than its count is refused, and no other.
@@ -1503,7 +1508,7 @@ fn a_giant_record_spanning_several_splits_is_one_row() {
     assert_eq!(found.len(), 2);
     assert_eq!(found[0][1].len(), giant.len() - 2 * 300_000);
     let mut splits = source.splits().unwrap();
-    source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
+    source.resolve_exact_starts(&mut splits, &CancelFlag::new()).unwrap();
     assert_eq!(splits[1].exact_start, Some(file.len() as u64 - 4));
 }
 
@@ -1526,13 +1531,16 @@ fn a_schema_may_name_the_columns_of_folders() {
     let data = folder(&[("m=01/x.csv", b"n\n1\n"), ("m=02/x.csv", b"n\n2\n")]);
     assert_eq!(types(&open(&data, "").unwrap())[1].1, DataType::Utf8View);
     let mut spec = spec(&data, "");
-    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Int64, true)])));
+    spec.declared_schema =
+        Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Int64, true)])));
     let source = Arc::new(Source::open(&spec).unwrap());
     assert_eq!(rows(&source), text(&[&["1", "1"], &["2", "2"]]));
-    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Utf8View, true)])));
+    spec.declared_schema =
+        Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Utf8View, true)])));
     let source = Arc::new(Source::open(&spec).unwrap());
     assert_eq!(rows(&source), text(&[&["1", "01"], &["2", "02"]]));
-    spec.schema = Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Boolean, true)])));
+    spec.declared_schema =
+        Some(Arc::new(Schema::new(vec![Field::new("m", DataType::Boolean, true)])));
     let source = Arc::new(Source::open(&spec).unwrap());
     assert!(message(read(&source, 1, &ReadOptions::default())).contains("`01` is not a Boolean"));
 }
@@ -1544,7 +1552,7 @@ fn sources_and_readers_can_go_to_other_threads() {
     check::<SplitReader>();
     check::<SplitStats>();
     check_shared::<Source>();
-    check_shared::<Rejects>();
+    check_shared::<RejectLog>();
     check_shared::<Split>();
 }
 
@@ -1570,7 +1578,7 @@ fn real_logs_are_read() {
 }
 
 #[test]
-fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
+fn json_line_with_two_values_does_not_offset_a_value_on_two_lines() {
     for (text, rows, bad) in [
         ("{\"a\":1}\n\n{}{\"a\":2}\n", 3, 0),
         ("{\"a\":1}\n{\"a\":2\n}\n{\"a\":3}{\"a\":4}\n", 3, 2),
@@ -1581,7 +1589,7 @@ fn two_values_on_a_line_do_not_make_up_for_a_value_on_two_lines() {
         let source = open(&folder, "a.json").unwrap();
         let options = rejects("100%", None);
         let (found, _) = read(&source, 1 << 20, &options).unwrap();
-        assert_eq!((found.len(), options.rejects.count()), (rows, bad), "{text}");
+        assert_eq!((found.len(), options.reject_log.count()), (rows, bad), "{text}");
     }
 }
 
@@ -1608,25 +1616,28 @@ proptest! {
             let cut = rejects("100%", None);
             let (found, _) = read(&source, target, &cut).unwrap();
             prop_assert_eq!(&found, &rows, "target {}", target);
-            prop_assert_eq!(cut.rejects.count(), whole.rejects.count(), "target {}", target);
-            prop_assert_eq!(cut.rejects.first(), whole.rejects.first(), "target {}", target);
+            prop_assert_eq!(cut.reject_log.count(), whole.reject_log.count(), "target {}", target);
+            prop_assert_eq!(cut.reject_log.first_records(), whole.reject_log.first_records(), "target {}", target);
         }
     }
 }
 
 #[test]
-fn a_split_full_of_bad_records_holds_few_of_them() {
+fn split_of_rejected_records_holds_few_of_them() {
     let mut file = "a,b\n".to_string() + &"1,x\n".repeat(300_000);
     file.push_str(&"x,\"y\n\"\n".repeat(200_000));
     let data = folder(&[("a.csv", file.as_bytes())]);
     let source = open(&data, "a.csv").unwrap();
     let options = rejects("50%", None);
     let split = source.splits().unwrap().pop().unwrap();
-    let mut reader = source.read(&split, &options).unwrap();
-    assert!(!reader.is_exact());
+    let mut reader = source.read_split(&split, &options).unwrap();
+    assert!(!reader.is_start_exact());
     reader.by_ref().for_each(|batch| assert!(batch.is_ok()));
-    assert!(reader.is_exact());
+    assert!(reader.is_start_exact());
     let stats = reader.into_stats();
-    assert!(stats.refused.len() < 100_000 && stats.rejected > 100_000);
-    assert_eq!(options.rejects.count() + stats.refused.len() as u64, stats.rejected);
+    assert!(stats.rejected_records.len() < 100_000 && stats.rejected_count > 100_000);
+    assert_eq!(
+        options.reject_log.count() + stats.rejected_records.len() as u64,
+        stats.rejected_count
+    );
 }

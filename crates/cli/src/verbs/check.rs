@@ -8,7 +8,9 @@ use tidemill_engine::job::Limits;
 use tidemill_engine::running::prepare;
 use tidemill_engine::sink::StagedFile;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::source::whole::{Checked, Damage, Files, Kept};
+use tidemill_engine::source::rowfile_check::{
+    CheckableRowfiles, RowfileCheck, RowfileDamage, RowfileSalvage,
+};
 use tidemill_engine::{Error, Result, RunId};
 
 use super::beside::{beside, beside_until};
@@ -27,11 +29,12 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     let mut urls = args.files.into_iter();
     let spec = SourceSpec {
         url: urls.next().unwrap_or_default(),
-        more: urls.collect(),
+        more_urls: urls.collect(),
         storage_options: args.storage.options()?,
         ..SourceSpec::default()
     };
-    let files = Files::list(&spec, &settings.cancel, &settings.progress).map_err(Error::from)?;
+    let files = CheckableRowfiles::list(&spec, &settings.cancel, &settings.progress)
+        .map_err(Error::from)?;
     let mut bar = Bar::new(&settings.progress);
     if let Some(out) = &args.salvage {
         if files.count() > 1 {
@@ -51,7 +54,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     }
     let mut bad = 0u64;
     for index in 0..files.count() {
-        let checked = beside_until(&settings.cancel, &mut bar, || Ok(files.check(index)?));
+        let checked = beside_until(&settings.cancel, &mut bar, || Ok(files.check_file(index)?));
         match checked {
             Ok(found) => {
                 bad += u64::from(!found.whole);
@@ -81,15 +84,24 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     Ok(if bad == 0 { Outcome::Complete } else { Outcome::No })
 }
 
-fn salvage(files: &Files, out: &Path, overwrite: bool, run: &RunId) -> Result<(Kept, u64)> {
+fn salvage(
+    files: &CheckableRowfiles,
+    out: &Path,
+    overwrite: bool,
+    run: &RunId,
+) -> Result<(RowfileSalvage, u64)> {
     let file = StagedFile::create(out, overwrite, run)?;
-    let (file, kept) = files.salvage(0, file, &out.display().to_string())?;
+    let (file, kept) = files.salvage_file(0, file, &out.display().to_string())?;
     let bytes = file.bytes();
     file.commit(bytes)?;
     Ok((kept, bytes))
 }
 
-fn say_kept((kept, bytes): &(Kept, u64), out: &Path, format: Plain) -> anyhow::Result<Outcome> {
+fn say_kept(
+    (kept, bytes): &(RowfileSalvage, u64),
+    out: &Path,
+    format: Plain,
+) -> anyhow::Result<Outcome> {
     let out = out.display().to_string();
     match format {
         Plain::Json => {
@@ -121,7 +133,7 @@ fn s(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-fn describe(found: &Checked) -> String {
+fn describe(found: &RowfileCheck) -> String {
     let blocks = format!(
         "{} block{}, {} row{}",
         format_grouped_digits(found.blocks),
@@ -151,7 +163,7 @@ fn describe(found: &Checked) -> String {
     text
 }
 
-fn push_damages(text: &mut String, damages: &[Damage]) {
+fn push_damages(text: &mut String, damages: &[RowfileDamage]) {
     for damage in damages.iter().take(SHOWN) {
         text.push_str(&format!("  at byte {}: {}\n", damage.offset, damage.reason));
     }

@@ -19,15 +19,15 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     let output = inputs.pop().unwrap_or_default();
     let mut inputs = inputs.into_iter();
     let (url, more) = (inputs.next().unwrap_or_default(), inputs.collect::<Vec<_>>());
-    let mut source = SourceSpec { url, more, ..args.source.spec()? };
+    let mut source = SourceSpec { url, more_urls: more, ..args.source.spec()? };
     let mut sink = args.sink.sink(Some(&output), None)?;
     sink.storage_options = source.storage_options.clone();
     let limits = args.limits.limits();
     let files = &args.program_files.named;
     let files = program_files::named(files, &source.storage_options, &[&limits])?;
-    program_files::give(files.as_ref(), &mut source.exec);
+    program_files::give(files.as_ref(), &mut source.filter_program);
     program_files::give(files.as_ref(), &mut sink.exec);
-    program_files::check(files.as_ref(), &[source.exec.as_ref(), sink.exec.as_ref()])?;
+    program_files::check(files.as_ref(), &[source.filter_program.as_ref(), sink.exec.as_ref()])?;
     let conversion = Conversion {
         source,
         select: args.select,

@@ -8,7 +8,7 @@ use tidemill_engine::job::Limits;
 use tidemill_engine::redaction::redact_url;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
-use tidemill_engine::source::{Source, SourceSpec, compatible};
+use tidemill_engine::source::{Source, SourceSpec, schema_compatibility};
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
 use super::output::{CoverageSink, Say, finish};
@@ -25,7 +25,7 @@ pub(super) fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
     for url in &args.files {
         if args.format == SchemaForm::Rowfile {
             let spec = SourceSpec { url: url.clone(), ..defaults.clone() };
-            let schema = compatible::schema_of(&spec).map_err(Error::from)?;
+            let schema = schema_compatibility::read_schema(&spec).map_err(Error::from)?;
             print(format!("{}\n", schema.to_json()).as_bytes())?;
             continue;
         }
@@ -60,7 +60,8 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
         .into());
     };
     let spec = |url: &String| SourceSpec { url: url.clone(), ..defaults.clone() };
-    let conflicts = compatible::conflicts(&spec(old), &spec(new)).map_err(Error::from)?;
+    let conflicts =
+        schema_compatibility::find_schema_conflicts(&spec(old), &spec(new)).map_err(Error::from)?;
     let (old, new) = (&redact_url(old), &redact_url(new));
     let text = match args.format {
         SchemaForm::Json => {
@@ -90,14 +91,14 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
 fn schema_text(url: &str, source: &Source) -> String {
     let files = source.files().len() as u64;
     let mut text = format!("{url}: {}", source.format());
-    if let Some(written) = source.written_as() {
+    if let Some(written) = source.describe_detected_dialect() {
         text.push_str(&format!(" {written}"));
     }
     if files != 1 {
         text.push_str(&format!(", {} files", coverage::format_grouped_digits(files)));
     }
-    if source.layouts() > 1 {
-        let layouts = coverage::format_grouped_digits(source.layouts() as u64);
+    if source.layout_count() > 1 {
+        let layouts = coverage::format_grouped_digits(source.layout_count() as u64);
         text.push_str(&format!(" with {layouts} sets of columns"));
     }
     if !source.is_stdin() {
@@ -120,7 +121,7 @@ fn schema_text(url: &str, source: &Source) -> String {
 
 /// Why a column cannot be read, without what to do about it.
 fn refusal(source: &Source, column: usize) -> Option<String> {
-    let message = Error::from(source.refusal(column)?).to_string();
+    let message = Error::from(source.column_error(column)?).to_string();
     Some(message.lines().next().unwrap_or_default().to_owned())
 }
 
@@ -141,7 +142,7 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
         "format": source.format().name(),
         "files": source.files().len(),
         "bytes": source.total_bytes(),
-        "layouts": source.layouts(),
+        "layouts": source.layout_count(),
         "columns": columns.collect::<Vec<_>>(),
     });
     if source.format().is_delimited() {

@@ -20,8 +20,8 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use tidemill_engine::error::escape_control_chars;
+use tidemill_engine::filter_program::FilterProgram;
 use tidemill_engine::job::Limits;
-use tidemill_engine::program::Program;
 use tidemill_engine::query::ScratchSpec;
 use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::sink::directly;
@@ -125,8 +125,8 @@ fn read_text(path: &Path) -> Result<String> {
 }
 
 /// The program that repeated flags name, if any.
-fn program(words: &[String]) -> Result<Option<Program>> {
-    Ok((!words.is_empty()).then(|| Program::new(words.to_vec())).transpose()?)
+fn program(words: &[String]) -> Result<Option<FilterProgram>> {
+    Ok((!words.is_empty()).then(|| FilterProgram::new(words.to_vec())).transpose()?)
 }
 
 impl SourceArgs {
@@ -134,9 +134,9 @@ impl SourceArgs {
     fn spec(&self) -> Result<SourceSpec> {
         Ok(SourceSpec {
             url: String::new(),
-            more: Vec::new(),
+            more_urls: Vec::new(),
             format: self.source_format.as_deref().map(str::parse).transpose()?,
-            options: TextOptions {
+            text_options: TextOptions {
                 header: self.header,
                 delimiter: self.delimiter,
                 quote: self.quote.map(|quote| quote.0),
@@ -147,22 +147,26 @@ impl SourceArgs {
                 nulls: self.null.clone(),
                 strict: self.strict,
                 mismatch: self.mismatch.as_deref().map(str::parse).transpose()?,
-                framing: self.framing.as_deref().map(source::framing).transpose()?,
+                framing: self.framing.as_deref().map(source::parse_framing).transpose()?,
                 log_format: self.log_format.clone(),
             },
-            schema: self
+            declared_schema: self
                 .schema
                 .as_deref()
                 .map(tidemill_engine::query::schema_from_sql)
                 .transpose()?,
-            promote: self.promote.iter().map(|text| text.parse()).collect::<source::Result<_>>()?,
-            exec: program(&self.source_exec)?,
-            layouts: self.layouts.as_deref().map(str::parse).transpose()?,
+            promotions: self
+                .promote
+                .iter()
+                .map(|text| text.parse())
+                .collect::<source::Result<_>>()?,
+            filter_program: program(&self.source_exec)?,
+            layout_policy: self.layouts.as_deref().map(str::parse).transpose()?,
             storage_options: self.read_ahead.over(self.storage.options()?)?,
-            recover: self.salvage,
-            given: None,
-            unhidden: Vec::new(),
-            below: None,
+            salvage_damaged: self.salvage,
+            memory_rows: None,
+            exposed_hidden_columns: Vec::new(),
+            base_folder: None,
         })
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let limits = args.limits.limits();
     let mut defaults = args.source.spec()?;
     let files = program_files::named(&args.files.named, &defaults.storage_options, &[&limits])?;
-    program_files::give(files.as_ref(), &mut defaults.exec);
+    program_files::give(files.as_ref(), &mut defaults.filter_program);
     let query = Query { sql, defaults, turbo, ..Query::default() };
     // The log keeps the statement without the values, which may be nobody's business.
     let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
@@ -88,7 +88,10 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     };
     sink.storage_options = args.source.storage.options()?;
     program_files::give(files.as_ref(), &mut sink.exec);
-    program_files::check(files.as_ref(), &[query.defaults.exec.as_ref(), sink.exec.as_ref()])?;
+    program_files::check(
+        files.as_ref(),
+        &[query.defaults.filter_program.as_ref(), sink.exec.as_ref()],
+    )?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = About { output: Some(sink.url.clone()), ..about };
     let (mut preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
@@ -178,7 +181,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
     let of_sources = args.read_ahead.over(storage.clone())?;
     for source in &mut job.sources {
         source.spec.storage_options = source.spec.storage_options.with_overrides(&of_sources);
-        source.spec.recover |= args.salvage;
+        source.spec.salvage_damaged |= args.salvage;
     }
     job.files.extend(args.files.named.iter().cloned());
     let files = job.give_files(&args.limits.limits())?;

@@ -85,7 +85,7 @@ fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
     refuse_direction(&args.by, &args.files)?;
     let mut inputs = args.files.into_iter();
     let url = inputs.next().unwrap_or_default();
-    let source = SourceSpec { url, more: inputs.collect(), ..args.source.spec()? };
+    let source = SourceSpec { url, more_urls: inputs.collect(), ..args.source.spec()? };
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = source.storage_options.clone();
     let about = About {

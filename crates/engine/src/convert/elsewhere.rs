@@ -44,7 +44,7 @@ use tidemill_sink::{
     FileSet, ObjectPart, ObjectPlace, ObjectSet, OutputFormat, SetWriter, SinkSpec, StagedPart,
     Written,
 };
-use tidemill_source::program::Program;
+use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{Compression, SpecDescription};
 use tidemill_tables::sections::{self, Sections};
@@ -346,7 +346,7 @@ impl Conversion {
             compression: self.sink.compression.as_ref().map(ToString::to_string),
             null: self.sink.null.clone(),
             header: self.sink.header,
-            exec: self.sink.exec.as_ref().map(Program::words_elsewhere).transpose()?,
+            exec: self.sink.exec.as_ref().map(FilterProgram::portable_argv).transpose()?,
             max_bad: settings.max_bad.to_string(),
         };
         let local = |task: &&Task| !task.url.contains("://");
@@ -369,13 +369,16 @@ impl Conversion {
                 .worker_options(),
             paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             // Both find the same.
-            files: HandedFile::of(self.source.exec.as_ref().or(self.sink.exec.as_ref()), cancel)?,
+            files: HandedFile::of(
+                self.source.filter_program.as_ref().or(self.sink.exec.as_ref()),
+                cancel,
+            )?,
         })?;
         let ends = Ends(there);
         let threads = there.workers.reach()?.threads;
         let inputs = cut(tasks, threads);
         // What a program makes of a few bytes may be many, and it is not to be asked twice.
-        let is_any = self.sink.exec.is_some() || self.source.exec.is_some();
+        let is_any = self.sink.exec.is_some() || self.source.filter_program.is_some();
         let mut dealt = Dealt {
             large: vec![is_any; inputs.len()],
             large_bytes: LARGE_BYTES,
@@ -622,13 +625,13 @@ impl Worker {
             compression: job.compression.as_deref().map(str::parse).transpose()?,
             null: job.null,
             header: job.header,
-            exec: job.exec.map(Program::new).transpose()?,
+            exec: job.exec.map(FilterProgram::new).transpose()?,
             ..SinkSpec::new(job.output)
         };
-        let mut source = job.source.spec(String::new(), storage)?;
+        let mut source = job.source.to_source_spec(String::new(), storage)?;
         let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
-        let files = ProgramFiles::kept(files, &parent)?;
-        program_files::give(files.as_ref(), &mut source.exec);
+        let files = ProgramFiles::from_local_files(files, &parent)?;
+        program_files::give(files.as_ref(), &mut source.filter_program);
         program_files::give(files.as_ref(), &mut sink.exec);
         let max_bad: BadRecordLimit = job.max_bad.parse()?;
         let settings = RunSettings { max_bad, cores: None, ..settings.clone() };

@@ -39,7 +39,8 @@ use tidemill_sink::{
     StagedPart, Written,
 };
 use tidemill_source::{
-    Compression, Format, ReadOptions, Rejects, Source, SourceSpec, Split, SplitReader, files_of,
+    Compression, Format, ReadOptions, RejectLog, Source, SourceSpec, Split, SplitReader,
+    list_with_relative_paths,
 };
 use tidemill_tables::partial::together;
 
@@ -257,7 +258,7 @@ impl Conversion {
                     "name the output's file",
                 ));
             }
-            for (url, bytes, below) in files_of(&self.source, url, cancel)? {
+            for (url, bytes, below) in list_with_relative_paths(&self.source, url, cancel)? {
                 if seen.insert(url.clone()) {
                     let compression = self.sink.compression_suffix(format);
                     let target = output_name(&below, format) + compression;
@@ -422,7 +423,8 @@ impl Conversion {
         limit: usize,
         turn: &mut ComputeTurn<'_>,
     ) -> Result<Done> {
-        let source = SourceSpec { url: task.url.clone(), more: Vec::new(), ..self.source.clone() };
+        let source =
+            SourceSpec { url: task.url.clone(), more_urls: Vec::new(), ..self.source.clone() };
         let (mut rows, warning) = match self.describe() {
             None => {
                 let copy = Copy::open(&source, settings, self.sink.keeps_columns())?;
@@ -640,13 +642,14 @@ struct Copy {
 impl Copy {
     fn open(spec: &SourceSpec, settings: &RunSettings, keeps_columns: bool) -> Result<Self> {
         let cancel = &settings.cancel;
-        let source = Arc::new(Source::open_with(spec, Box::new(std::io::empty()), cancel)?);
-        if let Some(refusal) = (0..source.schema().fields().len()).find_map(|at| source.refusal(at))
+        let source = Arc::new(Source::open_with_stdin(spec, Box::new(std::io::empty()), cancel)?);
+        if let Some(refusal) =
+            (0..source.schema().fields().len()).find_map(|at| source.column_error(at))
         {
             return Err(refusal.into());
         }
         let mut splits = source.splits()?;
-        source.exact_splits(&mut splits, cancel)?;
+        source.resolve_exact_starts(&mut splits, cancel)?;
         let coverage = Coverage {
             files: source.files().len() as u64,
             splits: ReadAmount { done: 0, total: splits.len() as u64, left_out: 0 },
@@ -654,20 +657,20 @@ impl Copy {
             ..Coverage::default()
         };
         let rejected_folder = settings.rejected_folder.clone();
-        let rejects = Arc::new(Rejects::new(settings.max_bad, rejected_folder.clone()));
+        let rejects = Arc::new(RejectLog::new(settings.max_bad, rejected_folder.clone()));
         let options = ReadOptions {
             cancel: cancel.clone(),
             progress: settings.progress.clone(),
-            rejects,
-            ahead: PrefetchBudget::with_prefetch_bytes(
+            reject_log: rejects,
+            prefetch_budget: PrefetchBudget::with_prefetch_bytes(
                 settings.memory_bytes / 16,
                 spec.storage_options.read_memory_bytes(),
             ),
             ..ReadOptions::default()
         };
-        let course = source.course(&splits, &options)?;
+        let course = source.access_plan(&splits, &options)?;
         let splits = splits.into_iter();
-        let own = if keeps_columns { source.own_columns() } else { None };
+        let own = if keeps_columns { source.common_file_schema() } else { None };
         let schema = own.unwrap_or_else(|| source.schema().clone());
         Ok(Copy {
             source,
@@ -688,18 +691,18 @@ impl Copy {
                 none => match self.splits.next() {
                     Some(split) => {
                         let course = self.course.clone().map(|course| (course, split.index));
-                        let options = ReadOptions { course, ..self.options.clone() };
-                        none.insert(self.source.read(&split, &options)?)
+                        let options = ReadOptions { access_plan: course, ..self.options.clone() };
+                        none.insert(self.source.read_split(&split, &options)?)
                     }
                     None => {
-                        self.options.rejects.finish(self.coverage.rows.done)?;
+                        self.options.reject_log.finish(self.coverage.rows.done)?;
                         // Only reading shows all of it.
-                        let salvaged = self.source.salvaged();
+                        let salvaged = self.source.salvage_reports();
                         let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
                         self.coverage.bytes.left_out = left_out;
                         self.coverage.complete = salvaged.is_empty();
-                        self.coverage.unknown_keys = self.options.rejects.unknown_keys();
-                        self.coverage.mismatches = self.options.rejects.mismatches();
+                        self.coverage.unknown_keys = self.options.reject_log.unknown_keys();
+                        self.coverage.mismatches = self.options.reject_log.mismatches();
                         self.coverage.salvaged = salvaged;
                         return Ok(None);
                     }
@@ -710,13 +713,13 @@ impl Copy {
             }
             let Some(reader) = self.reader.take() else { continue };
             let mut stats = reader.into_stats();
-            stats.accept(&self.options.rejects)?;
+            stats.commit_to(&self.options.reject_log)?;
             let coverage = &mut self.coverage;
             coverage.splits.done += 1;
             coverage.bytes.done += stats.bytes;
             coverage.bytes.total = coverage.bytes.total.max(coverage.bytes.done);
             coverage.rows.done += stats.rows;
-            coverage.rows.rejected += stats.rejected;
+            coverage.rows.rejected += stats.rejected_count;
             if coverage.rows.rejected > 0 {
                 let folder = self.rejected_folder.as_ref();
                 coverage.rejected_copy = folder.map(|folder| folder.display().to_string());

@@ -20,9 +20,9 @@ use tidemill_jobs::About;
 use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, Turbo};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
-use tidemill_source::program::{self, Program};
+use tidemill_source::filter_program::{self, FilterProgram};
 use tidemill_source::program_files::ProgramFiles;
-use tidemill_source::{Promote, SourceSpec, TextOptions};
+use tidemill_source::{FieldPromotion, SourceSpec, TextOptions};
 use tidemill_sql::statement::schema_from_sql;
 use toml::de::DeTable;
 
@@ -254,8 +254,8 @@ impl Job {
         let place = place.or_else(|| (is_only && given.name == SOURCE_NAME).then_some(0));
         if let Some(declared) = place.and_then(|place| self.sources.get_mut(place)) {
             // Rows in memory have columns, and nothing else that a job says of files.
-            let promote = std::mem::take(&mut declared.spec.promote);
-            declared.spec = SourceSpec { promote, ..given.spec };
+            let promote = std::mem::take(&mut declared.spec.promotions);
+            declared.spec = SourceSpec { promotions: promote, ..given.spec };
             return Ok(declared.name.clone());
         }
         let read = self.query().unknown_tables();
@@ -283,7 +283,7 @@ impl Job {
         let limits = [own, &self.limits];
         let files = program_files::named(&self.files, &storage.unwrap_or_default(), &limits)?;
         for source in &mut self.sources {
-            program_files::give(files.as_ref(), &mut source.spec.exec);
+            program_files::give(files.as_ref(), &mut source.spec.filter_program);
         }
         if let Some(sink) = &mut self.sink {
             program_files::give(files.as_ref(), &mut sink.exec);
@@ -292,8 +292,8 @@ impl Job {
     }
 
     /// Its sources' programs.
-    pub fn programs(&self) -> impl Iterator<Item = Option<&Program>> {
-        self.sources.iter().map(|source| source.spec.exec.as_ref())
+    pub fn programs(&self) -> impl Iterator<Item = Option<&FilterProgram>> {
+        self.sources.iter().map(|source| source.spec.filter_program.as_ref())
     }
 
     /// The job as a question to the planner.
@@ -383,21 +383,21 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         };
         let spec = SourceSpec {
             url,
-            more: urls.collect(),
-            exec,
+            more_urls: urls.collect(),
+            filter_program: exec,
             format: section.parsed_with("format", str::parse)?,
-            schema: section.parsed_with("schema", schema_from_sql)?,
-            layouts: section.parsed_with("layouts", str::parse)?,
-            promote: promote(&mut section)?,
-            options: match section.take("options") {
+            declared_schema: section.parsed_with("schema", schema_from_sql)?,
+            layout_policy: section.parsed_with("layouts", str::parse)?,
+            promotions: promote(&mut section)?,
+            text_options: match section.take("options") {
                 Some(node) => options(section.section(node, "source.options")?)?,
                 None => TextOptions::default(),
             },
             storage_options: reading(&mut section)?,
-            recover: section.boolean("recover")?.unwrap_or_default(),
-            given: None,
-            unhidden: Vec::new(),
-            below: None,
+            salvage_damaged: section.boolean("recover")?.unwrap_or_default(),
+            memory_rows: None,
+            exposed_hidden_columns: Vec::new(),
+            base_folder: None,
         };
         section.finish(&[
             "name",
@@ -467,13 +467,15 @@ fn files(root: &mut Section) -> Result<Vec<String>> {
     let files = root.texts("files")?.unwrap_or_default();
     let checked = ProgramFiles::new(&files, &StorageOptions::default(), Path::new(""));
     checked.map(|_| files).map_err(|error| match error {
-        program::Error::Usage { message, hint } => root.error_at(&place, message, hint.as_deref()),
+        filter_program::ProgramError::Usage { message, hint } => {
+            root.error_at(&place, message, hint.as_deref())
+        }
         other => other.into(),
     })
 }
 
 /// The columns whose records' fields are columns.
-fn promote(section: &mut Section) -> Result<Vec<Promote>> {
+fn promote(section: &mut Section) -> Result<Vec<FieldPromotion>> {
     let Some(place) = section.tree.get("promote").map(|node| node.place.clone()) else {
         return Ok(Vec::new());
     };
@@ -488,13 +490,13 @@ fn promote(section: &mut Section) -> Result<Vec<Promote>> {
 }
 
 /// The program that bytes go through.
-fn exec(section: &mut Section) -> Result<Option<Program>> {
+fn exec(section: &mut Section) -> Result<Option<FilterProgram>> {
     let Some(place) = section.tree.get("exec").map(|node| node.place.clone()) else {
         return Ok(None);
     };
     let words = section.texts("exec")?.unwrap_or_default();
-    Program::new(words).map(Some).map_err(|error| match error {
-        program::Error::Usage { message, hint } => {
+    FilterProgram::new(words).map(Some).map_err(|error| match error {
+        filter_program::ProgramError::Usage { message, hint } => {
             section.error_at(&place, message, hint.as_deref())
         }
         other => other.into(),
@@ -513,9 +515,9 @@ fn options(mut section: Section) -> Result<TextOptions> {
         nulls: section.texts("null")?.unwrap_or_default(),
         strict: section.boolean("strict")?,
         mismatch: section.parsed_with("mismatch", str::parse)?,
-        framing: section.parsed_with("framing", tidemill_source::framing)?,
+        framing: section.parsed_with("framing", tidemill_source::parse_framing)?,
         log_format: section.parsed_with("log_format", |text| {
-            tidemill_source::log_format(text).map(|_| text.to_owned())
+            tidemill_source::parse_log_format(text).map(|_| text.to_owned())
         })?,
     };
     let known = [
@@ -768,8 +770,8 @@ mod tests {
     /// A source that the program around has in memory, by its name.
     fn in_memory(name: &str) -> NamedSource {
         let schema = Arc::new(arrow::datatypes::Schema::empty());
-        let given = Some(Arc::new(tidemill_source::Given::table(schema, Vec::new())));
-        let spec = SourceSpec { url: name.to_owned(), given, ..SourceSpec::default() };
+        let given = Some(Arc::new(tidemill_source::MemoryRows::from_table(schema, Vec::new())));
+        let spec = SourceSpec { url: name.to_owned(), memory_rows: given, ..SourceSpec::default() };
         NamedSource { name: name.to_owned(), spec }
     }
 
@@ -809,8 +811,9 @@ mod tests {
             let job = Job::from_toml_with(text, "job", &[], given);
             match (job, expected) {
                 (Ok(job), Ok(expected)) => {
-                    let about =
-                        |source: &NamedSource| (source.name.clone(), source.spec.given.is_some());
+                    let about = |source: &NamedSource| {
+                        (source.name.clone(), source.spec.memory_rows.is_some())
+                    };
                     let found: Vec<_> = job.sources.iter().map(about).collect();
                     let expected: Vec<_> = expected
                         .iter()
@@ -827,7 +830,7 @@ mod tests {
         let job = Job::from_toml_with(one, "job", &[], vec![in_memory("source")]).unwrap();
         let spec = &job.sources[0].spec;
         // The columns of records are promoted, and the format was the file's.
-        assert_eq!((spec.promote.len(), spec.format), (1, None));
+        assert_eq!((spec.promotions.len(), spec.format), (1, None));
     }
 
     const FULL: &str = r#"
@@ -878,8 +881,8 @@ as_seen     = true
         assert_eq!(source.name, "source");
         assert_eq!(source.spec.url, "logs/2026-11-*/*.json.zst");
         assert_eq!(source.spec.format, Some(Format::Json));
-        assert_eq!(source.spec.schema.as_ref().unwrap().field(0).name(), "user_id");
-        assert_eq!(source.spec.options.nulls, ["NA", ""]);
+        assert_eq!(source.spec.declared_schema.as_ref().unwrap().field(0).name(), "user_id");
+        assert_eq!(source.spec.text_options.nulls, ["NA", ""]);
         let sink = job.sink.as_ref().unwrap();
         assert_eq!(
             (sink.url.as_str(), sink.overwrite, sink.max_files),
@@ -947,7 +950,7 @@ as_seen     = true
     fn text_options_are_single_characters_and_quoting_can_be_turned_off() {
         let options = |text: &str| {
             parse(&format!("[source]\nurl = 'a'\noptions = {{ {text} }}"))
-                .map(|job| job.sources[0].spec.options.clone())
+                .map(|job| job.sources[0].spec.text_options.clone())
         };
         assert_eq!(options("quote = ''").unwrap().quote, Some(None));
         assert_eq!(options("quote = \"'\"").unwrap().quote, Some(Some(b'\'')));
@@ -1112,7 +1115,7 @@ as_seen     = true
         )
         .unwrap();
         assert_eq!(job.sources[0].spec.url, "b/*.csv");
-        assert_eq!(job.sources[0].spec.options.nulls, ["NA", "-"]);
+        assert_eq!(job.sources[0].spec.text_options.nulls, ["NA", "-"]);
         assert_eq!(job.sink.as_ref().unwrap().url, "out.csv");
         assert!(job.sink.as_ref().unwrap().overwrite);
         assert_eq!(job.limits.memory.as_deref(), Some("2GiB"));

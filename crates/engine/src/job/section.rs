@@ -125,7 +125,7 @@ impl<'a> Section<'a> {
         let place = node.place.clone();
         let what = "a string of one character";
         let text = node.into_text().map_err(|node| self.wrong_type(&node, key, what))?;
-        match tidemill_source::character(&text) {
+        match tidemill_source::parse_option_character(&text) {
             Some(byte) => Ok(Some(byte)),
             None => Err(self.error_at(
                 &place,

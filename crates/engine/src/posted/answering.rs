@@ -15,7 +15,7 @@ use tidemill_base::error::{Error, Result, redact_secrets};
 use tidemill_base::redaction::escape_control_chars;
 use tidemill_base::{BadRecordLimit, RunSettings};
 use tidemill_query::{Failure, Glimpse, NamedSource, Query, Turbo, Workers};
-use tidemill_source::asked::AskedSource;
+use tidemill_source::posted_source::PostedSource;
 
 use super::{
     ANY, Counted, FORMAT, Gives, Head, PlannedSaid, QUESTION_BYTES_MAX, Question, WorkerSaid,
@@ -88,10 +88,10 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
     let mut turbo = Turbo::default();
     asked.turbo.iter().try_for_each(|(option, text)| turbo.set(option, text))?;
     let sources = asked.sources.into_iter();
-    let sources = sources.map(|(name, source)| Ok(NamedSource { name, spec: source.spec()? }));
+    let sources = sources.map(|(name, source)| Ok(NamedSource { name, spec: source.into_spec()? }));
     let query = Query {
         sources: sources.collect::<Result<_>>()?,
-        defaults: asked.defaults.spec()?,
+        defaults: asked.defaults.into_spec()?,
         sql: asked.sql,
         map: asked.map,
         per_record: asked.per_record,
@@ -114,7 +114,7 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
     })
 }
 
-fn judge_program(source: &AskedSource, may_run_programs: bool) -> Result<()> {
+fn judge_program(source: &PostedSource, may_run_programs: bool) -> Result<()> {
     match source.has_program() && !may_run_programs {
         false => Ok(()),
         true => Err(Error::usage_with_hint(

@@ -418,7 +418,7 @@ fn quotes_that_swallow_records_are_an_error_that_names_the_option() {
     refused_everywhere(&folder, "t.tsv", "year", &["line 3", "3 lines", "--quote ''"]);
     let unquoted = |quote| {
         let mut query = query(folder.sql("SELECT count(*) AS n, sum(year) AS y FROM '$/t.tsv'"));
-        query.defaults.options.quote = Some(quote);
+        query.defaults.text_options.quote = Some(quote);
         ask(&query, &settings()).unwrap().rows()
     };
     assert_eq!(unquoted(None), text(&[&["6", "11726"]]));

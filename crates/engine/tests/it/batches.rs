@@ -11,18 +11,21 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
-use tidemill_engine::formats::{Batches, BoxedHostError, ReadFormat, WriteFormat, register};
+use tidemill_engine::formats::{
+    BoxedBatchReader, BoxedHostError, RegisteredFormatReader, RegisteredFormatWriter,
+    register_format,
+};
 use tidemill_engine::sink::{Sink, SinkSpec};
-use tidemill_engine::source::{Given, SourceSpec};
+use tidemill_engine::source::{MemoryRows, SourceSpec};
 use tidemill_engine::{Error, NamedSource, Plan, Query, RunId};
 
 use crate::common::{Folder, Random, answered, ask, settings, text};
 
-fn given(name: &str, given: Given) -> NamedSource {
+fn given(name: &str, given: MemoryRows) -> NamedSource {
     let given = Some(Arc::new(given));
     NamedSource {
         name: name.into(),
-        spec: SourceSpec { url: name.into(), given, ..SourceSpec::default() },
+        spec: SourceSpec { url: name.into(), memory_rows: given, ..SourceSpec::default() },
     }
 }
 
@@ -46,7 +49,7 @@ fn events(first: i64, rows: i64) -> RecordBatch {
     .unwrap()
 }
 
-fn table() -> Given {
+fn table() -> MemoryRows {
     // More than one split, of batches larger and smaller than ours.
     let sizes = [1, 20_000, 0, 3, 9000, 70_000];
     let mut first = 0;
@@ -56,7 +59,7 @@ fn table() -> Given {
             events(first - rows, rows)
         })
         .into();
-    Given::table(batches[0].schema(), batches)
+    MemoryRows::from_table(batches[0].schema(), batches)
 }
 
 const ROWS: i64 = 1 + 20_000 + 3 + 9000 + 70_000;
@@ -90,7 +93,7 @@ fn a_table_in_memory_is_asked_as_a_file_is() {
     // Nulls alone take no memory, and are rows nevertheless.
     let nulls: ArrayRef = Arc::new(NullArray::new(7));
     let nulls = RecordBatch::try_from_iter([("x", nulls)]).unwrap();
-    let nulls = || given("nulls", Given::table(nulls.schema(), vec![nulls.clone()]));
+    let nulls = || given("nulls", MemoryRows::from_table(nulls.schema(), vec![nulls.clone()]));
     let count = crate::common::ask(&over(vec![nulls()], "SELECT count(*) FROM nulls"), &settings());
     assert_eq!(count.unwrap().only(), "7");
 }
@@ -99,7 +102,7 @@ fn a_table_in_memory_is_asked_as_a_file_is() {
 fn an_empty_table_has_its_columns() {
     let batch = events(0, 0);
     for batches in [vec![], vec![batch.clone()]] {
-        let source = given("df", Given::table(batch.schema(), batches));
+        let source = given("df", MemoryRows::from_table(batch.schema(), batches));
         let answer = ask(&over(vec![source], "SELECT count(*), max(who) FROM df"), &settings());
         assert_eq!(answer.unwrap().rows(), text(&[&["0", "∅"]]));
     }
@@ -117,7 +120,7 @@ fn a_table_is_joined_with_files_and_held_beside_them() {
         ("city", Arc::new(StringArray::from(vec!["Rome", "Oslo"]))),
     ];
     let people = RecordBatch::try_from_iter(columns).unwrap();
-    let people = given("people", Given::table(people.schema(), vec![people]));
+    let people = given("people", MemoryRows::from_table(people.schema(), vec![people]));
     let sql = folder.sql(
         "SELECT city, count(*) AS n FROM '$/events.csv' LEFT JOIN people USING (who) GROUP BY city \
          ORDER BY city",
@@ -133,7 +136,7 @@ fn a_table_is_joined_with_files_and_held_beside_them() {
 #[test]
 fn a_stream_is_read_once_and_its_error_is_told() {
     let stream = |batches: Vec<Result<RecordBatch, arrow::error::ArrowError>>| {
-        Given::stream(Box::new(RecordBatchIterator::new(batches, events(0, 0).schema())))
+        MemoryRows::from_stream(Box::new(RecordBatchIterator::new(batches, events(0, 0).schema())))
     };
     let three = || vec![Ok(events(0, 10)), Ok(events(10, 9000)), Ok(events(9010, 3))];
     let source = given("s", stream(three()));
@@ -158,7 +161,7 @@ fn columns_of_one_name_get_numbers() {
     let schema = Arc::new(Schema::new(vec![field("a"), field("b"), field("a")]));
     let columns = (1..=3).map(|n| Arc::new(Int64Array::from(vec![n])) as ArrayRef).collect();
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
-    let source = given("df", Given::table(schema, vec![batch]));
+    let source = given("df", MemoryRows::from_table(schema, vec![batch]));
     let answer = ask(&over(vec![source], "SELECT a_1, b, a FROM df"), &settings()).unwrap();
     assert_eq!(answer.rows(), text(&[&["3", "2", "1"]]));
 }
@@ -175,7 +178,7 @@ fn bytes_of_a_fixed_length_are_cast_to_text_and_to_bytes() {
         ("upper(CAST(f AS TEXT))", "AB"),
         ("hex(CAST(f AS BYTEA))", "6162"),
     ] {
-        let source = given("df", Given::table(batch.schema(), vec![batch.clone()]));
+        let source = given("df", MemoryRows::from_table(batch.schema(), vec![batch.clone()]));
         let sql = format!("SELECT {what} AS x FROM df");
         let answer = ask(&over(vec![source], &sql), &settings()).unwrap();
         assert_eq!(answer.rows(), text(&[&[expected], &["∅"]]), "{what}");
@@ -195,7 +198,7 @@ fn uuids_are_compared_with_text() {
     for condition in
         [format!("u = '{uuid}'"), format!("u IN ('x', '{uuid}')"), "u LIKE 'ab%'".into()]
     {
-        let source = given("df", Given::table(Arc::clone(&schema), vec![batch.clone()]));
+        let source = given("df", MemoryRows::from_table(Arc::clone(&schema), vec![batch.clone()]));
         let sql = format!("SELECT u FROM df WHERE {condition}");
         let answer = ask(&over(vec![source], &sql), &settings()).unwrap();
         assert_eq!(answer.rows(), text(&[&[uuid]]), "{condition}");
@@ -214,7 +217,7 @@ fn fixed_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![field("n", DataType::Int32), field("key", DataType::Utf8)]))
 }
 
-impl ReadFormat for Fixed {
+impl RegisteredFormatReader for Fixed {
     fn schema(&self, path: &str, _: u64) -> Result<SchemaRef, BoxedHostError> {
         match path.contains("broken") {
             true => Err("no such luck".into()),
@@ -227,7 +230,7 @@ impl ReadFormat for Fixed {
         path: &str,
         bytes: Range<u64>,
         columns: &[&str],
-    ) -> Result<Batches, BoxedHostError> {
+    ) -> Result<BoxedBatchReader, BoxedHostError> {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
         self.asked.lock().unwrap().push((bytes.clone(), columns));
         let data = std::fs::read(path)?;
@@ -263,8 +266,8 @@ impl ReadFormat for Fixed {
     }
 }
 
-impl WriteFormat for Fixed {
-    fn write(&self, path: &Path, batches: Batches) -> Result<(), BoxedHostError> {
+impl RegisteredFormatWriter for Fixed {
+    fn write(&self, path: &Path, batches: BoxedBatchReader) -> Result<(), BoxedHostError> {
         if !self.is_splittable {
             return Ok(());
         }
@@ -289,7 +292,7 @@ type Asked = Arc<Mutex<Vec<(Range<u64>, Vec<String>)>>>;
 fn fixed(name: &str, is_splittable: bool) -> Asked {
     let asked = Asked::default();
     let format = || Fixed { is_splittable, asked: Arc::clone(&asked) };
-    register(name, None, Some(Box::new(format())), Some(Box::new(format()))).unwrap();
+    register_format(name, None, Some(Box::new(format())), Some(Box::new(format()))).unwrap();
     asked
 }
 
@@ -412,7 +415,7 @@ fn a_registered_format_is_written_as_one_and_many_files() {
 
 #[test]
 fn names_and_suffixes_of_formats_are_theirs_alone() {
-    let reader = || -> Option<Box<dyn ReadFormat>> {
+    let reader = || -> Option<Box<dyn RegisteredFormatReader>> {
         Some(Box::new(Fixed { is_splittable: true, asked: Asked::default() }))
     };
     for (name, suffix, part) in [
@@ -423,15 +426,15 @@ fn names_and_suffixes_of_formats_are_theirs_alone() {
         ("mine", Some("jsonl"), "suffix of format `json`"),
         ("mine", Some("tar.x"), "cannot be a format's suffix"),
     ] {
-        let error = register(name, suffix, reader(), None).unwrap_err().to_string();
+        let error = register_format(name, suffix, reader(), None).unwrap_err().to_string();
         assert!(error.contains(part), "{name}: {error}");
     }
-    assert!(register("mine", None, None, None).is_err());
-    register("first", Some("own"), reader(), None).unwrap();
-    let error = register("second", Some("own"), reader(), None).unwrap_err().to_string();
+    assert!(register_format("mine", None, None, None).is_err());
+    register_format("first", Some("own"), reader(), None).unwrap();
+    let error = register_format("second", Some("own"), reader(), None).unwrap_err().to_string();
     assert!(error.contains("suffix of format `first`"), "{error}");
     // Registered again it is replaced.
-    register("first", Some("own"), reader(), None).unwrap();
+    register_format("first", Some("own"), reader(), None).unwrap();
     let folder = Folder::new();
     let error = written(&folder, "$/x.own", &batch(vec![1])).unwrap_err().to_string();
     assert!(error.contains("registered without a writer"), "{error}");
@@ -497,7 +500,7 @@ fn what_is_in_a_null_struct_is_null() {
     };
     let sql = "SELECT count(s.x) AS n, count(*) FILTER (WHERE s.x IS NULL) AS gone, \
         min(s.x) AS least, min(items[2]['x']) AS other FROM df";
-    let table = Given::table(batch.schema(), vec![batch.clone()]);
+    let table = MemoryRows::from_table(batch.schema(), vec![batch.clone()]);
     answers(&over(vec![given("df", table)], sql));
     for name in ["a.rowfile", "a.arrow", "a.parquet"] {
         let path = folder.path().join(name);

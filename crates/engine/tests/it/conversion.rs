@@ -9,8 +9,8 @@ use tidemill_engine::convert::{Conversion, Converted};
 use tidemill_engine::running::{Running, deliver};
 use tidemill_engine::sink::{SinkSpec, Written};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::source::compatible::conflicts;
-use tidemill_engine::source::whole::{Checked, Files, Kept};
+use tidemill_engine::source::rowfile_check::{CheckableRowfiles, RowfileCheck, RowfileSalvage};
+use tidemill_engine::source::schema_compatibility::find_schema_conflicts;
 use tidemill_engine::{CancelFlag, Error, Result, RunId, RunProgress};
 use tidemill_rowfile as rowfile;
 
@@ -20,7 +20,7 @@ use crate::elsewhere::converted_again;
 fn spec(folder: &Folder, names: &[&str]) -> SourceSpec {
     let path = |name: &&str| folder.path().join(name).display().to_string();
     let mut urls = names.iter().map(path);
-    SourceSpec { url: urls.next().unwrap(), more: urls.collect(), ..SourceSpec::default() }
+    SourceSpec { url: urls.next().unwrap(), more_urls: urls.collect(), ..SourceSpec::default() }
 }
 
 pub(crate) fn conversion(folder: &Folder, names: &[&str], output: &str) -> Conversion {
@@ -229,12 +229,12 @@ fn a_cancelled_conversion_leaves_nothing_half_done() {
     assert!(!folder.path().join("out").exists());
 }
 
-fn files(folder: &Folder, names: &[&str]) -> Files {
-    Files::list(&spec(folder, names), &CancelFlag::new(), &RunProgress::new()).unwrap()
+fn files(folder: &Folder, names: &[&str]) -> CheckableRowfiles {
+    CheckableRowfiles::list(&spec(folder, names), &CancelFlag::new(), &RunProgress::new()).unwrap()
 }
 
-fn checked(folder: &Folder, name: &str) -> Result<Checked> {
-    Ok(files(folder, &[name]).check(0)?)
+fn checked(folder: &Folder, name: &str) -> Result<RowfileCheck> {
+    Ok(files(folder, &[name]).check_file(0)?)
 }
 
 /// A rowfile of several blocks.
@@ -257,8 +257,8 @@ fn a_check_finds_what_is_damaged_and_salvage_keeps_the_rest() {
     assert!(found.whole && found.blocks > 3 && found.rows == 200_000, "{found:?}");
     assert_eq!(found.bytes, whole.len() as u64);
 
-    let salvaged = |name: &str| -> Kept {
-        let (bytes, kept) = files(&folder, &[name]).salvage(0, Vec::new(), "kept").unwrap();
+    let salvaged = |name: &str| -> RowfileSalvage {
+        let (bytes, kept) = files(&folder, &[name]).salvage_file(0, Vec::new(), "kept").unwrap();
         folder.write("kept.rowfile", bytes);
         assert!(checked(&folder, "kept.rowfile").unwrap().whole);
         let rows = folder.ask("SELECT count(), min(n), max(n) FROM '$/kept.rowfile'").rows();
@@ -307,7 +307,7 @@ fn schemas_are_compared_whatever_they_are_written_in() {
     to_one(&conversion(&folder, &["old.csv"], "old.rowfile")).unwrap();
     to_one(&conversion(&folder, &["old.csv"], "old.parquet")).unwrap();
     let found = |old: &str, new: &str| -> Vec<String> {
-        let found = conflicts(&spec(&folder, &[old]), &spec(&folder, &[new])).unwrap();
+        let found = find_schema_conflicts(&spec(&folder, &[old]), &spec(&folder, &[new])).unwrap();
         found.into_iter().map(|conflict| conflict.column).collect()
     };
     for old in ["old.csv", "old.rowfile", "old.parquet", "ints.schema.json"] {
@@ -317,7 +317,10 @@ fn schemas_are_compared_whatever_they_are_written_in() {
     assert_eq!(found("old.rowfile", "ints.schema.json"), ["n"]);
     assert_eq!(found("new.json", "old.csv"), ["n"]);
     folder.write("broken.schema.json", "{\"fields\": [{\"name\": 1}]}");
-    let error = conflicts(&spec(&folder, &["old.csv"]), &spec(&folder, &["broken.schema.json"]));
+    let error = find_schema_conflicts(
+        &spec(&folder, &["old.csv"]),
+        &spec(&folder, &["broken.schema.json"]),
+    );
     let message = error.unwrap_err().to_string();
     assert!(message.contains("broken.schema.json"), "{message}");
 }
@@ -332,7 +335,7 @@ fn schemas_of_avro_are_compared_by_what_they_declare() {
         folder.write(name, json);
     };
     let found = |old: &str, new: &str| -> Vec<String> {
-        let found = conflicts(&spec(&folder, &[old]), &spec(&folder, &[new])).unwrap();
+        let found = find_schema_conflicts(&spec(&folder, &[old]), &spec(&folder, &[new])).unwrap();
         found.into_iter().map(|conflict| conflict.column).collect()
     };
     let n = r#"{"name": "n", "type": ["null", "long"], "default": null}"#;
@@ -391,7 +394,8 @@ fn schemas_of_avro_are_compared_by_what_they_declare() {
         ),
     ] {
         folder.write("broken.avsc", json);
-        let error = conflicts(&spec(&folder, &["old.csv"]), &spec(&folder, &["broken.avsc"]));
+        let error =
+            find_schema_conflicts(&spec(&folder, &["old.csv"]), &spec(&folder, &["broken.avsc"]));
         let message = error.unwrap_err().to_string();
         assert!(message.contains("broken.avsc`") && message.contains(expected), "{message}");
     }

@@ -182,7 +182,8 @@ fn stalling(folder: &Folder, sql: &str, options: &[(&str, &str)], others: u64) -
     let program = "read -r first; case \"$first\" in *stall*) \
         if [ -e \"$0\" ]; then exec sleep 600; fi;; esac; echo \"$first\"; exec cat";
     let words = ["sh", "-c", program, waits.to_str().unwrap()].map(str::to_owned).to_vec();
-    of.defaults.exec = Some(tidemill_engine::program::Program::new(words).unwrap());
+    of.defaults.filter_program =
+        Some(tidemill_engine::filter_program::FilterProgram::new(words).unwrap());
     of.defaults.format = Some("jsonl".parse().unwrap());
     let threads = Threads { count: 3, ..Threads::default() };
     let shared = Arc::clone(&threads.shared);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use tidemill_engine::convert::{Conversion, Converted};
-use tidemill_engine::program::Program;
+use tidemill_engine::filter_program::FilterProgram;
 use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Workers};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
@@ -723,7 +723,7 @@ fn objects_of_every_size_appear_in_a_bucket_and_no_upload_is_left() {
         let mut there = to_bucket(&wanted, &bucket, Dealt::new(seed, 2, 0));
         there.select = select.map(str::to_owned);
         // Bytes that a program gives come by a thread of its own.
-        there.sink.exec = (seed == 3).then(|| Program::new(vec!["cat".into()]).unwrap());
+        there.sink.exec = (seed == 3).then(|| FilterProgram::new(vec!["cat".into()]).unwrap());
         let written = there.run_to_folder(&settings(), &RunId::new()).unwrap().written;
         let found = bucket.below("a/b/");
         assert_eq!((written.files, found.len()), (7, 7));
@@ -873,10 +873,10 @@ fn files_that_programs_find_come_with_the_job() {
     let files = ProgramFiles::new(&urls, &StorageOptions::default(), folder.path()).unwrap();
     let script = "while read line; do cat geo.dat; done";
     let words = ["sh", "-c", script].map(str::to_owned).to_vec();
-    let exec = Program::new(words).unwrap().with_files(files);
+    let exec = FilterProgram::new(words).unwrap().with_files(files);
     let sql = "SELECT line, count() AS n FROM source GROUP BY line";
     let mut here = of(&folder, "?.txt", sql, None);
-    here.sources[0].spec.exec = Some(exec);
+    here.sources[0].spec.filter_program = Some(exec);
     let workers = Dealt::new(5, 4, 0);
     let there = Query { workers: Some(workers.clone()), ..here.clone() };
     let [here, there] = [here, there]

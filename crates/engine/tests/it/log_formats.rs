@@ -9,7 +9,7 @@ use crate::common::{Folder, ask, query, settings, text};
 
 fn described(log_format: &str, sql: String) -> Query {
     let options = TextOptions { log_format: Some(log_format.to_owned()), ..TextOptions::default() };
-    Query { defaults: SourceSpec { options, ..SourceSpec::default() }, ..query(sql) }
+    Query { defaults: SourceSpec { text_options: options, ..SourceSpec::default() }, ..query(sql) }
 }
 
 fn rows(query: &Query) -> Vec<Vec<String>> {

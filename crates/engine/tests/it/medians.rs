@@ -252,7 +252,7 @@ fn tables_of_times_merge() {
         let url = folder.sql(&format!("$/e/{file}"));
         let schema =
             tidemill_engine::query::schema_from_sql("ts TIMESTAMP, t TIME, d DATE").unwrap();
-        let spec = SourceSpec { url, schema: Some(schema), ..SourceSpec::default() };
+        let spec = SourceSpec { url, declared_schema: Some(schema), ..SourceSpec::default() };
         let sources = vec![NamedSource { name: "source".into(), spec }];
         let sql = format!("SELECT k, {}{more} FROM source GROUP BY k ORDER BY k", calls.join(", "));
         Plan::new(&Query { sources, ..query(sql) }, &settings()).unwrap()

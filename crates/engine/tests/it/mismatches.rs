@@ -1,6 +1,6 @@
 //! Values that are not of their column's type, where they are read as null: each is counted once, on every path.
 
-use tidemill_engine::source::{Mismatch, SourceSpec, TextOptions};
+use tidemill_engine::source::{SourceSpec, TextOptions, TypeMismatchPolicy};
 use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, ask, query, settings};
@@ -8,8 +8,9 @@ use crate::common::{Folder, Random, answered, ask, query, settings};
 const SCHEMA: &str = "k BIGINT, n BIGINT, f DOUBLE, t TEXT";
 
 fn lax() -> SourceSpec {
-    let options = TextOptions { mismatch: Some(Mismatch::Null), ..TextOptions::default() };
-    SourceSpec { options, ..SourceSpec::default() }
+    let options =
+        TextOptions { mismatch: Some(TypeMismatchPolicy::Null), ..TextOptions::default() };
+    SourceSpec { text_options: options, ..SourceSpec::default() }
 }
 
 /// Writes a file of one of several formats; returns how many values of `n` and of `f` are of another type.

@@ -22,8 +22,8 @@ fn spec(folder: &Folder, names: &[&str], promote: &[&str]) -> SourceSpec {
     let mut urls = names.iter().map(path);
     SourceSpec {
         url: urls.next().unwrap(),
-        more: urls.collect(),
-        promote: promote.iter().map(|text| text.parse().unwrap()).collect(),
+        more_urls: urls.collect(),
+        promotions: promote.iter().map(|text| text.parse().unwrap()).collect(),
         ..SourceSpec::default()
     }
 }

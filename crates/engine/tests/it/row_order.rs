@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
-use tidemill_engine::source::{Given, SourceSpec};
+use tidemill_engine::source::{MemoryRows, SourceSpec};
 use tidemill_engine::{CancelFlag, Error, NamedSource, Plan, Query, RunProgress, RunSettings};
 
 use crate::common::{Folder, answered, query, settings, text};
@@ -114,8 +114,10 @@ fn endless() -> NamedSource {
         RecordBatch::try_from_iter([("n", numbers), ("pad", pads)]).unwrap()
     };
     let batches = (0_i64..).step_by(1000).map(move |first| Ok(batch(first)));
-    let given = Given::stream(Box::new(RecordBatchIterator::new(batches, batch(0).schema())));
-    let spec = SourceSpec { url: "s".into(), given: Some(Arc::new(given)), ..Default::default() };
+    let given =
+        MemoryRows::from_stream(Box::new(RecordBatchIterator::new(batches, batch(0).schema())));
+    let spec =
+        SourceSpec { url: "s".into(), memory_rows: Some(Arc::new(given)), ..Default::default() };
     NamedSource { name: "s".into(), spec }
 }
 

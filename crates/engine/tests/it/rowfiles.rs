@@ -321,7 +321,7 @@ fn a_damaged_block_that_a_filter_rules_out_is_not_read() {
 // Recovery
 
 fn recovering(folder: &Folder, url: &str, sql: &str) -> Result<Answer> {
-    let spec = SourceSpec { url: folder.sql(url), recover: true, ..SourceSpec::default() };
+    let spec = SourceSpec { url: folder.sql(url), salvage_damaged: true, ..SourceSpec::default() };
     let sources = vec![NamedSource { name: "t".into(), spec }];
     ask(&Query { sql: sql.into(), sources, ..Query::default() }, &settings())
 }
@@ -393,7 +393,8 @@ fn damage_in_the_middle_is_left_out_on_every_route_and_said() {
         assert_eq!(salvaged[0].bytes_left_out, u64::from(block.bytes), "{sql}");
     }
     // What is merged later knows it still.
-    let spec = SourceSpec { url: folder.sql("$/a.rowfile"), recover: true, ..Default::default() };
+    let spec =
+        SourceSpec { url: folder.sql("$/a.rowfile"), salvage_damaged: true, ..Default::default() };
     let sources = vec![NamedSource { name: "t".into(), spec }];
     let sql = "SELECT count(*) AS n FROM t".into();
     let plan = Plan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();
@@ -468,7 +469,8 @@ fn a_block_whose_rows_cannot_be_decoded_is_left_out_as_a_damaged_one_is() {
     assert_eq!(recovering(&folder, "$/a.rowfile", twice).unwrap().only(), "40");
 
     // What is merged later knows it still, and so does a conversion.
-    let spec = SourceSpec { url: folder.sql("$/a.rowfile"), recover: true, ..Default::default() };
+    let spec =
+        SourceSpec { url: folder.sql("$/a.rowfile"), salvage_damaged: true, ..Default::default() };
     let sources = vec![NamedSource { name: "t".into(), spec: spec.clone() }];
     let sql = "SELECT sum(id) AS n FROM t".into();
     let plan = Plan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use tidemill_engine::Query;
-use tidemill_engine::source::{Format, Mismatch, SourceSpec, TextOptions};
+use tidemill_engine::source::{Format, SourceSpec, TextOptions, TypeMismatchPolicy};
 
 use crate::common::{Folder, ask, query, settings};
 
@@ -132,7 +132,7 @@ fn what_is_not_read_is_checked_as_far_as_asked() {
     folder.write("lax.json", "{\"a\": 1, \"b\": 1}\n{\"a\": 2, \"b\": 01}\n");
     let mut query = query(folder.sql("SELECT a FROM '$/lax.json'"));
     assert_eq!(rows(&query), [["1"], ["2"]]);
-    query.defaults.options = TextOptions { strict: Some(true), ..Default::default() };
+    query.defaults.text_options = TextOptions { strict: Some(true), ..Default::default() };
     let error = ask(&query, &settings()).err().unwrap().to_string();
     assert!(error.contains("line 2"), "{error}");
 }
@@ -159,8 +159,8 @@ fn a_value_of_another_type_is_null_where_the_user_says_so() {
         let mut query = query(folder.sql(&format!("SELECT count(n), count(*) FROM '$/{file}'")));
         query.schema = Some("n BIGINT".into());
         assert!(ask(&query, &settings()).is_err());
-        query.defaults.options =
-            TextOptions { mismatch: Some(Mismatch::Null), ..Default::default() };
+        query.defaults.text_options =
+            TextOptions { mismatch: Some(TypeMismatchPolicy::Null), ..Default::default() };
         assert_eq!(rows(&query)[0].join(" "), expected, "{file}");
     }
 }

@@ -19,7 +19,7 @@ use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::redaction::redact_url;
 use tidemill_sampling::SamplingOrder;
-use tidemill_source::target_bytes;
+use tidemill_source::split_target_bytes;
 use tidemill_sql::Told;
 use tidemill_tables::merge::Merger;
 use tidemill_tables::portions::Portions;
@@ -114,7 +114,7 @@ impl Plan {
         })?;
         for (name, table) in &self.tables {
             let Some(source) = table.source() else { continue };
-            if source.spec().exec.is_some() {
+            if source.spec().filter_program.is_some() {
                 return Err(refused(&format!(
                     "`{}` goes through a program, whose part is not seen",
                     redact_url(name)
@@ -172,7 +172,7 @@ impl Plan {
         let half = half.copied().filter(|(rows, _)| read.rows / 4 < *rows && *rows < read.rows);
         let merged = self.merged(&spec, filling.table.take()?)?;
         let intervals = self.bounds.as_ref().map_or(0, |bounds| bounds.estimates.len());
-        let target = source.sampled_target_bytes_of(source.total_bytes());
+        let target = source.sample_split_target_bytes_for(source.total_bytes());
         let mean = total / (splits as u64).max(1);
         let measured = Measured {
             input_bytes: scaled(total, share),
@@ -201,8 +201,10 @@ impl Plan {
             split_bytes: turbo.split_bytes,
         };
         Ok(Forecast::new(cluster, reading, measured, |bytes| match reading.is_fine {
-            true => reading.split_bytes.unwrap_or_else(|| source.sampled_target_bytes_of(bytes)),
-            false => target_bytes(bytes),
+            true => {
+                reading.split_bytes.unwrap_or_else(|| source.sample_split_target_bytes_for(bytes))
+            }
+            false => split_target_bytes(bytes),
         }))
     }
 

@@ -200,9 +200,9 @@ impl Dealer {
                 let read_last = part.read.last();
                 let split =
                     read_last.and_then(|last| self.scan.splits().get(places.start + last.place));
-                let piece = split.and_then(|split| split.pieces.last());
+                let piece = split.and_then(|split| split.parts.last());
                 self.end = piece
-                    .zip(read_last.and_then(|last| last.stats.end()))
+                    .zip(read_last.and_then(|last| last.stats.next_record_offset()))
                     .map(|(piece, end)| (piece.file.index(), end));
                 self.lookahead.pass(bytes(self.splits_of(number)));
                 return Ok(Some((places, part)));
@@ -317,9 +317,9 @@ impl Dealer {
         *lost += 1;
         let lost = *lost;
         if lost >= self.cutting.attempts_max {
-            let piece = self.splits_of(number).first().and_then(|split| split.pieces.first());
+            let piece = self.splits_of(number).first().and_then(|split| split.parts.first());
             let place = piece.map_or(String::new(), |piece| {
-                format!("`{}` from byte {} on", piece.file.shown(), piece.range.start)
+                format!("`{}` from byte {} on", piece.file.display_name(), piece.range.start)
             });
             return Err(Error::Query(format!(
                 "a worker ended {} over the same splits, {place}: {why}\n\
@@ -351,7 +351,7 @@ impl Dealer {
     fn right_start(&self, number: usize, part: &Result<Part>) -> Option<u64> {
         // What failed by a wrong start is not told from what fails anyhow.
         let first = self.splits_of(number).first()?;
-        let file = first.pieces.first()?.file.index();
+        let file = first.parts.first()?.file.index();
         let (end_file, end) = self.end?;
         if end_file != file {
             return None;
@@ -359,10 +359,10 @@ impl Dealer {
         match part {
             Ok(part) => {
                 let read = part.read.iter().find(|read| read.place == 0)?;
-                (!read.is_exact && read.stats.start() != Some(end)).then_some(end)
+                (!read.is_exact && read.stats.first_record_offset() != Some(end)).then_some(end)
             }
             Err(_) => {
-                let is_exact = self.scan.source().starts_are_exact();
+                let is_exact = self.scan.source().has_exact_starts();
                 let may_be_wrong = !is_exact && !self.told.contains_key(&number);
                 may_be_wrong.then_some(end)
             }

@@ -253,7 +253,7 @@ impl Drawn {
         let of_task = |place: usize| splits.get(place).copied().ok_or_else(Dealer::of_others);
         let read = |Read { place, is_exact, mapped_rows, stats }: Read| -> Result<_> {
             let index = of_task(place)?;
-            let stats = SplitStats::described(stats, self.split(index)?)?;
+            let stats = SplitStats::from_description(stats, self.split(index)?)?;
             Ok((index, mapped_rows, Outcome { stats, is_exact }))
         };
         let read = part.read.drain(..).map(read).collect::<Result<Vec<_>>>()?;
@@ -278,9 +278,9 @@ impl Drawn {
     fn poisoned(&self, number: usize, why: &str) -> Error {
         let task = self.in_work.get(&number);
         let first = task.and_then(|task| self.split(*task.splits.first()?).ok());
-        let place = first
-            .and_then(|split| split.pieces.first())
-            .map(|piece| format!(", `{}` from byte {} on", piece.file.shown(), piece.range.start));
+        let place = first.and_then(|split| split.parts.first()).map(|piece| {
+            format!(", `{}` from byte {} on", piece.file.display_name(), piece.range.start)
+        });
         Error::Query(format!(
             "a worker ended {} over the same splits{}: {why}\n\
              hint: read that file alone on one machine, with less --memory, to see what it does",

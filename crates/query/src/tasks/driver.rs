@@ -188,7 +188,7 @@ pub(crate) fn fold(
         for read in part.read.drain(..) {
             let split = scan.splits().get(places.start + read.place);
             let split = split.ok_or_else(Dealer::of_others)?;
-            let stats = SplitStats::described(read.stats, split)?;
+            let stats = SplitStats::from_description(read.stats, split)?;
             progress.add_bytes(split.bytes);
             progress.add_rows(stats.rows);
             progress.map_counters().add_rows(read.mapped_rows);
@@ -417,7 +417,7 @@ fn handed(plan: &Plan, job: Job, scan: &Scan) -> Result<HandedJob> {
         content: job.encoded()?,
         secrets: scan.source().spec().storage_options.worker_options(),
         paths: paths(scan.splits())?,
-        files: HandedFile::of(scan.source().spec().exec.as_ref(), &plan.settings.cancel)?,
+        files: HandedFile::of(scan.source().spec().filter_program.as_ref(), &plan.settings.cancel)?,
     })
 }
 
@@ -518,7 +518,7 @@ fn job(
 
 /// Files on a disk that splits are of, at most [`PATHS_MAX`] of them, spread over all.
 fn paths(splits: &[Split]) -> Result<Vec<String>> {
-    let files = splits.iter().flat_map(|split| &split.pieces).map(|piece| &piece.file);
+    let files = splits.iter().flat_map(|split| &split.parts).map(|piece| &piece.file);
     let mut paths = Vec::new();
     for path in files.filter_map(|file| file.local_path()) {
         let path = std::path::absolute(path).map_err(|e| Error::io("find", path, e))?;

@@ -372,7 +372,7 @@ impl Reading {
         for read in part.read.drain(..) {
             let split = self.scan.splits().get(places.start + read.place);
             let split = split.ok_or_else(Dealer::of_others)?;
-            let stats = SplitStats::described(read.stats, split)?;
+            let stats = SplitStats::from_description(read.stats, split)?;
             self.progress.add_bytes(split.bytes);
             self.progress.add_rows(stats.rows);
             self.progress.map_counters().add_rows(read.mapped_rows);

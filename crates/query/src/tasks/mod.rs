@@ -57,7 +57,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory_budget::{self, MemorySize};
-use tidemill_source::program::Program;
+use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFile;
 
 /// That a query is not run by workers elsewhere.
@@ -200,17 +200,17 @@ impl HandedFile {
     ///
     /// # Errors
     /// As [`ProgramFiles::files`](tidemill_source::program_files::ProgramFiles::files).
-    pub fn of(program: Option<&Program>, cancel: &CancelFlag) -> Result<Vec<HandedFile>> {
-        let Some(files) = program.and_then(Program::files) else { return Ok(Vec::new()) };
+    pub fn of(program: Option<&FilterProgram>, cancel: &CancelFlag) -> Result<Vec<HandedFile>> {
+        let Some(files) = program.and_then(FilterProgram::files) else { return Ok(Vec::new()) };
         let handed = |file: ProgramFile| HandedFile {
             name: file.name,
             path: file.path,
-            shown: file.shown,
+            shown: file.display_name,
             bytes: file.identity.size,
             modified_ns: i64::try_from(file.identity.modified_ns).unwrap_or(0),
             is_executable: file.is_executable,
         };
-        Ok(files.files(cancel)?.into_iter().map(handed).collect())
+        Ok(files.prepare_files(cancel)?.into_iter().map(handed).collect())
     }
 }
 

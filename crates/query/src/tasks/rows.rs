@@ -90,7 +90,7 @@ impl RowsElsewhere {
         while let Some(read) = self.read.pop_front_if(|read| read.place < before) {
             let split = self.scan.splits().get(places.start + read.place);
             let split = split.ok_or_else(Dealer::of_others)?;
-            let stats = SplitStats::described(read.stats, split)?;
+            let stats = SplitStats::from_description(read.stats, split)?;
             self.progress.add_bytes(split.bytes);
             self.progress.add_rows(stats.rows);
             self.scan.accept(stats)?;
@@ -108,7 +108,7 @@ impl RowsElsewhere {
             return Ok(());
         }
         let split = self.scan.splits().get(places.start + read.place);
-        let stats = SplitStats::described(read.stats, split.ok_or_else(Dealer::of_others)?)?;
+        let stats = SplitStats::from_description(read.stats, split.ok_or_else(Dealer::of_others)?)?;
         self.progress.add_rows(self.so_far.rows);
         self.scan.accept_part(stats, self.so_far)
     }

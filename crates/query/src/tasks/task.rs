@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
 use tidemill_sink::Values;
-use tidemill_source::{FileDescription, SplitDescription, StatsDescription};
+use tidemill_source::{FileDescription, SplitDescription, SplitStatsDescription};
 use tidemill_tables::sections::{self, Sections};
 use tidemill_tables::spill::slices;
 
@@ -169,7 +169,7 @@ pub(super) struct Read {
     pub is_exact: bool,
     /// Rows that left the map.
     pub mapped_rows: u64,
-    pub stats: StatsDescription,
+    pub stats: SplitStatsDescription,
 }
 
 /// Where a batch of rows is from.

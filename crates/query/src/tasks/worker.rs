@@ -19,7 +19,7 @@ use tidemill_remote::scratch::{ScratchFile, ScratchStorage};
 use tidemill_remote::{PrefetchBudget, StorageOptions};
 use tidemill_sink::{BegunObject, OwnPlace, PlaceWriter, PlacedFile, Room, SinkSpec, Spread};
 use tidemill_source::program_files::ProgramFiles;
-use tidemill_source::{Rejects, Reopener};
+use tidemill_source::{RejectLog, SourceReopener};
 use tidemill_sql::statement::one_select;
 use tidemill_tables::merge::{Merger, together};
 use tidemill_tables::partial::Header;
@@ -51,7 +51,7 @@ pub struct Worker {
     /// How splits are read that were drawn, and what was looked at of their starts.
     drawn: Option<(DrawnSaid, Arc<Guessed>)>,
     stream: Arc<SourceTable>,
-    reopener: Reopener,
+    reopener: SourceReopener,
     /// Where large tables go, and how they are put apart.
     scratch: Option<(ScratchStorage, Parting)>,
     /// Where rows go, and what is written of them.
@@ -98,9 +98,9 @@ impl Worker {
     ) -> Result<Self> {
         let Job { said, schemas, sides, output } = Job::decoded(job)?;
         let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
-        let files = ProgramFiles::kept(files, &parent)?;
-        let reopener = Reopener::new(said.source, storage, files, &settings.cancel)?;
-        let nothing = Arc::new(reopener.open(&[])?);
+        let files = ProgramFiles::from_local_files(files, &parent)?;
+        let reopener = SourceReopener::new(said.source, storage, files, &settings.cancel)?;
+        let nothing = Arc::new(reopener.open_files(&[])?);
         let mut sources = said.names.into_iter().zip(schemas);
         let (source, schema) = sources.next().ok_or_else(|| bad("it has no source"))?;
         let header = Header {
@@ -114,7 +114,7 @@ impl Worker {
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
-            rejects: Arc::new(Rejects::held()),
+            rejects: Arc::new(RejectLog::with_deferred_counting()),
             ahead: PrefetchBudget::with_prefetch_bytes(
                 settings.memory_bytes / 16,
                 storage.read_memory_bytes(),
@@ -197,10 +197,10 @@ impl Worker {
     /// The map over a task's splits.
     fn map(&self, task: Task, mapped: &mut Mapped) -> Result<(Map, Arc<Scan>)> {
         let Task { files, splits, .. } = task;
-        let source = Arc::new(self.reopener.open(&files)?);
+        let source = Arc::new(self.reopener.open_files(&files)?);
         let splits = splits
             .iter()
-            .map(|split| source.described_split(split))
+            .map(|split| source.resolve_split(split))
             .collect::<Result<Vec<_>, _>>()?;
         if let Some((map, scan)) = mapped {
             let scan = scan.over(Arc::clone(&source), splits.clone());

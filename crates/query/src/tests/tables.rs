@@ -19,7 +19,7 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::Error;
 use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::RunProgress;
-use tidemill_source::Rejects;
+use tidemill_source::RejectLog;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::portions::Portions;
 use tidemill_tables::sessions;
@@ -82,7 +82,7 @@ fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
     let run = RunState {
         cancel: CancelFlag::new(),
         progress: RunProgress::new(),
-        rejects: Arc::new(Rejects::new(BadRecordLimit::default(), None)),
+        rejects: Arc::new(RejectLog::new(BadRecordLimit::default(), None)),
         ahead: tidemill_remote::PrefetchBudget::default(),
         cores: None,
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidemill_base::coverage::format_decimal_bytes;
 use tidemill_base::error::{Error, Result, escape_control_chars};
 use tidemill_sampling::SamplingOrder;
-use tidemill_source::{LeftOut, Split, rows_known};
+use tidemill_source::{SkippedFile, Split, known_split_rows};
 
 use super::runner::{GivenUp, Until};
 use super::tally::Tally;
@@ -65,7 +65,8 @@ impl Drawing {
         };
         let sizes = sizes(splits);
         let total: u64 = sizes.iter().sum();
-        let rows = scan.source().left_out().is_empty().then(|| rows_known(splits)).flatten();
+        let rows =
+            scan.source().skipped_files().is_empty().then(|| known_split_rows(splits)).flatten();
         let rows = rows.filter(|rows| rows.iter().any(|rows| *rows > 0));
         #[expect(
             clippy::cast_possible_truncation,
@@ -73,9 +74,9 @@ impl Drawing {
             reason = "a share of a number of bytes"
         )]
         let may_drop = |of: u64| (of as f64 * until.drop.unwrap_or(0.0)) as u64;
-        let left_out = scan.source().left_out();
+        let left_out = scan.source().skipped_files();
         let left_bytes = bytes_left_out(scan, total, &left_out);
-        let unreadable = left_out.iter().find(|file| !file.is_late && until.drop.is_none());
+        let unreadable = left_out.iter().find(|file| !file.is_unresponsive && until.drop.is_none());
         if let Some(file) = unreadable {
             return Err(unreadable_file(file, LEAVES_OUT));
         }
@@ -177,15 +178,16 @@ pub(crate) fn may_be_left_out(error: &Error) -> bool {
 
 /// The bytes of files that are in no split, where all splits together have so many: their own, or those of a file as others
 /// are where nobody knows them.
-pub(crate) fn bytes_left_out(scan: &Scan, total: u64, left_out: &[LeftOut]) -> u64 {
-    let known = left_out.iter().filter(|file| file.file.is_some()).count();
+pub(crate) fn bytes_left_out(scan: &Scan, total: u64, left_out: &[SkippedFile]) -> u64 {
+    let known = left_out.iter().filter(|file| file.file_index.is_some()).count();
     let files = scan.source().files().len().saturating_sub(known).max(1) as u64;
-    let of_file = |file: &LeftOut| if file.bytes > 0 { file.bytes } else { total / files };
+    let of_file =
+        |file: &SkippedFile| if file.stored_bytes > 0 { file.stored_bytes } else { total / files };
     left_out.iter().map(of_file).sum()
 }
 
 /// That a file cannot be read, and why.
-pub(crate) fn unreadable_file(file: &LeftOut, more: &str) -> Error {
+pub(crate) fn unreadable_file(file: &SkippedFile, more: &str) -> Error {
     let reason = file.reason.lines().next().unwrap_or_default();
     // It may begin with the name as well.
     let name = format!("`{}`", escape_control_chars(&file.path, &[]));
@@ -202,7 +204,7 @@ pub(crate) fn unreadable_file(file: &LeftOut, more: &str) -> Error {
 
 /// The splits of an input, and the files that are in none: of all of it there are estimates.
 pub(crate) fn splits_with_left_out(scan: &Scan) -> usize {
-    scan.splits().len() + scan.source().left_out().len()
+    scan.splits().len() + scan.source().skipped_files().len()
 }
 
 /// Whether splits can be drawn from: there are some, and none is a large part of all.
@@ -215,7 +217,7 @@ pub(crate) fn can_be_sampled(splits: &[Split]) -> bool {
 
 /// The bytes of each split; of one that nobody knows the size of, the mean of the others.
 fn sizes(splits: &[Split]) -> Vec<u64> {
-    let is_unknown = |split: &Split| split.pieces.iter().any(|piece| piece.file.is_stream());
+    let is_unknown = |split: &Split| split.parts.iter().any(|piece| piece.file.is_stream());
     let known = || splits.iter().filter(|split| !is_unknown(split));
     let mean = known().map(|split| split.bytes).sum::<u64>() / (known().count() as u64).max(1);
     splits.iter().map(|split| if is_unknown(split) { mean.max(1) } else { split.bytes }).collect()

@@ -107,7 +107,7 @@ impl Reading {
             why: if self.tally.is_whole() { Why::Whole } else { why },
             sample,
             given_up,
-            left_out: self.scan.source().left_out(),
+            left_out: self.scan.source().skipped_files(),
             in_flight,
             wrong_starts: self.tally.wrong_starts(&self.scan),
             bytes: self.tally.bytes,

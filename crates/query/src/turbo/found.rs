@@ -173,7 +173,7 @@ impl FoundRows {
             false => state.tally.bytes,
         };
         let sample = None;
-        let left_out = self.shared.scan.source().left_out();
+        let left_out = self.shared.scan.source().skipped_files();
         let wrong_starts = 0;
         let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Some(account_of(&self.shared.scan, &self.turbo, &read))
@@ -427,7 +427,7 @@ impl Shared {
         // What is found is not looked at again: it begins where what stands before it says.
         let split = &self.scan.splits()[index];
         let source = self.scan.source();
-        if let Some(start) = source.start_seen_from_before(split, &self.cancel)? {
+        if let Some(start) = source.guess_start_from_before(split, &self.cancel)? {
             self.scan.set_exact_start(index, start);
         }
         let mut batches = self.map.rows(index)?;

@@ -139,7 +139,7 @@ impl Plan {
             drop(merged);
             let watch = looking.watch.take();
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
-            self.rejects.start_over()?;
+            self.rejects.reset()?;
             return self.fold_some(parts, turbo, watch, true);
         }
         let mut account = self.account(None);
@@ -155,7 +155,7 @@ impl Plan {
         if read.is_whole() && read.wrong_starts > 0 {
             // All of it was read, and some of it from where no record begins: once more, in its order.
             self.tables.iter().for_each(|(_, table)| table.forget_scans());
-            self.rejects.start_over()?;
+            self.rejects.reset()?;
             drop(merged);
             let merged = self.fold(parts, Gives::Answers)?;
             part.spec = Arc::clone(&parts.spec);

@@ -31,7 +31,7 @@ use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::memory_account::{MemoryAccount, MemoryCharge, MemoryHolder};
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sampling::SplitSample;
-use tidemill_source::{LeftOut, Piece};
+use tidemill_source::{SkippedFile, SplitPart};
 use tidemill_sql::Told;
 use tidemill_tables::merge::{Load, Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Switch, TableSpec};
@@ -178,7 +178,7 @@ pub(crate) struct ReadPart {
     /// Splits that failed, and those that stalled.
     pub given_up: Vec<GivenUp>,
     /// Files that are in no split: they could not be opened, or did not answer.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<SkippedFile>,
     /// Those that were being read when it was over, and not given up.
     pub in_flight: Vec<usize>,
     /// Of the splits that began where they were guessed to, how many began elsewhere.
@@ -652,7 +652,8 @@ impl Runner {
         if !self.work.is_careful && !self.drawing.in_order && self.is_to_be_checked(index) {
             let start = self.start_from_before(index)?;
             let other = |outcome: &Outcome| {
-                !outcome.is_exact && start.is_some_and(|it| outcome.stats.start != Some(it))
+                !outcome.is_exact
+                    && start.is_some_and(|it| outcome.stats.first_record_offset != Some(it))
             };
             if outcome.as_ref().is_some_and(other) {
                 let mut state = self.state.lock();
@@ -662,13 +663,14 @@ impl Runner {
             }
         }
         // Where something is refused, its first record may have been guessed to begin elsewhere than it does.
-        let is_odd =
-            |outcome: &Outcome| !outcome.is_exact && (read.is_err() || outcome.stats.rejected > 0);
+        let is_odd = |outcome: &Outcome| {
+            !outcome.is_exact && (read.is_err() || outcome.stats.rejected_count > 0)
+        };
         if !self.drawing.in_order
             && !self.is_over()
             && let Some(odd) = outcome.as_ref().filter(|outcome| is_odd(outcome))
             && let Some(start) = self.start_from_before(index)?
-            && odd.stats.start != Some(start)
+            && odd.stats.first_record_offset != Some(start)
         {
             scan.set_exact_start(index, start);
             read = self.read_rows(index, worker, hand, own);
@@ -676,11 +678,12 @@ impl Runner {
         }
         // What a damaged file is decoded to may look like malformed records.
         let is_refused = matches!(read, Err(Error::BadRecords { .. }));
-        let has_refused = || outcome.as_ref().is_some_and(|outcome| outcome.stats.rejected > 0);
+        let has_refused =
+            || outcome.as_ref().is_some_and(|outcome| outcome.stats.rejected_count > 0);
         if is_refused && self.drawing.drop_bytes > 0
             || self.work.patience.is_some() && has_refused()
         {
-            scan.source().check_stored(&scan.splits()[index], &self.work.cancel)?;
+            scan.source().verify_compressed_files(&scan.splits()[index], &self.work.cancel)?;
         }
         let Some(row_count) = read? else { return Ok(()) };
         // For as long as it takes; it has not stalled.
@@ -702,7 +705,7 @@ impl Runner {
 
     /// Whether it is looked at where a split begins. In a sample two neighbours are hardly ever read.
     fn is_to_be_checked(&self, index: usize) -> bool {
-        if self.work.scan.source().starts_are_exact() {
+        if self.work.scan.source().has_exact_starts() {
             return false;
         }
         let bytes = self.drawing.sizes[index];
@@ -717,7 +720,7 @@ impl Runner {
 
     fn start_from_before(&self, index: usize) -> Result<Option<u64>> {
         let scan = &self.work.scan;
-        Ok(scan.source().start_seen_from_before(&scan.splits()[index], &self.work.cancel)?)
+        Ok(scan.source().guess_start_from_before(&scan.splits()[index], &self.work.cancel)?)
     }
 
     /// How many rows a split has; none where it is over. Those that do not count yet wait in its hand.
@@ -1065,7 +1068,7 @@ impl Runner {
         let merger = &*self.merger;
         let mut clock = ThreadCpuClock::start();
         let is_all = self.work.patience.is_none() && why == Why::Whole;
-        if is_all && self.work.scan.source().left_out().is_empty() {
+        if is_all && self.work.scan.source().skipped_files().is_empty() {
             // The answer is exact, and nobody asks how far off it is.
             self.work.cells.turn_off();
         }
@@ -1127,7 +1130,7 @@ impl Runner {
         self.work.cancel.check()?;
         let merged = merger.finish(threads);
         self.work.progress.table_counters().add_thread_cpu(&mut clock);
-        let left_out = self.work.scan.source().left_out();
+        let left_out = self.work.scan.source().skipped_files();
         let read = ReadPart { why, sample, given_up, left_out, in_flight, wrong_starts, bytes };
         Ok(Taken { merged: merged?, read, failed })
     }
@@ -1136,8 +1139,8 @@ impl Runner {
     /// many as its rows take. Of what was given up there are none.
     fn bytes_in_order(&self, tally: &Tally, begun: &[(usize, u64)]) -> u64 {
         let splits = self.work.scan.splits();
-        let is_unknown = |piece: &Piece| piece.file.is_stream();
-        if splits.iter().flat_map(|split| &split.pieces).any(is_unknown) {
+        let is_unknown = |piece: &SplitPart| piece.file.is_stream();
+        if splits.iter().flat_map(|split| &split.parts).any(is_unknown) {
             return tally.bytes.max(self.work.progress.bytes_done());
         }
         // A program may have been given all of a file before the first row comes out of it.
@@ -1155,7 +1158,7 @@ impl Runner {
 
     /// Waits for threads that read from programs, which end them.
     fn end_programs(&self) {
-        if self.work.scan.source().spec().exec.is_none() {
+        if self.work.scan.source().spec().filter_program.is_none() {
             return;
         }
         let until = Instant::now() + PROGRAMS_WAIT;

@@ -60,8 +60,8 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     };
     let mut files: Vec<AbandonedFile> = Vec::new();
     for given_up in &read.given_up {
-        let piece = scan.splits()[given_up.split].pieces.first();
-        let path = piece.map_or(String::new(), |piece| piece.file.shown().to_owned());
+        let piece = scan.splits()[given_up.split].parts.first();
+        let path = piece.map_or(String::new(), |piece| piece.file.display_name().to_owned());
         if let Some(known) = files.iter_mut().find(|known| known.path == path) {
             known.splits += 1;
             continue;
@@ -73,10 +73,11 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
                 0 => "it gave nothing",
                 _ => "it gave no more in time",
             };
-            let reason = reason.unwrap_or_else(|| match piece.and_then(|it| it.file.met()) {
-                Some(met) => format!("{gave}: {met}"),
-                None => gave.to_owned(),
-            });
+            let reason =
+                reason.unwrap_or_else(|| match piece.and_then(|it| it.file.last_retried_error()) {
+                    Some(met) => format!("{gave}: {met}"),
+                    None => gave.to_owned(),
+                });
             let reason = reason.lines().next().unwrap_or_default().to_owned();
             files.push(AbandonedFile { path, splits: 1, reason });
         }
@@ -84,7 +85,7 @@ pub(crate) fn account_of(scan: &Scan, turbo: &Turbo, read: &ReadPart) -> PartRea
     let mut given_up = left_out(&mut read.given_up.iter().map(|given_up| given_up.split));
     for file in &read.left_out {
         given_up.splits += 1;
-        given_up.bytes += file.bytes;
+        given_up.bytes += file.stored_bytes;
         if files.len() < ABANDONED_FILES_MAX {
             let (path, reason) = (file.path.clone(), file.reason.clone());
             files.push(AbandonedFile { path, splits: 1, reason });

@@ -82,9 +82,11 @@ impl Tally {
         outcome: Option<&Outcome>,
     ) {
         let landed = match outcome {
-            Some(Outcome { stats, is_exact }) => {
-                Landed { start: stats.start, end: stats.end, is_exact: *is_exact }
-            }
+            Some(Outcome { stats, is_exact }) => Landed {
+                start: stats.first_record_offset,
+                end: stats.next_record_offset,
+                is_exact: *is_exact,
+            },
             None => Landed { start: None, end: None, is_exact: true },
         };
         self.open.remove(&index);
@@ -158,8 +160,8 @@ impl Tally {
             // Others of which somebody else has drawn these.
             return false;
         }
-        let before = splits[index - 1].pieces.last().map(|piece| piece.file.index());
-        let own = splits[index].pieces.first().map(|piece| piece.file.index());
+        let before = splits[index - 1].parts.last().map(|piece| piece.file.index());
+        let own = splits[index].parts.first().map(|piece| piece.file.index());
         before == own
     }
 }

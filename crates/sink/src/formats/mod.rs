@@ -15,7 +15,7 @@ use ::arrow::array::RecordBatch;
 use ::arrow::datatypes::{DataType, Schema, SchemaRef};
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::suggestions;
-use tidemill_source::formats::{self as sources, Registered};
+use tidemill_source::formats::{self as sources, RegisteredFormat};
 
 use crate::compression::{Choice, Codec};
 use crate::error::{Error, Result};
@@ -231,7 +231,7 @@ impl From<Error> for EncodeError {
 impl OutputFormat {
     /// The names users can write, those of the formats that were added behind the others.
     pub fn names() -> Vec<&'static str> {
-        let added = sources::names(true);
+        let added = sources::registered_format_names(true);
         Self::BUILT_IN.iter().map(|format| format.name()).chain(added).collect()
     }
 
@@ -253,7 +253,7 @@ impl OutputFormat {
         let suffix = stem.rsplit_once('.')?.1.to_ascii_lowercase();
         let is_told =
             |format: &&OutputFormat| format.definition().suffixes().contains(&suffix.as_str());
-        let added = || sources::with_suffix(&suffix).map(OutputFormat::Registered);
+        let added = || sources::find_registered_by_suffix(&suffix).map(OutputFormat::Registered);
         Self::BUILT_IN.iter().find(is_told).copied().or_else(added)
     }
 
@@ -314,7 +314,7 @@ impl FromStr for OutputFormat {
         let is_it = |format: &&OutputFormat| {
             format.name() == name || format.definition().synonyms().contains(&name)
         };
-        let added = || sources::named(name).map(OutputFormat::Registered);
+        let added = || sources::find_registered_format(name).map(OutputFormat::Registered);
         let found = Self::BUILT_IN.iter().find(is_it).copied().or_else(added);
         found.ok_or_else(|| {
             Error::usage(suggestions::unknown_name_message(

@@ -18,7 +18,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::panics;
-use tidemill_source::formats::{BoxedHostError, Registered, WriteFormat};
+use tidemill_source::formats::{BoxedHostError, RegisteredFormat, RegisteredFormatWriter};
 
 use super::{EncodeError, Encoder, Encoding, FileFormat};
 use crate::compression::{Choice, plain};
@@ -30,13 +30,13 @@ const WAITING: usize = 2;
 /// How often who waits looks whether it is to stop.
 const TICK: Duration = Duration::from_millis(10);
 
-impl FileFormat for Registered {
+impl FileFormat for RegisteredFormat {
     fn name(&self) -> &str {
-        Registered::name(self)
+        RegisteredFormat::name(self)
     }
 
     fn suffix(&self) -> &str {
-        Registered::suffix(self)
+        RegisteredFormat::suffix(self)
     }
 
     /// The list of them knows.
@@ -72,19 +72,19 @@ impl FileFormat for Registered {
 ///
 /// # Errors
 /// [`Error::Usage`] if there is none.
-fn writer(format: &Registered) -> Result<&dyn WriteFormat> {
+fn writer(format: &RegisteredFormat) -> Result<&dyn RegisteredFormatWriter> {
     let missing = || format!("format `{}` was registered without a writer", format.name());
     format.writer().ok_or_else(|| Error::usage(missing()))
 }
 
 /// What a writer could not do.
-fn failed(format: &Registered, output: &str, source: BoxedHostError) -> Error {
+fn failed(format: &RegisteredFormat, output: &str, source: BoxedHostError) -> Error {
     Error::Format { format: format.name().to_owned(), path: output.to_owned(), source }
 }
 
 /// A file in the making.
 struct RegisteredWriter {
-    format: &'static Registered,
+    format: &'static RegisteredFormat,
     /// None once the writer wants no more.
     batches: Option<SyncSender<RecordBatch>>,
     writer: Option<JoinHandle<Result<()>>>,
@@ -102,7 +102,7 @@ struct RegisteredWriter {
 impl RegisteredWriter {
     fn start(
         out: Out,
-        format: &'static Registered,
+        format: &'static RegisteredFormat,
         schema: SchemaRef,
         name: &str,
         cancel: &CancelFlag,

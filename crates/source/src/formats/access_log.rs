@@ -8,78 +8,86 @@ use tidemill_text::log_format::LogFormatDecoder;
 use tidemill_text::record_boundaries::RecordGrammar;
 use tidemill_text::{BlockDecoder, value_parsing};
 
-use super::inferred::refuse_unreadable;
-use super::{Decoding, FileFormat, Kind, LogLines, TextFormat, fixed};
+use super::inferred_columns::check_readable_types;
+use super::{DecoderSpec, FileFormat, FormatKind, LogLineFormat, TextFormat, fixed_columns};
 use crate::SourceSpec;
-use crate::columns::Columns;
-use crate::dialect::{Takes, log_format};
 use crate::error::Result;
-use crate::sample::Sample;
+use crate::file_columns::FileColumns;
+use crate::source_sample::SourceSample;
+use crate::text_options::{TextOptionSupport, parse_log_format};
 
 const NAME: &str = "access-log";
 
 /// The format.
-pub(super) struct AccessLog;
+pub(super) struct AccessLogSourceFormat;
 
-impl FileFormat for AccessLog {
+impl FileFormat for AccessLogSourceFormat {
     fn name(&self) -> &str {
         NAME
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Text(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Text(self)
     }
 }
 
-impl TextFormat for AccessLog {
-    fn sniff(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<()> {
-        if let Some(description) = &spec.options.log_format {
-            sample.log = LogLines::Described(Arc::new(log_format(description)?));
+impl TextFormat for AccessLogSourceFormat {
+    fn detect_text_options(&self, spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<()> {
+        if let Some(description) = &spec.text_options.log_format {
+            sample.log_lines =
+                LogLineFormat::UserDescribed(Arc::new(parse_log_format(description)?));
             return Ok(());
         }
-        let Some((file, text)) = sample.beginning(RecordGrammar::LINES)? else { return Ok(()) };
+        let Some((file, text)) = sample.read_beginning(RecordGrammar::LINES)? else {
+            return Ok(());
+        };
         let shown = AccessLogShape::infer_from_sample(&text);
         if let Some(unknown) = shown.unrecognized {
             sample.notes.push(format!(
                 "the records of `{}` have {unknown}; --log-format says what it is, as the server's \
                  configuration does (job file: source.options, log_format = '…')",
-                sample.files[file].shown()
+                sample.files[file].display_name()
             ));
         }
-        sample.log = LogLines::Shaped(Arc::new(shown.shape));
+        sample.log_lines = LogLineFormat::Extended(Arc::new(shown.shape));
         Ok(())
     }
 
-    fn columns(&self, _: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
-        Ok(Columns::uniform(match &sample.log {
-            LogLines::Plain => access_log::access_log_columns(),
-            LogLines::Shaped(shape) => shape.columns(),
-            LogLines::Described(format) => format.columns(),
+    fn infer_columns(&self, _: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<FileColumns> {
+        Ok(FileColumns::with_uniform_layout(match &sample.log_lines {
+            LogLineFormat::Standard => access_log::access_log_columns(),
+            LogLineFormat::Extended(shape) => shape.columns(),
+            LogLineFormat::UserDescribed(format) => format.columns(),
         }))
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, sample: &Sample<'_>) -> Result<()> {
+    fn declare_types(
+        &self,
+        columns: &mut FileColumns,
+        wanted: &Schema,
+        sample: &SourceSample<'_>,
+    ) -> Result<()> {
         // What the user describes has the types that the user has for it.
-        if matches!(sample.log, LogLines::Described(_)) {
+        if matches!(sample.log_lines, LogLineFormat::UserDescribed(_)) {
             columns.override_types(wanted)?;
-            return refuse_unreadable(columns, NAME, value_parsing::is_supported_type);
+            return check_readable_types(columns, NAME, value_parsing::is_supported_type);
         }
-        fixed::settle(columns, wanted, NAME)
+        fixed_columns::declare_fixed_types(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
-        Ok(match of.log {
-            LogLines::Plain => Box::new(AccessLogDecoder::new(of.columns, of.options)?),
-            LogLines::Shaped(shape) => {
+    fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
+        Ok(match of.log_lines {
+            LogLineFormat::Standard => Box::new(AccessLogDecoder::new(of.columns, of.options)?),
+            LogLineFormat::Extended(shape) => {
                 Box::new(AccessLogDecoder::with_shape(shape, of.columns, of.options)?)
             }
-            LogLines::Described(format) => {
+            LogLineFormat::UserDescribed(format) => {
                 Box::new(LogFormatDecoder::new(format, of.columns, of.options)?)
             }
         })
     }
 
-    fn takes(&self) -> Takes {
-        Takes { log_format: true, ..Takes::default() }
+    fn supported_options(&self) -> TextOptionSupport {
+        TextOptionSupport { log_format: true, ..TextOptionSupport::default() }
     }
 }

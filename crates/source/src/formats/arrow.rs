@@ -31,36 +31,38 @@ use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use tidemill_base::column_types::is_valid_type;
 
-use super::batches::{self, Plain};
-use super::shown_columns::ShownColumns;
-use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
+use super::batch_reader::{self, PlainBatches};
+use super::column_conversion::ColumnConversion;
+use super::{
+    FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
+};
 use crate::SourceFile;
-use crate::columns::{Columns, Layouts};
+use crate::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
 use crate::error::{Error, Result};
-use crate::input::{ByteInput, FileInput, OpenFile, ReadPattern, Watch};
+use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
 
-const MAGIC: &[u8; 6] = b"ARROW1";
+const ARROW_MAGIC: &[u8; 6] = b"ARROW1";
 /// Maximum nesting of a schema.
 const FIELD_DEPTH_MAX: usize = 64;
 /// A writer aligns by at most so much.
 const PADDING_BYTES_MAX: usize = 256;
 /// Before the first message of a file.
-const MAGIC_PADDED_BYTES: u64 = 8;
-const CONTINUATION: [u8; 4] = [0xff; 4];
+const PADDED_MAGIC_BYTES: u64 = 8;
+const CONTINUATION_MARKER: [u8; 4] = [0xff; 4];
 /// What a file ends with behind its footer: the footer's length and the magic.
 const TRAILER_BYTES: usize = 10;
 /// A footer is nearly always in this much of the file's end.
-const TAIL_BYTES: u64 = 64 << 10;
+const TAIL_READ_BYTES: u64 = 64 << 10;
 /// Buffers that are no further apart are read in one go …
-const GAP_BYTES: u64 = 16 << 10;
+const LOCAL_READ_GAP_BYTES_MAX: u64 = 16 << 10;
 /// … and elsewhere, where a request costs as much time as a few MB.
-const REMOTE_GAP_BYTES: u64 = 256 << 10;
+const REMOTE_READ_GAP_BYTES_MAX: u64 = 256 << 10;
 /// One request elsewhere brings at most so much.
-const REQUEST_BYTES: usize = 4 << 20;
+const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// So many requests are on their way at once.
-const REQUESTS_AHEAD: usize = 8;
+const PENDING_REQUESTS_MAX: usize = 8;
 /// What is made room for before it has come, where the input's size is not known.
-const STEP_BYTES: usize = 8 << 20;
+const STREAM_ALLOCATION_BYTES: usize = 8 << 20;
 /// A block of lz4 becomes at most 255 times as long …
 const LZ4_RATIO_MAX: u64 = 255;
 /// … and one of zstd, whose shortest block of 128 KiB takes four bytes, this many times.
@@ -77,15 +79,15 @@ struct MessageSpan {
 }
 
 impl MessageSpan {
-    fn bytes(&self) -> u64 {
+    fn total_bytes(&self) -> u64 {
         self.metadata_bytes as u64 + self.body_bytes as u64
     }
 }
 
 /// The format.
-pub(super) struct Arrow;
+pub(super) struct ArrowSourceFormat;
 
-impl FileFormat for Arrow {
+impl FileFormat for ArrowSourceFormat {
     fn name(&self) -> &str {
         "arrow"
     }
@@ -94,68 +96,70 @@ impl FileFormat for Arrow {
         &["arrow", "arrows", "feather", "ipc"]
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Typed(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Typed(self)
     }
 }
 
-impl TypedFormat for Arrow {
-    fn columns(
+impl TypedFormat for ArrowSourceFormat {
+    fn inspect_columns(
         &self,
         files: &[Arc<SourceFile>],
-        layouts: Layouts,
+        layouts: ColumnLayoutPolicy,
         stdin: &mut Option<Box<dyn ByteInput>>,
-    ) -> Result<Columns> {
-        batches::columns(files, layouts, &mut |file| Ok(Box::new(inspect(file, stdin.take())?)))
+    ) -> Result<FileColumns> {
+        batch_reader::inspect_files(files, layouts, &mut |file| {
+            Ok(Box::new(inspect_file(file, stdin.take())?))
+        })
     }
 
-    fn open(&self, mut reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
+    fn open_part(&self, mut reading: SplitPartRequest<'_>) -> Result<Box<dyn SplitPartReader>> {
         let stdin = reading.stdin.take();
-        let batches = stored_batches(&reading, reading.metadata_as()?, stdin)?;
-        Ok(batches::reader(reading, Plain(batches)))
+        let batches = open_batches(&reading, reading.format_metadata()?, stdin)?;
+        Ok(batch_reader::new_batch_reader(reading, PlainBatches(batches)))
     }
 
-    fn is_read_forwards(&self) -> bool {
+    fn can_read_streams(&self) -> bool {
         true
     }
 }
 
 /// What the beginning or the end of a file tells of it.
 #[derive(Debug)]
-struct Layout {
+struct ArrowFileMetadata {
     /// The columns as Arrow's decoder wants them, with the numbers of their dictionaries.
-    schema: SchemaRef,
-    shown: ShownColumns,
+    decoder_schema: SchemaRef,
+    conversion: ColumnConversion,
     /// None for what is read from front to back.
-    footer: Option<Footer>,
+    footer: Option<ArrowFooter>,
     /// The batches that the footer names, of which only their bytes are known.
-    chunks: Vec<Chunk>,
+    chunks: Vec<FileChunk>,
 }
 
 #[derive(Debug)]
-struct Footer {
+struct ArrowFooter {
     dictionaries: Vec<MessageSpan>,
     batches: Vec<MessageSpan>,
 }
 
-impl FileMetadata for Layout {
+impl FileMetadata for ArrowFileMetadata {
     fn schema(&self) -> &SchemaRef {
-        self.shown.schema()
+        self.conversion.source_schema()
     }
 
-    fn note(&self) -> Option<&str> {
-        self.shown.note()
+    fn user_note(&self) -> Option<&str> {
+        self.conversion.renaming_note()
     }
 
-    fn chunks(&self) -> Option<&[Chunk]> {
+    fn chunks(&self) -> Option<&[FileChunk]> {
         (!self.chunks.is_empty()).then_some(&self.chunks)
     }
 
-    fn rows(&self) -> Option<Vec<(u64, u64)>> {
+    fn chunk_rows_with_offsets(&self) -> Option<Vec<(u64, u64)>> {
         None
     }
 
-    fn offset(&self, chunk: usize) -> u64 {
+    fn chunk_offset(&self, chunk: usize) -> u64 {
         let batch = self.footer.as_ref().and_then(|footer| footer.batches.get(chunk));
         batch.filter(|_| chunk > 0).map_or(0, |batch| batch.offset)
     }
@@ -165,50 +169,55 @@ impl FileMetadata for Layout {
 ///
 /// # Errors
 /// [`Error::Corrupt`] for what is no Arrow file; those of reading.
-fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<Layout> {
+fn inspect_file(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<ArrowFileMetadata> {
     if stdin.is_none() && !file.is_stream() {
         if file.size() == 0 {
-            return Err(corrupt(file.shown(), None, "it is empty, and has no schema"));
+            return Err(corrupt_error(file.display_name(), None, "it is empty, and has no schema"));
         }
-        let open = OpenFile::open(file, ReadPattern::Random, &file.watch())?;
-        let mut head = [0; MAGIC.len()];
+        let open = OpenFile::open(file, ReadPattern::Random, &file.read_context())?;
+        let mut head = [0; ARROW_MAGIC.len()];
         let count = open.read_at(&mut head, 0)?;
-        if head[..count] == *MAGIC {
-            return footer(&open, file.shown());
+        if head[..count] == *ARROW_MAGIC {
+            return read_footer(&open, file.display_name());
         }
     }
     let input = match stdin {
         Some(input) => input,
         None => {
-            let watch = file.watch();
+            let watch = file.read_context();
             let open = OpenFile::open(file, ReadPattern::Beginning { may_keep: false }, &watch)?;
             Box::new(FileInput::new(Arc::new(open), 0, 0, watch))
         }
     };
-    let stream = Stream::begin(input, file)?;
-    let shown = ShownColumns::new(&stream.schema, file.shown());
-    Ok(Layout { schema: stream.schema, shown, footer: None, chunks: Vec::new() })
+    let stream = ArrowStreamReader::open_stream(input, file)?;
+    let shown = ColumnConversion::new(&stream.schema, file.display_name());
+    Ok(ArrowFileMetadata {
+        decoder_schema: stream.schema,
+        conversion: shown,
+        footer: None,
+        chunks: Vec::new(),
+    })
 }
 
-fn footer(open: &OpenFile, path: &str) -> Result<Layout> {
+fn read_footer(open: &OpenFile, path: &str) -> Result<ArrowFileMetadata> {
     let size = open.size();
-    let cut = || corrupt(path, Some(size), "it does not end as an Arrow file does");
-    let mut tail_bytes = TAIL_BYTES.min(size);
+    let cut = || corrupt_error(path, Some(size), "it does not end as an Arrow file does");
+    let mut tail_bytes = TAIL_READ_BYTES.min(size);
     loop {
-        let mut tail = vec![0; as_size(tail_bytes, path)?];
+        let mut tail = vec![0; to_usize(tail_bytes, path)?];
         open.read_at(&mut tail, size - tail_bytes)?;
         let Some((rest, trailer)) = tail.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(cut());
         };
         let (length, magic) = trailer.split_at(4);
-        if magic != MAGIC {
+        if magic != ARROW_MAGIC {
             return Err(cut());
         }
         let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));
         let end = size - TRAILER_BYTES as u64;
-        let start = end.checked_sub(length).filter(|start| *start >= MAGIC_PADDED_BYTES);
+        let start = end.checked_sub(length).filter(|start| *start >= PADDED_MAGIC_BYTES);
         let Some(start) = start.filter(|_| length > 0) else {
-            return Err(corrupt(
+            return Err(corrupt_error(
                 path,
                 Some(end),
                 format!("its footer is said to have {length} bytes, more than there are"),
@@ -219,25 +228,25 @@ fn footer(open: &OpenFile, path: &str) -> Result<Layout> {
             tail_bytes = needed;
             continue;
         }
-        let bytes = &rest[rest.len() - as_size(length, path)?..];
-        return parsed_footer(bytes, start, path);
+        let bytes = &rest[rest.len() - to_usize(length, path)?..];
+        return parse_footer(bytes, start, path);
     }
 }
 
-fn parsed_footer(bytes: &[u8], start: u64, path: &str) -> Result<Layout> {
-    let damaged = |reason: String| corrupt(path, Some(start), reason);
+fn parse_footer(bytes: &[u8], start: u64, path: &str) -> Result<ArrowFileMetadata> {
+    let damaged = |reason: String| corrupt_error(path, Some(start), reason);
     let footer = arrow_ipc::root_as_footer(bytes)
         .map_err(|error| damaged(format!("its footer cannot be read ({error})")))?;
     let schema = footer.schema().ok_or_else(|| damaged("its footer has no schema".into()))?;
-    let schema = readable(schema, path, start)?;
+    let schema = decode_schema(schema, path, start)?;
     let place = |block: &arrow_ipc::Block| {
         let place = MessageSpan {
             offset: u64::try_from(block.offset()).ok()?,
             metadata_bytes: usize::try_from(block.metaDataLength()).ok()?,
             body_bytes: usize::try_from(block.bodyLength()).ok()?,
         };
-        let end = place.offset.checked_add(place.bytes())?;
-        (place.offset >= MAGIC_PADDED_BYTES && end <= start).then_some(place)
+        let end = place.offset.checked_add(place.total_bytes())?;
+        (place.offset >= PADDED_MAGIC_BYTES && end <= start).then_some(place)
     };
     let outside = || damaged("its footer names a place outside of the file".into());
     let places = |block| place(block).ok_or_else(outside);
@@ -245,41 +254,47 @@ fn parsed_footer(bytes: &[u8], start: u64, path: &str) -> Result<Layout> {
     let dictionaries = dictionaries.collect::<Result<Vec<MessageSpan>>>()?;
     let batches = footer.recordBatches().into_iter().flatten().map(places);
     let batches = batches.collect::<Result<Vec<MessageSpan>>>()?;
-    let chunk = |place: &MessageSpan| Chunk { rows: 1, bytes: place.bytes() };
+    let chunk = |place: &MessageSpan| FileChunk { row_count: 1, stored_bytes: place.total_bytes() };
     let chunks = batches.iter().map(chunk).collect();
-    let shown = ShownColumns::new(&schema, path);
-    Ok(Layout { schema, shown, footer: Some(Footer { dictionaries, batches }), chunks })
+    let shown = ColumnConversion::new(&schema, path);
+    Ok(ArrowFileMetadata {
+        decoder_schema: schema,
+        conversion: shown,
+        footer: Some(ArrowFooter { dictionaries, batches }),
+        chunks,
+    })
 }
 
 /// The columns, if they are ones that can be read.
-fn readable(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<SchemaRef> {
+fn decode_schema(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<SchemaRef> {
     if !schema.endianness().equals_to_target_endianness() {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("`{path}` is Arrow data of a machine with another order of bytes"),
             "write it again on a machine like this one",
         ));
     }
     if schema.fields().is_none() {
-        return Err(corrupt(path, Some(offset), "its schema has no list of fields"));
+        return Err(corrupt_error(path, Some(offset), "its schema has no list of fields"));
     }
-    if let Some((name, bits)) = unknown_integer(schema) {
-        return Err(unknown_width(path, &name, bits));
+    if let Some((name, bits)) = find_unsupported_integer(schema) {
+        return Err(unsupported_integer_error(path, &name, bits));
     }
-    let schema = unwinding(|| Ok(fb_to_schema(schema)))
-        .map_err(|_| corrupt(path, Some(offset), "its schema has a type that is not known"))?;
+    let schema = catch_decoder_panic(|| Ok(fb_to_schema(schema))).map_err(|_| {
+        corrupt_error(path, Some(offset), "its schema has a type that is not known")
+    })?;
     match schema.fields().iter().find(|field| !is_valid_type(field.data_type())) {
         None => Ok(Arc::new(schema)),
         Some(field) => {
             let (name, data_type) = (field.name(), field.data_type());
             let reason =
                 format!("column `{name}` is of a type that no value can have: {data_type}");
-            Err(corrupt(path, Some(offset), reason))
+            Err(corrupt_error(path, Some(offset), reason))
         }
     }
 }
 
 /// Finds a column whose integers have a width that Arrow does not support, and returns the width in bits.
-pub(super) fn unknown_integer(schema: arrow_ipc::Schema<'_>) -> Option<(String, i32)> {
+pub(super) fn find_unsupported_integer(schema: arrow_ipc::Schema<'_>) -> Option<(String, i32)> {
     fn bits(field: arrow_ipc::Field<'_>, depth: usize) -> Option<i32> {
         let own = field.type_as_int().map(|own| own.bitWidth());
         let own = own.filter(|bits| !matches!(bits, 8 | 16 | 32 | 64));
@@ -293,20 +308,20 @@ pub(super) fn unknown_integer(schema: arrow_ipc::Schema<'_>) -> Option<(String, 
 }
 
 /// The error for a column of integers with an unsupported width.
-pub(super) fn unknown_width(path: &str, name: &str, bits: i32) -> Error {
-    Error::usage_hint(
+pub(super) fn unsupported_integer_error(path: &str, name: &str, bits: i32) -> Error {
+    Error::usage_with_hint(
         format!("`{path}` cannot be read: column `{name}` is of integers of {bits} bits"),
         "write it with the column as DECIMAL(38, 0), BIGINT or text",
     )
 }
 
 /// Arrow's decoder panics on some damaged messages: that is the file's fault, not ours.
-fn unwinding<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+fn catch_decoder_panic<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
     tidemill_base::panics::catch_silently(work)
         .unwrap_or_else(|_| Err(ArrowError::IpcError("the decoder gave up".into())))
 }
 
-fn corrupt(path: &str, offset: Option<u64>, reason: impl Into<String>) -> Error {
+fn corrupt_error(path: &str, offset: Option<u64>, reason: impl Into<String>) -> Error {
     Error::Corrupt {
         path: path.to_owned(),
         offset,
@@ -315,39 +330,43 @@ fn corrupt(path: &str, offset: Option<u64>, reason: impl Into<String>) -> Error 
     }
 }
 
-fn as_size(bytes: u64, path: &str) -> Result<usize> {
-    usize::try_from(bytes).map_err(|_| corrupt(path, None, "it is larger than memory can be"))
+fn to_usize(bytes: u64, path: &str) -> Result<usize> {
+    usize::try_from(bytes).map_err(|_| corrupt_error(path, None, "it is larger than memory can be"))
 }
 
 /// Batches, each with its bytes as stored.
-type Batches = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
+type BoxedStoredBatches = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
 
 /// The wanted columns of some batches of a file, each with its bytes as stored.
 ///
 /// # Errors
 /// [`Error::Changed`], [`Error::Io`].
-fn stored_batches(
-    reading: &Reading<'_>,
-    layout: &Layout,
+fn open_batches(
+    reading: &SplitPartRequest<'_>,
+    layout: &ArrowFileMetadata,
     stdin: Option<Box<dyn ByteInput>>,
-) -> Result<Batches> {
-    let (file, watch) = (&reading.piece.file, &reading.watch);
-    let chunks = reading.piece.row_groups.clone().unwrap_or_default();
-    let columns = batches::places(&reading.columns);
-    let wanted =
-        Wanted::new(Arc::clone(&layout.schema), layout.shown.clone(), columns, file.shown());
+) -> Result<BoxedStoredBatches> {
+    let (file, watch) = (&reading.part.file, &reading.context);
+    let chunks = reading.part.row_groups.clone().unwrap_or_default();
+    let columns = batch_reader::file_column_indices(&reading.columns);
+    let wanted = BatchProjection::new(
+        Arc::clone(&layout.decoder_schema),
+        layout.conversion.clone(),
+        columns,
+        file.display_name(),
+    );
     if let (Some(footer), None) = (&layout.footer, &stdin) {
         let open = OpenFile::open(file, ReadPattern::Random, watch)?;
         let places: Vec<MessageSpan> =
             chunks.iter().filter_map(|index| footer.batches.get(*index)).copied().collect();
-        let mut reader = FileReader {
-            open,
-            wanted,
+        let mut reader = ArrowFileReader {
+            open_file: open,
+            projection: wanted,
             dictionaries: HashMap::new(),
-            places: places.into_iter(),
-            watch: watch.clone(),
+            remaining_spans: places.into_iter(),
+            context: watch.clone(),
         };
-        if reader.wanted.has_dictionaries {
+        if reader.projection.needs_dictionaries {
             for place in &footer.dictionaries {
                 reader.read_dictionary(*place)?;
             }
@@ -362,38 +381,49 @@ fn stored_batches(
             Box::new(FileInput::new(Arc::new(open), 0, 0, watch.clone()))
         }
     };
-    let mut stream = Stream::begin(input, file)?;
-    if stream.schema != layout.schema {
-        return Err(Error::Changed {
-            path: file.shown().to_owned(),
+    let mut stream = ArrowStreamReader::open_stream(input, file)?;
+    if stream.schema != layout.decoder_schema {
+        return Err(Error::FileChanged {
+            path: file.display_name().to_owned(),
             reason: "its columns are others than when it was listed".into(),
         });
     }
-    stream.wanted = Some(wanted);
+    stream.projection = Some(wanted);
     Ok(Box::new(stream))
 }
 
 /// What is read of each batch.
-struct Wanted {
+struct BatchProjection {
     schema: SchemaRef,
-    shown: ShownColumns,
+    conversion: ColumnConversion,
     /// By position, in order.
-    columns: Vec<usize>,
-    has_dictionaries: bool,
+    column_indices: Vec<usize>,
+    needs_dictionaries: bool,
     path: Arc<str>,
 }
 
-impl Wanted {
-    fn new(schema: SchemaRef, shown: ShownColumns, mut columns: Vec<usize>, path: &str) -> Self {
+impl BatchProjection {
+    fn new(
+        schema: SchemaRef,
+        shown: ColumnConversion,
+        mut columns: Vec<usize>,
+        path: &str,
+    ) -> Self {
         columns.sort_unstable();
         columns.dedup();
         let has_dictionaries =
-            columns.iter().any(|column| holds_dictionary(schema.field(*column).data_type()));
-        Wanted { schema, shown, columns, has_dictionaries, path: path.into() }
+            columns.iter().any(|column| has_dictionary(schema.field(*column).data_type()));
+        BatchProjection {
+            schema,
+            conversion: shown,
+            column_indices: columns,
+            needs_dictionaries: has_dictionaries,
+            path: path.into(),
+        }
     }
 
     /// Makes arrays of a batch's body.
-    fn decoded(
+    fn decode_batch(
         &self,
         body: &Buffer,
         batch: arrow_ipc::RecordBatch<'_>,
@@ -401,7 +431,7 @@ impl Wanted {
         version: MetadataVersion,
         offset: u64,
     ) -> Result<RecordBatch> {
-        let damaged = |reason: String| corrupt(&self.path, Some(offset), reason);
+        let damaged = |reason: String| corrupt_error(&self.path, Some(offset), reason);
         let rows = usize::try_from(batch.length())
             .map_err(|_| damaged(format!("a batch of {} rows", batch.length())))?;
         // Nothing else is decoded of a batch whose rows are only counted.
@@ -412,12 +442,12 @@ impl Wanted {
                 format!("a batch of {rows} rows whose first column has {}", first.length());
             return Err(damaged(reason));
         }
-        if self.columns.is_empty() {
+        if self.column_indices.is_empty() {
             let none = Arc::new(Schema::empty());
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             return Ok(RecordBatch::try_new_with_options(none, vec![], &options)?);
         }
-        let decoded = unwinding(|| {
+        let decoded = catch_decoder_panic(|| {
             RecordBatchDecoder::try_new(
                 body,
                 batch,
@@ -425,16 +455,17 @@ impl Wanted {
                 dictionaries,
                 &version,
             )?
-            .with_projection(Some(&self.columns))
+            .with_projection(Some(&self.column_indices))
             .read_record_batch()
         });
-        let decoded = decoded
-            .map_err(|error| damaged(format!("a batch cannot be read ({})", told(&error))))?;
-        self.shown.present(decoded, &self.columns)
+        let decoded = decoded.map_err(|error| {
+            damaged(format!("a batch cannot be read ({})", error_reason(&error)))
+        })?;
+        self.conversion.convert_batch(decoded, &self.column_indices)
     }
 }
 
-fn told(error: &ArrowError) -> String {
+fn error_reason(error: &ArrowError) -> String {
     let text = error.to_string();
     match text.split_once(": ") {
         Some((_, reason)) => reason.to_owned(),
@@ -442,7 +473,7 @@ fn told(error: &ArrowError) -> String {
     }
 }
 
-fn holds_dictionary(data_type: &DataType) -> bool {
+fn has_dictionary(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(..) => true,
         DataType::List(item)
@@ -450,38 +481,38 @@ fn holds_dictionary(data_type: &DataType) -> bool {
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => holds_dictionary(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| holds_dictionary(field.data_type())),
+        | DataType::Map(item, _) => has_dictionary(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_dictionary(field.data_type())),
         DataType::Union(fields, _) => {
-            fields.iter().any(|(_, field)| holds_dictionary(field.data_type()))
+            fields.iter().any(|(_, field)| has_dictionary(field.data_type()))
         }
-        DataType::RunEndEncoded(_, values) => holds_dictionary(values.data_type()),
+        DataType::RunEndEncoded(_, values) => has_dictionary(values.data_type()),
         _ => false,
     }
 }
 
 /// The metadata of a message, behind what introduces it.
-fn message<'a>(bytes: &'a [u8], path: &str, offset: u64) -> Result<Message<'a>> {
-    let unreadable = |what: String| corrupt(path, Some(offset), what);
-    let rest = bytes.strip_prefix(&CONTINUATION).unwrap_or(bytes);
+fn parse_message<'a>(bytes: &'a [u8], path: &str, offset: u64) -> Result<Message<'a>> {
+    let unreadable = |what: String| corrupt_error(path, Some(offset), what);
+    let rest = bytes.strip_prefix(&CONTINUATION_MARKER).unwrap_or(bytes);
     let rest = rest.get(4..).ok_or_else(|| unreadable("a message without metadata".into()))?;
     arrow_ipc::root_as_message(rest)
         .map_err(|error| unreadable(format!("a message's metadata cannot be read ({error})")))
 }
 
 /// Which buffers of a batch are wanted, from where to where in its body.
-struct Buffers<'a> {
-    all: Vec<(u64, u64)>,
-    at: usize,
-    view_buffers: Box<dyn Iterator<Item = i64> + 'a>,
-    version: MetadataVersion,
-    wanted: Vec<(u64, u64)>,
+struct BufferSelection<'a> {
+    buffer_ranges: Vec<(u64, u64)>,
+    next_buffer: usize,
+    view_buffer_counts: Box<dyn Iterator<Item = i64> + 'a>,
+    metadata_version: MetadataVersion,
+    selected_ranges: Vec<(u64, u64)>,
 }
 
-impl<'a> Buffers<'a> {
+impl<'a> BufferSelection<'a> {
     /// Finds out, and checks that all of them are inside the body and that they are not more
     /// together than the body is.
-    fn of(
+    fn select_buffers(
         batch: arrow_ipc::RecordBatch<'a>,
         version: MetadataVersion,
         body_bytes: usize,
@@ -500,68 +531,74 @@ impl<'a> Buffers<'a> {
             return None;
         }
         let view_buffers = Box::new(batch.variadicBufferCounts().into_iter().flatten());
-        let mut found = Buffers { all, at: 0, view_buffers, version, wanted: Vec::new() };
+        let mut found = BufferSelection {
+            buffer_ranges: all,
+            next_buffer: 0,
+            view_buffer_counts: view_buffers,
+            metadata_version: version,
+            selected_ranges: Vec::new(),
+        };
         for (data_type, is_wanted) in columns {
-            found.walk(&data_type, is_wanted)?;
+            found.walk_type(&data_type, is_wanted)?;
         }
-        (found.at == found.all.len()).then_some(found.wanted)
+        (found.next_buffer == found.buffer_ranges.len()).then_some(found.selected_ranges)
     }
 
-    fn take(&mut self, count: usize, is_wanted: bool) -> Option<()> {
-        let end = self.at.checked_add(count)?;
-        let taken = self.all.get(self.at..end)?;
+    fn take_buffers(&mut self, count: usize, is_wanted: bool) -> Option<()> {
+        let end = self.next_buffer.checked_add(count)?;
+        let taken = self.buffer_ranges.get(self.next_buffer..end)?;
         if is_wanted {
-            self.wanted.extend(taken.iter().filter(|(start, end)| start < end));
+            self.selected_ranges.extend(taken.iter().filter(|(start, end)| start < end));
         }
-        self.at = end;
+        self.next_buffer = end;
         Some(())
     }
 
     /// In the order in which the format has them.
-    fn walk(&mut self, data_type: &DataType, is_wanted: bool) -> Option<()> {
+    fn walk_type(&mut self, data_type: &DataType, is_wanted: bool) -> Option<()> {
         match data_type {
             DataType::Null => Some(()),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-                self.take(3, is_wanted)
+                self.take_buffers(3, is_wanted)
             }
             DataType::Utf8View | DataType::BinaryView => {
-                let count = usize::try_from(self.view_buffers.next()?).ok()?;
-                self.take(count.checked_add(2)?, is_wanted)
+                let count = usize::try_from(self.view_buffer_counts.next()?).ok()?;
+                self.take_buffers(count.checked_add(2)?, is_wanted)
             }
             DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
-                self.take(2, is_wanted)?;
-                self.walk(item.data_type(), is_wanted)
+                self.take_buffers(2, is_wanted)?;
+                self.walk_type(item.data_type(), is_wanted)
             }
             DataType::ListView(item) | DataType::LargeListView(item) => {
-                self.take(3, is_wanted)?;
-                self.walk(item.data_type(), is_wanted)
+                self.take_buffers(3, is_wanted)?;
+                self.walk_type(item.data_type(), is_wanted)
             }
             DataType::FixedSizeList(item, _) => {
-                self.take(1, is_wanted)?;
-                self.walk(item.data_type(), is_wanted)
+                self.take_buffers(1, is_wanted)?;
+                self.walk_type(item.data_type(), is_wanted)
             }
             DataType::Struct(fields) => {
-                self.take(1, is_wanted)?;
-                fields.iter().try_for_each(|field| self.walk(field.data_type(), is_wanted))
+                self.take_buffers(1, is_wanted)?;
+                fields.iter().try_for_each(|field| self.walk_type(field.data_type(), is_wanted))
             }
             DataType::RunEndEncoded(ends, values) => {
-                self.walk(ends.data_type(), is_wanted)?;
-                self.walk(values.data_type(), is_wanted)
+                self.walk_type(ends.data_type(), is_wanted)?;
+                self.walk_type(values.data_type(), is_wanted)
             }
             DataType::Union(fields, mode) => {
-                let validity = usize::from(self.version < MetadataVersion::V5);
+                let validity = usize::from(self.metadata_version < MetadataVersion::V5);
                 let offsets = usize::from(*mode == UnionMode::Dense);
-                self.take(validity + 1 + offsets, is_wanted)?;
+                self.take_buffers(validity + 1 + offsets, is_wanted)?;
                 let mut fields = fields.iter();
-                fields.try_for_each(|(_, field)| self.walk(field.data_type(), is_wanted))
+                fields.try_for_each(|(_, field)| self.walk_type(field.data_type(), is_wanted))
             }
-            _ => self.take(2, is_wanted),
+            _ => self.take_buffers(2, is_wanted),
         }
     }
 }
 
 /// Checks how long compressed buffers say that they become, before that is reserved.
-fn check_lengths(
+fn check_decompressed_lengths(
     batch: arrow_ipc::RecordBatch<'_>,
     body: &[u8],
     wanted: &[(u64, u64)],
@@ -591,59 +628,61 @@ fn check_lengths(
 }
 
 /// Reads batches by their places.
-struct FileReader {
-    open: OpenFile,
-    wanted: Wanted,
+struct ArrowFileReader {
+    open_file: OpenFile,
+    projection: BatchProjection,
     dictionaries: HashMap<i64, ArrayRef>,
-    places: std::vec::IntoIter<MessageSpan>,
-    watch: Watch,
+    remaining_spans: std::vec::IntoIter<MessageSpan>,
+    context: ReadContext,
 }
 
-impl FileReader {
-    fn metadata(&self, place: MessageSpan) -> Result<Vec<u8>> {
+impl ArrowFileReader {
+    fn read_metadata(&self, place: MessageSpan) -> Result<Vec<u8>> {
         let mut metadata = vec![0; place.metadata_bytes];
-        self.open.read_at(&mut metadata, place.offset)?;
+        self.open_file.read_at(&mut metadata, place.offset)?;
         Ok(metadata)
     }
 
-    fn body_start(place: MessageSpan) -> u64 {
+    fn body_offset(place: MessageSpan) -> u64 {
         place.offset + place.metadata_bytes as u64
     }
 
     fn read_dictionary(&mut self, place: MessageSpan) -> Result<()> {
-        self.watch.cancel.check()?;
-        let metadata = self.metadata(place)?;
-        let message = message(&metadata, &self.wanted.path, place.offset)?;
+        self.context.cancel.check()?;
+        let metadata = self.read_metadata(place)?;
+        let message = parse_message(&metadata, &self.projection.path, place.offset)?;
         let mut body = MutableBuffer::from_len_zeroed(place.body_bytes);
-        self.open.read_at(&mut body, Self::body_start(place))?;
+        self.open_file.read_at(&mut body, Self::body_offset(place))?;
         add_dictionary(
             message,
             &body.into(),
-            &self.wanted.schema,
+            &self.projection.schema,
             &mut self.dictionaries,
-            &self.wanted.path,
+            &self.projection.path,
             place.offset,
         )
     }
 
     fn read_batch(&mut self, place: MessageSpan) -> Result<RecordBatch> {
-        self.watch.cancel.check()?;
-        let metadata = self.metadata(place)?;
-        let damaged = |reason: String| corrupt(&self.wanted.path, Some(place.offset), reason);
-        let message = message(&metadata, &self.wanted.path, place.offset)?;
+        self.context.cancel.check()?;
+        let metadata = self.read_metadata(place)?;
+        let damaged =
+            |reason: String| corrupt_error(&self.projection.path, Some(place.offset), reason);
+        let message = parse_message(&metadata, &self.projection.path, place.offset)?;
         let Some(batch) = message.header_as_record_batch() else {
             return Err(damaged("its footer has a batch here, and there is none".into()));
         };
-        let is_wanted = |column| self.wanted.columns.binary_search(&column).is_ok();
-        let columns = self.wanted.schema.fields().iter().enumerate();
+        let is_wanted = |column| self.projection.column_indices.binary_search(&column).is_ok();
+        let columns = self.projection.schema.fields().iter().enumerate();
         let columns = columns.map(|(index, field)| (field.data_type().clone(), is_wanted(index)));
-        let buffers = Buffers::of(batch, message.version(), place.body_bytes, columns)
-            .ok_or_else(|| damaged("a batch's buffers are not those of its columns".into()))?;
+        let buffers =
+            BufferSelection::select_buffers(batch, message.version(), place.body_bytes, columns)
+                .ok_or_else(|| damaged("a batch's buffers are not those of its columns".into()))?;
         // Zero pages, of which only those that are read take memory.
         let mut body = MutableBuffer::from_len_zeroed(place.body_bytes);
-        self.read_buffers(&buffers, Self::body_start(place), &mut body)?;
-        check_lengths(batch, &body, &buffers).map_err(damaged)?;
-        self.wanted.decoded(
+        self.read_buffers(&buffers, Self::body_offset(place), &mut body)?;
+        check_decompressed_lengths(batch, &body, &buffers).map_err(damaged)?;
+        self.projection.decode_batch(
             &body.into(),
             batch,
             &self.dictionaries,
@@ -656,8 +695,9 @@ impl FileReader {
     fn read_buffers(&self, buffers: &[(u64, u64)], base: u64, body: &mut [u8]) -> Result<()> {
         let mut sorted = buffers.to_vec();
         sorted.sort_unstable();
-        let remote = self.open.remote();
-        let gap = if remote.is_some() { REMOTE_GAP_BYTES } else { GAP_BYTES };
+        let remote = self.open_file.remote_reader();
+        let gap =
+            if remote.is_some() { REMOTE_READ_GAP_BYTES_MAX } else { LOCAL_READ_GAP_BYTES_MAX };
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for (start, end) in sorted {
             match runs.last_mut() {
@@ -669,21 +709,22 @@ impl FileReader {
             let range = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
             (range.end <= body.len()).then_some(range)
         };
-        let outside = || corrupt(&self.wanted.path, Some(base), "a buffer outside of its batch");
+        let outside =
+            || corrupt_error(&self.projection.path, Some(base), "a buffer outside of its batch");
         let Some(remote) = remote else {
             for (start, end) in runs {
                 let range = slice(body, start, end).ok_or_else(outside)?;
-                self.open.read_at(&mut body[range], base + start)?;
+                self.open_file.read_at(&mut body[range], base + start)?;
             }
             return Ok(());
         };
         let mut requests = runs.into_iter().flat_map(|(start, end)| {
-            let starts = (start..end).step_by(REQUEST_BYTES);
-            starts.map(move |from| (from, end.min(from + REQUEST_BYTES as u64)))
+            let starts = (start..end).step_by(REQUEST_BYTES_MAX);
+            starts.map(move |from| (from, end.min(from + REQUEST_BYTES_MAX as u64)))
         });
         let mut coming = std::collections::VecDeque::new();
         loop {
-            while coming.len() < REQUESTS_AHEAD
+            while coming.len() < PENDING_REQUESTS_MAX
                 && let Some((start, end)) = requests.next()
             {
                 coming.push_back((
@@ -693,7 +734,7 @@ impl FileReader {
                 ));
             }
             let Some((start, end, fetch)) = coming.pop_front() else { return Ok(()) };
-            let bytes = fetch.wait(&self.watch.cancel)?;
+            let bytes = fetch.wait(&self.context.cancel)?;
             let range = slice(body, start, end).ok_or_else(outside)?;
             if bytes.len() != range.len() {
                 return Err(outside());
@@ -703,18 +744,18 @@ impl FileReader {
     }
 }
 
-impl Iterator for FileReader {
+impl Iterator for ArrowFileReader {
     type Item = Result<(RecordBatch, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Some(place) = self.places.next() else {
-            return self.open.verify().err().map(Err);
+        let Some(place) = self.remaining_spans.next() else {
+            return self.open_file.verify_identity().err().map(Err);
         };
         let batch = self.read_batch(place);
         if batch.is_err() {
-            self.places = Vec::new().into_iter();
+            self.remaining_spans = Vec::new().into_iter();
         }
-        Some(batch.map(|batch| (batch, place.bytes())))
+        Some(batch.map(|batch| (batch, place.total_bytes())))
     }
 }
 
@@ -727,7 +768,7 @@ fn add_dictionary(
     path: &str,
     offset: u64,
 ) -> Result<()> {
-    let damaged = |reason: String| corrupt(path, Some(offset), reason);
+    let damaged = |reason: String| corrupt_error(path, Some(offset), reason);
     let unlike = || damaged("a dictionary's buffers are not those of its type".into());
     let Some(dictionary) = message.header_as_dictionary_batch() else {
         return Err(damaged("a dictionary is expected here, and there is none".into()));
@@ -744,52 +785,52 @@ fn add_dictionary(
         }
         wanted.extend((length > 0).then_some((start, start + length)));
     }
-    check_lengths(batch, body, &wanted).map_err(damaged)?;
+    check_decompressed_lengths(batch, body, &wanted).map_err(damaged)?;
     let version = message.version();
-    unwinding(|| read_dictionary(body, dictionary, schema, dictionaries, &version))
-        .map_err(|error| damaged(format!("a dictionary cannot be read ({})", told(&error))))
+    catch_decoder_panic(|| read_dictionary(body, dictionary, schema, dictionaries, &version))
+        .map_err(|error| damaged(format!("a dictionary cannot be read ({})", error_reason(&error))))
 }
 
 /// Reads messages one after another.
-struct Stream {
+struct ArrowStreamReader {
     input: Box<dyn ByteInput>,
     schema: SchemaRef,
     dictionaries: HashMap<i64, ArrayRef>,
     path: Arc<str>,
-    at: u64,
+    position: u64,
     /// Where the input ends, if that is known.
-    size: Option<u64>,
+    input_bytes: Option<u64>,
     /// Whether it is a file's stream, behind which the footer comes.
     has_footer: bool,
     /// None while only the schema is asked for.
-    wanted: Option<Wanted>,
-    is_over: bool,
+    projection: Option<BatchProjection>,
+    is_finished: bool,
 }
 
-impl Stream {
+impl ArrowStreamReader {
     /// Reads up to the schema.
-    fn begin(input: Box<dyn ByteInput>, file: &SourceFile) -> Result<Self> {
-        let mut stream = Stream {
+    fn open_stream(input: Box<dyn ByteInput>, file: &SourceFile) -> Result<Self> {
+        let mut stream = ArrowStreamReader {
             input,
             schema: Arc::new(Schema::empty()),
             dictionaries: HashMap::new(),
-            path: file.shown().into(),
-            at: 0,
-            size: (!file.is_stream()).then_some(file.size()),
+            path: file.display_name().into(),
+            position: 0,
+            input_bytes: (!file.is_stream()).then_some(file.size()),
             has_footer: false,
-            wanted: None,
-            is_over: false,
+            projection: None,
+            is_finished: false,
         };
         let mut head = [0; 8];
-        let count = stream.fill(&mut head)?;
+        let count = stream.read_into(&mut head)?;
         let introduction = &head[..count];
         let is_feather = introduction.starts_with(b"FEA1");
         let length = match introduction.split_at_checked(4) {
-            _ if introduction.starts_with(MAGIC) => {
+            _ if introduction.starts_with(ARROW_MAGIC) => {
                 stream.has_footer = true;
                 None
             }
-            Some((first, second)) if first == CONTINUATION && count == 8 => {
+            Some((first, second)) if first == CONTINUATION_MARKER && count == 8 => {
                 Some([second[0], second[1], second[2], second[3]])
             }
             _ => {
@@ -811,48 +852,48 @@ impl Stream {
                 });
             }
         };
-        let offset = stream.at - 8;
+        let offset = stream.position - 8;
         let metadata = match length {
-            Some(length) => stream.metadata_of(u32::from_le_bytes(length))?,
-            None => stream.first_metadata()?,
+            Some(length) => stream.read_metadata_of_length(u32::from_le_bytes(length))?,
+            None => stream.read_first_metadata()?,
         };
         let path = Arc::clone(&stream.path);
-        let message = message(&metadata, &path, offset)?;
-        let schema = message
-            .header_as_schema()
-            .ok_or_else(|| corrupt(&path, Some(offset), "its first message is not a schema"))?;
-        stream.schema = readable(schema, &path, offset)?;
-        stream.body(message)?;
+        let message = parse_message(&metadata, &path, offset)?;
+        let schema = message.header_as_schema().ok_or_else(|| {
+            corrupt_error(&path, Some(offset), "its first message is not a schema")
+        })?;
+        stream.schema = decode_schema(schema, &path, offset)?;
+        stream.read_body(message)?;
         Ok(stream)
     }
 
-    fn fill(&mut self, out: &mut [u8]) -> Result<usize> {
+    fn read_into(&mut self, out: &mut [u8]) -> Result<usize> {
         let count = self.input.read(out)?;
-        self.at += count as u64;
+        self.position += count as u64;
         Ok(count)
     }
 
-    fn cut(&self) -> Error {
-        corrupt(&self.path, Some(self.at), "it ends in the middle of a message")
+    fn truncation_error(&self) -> Error {
+        corrupt_error(&self.path, Some(self.position), "it ends in the middle of a message")
     }
 
     /// So many bytes, for which room is made as they come where their number may be wrong.
-    fn bytes(&mut self, count: usize) -> Result<MutableBuffer> {
-        if self.size.is_some_and(|size| count as u64 > size.saturating_sub(self.at)) {
-            return Err(corrupt(
+    fn read_exact_bytes(&mut self, count: usize) -> Result<MutableBuffer> {
+        if self.input_bytes.is_some_and(|size| count as u64 > size.saturating_sub(self.position)) {
+            return Err(corrupt_error(
                 &self.path,
-                Some(self.at),
+                Some(self.position),
                 format!("a message is said to have {count} bytes more, which are not there"),
             ));
         }
-        let step = if self.size.is_some() { count } else { STEP_BYTES };
+        let step = if self.input_bytes.is_some() { count } else { STREAM_ALLOCATION_BYTES };
         let mut bytes = MutableBuffer::new(0);
         while bytes.len() < count {
             let from = bytes.len();
             bytes.resize(count.min(from.saturating_add(step)), 0);
             let wanted = bytes.len() - from;
-            if self.fill(&mut bytes[from..])? < wanted {
-                return Err(self.cut());
+            if self.read_into(&mut bytes[from..])? < wanted {
+                return Err(self.truncation_error());
             }
         }
         Ok(bytes)
@@ -860,77 +901,77 @@ impl Stream {
 
     /// The first message's metadata in a file, in front of which there is padding: as much as the
     /// writer aligns by.
-    fn first_metadata(&mut self) -> Result<Vec<u8>> {
+    fn read_first_metadata(&mut self) -> Result<Vec<u8>> {
         for _ in 0..PADDING_BYTES_MAX / 8 {
-            if let Some(metadata) = self.metadata()? {
+            if let Some(metadata) = self.read_metadata()? {
                 return Ok(metadata);
             }
             // That was no end mark: four zeros, and four more.
             let mut zeros = [0xff; 4];
-            if self.fill(&mut zeros)? < 4 || zeros != [0; 4] {
+            if self.read_into(&mut zeros)? < 4 || zeros != [0; 4] {
                 break;
             }
         }
-        Err(corrupt(&self.path, Some(self.at), "an Arrow file without a schema"))
+        Err(corrupt_error(&self.path, Some(self.position), "an Arrow file without a schema"))
     }
 
     /// A message's metadata with what introduces it; none at the end mark.
-    fn metadata(&mut self) -> Result<Option<Vec<u8>>> {
+    fn read_metadata(&mut self) -> Result<Option<Vec<u8>>> {
         let mut word = [0; 4];
-        match self.fill(&mut word)? {
+        match self.read_into(&mut word)? {
             4 => {}
             0 => {
-                return Err(corrupt(
+                return Err(corrupt_error(
                     &self.path,
-                    Some(self.at),
+                    Some(self.position),
                     "it ends without the end mark of a stream",
                 ));
             }
-            _ => return Err(self.cut()),
+            _ => return Err(self.truncation_error()),
         }
         // Writers before Arrow 0.15 have the length alone.
-        if word == CONTINUATION && self.fill(&mut word)? < 4 {
-            return Err(self.cut());
+        if word == CONTINUATION_MARKER && self.read_into(&mut word)? < 4 {
+            return Err(self.truncation_error());
         }
         match u32::from_le_bytes(word) {
             0 => Ok(None),
-            length => self.metadata_of(length).map(Some),
+            length => self.read_metadata_of_length(length).map(Some),
         }
     }
 
-    fn metadata_of(&mut self, length: u32) -> Result<Vec<u8>> {
-        let mut metadata = CONTINUATION.to_vec();
+    fn read_metadata_of_length(&mut self, length: u32) -> Result<Vec<u8>> {
+        let mut metadata = CONTINUATION_MARKER.to_vec();
         metadata.extend(length.to_le_bytes());
-        let rest = self.bytes(as_size(u64::from(length), &self.path)?)?;
+        let rest = self.read_exact_bytes(to_usize(u64::from(length), &self.path)?)?;
         metadata.extend_from_slice(&rest);
         Ok(metadata)
     }
 
-    fn body(&mut self, message: Message<'_>) -> Result<Buffer> {
+    fn read_body(&mut self, message: Message<'_>) -> Result<Buffer> {
         let bytes = usize::try_from(message.bodyLength()).map_err(|_| {
             let reason = format!("a body of {} bytes", message.bodyLength());
-            corrupt(&self.path, Some(self.at), reason)
+            corrupt_error(&self.path, Some(self.position), reason)
         })?;
-        Ok(self.bytes(bytes)?.into())
+        Ok(self.read_exact_bytes(bytes)?.into())
     }
 
     fn next_batch(&mut self) -> Result<Option<(RecordBatch, u64)>> {
         loop {
-            let offset = self.at;
-            let Some(metadata) = self.metadata()? else {
-                self.end()?;
+            let offset = self.position;
+            let Some(metadata) = self.read_metadata()? else {
+                self.check_stream_end()?;
                 return Ok(None);
             };
             let path = Arc::clone(&self.path);
-            let damaged = |reason: String| corrupt(&path, Some(offset), reason);
-            let message = message(&metadata, &path, offset)?;
-            let body = self.body(message)?;
-            let Some(wanted) = &self.wanted else {
+            let damaged = |reason: String| corrupt_error(&path, Some(offset), reason);
+            let message = parse_message(&metadata, &path, offset)?;
+            let body = self.read_body(message)?;
+            let Some(wanted) = &self.projection else {
                 return Err(Error::Internal("a stream without wanted columns".into()));
             };
             match message.header_type() {
                 MessageHeader::DictionaryBatch => {
-                    if wanted.has_dictionaries {
+                    if wanted.needs_dictionaries {
                         let schema = Arc::clone(&self.schema);
                         let known = &mut self.dictionaries;
                         add_dictionary(message, &body, &schema, known, &path, offset)?;
@@ -940,19 +981,20 @@ impl Stream {
                     let Some(batch) = message.header_as_record_batch() else {
                         return Err(damaged("a batch without metadata".into()));
                     };
-                    let is_wanted = |column| wanted.columns.binary_search(&column).is_ok();
+                    let is_wanted = |column| wanted.column_indices.binary_search(&column).is_ok();
                     let columns = self.schema.fields().iter().enumerate();
                     let columns =
                         columns.map(|(index, field)| (field.data_type().clone(), is_wanted(index)));
                     let version = message.version();
                     let buffers =
-                        Buffers::of(batch, version, body.len(), columns).ok_or_else(|| {
-                            damaged("a batch's buffers are not those of its columns".into())
-                        })?;
-                    check_lengths(batch, &body, &buffers).map_err(damaged)?;
+                        BufferSelection::select_buffers(batch, version, body.len(), columns)
+                            .ok_or_else(|| {
+                                damaged("a batch's buffers are not those of its columns".into())
+                            })?;
+                    check_decompressed_lengths(batch, &body, &buffers).map_err(damaged)?;
                     let batch =
-                        wanted.decoded(&body, batch, &self.dictionaries, version, offset)?;
-                    return Ok(Some((batch, self.at - offset)));
+                        wanted.decode_batch(&body, batch, &self.dictionaries, version, offset)?;
+                    return Ok(Some((batch, self.position - offset)));
                 }
                 other => {
                     let name = other.variant_name().unwrap_or("unknown").to_owned();
@@ -963,12 +1005,12 @@ impl Stream {
     }
 
     /// Behind the end mark: nothing, or a file's footer.
-    fn end(&mut self) -> Result<()> {
-        let end = self.at;
+    fn check_stream_end(&mut self) -> Result<()> {
+        let end = self.position;
         let mut buffer = vec![0; 64 << 10];
         let mut last = Vec::new();
         loop {
-            let count = self.fill(&mut buffer)?;
+            let count = self.read_into(&mut buffer)?;
             if count > 0 && !self.has_footer {
                 return Err(Error::Corrupt {
                     path: self.path.to_string(),
@@ -980,15 +1022,15 @@ impl Stream {
                 });
             }
             last.extend_from_slice(&buffer[..count]);
-            last.drain(..last.len().saturating_sub(MAGIC.len()));
+            last.drain(..last.len().saturating_sub(ARROW_MAGIC.len()));
             if count < buffer.len() {
                 break;
             }
         }
-        if self.has_footer && last != MAGIC {
-            return Err(corrupt(
+        if self.has_footer && last != ARROW_MAGIC {
+            return Err(corrupt_error(
                 &self.path,
-                Some(self.at),
+                Some(self.position),
                 "it does not end as an Arrow file does",
             ));
         }
@@ -996,15 +1038,15 @@ impl Stream {
     }
 }
 
-impl Iterator for Stream {
+impl Iterator for ArrowStreamReader {
     type Item = Result<(RecordBatch, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
+        if self.is_finished {
             return None;
         }
         let next = self.next_batch();
-        self.is_over = !matches!(next, Ok(Some(_)));
+        self.is_finished = !matches!(next, Ok(Some(_)));
         next.transpose()
     }
 }

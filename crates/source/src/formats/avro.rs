@@ -14,27 +14,27 @@ use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
 use tidemill_base::cancellation::CancelFlag;
 
-use super::batches::{self, StoredBatches};
-use super::julian_dates::{JulianDates, gregorian_batch};
-use super::{FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
-use crate::columns::{Columns, Layouts};
+use super::batch_reader::{self, StoredBatchIterator};
+use super::julian_dates::{JulianCalendarFlags, convert_batch_to_gregorian};
+use super::{FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat};
+use crate::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
 use crate::error::{Error, Result};
-use crate::input::{ByteInput, FileInput, OpenFile, ReadPattern, Watch};
+use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
 use crate::{SourceFile, Split};
 
 /// A header is nearly always in this much.
-const HEADER_BYTES: usize = 16 << 10;
+const HEADER_READ_BYTES: usize = 16 << 10;
 /// One read of blocks brings so much.
-const READ_BYTES: usize = 256 << 10;
+const BLOCK_READ_BYTES: usize = 256 << 10;
 /// One look for a sync marker takes so much: a block is rarely longer.
-const WINDOW_BYTES: usize = 64 << 10;
+const MARKER_WINDOW_BYTES: usize = 64 << 10;
 /// Two integers of at most ten bytes.
-const BLOCK_HEAD_BYTES: usize = 20;
+const BLOCK_HEAD_BYTES_MAX: usize = 20;
 
 /// The format.
-pub(super) struct Avro;
+pub(super) struct AvroSourceFormat;
 
-impl FileFormat for Avro {
+impl FileFormat for AvroSourceFormat {
     fn name(&self) -> &str {
         "avro"
     }
@@ -43,60 +43,64 @@ impl FileFormat for Avro {
         &["avro"]
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Typed(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Typed(self)
     }
 }
 
-impl TypedFormat for Avro {
-    fn columns(
+impl TypedFormat for AvroSourceFormat {
+    fn inspect_columns(
         &self,
         files: &[Arc<SourceFile>],
-        layouts: Layouts,
+        layouts: ColumnLayoutPolicy,
         stdin: &mut Option<Box<dyn ByteInput>>,
-    ) -> Result<Columns> {
-        batches::columns(files, layouts, &mut |file| {
-            Ok(Box::new(AvroFile(inspect(file, stdin.take())?)))
+    ) -> Result<FileColumns> {
+        batch_reader::inspect_files(files, layouts, &mut |file| {
+            Ok(Box::new(AvroFileMetadata(read_header(file, stdin.take())?)))
         })
     }
 
-    fn open(&self, mut reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
+    fn open_part(&self, mut reading: SplitPartRequest<'_>) -> Result<Box<dyn SplitPartReader>> {
         let stdin = reading.stdin.take();
-        let blocks = Blocks::open(&reading, &reading.metadata_as::<AvroFile>()?.0, stdin)?;
-        Ok(batches::reader(reading, blocks))
+        let blocks = AvroBlockReader::open(
+            &reading,
+            &reading.format_metadata::<AvroFileMetadata>()?.0,
+            stdin,
+        )?;
+        Ok(batch_reader::new_batch_reader(reading, blocks))
     }
 
-    fn is_read_forwards(&self) -> bool {
+    fn can_read_streams(&self) -> bool {
         true
     }
 
-    fn is_cut_anywhere(&self) -> bool {
+    fn is_splittable_anywhere(&self) -> bool {
         true
     }
 
-    fn guesses_starts(&self) -> bool {
+    fn has_speculative_boundaries(&self) -> bool {
         true
     }
 
-    fn find_starts(&self, splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
-        find_starts(splits, cancel)
+    fn find_exact_boundaries(&self, splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
+        find_exact_boundaries(splits, cancel)
     }
 }
 
 /// What a file begins with.
 #[derive(Debug)]
-struct AvroFile(avro::Header);
+struct AvroFileMetadata(avro::Header);
 
-impl FileMetadata for AvroFile {
+impl FileMetadata for AvroFileMetadata {
     fn schema(&self) -> &SchemaRef {
         self.0.schema()
     }
 }
 
 /// What is known of a file that was looked at as Avro.
-pub(crate) fn header(file: &SourceFile) -> Option<&avro::Header> {
+pub(crate) fn avro_header(file: &SourceFile) -> Option<&avro::Header> {
     let known: &dyn Any = file.metadata()?;
-    known.downcast_ref().map(|AvroFile(header)| header)
+    known.downcast_ref().map(|AvroFileMetadata(header)| header)
 }
 
 /// What a file begins with.
@@ -104,38 +108,38 @@ pub(crate) fn header(file: &SourceFile) -> Option<&avro::Header> {
 /// # Errors
 /// [`Error::Corrupt`] for what is no Avro file, [`Error::Usage`] for one that has no columns; those
 /// of reading.
-fn inspect(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
+fn read_header(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
     let input = match stdin {
         Some(input) => input,
         None => {
-            let watch = file.watch();
+            let watch = file.read_context();
             let open = OpenFile::open(file, ReadPattern::Beginning { may_keep: false }, &watch)?;
             Box::new(FileInput::new(Arc::new(open), 0, 0, watch))
         }
     };
-    let mut input = BufReader::with_capacity(HEADER_BYTES, Bytes(input));
-    avro::Header::read(&mut input).map_err(|error| from_avro(error, file.shown()))
+    let mut input = BufReader::with_capacity(HEADER_READ_BYTES, ByteInputReader(input));
+    avro::Header::read(&mut input).map_err(|error| error_from_avro(error, file.display_name()))
 }
 
 /// An input as a reader, whose errors stay ours.
-struct Bytes(Box<dyn ByteInput>);
+struct ByteInputReader(Box<dyn ByteInput>);
 
-impl Read for Bytes {
+impl Read for ByteInputReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.0.read(out).map_err(io::Error::other)
     }
 }
 
-fn from_avro(error: avro::Error, path: &str) -> Error {
+fn error_from_avro(error: avro::Error, path: &str) -> Error {
     match error {
-        avro::Error::Io(error) => Error::io("read", path, error),
+        avro::Error::Io(error) => Error::from_io("read", path, error),
         avro::Error::DamagedFile { offset, reason } => Error::Corrupt {
             path: path.to_owned(),
             offset: Some(offset),
             reason,
             hint: Some("it is truncated or not an Avro file; write or fetch it again".into()),
         },
-        other => Error::usage_hint(
+        other => Error::usage_with_hint(
             format!("`{path}` cannot be read as a table: {other}"),
             "a program that knows it can write it as JSON lines: see --source-exec",
         ),
@@ -143,30 +147,30 @@ fn from_avro(error: avro::Error, path: &str) -> Error {
 }
 
 /// The blocks of a piece.
-struct Blocks {
-    reader: avro::Reader<BufReader<Bytes>>,
-    open: Option<Arc<OpenFile>>,
+struct AvroBlockReader {
+    reader: avro::Reader<BufReader<ByteInputReader>>,
+    open_file: Option<Arc<OpenFile>>,
     path: Arc<str>,
-    start: u64,
+    start_offset: u64,
     /// True if dates are by the Julian calendar.
-    is_julian: bool,
+    has_julian_dates: bool,
 }
 
-impl Blocks {
+impl AvroBlockReader {
     /// Opens a piece at `exact_start`, or where its first block seems to begin.
     ///
     /// # Errors
     /// Those of reading.
     fn open(
-        reading: &Reading<'_>,
+        reading: &SplitPartRequest<'_>,
         header: &avro::Header,
         stdin: Option<Box<dyn ByteInput>>,
     ) -> Result<Self> {
-        let Reading { piece, columns, options, watch, .. } = reading;
+        let SplitPartRequest { part: piece, columns, options, context: watch, .. } = reading;
         let file = &piece.file;
         let (input, open, start): (Box<dyn ByteInput>, _, _) = match stdin {
             Some(mut input) => {
-                drain(input.as_mut(), header.header_bytes())?;
+                skip_bytes(input.as_mut(), header.header_bytes())?;
                 (input, None, header.header_bytes())
             }
             None => {
@@ -178,7 +182,7 @@ impl Blocks {
                 let start = match options.exact_start {
                     _ if piece.range.start == 0 => header.header_bytes(),
                     Some(start) => start,
-                    None => find(&open, header, piece.range.start, &watch.cancel)?,
+                    None => find_block_start(&open, header, piece.range.start, &watch.cancel)?,
                 };
                 let input = FileInput::new(Arc::clone(&open), start, 0, watch.clone());
                 (Box::new(input), Some(open), start)
@@ -187,44 +191,45 @@ impl Blocks {
         let is_stream = file.is_stream();
         let until = if is_stream { u64::MAX } else { piece.range.end };
         let size = (!is_stream).then_some(file.size());
-        let mut columns = batches::places(columns);
+        let mut columns = batch_reader::file_column_indices(columns);
         columns.sort_unstable();
         columns.dedup();
-        let input = BufReader::with_capacity(READ_BYTES, Bytes(input));
+        let input = BufReader::with_capacity(BLOCK_READ_BYTES, ByteInputReader(input));
         let reader =
             avro::Reader::new(input, header, start, until, size, &columns, options.batch_rows);
-        let path: Arc<str> = file.shown().into();
-        let reader = reader.map_err(|error| from_avro(error, &path))?;
-        let is_julian = JulianDates::of(|key| header.metadata_value(key)).dates;
-        Ok(Self { reader, open, path, start, is_julian })
+        let path: Arc<str> = file.display_name().into();
+        let reader = reader.map_err(|error| error_from_avro(error, &path))?;
+        let is_julian =
+            JulianCalendarFlags::from_metadata(|key| header.metadata_value(key)).has_julian_dates;
+        Ok(Self { reader, open_file: open, path, start_offset: start, has_julian_dates: is_julian })
     }
 }
 
-impl Iterator for Blocks {
+impl Iterator for AvroBlockReader {
     type Item = Result<(RecordBatch, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.reader.next() {
-            Some(Ok((batch, offset))) if self.is_julian => {
-                Some(gregorian_batch(batch).map(|batch| (batch, offset)).map_err(Error::from))
-            }
-            Some(batch) => Some(batch.map_err(|error| from_avro(error, &self.path))),
-            None => self.open.as_ref().and_then(|open| open.verify().err()).map(Err),
+            Some(Ok((batch, offset))) if self.has_julian_dates => Some(
+                convert_batch_to_gregorian(batch).map(|batch| (batch, offset)).map_err(Error::from),
+            ),
+            Some(batch) => Some(batch.map_err(|error| error_from_avro(error, &self.path))),
+            None => self.open_file.as_ref().and_then(|open| open.verify_identity().err()).map(Err),
         }
     }
 }
 
-impl StoredBatches for Blocks {
-    fn places(&self) -> Option<(u64, u64)> {
-        Some((self.start, self.reader.next_block_offset()))
+impl StoredBatchIterator for AvroBlockReader {
+    fn record_boundaries(&self) -> Option<(u64, u64)> {
+        Some((self.start_offset, self.reader.next_block_offset()))
     }
 }
 
-fn drain(input: &mut dyn ByteInput, bytes: u64) -> Result<()> {
-    let mut buffer = vec![0; HEADER_BYTES];
+fn skip_bytes(input: &mut dyn ByteInput, bytes: u64) -> Result<()> {
+    let mut buffer = vec![0; HEADER_READ_BYTES];
     let mut left = bytes;
     while left > 0 {
-        let wanted = usize::try_from(left).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
+        let wanted = usize::try_from(left).unwrap_or(HEADER_READ_BYTES).min(HEADER_READ_BYTES);
         let count = input.read(&mut buffer[..wanted])?;
         if count == 0 {
             break;
@@ -236,13 +241,18 @@ fn drain(input: &mut dyn ByteInput, bytes: u64) -> Result<()> {
 
 /// Where the first block behind a sync marker begins, at `from` or later; the file's size if there
 /// is none.
-fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &CancelFlag) -> Result<u64> {
+fn find_block_start(
+    open: &OpenFile,
+    header: &avro::Header,
+    from: u64,
+    cancel: &CancelFlag,
+) -> Result<u64> {
     let marker = header.sync_marker();
     let finder = memchr::memmem::Finder::new(marker);
     // The header ends with the first one.
     let least = header.header_bytes() - marker.len() as u64;
     let mut at = from.saturating_sub(marker.len() as u64).max(least);
-    let mut window = vec![0; WINDOW_BYTES];
+    let mut window = vec![0; MARKER_WINDOW_BYTES];
     loop {
         cancel.check()?;
         let count = open.read_at(&mut window, at)?;
@@ -262,25 +272,25 @@ fn find(open: &OpenFile, header: &avro::Header, from: u64, cancel: &CancelFlag) 
 ///
 /// # Errors
 /// Those of reading.
-fn find_starts(splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
-    let Some(piece) = splits.first().and_then(|split| split.pieces.first()) else { return Ok(()) };
+fn find_exact_boundaries(splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
+    let Some(piece) = splits.first().and_then(|split| split.parts.first()) else { return Ok(()) };
     let file = Arc::clone(&piece.file);
-    let Some(header) = header(&file) else {
-        return Err(Error::Internal(format!("`{}` was not looked at", file.shown)));
+    let Some(header) = avro_header(&file) else {
+        return Err(Error::Internal(format!("`{}` was not looked at", file.display_name)));
     };
-    let watch = Watch { cancel: cancel.clone(), ..Watch::default() };
+    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
     let open = OpenFile::open(&file, ReadPattern::Random, &watch)?;
-    let is_here = open.remote().is_none();
+    let is_here = open.remote_reader().is_none();
     let mut position = header.header_bytes();
-    for split in splits.iter_mut().filter(|split| split.pieces[0].range.start > 0) {
-        let wanted = split.pieces[0].range.start;
+    for split in splits.iter_mut().filter(|split| split.parts[0].range.start > 0) {
+        let wanted = split.parts[0].range.start;
         if !is_here {
-            split.exact_start = Some(find(&open, header, wanted, cancel)?);
+            split.exact_start = Some(find_block_start(&open, header, wanted, cancel)?);
             continue;
         }
         while position < wanted.min(open.size()) {
             cancel.check()?;
-            let mut head = [0; BLOCK_HEAD_BYTES];
+            let mut head = [0; BLOCK_HEAD_BYTES_MAX];
             let count = open.read_at(&mut head, position)?;
             match avro::block_length_from_head(&head[..count]) {
                 Some(bytes) => position = position.saturating_add(bytes),
@@ -290,5 +300,5 @@ fn find_starts(splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
         }
         split.exact_start = Some(position.min(open.size()));
     }
-    open.verify()
+    open.verify_identity()
 }

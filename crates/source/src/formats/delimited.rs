@@ -11,27 +11,34 @@ use tidemill_text::{
     BlockDecoder, DecodedBlocks, Options, infer, record_boundaries, value_parsing,
 };
 
-use super::inferred::{nothing_to_infer, refuse_unreadable};
-use super::{Decoding, FileFormat, Format, Kind, TextFormat};
-use crate::columns::{Collected, Columns, Layouts, Shown};
-use crate::dialect::{CsvDialect, Takes};
+use super::inferred_columns::{check_readable_types, declared_columns_without_data};
+use super::{DecoderSpec, FileFormat, Format, FormatKind, TextFormat};
 use crate::error::{Error, Result};
-use crate::fault::{ENCODING_HINT, Fault, Invisible, Whence, holed_file_hint, likely_header_hint};
-use crate::sample::{Header, SPREAD_FILES, Sample, names_of};
+use crate::file_columns::{
+    ColumnLayoutPolicy, ColumnNameCollector, FileColumns, SampledColumnType,
+};
+use crate::record_fault::{
+    ENCODING_HINT, FaultContext, InvisibleBytes, RecordFault, likely_header_hint, nul_hole_hint,
+};
+use crate::source_sample::{
+    DelimitedHeader, SPREAD_FILES_MAX, SourceSample, column_names_with_note,
+};
+use crate::text_options::{CsvDialect, TextOptionSupport};
 use crate::{SourceFile, SourceSpec};
 
 /// Text with something between its fields.
-pub(super) struct Delimited {
+pub(super) struct DelimitedSourceFormat {
     name: &'static str,
     suffixes: &'static [&'static str],
     delimiter: u8,
 }
 
-pub(super) static CSV: Delimited = Delimited { name: "csv", suffixes: &["csv"], delimiter: b',' };
-pub(super) static TSV: Delimited =
-    Delimited { name: "tsv", suffixes: &["tsv", "tab"], delimiter: b'\t' };
+pub(super) static CSV_FORMAT: DelimitedSourceFormat =
+    DelimitedSourceFormat { name: "csv", suffixes: &["csv"], delimiter: b',' };
+pub(super) static TSV_FORMAT: DelimitedSourceFormat =
+    DelimitedSourceFormat { name: "tsv", suffixes: &["tsv", "tab"], delimiter: b'\t' };
 
-impl FileFormat for Delimited {
+impl FileFormat for DelimitedSourceFormat {
     fn name(&self) -> &str {
         self.name
     }
@@ -40,25 +47,25 @@ impl FileFormat for Delimited {
         self.suffixes
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Text(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Text(self)
     }
 }
 
-impl TextFormat for Delimited {
-    fn sniff(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<()> {
-        let options = &spec.options;
+impl TextFormat for DelimitedSourceFormat {
+    fn detect_text_options(&self, spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<()> {
+        let options = &spec.text_options;
         // A program is not started once more for it.
-        if spec.exec.is_some() {
+        if spec.filter_program.is_some() {
             return Ok(());
         }
-        let Some((file, text)) =
-            sample.beginning(record_boundaries::RecordGrammar::from_dialect(&sample.dialect))?
+        let Some((file, text)) = sample
+            .read_beginning(record_boundaries::RecordGrammar::from_dialect(&sample.dialect))?
         else {
             return Ok(());
         };
         // What a file's first line says of its delimiter, and its name of tabs, is said.
-        let said = sample.separator.filter(|_| options.delimiter.is_none());
+        let said = sample.declared_separator.filter(|_| options.delimiter.is_none());
         if let Some(delimiter) = said {
             sample.dialect.delimiter = delimiter;
         }
@@ -70,15 +77,15 @@ impl TextFormat for Delimited {
         let csv::DetectedDialect { dialect, suspected_delimiter: suspect } =
             csv::detect_dialect(&sample.dialect, given, &text);
         sample.dialect = dialect;
-        let shown = sample.files[file].shown();
+        let shown = sample.files[file].display_name();
         let is_said = options.header.is_some() || options.skip_lines.is_some();
         if !is_said
             && options.header_row.is_none()
             && let Some(line) = csv::find_header_below_titles(&sample.dialect, given, &text)
         {
             // A line that says what stands between fields is not in the text.
-            let line = line + u64::from(sample.separator.is_some());
-            sample.likely_header = Some(line);
+            let line = line + u64::from(sample.declared_separator.is_some());
+            sample.likely_header_line = Some(line);
             let note = format!(
                 "the first record of `{shown}` is taken for the names of its columns, and line {line} looks more like \
                  them; {}",
@@ -107,23 +114,36 @@ impl TextFormat for Delimited {
         Ok(())
     }
 
-    fn columns(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
-        columns(spec, sample)
+    fn infer_columns(
+        &self,
+        spec: &SourceSpec,
+        sample: &mut SourceSample<'_>,
+    ) -> Result<FileColumns> {
+        infer_columns(spec, sample)
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, sample: &Sample<'_>) -> Result<()> {
+    fn declare_types(
+        &self,
+        columns: &mut FileColumns,
+        wanted: &Schema,
+        sample: &SourceSample<'_>,
+    ) -> Result<()> {
         rename_by_position(&mut columns.fields, wanted, &sample.dialect);
         columns.override_types(wanted)?;
-        refuse_unreadable(columns, self.name, value_parsing::is_supported_type)
+        check_readable_types(columns, self.name, value_parsing::is_supported_type)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
-        let Decoding { dialect, fields, columns, options, .. } = of;
+    fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
+        let DecoderSpec { dialect, field_count: fields, columns, options, .. } = of;
         Ok(Box::new(CsvDecoder::new(dialect, fields, columns, options)?))
     }
 
-    fn takes(&self) -> Takes {
-        Takes { delimiter: Some(self.delimiter), nulls: true, ..Takes::default() }
+    fn supported_options(&self) -> TextOptionSupport {
+        TextOptionSupport {
+            default_delimiter: Some(self.delimiter),
+            nulls: true,
+            ..TextOptionSupport::default()
+        }
     }
 }
 
@@ -138,67 +158,75 @@ fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &CsvDia
     }
 }
 
-fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<FileColumns> {
     let dialect = sample.dialect.clone();
     let grammar = record_boundaries::RecordGrammar::from_dialect(&dialect);
-    let may_differ = sample.files.len() > 1 && spec.layouts.unwrap_or_default() == Layouts::Union;
-    let mut collected = Collected::default();
+    let may_differ = sample.files.len() > 1
+        && spec.layout_policy.unwrap_or_default() == ColumnLayoutPolicy::Union;
+    let mut collected = ColumnNameCollector::default();
     // What is known of the beginnings of files already.
     let mut begun: HashMap<usize, infer::csv::CsvInference> = HashMap::new();
     // What is said of the first header that has a name again.
     let mut again = None;
     if may_differ && dialect.header {
         let mut known: HashMap<Arc<Vec<String>>, usize> = HashMap::new();
-        for (file, header) in sample.headers(grammar)?.into_iter().enumerate() {
-            let Some(Header { names, records, again: own }) = header else { continue };
+        for (file, header) in sample.read_headers(grammar)?.into_iter().enumerate() {
+            let Some(DelimitedHeader { names, inference: records, repeated_names_note: own }) =
+                header
+            else {
+                continue;
+            };
             again = again.or(own);
             let layout = match known.get(&names) {
                 Some(layout) => *layout,
                 None => {
-                    let layout = collected.add(file, names.iter().map(String::as_str));
+                    let layout = collected.add_layout(file, names.iter().map(String::as_str));
                     known.insert(names, layout);
                     layout
                 }
             };
-            collected.set(file, layout);
+            collected.set_file_layout(file, layout);
             begun.extend(records.map(|records| (file, records)));
         }
-        refuse_stranger(&collected, sample.files)?;
+        check_headers_related(&collected, sample.files)?;
     }
 
-    let mut shown: Vec<Shown> = Vec::new();
-    let mut marked: Vec<Marked> = Vec::new();
+    let mut shown: Vec<SampledColumnType> = Vec::new();
+    let mut marked: Vec<TextColumnAnalysis> = Vec::new();
     // Records of the sample, those among them that have all fields, and the first that was looked at.
     let (mut record_count, mut fitting_count, mut first_record) = (0, 0, None);
-    let mut take = |collected: &Collected, file: usize, inference: &infer::csv::CsvInference| {
+    let mut take = |collected: &ColumnNameCollector,
+                    file: usize,
+                    inference: &infer::csv::CsvInference| {
         fitting_count += inference.fitting_records();
-        shown.resize(collected.names().len(), Shown::default());
+        shown.resize(collected.names().len(), SampledColumnType::default());
         for (column, (kind, values)) in
-            collected.columns_of(file).iter().zip(inference.inferred_types())
+            collected.file_columns(file).iter().zip(inference.inferred_types())
         {
-            shown[*column].add(file, kind, values);
+            shown[*column].add_sample(file, kind, values);
         }
-        marked.resize(collected.names().len(), Marked::default());
+        marked.resize(collected.names().len(), TextColumnAnalysis::default());
         let kinds = inference
             .inferred_types()
             .zip(inference.without_markers())
             .zip(inference.non_iso_dates());
-        for (column, (((kind, _), found), order)) in collected.columns_of(file).iter().zip(kinds) {
-            marked[*column].add(file, kind, found);
-            marked[*column].order.merge(order);
+        for (column, (((kind, _), found), order)) in collected.file_columns(file).iter().zip(kinds)
+        {
+            marked[*column].add_values(file, kind, found);
+            marked[*column].day_order.merge(order);
         }
-        for (column, commas) in collected.columns_of(file).iter().zip(inference.comma_numbers()) {
-            marked[*column].commas.merge(commas);
+        for (column, commas) in collected.file_columns(file).iter().zip(inference.comma_numbers()) {
+            marked[*column].comma_numbers.merge(commas);
         }
         let kinds = inference.inferred_types().zip(inference.trimmed_types());
-        for (column, ((kind, _), trimmed)) in collected.columns_of(file).iter().zip(kinds) {
+        for (column, ((kind, _), trimmed)) in collected.file_columns(file).iter().zip(kinds) {
             marked[*column].has_spaces |= trimmed.is_some();
-            marked[*column].trimmed.merge(trimmed.unwrap_or(kind));
+            marked[*column].trimmed_kind.merge(trimmed.unwrap_or(kind));
         }
     };
     // The beginning of the source.
     let mut current: Option<(usize, infer::csv::CsvInference)> = None;
-    let looked_at = sample.each_block(grammar, |file, mut block| {
+    let looked_at = sample.for_each_block(grammar, |file, mut block| {
         if current.as_ref().is_none_or(|(index, _)| *index != file.index) {
             check_header(&dialect, file, block)?;
             let Some((fields, used)) = tidemill_text::csv::read_first_record(&dialect, block)
@@ -210,18 +238,18 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             }
             if collected.is_empty() {
                 let names;
-                (names, again) = names_of(&dialect, fields, &file.shown);
-                collected.add(file.index, names.iter().map(String::as_str));
+                (names, again) = column_names_with_note(&dialect, fields, &file.display_name);
+                collected.add_layout(file.index, names.iter().map(String::as_str));
             }
-            let fields = collected.columns_of(file.index).len();
+            let fields = collected.file_columns(file.index).len();
             current = Some((file.index, infer::csv::CsvInference::new(&dialect, fields)));
-            let mut start = file.records_at.get().copied().unwrap_or(0);
+            let mut start = file.records_offset.get().copied().unwrap_or(0);
             if dialect.header {
                 block = &block[used..];
                 start += used as u64;
             }
             if first_record.is_none() && fields > 0 {
-                first_record = refused_record(&dialect, fields, block)
+                first_record = find_malformed_record(&dialect, fields, block)
                     .map(|(at, fault)| (file.index, start + at as u64, fault));
             }
         }
@@ -235,12 +263,12 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
     sample.notes.extend(again);
     if collected.is_empty() {
         let lacking = if sample.has_header { "header" } else { "record" };
-        return nothing_to_infer(spec, sample, lacking, "blank lines, if any");
+        return declared_columns_without_data(spec, sample, lacking, "blank lines, if any");
     }
     if may_differ {
         // The beginnings of others.
         let inspect = |file: &SourceFile, block: &[u8]| {
-            let fields = collected.columns_of(file.index).len();
+            let fields = collected.file_columns(file.index).len();
             let mut inference = infer::csv::CsvInference::new(&dialect, fields);
             let records = match tidemill_text::csv::read_first_record(&dialect, block) {
                 Some((_, used)) if dialect.header => &block[used..],
@@ -249,25 +277,26 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
             inference.add_block(records);
             Some(inference)
         };
-        let mut chosen = sample.spread(looked_at);
+        let mut chosen = sample.spread_files(looked_at);
         let unread: Vec<usize> =
             chosen.iter().copied().filter(|file| !begun.contains_key(file)).collect();
-        begun.extend(sample.beginnings(&unread, grammar, inspect)?);
+        begun.extend(sample.inspect_beginnings(&unread, grammar, inspect)?);
         for file in &chosen {
             if let Some(inference) = begun.get(file) {
                 take(&collected, *file, inference);
             }
         }
         // And of the first files with columns that nothing is known of yet.
-        let is_unknown = |column: &usize| shown.get(*column).is_none_or(|shown| !shown.is_seen());
+        let is_unknown =
+            |column: &usize| shown.get(*column).is_none_or(|shown| !shown.has_values());
         let is_new = |file: &usize| *file >= looked_at && !chosen.contains(file);
         let unknown = collected.layouts().filter(|(_, columns)| columns.iter().any(is_unknown));
-        chosen = unknown.map(|(file, _)| file).filter(is_new).take(SPREAD_FILES).collect();
-        for (file, inference) in sample.beginnings(&chosen, grammar, inspect)? {
+        chosen = unknown.map(|(file, _)| file).filter(is_new).take(SPREAD_FILES_MAX).collect();
+        for (file, inference) in sample.inspect_beginnings(&chosen, grammar, inspect)? {
             for (column, (kind, values)) in
-                collected.columns_of(file).iter().zip(inference.inferred_types())
+                collected.file_columns(file).iter().zip(inference.inferred_types())
             {
-                shown[*column].add(file, kind, values);
+                shown[*column].add_sample(file, kind, values);
             }
         }
     }
@@ -275,40 +304,40 @@ fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
         (record_count > 0 && fitting_count == 0, first_record)
     {
         let MalformedRecord { fault, may_be_comment, invisible } = malformed;
-        let whence = Whence {
+        let whence = FaultContext {
             format: Format::Csv,
             columns: &[],
-            log: &sample.log,
-            other: None,
+            log_lines: &sample.log_lines,
+            type_witness: None,
             may_be_comment,
-            likely_header: sample.likely_header,
-            invisible,
+            likely_header_line: sample.likely_header_line,
+            invisible_bytes: invisible,
         };
-        sample.refused = Some(RefusedSample {
+        sample.rejected_sample = Some(RejectedSample {
             file: Arc::clone(&sample.files[file]),
             record_count,
             offset,
-            fault: Fault::of(fault, &whence),
+            fault: RecordFault::from_text_fault(fault, &whence),
         });
     }
-    shown.resize(collected.names().len(), Shown::default());
-    let fields = collected.names().iter().zip(&shown).map(|(name, shown)| shown.field(name));
+    shown.resize(collected.names().len(), SampledColumnType::default());
+    let fields = collected.names().iter().zip(&shown).map(|(name, shown)| shown.to_field(name));
     let fields: Vec<FieldRef> = fields.collect();
-    sample.marked = marked_columns(spec, &fields, &marked, sample.files);
-    let shown_by = shown.iter().map(Shown::file).collect();
+    sample.marked_columns = find_suspect_text_columns(spec, &fields, &marked, sample.files);
+    let shown_by = shown.iter().map(SampledColumnType::witness_file).collect();
     let clashes = vec![None; fields.len()];
-    Ok(collected.finish(fields, shown_by, clashes))
+    Ok(collected.into_columns(fields, shown_by, clashes))
 }
 
 /// A malformed record at the beginning of a sample.
 struct MalformedRecord {
     fault: tidemill_text::TextFault,
     may_be_comment: bool,
-    invisible: Option<Invisible>,
+    invisible: Option<InvisibleBytes>,
 }
 
 /// Returns the place of the first record of a block, and what is wrong with it, if it is malformed.
-fn refused_record(
+fn find_malformed_record(
     dialect: &CsvDialect,
     fields: usize,
     block: &[u8],
@@ -321,25 +350,25 @@ fn refused_record(
     let start = first.start + bad.range.start;
     let record = &block[start..first.start + bad.range.end];
     let may_be_comment = dialect.comment.is_none() && record.starts_with(b"#");
-    let invisible = Invisible::of(record);
+    let invisible = InvisibleBytes::find(record);
     Some((start, MalformedRecord { fault: bad.fault, may_be_comment, invisible }))
 }
 
 /// A sample whose records are all malformed: they show no types.
 #[derive(Debug)]
-pub(crate) struct RefusedSample {
+pub(crate) struct RejectedSample {
     /// The file of the first record.
     file: Arc<SourceFile>,
     record_count: u64,
     /// Offset of the first record, and why it is refused.
     offset: u64,
-    fault: Fault,
+    fault: RecordFault,
 }
 
-impl RefusedSample {
+impl RejectedSample {
     /// Returns the message and the hint, which declares `column` as an example.
     pub(crate) fn explain(&self, column: &str) -> (String, String) {
-        let line = self.file.line_at(self.offset).ok().filter(|line| *line > 0);
+        let line = self.file.line_number_at(self.offset).ok().filter(|line| *line > 0);
         let place = match line {
             Some(line) => format!("line {line} (byte {})", self.offset),
             None => format!("byte {}", self.offset),
@@ -350,12 +379,12 @@ impl RefusedSample {
         };
         let message = format!(
             "`{}`: {records} malformed, so no value shows the type of a column: {place}: {}",
-            self.file.shown, self.fault.reason
+            self.file.display_name, self.fault.reason
         );
         let declared = format!(
             "--schema '{} BIGINT' declares the type of a column (job file: source.schema); --delimiter, --quote and \
              --header-row say how the file is written",
-            in_sql(column)
+            quote_identifier(column)
         );
         let hint = match &self.fault.hint {
             Some(own) => format!("{own}; {declared}"),
@@ -367,127 +396,142 @@ impl RefusedSample {
 
 /// What a column's values are without words that mostly mean no value.
 #[derive(Debug, Clone, Default)]
-struct Marked {
-    others: InferredTextType,
+struct TextColumnAnalysis {
+    other_kind: InferredTextType,
     /// How many there are.
-    count: u64,
-    words: Vec<&'static str>,
+    null_word_count: u64,
+    null_words: Vec<&'static str>,
     /// The first file with such a word.
-    file: Option<usize>,
+    first_file: Option<usize>,
     /// What the values are as dates that are written otherwise.
-    order: NonIsoDates,
+    day_order: NonIsoDates,
     /// And as numbers with commas.
-    commas: CommaNumbers,
+    comma_numbers: CommaNumbers,
     /// True if some have spaces around them, and the kind that all are without.
     has_spaces: bool,
-    trimmed: InferredTextType,
+    trimmed_kind: InferredTextType,
 }
 
-impl Marked {
-    fn add(
+impl TextColumnAnalysis {
+    fn add_values(
         &mut self,
         file: usize,
         kind: &InferredTextType,
         found: Option<&infer::csv::ValuesWithoutMarkers>,
     ) {
-        let Some(found) = found else { return self.others.merge(kind) };
-        self.others.merge(&found.inferred_type);
-        self.count += found.value_count;
-        self.file.get_or_insert(file);
+        let Some(found) = found else { return self.other_kind.merge(kind) };
+        self.other_kind.merge(&found.inferred_type);
+        self.null_word_count += found.value_count;
+        self.first_file.get_or_insert(file);
         for word in &found.markers {
-            if !self.words.contains(word) {
-                self.words.push(word);
+            if !self.null_words.contains(word) {
+                self.null_words.push(word);
             }
         }
     }
 }
 
 /// Columns that are text for the sake of a few words.
-fn marked_columns(
+fn find_suspect_text_columns(
     spec: &SourceSpec,
     fields: &[FieldRef],
-    marked: &[Marked],
+    marked: &[TextColumnAnalysis],
     files: &[Arc<SourceFile>],
-) -> Vec<MarkedColumn> {
+) -> Vec<SuspectTextColumn> {
     let is_said = |name: &str| {
-        spec.schema.as_ref().is_some_and(|schema| schema.field_with_name(name).is_ok())
+        spec.declared_schema.as_ref().is_some_and(|schema| schema.field_with_name(name).is_ok())
     };
     let found = fields.iter().zip(marked).filter_map(|(field, marked)| {
         let is_text = field.data_type() == &DataType::Utf8View;
         if !is_text || is_said(field.name()) {
             return None;
         }
-        let formats = marked.order.strptime_formats();
+        let formats = marked.day_order.strptime_formats();
         if !formats.is_empty() {
-            let file = files.first()?.shown().to_owned();
-            return Some(MarkedColumn { name: field.name().clone(), is: Is::Dates(formats), file });
-        }
-        if marked.count == 0 && marked.others.is_partly_zoned() {
-            let file = files.first()?.shown().to_owned();
-            return Some(MarkedColumn { name: field.name().clone(), is: Is::PartlyZoned, file });
-        }
-        let reading = marked.commas.conversion_sql(&in_sql(field.name()));
-        if !reading.is_empty() {
-            let file = files.first()?.shown().to_owned();
-            return Some(MarkedColumn {
+            let file = files.first()?.display_name().to_owned();
+            return Some(SuspectTextColumn {
                 name: field.name().clone(),
-                is: Is::Commas(reading),
-                file,
+                alternative: TextAlternative::OtherDateFormats(formats),
+                first_file: file,
             });
         }
-        let trimmed = marked.trimmed.data_type().filter(|other| *other != DataType::Utf8View);
+        if marked.null_word_count == 0 && marked.other_kind.is_partly_zoned() {
+            let file = files.first()?.display_name().to_owned();
+            return Some(SuspectTextColumn {
+                name: field.name().clone(),
+                alternative: TextAlternative::PartlyZonedTimes,
+                first_file: file,
+            });
+        }
+        let reading = marked.comma_numbers.conversion_sql(&quote_identifier(field.name()));
+        if !reading.is_empty() {
+            let file = files.first()?.display_name().to_owned();
+            return Some(SuspectTextColumn {
+                name: field.name().clone(),
+                alternative: TextAlternative::CommaNumbers(reading),
+                first_file: file,
+            });
+        }
+        let trimmed = marked.trimmed_kind.data_type().filter(|other| *other != DataType::Utf8View);
         if let Some(trimmed) = trimmed.filter(|_| marked.has_spaces) {
             let call = format!(
                 "CAST(trim({}) AS {})",
-                in_sql(field.name()),
+                quote_identifier(field.name()),
                 tidemill_text::sql_type_name(&trimmed)
             );
-            let file = files.first()?.shown().to_owned();
-            return Some(MarkedColumn {
+            let file = files.first()?.display_name().to_owned();
+            return Some(SuspectTextColumn {
                 name: field.name().clone(),
-                is: Is::Spaced(vec![call]),
-                file,
+                alternative: TextAlternative::SpacedValues(vec![call]),
+                first_file: file,
             });
         }
-        let others = marked.others.data_type().filter(|other| *other != DataType::Utf8View)?;
-        let file = files.get(marked.file?)?.shown().to_owned();
-        let is = Is::Words { others, words: marked.words.clone() };
-        (marked.count > 0).then(|| MarkedColumn { name: field.name().clone(), is, file })
+        let others = marked.other_kind.data_type().filter(|other| *other != DataType::Utf8View)?;
+        let file = files.get(marked.first_file?)?.display_name().to_owned();
+        let is = TextAlternative::NullWords {
+            other_type: others,
+            null_words: marked.null_words.clone(),
+        };
+        (marked.null_word_count > 0).then(|| SuspectTextColumn {
+            name: field.name().clone(),
+            alternative: is,
+            first_file: file,
+        })
     });
     found.collect()
 }
 
 /// A column that is text and could be something else.
 #[derive(Debug, Clone)]
-pub(crate) struct MarkedColumn {
+pub(crate) struct SuspectTextColumn {
     pub(crate) name: String,
-    is: Is,
+    alternative: TextAlternative,
     /// The first file that shows it.
-    file: String,
+    first_file: String,
 }
 
 /// What a column that is text is besides.
 #[derive(Debug, Clone)]
-enum Is {
+enum TextAlternative {
     /// Something else but for a few words, which mostly mean no value.
-    Words {
+    NullWords {
         /// What it would be without them.
-        others: DataType,
-        words: Vec<&'static str>,
+        other_type: DataType,
+        null_words: Vec<&'static str>,
     },
     /// Dates that are written otherwise, and the formats that read them.
-    Dates(Vec<String>),
+    OtherDateFormats(Vec<String>),
     /// Times of which only some state a zone.
-    PartlyZoned,
+    PartlyZonedTimes,
     /// Numbers with commas, and what reads them.
-    Commas(Vec<String>),
+    CommaNumbers(Vec<String>),
     /// Numbers, times or Booleans with spaces around them, and what reads them.
-    Spaced(Vec<String>),
+    SpacedValues(Vec<String>),
 }
 
 /// What is said of such columns.
-pub(crate) fn said_of_marked<'a>(
-    columns: impl Iterator<Item = &'a MarkedColumn>,
+pub(crate) fn suspect_columns_warning<'a>(
+    columns: impl Iterator<Item = &'a SuspectTextColumn>,
 ) -> Option<String> {
     let mut names = Vec::new();
     let mut words: Vec<&str> = Vec::new();
@@ -495,27 +539,27 @@ pub(crate) fn said_of_marked<'a>(
     let (mut dates, mut times, mut numbers, mut spaced) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for column in columns {
-        let (others, own) = match &column.is {
-            Is::Words { others, words } => (others, words),
-            Is::Dates(formats) => {
+        let (others, own) = match &column.alternative {
+            TextAlternative::NullWords { other_type: others, null_words: words } => (others, words),
+            TextAlternative::OtherDateFormats(formats) => {
                 dates.push((column, formats));
                 continue;
             }
-            Is::PartlyZoned => {
+            TextAlternative::PartlyZonedTimes => {
                 times.push((column, ()));
                 continue;
             }
-            Is::Commas(reading) => {
+            TextAlternative::CommaNumbers(reading) => {
                 numbers.push((column, reading));
                 continue;
             }
-            Is::Spaced(reading) => {
+            TextAlternative::SpacedValues(reading) => {
                 spaced.push((column, reading));
                 continue;
             }
         };
         names.push(format!("`{}` ({})", column.name, tidemill_text::sql_type_name(others)));
-        first = first.or(Some(&column.file));
+        first = first.or(Some(&column.first_file));
         for word in own {
             if !words.contains(word) {
                 words.push(word);
@@ -523,7 +567,7 @@ pub(crate) fn said_of_marked<'a>(
         }
     }
     let said = [
-        dates_note(&dates),
+        date_formats_note(&dates),
         partly_zoned_note(&times),
         commas_note(&numbers),
         spaces_note(&spaced),
@@ -549,64 +593,64 @@ pub(crate) fn said_of_marked<'a>(
 }
 
 /// What is said of dates that are written otherwise.
-fn dates_note(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+fn date_formats_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<String> {
     let (first, formats) = columns.first()?;
-    let name = in_sql(&first.name);
+    let name = quote_identifier(&first.name);
     let calls: Vec<String> =
         formats.iter().map(|format| format!("strptime({name}, '{format}')")).collect();
     Some(format!(
         "`{}`: read as text, though dates of another spelling than 2026-03-01: {}; {} makes times of it{}",
-        first.file,
-        some_names(columns),
+        first.first_file,
+        list_first_names(columns),
         calls.join(" or "),
         if calls.len() > 1 { ", whichever of the two numbers is the day" } else { "" },
     ))
 }
 
 /// Returns the note about columns of times of which only some state a zone.
-fn partly_zoned_note(columns: &[(&MarkedColumn, ())]) -> Option<String> {
+fn partly_zoned_note(columns: &[(&SuspectTextColumn, ())]) -> Option<String> {
     let (first, ()) = columns.first()?;
     Some(format!(
         "`{}`: read as text, because only some of the times state a time zone: {}; {}::TIMESTAMPTZ makes times of it, \
          in UTC where they state none",
-        first.file,
-        some_names(columns),
-        in_sql(&first.name),
+        first.first_file,
+        list_first_names(columns),
+        quote_identifier(&first.name),
     ))
 }
 
 /// Returns the warning about values with spaces around them.
-fn spaces_note(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+fn spaces_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<String> {
     let (first, reading) = columns.first()?;
     Some(format!(
         "`{}`: read as text for the spaces around its values: {}; {} reads it without them",
-        first.file,
-        some_names(columns),
+        first.first_file,
+        list_first_names(columns),
         reading.join(" or "),
     ))
 }
 
 /// What is said of numbers with commas.
-fn commas_note(columns: &[(&MarkedColumn, &Vec<String>)]) -> Option<String> {
+fn commas_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<String> {
     let (first, reading) = columns.first()?;
     Some(format!(
         "`{}`: read as text for the commas in its numbers: {}; {} makes numbers of it{}",
-        first.file,
-        some_names(columns),
+        first.first_file,
+        list_first_names(columns),
         reading.join(" or "),
         if reading.len() > 1 { ", whichever the comma is" } else { "" },
     ))
 }
 
 /// A column's name as it stands in SQL.
-fn in_sql(name: &str) -> String {
+fn quote_identifier(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_plain = name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit());
     if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 /// The names of the first columns, and how many more there are.
-fn some_names<T>(columns: &[(&MarkedColumn, T)]) -> String {
+fn list_first_names<T>(columns: &[(&SuspectTextColumn, T)]) -> String {
     let names: Vec<String> =
         columns.iter().take(4).map(|(column, _)| format!("`{}`", column.name)).collect();
     match columns.len().saturating_sub(4) {
@@ -623,20 +667,20 @@ pub(crate) fn check_header(dialect: &CsvDialect, file: &SourceFile, block: &[u8]
     if !dialect.header {
         return Ok(());
     }
-    let first = file.records_at.get().copied().unwrap_or(0);
+    let first = file.records_offset.get().copied().unwrap_or(0);
     if let Some((at, nuls)) = csv::leading_nuls_of_first_record(dialect, block) {
         let s = if nuls == 1 { "" } else { "s" };
         return Err(Error::Corrupt {
-            path: file.shown().to_owned(),
+            path: file.display_name().to_owned(),
             offset: Some(first + at as u64),
             reason: format!("its header begins with {nuls} NUL byte{s}"),
-            hint: Some(holed_file_hint()),
+            hint: Some(nul_hole_hint()),
         });
     }
     let Some(at) = csv::first_invalid_utf8_offset(dialect, block) else { return Ok(()) };
-    let line = file.skip_lines + 1 + memchr::memchr_iter(b'\n', &block[..at]).count() as u64;
+    let line = file.skipped_lines + 1 + memchr::memchr_iter(b'\n', &block[..at]).count() as u64;
     Err(Error::Corrupt {
-        path: file.shown().to_owned(),
+        path: file.display_name().to_owned(),
         offset: Some(first + at as u64),
         reason: format!("its header, line {line}, is not valid UTF-8"),
         hint: Some(ENCODING_HINT.into()),
@@ -645,19 +689,19 @@ pub(crate) fn check_header(dialect: &CsvDialect, file: &SourceFile, block: &[u8]
 
 /// Where a file's header has nothing in common with the others', it is most likely a record, whose
 /// values must not become columns.
-fn refuse_stranger(collected: &Collected, files: &[Arc<SourceFile>]) -> Result<()> {
+fn check_headers_related(collected: &ColumnNameCollector, files: &[Arc<SourceFile>]) -> Result<()> {
     let (Some((file, columns)), Some((first, _))) =
-        (collected.stranger(), collected.layouts().next())
+        (collected.find_unrelated_file(), collected.layouts().next())
     else {
         return Ok(());
     };
-    let shown = |file: usize| files.get(file).map_or("", |file| file.shown()).to_owned();
+    let shown = |file: usize| files.get(file).map_or("", |file| file.display_name()).to_owned();
     let mut names: Vec<String> =
         columns.iter().take(4).map(|column| format!("`{}`", collected.names()[*column])).collect();
     if columns.len() > names.len() {
         names.push("…".into());
     }
-    Err(Error::Differ {
+    Err(Error::IncompatibleFiles {
         path: shown(file),
         other: shown(first),
         reason: format!("they have no column in common; its header is {}", names.join(", ")),

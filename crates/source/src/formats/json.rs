@@ -4,22 +4,25 @@ use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::json::{self, JsonDecoder, JsonLayout, RECORD_SEPARATOR};
 use tidemill_text::{BlockDecoder, infer};
 
-use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name, unreadable};
-use super::{Decoding, FileFormat, Kind, TextFormat};
-use crate::blocks::{Ends, RECORD_BYTES_MAX};
-use crate::columns::{Columns, ShownBy};
-use crate::dialect::Takes;
+use super::inferred_columns::{
+    columns_by_name, declare_types_by_name, declared_columns_without_data, record_file_types,
+    unreadable_records_error,
+};
+use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
+use crate::byte_input::{OpenFile, ReadContext, ReadPattern};
 use crate::error::{Error, Result};
-use crate::input::{OpenFile, ReadPattern, Watch};
-use crate::sample::Sample;
+use crate::file_columns::{FileColumns, TypeWitnesses};
+use crate::source_sample::SourceSample;
+use crate::text_blocks::{RECORD_BYTES_MAX, RecordFraming};
+use crate::text_options::TextOptionSupport;
 use crate::{SourceFile, SourceSpec};
 
 const NAME: &str = "json";
 
 /// The format.
-pub(super) struct Json;
+pub(super) struct JsonSourceFormat;
 
-impl FileFormat for Json {
+impl FileFormat for JsonSourceFormat {
     fn name(&self) -> &str {
         NAME
     }
@@ -32,42 +35,51 @@ impl FileFormat for Json {
         &["json", "jsonl", "ndjson"]
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Text(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Text(self)
     }
 }
 
-impl TextFormat for Json {
-    fn columns(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
-        columns(spec, sample)
+impl TextFormat for JsonSourceFormat {
+    fn infer_columns(
+        &self,
+        spec: &SourceSpec,
+        sample: &mut SourceSample<'_>,
+    ) -> Result<FileColumns> {
+        infer_columns(spec, sample)
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
-        settle_by_name(columns, wanted, NAME)
+    fn declare_types(
+        &self,
+        columns: &mut FileColumns,
+        wanted: &Schema,
+        _: &SourceSample<'_>,
+    ) -> Result<()> {
+        declare_types_by_name(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
+    fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         let nulls = &of.dialect.nulls;
-        let (columns, options) = of.by_name();
+        let (columns, options) = of.into_columns_and_options();
         Ok(Box::new(JsonDecoder::new(columns, nulls, options)?.with_joined_records()))
     }
 
-    fn takes(&self) -> Takes {
-        Takes { nulls: true, strict: true, ..Takes::default() }
+    fn supported_options(&self) -> TextOptionSupport {
+        TextOptionSupport { nulls: true, strict: true, ..TextOptionSupport::default() }
     }
 
-    fn has_keys(&self) -> bool {
+    fn has_keyed_records(&self) -> bool {
         true
     }
 
-    fn is_sequence(&self) -> bool {
+    fn can_omit_line_ends(&self) -> bool {
         true
     }
 
     /// JSON that is no object per line is read front to back: the start of a record depends on all brackets before it.
-    fn is_whole(&self, file: &SourceFile, watch: &Watch) -> Result<bool> {
+    fn is_unsplittable(&self, file: &SourceFile, watch: &ReadContext) -> Result<bool> {
         let open = OpenFile::open(file, ReadPattern::Random, watch)?;
-        let mut head = vec![0; HEAD_BYTES];
+        let mut head = vec![0; HEAD_READ_BYTES_MIN];
         loop {
             let count = open.read_at(&mut head, 0)?;
             let text = head[..count].strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head[..count]);
@@ -80,7 +92,7 @@ impl TextFormat for Json {
     }
 
     /// A line that is one object, and the next one that begins as one: within a record there is a comma between.
-    fn shows_cut(&self, seen: &[u8]) -> bool {
+    fn is_splittable_by_sample(&self, seen: &[u8]) -> bool {
         let lines = seen.split(|byte| *byte == b'\n').skip(1);
         let next = lines.clone().skip(1);
         let is_object = |line: &[u8]| {
@@ -90,66 +102,68 @@ impl TextFormat for Json {
         lines.zip(next).any(|(line, next)| next.first() == Some(&b'{') && is_object(line))
     }
 
-    fn reads_parts(&self) -> bool {
+    fn can_project_nested_fields(&self) -> bool {
         true
     }
 
-    fn blank_before(&self, record: &[u8]) -> usize {
+    fn leading_blank_bytes(&self, record: &[u8]) -> usize {
         let is_before = |byte: &u8| byte.is_ascii_whitespace() || *byte == RECORD_SEPARATOR;
         record.iter().position(|byte| !is_before(byte)).unwrap_or(0)
     }
 }
 
 /// Bytes of a file that the first look takes, to tell whether the file can be cut.
-const HEAD_BYTES: usize = 4 << 10;
+const HEAD_READ_BYTES_MIN: usize = 4 << 10;
 
-fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<FileColumns> {
     let nulls = sample.dialect.nulls.clone();
     let mut inference = infer::json::JsonInference::new(&nulls).with_joined_records();
-    let mut shown_by = ShownBy::default();
+    let mut shown_by = TypeWitnesses::default();
     let mut first_fault = None;
     let mut current: Option<usize> = None;
-    let looked_at = sample.each_block(Ends::Json, |file, block| {
+    let looked_at = sample.for_each_block(RecordFraming::Json, |file, block| {
         if current != Some(file.index) {
-            note(&mut shown_by, current, || inference.fields());
+            record_file_types(&mut shown_by, current, || inference.fields());
             current = Some(file.index);
         }
         let records = inference.add_block(block);
         if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
-            first_fault = Some((file.shown.to_string(), fault.clone()));
+            first_fault = Some((file.display_name.to_string(), fault.clone()));
         }
-        if inference.is_too_wide() { Err(too_wide(file)) } else { Ok(records) }
+        if inference.is_too_wide() { Err(too_many_keys_error(file)) } else { Ok(records) }
     })?;
-    note(&mut shown_by, current, || inference.fields());
+    record_file_types(&mut shown_by, current, || inference.fields());
     inference.settle_types();
-    let chosen = sample.spread(looked_at);
+    let chosen = sample.spread_files(looked_at);
     let inspect = |_: &SourceFile, block: &[u8]| {
         let mut inference = infer::json::JsonInference::new(&nulls).with_joined_records();
         inference.add_block(block);
         Some(inference)
     };
-    for (file, other) in sample.beginnings(&chosen, Ends::Json, inspect)? {
+    for (file, other) in sample.inspect_beginnings(&chosen, RecordFraming::Json, inspect)? {
         inference.widen(&other);
         if inference.is_too_wide() {
-            return Err(too_wide(&sample.files[file]));
+            return Err(too_many_keys_error(&sample.files[file]));
         }
-        shown_by.note(file, &inference.fields());
+        shown_by.record_types(file, &inference.fields());
     }
     match first_fault {
         _ if inference.object_count() > 0 => {
-            Ok(found_by_name(inference.fields(), &shown_by, !sample.is_all))
+            Ok(columns_by_name(inference.fields(), &shown_by, !sample.covers_all_records))
         }
-        None => nothing_to_infer(spec, sample, "record", "blank lines or empty arrays"),
-        Some((path, fault)) => Err(unreadable(path, "JSON objects", &fault)),
+        None => {
+            declared_columns_without_data(spec, sample, "record", "blank lines or empty arrays")
+        }
+        Some((path, fault)) => Err(unreadable_records_error(path, "JSON objects", &fault)),
     }
 }
 
 /// Keys that are values are no columns.
-fn too_wide(file: &SourceFile) -> Error {
-    Error::usage_hint(
+fn too_many_keys_error(file: &SourceFile) -> Error {
+    Error::usage_with_hint(
         format!(
             "the records of `{}` have more than {} different keys, and each would be a column",
-            file.shown,
+            file.display_name,
             infer::json::JSON_COLUMNS_MAX
         ),
         "--source-format lines reads each record as one text (job file: source.format); to have \

@@ -16,59 +16,60 @@ use arrow::array::{AsArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Date32Type, Int64Type, TimeUnit};
 use arrow::error::ArrowError;
 
-const SPARK_VERSION: &str = "org.apache.spark.version";
-const SPARK_DATES: &str = "org.apache.spark.legacyDateTime";
-const SPARK_INT96: &str = "org.apache.spark.legacyINT96";
-const HIVE_PROLEPTIC: &str = "writer.date.proleptic";
+const SPARK_VERSION_KEY: &str = "org.apache.spark.version";
+const SPARK_LEGACY_DATES_KEY: &str = "org.apache.spark.legacyDateTime";
+const SPARK_LEGACY_INT96_KEY: &str = "org.apache.spark.legacyINT96";
+const HIVE_PROLEPTIC_KEY: &str = "writer.date.proleptic";
 
 /// 1582-10-15, the first day of the Gregorian calendar.
 const FIRST_GREGORIAN_DAY: i64 = -141_427;
 /// March 1 of the Julian year 0, in days since 1970-01-01.
-const JULIAN_YEAR_0: i64 = -719_470;
-const SECONDS_OF_DAY: i64 = 86_400;
+const JULIAN_YEAR_0_DAY: i64 = -719_470;
+const SECONDS_PER_DAY: i64 = 86_400;
 
 /// What a file's metadata says of its calendar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct JulianDates {
+pub(super) struct JulianCalendarFlags {
     /// True if dates and timestamps are by the Julian calendar.
-    pub(super) dates: bool,
+    pub(super) has_julian_dates: bool,
     /// True if timestamps of Parquet's `INT96` are.
-    pub(super) int96: bool,
+    pub(super) has_julian_int96: bool,
 }
 
-impl JulianDates {
+impl JulianCalendarFlags {
     /// Finds the calendar by a file's metadata.
-    pub(super) fn of<'a>(metadata: impl Fn(&str) -> Option<&'a str>) -> Self {
-        let is_hive = metadata(HIVE_PROLEPTIC).is_some_and(|it| it.eq_ignore_ascii_case("false"));
-        let Some(version) = metadata(SPARK_VERSION) else {
-            return Self { dates: is_hive, int96: false };
+    pub(super) fn from_metadata<'a>(metadata: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let is_hive =
+            metadata(HIVE_PROLEPTIC_KEY).is_some_and(|it| it.eq_ignore_ascii_case("false"));
+        let Some(version) = metadata(SPARK_VERSION_KEY) else {
+            return Self { has_julian_dates: is_hive, has_julian_int96: false };
         };
-        let is_before = |minor: u32| release(version).is_some_and(|own| own < (3, minor));
+        let is_before = |minor: u32| parse_release(version).is_some_and(|own| own < (3, minor));
         Self {
-            dates: is_hive || is_before(0) || metadata(SPARK_DATES).is_some(),
-            int96: is_before(1) || metadata(SPARK_INT96).is_some(),
+            has_julian_dates: is_hive || is_before(0) || metadata(SPARK_LEGACY_DATES_KEY).is_some(),
+            has_julian_int96: is_before(1) || metadata(SPARK_LEGACY_INT96_KEY).is_some(),
         }
     }
 }
 
 /// The major and minor number of `3.5.1`.
-fn release(version: &str) -> Option<(u32, u32)> {
+fn parse_release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))
 }
 
 /// Returns whether a day since 1970-01-01 is the same in both calendars.
-pub(super) fn is_gregorian(day: i64) -> bool {
+pub(super) fn is_gregorian_day(day: i64) -> bool {
     day >= FIRST_GREGORIAN_DAY
 }
 
 /// The day that has the date in the proleptic Gregorian calendar which `day` has in the Julian one.
-fn gregorian_day(day: i64) -> i64 {
-    if is_gregorian(day) {
+fn to_gregorian_day(day: i64) -> i64 {
+    if is_gregorian_day(day) {
         return day;
     }
     // Years begin in March, so that the leap day is their last.
-    let days = day.saturating_sub(JULIAN_YEAR_0);
+    let days = day.saturating_sub(JULIAN_YEAR_0_DAY);
     let of_cycle = days.rem_euclid(1_461);
     let year = days.div_euclid(1_461) * 4 + (of_cycle - of_cycle / 1_460) / 365;
     day - (year.div_euclid(100) - year.div_euclid(400) - 2)
@@ -78,8 +79,9 @@ fn gregorian_day(day: i64) -> i64 {
 ///
 /// # Errors
 /// Those of Arrow, which builds the columns again.
-pub(super) fn gregorian_batch(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns().iter().map(gregorian).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn convert_batch_to_gregorian(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let columns =
+        batch.columns().iter().map(convert_to_gregorian).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
@@ -88,27 +90,27 @@ pub(super) fn gregorian_batch(batch: RecordBatch) -> Result<RecordBatch, ArrowEr
 ///
 /// # Errors
 /// Those of Arrow, which builds the array again.
-pub(super) fn gregorian(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+pub(super) fn convert_to_gregorian(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Date32 => {
             let days = array.as_primitive::<Date32Type>();
-            if days.values().iter().all(|day| is_gregorian(i64::from(*day))) {
+            if days.values().iter().all(|day| is_gregorian_day(i64::from(*day))) {
                 return Ok(Arc::clone(array));
             }
-            let moved = |day: i32| i32::try_from(gregorian_day(i64::from(day))).unwrap_or(day);
+            let moved = |day: i32| i32::try_from(to_gregorian_day(i64::from(day))).unwrap_or(day);
             Arc::new(days.unary::<_, Date32Type>(moved))
         }
         DataType::Timestamp(unit, _) => {
-            let of_day = units_of_day(*unit);
+            let of_day = units_per_day(*unit);
             let data = array.to_data().into_builder().data_type(DataType::Int64).build()?;
             let instants = Int64Array::from(data);
-            let is_same = |instant: &i64| is_gregorian(instant.div_euclid(of_day));
+            let is_same = |instant: &i64| is_gregorian_day(instant.div_euclid(of_day));
             if instants.values().iter().all(is_same) {
                 return Ok(Arc::clone(array));
             }
             let moved = |instant: i64| {
                 let day = instant.div_euclid(of_day);
-                let moved_by = (gregorian_day(day) - day).saturating_mul(of_day);
+                let moved_by = (to_gregorian_day(day) - day).saturating_mul(of_day);
                 instant.saturating_add(moved_by)
             };
             let moved: PrimitiveArray<Int64Type> = instants.unary(moved);
@@ -118,8 +120,8 @@ pub(super) fn gregorian(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         data_type if data_type.is_nested() || matches!(data_type, DataType::Dictionary(..)) => {
             let data = array.to_data();
             let children = data.child_data().iter();
-            let children =
-                children.map(|child| Ok(gregorian(&make_array(child.clone()))?.to_data()));
+            let children = children
+                .map(|child| Ok(convert_to_gregorian(&make_array(child.clone()))?.to_data()));
             let children = children.collect::<Result<Vec<_>, ArrowError>>()?;
             make_array(data.into_builder().child_data(children).build()?)
         }
@@ -127,12 +129,12 @@ pub(super) fn gregorian(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     })
 }
 
-fn units_of_day(unit: TimeUnit) -> i64 {
+fn units_per_day(unit: TimeUnit) -> i64 {
     match unit {
-        TimeUnit::Second => SECONDS_OF_DAY,
-        TimeUnit::Millisecond => SECONDS_OF_DAY * 1_000,
-        TimeUnit::Microsecond => SECONDS_OF_DAY * 1_000_000,
-        TimeUnit::Nanosecond => SECONDS_OF_DAY * 1_000_000_000,
+        TimeUnit::Second => SECONDS_PER_DAY,
+        TimeUnit::Millisecond => SECONDS_PER_DAY * 1_000,
+        TimeUnit::Microsecond => SECONDS_PER_DAY * 1_000_000,
+        TimeUnit::Nanosecond => SECONDS_PER_DAY * 1_000_000_000,
     }
 }
 
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_have_the_date_of_the_julian_calendar() {
+    fn gregorian_days_have_the_date_of_the_julian_calendar() {
         for (day, date) in [
             (-141_427, (1582, 10, 15)),
             (-141_428, (1582, 10, 4)),
@@ -158,30 +160,37 @@ mod tests {
             (-719_471, (0, 2, 29)),
             (0, (1970, 1, 1)),
         ] {
-            assert_eq!(civil_from_days(gregorian_day(day)), date, "{day}");
+            assert_eq!(civil_from_days(to_gregorian_day(day)), date, "{day}");
         }
         let days = -800_000..-141_400;
-        assert!(days.clone().all(|day| gregorian_day(day) <= gregorian_day(day + 1)));
+        assert!(days.clone().all(|day| to_gregorian_day(day) <= to_gregorian_day(day + 1)));
     }
 
     #[test]
     fn metadata_names_the_calendar() {
         let found = |entries: &[(&str, &'static str)]| {
             let entries: Vec<_> = entries.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
-            let JulianDates { dates, int96 } = JulianDates::of(|key| {
-                entries.iter().find(|(own, _)| own == key).map(|(_, value)| *value)
-            });
+            let JulianCalendarFlags { has_julian_dates: dates, has_julian_int96: int96 } =
+                JulianCalendarFlags::from_metadata(|key| {
+                    entries.iter().find(|(own, _)| own == key).map(|(_, value)| *value)
+                });
             (dates, int96)
         };
         assert_eq!(found(&[]), (false, false));
-        assert_eq!(found(&[(SPARK_VERSION, "2.4.8")]), (true, true));
-        assert_eq!(found(&[(SPARK_VERSION, "3.0.3")]), (false, true));
-        assert_eq!(found(&[(SPARK_VERSION, "3.5.1")]), (false, false));
-        assert_eq!(found(&[(SPARK_VERSION, "3.5.1"), (SPARK_DATES, "")]), (true, false));
-        assert_eq!(found(&[(SPARK_VERSION, "4.0.0"), (SPARK_INT96, "")]), (false, true));
-        assert_eq!(found(&[(SPARK_DATES, "")]), (false, false));
-        assert_eq!(found(&[(HIVE_PROLEPTIC, "false")]), (true, false));
-        assert_eq!(found(&[(HIVE_PROLEPTIC, "true")]), (false, false));
+        assert_eq!(found(&[(SPARK_VERSION_KEY, "2.4.8")]), (true, true));
+        assert_eq!(found(&[(SPARK_VERSION_KEY, "3.0.3")]), (false, true));
+        assert_eq!(found(&[(SPARK_VERSION_KEY, "3.5.1")]), (false, false));
+        assert_eq!(
+            found(&[(SPARK_VERSION_KEY, "3.5.1"), (SPARK_LEGACY_DATES_KEY, "")]),
+            (true, false)
+        );
+        assert_eq!(
+            found(&[(SPARK_VERSION_KEY, "4.0.0"), (SPARK_LEGACY_INT96_KEY, "")]),
+            (false, true)
+        );
+        assert_eq!(found(&[(SPARK_LEGACY_DATES_KEY, "")]), (false, false));
+        assert_eq!(found(&[(HIVE_PROLEPTIC_KEY, "false")]), (true, false));
+        assert_eq!(found(&[(HIVE_PROLEPTIC_KEY, "true")]), (false, false));
     }
 
     #[test]
@@ -196,7 +205,7 @@ mod tests {
             (Arc::new(Field::new(name, array.data_type().clone(), true)), Arc::clone(array))
         });
         let structs: ArrayRef = Arc::new(StructArray::from(fields.to_vec()));
-        let moved = gregorian(&structs).unwrap();
+        let moved = convert_to_gregorian(&structs).unwrap();
         let moved = moved.as_struct();
         let found: Vec<_> = moved.column(0).as_primitive::<Date32Type>().iter().collect();
         assert_eq!(found, [Some(-719_162), None, Some(0)]);

@@ -4,19 +4,19 @@ use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::BlockDecoder;
 use tidemill_text::lines::{self, LinesDecoder};
 
-use super::fixed;
-use super::{Decoding, FileFormat, Kind, TextFormat};
+use super::fixed_columns;
+use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::SourceSpec;
-use crate::columns::Columns;
 use crate::error::Result;
-use crate::sample::Sample;
+use crate::file_columns::FileColumns;
+use crate::source_sample::SourceSample;
 
 const NAME: &str = "lines";
 
 /// The format.
-pub(super) struct Lines;
+pub(super) struct LinesSourceFormat;
 
-impl FileFormat for Lines {
+impl FileFormat for LinesSourceFormat {
     fn name(&self) -> &str {
         NAME
     }
@@ -25,22 +25,27 @@ impl FileFormat for Lines {
         &["txt", "log", "text"]
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Text(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Text(self)
     }
 }
 
-impl TextFormat for Lines {
-    fn columns(&self, _: &SourceSpec, _: &mut Sample<'_>) -> Result<Columns> {
-        Ok(Columns::uniform(lines::line_columns()))
+impl TextFormat for LinesSourceFormat {
+    fn infer_columns(&self, _: &SourceSpec, _: &mut SourceSample<'_>) -> Result<FileColumns> {
+        Ok(FileColumns::with_uniform_layout(lines::line_columns()))
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
-        fixed::settle(columns, wanted, NAME)
+    fn declare_types(
+        &self,
+        columns: &mut FileColumns,
+        wanted: &Schema,
+        _: &SourceSample<'_>,
+    ) -> Result<()> {
+        fixed_columns::declare_fixed_types(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
-        let (columns, options) = of.by_name();
+    fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
+        let (columns, options) = of.into_columns_and_options();
         Ok(Box::new(LinesDecoder::new(columns, options)?))
     }
 }

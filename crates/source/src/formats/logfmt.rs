@@ -4,19 +4,22 @@ use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::logfmt::{self, LogfmtDecoder};
 use tidemill_text::{BlockDecoder, record_boundaries};
 
-use super::inferred::{found_by_name, note, nothing_to_infer, settle_by_name, unreadable};
-use super::{Decoding, FileFormat, Kind, TextFormat};
-use crate::columns::{Columns, ShownBy};
+use super::inferred_columns::{
+    columns_by_name, declare_types_by_name, declared_columns_without_data, record_file_types,
+    unreadable_records_error,
+};
+use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::error::Result;
-use crate::sample::Sample;
+use crate::file_columns::{FileColumns, TypeWitnesses};
+use crate::source_sample::SourceSample;
 use crate::{SourceFile, SourceSpec};
 
 const NAME: &str = "logfmt";
 
 /// The format.
-pub(super) struct Logfmt;
+pub(super) struct LogfmtSourceFormat;
 
-impl FileFormat for Logfmt {
+impl FileFormat for LogfmtSourceFormat {
     fn name(&self) -> &str {
         NAME
     }
@@ -25,65 +28,76 @@ impl FileFormat for Logfmt {
         &["logfmt"]
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Text(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Text(self)
     }
 }
 
-impl TextFormat for Logfmt {
-    fn columns(&self, spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
-        columns(spec, sample)
+impl TextFormat for LogfmtSourceFormat {
+    fn infer_columns(
+        &self,
+        spec: &SourceSpec,
+        sample: &mut SourceSample<'_>,
+    ) -> Result<FileColumns> {
+        infer_columns(spec, sample)
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
-        settle_by_name(columns, wanted, NAME)
+    fn declare_types(
+        &self,
+        columns: &mut FileColumns,
+        wanted: &Schema,
+        _: &SourceSample<'_>,
+    ) -> Result<()> {
+        declare_types_by_name(columns, wanted, NAME)
     }
 
-    fn has_keys(&self) -> bool {
+    fn has_keyed_records(&self) -> bool {
         true
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
-        let (columns, options) = of.by_name();
+    fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
+        let (columns, options) = of.into_columns_and_options();
         Ok(Box::new(LogfmtDecoder::new(columns, options)?))
     }
 }
 
-fn columns(spec: &SourceSpec, sample: &mut Sample<'_>) -> Result<Columns> {
+fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<FileColumns> {
     let mut inference = logfmt::LogfmtInference::default();
-    let mut shown_by = ShownBy::default();
+    let mut shown_by = TypeWitnesses::default();
     let mut current: Option<usize> = None;
     let mut first_fault = None;
-    let looked_at = sample.each_block(record_boundaries::RecordGrammar::LINES, |file, block| {
-        if current != Some(file.index) {
-            note(&mut shown_by, current, || inference.fields());
-            current = Some(file.index);
-        }
-        let records = inference.add_block(block);
-        if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
-            first_fault = Some((file.shown.to_string(), fault.clone()));
-        }
-        Ok(records)
-    })?;
-    note(&mut shown_by, current, || inference.fields());
+    let looked_at =
+        sample.for_each_block(record_boundaries::RecordGrammar::LINES, |file, block| {
+            if current != Some(file.index) {
+                record_file_types(&mut shown_by, current, || inference.fields());
+                current = Some(file.index);
+            }
+            let records = inference.add_block(block);
+            if let (None, Some(fault)) = (&first_fault, inference.first_fault()) {
+                first_fault = Some((file.display_name.to_string(), fault.clone()));
+            }
+            Ok(records)
+        })?;
+    record_file_types(&mut shown_by, current, || inference.fields());
     inference.settle_types();
-    let chosen = sample.spread(looked_at);
+    let chosen = sample.spread_files(looked_at);
     let look = |_: &SourceFile, block: &[u8]| {
         let mut inference = logfmt::LogfmtInference::default();
         inference.add_block(block);
         Some(inference)
     };
     for (file, other) in
-        sample.beginnings(&chosen, record_boundaries::RecordGrammar::LINES, look)?
+        sample.inspect_beginnings(&chosen, record_boundaries::RecordGrammar::LINES, look)?
     {
         inference.widen(&other);
-        shown_by.note(file, &inference.fields());
+        shown_by.record_types(file, &inference.fields());
     }
     match inference.fields() {
-        fields if fields.is_empty() => match first_fault.filter(|_| spec.schema.is_none()) {
-            None => nothing_to_infer(spec, sample, "record", "blank lines, if any"),
-            Some((path, fault)) => Err(unreadable(path, "logfmt", &fault)),
+        fields if fields.is_empty() => match first_fault.filter(|_| spec.declared_schema.is_none())
+        {
+            None => declared_columns_without_data(spec, sample, "record", "blank lines, if any"),
+            Some((path, fault)) => Err(unreadable_records_error(path, "logfmt", &fault)),
         },
-        fields => Ok(found_by_name(fields, &shown_by, !sample.is_all)),
+        fields => Ok(columns_by_name(fields, &shown_by, !sample.covers_all_records)),
     }
 }

@@ -9,25 +9,27 @@ use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use tidemill_base::coverage::SalvagedFile;
 use tidemill_rowfile as rowfile;
 
-use super::batches::{self, StoredBatches, WantedColumn};
-use super::{Chunk, FileFormat, FileMetadata, Kind, PieceReader, Reading, TypedFormat};
-use crate::SourceFile;
-use crate::columns::{Columns, Layouts};
-use crate::error::Result;
-use crate::input::{ByteInput, OpenFile, ReadPattern};
-use crate::split::numbered;
-use crate::stored::{
-    Decodable, LeftOut, Stored, Undecodable, from_rowfile, open_rowfile, open_rowfile_of,
-    salvaged as salvaged_of,
+use super::batch_reader::{self, StoredBatchIterator, WantedColumn};
+use super::{
+    FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
 };
+use crate::SourceFile;
+use crate::byte_input::{ByteInput, OpenFile, ReadPattern};
+use crate::error::Result;
+use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::rowfile_salvage::{
+    DecodableRows, SkippedRows, StoredRowfile, UndecodableBlocks, error_from_rowfile,
+    open_rowfile_per_read, open_stored_rowfile, salvage_report as salvaged_of,
+};
+use crate::split::with_rows_before;
 
 /// Of so many rowfiles footers are kept between planning and reading.
-const KEPT_MAX: usize = 1024;
+const CACHED_FOOTERS_MAX: usize = 1024;
 
 /// The format.
-pub(super) struct Rowfile;
+pub(super) struct RowfileSourceFormat;
 
-impl FileFormat for Rowfile {
+impl FileFormat for RowfileSourceFormat {
     fn name(&self) -> &str {
         "rowfile"
     }
@@ -36,41 +38,43 @@ impl FileFormat for Rowfile {
         &["rowfile"]
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Typed(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Typed(self)
     }
 }
 
-impl TypedFormat for Rowfile {
-    fn columns(
+impl TypedFormat for RowfileSourceFormat {
+    fn inspect_columns(
         &self,
         files: &[Arc<SourceFile>],
-        layouts: Layouts,
+        layouts: ColumnLayoutPolicy,
         _: &mut Option<Box<dyn ByteInput>>,
-    ) -> Result<Columns> {
-        batches::columns(files, layouts, &mut |file| {
-            let reader = open_rowfile_of(file)?;
+    ) -> Result<FileColumns> {
+        batch_reader::inspect_files(files, layouts, &mut |file| {
+            let reader = open_rowfile_per_read(file)?;
             let schema = Arc::new(reader.schema().to_arrow(rowfile::StringLayout::default()));
             let blocks = reader.blocks().iter();
-            let blocks = blocks.map(|it| Chunk { rows: it.rows.into(), bytes: it.bytes.into() });
+            let blocks = blocks
+                .map(|it| FileChunk { row_count: it.rows.into(), stored_bytes: it.bytes.into() });
             let blocks = blocks.collect();
             // What is known of a damaged one is dear.
-            let reader = (files.len() <= KEPT_MAX || file.recover).then_some(reader);
+            let reader =
+                (files.len() <= CACHED_FOOTERS_MAX || file.salvage_damaged).then_some(reader);
             Ok(Box::new(RowfileMetadata {
                 schema,
                 blocks,
                 reader,
-                undecodable: Undecodable::default(),
+                undecodable_blocks: UndecodableBlocks::default(),
             }))
         })
     }
 
-    fn open(&self, reading: Reading<'_>) -> Result<Box<dyn PieceReader>> {
-        let blocks = blocks(&reading, reading.metadata_as()?)?;
-        Ok(batches::reader(reading, blocks))
+    fn open_part(&self, reading: SplitPartRequest<'_>) -> Result<Box<dyn SplitPartReader>> {
+        let blocks = read_blocks(&reading, reading.format_metadata()?)?;
+        Ok(batch_reader::new_batch_reader(reading, blocks))
     }
 
-    fn reads_parts(&self) -> bool {
+    fn can_project_nested_fields(&self) -> bool {
         true
     }
 }
@@ -79,10 +83,10 @@ impl TypedFormat for Rowfile {
 #[derive(Debug)]
 pub(crate) struct RowfileMetadata {
     schema: SchemaRef,
-    blocks: Vec<Chunk>,
+    blocks: Vec<FileChunk>,
     /// The footers, which need not be read again; none where files are too many.
-    reader: Option<rowfile::Reader<Stored>>,
-    undecodable: Undecodable,
+    reader: Option<rowfile::Reader<StoredRowfile>>,
+    undecodable_blocks: UndecodableBlocks,
 }
 
 impl FileMetadata for RowfileMetadata {
@@ -90,69 +94,72 @@ impl FileMetadata for RowfileMetadata {
         &self.schema
     }
 
-    fn chunks(&self) -> Option<&[Chunk]> {
+    fn chunks(&self) -> Option<&[FileChunk]> {
         (!self.blocks.is_empty()).then_some(&self.blocks)
     }
 
-    fn rows(&self) -> Option<Vec<(u64, u64)>> {
+    fn chunk_rows_with_offsets(&self) -> Option<Vec<(u64, u64)>> {
         Some(match &self.reader {
             // Of a damaged file blocks may be missing.
             Some(reader) => {
                 let blocks = reader.blocks().iter();
                 blocks.map(|block| (block.first_row, u64::from(block.rows))).collect()
             }
-            None => numbered(self.blocks.iter().map(|block| block.rows)),
+            None => with_rows_before(self.blocks.iter().map(|block| block.row_count)),
         })
     }
 }
 
 impl RowfileMetadata {
-    fn of(file: &SourceFile) -> Option<&Self> {
+    fn from_file(file: &SourceFile) -> Option<&Self> {
         let known: &dyn Any = file.metadata()?;
         known.downcast_ref()
     }
 }
 
 /// The wanted columns of some blocks, each batch with its share of the blocks' bytes.
-struct Blocks {
+struct RowfileBlockReader {
     batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
     /// Of all of them.
-    rows: u64,
-    bytes: u64,
-    left_out: Arc<LeftOut>,
+    total_rows: u64,
+    total_bytes: u64,
+    skipped_rows: Arc<SkippedRows>,
 }
 
-impl Iterator for Blocks {
+impl Iterator for RowfileBlockReader {
     type Item = Result<(RecordBatch, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.batches.next()?;
         Some(batch.map(|batch| {
-            let (bytes, rows) = (u128::from(self.bytes), self.rows.max(1));
+            let (bytes, rows) = (u128::from(self.total_bytes), self.total_rows.max(1));
             let share = bytes * batch.num_rows() as u128 / u128::from(rows);
             (batch, u64::try_from(share).unwrap_or(u64::MAX))
         }))
     }
 }
 
-impl StoredBatches for Blocks {
-    fn left_out(&self) -> (u64, u64) {
-        let LeftOut { bytes, rows } = self.left_out.as_ref();
+impl StoredBatchIterator for RowfileBlockReader {
+    fn skipped_rows_and_bytes(&self) -> (u64, u64) {
+        let SkippedRows { bytes, rows } = self.skipped_rows.as_ref();
         (rows.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
 }
 
-fn blocks(reading: &Reading<'_>, known: &RowfileMetadata) -> Result<Blocks> {
-    let Reading { piece, columns, options, watch, .. } = reading;
+fn read_blocks(
+    reading: &SplitPartRequest<'_>,
+    known: &RowfileMetadata,
+) -> Result<RowfileBlockReader> {
+    let SplitPartRequest { part: piece, columns, options, context: watch, .. } = reading;
     let file = &piece.file;
-    let left_out = Arc::new(LeftOut::default());
+    let left_out = Arc::new(SkippedRows::default());
     let chunks = piece.row_groups.clone().unwrap_or_default();
     let wanted = || chunks.iter().filter_map(|index| known.blocks.get(*index));
-    let bytes: u64 = wanted().map(|block| block.bytes).sum();
-    let rows: u64 = wanted().map(|block| block.rows).sum();
+    let bytes: u64 = wanted().map(|block| block.stored_bytes).sum();
+    let rows: u64 = wanted().map(|block| block.row_count).sum();
     let own = |column: &WantedColumn| {
-        let own = known.schema.fields().get(column.place)?;
-        Some(narrowed(own, column.field.data_type()))
+        let own = known.schema.fields().get(column.file_index)?;
+        Some(narrow_field(own, column.target_field.data_type()))
     };
     let fields: Vec<FieldRef> = columns.iter().filter_map(own).collect();
     let wanted = rowfile::ReadOptions {
@@ -160,38 +167,40 @@ fn blocks(reading: &Reading<'_>, known: &RowfileMetadata) -> Result<Blocks> {
         batch_rows: options.batch_rows,
         ..rowfile::ReadOptions::default()
     };
-    let path = file.shown().to_owned();
-    let failed = |error| from_rowfile(error, file.shown());
+    let path = file.display_name().to_owned();
+    let failed = |error| error_from_rowfile(error, file.display_name());
     let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match &known.reader {
         // To find its blocks again would be to read all of it again.
-        Some(reader) if file.recover => Box::new(Decodable {
+        Some(reader) if file.salvage_damaged => Box::new(DecodableRows {
             reader: reader.clone(),
             plan: Arc::new(reader.plan(&wanted).map_err(failed)?),
-            all: Arc::new(reader.plan(&rowfile::ReadOptions::default()).map_err(failed)?),
+            all_columns: Arc::new(reader.plan(&rowfile::ReadOptions::default()).map_err(failed)?),
             blocks: chunks.into_iter(),
             batch_rows: options.batch_rows,
             current: None,
-            undecodable: Arc::clone(&known.undecodable),
-            left_out: Arc::clone(&left_out),
+            undecodable_blocks: Arc::clone(&known.undecodable_blocks),
+            skipped_rows: Arc::clone(&left_out),
             cancel: watch.cancel.clone(),
             path,
         }),
         reader => {
-            let stored = Stored::Open(OpenFile::open(file, ReadPattern::Random, watch)?);
+            let stored = StoredRowfile::KeptOpen(OpenFile::open(file, ReadPattern::Random, watch)?);
             let reader = match reader {
                 Some(reader) => reader.with_source(stored),
-                None => open_rowfile(stored, file)?,
+                None => open_stored_rowfile(stored, file)?,
             };
             let wanted = rowfile::ReadOptions { blocks: Some(chunks), ..wanted };
             let batches = reader.read(&wanted).map_err(failed)?;
-            Box::new(batches.map(move |batch| batch.map_err(|error| from_rowfile(error, &path))))
+            Box::new(
+                batches.map(move |batch| batch.map_err(|error| error_from_rowfile(error, &path))),
+            )
         }
     };
-    Ok(Blocks { batches, rows, bytes, left_out })
+    Ok(RowfileBlockReader { batches, total_rows: rows, total_bytes: bytes, skipped_rows: left_out })
 }
 
 /// A file's field with only those parts that are wanted of it.
-fn narrowed(own: &FieldRef, wanted: &DataType) -> FieldRef {
+fn narrow_field(own: &FieldRef, wanted: &DataType) -> FieldRef {
     let (DataType::Struct(fields), DataType::Struct(parts)) = (own.data_type(), wanted) else {
         return Arc::clone(own);
     };
@@ -199,7 +208,7 @@ fn narrowed(own: &FieldRef, wanted: &DataType) -> FieldRef {
         .iter()
         .filter_map(|field| {
             let (_, part) = parts.find(field.name())?;
-            Some(narrowed(field, part.data_type()))
+            Some(narrow_field(field, part.data_type()))
         })
         .collect();
     if kept.is_empty() {
@@ -209,40 +218,40 @@ fn narrowed(own: &FieldRef, wanted: &DataType) -> FieldRef {
 }
 
 /// What was left out of a file, if it is not whole.
-pub(crate) fn salvaged(file: &SourceFile) -> Option<SalvagedFile> {
-    let known = RowfileMetadata::of(file)?;
+pub(crate) fn salvage_report(file: &SourceFile) -> Option<SalvagedFile> {
+    let known = RowfileMetadata::from_file(file)?;
     let reader = known.reader.as_ref()?;
-    let undecodable = known.undecodable.lock();
+    let undecodable = known.undecodable_blocks.lock();
     let failed = undecodable.iter().map(|(block, reason)| (*block, reason));
-    salvaged_of(file.shown(), reader, failed)
+    salvaged_of(file.display_name(), reader, failed)
 }
 
 /// What the footers of a rowfile know of its blocks.
-pub struct BlockStatistics(rowfile::Reader<Stored>);
+pub struct RowfileFooterStatistics(rowfile::Reader<StoredRowfile>);
 
-impl BlockStatistics {
+impl RowfileFooterStatistics {
     /// None for what is no rowfile, or was not looked at.
-    pub(crate) fn of(file: &SourceFile) -> Option<Self> {
-        let known = RowfileMetadata::of(file)?;
+    pub(crate) fn from_file(file: &SourceFile) -> Option<Self> {
+        let known = RowfileMetadata::from_file(file)?;
         known.chunks()?;
         match &known.reader {
             Some(reader) => Some(Self(reader.clone())),
-            None => open_rowfile_of(file).ok().map(Self),
+            None => open_rowfile_per_read(file).ok().map(Self),
         }
     }
 
     /// How many blocks there are.
-    pub fn blocks(&self) -> usize {
+    pub fn block_count(&self) -> usize {
         self.0.blocks().len()
     }
 
     /// The rows of each block.
-    pub fn rows(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn block_row_counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.blocks().iter().map(|block| block.rows.into())
     }
 
     /// What is known of a column, or of a field of a struct; none where its name might be another's.
-    pub fn column(&self, path: &[&str]) -> Option<rowfile::PerBlockStatistics> {
+    pub fn column_statistics(&self, path: &[&str]) -> Option<rowfile::PerBlockStatistics> {
         fn is_plain(fields: &[rowfile::SchemaField]) -> bool {
             fields.iter().all(|field| {
                 !field.name.contains('.')

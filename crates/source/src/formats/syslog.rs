@@ -4,54 +4,59 @@ use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::BlockDecoder;
 use tidemill_text::syslog::{self, SyslogDecoder};
 
-use super::fixed;
-use super::{Decoding, FileFormat, Kind, TextFormat};
+use super::fixed_columns;
+use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::SourceSpec;
-use crate::columns::Columns;
-use crate::dialect::Takes;
 use crate::error::Result;
-use crate::sample::Sample;
+use crate::file_columns::FileColumns;
+use crate::source_sample::SourceSample;
+use crate::text_options::TextOptionSupport;
 
 const NAME: &str = "syslog";
 
 /// The format.
-pub(super) struct Syslog;
+pub(super) struct SyslogSourceFormat;
 
-impl FileFormat for Syslog {
+impl FileFormat for SyslogSourceFormat {
     fn name(&self) -> &str {
         NAME
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Text(self)
+    fn kind(&self) -> FormatKind<'_> {
+        FormatKind::Text(self)
     }
 }
 
-impl TextFormat for Syslog {
-    fn columns(&self, _: &SourceSpec, _: &mut Sample<'_>) -> Result<Columns> {
-        Ok(Columns::uniform(syslog::syslog_columns()))
+impl TextFormat for SyslogSourceFormat {
+    fn infer_columns(&self, _: &SourceSpec, _: &mut SourceSample<'_>) -> Result<FileColumns> {
+        Ok(FileColumns::with_uniform_layout(syslog::syslog_columns()))
     }
 
-    fn settle(&self, columns: &mut Columns, wanted: &Schema, _: &Sample<'_>) -> Result<()> {
-        fixed::settle(columns, wanted, NAME)
+    fn declare_types(
+        &self,
+        columns: &mut FileColumns,
+        wanted: &Schema,
+        _: &SourceSample<'_>,
+    ) -> Result<()> {
+        fixed_columns::declare_fixed_types(columns, wanted, NAME)
     }
 
-    fn decoder(&self, of: Decoding<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
+    fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
         // A date without a year is of the time when the file was last written to.
         let read = syslog::SyslogFormat::default();
         let read = syslog::SyslogFormat {
             framing: of.framing,
-            reference_seconds: of.written_seconds.unwrap_or(read.reference_seconds),
+            reference_seconds: of.modified_seconds.unwrap_or(read.reference_seconds),
             ..read
         };
         Ok(Box::new(SyslogDecoder::new(of.columns, &read, of.options)?))
     }
 
-    fn takes(&self) -> Takes {
-        Takes { framing: true, ..Takes::default() }
+    fn supported_options(&self) -> TextOptionSupport {
+        TextOptionSupport { framing: true, ..TextOptionSupport::default() }
     }
 
-    fn depends_on_file(&self) -> bool {
+    fn needs_file_context(&self) -> bool {
         true
     }
 }

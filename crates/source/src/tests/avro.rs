@@ -52,12 +52,12 @@ fn a_file_is_cut_anywhere_and_each_block_is_read_once() {
             assert!(found == expected, "{codec:?} by {target}");
             assert_eq!((progress.rows_done(), progress.bytes_done()), (7001, size));
         }
-        let mut splits = source.splits_of(999, &mut |_, _| true).unwrap();
-        source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
+        let mut splits = source.splits_with_target_bytes(999, &mut |_, _| true).unwrap();
+        source.resolve_exact_starts(&mut splits, &CancelFlag::new()).unwrap();
         let mut found = Rows::new();
         for split in &splits {
-            let reader = source.read(split, &ReadOptions::default()).unwrap();
-            assert!(reader.is_exact());
+            let reader = source.read_split(split, &ReadOptions::default()).unwrap();
+            assert!(reader.is_start_exact());
             found.extend(reader.flat_map(|batch| rows_of(&batch.unwrap())));
         }
         assert!(found == expected);
@@ -70,7 +70,7 @@ fn a_file_is_cut_anywhere_and_each_block_is_read_once() {
 }
 
 #[test]
-fn a_marker_inside_a_value_is_found_out_by_the_split_before() {
+fn sync_marker_inside_a_value_is_detected_by_the_previous_split() {
     let plain = numbered(0, 10);
     let inner = file(std::slice::from_ref(&plain), Codec::Null);
     let value = inner.clone();
@@ -95,10 +95,10 @@ fn a_marker_inside_a_value_is_found_out_by_the_split_before() {
     let again: usize = (50..whole.len() as u64 / 2).step_by(37).map(count).sum();
     assert!(again > 0);
     for target in [50, 100, 333] {
-        let mut splits = source.splits_of(target, &mut |_, _| true).unwrap();
-        source.exact_splits(&mut splits, &CancelFlag::new()).unwrap();
+        let mut splits = source.splits_with_target_bytes(target, &mut |_, _| true).unwrap();
+        source.resolve_exact_starts(&mut splits, &CancelFlag::new()).unwrap();
         let read = |split: &Split| {
-            let reader = source.read(split, &ReadOptions::default()).unwrap();
+            let reader = source.read_split(split, &ReadOptions::default()).unwrap();
             reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>()
         };
         assert_eq!(splits.iter().map(read).sum::<usize>(), 3);
@@ -108,9 +108,9 @@ fn a_marker_inside_a_value_is_found_out_by_the_split_before() {
 /// Lengths of values of bytes, splits read and verified in order; and how many were read again.
 fn read_lengths(source: &Arc<Source>, target: u64) -> Result<(Vec<usize>, usize)> {
     let (mut lengths, mut again, mut expected) = (Vec::new(), 0, None);
-    for split in source.splits_of(target, &mut |_, _| true)? {
+    for split in source.splits_with_target_bytes(target, &mut |_, _| true)? {
         let read = |options: &ReadOptions| -> Result<(Vec<usize>, Option<u64>, Option<u64>)> {
-            let mut reader = source.read(&split, options)?;
+            let mut reader = source.read_split(&split, options)?;
             let (mut found, mut failure) = (Vec::new(), None);
             for batch in &mut reader {
                 match batch {
@@ -121,14 +121,14 @@ fn read_lengths(source: &Arc<Source>, target: u64) -> Result<(Vec<usize>, usize)
                     Err(error) => failure = Some(error),
                 }
             }
-            let (start, end) = (reader.start(), reader.end());
+            let (start, end) = (reader.first_record_offset(), reader.next_record_offset());
             match failure {
                 Some(error) if start == expected || expected.is_none() => Err(error),
                 _ => Ok((found, start, end)),
             }
         };
         let mut done = read(&ReadOptions::default())?;
-        if split.pieces[0].range.start > 0 && done.1 != expected {
+        if split.parts[0].range.start > 0 && done.1 != expected {
             again += 1;
             done = read(&ReadOptions { exact_start: expected, ..ReadOptions::default() })?;
         }
@@ -139,11 +139,12 @@ fn read_lengths(source: &Arc<Source>, target: u64) -> Result<(Vec<usize>, usize)
 }
 
 #[test]
-fn a_pipe_gives_what_a_file_gives() {
+fn pipe_and_file_give_the_same_rows() {
     let bytes = file(&[numbered(0, 3000)], Codec::Deflate(6));
     let spec = SourceSpec { url: "-".into(), format: Some(Format::Avro), ..SourceSpec::default() };
     let piped = |bytes: Vec<u8>| {
-        let source = Source::open_with(&spec, Box::new(Cursor::new(bytes)), &CancelFlag::new());
+        let source =
+            Source::open_with_stdin(&spec, Box::new(Cursor::new(bytes)), &CancelFlag::new());
         source.map(Arc::new).and_then(|source| read(&source, 100, &ReadOptions::default()))
     };
     assert_eq!(piped(bytes.clone()).unwrap().0, rows_of(&numbered(0, 3000)));
@@ -161,16 +162,17 @@ fn files_of_different_columns_are_one_table() {
         ("2.avro", &file(&[other], Codec::Snappy)),
     ]);
     let source = open(&folder, "*.avro").unwrap();
-    assert_eq!(source.layouts(), 2);
+    assert_eq!(source.layout_count(), 2);
     assert_eq!(rows(&source), text(&[&["0", "a text with the number 0", "∅"], &["7", "∅", "x"]]));
-    let same = SourceSpec { layouts: Some(Layouts::Same), ..spec(&folder, "*.avro") };
+    let same =
+        SourceSpec { layout_policy: Some(ColumnLayoutPolicy::Same), ..spec(&folder, "*.avro") };
     let source = Source::open(&same).map(Arc::new);
     let error = message(source.and_then(|source| read(&source, 1 << 20, &ReadOptions::default())));
     assert!(error.contains("2.avro` does not go with"), "{error}");
 }
 
 #[test]
-fn what_is_no_avro_file_or_a_damaged_one_is_located() {
+fn invalid_avro_files_are_errors_with_an_offset() {
     let whole = file(&[numbered(0, 100), numbered(100, 100)], Codec::Zstandard(1));
     let mut flipped = whole.clone();
     let middle = whole.len() - 30;

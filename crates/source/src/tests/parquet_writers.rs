@@ -23,7 +23,7 @@ type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 const TAIL_BYTES: usize = 8;
 
 /// Writes a file; `write` fills each row group and gets its index.
-fn written_with(
+fn write_file_with(
     properties: WriterPropertiesBuilder,
     message: &str,
     groups: usize,
@@ -40,8 +40,8 @@ fn written_with(
     writer.into_inner().unwrap()
 }
 
-fn written(message: &str, write: impl FnMut(&mut Group<'_>, usize)) -> Vec<u8> {
-    written_with(WriterProperties::builder(), message, 1, write)
+fn write_file(message: &str, write: impl FnMut(&mut Group<'_>, usize)) -> Vec<u8> {
+    write_file_with(WriterProperties::builder(), message, 1, write)
 }
 
 /// Writes the next column: its non-null values, and the definition level of each row.
@@ -116,13 +116,13 @@ fn read_all(source: &Arc<Source>) -> Result<Rows> {
 /// Reads all rows of a file, or returns the error message.
 fn outcome(bytes: &[u8]) -> std::result::Result<Rows, String> {
     let folder = folder(&[("a.parquet", bytes)]);
-    open(&folder, "a.parquet").and_then(|source| read_all(&source)).map_err(as_told)
+    open(&folder, "a.parquet").and_then(|source| read_all(&source)).map_err(user_message)
 }
 
 /// Counts the rows of a file without reading a column.
 fn count(bytes: &[u8]) -> std::result::Result<u64, String> {
     let folder = folder(&[("a.parquet", bytes)]);
-    count_of(&folder, Some(vec![])).map_err(as_told)
+    count_of(&folder, Some(vec![])).map_err(user_message)
 }
 
 /// Counts the rows of `a.parquet`, reading the columns of a projection.
@@ -131,7 +131,7 @@ fn count_of(folder: &tempfile::TempDir, projection: Option<Vec<usize>>) -> Resul
     let mut rows = 0;
     let options = ReadOptions { projection, ..ReadOptions::default() };
     for split in source.splits()? {
-        for batch in source.read(&split, &options)? {
+        for batch in source.read_split(&split, &options)? {
             rows += batch?.num_rows() as u64;
         }
     }
@@ -152,7 +152,7 @@ fn text(value: &str) -> ByteArray {
 const TIMES: &str = "message m { OPTIONAL INT96 t; }";
 
 fn times(values: &[Int96], levels: &[i16]) -> Vec<u8> {
-    written(TIMES, |group, _| column::<Int96Type>(group, values, Some(levels)))
+    write_file(TIMES, |group, _| column::<Int96Type>(group, values, Some(levels)))
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn int96_is_read_in_microseconds_without_overflow() {
     ];
     for has_dictionary in [true, false] {
         let properties = WriterProperties::builder().set_dictionary_enabled(has_dictionary);
-        let bytes = written_with(properties, TIMES, 3, |group, _| {
+        let bytes = write_file_with(properties, TIMES, 3, |group, _| {
             column::<Int96Type>(group, &values, Some(&levels));
         });
         let folder = folder(&[("a.parquet", &bytes)]);
@@ -198,7 +198,8 @@ fn wrapped_years_of_spark_are_restored() {
     let folder = folder(&[("a.parquet", &bytes)]);
     let source = open(&folder, "a.parquet").unwrap();
     let split = source.splits().unwrap().remove(0);
-    let batch = source.read(&split, &ReadOptions::default()).unwrap().next().unwrap().unwrap();
+    let batch =
+        source.read_split(&split, &ReadOptions::default()).unwrap().next().unwrap().unwrap();
     let values = batch.column(0).as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
     assert_eq!(values.value(0), 9_089_380_393_200_000_000);
 }
@@ -211,7 +212,7 @@ fn int96_in_nested_columns_is_converted() {
         REQUIRED GROUP m (MAP) { REPEATED GROUP key_value {
             REQUIRED BYTE_ARRAY key (STRING); OPTIONAL INT96 value; } }
     }";
-    let bytes = written(message, |group, _| {
+    let bytes = write_file(message, |group, _| {
         let far = int96(5_373_484, 0);
         column::<Int96Type>(group, &[far], Some(&[1]));
         let mut list = group.next_column().unwrap().unwrap();
@@ -271,7 +272,7 @@ fn zoned_times(unit: &str, ticks: &[i64], arrow: &DataType) -> Vec<u8> {
     ]);
     let hint = KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&hint));
     let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![hint]));
-    written_with(properties, &message, ticks.len(), |group, index| {
+    write_file_with(properties, &message, ticks.len(), |group, index| {
         let tick = ticks[index];
         column::<Int64Type>(group, &[tick], Some(&[1]));
         column::<Int64Type>(group, &[tick], None);
@@ -352,7 +353,7 @@ fn int96_out_of_range_is_an_error_that_names_the_row() {
     let with_hint = |values: &[Int96]| {
         let properties =
             WriterProperties::builder().set_key_value_metadata(Some(vec![hint.clone()]));
-        written_with(properties, TIMES, 1, |group, _| {
+        write_file_with(properties, TIMES, 1, |group, _| {
             column::<Int96Type>(group, values, Some(&vec![1; values.len()]));
         })
     };
@@ -385,7 +386,7 @@ fn int96_with_nanoseconds_needs_a_schema() {
     ] {
         let mut wanted = spec(&folder, "a.parquet");
         let field = Field::new("t", DataType::Timestamp(unit, None), true);
-        wanted.schema = Some(Arc::new(Schema::new(vec![field])));
+        wanted.declared_schema = Some(Arc::new(Schema::new(vec![field])));
         let source = Arc::new(Source::open(&wanted).unwrap());
         assert_eq!(read_all(&source).unwrap(), [[expected]]);
     }
@@ -402,7 +403,7 @@ const SPANS: &str = "message m { OPTIONAL FIXED_LEN_BYTE_ARRAY (12) i (INTERVAL)
 fn interval_keeps_months_days_and_milliseconds() {
     let parts = [[1, 0, 0], [0, 30, 0], [14, 3, 5000], [0, 0, u32::MAX], [0, 0, 0]];
     let values: Vec<_> = parts.iter().map(|parts| bytes_of(parts)).collect();
-    let bytes = written(SPANS, |group, _| {
+    let bytes = write_file(SPANS, |group, _| {
         column::<FixedLenByteArrayType>(group, &values, Some(&[1, 1, 1, 1, 1, 0]));
     });
     let folder = folder(&[("a.parquet", &bytes)]);
@@ -410,7 +411,8 @@ fn interval_keeps_months_days_and_milliseconds() {
     let kind = DataType::Interval(IntervalUnit::MonthDayNano);
     assert_eq!(types(&source), [("i".to_owned(), kind)]);
     let split = source.splits().unwrap().remove(0);
-    let batch = source.read(&split, &ReadOptions::default()).unwrap().next().unwrap().unwrap();
+    let batch =
+        source.read_split(&split, &ReadOptions::default()).unwrap().next().unwrap().unwrap();
     let found: &IntervalMonthDayNanoArray = batch.column(0).as_primitive();
     let expected = parts.iter().map(|[months, days, millis]| {
         let nanoseconds = i64::from(*millis) * 1_000_000;
@@ -419,7 +421,7 @@ fn interval_keeps_months_days_and_milliseconds() {
     let expected: Vec<_> = expected.chain([None]).collect();
     assert_eq!(found.iter().collect::<Vec<_>>(), expected);
     for parts in [[u32::MAX, 0, 0], [0, 1 << 31, 0]] {
-        let bytes = written(SPANS, |group, _| {
+        let bytes = write_file(SPANS, |group, _| {
             column::<FixedLenByteArrayType>(group, &[bytes_of(&parts)], Some(&[1]));
         });
         check_refused(outcome(&bytes), &["column `i`, row 1", "more than 2147483647"]);
@@ -433,7 +435,7 @@ fn uuid_is_text_with_text_bounds() {
         let bytes: Vec<u8> = (0..16).map(|at| if at == 0 { first } else { 0xa0 + at }).collect();
         ByteArray::from(bytes).into()
     };
-    let bytes = written(message, |group, _| {
+    let bytes = write_file(message, |group, _| {
         column::<FixedLenByteArrayType>(group, &[uuid(0xff), uuid(0x01)], None);
     });
     let rest = "a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf";
@@ -444,7 +446,7 @@ fn uuid_is_text_with_text_bounds() {
     assert_eq!(rows_in(&folder, "a.parquet"), [[greatest.clone()], [least.clone()]]);
     assert_eq!(bounds(&source), [Some((least.clone().into_bytes(), greatest.into_bytes()))]);
     // Pruning converts them to the shown type.
-    let Some(FileColumn::Own { schema, keeps_order: true }) = source.column_of(0, 0) else {
+    let Some(FileColumn::OwnColumn { schema, keeps_order: true }) = source.file_column(0, 0) else {
         panic!("no statistics")
     };
     let metadata = source.parquet_metadata(0).unwrap();
@@ -461,7 +463,7 @@ fn enum_is_text() {
         REQUIRED GROUP m (MAP) { REPEATED GROUP key_value {
             REQUIRED BYTE_ARRAY key (ENUM); OPTIONAL BYTE_ARRAY value (ENUM); } }
     }";
-    let bytes = written(message, |group, _| {
+    let bytes = write_file(message, |group, _| {
         column::<ByteArrayType>(group, &[text("RED")], None);
         column::<ByteArrayType>(group, &[text("RED")], None);
         for (value, level) in [("k", 1), ("v", 2)] {
@@ -483,7 +485,7 @@ const NUMBERS: &str = "message m { REQUIRED INT32 n; }";
 
 fn numbers(groups: usize) -> Vec<u8> {
     let properties = WriterProperties::builder();
-    written_with(properties, NUMBERS, groups, |group, index| {
+    write_file_with(properties, NUMBERS, groups, |group, index| {
         let values: Vec<i32> = (0..6).map(|n| n + 6 * index as i32).collect();
         column::<Int32Type>(group, &values, None);
     })
@@ -550,7 +552,7 @@ fn row_count_of_pages_is_checked_against_the_footer() {
 fn row_count_is_checked_when_predicates_are_read_first() {
     use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
     let message_type = "message m { REQUIRED INT64 n; REQUIRED INT64 v; }";
-    let bytes = written(message_type, |group, _| {
+    let bytes = write_file(message_type, |group, _| {
         column::<Int64Type>(group, &(0..40_000).collect::<Vec<_>>(), None);
         column::<Int64Type>(group, &(0..40_000).collect::<Vec<_>>(), None);
     });
@@ -562,8 +564,8 @@ fn row_count_is_checked_when_predicates_are_read_first() {
         predicates: vec![Predicate { column: 0, condition: test }],
         ..ReadOptions::default()
     };
-    let split = source.splits_of(u64::MAX, &mut |_, _| true).unwrap().remove(0);
-    let read = |split: &Split| source.read(split, &options)?.collect::<Result<Vec<_>>>();
+    let split = source.splits_with_target_bytes(u64::MAX, &mut |_, _| true).unwrap().remove(0);
+    let read = |split: &Split| source.read_split(split, &options)?.collect::<Result<Vec<_>>>();
     let told = message(read(&split));
     assert!(told.contains("its pages have 40000 rows from row 1 on"), "{told}");
 }
@@ -603,7 +605,7 @@ fn description_of_other_files_is_refused() {
 fn repeated_column_names_get_numbers() {
     let message = "message m { REQUIRED INT32 a; REQUIRED INT32 b; REQUIRED INT32 a;
         REQUIRED INT32 a_1; REQUIRED INT96 a; }";
-    let bytes = written(message, |group, _| {
+    let bytes = write_file(message, |group, _| {
         for n in 0..4 {
             column::<Int32Type>(group, &[n], None);
         }
@@ -644,10 +646,15 @@ fn with_hint_bits(bits: u8) -> Vec<u8> {
     let hint = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, hint);
     let hint = KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), hint);
     let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![hint]));
-    written_with(properties, "message m { REQUIRED INT32 k; REQUIRED INT64 n; }", 1, |group, _| {
-        column::<Int32Type>(group, &[1], None);
-        column::<Int64Type>(group, &[2], None);
-    })
+    write_file_with(
+        properties,
+        "message m { REQUIRED INT32 k; REQUIRED INT64 n; }",
+        1,
+        |group, _| {
+            column::<Int32Type>(group, &[1], None);
+            column::<Int64Type>(group, &[2], None);
+        },
+    )
 }
 
 #[test]
@@ -664,7 +671,7 @@ fn malformed_arrow_schema_is_ignored() {
     for hint in ["", "AAAA", "no base64", "/////wAAAAA="] {
         let hint = KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), hint.to_owned());
         let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![hint]));
-        let bytes = written_with(properties, NUMBERS, 1, |group, _| {
+        let bytes = write_file_with(properties, NUMBERS, 1, |group, _| {
             column::<Int32Type>(group, &[7], None);
         });
         assert_eq!(outcome(&bytes).unwrap(), [["7"]]);
@@ -688,7 +695,7 @@ fn deprecated_bounds_are_trusted_for_signed_numbers_only() {
         REQUIRED INT32 n; REQUIRED INT32 u (UINT_32); REQUIRED BYTE_ARRAY t (UTF8);
         REQUIRED FIXED_LEN_BYTE_ARRAY (2) d (DECIMAL(4, 0)); REQUIRED INT96 s;
     }";
-    let plain = written(message, |group, _| {
+    let plain = write_file(message, |group, _| {
         column::<Int32Type>(group, &[-1, 1], None);
         column::<Int32Type>(group, &[-1, 1], None);
         column::<ByteArrayType>(group, &[text("é"), text("z")], None);
@@ -748,7 +755,7 @@ fn understated_chunk_sizes_of_old_writers_are_corrected() {
         ("other", false),
     ] {
         let properties = WriterProperties::builder().set_created_by(writer.to_owned());
-        let plain = written_with(properties, message, 1, |group, _| {
+        let plain = write_file_with(properties, message, 1, |group, _| {
             column::<ByteArrayType>(group, &texts, None);
             column::<ByteArrayType>(group, &texts, None);
         });
@@ -774,7 +781,7 @@ fn damaged_files_of_old_writers_are_errors_and_never_panics() {
         OPTIONAL FIXED_LEN_BYTE_ARRAY (16) u (UUID); REQUIRED BYTE_ARRAY e (ENUM);
     }";
     let properties = WriterProperties::builder().set_created_by("parquet-mr".to_owned());
-    let bytes = written_with(properties, message, 2, |group, _| {
+    let bytes = write_file_with(properties, message, 2, |group, _| {
         let levels = Some(&[1, 0, 1][..]);
         column::<Int96Type>(group, &[int96(2_440_588, 0), int96(1, 0)], levels);
         let interval = bytes_of(&[1, 2, 3]);
@@ -815,7 +822,7 @@ fn dates_that_spark_wrote_by_the_julian_calendar_are_gregorian() {
             .map(|(key, value)| KeyValue::new((*key).to_owned(), Some((*value).to_owned())));
         let properties =
             WriterProperties::builder().set_key_value_metadata(Some(entries.collect()));
-        let bytes = written_with(properties, message, 1, |group, _| {
+        let bytes = write_file_with(properties, message, 1, |group, _| {
             column::<Int32Type>(group, &days, Some(&[1; 4]));
             let micros = days.map(|day| i64::from(day) * 86_400_000_000);
             column::<Int64Type>(group, &micros, Some(&[1; 4]));
@@ -844,7 +851,7 @@ fn dates_that_spark_wrote_by_the_julian_calendar_are_gregorian() {
 fn the_last_entry_of_a_repeated_map_key_counts() {
     let message = "message m { REQUIRED GROUP m (MAP) { REPEATED GROUP key_value {
         REQUIRED BYTE_ARRAY key (STRING); OPTIONAL INT64 value; } } }";
-    let bytes = written(message, |group, _| {
+    let bytes = write_file(message, |group, _| {
         let mut keys = group.next_column().unwrap().unwrap();
         let names = [text("a"), text("b"), text("a"), text("a")];
         keys.typed::<ByteArrayType>()

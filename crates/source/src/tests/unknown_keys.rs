@@ -5,10 +5,10 @@ use tidemill_base::unknown_keys::UnknownKey;
 use super::*;
 
 /// Keys with their counts, files, lines and offsets.
-type Found = Vec<(String, u64, String, Option<u64>, u64)>;
+type KeyCounts = Vec<(String, u64, String, Option<u64>, u64)>;
 
-fn found(options: &ReadOptions) -> Found {
-    let told = options.rejects.unknown_keys();
+fn key_counts(options: &ReadOptions) -> KeyCounts {
+    let told = options.reject_log.unknown_keys();
     let name = |path: &str| path.rsplit('/').next().unwrap().to_owned();
     let key = |UnknownKey { key, count, path, line, offset, row, .. }: UnknownKey| {
         (key, count, name(&path), line.or(row), offset)
@@ -16,7 +16,7 @@ fn found(options: &ReadOptions) -> Found {
     told.keys.into_iter().map(key).collect()
 }
 
-fn keys(expected: &[(&str, u64, &str, u64, u64)]) -> Found {
+fn keys(expected: &[(&str, u64, &str, u64, u64)]) -> KeyCounts {
     let key = |(key, count, file, line, offset): &(&str, u64, &str, u64, u64)| {
         ((*key).to_owned(), *count, (*file).to_owned(), Some(*line), *offset)
     };
@@ -24,13 +24,13 @@ fn keys(expected: &[(&str, u64, &str, u64, u64)]) -> Found {
 }
 
 /// Reads a source in splits of several sizes; what is counted is the same.
-fn counted(source: &Arc<Source>, projection: Option<Vec<usize>>) -> Found {
-    let all: Vec<Found> = [1 << 12, 100_000, 1 << 30]
+fn count_unknown_keys(source: &Arc<Source>, projection: Option<Vec<usize>>) -> KeyCounts {
+    let all: Vec<KeyCounts> = [1 << 12, 100_000, 1 << 30]
         .into_iter()
         .map(|target| {
             let options = ReadOptions { projection: projection.clone(), ..rejects("100%", None) };
             read(source, target, &options).unwrap();
-            found(&options)
+            key_counts(&options)
         })
         .collect();
     assert!(all.iter().all(|found| *found == all[0]), "{all:?}");
@@ -76,11 +76,15 @@ fn keys_behind_the_sample_are_counted_on_every_path() {
             keys.sort_by_key(|key| key.4);
             keys
         };
-        assert_eq!(counted(&source, None), in_order(&all), "{name}");
+        assert_eq!(count_unknown_keys(&source, None), in_order(&all), "{name}");
         // What is within a column is seen where the column is read; records are always.
-        assert_eq!(counted(&source, Some(vec![0])), in_order(&[all[0], all[3]]), "{name}");
         assert_eq!(
-            counted(&source, Some(vec![])),
+            count_unknown_keys(&source, Some(vec![0])),
+            in_order(&[all[0], all[3]]),
+            "{name}"
+        );
+        assert_eq!(
+            count_unknown_keys(&source, Some(vec![])),
             in_order(&[
                 all[0],
                 // Nothing of it is read, and so nothing is refused.
@@ -89,13 +93,13 @@ fn keys_behind_the_sample_are_counted_on_every_path() {
             ]),
             "{name}"
         );
-        assert_eq!(counted(&source, Some(vec![1])).len(), 4, "{name}");
+        assert_eq!(count_unknown_keys(&source, Some(vec![1])).len(), 4, "{name}");
     }
     // A small file is all in the sample.
     write(folder.path(), "d.json", b"{\"a\":1}\n{\"b\":2}\n");
     let source = open(&folder, "d.json").unwrap();
     assert!(!source.is_sampled());
-    assert_eq!(counted(&source, None), []);
+    assert_eq!(count_unknown_keys(&source, None), []);
 }
 
 #[test]
@@ -114,28 +118,30 @@ fn pairs_of_logfmt_behind_the_sample_are_counted() {
         ("flag", 1, "a.logfmt", 20_051, flag),
     ];
     for projection in [None, Some(vec![1]), Some(vec![])] {
-        assert_eq!(counted(&source, projection), keys(&expected));
+        assert_eq!(count_unknown_keys(&source, projection), keys(&expected));
     }
     let options = ReadOptions::default();
     read(&source, 1 << 20, &options).unwrap();
-    let warning = options.rejects.unknown_keys().warning().unwrap();
+    let warning = options.reject_log.unknown_keys().warning().unwrap();
     assert!(warning.contains("--schema '\"http.status\" TEXT' makes a column"), "{warning}");
     let declared = vec![Field::new("http.status", DataType::Int64, true)];
-    let spec =
-        SourceSpec { schema: Some(Arc::new(Schema::new(declared))), ..spec(&folder, "a.logfmt") };
+    let spec = SourceSpec {
+        declared_schema: Some(Arc::new(Schema::new(declared))),
+        ..spec(&folder, "a.logfmt")
+    };
     let source = Arc::new(Source::open(&spec).unwrap());
-    assert_eq!(counted(&source, None), keys(&expected[1..]));
+    assert_eq!(count_unknown_keys(&source, None), keys(&expected[1..]));
 }
 
 #[test]
-fn declared_keys_are_columns_and_declared_columns_are_not_looked_into() {
+fn declared_keys_are_columns_whose_fields_are_not_counted() {
     let line = |n: usize| format!("{{\"a\":{n},\"s\":{{\"x\":1}}}}\n");
     let mut text: String = (0..20_000).map(line).collect();
     text += "{\"a\":1,\"late\":5,\"later\":6,\"s\":{\"x\":1,\"y\":2}}\n";
     let folder = folder(&[("a.json", text.as_bytes())]);
     let all = ["late", "later", "s.y"];
-    let names = |found: Found| found.into_iter().map(|key| key.0).collect::<Vec<_>>();
-    assert_eq!(names(counted(&open(&folder, "a.json").unwrap(), None)), all);
+    let names = |found: KeyCounts| found.into_iter().map(|key| key.0).collect::<Vec<_>>();
+    assert_eq!(names(count_unknown_keys(&open(&folder, "a.json").unwrap(), None)), all);
     let inner = DataType::Struct(vec![Field::new("x", DataType::Int64, true)].into());
     for (field, expected) in [
         (Field::new("late", DataType::Int64, true), &["later", "s.y"][..]),
@@ -144,9 +150,9 @@ fn declared_keys_are_columns_and_declared_columns_are_not_looked_into() {
         (Field::new("a", DataType::Utf8View, true), &all),
     ] {
         let schema = Some(Arc::new(Schema::new(vec![field])));
-        let source = SourceSpec { schema, ..spec(&folder, "a.json") };
+        let source = SourceSpec { declared_schema: schema, ..spec(&folder, "a.json") };
         let source = Arc::new(Source::open(&source).unwrap());
-        assert_eq!(names(counted(&source, None)), expected);
+        assert_eq!(names(count_unknown_keys(&source, None)), expected);
     }
 }
 
@@ -160,13 +166,13 @@ fn keys_of_promoted_records_are_counted_by_row_and_record() {
              {\"n\":1,\"input\":\"{\\\"user\\\":\\\"u\\\",\\\"plan\\\":1}\"}\n";
     let folder = folder(&[("a.json", text.as_bytes())]);
     let promote = vec!["input".parse().unwrap()];
-    let spec = SourceSpec { promote, ..spec(&folder, "a.json") };
+    let spec = SourceSpec { promotions: promote, ..spec(&folder, "a.json") };
     let source = Arc::new(Source::open(&spec).unwrap());
-    assert_eq!(counted(&source, None), keys(&[("input.plan", 2, "a.json", 30_001, at)]));
+    assert_eq!(count_unknown_keys(&source, None), keys(&[("input.plan", 2, "a.json", 30_001, at)]));
 }
 
 #[test]
-fn a_run_that_starts_over_forgets_them_and_many_are_counted_together() {
+fn restarted_run_resets_unknown_keys_and_many_share_one_count() {
     let mut text: String = (0..40_000).map(|n| format!("{{\"a\":{n}}}\n")).collect();
     for n in 0..3000 {
         text += &format!("{{\"a\":{n},\"k{n}\":1}}\n");
@@ -175,11 +181,11 @@ fn a_run_that_starts_over_forgets_them_and_many_are_counted_together() {
     let source = open(&folder, "a.json").unwrap();
     let options = ReadOptions::default();
     read(&source, 1 << 30, &options).unwrap();
-    let told = options.rejects.unknown_keys();
+    let told = options.reject_log.unknown_keys();
     assert_eq!((told.keys.len(), told.others), (1000, 2000));
     assert!(told.warning().unwrap().contains("and more than 995 others"));
-    options.rejects.start_over().unwrap();
-    assert!(options.rejects.unknown_keys().is_empty());
+    options.reject_log.reset().unwrap();
+    assert!(options.reject_log.unknown_keys().is_empty());
 }
 
 #[test]
@@ -201,7 +207,7 @@ fn keys_of_malformed_records_and_long_keys_leave_room_for_others() {
             }
         }
         let folder = folder(&[(name, text.as_bytes())]);
-        let found = counted(&open(&folder, name).unwrap(), None);
+        let found = count_unknown_keys(&open(&folder, name).unwrap(), None);
         let counts: Vec<(&str, u64)> =
             found.iter().map(|key| (key.0.split('…').next().unwrap(), key.1)).collect();
         assert_eq!(counts, [("good", 12), (&long[..200], 6), (&long[..200], 6)], "{name}");
@@ -215,34 +221,39 @@ fn keys_that_look_like_paths_are_not_those_within_a_column() {
     let mut text: String = (0..20_000).map(line).collect();
     text += "{\"user.vip\":1,\"user\":{\"vip\":1,\"t.y\":1,\"t\":{\"y\":1}}}\n";
     let folder = folder(&[("a.json", text.as_bytes())]);
-    let names: Vec<String> =
-        counted(&open(&folder, "a.json").unwrap(), None).into_iter().map(|key| key.0).collect();
+    let names: Vec<String> = count_unknown_keys(&open(&folder, "a.json").unwrap(), None)
+        .into_iter()
+        .map(|key| key.0)
+        .collect();
     assert_eq!(names, ["\"user.vip\"", "user.vip", "user.\"t.y\"", "user.t.y"]);
 }
 
 #[test]
-fn what_a_worker_counted_is_what_the_driver_is_told() {
+fn worker_counts_of_unknown_keys_reach_the_driver() {
     let mut text: String = (0..40_000).map(|n| format!("{{\"a\":{n}}}\n")).collect();
     text += "{\"a\":1,\"late\":{\"x\":1}}\n";
     let folder = folder(&[("a.json", text.as_bytes())]);
     let source = open(&folder, "a.json").unwrap();
-    let here = counted(&source, None);
+    let here = count_unknown_keys(&source, None);
     let description = serde_json::to_string(&source.describe().unwrap()).unwrap();
     let description = serde_json::from_str(&description).unwrap();
     let options = StorageOptions::default();
-    let reopener = Reopener::new(description, &options, None, &CancelFlag::new()).unwrap();
+    let reopener = SourceReopener::new(description, &options, None, &CancelFlag::new()).unwrap();
     let driver = ReadOptions::default();
-    for split in source.splits_of(100_000, &mut |_, _| true).unwrap() {
+    for split in source.splits_with_target_bytes(100_000, &mut |_, _| true).unwrap() {
         let (files, splits) = source.describe_splits(std::slice::from_ref(&split)).unwrap();
-        let worker = Arc::new(reopener.open(&files).unwrap());
-        let own = worker.described_split(&splits[0]).unwrap();
-        let held = ReadOptions { rejects: Arc::new(Rejects::held()), ..ReadOptions::default() };
-        let mut reader = worker.read(&own, &held).unwrap();
+        let worker = Arc::new(reopener.open_files(&files).unwrap());
+        let own = worker.resolve_split(&splits[0]).unwrap();
+        let held = ReadOptions {
+            reject_log: Arc::new(RejectLog::with_deferred_counting()),
+            ..ReadOptions::default()
+        };
+        let mut reader = worker.read_split(&own, &held).unwrap();
         reader.by_ref().for_each(|batch| drop(batch.unwrap()));
         let stats = serde_json::to_string(&reader.into_stats().describe(&own)).unwrap();
         let stats = serde_json::from_str(&stats).unwrap();
-        SplitStats::described(stats, &split).unwrap().accept(&driver.rejects).unwrap();
+        SplitStats::from_description(stats, &split).unwrap().commit_to(&driver.reject_log).unwrap();
     }
-    assert_eq!(found(&driver), here);
+    assert_eq!(key_counts(&driver), here);
     assert_eq!(here.len(), 1);
 }

@@ -185,12 +185,15 @@ fn columns_of(name: &str) -> Vec<String> {
     if !is_here {
         return Vec::new();
     }
-    let spec =
-        SourceSpec { url: name.to_owned(), layouts: "same".parse().ok(), ..SourceSpec::default() };
+    let spec = SourceSpec {
+        url: name.to_owned(),
+        layout_policy: "same".parse().ok(),
+        ..SourceSpec::default()
+    };
     let Ok(source) = Source::open(&spec) else { return Vec::new() };
     let own = source.schema().fields().iter().map(|field| field.name().clone());
     // Of the hidden ones those that are called as they are here; the others are of other databases.
-    let hidden = source.hidden().iter().map(|field| field.name().clone());
+    let hidden = source.hidden_columns().iter().map(|field| field.name().clone());
     own.chain(hidden.filter(|name| name.starts_with("file"))).collect()
 }
 

@@ -1,0 +1,325 @@
+//! The columns of batches: which columns of the files are read for them, and how a file's batch becomes one of
+//! the source.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StructArray};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use tidemill_base::column_types::dictionary_text_type;
+use tidemill_text::{Predicate, ValueCondition};
+
+use super::error::{Error, Result};
+use super::formats::batch_reader::WantedColumn;
+use super::hidden_columns::{self, HiddenColumn};
+use super::nested_projection::{self, NestedProjection};
+use super::promoted_records::{self, RecordExtractor};
+use super::read_options::ReadOptions;
+use super::{Source, SourceColumnOrigin, SourceFile};
+
+/// Where a column of the batches comes from.
+enum BatchColumnOrigin {
+    /// The folder key of this position.
+    Key(usize),
+    /// What is read of the file, by its position among that.
+    File(usize),
+    /// What is known of a record besides what is in it.
+    Hidden(HiddenColumn),
+    /// A field of a record, and a column of the file: positions as those.
+    Promoted { record: usize, field: String, own: Option<usize> },
+}
+
+/// The columns that are read in files of one layout.
+pub(super) struct LayoutProjection {
+    layout_index: usize,
+    /// Per column that is read, which of the decoded ones it is; none if it is not there.
+    decoded_slots: Vec<Option<usize>>,
+    /// The decoded ones: their places in the file, and what they become.
+    pub(super) decoded_columns: Vec<(usize, FieldRef)>,
+    /// Those of them whose types a sample showed, by position.
+    pub(super) inferred_positions: Vec<usize>,
+    /// By position among the decoded ones.
+    pub(super) predicates: Vec<Predicate>,
+    /// A predicate does not hold of a column that is not there: no row is wanted.
+    pub(super) drops_all_rows: bool,
+}
+
+impl LayoutProjection {
+    /// What a file has for a column that is read; none if it has nothing.
+    pub(super) fn decoded_column<'a>(
+        &self,
+        batch: &'a RecordBatch,
+        at: usize,
+    ) -> Result<Option<&'a ArrayRef>> {
+        match self.decoded_slots.get(at) {
+            Some(Some(slot)) => {
+                batch.columns().get(*slot).map(Some).ok_or_else(missing_column_error)
+            }
+            Some(None) => Ok(None),
+            None => Err(missing_column_error()),
+        }
+    }
+}
+
+fn missing_column_error() -> Error {
+    Error::Internal("a batch lacks a column".into())
+}
+
+fn missing_layout_error() -> Error {
+    Error::Internal("columns are not found yet".into())
+}
+
+/// What opens the records of a batch, by the positions of their columns among those that are read.
+pub(super) type ColumnExtractors = Vec<(usize, RecordExtractor)>;
+
+/// Makes batches of a source out of its files' batches.
+pub(super) struct BatchAssembler {
+    schema: SchemaRef,
+    origins: Vec<BatchColumnOrigin>,
+    /// Columns of the files that are read.
+    file_columns: Vec<(usize, FieldRef)>,
+    /// By position among these.
+    predicates: Vec<Predicate>,
+    /// What fills up columns of which only parts are read, or that a file does not have.
+    null_columns: nested_projection::NullColumns,
+    /// How a file is read that is like the last one.
+    projection: Option<LayoutProjection>,
+}
+
+impl BatchAssembler {
+    /// The columns that `options` want of a source.
+    ///
+    /// # Errors
+    /// Where a column is refused.
+    pub(super) fn new(source: &Source, options: &ReadOptions) -> Result<(Self, ColumnExtractors)> {
+        let all: Vec<usize> = (0..source.schema.fields().len()).collect();
+        let projection = options.projection.as_deref().unwrap_or(&all);
+        let mut fields = Vec::with_capacity(projection.len());
+        let mut columns = Vec::with_capacity(projection.len());
+        let mut file_columns: Vec<(usize, FieldRef)> = Vec::new();
+        let mut predicates = Vec::new();
+        // Of rows that were dropped on the way, nothing tells where they were.
+        let is_numbered = projection.iter().any(|column| source.is_row_number_column(*column));
+        // Per promotion, the column that is read and the fields that are wanted.
+        let mut records: BTreeMap<usize, (usize, BTreeMap<String, NestedProjection>)> =
+            BTreeMap::new();
+        for &index in projection {
+            if let Some(refusal) = source.column_error(index) {
+                return Err(refusal);
+            }
+            let (Some(field), Some(origin)) =
+                (source.visible_or_hidden_field(index), source.origins.get(index))
+            else {
+                return Err(Error::Internal(format!("the source has no column {index}")));
+            };
+            let field = &match options.dictionary_columns.contains(&index) {
+                true => Arc::new(field.as_ref().clone().with_data_type(dictionary_text_type())),
+                false => Arc::clone(field),
+            };
+            fields.push(field.clone());
+            let parts = options.used_fields.as_ref().and_then(|used| used.get(field.name()));
+            let next = file_columns.len();
+            columns.push(match origin {
+                SourceColumnOrigin::Key(index) => BatchColumnOrigin::Key(*index),
+                SourceColumnOrigin::Hidden(hidden) => BatchColumnOrigin::Hidden(*hidden),
+                SourceColumnOrigin::File(_) => BatchColumnOrigin::File(next),
+                SourceColumnOrigin::Promoted(index) => {
+                    let promoted = &source.promoted_columns[*index];
+                    let record = source.promoted_records[promoted.promotion].column;
+                    let (at, wanted) = records.entry(promoted.promotion).or_insert_with(|| {
+                        file_columns.push((record, source.columns.fields[record].clone()));
+                        (next, BTreeMap::new())
+                    });
+                    let parts = parts.cloned().unwrap_or(NestedProjection::Whole);
+                    wanted.insert(promoted.field.clone(), parts);
+                    let (record, field) = (*at, promoted.field.clone());
+                    let own = promoted.own.map(|own| {
+                        file_columns.push((own, source.columns.fields[own].clone()));
+                        file_columns.len() - 1
+                    });
+                    BatchColumnOrigin::Promoted { record, field, own }
+                }
+            });
+            if let SourceColumnOrigin::File(place) = origin {
+                let own = options.predicates.iter().filter(|_| !is_numbered);
+                let own = own.filter(|predicate| predicate.column == index);
+                predicates
+                    .extend(own.map(|own| Predicate { column: file_columns.len(), ..own.clone() }));
+                let narrowed = match parts {
+                    Some(parts) if source.format.can_project_nested_fields() => {
+                        nested_projection::narrow_field(field, parts)
+                    }
+                    _ => None,
+                };
+                file_columns.push((*place, narrowed.unwrap_or_else(|| field.clone())));
+            }
+        }
+        let mut openers = Vec::with_capacity(records.len());
+        for (promotion, (at, wanted)) in records {
+            let names: Vec<String> = wanted.keys().cloned().collect();
+            let (_, field) = &mut file_columns[at];
+            if source.format.can_project_nested_fields()
+                && let Some(narrowed) =
+                    nested_projection::narrow_field(field, &NestedProjection::Fields(wanted))
+            {
+                *field = narrowed;
+            }
+            let promotion = &source.promoted_records[promotion];
+            openers
+                .push((at, RecordExtractor::new(source, promotion, &names, options.batch_rows)?));
+        }
+        let assembly = BatchAssembler {
+            schema: Arc::new(Schema::new(fields)),
+            origins: columns,
+            file_columns,
+            predicates,
+            null_columns: nested_projection::NullColumns::default(),
+            projection: None,
+        };
+        Ok((assembly, openers))
+    }
+
+    /// The columns of the batches.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The columns of the current file.
+    pub(super) fn layout_projection(&self) -> Result<&LayoutProjection> {
+        self.projection.as_ref().ok_or_else(missing_layout_error)
+    }
+
+    /// Turns to files of a layout; whether it is another than before.
+    pub(super) fn switch_layout(&mut self, source: &Source, layout: usize) -> Result<bool> {
+        let is_other = self.projection.as_ref().is_none_or(|now| now.layout_index != layout);
+        if is_other {
+            self.projection = Some(self.project_layout(source, layout)?);
+        }
+        Ok(is_other)
+    }
+
+    /// Whether records are numbered.
+    pub(super) fn needs_row_numbers(&self) -> bool {
+        let is_number = |of: &BatchColumnOrigin| {
+            matches!(of, BatchColumnOrigin::Hidden(HiddenColumn::RowNumber))
+        };
+        self.origins.iter().any(is_number)
+    }
+
+    /// What is the same for all records of a file, its folders' columns among that, `rows` times each.
+    pub(super) fn file_constant_columns(
+        &self,
+        source: &Source,
+        file: usize,
+        rows: usize,
+    ) -> Result<Vec<Option<ArrayRef>>> {
+        let keys = self.origins.iter().map(|origin| match origin {
+            BatchColumnOrigin::File(_) | BatchColumnOrigin::Promoted { .. } => Ok(None),
+            BatchColumnOrigin::Key(index) => source.partition_values(file, *index, rows).map(Some),
+            BatchColumnOrigin::Hidden(hidden) => {
+                let of_file = source.files.get(file).and_then(|file| hidden.file_value(file));
+                of_file.map(|text| hidden_columns::repeat_text(text, rows)).transpose()
+            }
+        });
+        keys.collect()
+    }
+
+    /// Where the wanted columns are in files of a layout.
+    fn project_layout(&self, source: &Source, layout: usize) -> Result<LayoutProjection> {
+        let Some(places) = source.columns.layouts.get(layout) else {
+            return Err(Error::Internal(format!("there is no layout {layout}")));
+        };
+        let (mut slots, mut decoded, mut inferred) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, field) in &self.file_columns {
+            let place = places.places.get(*index).copied().flatten();
+            slots.push(place.map(|_| decoded.len()));
+            inferred.extend(
+                place.filter(|_| source.columns.has_inferred_type(*index)).map(|_| decoded.len()),
+            );
+            decoded.extend(place.map(|place| (place, field.clone())));
+        }
+        let (mut predicates, mut drops_all) = (Vec::new(), false);
+        for predicate in &self.predicates {
+            match slots.get(predicate.column).copied().flatten() {
+                Some(slot) => predicates.push(Predicate { column: slot, ..predicate.clone() }),
+                // All of it is null, and so is a comparison with it.
+                None => drops_all |= predicate.condition != ValueCondition::IsNull,
+            }
+        }
+        Ok(LayoutProjection {
+            layout_index: layout,
+            decoded_slots: slots,
+            decoded_columns: decoded,
+            inferred_positions: inferred,
+            predicates,
+            drops_all_rows: drops_all,
+        })
+    }
+
+    /// What is wanted of a file of the current layout.
+    pub(super) fn wanted_columns(&self, source: &Source) -> Vec<WantedColumn> {
+        let Some(found) = &self.projection else { return Vec::new() };
+        let present =
+            self.file_columns.iter().zip(&found.decoded_slots).filter(|(_, slot)| slot.is_some());
+        let columns =
+            present.zip(&found.decoded_columns).map(|(((index, _), _), (place, field))| {
+                let shown_by = source.columns.type_witnesses.get(*index).copied().flatten();
+                let shown_by = shown_by.and_then(|file| source.files.get(file)).cloned();
+                WantedColumn {
+                    file_index: *place,
+                    target_field: field.clone(),
+                    type_witness: shown_by,
+                }
+            });
+        columns.collect()
+    }
+
+    /// Adds what is not in the file's own columns, and nulls for those that the file does not have.
+    pub(super) fn assemble_batch(
+        &mut self,
+        batch: &RecordBatch,
+        records: &[(usize, Option<StructArray>)],
+        keys: &[Option<ArrayRef>],
+        numbers: Option<&ArrayRef>,
+        file: &SourceFile,
+    ) -> Result<RecordBatch> {
+        let Some(found) = &self.projection else { return Err(missing_layout_error()) };
+        let rows = batch.num_rows();
+        let own = |at: usize| found.decoded_column(batch, at);
+        let mut columns = Vec::with_capacity(self.origins.len());
+        for ((column, key), field) in self.origins.iter().zip(keys).zip(self.schema.fields()) {
+            columns.push(match (column, key) {
+                (BatchColumnOrigin::Key(_) | BatchColumnOrigin::Hidden(_), Some(key)) => {
+                    key.slice(0, rows.min(key.len()))
+                }
+                (BatchColumnOrigin::Hidden(HiddenColumn::RowNumber), None) => {
+                    numbers.cloned().ok_or_else(missing_column_error)?
+                }
+                (BatchColumnOrigin::Key(_) | BatchColumnOrigin::Hidden(_), None) => {
+                    return Err(missing_column_error());
+                }
+                (BatchColumnOrigin::File(at), _) => match own(*at)? {
+                    None => self.null_columns.slice_of(field.data_type(), rows),
+                    Some(column) => nested_projection::widen_column(
+                        column,
+                        field.data_type(),
+                        &mut self.null_columns,
+                    )
+                    .ok_or_else(missing_column_error)?,
+                },
+                (BatchColumnOrigin::Promoted { record, field: name, own: column }, _) => {
+                    let opened = records.iter().find(|(at, _)| at == record);
+                    let inner = opened
+                        .and_then(|(_, opened)| opened.as_ref())
+                        .and_then(|opened| promoted_records::extract_field(opened, name));
+                    let column = column.map(own).transpose()?.flatten().cloned();
+                    promoted_records::merge_promoted_column(inner, column, field, rows, file)?
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|error| Error::Internal(error.to_string()))
+    }
+}

@@ -1,0 +1,570 @@
+//! The columns of a source whose files may differ.
+//!
+//! A source has the columns of all its files by name, in the order of their first appearance.
+//! Files of the same columns in the same order have one [`Layout`], which says where the
+//! source's columns are in them; a column that a file does not have is null in its rows.
+//!
+//! ```text
+//!   source      day  n  city  price          layouts
+//!   1.csv       day  n                       0, 1, –, –
+//!   2.csv       day  n                       0, 1, –, –
+//!   3.csv       n  day  city                 1, 0, 2, –
+//!   4.csv       day  city  n  price          0, 2, 1, 3
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use serde::{Deserialize, Serialize};
+use tidemill_base::suggestions;
+use tidemill_text::infer::InferredTextType;
+use tidemill_text::sql_type_name;
+
+use super::SourceFile;
+use super::error::{Error, Result};
+use super::type_unification::{TypeConflict, unify_types};
+
+/// Whether the files of a source may have different columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ColumnLayoutPolicy {
+    /// The source has the columns of all files, by name.
+    #[default]
+    Union,
+    /// All files have the columns of the first one, in its order; only that one is looked at
+    /// before the others are read.
+    Same,
+}
+
+impl FromStr for ColumnLayoutPolicy {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Self> {
+        match word {
+            "union" => Ok(ColumnLayoutPolicy::Union),
+            "same" => Ok(ColumnLayoutPolicy::Same),
+            _ => Err(Error::usage(format!("`layouts` is `union` or `same`, not `{word}`"))),
+        }
+    }
+}
+
+/// Where the source's columns are in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileColumnLayout {
+    /// The file's own columns.
+    pub(super) fields: usize,
+    /// Per column of the source's files, its place in this one; none if it does not have it.
+    pub(super) places: Vec<Option<usize>>,
+}
+
+impl FileColumnLayout {
+    /// The source's columns, in their order.
+    pub(super) fn identity(fields: usize) -> Self {
+        Self { fields, places: (0..fields).map(Some).collect() }
+    }
+}
+
+/// Two files that have a column of types which do not unify.
+#[derive(Debug, Clone)]
+pub(super) struct ColumnTypeConflict {
+    first_file: usize,
+    second_file: usize,
+    conflict: TypeConflict,
+}
+
+/// The files' own columns.
+#[derive(Debug)]
+pub(super) struct FileColumns {
+    /// All of them by name.
+    pub(super) fields: Vec<FieldRef>,
+    pub(super) layouts: Vec<FileColumnLayout>,
+    /// Per file, its layout; for files beyond, the first one.
+    pub(super) file_layouts: Vec<usize>,
+    /// Per column, a file that shows it to be of its type; none if no file did, or the user.
+    pub(super) type_witnesses: Vec<Option<usize>>,
+    /// Per column, whether the user gave its type.
+    pub(super) has_declared_type: Vec<bool>,
+    /// Per column, why it cannot be read.
+    pub(super) type_conflicts: Vec<Option<ColumnTypeConflict>>,
+    /// The file whose columns all others must have, where files may not differ.
+    pub(super) reference_file: usize,
+    /// True if they are the keys of a sample, so that other records may have more.
+    pub(super) is_sampled: bool,
+}
+
+impl FileColumns {
+    /// Columns that are found in every file by the same means.
+    pub(super) fn with_uniform_layout(fields: Vec<FieldRef>) -> Self {
+        Self {
+            layouts: vec![FileColumnLayout::identity(fields.len())],
+            file_layouts: Vec::new(),
+            type_witnesses: vec![None; fields.len()],
+            has_declared_type: vec![false; fields.len()],
+            type_conflicts: vec![None; fields.len()],
+            reference_file: 0,
+            is_sampled: false,
+            fields,
+        }
+    }
+
+    /// Adds a column that no file has shown.
+    pub(super) fn push_column(&mut self, field: FieldRef) {
+        let place = self.fields.len();
+        self.fields.push(field);
+        self.type_witnesses.push(None);
+        self.has_declared_type.push(false);
+        self.type_conflicts.push(None);
+        for layout in &mut self.layouts {
+            layout.fields += 1;
+            layout.places.push(Some(place));
+        }
+    }
+
+    /// Gives a column the type that the user wants for it.
+    pub(super) fn declare_type(&mut self, index: usize, data_type: &DataType) {
+        let name = self.fields[index].name();
+        self.fields[index] = Arc::new(Field::new(name, data_type.clone(), true));
+        self.type_witnesses[index] = None;
+        self.has_declared_type[index] = true;
+        self.type_conflicts[index] = None;
+    }
+
+    /// Gives the columns named in `wanted` the types it has for them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a name that no column has.
+    pub(super) fn override_types(&mut self, wanted: &Schema) -> Result<()> {
+        let fields = self.fields.iter().enumerate();
+        let places: HashMap<String, usize> =
+            fields.map(|(index, field)| (field.name().clone(), index)).collect();
+        for field in wanted.fields() {
+            let Some(&index) = places.get(field.name()) else {
+                let names: Vec<&str> = self.fields.iter().map(|f| f.name().as_str()).collect();
+                return Err(Error::usage(suggestions::unknown_name_message(
+                    "column",
+                    field.name(),
+                    &names,
+                )));
+            };
+            self.declare_type(index, field.data_type());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the type of a column of the files was told by a sample, and not by the user.
+    pub(super) fn has_inferred_type(&self, index: usize) -> bool {
+        self.has_declared_type.get(index) == Some(&false)
+    }
+
+    pub(super) fn layout_index(&self, file: usize) -> usize {
+        self.file_layouts.get(file).copied().unwrap_or(0)
+    }
+
+    pub(super) fn layout(&self, file: usize) -> &FileColumnLayout {
+        &self.layouts[self.layout_index(file)]
+    }
+
+    /// Why a column cannot be read, if it cannot.
+    pub(super) fn type_conflict_error(
+        &self,
+        index: usize,
+        files: &[Arc<SourceFile>],
+    ) -> Option<Error> {
+        let clashing = self.type_conflicts.get(index)?.as_ref()?;
+        let name = self.fields[index].name();
+        let shown =
+            |index: usize| files.get(index).map_or("", |file| file.display_name()).to_owned();
+        let kind = |data_type: &DataType| {
+            let words = sql_type_name(data_type);
+            match data_type {
+                DataType::Timestamp(_, None) => format!("{words} without a time zone"),
+                _ => words,
+            }
+        };
+        let mut place = format!("column `{name}`");
+        if !clashing.conflict.path.is_empty() {
+            place = format!("`{}` in {place}", clashing.conflict.path.join("."));
+        }
+        let is_scalar = !self.fields[index].data_type().is_nested();
+        Some(Error::IncompatibleFiles {
+            path: shown(clashing.second_file),
+            other: shown(clashing.first_file),
+            reason: format!(
+                "{place} is {}, not {}",
+                kind(&clashing.conflict.second),
+                kind(&clashing.conflict.first)
+            ),
+            hint: Some(if is_scalar && clashing.conflict.path.is_empty() {
+                format!(
+                    "--schema '{name} TEXT' reads it as text in every file; or make each kind of \
+                     file a source of its own"
+                )
+            } else {
+                "make each kind of file a source of its own, or leave the column out".into()
+            }),
+        })
+    }
+}
+
+/// Columns collected file by file.
+#[derive(Debug, Default)]
+pub(super) struct ColumnNameCollector {
+    names: Vec<String>,
+    positions: HashMap<String, usize>,
+    /// Per layout, the column that each field is.
+    layout_columns: Vec<Vec<usize>>,
+    /// Per layout, the first file that has it.
+    first_files: Vec<usize>,
+    file_layouts: Vec<usize>,
+}
+
+impl ColumnNameCollector {
+    /// Adds a layout by its columns' names, each of which is there once.
+    pub(super) fn add_layout<'a>(
+        &mut self,
+        file: usize,
+        names: impl Iterator<Item = &'a str>,
+    ) -> usize {
+        let columns = names
+            .map(|name| match self.positions.get(name) {
+                Some(place) => *place,
+                None => {
+                    self.positions.insert(name.into(), self.names.len());
+                    self.names.push(name.into());
+                    self.names.len() - 1
+                }
+            })
+            .collect();
+        self.layout_columns.push(columns);
+        self.first_files.push(file);
+        self.layout_columns.len() - 1
+    }
+
+    /// Adds the first layout, of which every column is one of its own whatever its name.
+    pub(super) fn add_first_layout<'a>(
+        &mut self,
+        file: usize,
+        names: impl Iterator<Item = &'a str>,
+    ) -> usize {
+        for name in names {
+            self.positions.entry(name.into()).or_insert(self.names.len());
+            self.names.push(name.into());
+        }
+        self.layout_columns.push((0..self.names.len()).collect());
+        self.first_files.push(file);
+        self.layout_columns.len() - 1
+    }
+
+    /// Says which layout a file has.
+    pub(super) fn set_file_layout(&mut self, file: usize, layout: usize) {
+        if self.file_layouts.len() <= file {
+            self.file_layouts.resize(file + 1, 0);
+        }
+        self.file_layouts[file] = layout;
+    }
+
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.layout_columns.is_empty()
+    }
+
+    /// The columns that a file's fields are.
+    pub(super) fn file_columns(&self, file: usize) -> &[usize] {
+        let layout = self.file_layouts.get(file).copied().unwrap_or(0);
+        self.layout_columns.get(layout).map_or(&[], Vec::as_slice)
+    }
+
+    /// Per layout, its first file and columns.
+    pub(super) fn layouts(&self) -> impl Iterator<Item = (usize, &[usize])> {
+        self.first_files.iter().copied().zip(self.layout_columns.iter().map(Vec::as_slice))
+    }
+
+    /// A file that shares no column with the first one, nor with one that does, and so on: its
+    /// header may be none.
+    pub(super) fn find_unrelated_file(&self) -> Option<(usize, &[usize])> {
+        let mut is_reached = vec![false; self.names.len()];
+        let mut left: Vec<usize> = (0..self.layout_columns.len()).collect();
+        loop {
+            let before = left.len();
+            left.retain(|layout| {
+                let columns = &self.layout_columns[*layout];
+                let joins = *layout == 0 || columns.iter().any(|column| is_reached[*column]);
+                if joins {
+                    columns.iter().for_each(|column| is_reached[*column] = true);
+                }
+                !joins
+            });
+            if left.len() == before {
+                let layout = *left.first()?;
+                return Some((self.first_files[layout], &self.layout_columns[layout]));
+            }
+        }
+    }
+
+    pub(super) fn into_columns(
+        self,
+        fields: Vec<FieldRef>,
+        shown_by: Vec<Option<usize>>,
+        clashes: Vec<Option<ColumnTypeConflict>>,
+    ) -> FileColumns {
+        let layouts = self.layout_columns.iter().map(|columns| {
+            let mut places = vec![None; fields.len()];
+            for (place, column) in columns.iter().enumerate() {
+                places[*column] = Some(place);
+            }
+            FileColumnLayout { fields: columns.len(), places }
+        });
+        FileColumns {
+            layouts: layouts.collect(),
+            file_layouts: self.file_layouts,
+            type_witnesses: shown_by,
+            has_declared_type: vec![false; fields.len()],
+            type_conflicts: clashes,
+            reference_file: self.first_files.first().copied().unwrap_or(0),
+            is_sampled: false,
+            fields,
+        }
+    }
+}
+
+/// What the samples of delimited text show of a column.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SampledColumnType {
+    kind: InferredTextType,
+    /// Values that are not null.
+    value_count: u64,
+    witness_file: Option<usize>,
+}
+
+/// With so many values seen a column's type is not made text by another file.
+const TYPE_SETTLED_VALUES_MIN: u64 = 100;
+
+impl SampledColumnType {
+    /// Takes what a file's sample shows.
+    pub(super) fn add_sample(&mut self, file: usize, kind: &InferredTextType, values: u64) {
+        let before = self.kind.data_type();
+        if self.value_count < TYPE_SETTLED_VALUES_MIN {
+            self.kind.merge(kind);
+        } else {
+            self.kind.widen(kind);
+        }
+        self.value_count += values;
+        if self.kind.data_type() != before {
+            self.witness_file = Some(file);
+        }
+    }
+
+    pub(super) fn has_values(&self) -> bool {
+        self.value_count > 0
+    }
+
+    pub(super) fn witness_file(&self) -> Option<usize> {
+        self.witness_file
+    }
+
+    pub(super) fn to_field(&self, name: &str) -> FieldRef {
+        let data_type = self.kind.data_type().unwrap_or(DataType::Utf8View);
+        Arc::new(Field::new(name, data_type, true))
+    }
+}
+
+/// Numbers repeated names: `a`, `a_1`. Returns the first repeated name, its replacement, and the number of further
+/// ones.
+pub(super) fn number_repeated_names(names: &mut [String]) -> Option<(String, String, usize)> {
+    let mut taken: HashSet<String> = names.iter().cloned().collect();
+    if taken.len() == names.len() {
+        return None;
+    }
+    let mut repeated: Option<(String, String, usize)> = None;
+    // The next number of each name seen so far.
+    let mut next: HashMap<String, usize> = HashMap::new();
+    for name in names {
+        let Some(number) = next.get_mut(name.as_str()) else {
+            next.insert(name.clone(), 1);
+            continue;
+        };
+        let free = loop {
+            let numbered = format!("{name}_{number}");
+            *number += 1;
+            if taken.insert(numbered.clone()) {
+                break numbered;
+            }
+        };
+        match &mut repeated {
+            None => repeated = Some((name.clone(), free.clone(), 0)),
+            Some((_, _, more)) => *more += 1,
+        }
+        *name = free;
+    }
+    repeated
+}
+
+/// Columns of known types, unified file by file.
+#[derive(Debug, Default)]
+pub(super) struct ColumnTypeUnifier {
+    fields: Vec<FieldRef>,
+    type_witnesses: Vec<Option<usize>>,
+    type_conflicts: Vec<Option<ColumnTypeConflict>>,
+}
+
+impl ColumnTypeUnifier {
+    /// Takes a file's column, which is the source's column of this index.
+    pub(super) fn add_column(&mut self, file: usize, index: usize, field: &FieldRef) {
+        let Some(known) = self.fields.get_mut(index) else {
+            self.fields.push(field.clone());
+            self.type_witnesses.push(Some(file));
+            self.type_conflicts.push(None);
+            return;
+        };
+        match unify_types(known.data_type(), field.data_type()) {
+            Ok(data_type) if data_type == *known.data_type() => {
+                // Rows of two schemas in one column are bytes.
+                if known.metadata() != field.metadata() {
+                    *known = Arc::new(Field::new(field.name(), data_type, true));
+                }
+            }
+            Ok(data_type) => {
+                *known = Arc::new(Field::new(field.name(), data_type, true));
+                self.type_witnesses[index] = Some(file);
+            }
+            Err(clash) => {
+                let one_file = self.type_witnesses[index].unwrap_or(0);
+                self.type_conflicts[index].get_or_insert(ColumnTypeConflict {
+                    first_file: one_file,
+                    second_file: file,
+                    conflict: clash,
+                });
+            }
+        }
+    }
+
+    pub(super) fn into_columns(self, collected: ColumnNameCollector) -> FileColumns {
+        collected.into_columns(self.fields, self.type_witnesses, self.type_conflicts)
+    }
+}
+
+/// Which file showed a column's type, for columns whose types are told from all records
+/// together.
+#[derive(Debug, Default)]
+pub(super) struct TypeWitnesses(HashMap<String, (DataType, usize)>);
+
+impl TypeWitnesses {
+    /// Takes the columns as they are after a file was looked at.
+    pub(super) fn record_types(&mut self, file: usize, fields: &[FieldRef]) {
+        for field in fields {
+            match self.0.get_mut(field.name()) {
+                Some((data_type, _)) if data_type == field.data_type() => {}
+                Some(known) => *known = (field.data_type().clone(), file),
+                None => {
+                    self.0.insert(field.name().clone(), (field.data_type().clone(), file));
+                }
+            }
+        }
+    }
+
+    pub(super) fn witness_file(&self, field: &FieldRef) -> Option<usize> {
+        let known = self.0.get(field.name()).filter(|(kind, _)| kind == field.data_type());
+        known.map(|(_, file)| *file)
+    }
+}
+
+/// Columns of files that say them themselves, gathered file by file.
+#[derive(Debug, Default)]
+pub(super) struct FileSchemaCollector {
+    names: ColumnNameCollector,
+    types: ColumnTypeUnifier,
+    /// Files whose columns are the same are one layout.
+    known_layouts: HashMap<Vec<FieldRef>, usize>,
+    first_schema: Option<(Vec<FieldRef>, Arc<SourceFile>)>,
+}
+
+impl FileSchemaCollector {
+    /// Adds a file's columns.
+    ///
+    /// # Errors
+    /// [`Error::Differ`] if they differ from the first file's and may not; [`Error::Corrupt`] if they
+    /// differ and one of the two files has two columns of one name.
+    pub(super) fn add_file(
+        &mut self,
+        file: &Arc<SourceFile>,
+        own: Vec<FieldRef>,
+        layouts: ColumnLayoutPolicy,
+    ) -> Result<()> {
+        if let Some(layout) = self.known_layouts.get(&own) {
+            self.names.set_file_layout(file.index, *layout);
+            return Ok(());
+        }
+        match &self.first_schema {
+            None => self.first_schema = Some((own.clone(), Arc::clone(file))),
+            Some((expected, of)) => {
+                if layouts == ColumnLayoutPolicy::Same
+                    && let Some(difference) = describe_schema_difference(expected, &own)
+                {
+                    return Err(Error::IncompatibleFiles {
+                        path: file.display_name.to_string(),
+                        other: of.display_name.to_string(),
+                        reason: difference,
+                        hint: Some(SAME_LAYOUT_HINT.into()),
+                    });
+                }
+                // What is there twice has no place by its name.
+                check_unique_names(expected, of)?;
+                check_unique_names(&own, file)?;
+            }
+        }
+        let layout = if self.known_layouts.is_empty() {
+            // One by one: a single file may have two columns of one name.
+            self.names.add_first_layout(file.index, own.iter().map(|field| field.name().as_str()))
+        } else {
+            self.names.add_layout(file.index, own.iter().map(|field| field.name().as_str()))
+        };
+        self.names.set_file_layout(file.index, layout);
+        for (index, field) in self.names.file_columns(file.index).iter().zip(&own) {
+            self.types.add_column(file.index, *index, field);
+        }
+        self.known_layouts.insert(own, layout);
+        Ok(())
+    }
+
+    pub(super) fn into_columns(self) -> FileColumns {
+        self.types.into_columns(self.names)
+    }
+}
+
+fn check_unique_names(fields: &[FieldRef], file: &SourceFile) -> Result<()> {
+    let mut seen = HashSet::new();
+    let twice = fields.iter().find(|field| !seen.insert(field.name()));
+    let Some(twice) = twice else { return Ok(()) };
+    Err(Error::Corrupt {
+        path: file.display_name.to_string(),
+        offset: None,
+        reason: format!("it has two columns `{}`, and the files differ", twice.name()),
+        hint: Some("make it a source of its own".into()),
+    })
+}
+
+fn describe_schema_difference(expected: &[FieldRef], own: &[FieldRef]) -> Option<String> {
+    let kind =
+        |field: &FieldRef| format!("`{}` {}", field.name(), sql_type_name(field.data_type()));
+    let differs = expected.iter().zip(own).enumerate().find(|(_, (expected, own))| {
+        expected.name() != own.name() || !expected.data_type().equals_datatype(own.data_type())
+    });
+    if let Some((index, (expected, own))) = differs {
+        return Some(format!(
+            "column {} is {} instead of {}",
+            index + 1,
+            kind(own),
+            kind(expected)
+        ));
+    }
+    (expected.len() != own.len())
+        .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
+}
+
+/// What to do about files that differ where they may not.
+pub(super) const SAME_LAYOUT_HINT: &str = "--layouts same (job file: source.layouts) asks for the same columns in the same order in \
+     every file; without it they are unified by name";

@@ -1,0 +1,337 @@
+//! Columns that every source has besides those of its files: from which file a record is, and which of the
+//! file's records it is.
+//!
+//! They are **hidden**: not among [`Source::schema`], and read only where a projection names their positions,
+//! which are those behind the schema's columns ([`Source::hidden`]). A column of the data that is called the
+//! same wins; the hidden one is not there then.
+//!
+//! A record's number counts the records before it in its file, those included that were refused, so that it
+//! names the record whatever else is asked of the file. Blank lines, comments and a header are no records.
+//! Nothing tells how many records stand before the middle of a text; where numbers are wanted, text is
+//! therefore read from its beginning to its end ([`Cutting::numbered`](super::Cutting::numbered)). Row groups and blocks
+//! know their rows, and are read as ever.
+//!
+//! ```text
+//!   good  good  bad  good  bad  bad  good        records of a text
+//!    0     1     2    3     4    5    6          their numbers
+//!    0     1          2               3          rows that the decoder has given
+//!                ^2        ^3   ^3               gaps: rows before each refused record
+//! ```
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::builder::StringViewBuilder;
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, Result};
+use super::formats::SplitPartReader;
+use super::{FileLocation, Source, SourceFile};
+
+/// What is known of a record besides what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HiddenColumn {
+    /// The path or URL of its file, as results show it.
+    Filename,
+    /// The last part of that.
+    BaseName,
+    /// How many records stand before it in its file.
+    RowNumber,
+}
+
+/// What they are called: by DuckDB, twice; by ClickHouse, twice; by Trino and Athena.
+const HIDDEN_COLUMN_NAMES: [(&str, HiddenColumn); 5] = [
+    ("filename", HiddenColumn::Filename),
+    ("file_row_number", HiddenColumn::RowNumber),
+    ("_path", HiddenColumn::Filename),
+    ("_file", HiddenColumn::BaseName),
+    ("$path", HiddenColumn::Filename),
+];
+
+impl HiddenColumn {
+    /// The names that hidden columns have, where no column of the data has them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        HIDDEN_COLUMN_NAMES.iter().map(|(name, _)| *name)
+    }
+
+    fn data_type(self) -> DataType {
+        match self {
+            HiddenColumn::Filename | HiddenColumn::BaseName => DataType::Utf8View,
+            HiddenColumn::RowNumber => DataType::Int64,
+        }
+    }
+
+    pub(super) fn field(self, name: &str) -> FieldRef {
+        Arc::new(Field::new(name, self.data_type(), true))
+    }
+
+    /// What it is for all records of a file, where it is the same for all.
+    pub(super) fn file_value(self, file: &SourceFile) -> Option<&str> {
+        match self {
+            HiddenColumn::Filename => Some(file_display_name(file)),
+            HiddenColumn::BaseName => Some(base_name(file_display_name(file))),
+            HiddenColumn::RowNumber => None,
+        }
+    }
+}
+
+/// A file as its records name it: standard input is `-`, as it is in a command.
+fn file_display_name(file: &SourceFile) -> &str {
+    match file.location {
+        FileLocation::Stdin
+            if &*file.display_name == super::source_opening::STANDARD_INPUT_NAME =>
+        {
+            "-"
+        }
+        _ => &file.display_name,
+    }
+}
+
+/// The last part of a path, or of a URL's path.
+fn base_name(path: &str) -> &str {
+    let path = match path.contains("://") {
+        true => path.split(['?', '#']).next().unwrap_or(path),
+        false => path,
+    };
+    let last = path.trim_end_matches('/').rsplit('/').next();
+    last.filter(|name| !name.is_empty()).unwrap_or(path)
+}
+
+/// The hidden columns that a source of these columns has.
+pub(super) fn available_hidden_columns(
+    fields: &[FieldRef],
+) -> impl Iterator<Item = (FieldRef, HiddenColumn)> {
+    let is_free = |name: &str| !fields.iter().any(|field| field.name().eq_ignore_ascii_case(name));
+    HIDDEN_COLUMN_NAMES
+        .iter()
+        .filter(move |(name, _)| is_free(name))
+        .map(|(name, hidden)| (hidden.field(name), *hidden))
+}
+
+/// The same text so many times; its bytes stand once.
+pub(super) fn repeat_text(text: &str, rows: usize) -> Result<ArrayRef> {
+    let refused = |error: arrow::error::ArrowError| Error::Internal(error.to_string());
+    let mut builder = StringViewBuilder::with_capacity(rows);
+    let length = u32::try_from(text.len())
+        .map_err(|_| Error::Internal("a path of more than 4 GiB".into()))?;
+    let block = builder.append_block(Buffer::from(text.as_bytes()));
+    for _ in 0..rows {
+        builder.try_append_view(block, 0, length).map_err(refused)?;
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// Numbers the records of a text, of which good ones come as rows.
+#[derive(Debug, Default)]
+pub(super) struct RecordNumbering {
+    /// Good records that were found.
+    accepted_rows: u64,
+    /// Good records that were numbered.
+    numbered_rows: u64,
+    /// Records before these, refused ones too.
+    next_number: u64,
+    /// For refused records behind those, in their order, how many good ones stand before each; and how
+    /// many are refused there.
+    gaps: VecDeque<(u64, u64)>,
+}
+
+impl RecordNumbering {
+    /// Notes a refused record, before which `rows` good ones stand that are not [`found`](Self::found) yet.
+    pub(super) fn add_rejected(&mut self, rows: u64) {
+        let at = self.accepted_rows + rows;
+        match self.gaps.back_mut() {
+            Some((last, count)) if *last == at => *count += 1,
+            _ => self.gaps.push_back((at, 1)),
+        }
+    }
+
+    /// Notes good records.
+    pub(super) fn add_accepted(&mut self, rows: u64) {
+        self.accepted_rows += rows;
+    }
+
+    /// The numbers of the next good records.
+    pub(super) fn next_numbers(&mut self, rows: usize) -> ArrayRef {
+        let mut numbers = Vec::with_capacity(rows);
+        while numbers.len() < rows {
+            while let Some((_, count)) =
+                self.gaps.front().filter(|(at, _)| *at <= self.numbered_rows)
+            {
+                self.next_number += count;
+                self.gaps.pop_front();
+            }
+            let left = (rows - numbers.len()) as u64;
+            let run = self.gaps.front().map_or(left, |(at, _)| left.min(at - self.numbered_rows));
+            numbers.extend((self.next_number..self.next_number + run).map(to_column_value));
+            self.next_number += run;
+            self.numbered_rows += run;
+        }
+        Arc::new(Int64Array::from(numbers))
+    }
+}
+
+/// The numbers of the rows of a reader's last batch.
+pub(super) fn batch_row_numbers(reader: &dyn SplitPartReader, rows: usize) -> Result<ArrayRef> {
+    let number_of = |row: usize| match reader.batch_row_number(row) {
+        (number, 0) => Ok(number.saturating_sub(1)),
+        _ => Err(Error::Internal("rows are numbered from the middle of a file".into())),
+    };
+    let mut numbers = Vec::with_capacity(rows);
+    // They grow, so that between two as far apart as their rows are all the others stand.
+    let mut left: Vec<Range<usize>> = (rows > 0).then_some(0..rows).into_iter().collect();
+    while let Some(run) = left.pop() {
+        let (first, last) = (number_of(run.start)?, number_of(run.end - 1)?);
+        if run.len() <= 2 || last.checked_sub(first) == Some(run.len() as u64 - 1) {
+            numbers.push(to_column_value(first));
+            numbers.extend((first + 1..last).map(to_column_value));
+            numbers.extend((run.len() > 1).then(|| to_column_value(last)));
+        } else {
+            let middle = run.start + run.len() / 2;
+            left.push(middle..run.end);
+            left.push(run.start..middle);
+        }
+    }
+    Ok(Arc::new(Int64Array::from(numbers)))
+}
+
+/// A number as its column has it.
+fn to_column_value(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Source {
+    /// The hidden columns; their positions in projections follow those of the schema's.
+    pub fn hidden_columns(&self) -> &[FieldRef] {
+        &self.hidden_columns
+    }
+
+    /// A column, be it hidden.
+    pub(super) fn visible_or_hidden_field(&self, column: usize) -> Option<&FieldRef> {
+        let fields = self.schema.fields();
+        fields.get(column).or_else(|| self.hidden_columns.get(column.checked_sub(fields.len())?))
+    }
+
+    /// Whether a column, be it hidden, is the number of a record.
+    pub fn is_row_number_column(&self, column: usize) -> bool {
+        matches!(
+            self.origins.get(column),
+            Some(super::SourceColumnOrigin::Hidden(HiddenColumn::RowNumber))
+        )
+    }
+
+    /// What a column, be it hidden, is for all records of each file, so many files as there are; none where
+    /// it is not the same for all records of one.
+    ///
+    /// # Errors
+    /// A folder's value that is not of its column's type.
+    pub fn file_constant_values(&self, column: usize) -> Result<Option<ArrayRef>> {
+        use super::SourceColumnOrigin;
+        Ok(match self.origins.get(column) {
+            Some(SourceColumnOrigin::Hidden(hidden)) => {
+                let values = self.files.iter().map(|file| hidden.file_value(file));
+                let values: Option<Vec<&str>> = values.collect();
+                values.map(|values| {
+                    Arc::new(arrow::array::StringViewArray::from_iter_values(values)) as ArrayRef
+                })
+            }
+            Some(SourceColumnOrigin::Key(key)) => {
+                let values = (0..self.files.len()).map(|file| self.partition_values(file, *key, 1));
+                let values = values.collect::<Result<Vec<_>>>()?;
+                let values: Vec<&dyn arrow::array::Array> =
+                    values.iter().map(AsRef::as_ref).collect();
+                if values.is_empty() { None } else { Some(arrow::compute::concat(&values)?) }
+            }
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int64Type;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_last_part_of_a_path_is_its_name() {
+        for (path, expected) in [
+            ("a/b/c.csv", "c.csv"),
+            ("c.csv", "c.csv"),
+            ("s3://bucket/k/c.csv.gz", "c.csv.gz"),
+            ("http://h/x.csv?…", "x.csv"),
+            ("what?.csv", "what?.csv"),
+            ("http://h/", "h"),
+            ("-", "-"),
+            ("", ""),
+            ("/", "/"),
+        ] {
+            assert_eq!(base_name(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_column_of_the_data_is_not_hidden() {
+        let fields = [Arc::new(Field::new("FileName", DataType::Int64, true))];
+        let names: Vec<String> =
+            available_hidden_columns(&fields).map(|(field, _)| field.name().clone()).collect();
+        assert_eq!(names, ["file_row_number", "_path", "_file", "$path"]);
+    }
+
+    #[test]
+    fn a_text_that_is_repeated_stands_once() {
+        let text = "a path that is longer than a view has room for";
+        let array = repeat_text(text, 1000).unwrap();
+        let array = array.as_string_view();
+        assert!(
+            array.iter().all(|value| value == Some(text))
+                && arrow::array::Array::len(array) == 1000
+        );
+        assert_eq!(
+            array.data_buffers().iter().map(|buffer| buffer.len()).sum::<usize>(),
+            text.len()
+        );
+        assert_eq!(repeat_text("", 3).unwrap().as_string_view().value(2), "");
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_those_of_a_count_of_all_records(
+            good in proptest::collection::vec(any::<bool>(), 0..200),
+            cuts in proptest::collection::vec(1usize..40, 1..20),
+            batch in 1usize..50,
+        ) {
+            let expected: Vec<i64> =
+                good.iter().enumerate().filter(|(_, good)| **good).map(|(at, _)| at as i64).collect();
+            let (mut numbering, mut found, mut waiting) = (RecordNumbering::default(), Vec::new(), 0);
+            let mut rest = good.as_slice();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (block, behind) = rest.split_at((*cut).min(rest.len()));
+                let mut rows = 0;
+                for good in block {
+                    match good {
+                        true => rows += 1,
+                        false => numbering.add_rejected(rows),
+                    }
+                }
+                numbering.add_accepted(rows);
+                waiting += rows as usize;
+                while waiting >= batch {
+                    found.extend_from_slice(numbering.next_numbers(batch).as_primitive::<Int64Type>().values());
+                    waiting -= batch;
+                }
+                rest = behind;
+            }
+            found.extend_from_slice(numbering.next_numbers(waiting).as_primitive::<Int64Type>().values());
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

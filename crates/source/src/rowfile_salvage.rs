@@ -1,0 +1,242 @@
+//! The bytes of rowfiles, and what is left out of those that are not whole.
+//!
+//! What is on this machine may be appended to while it is read: its old end is what counts, so that,
+//! unlike other files, it may grow.
+//!
+//! A block may be what its checksum says and be no rows all the same: its writer was at fault, or
+//! somebody made it so. Where what is damaged is left out, each block is therefore decoded twice: all
+//! of its columns, to see whether that can be done, and then what is wanted of it. So it is there
+//! whole or not at all, whatever is asked for, and no more of it is in memory than elsewhere.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use parking_lot::Mutex;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::coverage::{SalvagedFile, format_grouped_digits};
+use tidemill_rowfile as rowfile;
+use tidemill_rowfile::ReadAt;
+
+use super::SourceFile;
+use super::byte_input::{OpenFile, ReadPattern};
+use super::error::{Error, Result};
+
+/// What was left out of a file, of which these blocks were whole and could not be decoded; none if
+/// nothing was.
+pub fn salvage_report<'a, S: ReadAt>(
+    name: &str,
+    reader: &rowfile::Reader<S>,
+    failed: impl Iterator<Item = (usize, &'a String)>,
+) -> Option<SalvagedFile> {
+    let blocks = reader.blocks();
+    let mut damages: Vec<(u64, String)> = reader.damages().to_vec();
+    let (mut whole, mut bytes) = (blocks.len() as u64, reader.skipped_bytes());
+    for (block, reason) in failed {
+        let Some(block) = blocks.get(block) else { continue };
+        whole -= 1;
+        bytes += u64::from(block.bytes);
+        damages.push((block.offset, reason.clone()));
+    }
+    damages.sort_by_key(|(offset, _)| *offset);
+    let (offset, reason) = damages.first()?.clone();
+    Some(SalvagedFile {
+        path: name.to_owned(),
+        blocks: whole,
+        bytes_left_out: bytes,
+        places: damages.len() as u64,
+        offset,
+        reason,
+    })
+}
+
+/// Why the rows of a block cannot be decoded, where they cannot; `all` is for all columns as the file
+/// has them.
+///
+/// # Errors
+/// Those of reading, and to be stopped.
+pub fn find_undecodable_reason<S: ReadAt>(
+    reader: &rowfile::Reader<S>,
+    name: &str,
+    all: &Arc<rowfile::RowDecodePlan>,
+    block: usize,
+    cancel: &CancelFlag,
+) -> Result<Option<String>> {
+    let options =
+        rowfile::ReadOptions { blocks: Some(vec![block]), ..rowfile::ReadOptions::default() };
+    let batches = reader.read_with_plan(Arc::clone(all), &options);
+    for batch in batches.map_err(|error| error_from_rowfile(error, name))? {
+        cancel.check()?;
+        let Err(error) = batch else { continue };
+        return match error {
+            rowfile::Error::Io { .. } => Err(error_from_rowfile(error, name)),
+            rowfile::Error::Damaged { reason, .. } => Ok(Some(reason)),
+            rowfile::Error::InvalidValue { row, column, reason, .. } => {
+                Ok(Some(format!("row {row}, column `{column}`: {reason}")))
+            }
+            other => Ok(Some(other.to_string())),
+        };
+    }
+    Ok(None)
+}
+
+/// Blocks that are whole and whose rows cannot be decoded, by their numbers, and why.
+pub(super) type UndecodableBlocks = Arc<Mutex<BTreeMap<usize, String>>>;
+
+/// What was left out of a reading.
+#[derive(Debug, Default)]
+pub(super) struct SkippedRows {
+    pub(super) bytes: AtomicU64,
+    pub(super) rows: AtomicU64,
+}
+
+/// The rows of those blocks that can be decoded.
+pub(super) struct DecodableRows {
+    pub(super) reader: rowfile::Reader<StoredRowfile>,
+    /// What is wanted.
+    pub(super) plan: Arc<rowfile::RowDecodePlan>,
+    /// All columns, as the file has them.
+    pub(super) all_columns: Arc<rowfile::RowDecodePlan>,
+    pub(super) blocks: std::vec::IntoIter<usize>,
+    pub(super) batch_rows: usize,
+    pub(super) current: Option<rowfile::RowfileBatches<StoredRowfile>>,
+    pub(super) undecodable_blocks: UndecodableBlocks,
+    pub(super) skipped_rows: Arc<SkippedRows>,
+    pub(super) cancel: CancelFlag,
+    pub(super) path: String,
+}
+
+impl DecodableRows {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.current.as_mut().and_then(Iterator::next) {
+                return batch.map(Some).map_err(|error| error_from_rowfile(error, &self.path));
+            }
+            let Some(block) = self.blocks.next() else { return Ok(None) };
+            self.current = None;
+            if self.is_decodable(block)? {
+                let options = rowfile::ReadOptions {
+                    blocks: Some(vec![block]),
+                    batch_rows: self.batch_rows,
+                    ..rowfile::ReadOptions::default()
+                };
+                let batches = self.reader.read_with_plan(Arc::clone(&self.plan), &options);
+                self.current =
+                    Some(batches.map_err(|error| error_from_rowfile(error, &self.path))?);
+            } else if let Some(info) = self.reader.blocks().get(block) {
+                self.skipped_rows.bytes.fetch_add(info.bytes.into(), Ordering::Relaxed);
+                self.skipped_rows.rows.fetch_add(info.rows.into(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn is_decodable(&self, block: usize) -> Result<bool> {
+        if self.undecodable_blocks.lock().contains_key(&block) {
+            return Ok(false);
+        }
+        let reason = find_undecodable_reason(
+            &self.reader,
+            &self.path,
+            &self.all_columns,
+            block,
+            &self.cancel,
+        )?;
+        let Some(reason) = reason else { return Ok(true) };
+        self.undecodable_blocks.lock().insert(block, reason);
+        Ok(false)
+    }
+}
+
+impl Iterator for DecodableRows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().transpose()
+    }
+}
+
+/// A rowfile's bytes, wherever they are.
+#[derive(Debug)]
+pub(super) enum StoredRowfile {
+    /// Opened for each read: of many files no more are open than are read.
+    OpenedPerRead(Box<SourceFile>),
+    KeptOpen(OpenFile),
+}
+
+impl rowfile::ReadAt for StoredRowfile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(match self {
+            StoredRowfile::OpenedPerRead(file) => file.size(),
+            StoredRowfile::KeptOpen(open) => open.size(),
+        })
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let read = match self {
+            StoredRowfile::KeptOpen(open) => open.read_at(into, offset),
+            StoredRowfile::OpenedPerRead(file) => {
+                OpenFile::open(file, ReadPattern::Random, &file.read_context())
+                    .and_then(|open| open.read_at(into, offset))
+            }
+        };
+        match read {
+            Ok(count) if count == into.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// A rowfile that is opened for each read.
+pub(super) fn open_rowfile_per_read(file: &SourceFile) -> Result<rowfile::Reader<StoredRowfile>> {
+    open_stored_rowfile(StoredRowfile::OpenedPerRead(Box::new(file.clone_unopened())), file)
+}
+
+pub(super) fn open_stored_rowfile(
+    stored: StoredRowfile,
+    file: &SourceFile,
+) -> Result<rowfile::Reader<StoredRowfile>> {
+    let reader = match file.salvage_damaged {
+        true => rowfile::Reader::open_for_salvage(stored, file.display_name()),
+        false => rowfile::Reader::new(stored, file.display_name()),
+    };
+    reader.map_err(|error| error_from_rowfile(error, file.display_name()))
+}
+
+/// A rowfile's fault as ours.
+pub fn error_from_rowfile(error: rowfile::Error, path: &str) -> Error {
+    match error {
+        rowfile::Error::Io { error, .. } => Error::from_io("read", path, error),
+        rowfile::Error::Truncated { blocks, rows, .. } => {
+            let text = error.to_string();
+            let reason = text.split("\nhint: ").next().unwrap_or_default().to_owned();
+            let count = |count: u64, what: &str| match count {
+                1 => format!("1 {what}"),
+                count => format!("{} {what}s", format_grouped_digits(count)),
+            };
+            let (blocks, rows) = (count(blocks as u64, "whole block"), count(rows, "row"));
+            let hint = format!("--salvage reads the {blocks} before that, with {rows}");
+            Error::Rowfile { path: path.to_owned(), reason, hint: Some(hint) }
+        }
+        // It is not the file that is at fault, but what is wanted of it.
+        rowfile::Error::IncompatibleSchemas(conflicts) => {
+            Error::usage(format!("`{path}`: {conflicts}"))
+        }
+        rowfile::Error::InvalidValue { .. } | rowfile::Error::InvalidSchema { .. } => {
+            Error::usage(error.to_string())
+        }
+        rowfile::Error::UnsupportedType { .. } | rowfile::Error::SchemaMismatch { .. } => {
+            Error::usage(error.to_string())
+        }
+        other => {
+            let text = other.to_string();
+            let (reason, hint) = match text.split_once("\nhint: ") {
+                Some((reason, hint)) => (reason.to_owned(), Some(hint.to_owned())),
+                None => (text, None),
+            };
+            Error::Rowfile { path: path.to_owned(), reason, hint }
+        }
+    }
+}

@@ -1,0 +1,650 @@
+//! Opening a source some of whose files do not answer, or cannot be read.
+//!
+//! Who has to answer by a deadline from a sample of the data can go without some of it, if that is said, and cannot
+//! wait for a file system that hangs. A read that hangs cannot be called back; so files are first **asked** by a
+//! thread beside, which is left to itself where no answer comes in time and ends when the file does answer. A
+//! file that has answered is then read as ever.
+//!
+//! ```text
+//!   listed ── asked ─┬ answers      ── sampled, cut, read
+//!                    ├ no answer    ── text: not sampled, a split of its own; else left out, as its columns are not known
+//!                    └ an error     ── left out
+//! ```
+//!
+//! What turns out to be damaged while the columns are looked for is left out too, and they are looked for again.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::redaction::escape_control_chars;
+use tidemill_remote::Endpoint;
+
+use super::error::{Error, Result};
+use super::{FileLocation, SourceFile};
+
+/// A file that answers does so within this.
+const FILE_TIMEOUT: Duration = Duration::from_millis(200);
+/// In a folder where so many files have not answered one after another, no others are asked: each would take its time, and
+/// a thread.
+const UNANSWERED_FILES_MAX: usize = 4;
+/// So many answers wait for whoever goes through them.
+const PENDING_ANSWERS_MAX: usize = 256;
+/// What is read of a file to see that it can be: of its beginning, and of its end.
+const READ_PROBE_BYTES: usize = 4 << 10;
+/// Half of the time is for looks at files, and each has such a part of what is left of it, so that several that hang do not
+/// use all of it up …
+const INSPECTION_SHARE_DIVISOR: u32 = 4;
+/// … of what is elsewhere more, two fifths, until one has answered …
+const FIRST_REMOTE_INSPECTION_SHARE: (u32, u32) = (2, 5);
+/// … but at least this, which a file that answers keeps to …
+const INSPECTION_TIMEOUT_MIN: Duration = Duration::from_millis(10);
+/// Where there is no deadline, those that go through a program or are no files of this machine, and show nothing, take so
+/// long all together: each has half of what is left of it …
+const FRUITLESS_INSPECTIONS_TIMEOUT: Duration = Duration::from_secs(5);
+/// … but at least this, which is enough for a program to start on a machine that has other work.
+const LATER_INSPECTION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
+/// So long a program is waited for that is told to end.
+const PROGRAM_EXIT_TIMEOUT: Duration = Duration::from_millis(100);
+/// How often somebody who waits for the whole looks whether the run is to stop.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long the opening of a source waits for what does not answer.
+#[derive(Debug, Clone)]
+pub struct OpenTimeouts {
+    /// How long for one file. Default: 200 ms.
+    pub file_timeout: Duration,
+    /// Until when for all together. Default: for ever.
+    pub deadline: Option<Instant>,
+    /// Until when for what can be read once to show its types; those of the records that have come are taken then. Default: for
+    /// half of the time that there is.
+    pub pipe_deadline: Option<Instant>,
+    /// What ends the opening besides the run's own flag, and not what is done with the source afterwards: whoever says that
+    /// what was read is enough while nothing was. Default: nothing does.
+    pub early_stop: CancelFlag,
+}
+
+impl Default for OpenTimeouts {
+    fn default() -> Self {
+        OpenTimeouts {
+            file_timeout: FILE_TIMEOUT,
+            deadline: None,
+            pipe_deadline: None,
+            early_stop: CancelFlag::new(),
+        }
+    }
+}
+
+/// A file that is not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedFile {
+    /// The path, as messages show it.
+    pub path: String,
+    /// Its position among the source's files; none where it is not even among them.
+    pub file_index: Option<usize>,
+    /// Its bytes as stored; 0 where they are not known.
+    pub stored_bytes: u64,
+    /// Why it is not read.
+    pub reason: String,
+    /// Whether it does not answer; otherwise it cannot be read.
+    pub is_unresponsive: bool,
+}
+
+/// Why a file is left out.
+#[derive(Debug, Clone)]
+pub(super) struct SkipReason {
+    pub(super) message: String,
+    /// As in [`LeftOut`].
+    pub(super) is_unresponsive: bool,
+}
+
+type ProbeJob = Box<dyn FnOnce() + Send>;
+
+/// Asks files, and notes what is left out.
+#[derive(Debug)]
+pub(super) struct FileProber {
+    timeouts: OpenTimeouts,
+    /// Until when all looks are to be over.
+    inspection_deadline: Option<Instant>,
+    /// Threads that wait for work, each by the end of its queue; one that is not here hangs, and ends with its file.
+    idle_threads: Mutex<Vec<Sender<ProbeJob>>>,
+    /// In each folder, how many files have not answered since one did.
+    unanswered_by_folder: Mutex<HashMap<PathBuf, usize>>,
+    /// What looks have taken that nothing came of, together, and the longest of the others.
+    inspection_times: Mutex<(Duration, Duration)>,
+    skipped_files: Mutex<Vec<SkippedFile>>,
+    /// The servers that are asked.
+    servers: Mutex<Vec<Endpoint>>,
+}
+
+impl FileProber {
+    pub(super) fn new(patience: OpenTimeouts) -> Self {
+        let (idle, unanswered, left_out) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let now = Instant::now();
+        let half = |until: Instant| now + until.saturating_duration_since(now) / 2;
+        let looks_until = patience.deadline.map(half);
+        let (in_vain, servers) = (Mutex::default(), Mutex::default());
+        FileProber {
+            timeouts: patience,
+            inspection_deadline: looks_until,
+            idle_threads: idle,
+            unanswered_by_folder: unanswered,
+            inspection_times: in_vain,
+            skipped_files: left_out,
+            servers,
+        }
+    }
+
+    /// Notes a server that is going to be asked, and has it asked a second time where it is slow.
+    pub(super) fn register_server(&self, server: &Endpoint) {
+        server.hedge_early();
+        self.servers.lock().push(server.clone());
+    }
+
+    /// An error that says that there was no time, with what servers have answered until then.
+    pub(super) fn add_server_error(&self, error: Error) -> Error {
+        match error {
+            Error::Io { action, path, source } if source.kind() == io::ErrorKind::TimedOut => {
+                let met = self.servers.lock().iter().find_map(Endpoint::last_failure);
+                let source = match met {
+                    Some(met) => io::Error::new(source.kind(), format!("{source}: {met}")),
+                    None => source,
+                };
+                Error::Io { action, path, source }
+            }
+            error => error,
+        }
+    }
+
+    /// Until when all looks are to be over, where there is a deadline.
+    pub(super) fn inspection_deadline(&self) -> Option<Instant> {
+        self.inspection_deadline
+    }
+
+    fn probe_timeout(&self) -> Duration {
+        self.inspection_timeout()
+            .map_or(self.timeouts.file_timeout, |left| left.min(self.timeouts.file_timeout))
+    }
+
+    /// The time that there is for one look.
+    fn inspection_timeout(&self) -> Option<Duration> {
+        let left = self.inspection_deadline?.saturating_duration_since(Instant::now());
+        Some((left / INSPECTION_SHARE_DIVISOR).max(INSPECTION_TIMEOUT_MIN))
+    }
+
+    /// What comes of asking something of a file; none where it does not answer in time.
+    pub(super) fn probe<T: Send + 'static>(
+        &self,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let work = Mutex::new(Some(work));
+        let once = move |_: &PathBuf| work.lock().take().map(|work| work());
+        self.probe_each(vec![path.to_path_buf()], |path| path, once).next().flatten().flatten()
+    }
+
+    /// The same of many, in their order. They are asked by one thread, one after the other, ahead of whoever goes through
+    /// the answers: to hand each over takes twenty times what asking does.
+    pub(super) fn probe_each<I: Send + Sync + 'static, T: Send + 'static>(
+        &self,
+        items: Vec<I>,
+        path_of: fn(&I) -> &Path,
+        work: impl Fn(&I) -> T + Send + Sync + 'static,
+    ) -> ProbeAnswers<'_, I, T> {
+        let (items, work) = (Arc::new(items), Arc::new(work));
+        ProbeAnswers { prober: self, items, path_of, work, next_index: 0, helper: None }
+    }
+
+    /// Whether files can be read now, as [`answers`](Self::answers) tells afterwards.
+    pub(super) fn probe_files<'a>(&self, files: impl Iterator<Item = &'a Arc<SourceFile>>) {
+        let is_asked = |file: &&Arc<SourceFile>| {
+            matches!(file.location, FileLocation::Local(_))
+                && file.skip_reason.get().is_none()
+                && file.is_readable.get().is_none()
+        };
+        let files: Vec<Arc<SourceFile>> = files.filter(is_asked).cloned().collect();
+        let answers = self.probe_each(
+            files.clone(),
+            |file| file.local_path_or_empty(),
+            |file| probe_read(file.local_path_or_empty(), file.size()),
+        );
+        files.iter().zip(answers).for_each(|(file, answer)| record_answer(file, answer));
+    }
+
+    /// Until when a file has to have shown its beginning that may take for ever, and cannot be asked: one that goes
+    /// through a program, and what is elsewhere.
+    pub(super) fn file_inspection_deadline(&self, file: &SourceFile) -> Option<Instant> {
+        if file.filter_program.is_none() && matches!(file.location, FileLocation::Local(_)) {
+            return None;
+        }
+        Some(
+            Instant::now()
+                + self
+                    .remote_inspection_timeout()
+                    .unwrap_or_else(|| self.inspection_timeout_without_deadline()),
+        )
+    }
+
+    /// The time that there is for a look at what is elsewhere: as long as none has answered more of it, as how long an
+    /// answer takes there is not known yet, and then what two of the slowest took.
+    fn remote_inspection_timeout(&self) -> Option<Duration> {
+        let left = self.inspection_deadline?.saturating_duration_since(Instant::now());
+        let longest = self.inspection_times.lock().1;
+        let share = match longest.is_zero() {
+            true => left / FIRST_REMOTE_INSPECTION_SHARE.1 * FIRST_REMOTE_INSPECTION_SHARE.0,
+            false => (left / INSPECTION_SHARE_DIVISOR).max((longest * 2).min(left)),
+        };
+        Some(share.max(INSPECTION_TIMEOUT_MIN))
+    }
+
+    /// Until when something elsewhere is waited for that is not known yet.
+    pub(super) fn remote_inspection_deadline(&self) -> Instant {
+        Instant::now()
+            + self
+                .remote_inspection_timeout()
+                .unwrap_or_else(|| self.inspection_timeout_without_deadline())
+    }
+
+    /// Notes how long something elsewhere was waited for, and whether it has answered.
+    pub(super) fn record_remote_wait(&self, waited: Duration, has_answered: bool) {
+        let (in_vain, longest) = &mut *self.inspection_times.lock();
+        match has_answered {
+            true => *longest = waited.max(*longest),
+            false => *in_vain += waited,
+        }
+    }
+
+    /// The same where there is no deadline.
+    fn inspection_timeout_without_deadline(&self) -> Duration {
+        let (in_vain, longest) = *self.inspection_times.lock();
+        let share = FRUITLESS_INSPECTIONS_TIMEOUT.saturating_sub(in_vain) / 2;
+        // A program that takes long to start does so for each file.
+        share
+            .max((longest * 2).min(FRUITLESS_INSPECTIONS_TIMEOUT / 2))
+            .max(LATER_INSPECTION_TIMEOUT_MIN)
+    }
+
+    /// What came of looking at a file's beginning, which was ended where that took too long, and of which its program gave
+    /// so many bytes; none for a file that is left out therefore, or because it cannot be read.
+    ///
+    /// # Errors
+    /// That of looking, where it is not about the file.
+    pub(super) fn handle_inspection<T>(
+        &self,
+        file: &SourceFile,
+        began: Instant,
+        (cancel, gave): (&CancelFlag, u64),
+        looked: Result<T>,
+    ) -> Result<Option<T>> {
+        match looked {
+            Ok(found) => {
+                let longest = &mut self.inspection_times.lock().1;
+                *longest = began.elapsed().max(*longest);
+                Ok(Some(found))
+            }
+            Err(Error::Interrupted) if !cancel.is_cancelled() => {
+                let waited = began.elapsed();
+                self.inspection_times.lock().0 += waited;
+                file.skip_unresponsive(late_file_message(file, waited, gave));
+                Ok(None)
+            }
+            // Of a file of this machine the other looks would have to be taken anew.
+            Err(error @ (Error::Remote(_) | Error::Program(_))) => {
+                file.skip_unreadable(error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// That none of the files could be looked at, if that is why nothing was found.
+    pub(super) fn unanswered_error(&self, files: &[Arc<SourceFile>]) -> Option<Error> {
+        let mut read = files.iter().filter(|file| file.size() > 0).peekable();
+        read.peek()?;
+        let has_answered = |file: &Arc<SourceFile>| {
+            file.skip_reason.get().is_none() && file.is_readable.get() != Some(&false)
+        };
+        if read.any(has_answered) {
+            return None;
+        }
+        let first = files.iter().find_map(|file| Some((file, file.skip_reason.get()?)));
+        Some(match first {
+            Some((file, reason)) => Error::from_io(
+                "read",
+                file.display_name(),
+                io::Error::other(reason.message.clone()),
+            ),
+            None => {
+                let file = files.first().map_or("", |file| file.display_name());
+                Error::from_io("read", file, io::Error::other(self.timeout_message()))
+            }
+        })
+    }
+
+    /// Whether a file can be read now. One that cannot at all is left out.
+    pub(super) fn is_readable(&self, file: &SourceFile) -> bool {
+        if file.skip_reason.get().is_some() {
+            return false;
+        }
+        let FileLocation::Local(path) = &file.location else { return true };
+        if let Some(answers) = file.is_readable.get() {
+            return *answers;
+        }
+        let (asked, size) = (path.clone(), file.size());
+        record_answer(file, self.probe(path, move || probe_read(&asked, size)));
+        file.is_readable.get() == Some(&true)
+    }
+
+    /// Why a file is not read that does not answer.
+    pub(super) fn timeout_message(&self) -> String {
+        if self.probe_timeout().is_zero() {
+            return "it did not answer before the deadline".to_owned();
+        }
+        format!("it did not answer within {} ms", self.timeouts.file_timeout.as_millis())
+    }
+
+    /// Notes a file that will not even be one of the source's.
+    pub(super) fn skip_unlisted_file(&self, path: &Path, reason: String, is_late: bool) {
+        let path = path.display().to_string();
+        let reason = single_line_reason(reason, &path);
+        self.skipped_files.lock().push(SkippedFile {
+            path,
+            file_index: None,
+            stored_bytes: 0,
+            reason,
+            is_unresponsive: is_late,
+        });
+    }
+
+    /// What has been noted.
+    pub(super) fn skipped_unlisted_files(&self) -> Vec<SkippedFile> {
+        self.skipped_files.lock().clone()
+    }
+
+    /// Leaves out the file that an error is about.
+    ///
+    /// # Errors
+    /// The error itself, where it is about none of the files, or where no other is left.
+    pub(super) fn skip_faulty_file(&self, files: &[Arc<SourceFile>], error: Error) -> Result<()> {
+        let is_read = |file: &&Arc<SourceFile>| file.skip_reason.get().is_none() && file.size() > 0;
+        let is_over = self.timeouts.deadline.is_some_and(|until| Instant::now() >= until);
+        let path = error.faulty_path().filter(|_| !is_over);
+        let Some(file) =
+            path.and_then(|path| files.iter().find(|file| *file.display_name == *path))
+        else {
+            return Err(error);
+        };
+        let others = files.iter().filter(|other| other.index != file.index);
+        if !is_read(&file) || others.filter(is_read).count() == 0 {
+            return Err(error);
+        }
+        file.skip_unreadable(error.to_string());
+        Ok(())
+    }
+}
+
+/// What comes of asking many, in their order; none for one that does not answer in time.
+pub(super) struct ProbeAnswers<'a, I, T> {
+    prober: &'a FileProber,
+    items: Arc<Vec<I>>,
+    path_of: fn(&I) -> &Path,
+    work: Arc<dyn Fn(&I) -> T + Send + Sync>,
+    /// The next.
+    next_index: usize,
+    /// The thread that asks from there on, and what it is told.
+    helper: Option<(Sender<ProbeJob>, Receiver<T>)>,
+}
+
+impl<I: Send + Sync + 'static, T: Send + 'static> ProbeAnswers<'_, I, T> {
+    /// Has the items from the next on asked.
+    fn start_helper(&self) -> Option<(Sender<ProbeJob>, Receiver<T>)> {
+        let (tell, told) = sync_channel(PENDING_ANSWERS_MAX);
+        let (items, work, from) =
+            (Arc::clone(&self.items), Arc::clone(&self.work), self.next_index);
+        // Whoever did not wait for an answer takes no others.
+        let ask = Box::new(move || {
+            let _ = items[from..].iter().try_for_each(|item| tell.send(work(item)));
+        });
+        let helper = self.prober.idle_threads.lock().pop().or_else(spawn_helper)?;
+        helper.send(ask).ok()?;
+        Some((helper, told))
+    }
+}
+
+impl<I: Send + Sync + 'static, T: Send + 'static> Iterator for ProbeAnswers<'_, I, T> {
+    type Item = Option<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.items.get(self.next_index)?;
+        let folder = (self.path_of)(item).parent().unwrap_or(Path::new("")).to_path_buf();
+        let count = self.prober.unanswered_by_folder.lock().get(&folder).copied().unwrap_or(0);
+        if self.helper.is_none() {
+            if count >= UNANSWERED_FILES_MAX {
+                self.next_index += 1;
+                return Some(None);
+            }
+            self.helper = self.start_helper();
+        }
+        let answer = match &self.helper {
+            // What is there is taken, whatever the time.
+            Some((_, told)) => {
+                told.try_recv().ok().or_else(|| told.recv_timeout(self.prober.probe_timeout()).ok())
+            }
+            None => None,
+        };
+        self.next_index += 1;
+        if answer.is_none() {
+            *self.prober.unanswered_by_folder.lock().entry(folder).or_default() += 1;
+            self.helper = None;
+        } else if count > 0 {
+            self.prober.unanswered_by_folder.lock().remove(&folder);
+        }
+        if self.next_index == self.items.len()
+            && let Some((helper, _)) = self.helper.take()
+        {
+            self.prober.idle_threads.lock().push(helper);
+        }
+        Some(answer)
+    }
+}
+
+/// A reason in which the file may be named, whose name may have line ends in it: what stands behind the first line of a
+/// reason is what can be done about it.
+pub(super) fn single_line_reason(reason: String, name: &str) -> String {
+    let shown = escape_control_chars(name, &[]);
+    if shown == name { reason } else { reason.replace(name, &shown) }
+}
+
+/// What is said of a file that did not show its first records in time, of which its program may have given some bytes all
+/// the same: records are looked at once there is a block of them.
+fn late_file_message(file: &SourceFile, waited: Duration, gave: u64) -> String {
+    let waited = waited.as_millis();
+    match (&file.filter_program, gave) {
+        (None, _) => match file.last_retried_error() {
+            Some(met) => format!("it could not be looked at within {waited} ms: {met}"),
+            None => format!("it did not answer within {waited} ms"),
+        },
+        (Some(program), 0) => format!("`{}` gave nothing of it within {waited} ms", program.name()),
+        (Some(program), gave) => format!(
+            "`{}` gave {} of it within {waited} ms, too little to look at",
+            program.name(),
+            tidemill_base::coverage::format_decimal_bytes(gave),
+        ),
+    }
+}
+
+/// Notes whether a file can be read now. One that cannot at all is left out.
+fn record_answer(file: &SourceFile, answer: Option<io::Result<()>>) {
+    if let Some(Err(error)) = &answer {
+        file.skip_unreadable(error.to_string());
+    }
+    let _ = file.is_readable.set(matches!(answer, Some(Ok(()))));
+}
+
+/// A thread that does what it is given, until nobody gives it any more.
+fn spawn_helper() -> Option<Sender<ProbeJob>> {
+    let (give, given): (Sender<ProbeJob>, Receiver<ProbeJob>) = channel();
+    let work = move || {
+        tidemill_base::panics::silence_thread_panics();
+        given.into_iter().for_each(|work| work());
+    };
+    std::thread::Builder::new().name("asks-files".into()).spawn(work).ok()?;
+    Some(give)
+}
+
+/// Reads a little of a file.
+fn probe_read(path: &Path, size: u64) -> io::Result<()> {
+    let file = std::fs::File::open(path)?;
+    let mut bytes = [0; READ_PROBE_BYTES];
+    file.read_at(&mut bytes, 0)?;
+    let end = size.saturating_sub(READ_PROBE_BYTES as u64);
+    if end > 0 {
+        file.read_at(&mut bytes, end)?;
+    }
+    Ok(())
+}
+
+/// What comes of `open` by the deadline. It goes on beside, if it hangs, and is told to stop.
+///
+/// # Errors
+/// Its own; [`Error::Io`] where it takes too long; [`Error::Interrupted`].
+pub(super) fn run_by_deadline<T: Send + 'static>(
+    patience: &OpenTimeouts,
+    url: &str,
+    has_programs: bool,
+    cancel: &CancelFlag,
+    open: impl FnOnce(&CancelFlag) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let part = cancel.child_flag();
+    let (tell, told) = channel();
+    let stop = part.clone();
+    let work = move || {
+        tidemill_base::panics::silence_thread_panics();
+        let _ = tell.send(open(&part));
+    };
+    let started = std::thread::Builder::new().name("opens-source".into()).spawn(work);
+    started.map_err(|error| Error::from_io("open", url, error))?;
+    loop {
+        let left = patience.deadline.map(|until| until.saturating_duration_since(Instant::now()));
+        match told
+            .recv_timeout(left.map_or(CANCEL_POLL_INTERVAL, |left| left.min(CANCEL_POLL_INTERVAL)))
+        {
+            Ok(opened) => return opened,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::Internal(format!("the thread that opens `{url}` gave up")));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(interrupted) = cancel.check().and_then(|()| patience.early_stop.check())
+                {
+                    stop.cancel();
+                    if has_programs {
+                        // Whoever reads from a program ends it.
+                        let _ = told.recv_timeout(PROGRAM_EXIT_TIMEOUT);
+                    }
+                    return Err(interrupted.into());
+                }
+                if patience.deadline.is_some_and(|until| Instant::now() >= until) {
+                    stop.cancel();
+                    if has_programs {
+                        // Whoever reads from a program ends it.
+                        let _ = told.recv_timeout(PROGRAM_EXIT_TIMEOUT);
+                    }
+                    let late = io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "its files could not be listed and looked into before the deadline",
+                    );
+                    return Err(Error::from_io(
+                        "open",
+                        tidemill_base::redaction::redact_url(url),
+                        late,
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_does_not_answer_is_not_asked_for_ever() {
+        let asking =
+            |wait| FileProber::new(OpenTimeouts { file_timeout: wait, ..OpenTimeouts::default() });
+        let long = asking(Duration::from_secs(600));
+        assert_eq!(long.probe(Path::new("/a/x"), || 1), Some(1));
+        assert_eq!(long.idle_threads.lock().len(), 1);
+        let short = asking(Duration::from_millis(1));
+        let (release, released) = channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        for _ in 0..UNANSWERED_FILES_MAX {
+            let released = Arc::clone(&released);
+            let hangs = move || released.lock().recv();
+            assert!(short.probe(Path::new("/b/x"), hangs).is_none());
+        }
+        assert_eq!(short.idle_threads.lock().len(), 0, "threads that hang are not waited for");
+        let asked = Arc::new(Mutex::new(false));
+        let ask = Arc::clone(&asked);
+        assert!(short.probe(Path::new("/b/y"), move || *ask.lock() = true).is_none());
+        assert!(!*asked.lock());
+        drop(release);
+    }
+
+    #[test]
+    fn looks_that_nothing_comes_of_share_their_time_where_there_is_no_deadline() {
+        let asking = FileProber::new(OpenTimeouts::default());
+        let mut all = Duration::ZERO;
+        for _ in 0..5 {
+            let share = asking.inspection_timeout_without_deadline();
+            assert_eq!(share, (FRUITLESS_INSPECTIONS_TIMEOUT - all) / 2);
+            all += share;
+            asking.inspection_times.lock().0 = all;
+        }
+        asking.inspection_times.lock().0 = FRUITLESS_INSPECTIONS_TIMEOUT * 2;
+        assert_eq!(asking.inspection_timeout_without_deadline(), LATER_INSPECTION_TIMEOUT_MIN);
+        // Where programs take long to begin, others are not given up sooner.
+        asking.inspection_times.lock().1 = LATER_INSPECTION_TIMEOUT_MIN * 3;
+        assert_eq!(asking.inspection_timeout_without_deadline(), LATER_INSPECTION_TIMEOUT_MIN * 6);
+        asking.inspection_times.lock().1 = FRUITLESS_INSPECTIONS_TIMEOUT;
+        assert_eq!(asking.inspection_timeout_without_deadline(), FRUITLESS_INSPECTIONS_TIMEOUT / 2);
+    }
+
+    #[test]
+    fn a_look_elsewhere_has_as_long_as_answers_take_there() {
+        let until = Some(Instant::now() + Duration::from_secs(2000));
+        let asking = FileProber::new(OpenTimeouts { deadline: until, ..OpenTimeouts::default() });
+        let seconds = |share: Option<Duration>| share.unwrap().as_secs_f64();
+        // Two fifths of half of the time, and less once somebody has answered.
+        assert!((390.0..=400.0).contains(&seconds(asking.remote_inspection_timeout())));
+        asking.inspection_times.lock().1 = Duration::from_secs(300);
+        assert!((590.0..=600.0).contains(&seconds(asking.remote_inspection_timeout())));
+        asking.inspection_times.lock().1 = Duration::from_secs(1);
+        assert!((240.0..=250.0).contains(&seconds(asking.remote_inspection_timeout())));
+        asking.inspection_times.lock().1 = Duration::from_secs(9000);
+        assert!((990.0..=1000.0).contains(&seconds(asking.remote_inspection_timeout())));
+    }
+
+    #[test]
+    fn slow_open_is_cancelled_at_its_deadline() {
+        let until = Some(Instant::now());
+        let patience = OpenTimeouts { deadline: until, ..OpenTimeouts::default() };
+        let (tell, told) = channel();
+        let open = move |cancel: &CancelFlag| {
+            while !cancel.is_cancelled() {
+                std::thread::yield_now();
+            }
+            let _ = tell.send(());
+            Err::<(), _>(Error::Interrupted)
+        };
+        let opened = run_by_deadline(&patience, "s3://a/b", false, &CancelFlag::new(), open);
+        assert!(opened.is_err());
+        told.recv().unwrap();
+    }
+}
