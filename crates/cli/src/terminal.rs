@@ -12,7 +12,7 @@ use tidemill_engine::error::{escape_control_chars, redact_secrets};
 use tidemill_engine::progress::WorkerProgress;
 use tidemill_engine::remote::silent_hosts;
 use tidemill_engine::running::GRACE;
-use tidemill_engine::sink::is_writing_directly;
+use tidemill_engine::sink::is_direct_write_running;
 use tidemill_engine::{CancelFlag, Error, RunProgress};
 
 use crate::screen;
@@ -66,7 +66,7 @@ pub(crate) fn watch_signals(cancel: &CancelFlag) -> anyhow::Result<()> {
                 // What has ended is not here any more, and a write to a pipe that nobody reads never does.
                 if !IS_SHELL.load(Ordering::Relaxed) && !screen::is_paged() {
                     std::thread::sleep(GRACE);
-                    if is_writing_directly() {
+                    if is_direct_write_running() {
                         end_interrupted();
                     }
                 }

@@ -128,8 +128,8 @@ impl Options {
                 ));
             }
         }
-        sink.header = self.header.unwrap_or(true);
-        sink.null.clone_from(&self.null);
+        sink.has_header = self.header.unwrap_or(true);
+        sink.null_text.clone_from(&self.null);
         sink.compression = self.compression()?.map(|text| text.parse()).transpose()?;
         sink.max_files = self.max_files.unwrap_or(sink.max_files);
         if self.empties_folder && !self.partition_by.is_empty() {
@@ -304,8 +304,8 @@ mod tests {
             ("'a.dat' (FORMAT Parquet)", with("a.dat", OutputFormat::Parquet)),
             ("'a.csv' (DELIM ',', HEADER)", with("a.csv", OutputFormat::Csv)),
             ("'a.csv' (SEP E'\\t')", with("a.csv", OutputFormat::Tsv)),
-            ("'a.csv' (HEADER false)", SinkSpec { header: false, ..new("a.csv") }),
-            ("'a.csv' (NULLSTR 'NA')", SinkSpec { null: Some("NA".into()), ..new("a.csv") }),
+            ("'a.csv' (HEADER false)", SinkSpec { has_header: false, ..new("a.csv") }),
+            ("'a.csv' (NULLSTR 'NA')", SinkSpec { null_text: Some("NA".into()), ..new("a.csv") }),
             ("'a.csv' (OVERWRITE_OR_IGNORE)", SinkSpec { overwrite: true, ..new("a.csv") }),
             ("'a.csv' (OVERWRITE 1)", SinkSpec { overwrite: true, ..new("a.csv") }),
             ("'a.csv' (MAX_FILES 3)", SinkSpec { max_files: 3, ..new("a.csv") }),

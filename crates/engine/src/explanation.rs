@@ -62,7 +62,7 @@ impl Explanation {
     /// As [`sink::describe`].
     pub fn with_sink(mut self, spec: Option<&SinkSpec>) -> Result<Self> {
         let Some(spec) = spec else { return Ok(self) };
-        let description = sink::describe(spec, &self.schema)?;
+        let description = sink::describe_output(spec, &self.schema)?;
         self.text.push_str(&format!("sink: {description}\n"));
         let mut json: serde_json::Value = serde_json::from_str(&self.json)
             .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;

@@ -23,7 +23,7 @@ use tidemill_base::suggestions;
 use tidemill_query::{Plan, Query};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::location::decoded_web_path;
-use tidemill_sink::{CompressedFile, OutputFormat, Sink, SinkSpec};
+use tidemill_sink::{CompressedStagedFile, OutputFormat, Sink, SinkSpec};
 use tidemill_sort::id_sets::{self, IdFormat, IdSetInput};
 use tidemill_source::{
     COMPRESSION_MAGIC_BYTES, Compression, Format as SourceFormat, SourceSpec, decompressing_reader,
@@ -669,7 +669,7 @@ fn take_ids(
 enum Output {
     /// To the writer that is given.
     Given(IdFormat),
-    File(IdFormat, Box<CompressedFile>, String),
+    File(IdFormat, Box<CompressedStagedFile>, String),
     Table(Box<Sink>),
 }
 
@@ -721,7 +721,8 @@ impl Output {
                 "a name that ends in .parquet or .csv is written there",
             ));
         }
-        let file = CompressedFile::create(Path::new(output), request.overwrite, &RunId::new())?;
+        let file =
+            CompressedStagedFile::create(Path::new(output), request.overwrite, &RunId::new())?;
         Ok(Output::File(format, Box::new(file), output.clone()))
     }
 

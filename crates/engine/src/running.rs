@@ -31,7 +31,7 @@ use tidemill_jobs::{About, Ending, Recorder};
 use tidemill_query::{
     Glimpse, Merge, Output, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds,
 };
-use tidemill_sink::{Room, Sink, SinkSpec, StagedFile, Written};
+use tidemill_sink::{OutputSummary, Sink, SinkResources, SinkSpec, StagedFile};
 
 use crate::answer_columns::AnswerColumns;
 use crate::explanation::Explanation;
@@ -723,10 +723,10 @@ pub fn deliver(
     id: &RunId,
     memory_bytes: u64,
     mut tick: impl FnMut(u64) -> Result<(), Interrupted>,
-) -> Result<Written> {
+) -> Result<OutputSummary> {
     // Only here is it known how the output ended.
     let recorder = running.recorder.take();
-    let delivered = match sink.waits_for_others() {
+    let delivered = match sink.may_block_on_user_code() {
         false => write_out(running, sink, id, memory_bytes, &mut tick),
         true => write_out_beside(running, sink, id, memory_bytes, &mut tick),
     };
@@ -755,7 +755,7 @@ fn write_out_beside(
     id: &RunId,
     memory_bytes: u64,
     tick: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
-) -> Result<Written> {
+) -> Result<OutputSummary> {
     let cancel = running.cancel.clone();
     let (rows, mut failure) = (AtomicU64::new(0), None);
     let written = std::thread::scope(|scope| {
@@ -795,17 +795,17 @@ fn write_out(
     id: &RunId,
     memory_bytes: u64,
     tick: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
-) -> Result<Written> {
+) -> Result<OutputSummary> {
     let schema = running.schema(|| tick(0))?;
     let memory_limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
-    let room = Room { memory_limit, threads: running.threads };
+    let room = SinkResources { memory_limit_bytes: memory_limit, threads: running.threads };
     let cancel = running.cancel.clone();
     let mut sink = Sink::create_with(sink, schema, id, room, &cancel, &mut || {
         tick(0)?;
         cancel.check()
     })?;
     let filled = fill(running, &mut sink, &cancel, tick);
-    let rows = sink.rows();
+    let rows = sink.rows_written();
     let mut tick = || {
         tick(rows)?;
         cancel.check()
@@ -830,24 +830,24 @@ fn fill(
 ) -> Result<()> {
     let output = running.output.take();
     if let Some(output) = &output {
-        output.open(sink.place()?);
+        output.open(sink.worker_output_target()?);
     }
     loop {
         match running.next(TICK)? {
             Next::Batch(batch) => {
-                tick(sink.rows() + batch.num_rows() as u64)?;
-                let rows = sink.rows() + batch.num_rows() as u64;
+                tick(sink.rows_written() + batch.num_rows() as u64)?;
+                let rows = sink.rows_written() + batch.num_rows() as u64;
                 sink.write_with(&batch, &mut || {
                     tick(rows)?;
                     cancel.check()
                 })?;
             }
-            Next::Waiting | Next::Glimpse(_) => tick(sink.rows())?,
+            Next::Waiting | Next::Glimpse(_) => tick(sink.rows_written())?,
             Next::End => {
                 if let Some(output) = &output {
                     running.warn(output.take_warning());
                     if let Some((rows, files)) = output.take_written() {
-                        sink.adopt(rows, files)?;
+                        sink.adopt_files(rows, files)?;
                     }
                 }
                 return Ok(());

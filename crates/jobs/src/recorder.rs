@@ -15,7 +15,7 @@ use tidemill_base::error::Error;
 use tidemill_base::memory_watch::MemoryWatch;
 use tidemill_base::progress::RunProgress;
 use tidemill_base::state_folder::{RunId, StateFolder};
-use tidemill_sink::Written;
+use tidemill_sink::OutputSummary;
 
 use crate::log::{JobLog, Keep};
 use crate::record::{Outcome, Record, Step, Worker};
@@ -63,7 +63,7 @@ pub enum Ending<'a> {
         /// What they rest on.
         coverage: &'a Coverage,
         /// What was written.
-        written: &'a Written,
+        written: &'a OutputSummary,
     },
     /// Its rows were taken, by whoever asked for them.
     Read {

@@ -139,7 +139,7 @@ pub(crate) fn sort_files<'py>(
             ..About::default()
         };
         let query = Query::sorted(source, &by, limit)?;
-        Ok((Query { keeps_columns: sink.keeps_columns(), ..query }, sink, about))
+        Ok((Query { keeps_columns: sink.preserves_column_metadata(), ..query }, sink, about))
     });
     let (query, sink, about) = request.map_err(|error| raise(py, error))?;
     run_query(py, (query, None), Some(sink), limits, &Limits::default(), about)
@@ -181,7 +181,7 @@ pub(crate) fn salvage(
         }
         let file = StagedFile::create(&out, overwrite, &RunId::new())?;
         let (file, kept) = files.salvage_file(0, file, &out.display().to_string())?;
-        let bytes = file.bytes();
+        let bytes = file.bytes_written();
         file.commit(bytes)?;
         json(kept)
     })

@@ -295,7 +295,7 @@ impl SinkOptions {
             spec.exec = Some(program);
         }
         spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
-        spec.header &= !self.no_header;
+        spec.has_header &= !self.no_header;
         spec.max_files = self.max_files.unwrap_or(spec.max_files);
         spec.storage_options =
             spec.storage_options.with_overrides(&storage(&self.storage_options)?);

@@ -30,7 +30,7 @@ use tidemill_engine::column_types::sql_type_name;
 use tidemill_engine::coverage::format_decimal_bytes;
 use tidemill_engine::remote::{self, ReadStats};
 use tidemill_engine::running::{Next, Running};
-use tidemill_engine::sink::{cells, is_number, shown_columns};
+use tidemill_engine::sink::{displayed_columns, format_cells, is_numeric_type};
 use tidemill_engine::{CancelFlag, Coverage, Error};
 
 use crate::errors::{raise, warn};
@@ -641,7 +641,7 @@ impl RawResult {
             Ok(Some((wanted.cloned().collect::<Vec<_>>(), held(rows), known)))
         })?;
         let Some((batches, held, known)) = peeked else { return Ok(None) };
-        let own_columns = shown_columns(&self.schema);
+        let own_columns = displayed_columns(&self.schema);
         let shown = || -> tidemill_engine::Result<_> {
             let mut shown = Vec::new();
             for batch in &batches {
@@ -650,7 +650,7 @@ impl RawResult {
                     true => batch.project(&own_columns)?,
                     false => batch.clone(),
                 };
-                shown.append(&mut cells(&batch, 0..wanted, chars_max)?);
+                shown.append(&mut format_cells(&batch, 0..wanted, chars_max)?);
             }
             Ok((shown, held > count, known))
         };
@@ -873,7 +873,7 @@ impl RawSchema {
     fn columns(&self) -> Vec<(String, String, String, bool)> {
         let fields = self.schema.fields().iter();
         let column = |name: &String, kind: &arrow::datatypes::DataType| {
-            (name.clone(), sql_type_name(kind), kind.to_string(), is_number(kind))
+            (name.clone(), sql_type_name(kind), kind.to_string(), is_numeric_type(kind))
         };
         fields.map(|field| column(field.name(), field.data_type())).collect()
     }
@@ -881,10 +881,11 @@ impl RawSchema {
     /// The columns that a table for people has, each with its name, its type in SQL's words, and whether it is a
     /// number: an estimate and its bounds are one.
     fn shown(&self) -> Vec<(String, String, bool)> {
-        let fields = shown_columns(&self.schema).into_iter().map(|index| self.schema.field(index));
+        let fields =
+            displayed_columns(&self.schema).into_iter().map(|index| self.schema.field(index));
         let column = |field: &arrow::datatypes::Field| {
             let kind = field.data_type();
-            (field.name().clone(), sql_type_name(kind), is_number(kind))
+            (field.name().clone(), sql_type_name(kind), is_numeric_type(kind))
         };
         fields.map(column).collect()
     }

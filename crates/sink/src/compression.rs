@@ -14,15 +14,15 @@ use crate::error::{Error, Result};
 
 /// How an output is to be compressed, as a user says it: `zstd`, `gzip:9`, `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compression {
+pub struct OutputCompression {
     pub(super) name: &'static str,
     pub(super) level: Option<u32>,
 }
 
-const NAMES: [&str; 9] =
+const COMPRESSION_NAMES: [&str; 9] =
     ["none", "gzip", "zstd", "bzip2", "xz", "snappy", "brotli", "lz4", "deflate"];
 
-impl FromStr for Compression {
+impl FromStr for OutputCompression {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -30,25 +30,25 @@ impl FromStr for Compression {
             Some((word, level)) => (word, Some(level)),
             None => (text, None),
         };
-        let name = NAMES.iter().find(|name| **name == word);
+        let name = COMPRESSION_NAMES.iter().find(|name| **name == word);
         let name = name.ok_or_else(|| {
-            Error::usage(suggestions::unknown_name_message("compression", word, &NAMES))
+            Error::usage(suggestions::unknown_name_message("compression", word, &COMPRESSION_NAMES))
         })?;
         let level = level.map(|level| {
             level.parse().map_err(|_| {
-                Error::usage_hint(
+                Error::usage_with_hint(
                     format!("`{level}` is not a level of compression"),
                     format!("a level is a number: {name}:9"),
                 )
             })
         });
-        Ok(Compression { name, level: level.transpose()? })
+        Ok(OutputCompression { name, level: level.transpose()? })
     }
 }
 
-impl Compression {
+impl OutputCompression {
     /// The suffix of a name that tells it, if there is one.
-    pub(super) fn suffix(&self) -> &'static str {
+    pub(super) fn file_suffix(&self) -> &'static str {
         tidemill_source::Compression::suffix_of_codec(self.name).unwrap_or_default()
     }
 
@@ -58,7 +58,7 @@ impl Compression {
     }
 }
 
-impl fmt::Display for Compression {
+impl fmt::Display for OutputCompression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.level {
             Some(level) => write!(f, "{}:{level}", self.name),
@@ -69,7 +69,7 @@ impl fmt::Display for Compression {
 
 /// What bytes are compressed by, with its level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Codec {
+pub(super) enum OutputCodec {
     None,
     Gzip(u32),
     Zstd(u32),
@@ -82,32 +82,41 @@ pub(super) enum Codec {
 }
 
 /// A codec that a format can use: its name, and its least, most and usual level.
-pub(super) struct Choice {
+pub(super) struct CodecChoice {
     pub(super) name: &'static str,
     pub(super) levels: Option<(u32, u32, u32)>,
 }
 
-pub(super) const fn plain(name: &'static str) -> Choice {
-    Choice { name, levels: None }
+pub(super) const fn codec_without_levels(name: &'static str) -> CodecChoice {
+    CodecChoice { name, levels: None }
 }
 
-pub(super) const fn leveled(name: &'static str, least: u32, most: u32, usual: u32) -> Choice {
-    Choice { name, levels: Some((least, most, usual)) }
+pub(super) const fn codec_with_levels(
+    name: &'static str,
+    least: u32,
+    most: u32,
+    usual: u32,
+) -> CodecChoice {
+    CodecChoice { name, levels: Some((least, most, usual)) }
 }
 
-impl Codec {
+impl OutputCodec {
     /// A level as the libraries of zstd take it.
-    pub(super) fn signed(level: u32) -> i32 {
+    pub(super) fn signed_level(level: u32) -> i32 {
         i32::try_from(level).unwrap_or(i32::MAX)
     }
 
     /// Bytes as a member of a compressed file, or as they are.
-    pub(super) fn member<'a>(self, bytes: &'a [u8], out: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
-        if self == Codec::None {
+    pub(super) fn compress_member<'a>(
+        self,
+        bytes: &'a [u8],
+        out: &'a mut Vec<u8>,
+    ) -> io::Result<&'a [u8]> {
+        if self == OutputCodec::None {
             return Ok(bytes);
         }
         out.clear();
-        let mut compressed = Compressed::new(&mut *out, self)?;
+        let mut compressed = CompressedWriter::new(&mut *out, self)?;
         compressed.write_all(bytes)?;
         compressed.finish()?;
         Ok(out)
@@ -118,23 +127,23 @@ impl Codec {
 ///
 /// Dropped before it is finished it writes nothing more: a stream that broke off must not end as if
 /// it were whole.
-pub(super) struct Compressed<W: Write>(Option<Kind<W>>);
+pub(super) struct CompressedWriter<W: Write>(Option<CompressorKind<W>>);
 
-enum Kind<W: Write> {
+enum CompressorKind<W: Write> {
     Plain(W),
-    Gzip(flate2::write::GzEncoder<Gate<W>>),
-    Zstd(zstd::stream::write::Encoder<'static, Gate<W>>),
-    Bzip2(bzip2::write::BzEncoder<Gate<W>>),
-    Xz(liblzma::write::XzEncoder<Gate<W>>),
+    Gzip(flate2::write::GzEncoder<GatedWriter<W>>),
+    Zstd(zstd::stream::write::Encoder<'static, GatedWriter<W>>),
+    Bzip2(bzip2::write::BzEncoder<GatedWriter<W>>),
+    Xz(liblzma::write::XzEncoder<GatedWriter<W>>),
 }
 
 /// What lets bytes through until it is closed.
-struct Gate<W> {
+struct GatedWriter<W> {
     out: W,
     is_closed: bool,
 }
 
-impl<W: Write> Write for Gate<W> {
+impl<W: Write> Write for GatedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.is_closed { Ok(bytes.len()) } else { self.out.write(bytes) }
     }
@@ -144,52 +153,54 @@ impl<W: Write> Write for Gate<W> {
     }
 }
 
-impl<W: Write> Compressed<W> {
+impl<W: Write> CompressedWriter<W> {
     /// Compresses by a codec of text; formats that compress inside are handed on as they are.
-    pub(super) fn new(out: W, codec: Codec) -> io::Result<Self> {
-        let gate = |out| Gate { out, is_closed: false };
-        Ok(Compressed(Some(match codec {
-            Codec::Gzip(level) => {
+    pub(super) fn new(out: W, codec: OutputCodec) -> io::Result<Self> {
+        let gate = |out| GatedWriter { out, is_closed: false };
+        Ok(CompressedWriter(Some(match codec {
+            OutputCodec::Gzip(level) => {
                 let level = flate2::Compression::new(level);
-                Kind::Gzip(flate2::write::GzEncoder::new(gate(out), level))
+                CompressorKind::Gzip(flate2::write::GzEncoder::new(gate(out), level))
             }
-            Codec::Zstd(level) => {
-                let level = Codec::signed(level);
+            OutputCodec::Zstd(level) => {
+                let level = OutputCodec::signed_level(level);
                 let mut encoder = zstd::stream::write::Encoder::new(gate(out), level)?;
                 encoder.include_checksum(true)?;
-                Kind::Zstd(encoder)
+                CompressorKind::Zstd(encoder)
             }
-            Codec::Bzip2(level) => {
+            OutputCodec::Bzip2(level) => {
                 let level = bzip2::Compression::new(level);
-                Kind::Bzip2(bzip2::write::BzEncoder::new(gate(out), level))
+                CompressorKind::Bzip2(bzip2::write::BzEncoder::new(gate(out), level))
             }
-            Codec::Xz(level) => Kind::Xz(liblzma::write::XzEncoder::new(gate(out), level)),
-            _ => Kind::Plain(out),
+            OutputCodec::Xz(level) => {
+                CompressorKind::Xz(liblzma::write::XzEncoder::new(gate(out), level))
+            }
+            _ => CompressorKind::Plain(out),
         })))
     }
 
     pub(super) fn finish(mut self) -> io::Result<W> {
         let kind = self.0.take().ok_or_else(|| io::Error::other("finished twice"))?;
         let mut gate = match kind {
-            Kind::Plain(out) => return Ok(out),
-            Kind::Gzip(encoder) => encoder.finish()?,
-            Kind::Zstd(encoder) => encoder.finish()?,
-            Kind::Bzip2(encoder) => encoder.finish()?,
-            Kind::Xz(encoder) => encoder.finish()?,
+            CompressorKind::Plain(out) => return Ok(out),
+            CompressorKind::Gzip(encoder) => encoder.finish()?,
+            CompressorKind::Zstd(encoder) => encoder.finish()?,
+            CompressorKind::Bzip2(encoder) => encoder.finish()?,
+            CompressorKind::Xz(encoder) => encoder.finish()?,
         };
         gate.out.flush()?;
         Ok(gate.out)
     }
 }
 
-impl<W: Write> Write for Compressed<W> {
+impl<W: Write> Write for CompressedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Some(Kind::Plain(out)) => out.write(bytes),
-            Some(Kind::Gzip(encoder)) => encoder.write(bytes),
-            Some(Kind::Zstd(encoder)) => encoder.write(bytes),
-            Some(Kind::Bzip2(encoder)) => encoder.write(bytes),
-            Some(Kind::Xz(encoder)) => encoder.write(bytes),
+            Some(CompressorKind::Plain(out)) => out.write(bytes),
+            Some(CompressorKind::Gzip(encoder)) => encoder.write(bytes),
+            Some(CompressorKind::Zstd(encoder)) => encoder.write(bytes),
+            Some(CompressorKind::Bzip2(encoder)) => encoder.write(bytes),
+            Some(CompressorKind::Xz(encoder)) => encoder.write(bytes),
             None => Err(io::Error::other("written to after its end")),
         }
     }
@@ -197,20 +208,20 @@ impl<W: Write> Write for Compressed<W> {
     /// What is compressed stays until the end: handing it on early would make it larger.
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.0 {
-            Some(Kind::Plain(out)) => out.flush(),
+            Some(CompressorKind::Plain(out)) => out.flush(),
             _ => Ok(()),
         }
     }
 }
 
-impl<W: Write> Drop for Compressed<W> {
+impl<W: Write> Drop for CompressedWriter<W> {
     fn drop(&mut self) {
         let gate = match &mut self.0 {
-            Some(Kind::Gzip(encoder)) => encoder.get_mut(),
-            Some(Kind::Zstd(encoder)) => encoder.get_mut(),
-            Some(Kind::Bzip2(encoder)) => encoder.get_mut(),
-            Some(Kind::Xz(encoder)) => encoder.get_mut(),
-            Some(Kind::Plain(_)) | None => return,
+            Some(CompressorKind::Gzip(encoder)) => encoder.get_mut(),
+            Some(CompressorKind::Zstd(encoder)) => encoder.get_mut(),
+            Some(CompressorKind::Bzip2(encoder)) => encoder.get_mut(),
+            Some(CompressorKind::Xz(encoder)) => encoder.get_mut(),
+            Some(CompressorKind::Plain(_)) | None => return,
         };
         gate.is_closed = true;
     }
@@ -221,14 +232,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_breaks_off_does_not_end_as_if_it_were_whole() {
-        for codec in [Codec::Gzip(6), Codec::Zstd(3), Codec::Bzip2(9), Codec::Xz(0)] {
+    fn dropped_writer_leaves_an_unfinished_stream() {
+        for codec in
+            [OutputCodec::Gzip(6), OutputCodec::Zstd(3), OutputCodec::Bzip2(9), OutputCodec::Xz(0)]
+        {
             let mut whole = Vec::new();
-            let mut compressed = Compressed::new(&mut whole, codec).unwrap();
+            let mut compressed = CompressedWriter::new(&mut whole, codec).unwrap();
             compressed.write_all(&[7; 100_000]).unwrap();
             compressed.finish().unwrap();
             let mut broken = Vec::new();
-            let mut compressed = Compressed::new(&mut broken, codec).unwrap();
+            let mut compressed = CompressedWriter::new(&mut broken, codec).unwrap();
             compressed.write_all(&[7; 100_000]).unwrap();
             drop(compressed);
             assert!(broken.len() < whole.len() && whole.starts_with(&broken), "{codec:?}");

@@ -13,7 +13,7 @@ use tidemill_base::durability::{create_folders_durably, sync_path};
 use tidemill_base::state_folder::RunId;
 
 use super::error::{Error, Result};
-use super::places;
+use super::local_paths;
 
 /// A coverage is far smaller; of a larger file it is not asked what it is.
 const COVERAGE_BYTES_MAX: u64 = 256 << 20;
@@ -32,36 +32,38 @@ impl CoverageFile {
     /// coverage; [`Error::Io`] if it cannot be written.
     pub fn create(path: &str, output: Option<&str>) -> Result<Self> {
         if path.is_empty() || path.ends_with('/') {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("--coverage `{path}` names no file"),
                 "name a file, or `-` for standard output",
             ));
         }
         let file = CoverageFile { path: path.into() };
         if let Some(output) = output
-            && places::may_write(output, &file.path)
+            && local_paths::can_write_path(output, &file.path)
         {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("--coverage `{path}` is where the output goes: `{output}`"),
                 "name another file",
             ));
         }
-        file.check()?;
+        file.check_replaceable()?;
         // The run makes the folder of its output.
-        let parent = places::settled(&file.path).parent().map(Path::to_owned);
+        let parent = local_paths::resolve_path(&file.path).parent().map(Path::to_owned);
         let will_be_made = parent.is_some_and(|parent| {
             !parent.exists()
-                && output.and_then(places::folder_of).is_some_and(|made| made.starts_with(&parent))
+                && output
+                    .and_then(local_paths::output_folder)
+                    .is_some_and(|made| made.starts_with(&parent))
         });
         if will_be_made {
             return Ok(file);
         }
-        if file.is_direct() {
+        if file.is_device_or_pipe() {
             // Opened to write, without touching it.
             let opened = OpenOptions::new().write(true).open(&file.path);
             opened.map_err(|e| Error::io("write", &file.path, e))?;
         } else {
-            let hidden = file.hidden();
+            let hidden = file.temporary_path();
             let made = File::create_new(&hidden).and_then(|_| std::fs::remove_file(&hidden));
             made.map_err(|e| Error::io("write", &file.path, e))?;
         }
@@ -77,18 +79,18 @@ impl CoverageFile {
         let mut json = serde_json::to_string_pretty(coverage)
             .map_err(|error| Error::Internal(format!("coverage as JSON: {error}")))?;
         json.push('\n');
-        self.check()?;
-        if self.is_direct() {
+        self.check_replaceable()?;
+        if self.is_device_or_pipe() {
             let mut file = OpenOptions::new().write(true).open(&self.path).map_err(error)?;
             return file.write_all(json.as_bytes()).map_err(error);
         }
-        let hidden = self.hidden();
+        let hidden = self.temporary_path();
         if let Some(parent) = hidden.parent() {
             // The output's folder, of an output without a file.
             create_folders_durably(parent, |parent| std::fs::create_dir_all(parent))
                 .map_err(error)?;
         }
-        let target = self.target();
+        let target = self.resolved_path();
         // Make the content durable before the rename, which replaces an earlier coverage.
         let written = File::create_new(&hidden)
             .and_then(|mut file| file.write_all(json.as_bytes()).and_then(|()| file.sync_all()))
@@ -101,17 +103,17 @@ impl CoverageFile {
     }
 
     /// Where it is once symbolic links are followed.
-    fn target(&self) -> PathBuf {
-        places::settled(&self.path)
+    fn resolved_path(&self) -> PathBuf {
+        local_paths::resolve_path(&self.path)
     }
 
     /// Whether it is a device or a pipe, to which there is nothing to rename.
-    fn is_direct(&self) -> bool {
+    fn is_device_or_pipe(&self) -> bool {
         std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_dir())
     }
 
-    fn hidden(&self) -> PathBuf {
-        let target = self.target();
+    fn temporary_path(&self) -> PathBuf {
+        let target = self.resolved_path();
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         // A name has 255 bytes at most.
         let short: String = name.chars().take(40).collect();
@@ -119,7 +121,7 @@ impl CoverageFile {
     }
 
     /// Refuses what has the name, if it is not an earlier coverage.
-    fn check(&self) -> Result<()> {
+    fn check_replaceable(&self) -> Result<()> {
         let error = |e| Error::io("write", &self.path, e);
         let found = match std::fs::metadata(&self.path) {
             Ok(found) => found,
@@ -127,22 +129,22 @@ impl CoverageFile {
             Err(e) => return Err(error(e)),
         };
         if found.is_dir() {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("--coverage `{}` is a folder", self.path.display()),
                 "name a file in it",
             ));
         }
-        if !found.is_file() || found.len() == 0 || is_coverage(&self.path, found.len()) {
+        if !found.is_file() || found.len() == 0 || is_coverage_file(&self.path, found.len()) {
             return Ok(());
         }
-        Err(Error::usage_hint(
+        Err(Error::usage_with_hint(
             format!("--coverage `{}` is there already, and is no coverage", self.path.display()),
             "name another file, or remove it first; only the coverage of an earlier run is replaced",
         ))
     }
 }
 
-fn is_coverage(path: &Path, length: u64) -> bool {
+fn is_coverage_file(path: &Path, length: u64) -> bool {
     if length > COVERAGE_BYTES_MAX {
         return false;
     }
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_found_beforehand() {
+    fn unwritable_path_is_refused_before_the_run() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("file"), "x").unwrap();
         for name in ["missing/c.json", "file/c.json", "", "/proc/c.json"] {
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_the_output_will_make_need_not_be_there() {
+    fn folder_that_the_output_creates_may_be_missing() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().display();
         for (output, path, fine) in [
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outputs_own_name_is_refused_however_it_is_written() {
+    fn coverage_path_equal_to_output_is_refused_in_any_spelling() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
         std::fs::create_dir(root.join("out")).unwrap();

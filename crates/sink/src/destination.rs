@@ -12,19 +12,19 @@ use tidemill_base::state_folder::RunId;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::FinishedUpload;
 
-use crate::bucket::{Remote, Shared};
-use crate::commit::{Entry, Recovered, Staging};
-use crate::elsewhere::{Place, PlacedFile};
 use crate::error::{Error, Result};
-use crate::files::{PartitionedFiles, Stage};
-use crate::formats::Encoding;
-use crate::fs::{self, Output};
-use crate::partition::Router;
-use crate::places::{descriptor_copy, direct, is_direct};
-use crate::spec::{Parsed, SinkSpec};
-use crate::template::{self, Key, Template, below};
-use crate::writer::{RowWriter, Writing, conform};
-use crate::{PATHS_SHOWN, Room, Written, directly, staged_file};
+use crate::file_commit::{FileEntry, RecoveryReport, StagingFolder};
+use crate::formats::FileEncoding;
+use crate::fs::{self, CountingFile};
+use crate::local_paths::{duplicate_descriptor, is_direct_output, open_direct_output};
+use crate::partitioned_files::{PartitionedFiles, StagingArea};
+use crate::path_template::{self, PathKey, PathTemplate, join_below};
+use crate::row_router::RowRouter;
+use crate::row_writer::{FileWriteSpec, RowWriter, conform_to_schema};
+use crate::s3_commit::{S3Staging, SharedUpload};
+use crate::sink_spec::{ParsedSinkSpec, SinkSpec};
+use crate::worker_output::{WorkerOutputFile, WorkerOutputTarget};
+use crate::{LISTED_PATHS_MAX, OutputSummary, SinkResources, run_direct_write, staged_file};
 
 /// Where rows go. Dropped before its commit, it removes what it has written.
 pub(crate) trait Destination: Send {
@@ -38,7 +38,7 @@ pub(crate) trait Destination: Send {
     ///
     /// # Errors
     /// As [`Sink::place`](crate::Sink::place).
-    fn place(&self) -> Result<Option<Place>> {
+    fn worker_output_target(&self) -> Result<Option<WorkerOutputTarget>> {
         Ok(None)
     }
 
@@ -46,12 +46,12 @@ pub(crate) trait Destination: Send {
     ///
     /// # Errors
     /// As [`Sink::adopt`](crate::Sink::adopt).
-    fn adopt(&mut self, _: Vec<PlacedFile>) -> Result<()> {
+    fn adopt_files(&mut self, _: Vec<WorkerOutputFile>) -> Result<()> {
         Err(Error::Internal("others do not write this output".into()))
     }
 
     /// What runs that died while they wrote to the same place had left.
-    fn recovered(&self) -> Option<&Recovered>;
+    fn recovery_report(&self) -> Option<&RecoveryReport>;
 
     /// Throws away what was written, and waits for that longer than dropping does.
     fn abandon(self: Box<Self>, _: WaitCallback<'_>) {}
@@ -60,279 +60,297 @@ pub(crate) trait Destination: Send {
     ///
     /// # Errors
     /// As [`Sink::commit_with`](crate::Sink::commit_with).
-    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written>;
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary>;
 }
 
 /// Begins an output.
 ///
 /// # Errors
 /// As [`Sink::create_with`](crate::Sink::create_with).
-pub(crate) fn open(
+pub(crate) fn open_destination(
     spec: &SinkSpec,
     schema: SchemaRef,
     run: &RunId,
-    room: Room,
+    room: SinkResources,
     cancel: &CancelFlag,
     tick: WaitCallback<'_>,
 ) -> Result<Box<dyn Destination>> {
     let parsed = spec.parse()?;
-    parsed.format.check(&schema)?;
+    parsed.format.check_schema(&schema)?;
     if let Some(program) = &spec.exec {
         program.prepare_files(cancel)?;
     }
-    let writing = writing(spec, &parsed, room, cancel);
+    let writing = new_write_spec(spec, &parsed, room, cancel);
     let Some(template) = parsed.template else {
-        let output = File::from(descriptor_copy(1, &spec.url)?);
-        return Ok(Box::new(Direct::begin(output, &writing, schema)?));
+        let output = File::from(duplicate_descriptor(1, &spec.url)?);
+        return Ok(Box::new(DirectDestination::begin(output, &writing, schema)?));
     };
     Ok(match (&template.bucket, template.is_partitioned()) {
         (Some(bucket), is_partitioned) => {
             let bucket = Bucket::open_with_tick(bucket, &spec.storage_options, tick)?;
-            let remote = Remote::open(bucket, &spec.url, run, tick)?;
+            let remote = S3Staging::open(bucket, &spec.url, run, tick)?;
             match is_partitioned {
                 true => {
-                    let rows = Partitioned::begin(template, spec, writing, schema)?;
-                    Box::new(ManyObjects { rows, remote, adopted: Vec::new() })
+                    let rows = PartitionedRows::begin(template, spec, writing, schema)?;
+                    Box::new(PartitionedObjectsDestination {
+                        rows,
+                        staging: remote,
+                        adopted_uploads: Vec::new(),
+                    })
                 }
                 false => {
                     let overwrite = spec.overwrite;
-                    Box::new(OneObject::begin(remote, template, overwrite, &writing, schema, tick)?)
+                    Box::new(SingleObjectDestination::begin(
+                        remote, template, overwrite, &writing, schema, tick,
+                    )?)
                 }
             }
         }
         (None, true) => {
             let (root, pattern) = (template.root.clone(), template.pattern());
-            let rows = Partitioned::begin(template, spec, writing, schema)?;
-            let staging = Staging::open(&root, &pattern, run, tick)?;
-            Box::new(ManyFiles { rows, staging, adopted: Vec::new() })
+            let rows = PartitionedRows::begin(template, spec, writing, schema)?;
+            let staging = StagingFolder::create(&root, &pattern, run, tick)?;
+            Box::new(PartitionedFilesDestination { rows, staging, adopted_files: Vec::new() })
         }
         (None, false) => {
-            let shown = template.file();
-            match direct(&shown)? {
-                Some(output) => Box::new(Direct::begin(output, &writing, schema)?),
-                None => {
-                    Box::new(OneFile::begin(shown, spec.overwrite, run, &writing, schema, tick)?)
-                }
+            let shown = template.file_path();
+            match open_direct_output(&shown)? {
+                Some(output) => Box::new(DirectDestination::begin(output, &writing, schema)?),
+                None => Box::new(SingleFileDestination::begin(
+                    shown,
+                    spec.overwrite,
+                    run,
+                    &writing,
+                    schema,
+                    tick,
+                )?),
             }
         }
     })
 }
 
 /// How the files of an output are written.
-pub(crate) fn writing(
+pub(crate) fn new_write_spec(
     spec: &SinkSpec,
-    parsed: &Parsed,
-    room: Room,
+    parsed: &ParsedSinkSpec,
+    room: SinkResources,
     cancel: &CancelFlag,
-) -> Writing {
-    let Parsed { format, codec, template } = parsed;
+) -> FileWriteSpec {
+    let ParsedSinkSpec { format, codec, template } = parsed;
     let is_stream = match template {
         None => true,
         Some(template) => {
             template.suffix().to_ascii_lowercase().ends_with(".arrows")
                 || (template.bucket.is_none()
                     && !template.is_partitioned()
-                    && is_direct(&template.file()))
+                    && is_direct_output(&template.file_path()))
         }
     };
-    let encoding = Encoding {
+    let encoding = FileEncoding {
         codec: *codec,
         is_stream,
-        null: spec.null.clone(),
-        header: spec.header,
-        name: spec.url.clone(),
-        memory_limit: room.memory_limit,
+        null_text: spec.null_text.clone(),
+        has_header: spec.has_header,
+        output_name: spec.url.clone(),
+        memory_limit_bytes: room.memory_limit_bytes,
         threads: room.threads,
         cancel: cancel.clone(),
     };
-    Writing { format: *format, encoding, exec: spec.exec.clone() }
+    FileWriteSpec { format: *format, encoding, program: spec.exec.clone() }
 }
 
 /// What is written as it comes: standard output, a device, a pipe. There is nothing to commit.
-struct Direct(RowWriter<Output>);
+struct DirectDestination(RowWriter<CountingFile>);
 
-impl Direct {
-    fn begin(output: File, writing: &Writing, schema: SchemaRef) -> Result<Self> {
-        Ok(Direct(RowWriter::new(Output::new(output), writing, schema)?))
+impl DirectDestination {
+    fn begin(output: File, writing: &FileWriteSpec, schema: SchemaRef) -> Result<Self> {
+        Ok(DirectDestination(RowWriter::new(CountingFile::new(output), writing, schema)?))
     }
 }
 
-impl Destination for Direct {
+impl Destination for DirectDestination {
     fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
-        directly(|| self.0.write(batch))
+        run_direct_write(|| self.0.write(batch))
     }
 
-    fn recovered(&self) -> Option<&Recovered> {
+    fn recovery_report(&self) -> Option<&RecoveryReport> {
         None
     }
 
-    fn commit(self: Box<Self>, _: bool, _: WaitCallback<'_>) -> Result<Written> {
-        let finished = directly(|| self.0.finish())?;
-        Ok(Written { bytes: finished.bytes, ..Written::default() })
+    fn commit(self: Box<Self>, _: bool, _: WaitCallback<'_>) -> Result<OutputSummary> {
+        let finished = run_direct_write(|| self.0.finish())?;
+        Ok(OutputSummary { bytes: finished.bytes_written, ..OutputSummary::default() })
     }
 }
 
 /// The one file of an output that others have written.
-fn only(files: Vec<PlacedFile>) -> Result<PlacedFile> {
+fn single_worker_file(files: Vec<WorkerOutputFile>) -> Result<WorkerOutputFile> {
     let [file] = <[_; 1]>::try_from(files)
         .map_err(|files| Error::Internal(format!("{} files for one", files.len())))?;
     Ok(file)
 }
 
 /// What one file is called while it is staged.
-const OWN: &str = "0";
+const OWN_STAGED_NAME: &str = "0";
 
 /// One file, staged beside its place.
-struct OneFile {
-    writer: RowWriter<Output>,
-    staging: Staging,
+struct SingleFileDestination {
+    writer: RowWriter<CountingFile>,
+    staging: StagingFolder,
     name: String,
     /// The path as the user knows it, which may lead through a symbolic link.
-    shown: PathBuf,
+    display_path: PathBuf,
     /// What somebody else has written in its place.
-    adopted: Option<(String, u64)>,
+    adopted_file: Option<(String, u64)>,
 }
 
-impl OneFile {
+impl SingleFileDestination {
     fn begin(
         shown: PathBuf,
         overwrite: bool,
         run: &RunId,
-        writing: &Writing,
+        writing: &FileWriteSpec,
         schema: SchemaRef,
         tick: WaitCallback<'_>,
     ) -> Result<Self> {
-        let (staging, name, output) = staged_file::begin(&shown, overwrite, run, tick)?;
+        let (staging, name, output) = staged_file::begin_staged_file(&shown, overwrite, run, tick)?;
         let writer = RowWriter::new(output, writing, schema)?;
-        Ok(OneFile { writer, staging, name, shown, adopted: None })
+        Ok(SingleFileDestination { writer, staging, name, display_path: shown, adopted_file: None })
     }
 }
 
-impl Destination for OneFile {
+impl Destination for SingleFileDestination {
     fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
         self.writer.write(batch)
     }
 
-    fn place(&self) -> Result<Option<Place>> {
-        Place::of_folder(&self.staging).map(Some)
+    fn worker_output_target(&self) -> Result<Option<WorkerOutputTarget>> {
+        WorkerOutputTarget::from_staging(&self.staging).map(Some)
     }
 
-    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
-        let (_, staged, bytes) = only(files)?.staged(&self.staging)?;
-        self.adopted = Some((staged, bytes));
+    fn adopt_files(&mut self, files: Vec<WorkerOutputFile>) -> Result<()> {
+        let (_, staged, bytes) = single_worker_file(files)?.into_staged_file(&self.staging)?;
+        self.adopted_file = Some((staged, bytes));
         Ok(())
     }
 
-    fn recovered(&self) -> Option<&Recovered> {
-        Some(&self.staging.recovered)
+    fn recovery_report(&self) -> Option<&RecoveryReport> {
+        Some(&self.staging.recovery_report)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
-        let OneFile { writer, staging, name, shown, adopted } = *self;
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary> {
+        let SingleFileDestination {
+            writer,
+            staging,
+            name,
+            display_path: shown,
+            adopted_file: adopted,
+        } = *self;
         let (staged, bytes) = match adopted {
             Some(adopted) => {
                 drop(writer);
-                let own = staging.path(OWN);
+                let own = staging.staged_path(OWN_STAGED_NAME);
                 fs::remove_file(&own).map_err(|e| Error::io("remove", &own, e))?;
                 adopted
             }
-            None => (OWN.to_owned(), writer.finish()?.bytes),
+            None => (OWN_STAGED_NAME.to_owned(), writer.finish()?.bytes_written),
         };
-        staging.commit(vec![Entry::new(staged, name, bytes)], overwrite, tick)?;
+        staging.commit(vec![FileEntry::new(staged, name, bytes)], overwrite, tick)?;
         let root = shown.parent().filter(|root| !root.as_os_str().is_empty());
-        Ok(Written {
+        Ok(OutputSummary {
             files: 1,
             bytes,
             root: root.unwrap_or(Path::new(".")).display().to_string(),
             paths: vec![shown.display().to_string()],
-            ..Written::default()
+            ..OutputSummary::default()
         })
     }
 }
 
 /// Rows on their way to the files that their values name.
-pub(crate) struct Partitioned {
-    pub(crate) template: Template,
-    pub(crate) router: Router,
+pub(crate) struct PartitionedRows {
+    pub(crate) template: PathTemplate,
+    pub(crate) router: RowRouter,
     pub(crate) files: PartitionedFiles,
 }
 
-impl Partitioned {
+impl PartitionedRows {
     pub(crate) fn begin(
-        template: Template,
+        template: PathTemplate,
         spec: &SinkSpec,
-        writing: Writing,
+        writing: FileWriteSpec,
         schema: SchemaRef,
     ) -> Result<Self> {
-        let positions = template.resolve(&schema)?;
-        let router = Router::new(&schema, positions, &spec.url, spec.max_files)?;
+        let positions = template.resolve_columns(&schema)?;
+        let router = RowRouter::new(&schema, positions, &spec.url, spec.max_files)?;
         let files = PartitionedFiles::new(writing, schema);
-        Ok(Partitioned { template, router, files })
+        Ok(PartitionedRows { template, router, files })
     }
 
-    pub(crate) fn write(&mut self, batch: &RecordBatch, stage: &dyn Stage) -> Result<()> {
+    pub(crate) fn write(&mut self, batch: &RecordBatch, stage: &dyn StagingArea) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let batch = conform(batch, self.files.schema())?;
+        let batch = conform_to_schema(batch, self.files.schema())?;
         self.files.write(&batch, &mut self.router, stage)
     }
 }
 
 /// Many files, staged below the folder that holds them all.
-struct ManyFiles {
-    rows: Partitioned,
-    staging: Staging,
+struct PartitionedFilesDestination {
+    rows: PartitionedRows,
+    staging: StagingFolder,
     /// What others have written: of each path its file, and how many bytes that has.
-    adopted: Vec<(Key, String, u64)>,
+    adopted_files: Vec<(PathKey, String, u64)>,
 }
 
-impl Destination for ManyFiles {
+impl Destination for PartitionedFilesDestination {
     fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
         self.rows.write(batch, &self.staging)
     }
 
-    fn place(&self) -> Result<Option<Place>> {
-        Place::of_folder(&self.staging).map(Some)
+    fn worker_output_target(&self) -> Result<Option<WorkerOutputTarget>> {
+        WorkerOutputTarget::from_staging(&self.staging).map(Some)
     }
 
-    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
-        self.rows.router.check_count(files.len())?;
-        let staged = files.into_iter().map(|file| file.staged(&self.staging));
-        self.adopted = staged.collect::<Result<_>>()?;
+    fn adopt_files(&mut self, files: Vec<WorkerOutputFile>) -> Result<()> {
+        self.rows.router.check_path_count(files.len())?;
+        let staged = files.into_iter().map(|file| file.into_staged_file(&self.staging));
+        self.adopted_files = staged.collect::<Result<_>>()?;
         Ok(())
     }
 
-    fn recovered(&self) -> Option<&Recovered> {
-        Some(&self.staging.recovered)
+    fn recovery_report(&self) -> Option<&RecoveryReport> {
+        Some(&self.staging.recovery_report)
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
-        let ManyFiles { rows, staging, adopted } = *self;
-        let Partitioned { template, mut router, files } = rows;
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary> {
+        let PartitionedFilesDestination { rows, staging, adopted_files: adopted } = *self;
+        let PartitionedRows { template, mut router, files } = rows;
         let sizes = files.finish(&mut router, &staging)?;
         let own = sizes.into_iter().enumerate().map(|(i, bytes)| (i.to_string(), bytes));
-        let mut keys = router.keys().to_vec();
+        let mut keys = router.path_keys().to_vec();
         let mut staged: Vec<(String, u64)> = own.collect();
         for (key, name, bytes) in adopted {
             keys.push(key);
             staged.push((name, bytes));
         }
-        let folds = staging.folds_names()?;
-        let targets = template::assign(&template, &keys, folds)?;
+        let folds = staging.has_folding_names()?;
+        let targets = path_template::assign_paths(&template, &keys, folds)?;
         let entries = targets.into_iter().zip(staged);
-        let mut entries: Vec<Entry> =
-            entries.map(|(target, (staged, bytes))| Entry::new(staged, target, bytes)).collect();
+        let mut entries: Vec<FileEntry> = entries
+            .map(|(target, (staged, bytes))| FileEntry::new(staged, target, bytes))
+            .collect();
         entries.sort_by(|a, b| a.target.cmp(&b.target));
-        let shown = entries.iter().take(PATHS_SHOWN);
-        let written = Written {
+        let shown = entries.iter().take(LISTED_PATHS_MAX);
+        let written = OutputSummary {
             files: entries.len() as u64,
             bytes: entries.iter().map(|entry| entry.bytes).sum(),
             paths: shown
-                .map(|entry| below(&template.root, &entry.target).display().to_string())
+                .map(|entry| join_below(&template.root, &entry.target).display().to_string())
                 .collect(),
             root: template.root.display().to_string(),
-            ..Written::default()
+            ..OutputSummary::default()
         };
         // No row, no path: what was staged goes as if nothing had been.
         if !entries.is_empty() {
@@ -343,61 +361,78 @@ impl Destination for ManyFiles {
 }
 
 /// One object in a bucket, sent as it is written.
-struct OneObject {
-    writer: RowWriter<Shared>,
-    upload: Shared,
-    remote: Remote,
+struct SingleObjectDestination {
+    writer: RowWriter<SharedUpload>,
+    upload: SharedUpload,
+    staging: S3Staging,
     key: String,
-    template: Template,
+    template: PathTemplate,
     /// What somebody else has written in its place.
-    adopted: Option<(u64, FinishedUpload)>,
+    adopted_upload: Option<(u64, FinishedUpload)>,
 }
 
-impl OneObject {
+impl SingleObjectDestination {
     fn begin(
-        remote: Remote,
-        template: Template,
+        remote: S3Staging,
+        template: PathTemplate,
         overwrite: bool,
-        writing: &Writing,
+        writing: &FileWriteSpec,
         schema: SchemaRef,
         tick: WaitCallback<'_>,
     ) -> Result<Self> {
-        let key = template.file().display().to_string();
+        let key = template.file_path().display().to_string();
         if !overwrite {
-            remote.check_absent(&key, tick)?;
+            remote.check_object_absent(&key, tick)?;
         }
-        let upload = Shared(Arc::new(Mutex::new(remote.upload(&key))));
+        let upload = SharedUpload(Arc::new(Mutex::new(remote.new_upload(&key))));
         let writer = RowWriter::new(upload.clone(), writing, schema)?;
-        Ok(OneObject { writer, upload, remote, key, template, adopted: None })
+        Ok(SingleObjectDestination {
+            writer,
+            upload,
+            staging: remote,
+            key,
+            template,
+            adopted_upload: None,
+        })
     }
 }
 
-impl Destination for OneObject {
+impl Destination for SingleObjectDestination {
     fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.writer.write(batch)?;
         Ok(self.upload.0.lock().send_full_parts(false, tick)?)
     }
 
-    fn place(&self) -> Result<Option<Place>> {
-        Ok(Some(Place::of_bucket(self.remote.starter(), self.template.clone())))
+    fn worker_output_target(&self) -> Result<Option<WorkerOutputTarget>> {
+        Ok(Some(WorkerOutputTarget::from_bucket(
+            self.staging.upload_starter(),
+            self.template.clone(),
+        )))
     }
 
-    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
-        let (_, bytes, finished) = only(files)?.finished()?;
-        self.adopted = Some((bytes, finished));
+    fn adopt_files(&mut self, files: Vec<WorkerOutputFile>) -> Result<()> {
+        let (_, bytes, finished) = single_worker_file(files)?.into_finished_upload()?;
+        self.adopted_upload = Some((bytes, finished));
         Ok(())
     }
 
-    fn recovered(&self) -> Option<&Recovered> {
-        Some(&self.remote.recovered)
+    fn recovery_report(&self) -> Option<&RecoveryReport> {
+        Some(&self.staging.recovery_report)
     }
 
     fn abandon(self: Box<Self>, tick: WaitCallback<'_>) {
-        self.remote.abandon(tick);
+        self.staging.abandon(tick);
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
-        let OneObject { writer, upload, mut remote, key, adopted, .. } = *self;
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary> {
+        let SingleObjectDestination {
+            writer,
+            upload,
+            staging: mut remote,
+            key,
+            adopted_upload: adopted,
+            ..
+        } = *self;
         let (bytes, finished) = match adopted {
             Some(adopted) => adopted,
             None => {
@@ -406,14 +441,14 @@ impl Destination for OneObject {
                 (upload.written_bytes, upload.finish(tick)?)
             }
         };
-        let entry = remote.written(&key, "0", bytes, finished)?;
-        let written = Written {
+        let entry = remote.entry_for_upload(&key, "0", bytes, finished)?;
+        let written = OutputSummary {
             files: 1,
             bytes,
-            root: remote.url(key.rsplit_once('/').map_or("", |(folder, _)| folder)),
-            paths: vec![remote.url(&key)],
+            root: remote.object_url(key.rsplit_once('/').map_or("", |(folder, _)| folder)),
+            paths: vec![remote.object_url(&key)],
             warning: remote.warning.take(),
-            ..Written::default()
+            ..OutputSummary::default()
         };
         remote.commit(vec![entry], overwrite, tick)?;
         Ok(written)
@@ -421,69 +456,77 @@ impl Destination for OneObject {
 }
 
 /// Many objects in a bucket.
-struct ManyObjects {
-    rows: Partitioned,
-    remote: Remote,
+struct PartitionedObjectsDestination {
+    rows: PartitionedRows,
+    staging: S3Staging,
     /// What others have written.
-    adopted: Vec<(Key, u64, FinishedUpload)>,
+    adopted_uploads: Vec<(PathKey, u64, FinishedUpload)>,
 }
 
-impl Destination for ManyObjects {
+impl Destination for PartitionedObjectsDestination {
     fn write(&mut self, batch: &RecordBatch, _: WaitCallback<'_>) -> Result<()> {
-        self.rows.write(batch, &self.remote)
+        self.rows.write(batch, &self.staging)
     }
 
-    fn place(&self) -> Result<Option<Place>> {
-        Ok(Some(Place::of_bucket(self.remote.starter(), self.rows.template.clone())))
+    fn worker_output_target(&self) -> Result<Option<WorkerOutputTarget>> {
+        Ok(Some(WorkerOutputTarget::from_bucket(
+            self.staging.upload_starter(),
+            self.rows.template.clone(),
+        )))
     }
 
-    fn adopt(&mut self, files: Vec<PlacedFile>) -> Result<()> {
-        self.rows.router.check_count(files.len())?;
-        self.adopted = files.into_iter().map(PlacedFile::finished).collect::<Result<_>>()?;
+    fn adopt_files(&mut self, files: Vec<WorkerOutputFile>) -> Result<()> {
+        self.rows.router.check_path_count(files.len())?;
+        self.adopted_uploads =
+            files.into_iter().map(WorkerOutputFile::into_finished_upload).collect::<Result<_>>()?;
         Ok(())
     }
 
-    fn recovered(&self) -> Option<&Recovered> {
-        Some(&self.remote.recovered)
+    fn recovery_report(&self) -> Option<&RecoveryReport> {
+        Some(&self.staging.recovery_report)
     }
 
     fn abandon(self: Box<Self>, tick: WaitCallback<'_>) {
-        self.remote.abandon(tick);
+        self.staging.abandon(tick);
     }
 
-    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
-        let ManyObjects { rows, mut remote, adopted } = *self;
-        let Partitioned { template, mut router, files } = rows;
+    fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary> {
+        let PartitionedObjectsDestination { rows, staging: mut remote, adopted_uploads: adopted } =
+            *self;
+        let PartitionedRows { template, mut router, files } = rows;
         let sizes = files.finish(&mut router, &remote)?;
-        let mut keys = router.keys().to_vec();
+        let mut keys = router.path_keys().to_vec();
         keys.extend(adopted.iter().map(|(key, ..)| key.clone()));
-        let targets = template::assign(&template, &keys, false)?;
-        let keys = targets.iter().map(|target| below(&template.root, target).display().to_string());
+        let targets = path_template::assign_paths(&template, &keys, false)?;
+        let keys =
+            targets.iter().map(|target| join_below(&template.root, target).display().to_string());
         let mut entries = Vec::with_capacity(targets.len());
         let mut adopted = adopted.into_iter();
         for (i, key) in keys.enumerate() {
             let name = i.to_string();
             entries.push(match sizes.get(i) {
-                Some(bytes) => remote.staged(&key, &name, *bytes, tick)?,
+                Some(bytes) => remote.entry_for_staged_file(&key, &name, *bytes, tick)?,
                 None => match adopted.next() {
-                    Some((_, bytes, finished)) => remote.written(&key, &name, bytes, finished)?,
+                    Some((_, bytes, finished)) => {
+                        remote.entry_for_upload(&key, &name, bytes, finished)?
+                    }
                     None => break,
                 },
             });
         }
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         let root = match template.root.to_str() {
-            Some(".") | None => remote.url(""),
-            Some(root) => remote.url(root),
+            Some(".") | None => remote.object_url(""),
+            Some(root) => remote.object_url(root),
         };
-        let shown = entries.iter().take(PATHS_SHOWN);
-        let written = Written {
+        let shown = entries.iter().take(LISTED_PATHS_MAX);
+        let written = OutputSummary {
             files: entries.len() as u64,
             bytes: entries.iter().map(|entry| entry.bytes).sum(),
-            paths: shown.map(|entry| remote.url(&entry.key)).collect(),
+            paths: shown.map(|entry| remote.object_url(&entry.key)).collect(),
             root,
             warning: remote.warning.take(),
-            ..Written::default()
+            ..OutputSummary::default()
         };
         if !entries.is_empty() {
             remote.commit(entries, overwrite, tick)?;

@@ -36,10 +36,10 @@ pub enum Error {
     Remote(tidemill_remote::Error),
     /// A program that the bytes go through cannot be started, or has failed.
     #[error(transparent)]
-    Program(filter_program::ProgramError),
+    UserProgram(filter_program::ProgramError),
     /// A writer that the program around has registered failed.
     #[error("cannot write `{path}` as `{format}`: {source}")]
-    Format {
+    RegisteredFormat {
         /// The format.
         format: String,
         /// The output.
@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// Something has the output's name, and may not be replaced.
     #[error("`{path}` exists already")]
-    Exists {
+    OutputExists {
         /// The output, or the first of several.
         path: String,
         /// How many others exist too.
@@ -57,7 +57,7 @@ pub enum Error {
     },
     /// Another live run writes the same output.
     #[error("another run ({run}) is writing to `{path}`")]
-    Busy {
+    OutputBusy {
         /// The destination both want.
         path: String,
         /// The other run's identifier.
@@ -75,7 +75,7 @@ pub enum Error {
     },
     /// A commit stopped half way and could not be taken back at once.
     #[error("the output in `{path}` is committed in part: {source}")]
-    Unfinished {
+    UnfinishedCommit {
         /// The destination.
         path: String,
         /// What stopped it.
@@ -94,7 +94,7 @@ impl Error {
         Error::Usage { message: message.into(), hint: None }
     }
 
-    pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn usage_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
@@ -122,7 +122,7 @@ impl From<filter_program::ProgramError> for Error {
     fn from(error: filter_program::ProgramError) -> Self {
         match error {
             filter_program::ProgramError::Interrupted => Error::Interrupted,
-            other => Error::Program(other),
+            other => Error::UserProgram(other),
         }
     }
 }
@@ -134,8 +134,8 @@ impl From<Error> for tidemill_base::Error {
             Error::Usage { message, hint } => Told::Usage { message, hint },
             Error::Io { action, path, source } => Told::io(action, path, source),
             Error::Remote(error) => error.into(),
-            Error::Program(error) => error.into(),
-            Error::Format { format, path, source } => match source.downcast::<Told>() {
+            Error::UserProgram(error) => error.into(),
+            Error::RegisteredFormat { format, path, source } => match source.downcast::<Told>() {
                 Ok(ours) => *ours,
                 // A writer may read, too.
                 Err(source) => match source.downcast::<tidemill_source::Error>() {
@@ -143,12 +143,12 @@ impl From<Error> for tidemill_base::Error {
                     Err(source) => Told::RegisteredFormat { format, action: "write", path, source },
                 },
             },
-            Error::Exists { path, more } => Told::OutputExists { path, more },
-            Error::Busy { path, run } => Told::OutputBusy { path, run },
+            Error::OutputExists { path, more } => Told::OutputExists { path, more },
+            Error::OutputBusy { path, run } => Told::OutputBusy { path, run },
             Error::Corrupt { path, reason, hint } => {
                 Told::Corrupt { path, offset: None, reason, hint: Some(hint) }
             }
-            Error::Unfinished { path, source } => {
+            Error::UnfinishedCommit { path, source } => {
                 Told::UnfinishedCommit { path, source: Box::new((*source).into()) }
             }
             Error::Interrupted => Told::Interrupted,
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_what_came_through_a_writer() {
-        let failed = |source: BoxedHostError| Error::Format {
+    fn errors_wrapped_by_writers_keep_their_message() {
+        let failed = |source: BoxedHostError| Error::RegisteredFormat {
             format: "pcap".into(),
             path: "a.pcap".into(),
             source,
@@ -188,7 +188,7 @@ mod tests {
         }
         assert_eq!(told(failed("no room".into())), "cannot write `a.pcap` as `pcap`: no room");
         let unfinished =
-            |source| Error::Unfinished { path: "out".into(), source: Box::new(source) };
+            |source| Error::UnfinishedCommit { path: "out".into(), source: Box::new(source) };
         let stopped = Told::from(unfinished(filter_program::ProgramError::Interrupted.into()));
         assert_eq!(stopped.class(), tidemill_base::ErrorClass::Interrupted);
         let url = "https://user:hush@host/x.csv?sig=hush";

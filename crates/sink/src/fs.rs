@@ -51,7 +51,7 @@ pub(super) fn create_dir_all(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a folder that nobody else may look into.
-pub(super) fn create_dir_private(path: &Path) -> io::Result<()> {
+pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     step()?;
     fs::DirBuilder::new().mode(0o700).create(path)?;
@@ -60,7 +60,7 @@ pub(super) fn create_dir_private(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a file that must not exist yet.
-pub(super) fn create_new(path: &Path) -> io::Result<File> {
+pub(super) fn create_new_file(path: &Path) -> io::Result<File> {
     step()?;
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     record!(file_created(path, &file));
@@ -68,7 +68,7 @@ pub(super) fn create_new(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file for writing at its end, creating it if it is missing.
-pub(super) fn append(path: &Path) -> io::Result<File> {
+pub(super) fn open_append(path: &Path) -> io::Result<File> {
     step()?;
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     record!(file_opened(path, &file));
@@ -82,7 +82,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Reads a small file whole; anything beyond `limit` bytes is an error.
-pub(super) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     step()?;
     let mut bytes = Vec::new();
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
@@ -106,7 +106,7 @@ pub(super) fn write_all(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Makes a file's bytes durable.
-pub(super) fn sync(file: &File) -> io::Result<()> {
+pub(super) fn sync_file(file: &File) -> io::Result<()> {
     step()?;
     file.sync_data()?;
     record!(file_synced(file));
@@ -135,7 +135,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Renames a file to a name that nothing has yet; [`io::ErrorKind::AlreadyExists`] otherwise.
-pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     step()?;
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
@@ -192,25 +192,25 @@ pub(super) fn lstat(path: &Path) -> io::Result<Option<fs::Metadata>> {
 }
 
 /// The names in a folder.
-pub(super) fn list(path: &Path) -> io::Result<Vec<OsString>> {
+pub(super) fn list_names(path: &Path) -> io::Result<Vec<OsString>> {
     step()?;
     fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
 }
 
 /// A file being written, as the writers of formats want it.
-pub(super) struct Output {
+pub(super) struct CountingFile {
     file: File,
     /// Bytes written so far.
-    pub(super) bytes: u64,
+    pub(super) bytes_written: u64,
 }
 
-impl Output {
+impl CountingFile {
     pub(super) fn new(file: File) -> Self {
-        Output { file, bytes: 0 }
+        CountingFile { file, bytes_written: 0 }
     }
 }
 
-impl Write for Output {
+impl Write for CountingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes)?;
         Ok(bytes.len())
@@ -218,7 +218,7 @@ impl Write for Output {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         write_all(&mut self.file, bytes)?;
-        self.bytes += bytes.len() as u64;
+        self.bytes_written += bytes.len() as u64;
         Ok(())
     }
 
@@ -235,7 +235,7 @@ pub(super) fn try_lock(file: &File) -> Result<(), fs::TryLockError> {
 
 /// Makes everything on a folder's file system durable; `false` where there is no such call.
 #[cfg(target_os = "linux")]
-pub(super) fn sync_all(folder: &Path) -> io::Result<bool> {
+pub(super) fn sync_file_system(folder: &Path) -> io::Result<bool> {
     step()?;
     rustix::fs::syncfs(File::open(folder)?)?;
     record!(all_synced());
@@ -256,7 +256,7 @@ pub(super) mod fault {
 
     /// What happens at the chosen operation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum Fault {
+    pub(crate) enum InjectedFault {
         /// It fails; later ones work: a full disk, a refused permission.
         Once,
         /// It and all later ones fail: from here on the process is as good as dead.
@@ -269,31 +269,35 @@ pub(super) mod fault {
     }
 
     thread_local! {
-        static PLAN: Cell<Option<(usize, Fault)>> = const { Cell::new(None) };
-        static COUNT: Cell<usize> = const { Cell::new(0) };
+        static PLANNED_FAULT: Cell<Option<(usize, InjectedFault)>> = const { Cell::new(None) };
+        static OPERATION_COUNT: Cell<usize> = const { Cell::new(0) };
     }
 
     /// Runs `work` with its `n`-th operation (from 0) failing; says whether it came that far.
-    pub(crate) fn with<T>(n: usize, fault: Fault, work: impl FnOnce() -> T) -> (T, bool) {
-        COUNT.set(0);
-        PLAN.set(Some((n, fault)));
+    pub(crate) fn run_with_fault<T>(
+        n: usize,
+        fault: InjectedFault,
+        work: impl FnOnce() -> T,
+    ) -> (T, bool) {
+        OPERATION_COUNT.set(0);
+        PLANNED_FAULT.set(Some((n, fault)));
         let result = work();
-        PLAN.set(None);
-        (result, COUNT.get() > n)
+        PLANNED_FAULT.set(None);
+        (result, OPERATION_COUNT.get() > n)
     }
 
     pub(super) fn step() -> io::Result<()> {
-        let Some((n, fault)) = PLAN.get() else { return Ok(()) };
-        let count = COUNT.get();
-        COUNT.set(count + 1);
-        if count == n && fault == Fault::Kill {
+        let Some((n, fault)) = PLANNED_FAULT.get() else { return Ok(()) };
+        let count = OPERATION_COUNT.get();
+        OPERATION_COUNT.set(count + 1);
+        if count == n && fault == InjectedFault::Kill {
             use rustix::process::{Signal, getpid, kill_process};
             let _ = kill_process(getpid(), Signal::KILL);
         }
         let fails = match fault {
-            Fault::Once | Fault::Kill => count == n,
-            Fault::Crash => count >= n,
-            Fault::OnceThenCrash(later) => count == n || count > n + later,
+            InjectedFault::Once | InjectedFault::Kill => count == n,
+            InjectedFault::Crash => count >= n,
+            InjectedFault::OnceThenCrash(later) => count == n || count > n + later,
         };
         if fails { Err(io::Error::other("injected fault")) } else { Ok(()) }
     }
@@ -312,7 +316,7 @@ pub(super) mod recorder {
 
     /// A completed operation.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    pub(crate) enum Operation {
+    pub(crate) enum RecordedOperation {
         CreateFolder(PathBuf),
         CreateFile(PathBuf, FileId),
         /// Bytes appended to a file.
@@ -326,7 +330,7 @@ pub(super) mod recorder {
     }
 
     struct Recorder {
-        operations: Vec<Operation>,
+        operations: Vec<RecordedOperation>,
         /// A folder with a hard link to every file, so that no file is gone before its states
         /// have been checked, and no inode is reused.
         vault: PathBuf,
@@ -337,7 +341,10 @@ pub(super) mod recorder {
     }
 
     /// Runs `work`, and returns its result and its operations.
-    pub(crate) fn record<T>(vault: &Path, work: impl FnOnce() -> T) -> (T, Vec<Operation>) {
+    pub(crate) fn record_operations<T>(
+        vault: &Path,
+        work: impl FnOnce() -> T,
+    ) -> (T, Vec<RecordedOperation>) {
         let recorder = Recorder { operations: Vec::new(), vault: vault.to_owned() };
         RECORDER.set(Some(recorder));
         let result = work();
@@ -346,7 +353,7 @@ pub(super) mod recorder {
     }
 
     /// Links a file into the vault unless it is there; returns its id and its path in the vault.
-    pub(crate) fn preserve(vault: &Path, path: &Path) -> (FileId, PathBuf) {
+    pub(crate) fn preserve_file(vault: &Path, path: &Path) -> (FileId, PathBuf) {
         let found = path.symlink_metadata().unwrap();
         let preserved = vault.join(found.ino().to_string());
         if !preserved.exists() {
@@ -355,7 +362,7 @@ pub(super) mod recorder {
         ((found.dev(), found.ino()), preserved)
     }
 
-    fn note(operation: impl FnOnce(&Path) -> Option<Operation>) {
+    fn note(operation: impl FnOnce(&Path) -> Option<RecordedOperation>) {
         RECORDER.with_borrow_mut(|recorder| {
             if let Some(recorder) = recorder {
                 recorder.operations.extend(operation(&recorder.vault));
@@ -369,13 +376,13 @@ pub(super) mod recorder {
     }
 
     pub(super) fn folder_created(path: &Path) {
-        note(|_| Some(Operation::CreateFolder(path.to_owned())));
+        note(|_| Some(RecordedOperation::CreateFolder(path.to_owned())));
     }
 
     pub(super) fn file_created(path: &Path, file: &File) {
         note(|vault| {
-            preserve(vault, path);
-            Some(Operation::CreateFile(path.to_owned(), id(file)))
+            preserve_file(vault, path);
+            Some(RecordedOperation::CreateFile(path.to_owned(), id(file)))
         });
     }
 
@@ -383,32 +390,32 @@ pub(super) mod recorder {
     pub(super) fn file_opened(path: &Path, file: &File) {
         note(|vault| {
             let is_new = !vault.join(id(file).1.to_string()).exists();
-            preserve(vault, path);
-            is_new.then(|| Operation::CreateFile(path.to_owned(), id(file)))
+            preserve_file(vault, path);
+            is_new.then(|| RecordedOperation::CreateFile(path.to_owned(), id(file)))
         });
     }
 
     pub(super) fn written(file: &File, bytes: &[u8]) {
-        note(|_| Some(Operation::Write(id(file), bytes.to_owned())));
+        note(|_| Some(RecordedOperation::Write(id(file), bytes.to_owned())));
     }
 
     pub(super) fn file_synced(file: &File) {
-        note(|_| Some(Operation::SyncFile(id(file))));
+        note(|_| Some(RecordedOperation::SyncFile(id(file))));
     }
 
     pub(super) fn folder_synced(path: &Path) {
-        note(|_| Some(Operation::SyncFolder(path.to_owned())));
+        note(|_| Some(RecordedOperation::SyncFolder(path.to_owned())));
     }
 
     pub(super) fn all_synced() {
-        note(|_| Some(Operation::SyncAll));
+        note(|_| Some(RecordedOperation::SyncAll));
     }
 
     pub(super) fn renamed(from: &Path, to: &Path) {
-        note(|_| Some(Operation::Rename(from.to_owned(), to.to_owned())));
+        note(|_| Some(RecordedOperation::Rename(from.to_owned(), to.to_owned())));
     }
 
     pub(super) fn removed(path: &Path) {
-        note(|_| Some(Operation::Remove(path.to_owned())));
+        note(|_| Some(RecordedOperation::Remove(path.to_owned())));
     }
 }

@@ -29,29 +29,29 @@
 //! `>` does: the file it points to is written, staged beside it. New files have the
 //! permissions that the umask leaves; a replaced file's are not carried over.
 
-mod bucket;
-mod codecs;
-mod commit;
+mod codec_resolution;
 mod compression;
 pub mod coverage_file;
 mod destination;
-mod elsewhere;
+mod encoder_output;
 mod error;
-mod estimates;
-mod files;
+mod estimate_display;
+mod file_commit;
+mod file_set;
 mod formats;
 mod fs;
+mod local_paths;
 mod object_set;
-mod out;
-mod partition;
-mod places;
-pub mod screen;
-mod set;
-mod spec;
+mod partitioned_files;
+mod path_template;
+mod row_router;
+mod row_writer;
+mod s3_commit;
+mod sink_spec;
 mod staged_file;
-mod template;
-mod value;
-mod writer;
+pub mod terminal_table;
+mod value_text;
+mod worker_output;
 
 #[cfg(test)]
 mod tests;
@@ -64,31 +64,32 @@ use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tidemill_base::state_folder::RunId;
 use tracing::debug_span;
 
-pub use self::commit::{Recovered, recover};
-pub use self::compression::Compression;
-pub use self::elsewhere::{
-    BegunObject, OutputSaid, OwnPlace, Place, PlaceWriter, PlacedBucket, PlacedFile, PlacedFolder,
-    Spread, Values, staged_name,
-};
+pub use self::compression::OutputCompression;
 pub use self::error::{Error, Result};
-pub use self::estimates::shown_columns;
+pub use self::estimate_display::displayed_columns;
+pub use self::file_commit::{RecoveryReport, recover_commits};
+pub use self::file_set::{FileSet, FileSetWriter, StagedSetFile};
 pub use self::formats::OutputFormat;
-pub use self::formats::text::{cells, is_number};
+pub use self::formats::text::{format_cells, is_numeric_type};
 pub use self::object_set::{
-    EndedObject, ObjectPart, ObjectPlace, ObjectSet, ObjectWriter, SetObject,
+    BucketFolder, FinishedObject, ObjectSet, ObjectSetWriter, OpenSetObject, StagedObject,
 };
-pub use self::set::{FileSet, SetWriter, StagedPart};
-pub use self::spec::{Description, MAX_FILES, SinkSpec, describe};
-pub use self::staged_file::{CompressedFile, StagedFile};
+pub use self::sink_spec::{DEFAULT_FILES_MAX, OutputDescription, SinkSpec, describe_output};
+pub use self::staged_file::{CompressedStagedFile, StagedFile};
+pub use self::worker_output::{
+    BegunUpload, OpenOutputTarget, PathValues, WorkerOutputBucket, WorkerOutputFile,
+    WorkerOutputFolder, WorkerOutputSpec, WorkerOutputTarget, WorkerOutputWriter,
+    WriterPartitioner, unique_staged_name,
+};
 
 use self::destination::Destination;
 
 /// How many paths [`Written`] lists.
-const PATHS_SHOWN: usize = 5;
+const LISTED_PATHS_MAX: usize = 5;
 
 /// What a committed sink has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct OutputSummary {
     /// Files; 0 for standard output.
     pub files: u64,
     /// Rows in all files.
@@ -104,31 +105,31 @@ pub struct Written {
 }
 
 /// Writes to what is no file, such as standard output, that have not come back.
-static DIRECTLY: AtomicUsize = AtomicUsize::new(0);
+static DIRECT_WRITES: AtomicUsize = AtomicUsize::new(0);
 
 /// Does what writes to what is no file: if that is a pipe that nobody reads, it does not come back.
-pub fn directly<T>(write: impl FnOnce() -> T) -> T {
-    struct Ends;
-    impl Drop for Ends {
+pub fn run_direct_write<T>(write: impl FnOnce() -> T) -> T {
+    struct DirectWriteGuard;
+    impl Drop for DirectWriteGuard {
         fn drop(&mut self) {
-            DIRECTLY.fetch_sub(1, Ordering::Relaxed);
+            DIRECT_WRITES.fetch_sub(1, Ordering::Relaxed);
         }
     }
-    DIRECTLY.fetch_add(1, Ordering::Relaxed);
-    let _ends = Ends;
+    DIRECT_WRITES.fetch_add(1, Ordering::Relaxed);
+    let _ends = DirectWriteGuard;
     write()
 }
 
 /// Whether something writes [`directly`] at the moment.
-pub fn is_writing_directly() -> bool {
-    DIRECTLY.load(Ordering::Relaxed) > 0
+pub fn is_direct_write_running() -> bool {
+    DIRECT_WRITES.load(Ordering::Relaxed) > 0
 }
 
 /// What an output may take of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct SinkResources {
     /// Bytes of what waits to be written.
-    pub memory_limit: usize,
+    pub memory_limit_bytes: usize,
     /// Threads that encode the columns of one file, at least one; its bytes do not depend on them.
     pub threads: usize,
 }
@@ -157,7 +158,7 @@ impl Sink {
         run: &RunId,
         memory_limit: usize,
     ) -> Result<Sink> {
-        let room = Room { memory_limit, threads: 1 };
+        let room = SinkResources { memory_limit_bytes: memory_limit, threads: 1 };
         Self::create_with(spec, schema, run, room, &CancelFlag::new(), &mut || Ok(()))
     }
 
@@ -171,11 +172,11 @@ impl Sink {
         spec: &SinkSpec,
         schema: SchemaRef,
         run: &RunId,
-        room: Room,
+        room: SinkResources,
         cancel: &CancelFlag,
         tick: WaitCallback<'_>,
     ) -> Result<Sink> {
-        let destination = destination::open(spec, schema, run, room, cancel, tick)?;
+        let destination = destination::open_destination(spec, schema, run, room, cancel, tick)?;
         Ok(Sink { destination, overwrite: spec.overwrite, rows: 0 })
     }
 
@@ -199,7 +200,7 @@ impl Sink {
     }
 
     /// Rows written so far.
-    pub fn rows(&self) -> u64 {
+    pub fn rows_written(&self) -> u64 {
         self.rows
     }
 
@@ -207,8 +208,8 @@ impl Sink {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn place(&self) -> Result<Option<Place>> {
-        self.destination.place()
+    pub fn worker_output_target(&self) -> Result<Option<WorkerOutputTarget>> {
+        self.destination.worker_output_target()
     }
 
     /// Takes files that others have written, with their rows: all that there will be, instead of what
@@ -216,18 +217,18 @@ impl Sink {
     ///
     /// # Errors
     /// [`Error::Usage`] when there are more paths than `max_files`; [`Error::Io`] for one that is not there as a whole.
-    pub fn adopt(&mut self, rows: u64, files: Vec<PlacedFile>) -> Result<()> {
+    pub fn adopt_files(&mut self, rows: u64, files: Vec<WorkerOutputFile>) -> Result<()> {
         if self.rows > 0 {
             return Err(Error::Internal("files and rows for one output".into()));
         }
         self.rows = rows;
-        self.destination.adopt(files)
+        self.destination.adopt_files(files)
     }
 
     /// What runs that died while they wrote to the same folder had left: their commits have
     /// been finished or taken back, their staged files removed.
-    pub fn recovered(&self) -> Option<&Recovered> {
-        self.destination.recovered()
+    pub fn recovery_report(&self) -> Option<&RecoveryReport> {
+        self.destination.recovery_report()
     }
 
     /// Throws away what was written. Uploads to a bucket are waited for; of a sink that is dropped they are for less than a
@@ -243,7 +244,7 @@ impl Sink {
     /// error but one, nothing is visible. The one is [`Error::Unfinished`]: the commit has
     /// already replaced files, or the file system refuses to take it back, and the next run to
     /// the same folder, or [`recover`], goes on from its manifest.
-    pub fn commit(self) -> Result<Written> {
+    pub fn commit(self) -> Result<OutputSummary> {
         self.commit_with(&mut || Ok(()))
     }
 
@@ -252,10 +253,10 @@ impl Sink {
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit), and [`Error::Interrupted`].
-    pub fn commit_with(self, tick: WaitCallback<'_>) -> Result<Written> {
+    pub fn commit_with(self, tick: WaitCallback<'_>) -> Result<OutputSummary> {
         let Sink { destination, overwrite, rows } = self;
         let _span = debug_span!("commit", rows).entered();
         let written = destination.commit(overwrite, tick)?;
-        Ok(Written { rows, ..written })
+        Ok(OutputSummary { rows, ..written })
     }
 }

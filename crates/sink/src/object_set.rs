@@ -26,66 +26,66 @@ use tidemill_remote::StorageOptions;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{FinishedUpload, ObjectUpload};
 
-use super::bucket::{Entry, Remote};
-use super::codecs::codec_of;
+use super::codec_resolution::resolve_codec;
 use super::error::{Error, Result};
-use super::formats::Encoding;
-use super::template::Template;
-use super::writer::{RowWriter, Writing};
-use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Written};
+use super::formats::FileEncoding;
+use super::path_template::PathTemplate;
+use super::row_writer::{FileWriteSpec, RowWriter};
+use super::s3_commit::{ObjectEntry, S3Staging};
+use super::{LISTED_PATHS_MAX, OutputFormat, OutputSummary, SinkSpec};
 
 /// So large an object needs no upload: it comes to who has the set, and is written by one request.
-const SMALL_BYTES: usize = 256 << 10;
+const INLINE_OBJECT_BYTES_MAX: usize = 256 << 10;
 
 /// Objects that appear together below one folder of a bucket. Dropped without a commit it leaves none.
 pub struct ObjectSet {
-    remote: Remote,
-    place: ObjectPlace,
-    state: Mutex<State>,
+    staging: S3Staging,
+    folder: BucketFolder,
+    state: Mutex<ObjectSetState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ObjectSetState {
     /// The keys of uploads.
-    begun: HashMap<String, String>,
+    key_by_upload_id: HashMap<String, String>,
     /// With the rows of each.
-    done: Vec<(Entry, u64)>,
+    adopted_objects: Vec<(ObjectEntry, u64)>,
 }
 
 /// A folder in a bucket.
 #[derive(Clone)]
-pub struct ObjectPlace {
+pub struct BucketFolder {
     bucket: Arc<Bucket>,
     /// As the user names it.
     url: String,
 }
 
 /// Who writes objects of a set.
-pub struct ObjectWriter {
-    place: ObjectPlace,
-    writing: Writing,
+pub struct ObjectSetWriter {
+    folder: BucketFolder,
+    write_spec: FileWriteSpec,
 }
 
 /// One of them being written.
-pub struct SetObject {
-    writer: RowWriter<Outlet>,
-    outlet: Outlet,
+pub struct OpenSetObject {
+    writer: RowWriter<ObjectOutput>,
+    output: ObjectOutput,
     rows: u64,
     target: String,
 }
 
 /// An object that has been written.
 #[derive(Debug)]
-pub enum EndedObject {
+pub enum FinishedObject {
     /// All of it is there, and its bytes are if it is small.
-    Whole(ObjectPart, Vec<u8>),
+    Complete(StagedObject, Vec<u8>),
     /// It is not small, and nothing was begun for it: it has to be written again.
     TooLarge,
 }
 
 /// An object of a set that is all there, and does not appear yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObjectPart {
+pub struct StagedObject {
     target: String,
     bytes: u64,
     rows: u64,
@@ -93,9 +93,9 @@ pub struct ObjectPart {
     upload: Option<(String, Vec<String>)>,
 }
 
-impl ObjectPart {
+impl StagedObject {
     /// Whether its bytes are not in the bucket.
-    pub fn is_small(&self) -> bool {
+    pub fn has_inline_content(&self) -> bool {
         self.upload.is_none()
     }
 }
@@ -115,33 +115,33 @@ impl ObjectSet {
         if let Some(program) = &spec.exec {
             program.prepare_files(cancel)?;
         }
-        codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
-        let place = ObjectPlace::open_with(&spec.url, &spec.storage_options, tick)?;
+        resolve_codec(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
+        let place = BucketFolder::open_with(&spec.url, &spec.storage_options, tick)?;
         // Two runs that write other names of one format to a folder are told apart by nothing.
         let url = format!("{}/*.{format}", spec.url.trim_end_matches('/'));
-        let remote = Remote::open(Arc::clone(&place.bucket), &url, run, tick)?;
-        Ok(ObjectSet { remote, place, state: Mutex::default() })
+        let remote = S3Staging::open(Arc::clone(&place.bucket), &url, run, tick)?;
+        Ok(ObjectSet { staging: remote, folder: place, state: Mutex::default() })
     }
 
     /// The key of an object.
     ///
     /// # Errors
     /// [`Error::Usage`] where none can have it.
-    pub fn key(&self, target: &str) -> Result<String> {
-        Ok(self.place.key(target)?.1)
+    pub fn object_key(&self, target: &str) -> Result<String> {
+        Ok(self.folder.bucket_and_key(target)?.1)
     }
 
     /// The URL of a key.
-    pub fn url(&self, key: &str) -> String {
-        self.remote.url(key)
+    pub fn object_url(&self, key: &str) -> String {
+        self.staging.object_url(key)
     }
 
     /// Which of some keys something has.
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
-    pub fn taken(&self, keys: Vec<String>, tick: WaitCallback<'_>) -> Result<Vec<bool>> {
-        let seen = self.remote.seen(keys, tick)?;
+    pub fn keys_exist(&self, keys: Vec<String>, tick: WaitCallback<'_>) -> Result<Vec<bool>> {
+        let seen = self.staging.stat_objects(keys, tick)?;
         Ok(seen.iter().map(Option::is_some).collect())
     }
 
@@ -149,10 +149,11 @@ impl ObjectSet {
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
-    pub fn begin(&self, targets: &[&str], tick: WaitCallback<'_>) -> Result<Vec<String>> {
-        let keys = targets.iter().map(|target| self.key(target)).collect::<Result<Vec<_>>>()?;
-        let ids = self.remote.begin_all(&keys, tick)?;
-        self.state.lock().begun.extend(ids.iter().cloned().zip(keys));
+    pub fn begin_uploads(&self, targets: &[&str], tick: WaitCallback<'_>) -> Result<Vec<String>> {
+        let keys =
+            targets.iter().map(|target| self.object_key(target)).collect::<Result<Vec<_>>>()?;
+        let ids = self.staging.begin_uploads(&keys, tick)?;
+        self.state.lock().key_by_upload_id.extend(ids.iter().cloned().zip(keys));
         Ok(ids)
     }
 
@@ -160,20 +161,20 @@ impl ObjectSet {
     ///
     /// # Errors
     /// [`Error::Internal`] if this set did not begin it; [`Error::Io`].
-    pub fn adopt(&self, part: ObjectPart, content: &[u8]) -> Result<()> {
-        let ObjectPart { target, bytes, rows, upload } = part;
-        let key = self.key(&target)?;
+    pub fn adopt_object(&self, part: StagedObject, content: &[u8]) -> Result<()> {
+        let StagedObject { target, bytes, rows, upload } = part;
+        let key = self.object_key(&target)?;
         let mut state = self.state.lock();
         let finished = match upload {
-            Some((id, parts)) if state.begun.get(&id) == Some(&key) => {
+            Some((id, parts)) if state.key_by_upload_id.get(&id) == Some(&key) => {
                 FinishedUpload::Parts { id, parts }
             }
             None if content.len() as u64 == bytes => FinishedUpload::Small(content.to_vec()),
             _ => return Err(Error::Internal(format!("`{key}` was written by nobody"))),
         };
-        let name = state.done.len().to_string();
-        let entry = self.remote.written(&key, &name, bytes, finished)?;
-        state.done.push((entry, rows));
+        let name = state.adopted_objects.len().to_string();
+        let entry = self.staging.entry_for_upload(&key, &name, bytes, finished)?;
+        state.adopted_objects.push((entry, rows));
         Ok(())
     }
 
@@ -181,16 +182,16 @@ impl ObjectSet {
     ///
     /// # Errors
     /// As [`Sink::commit`](super::Sink::commit).
-    pub fn commit(self, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
-        let ObjectSet { mut remote, place, state } = self;
-        let mut done = state.into_inner().done;
+    pub fn commit(self, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary> {
+        let ObjectSet { staging: mut remote, folder: place, state } = self;
+        let mut done = state.into_inner().adopted_objects;
         done.sort_by(|(a, _), (b, _)| a.key.cmp(&b.key));
-        let shown = done.iter().take(PATHS_SHOWN);
-        let written = Written {
+        let shown = done.iter().take(LISTED_PATHS_MAX);
+        let written = OutputSummary {
             files: done.len() as u64,
             rows: done.iter().map(|(_, rows)| rows).sum(),
             bytes: done.iter().map(|(entry, _)| entry.bytes).sum(),
-            paths: shown.map(|(entry, _)| remote.url(&entry.key)).collect(),
+            paths: shown.map(|(entry, _)| remote.object_url(&entry.key)).collect(),
             root: place.url.trim_end_matches('/').to_owned(),
             warning: remote.warning.take(),
         };
@@ -206,11 +207,11 @@ impl ObjectSet {
 
     /// Throws away what was begun, and waits for that longer than dropping does.
     pub fn abandon(self, tick: WaitCallback<'_>) {
-        self.remote.abandon(tick);
+        self.staging.abandon(tick);
     }
 }
 
-impl ObjectPlace {
+impl BucketFolder {
     /// The folder of a URL, `s3://bucket/folder/`.
     ///
     /// # Errors
@@ -220,83 +221,84 @@ impl ObjectPlace {
     }
 
     fn open_with(url: &str, storage: &StorageOptions, tick: WaitCallback<'_>) -> Result<Self> {
-        let (bucket, _) = key_of(url, "x")?;
+        let (bucket, _) = parse_bucket_and_key(url, "x")?;
         let bucket = Bucket::open_with_tick(&bucket, storage, tick)?;
-        Ok(ObjectPlace { bucket, url: url.to_owned() })
+        Ok(BucketFolder { bucket, url: url.to_owned() })
     }
 
-    fn key(&self, target: &str) -> Result<(String, String)> {
-        key_of(&self.url, target)
+    fn bucket_and_key(&self, target: &str) -> Result<(String, String)> {
+        parse_bucket_and_key(&self.url, target)
     }
 
     /// Who writes objects there, in the format of `spec`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a compression that the format does not have.
-    pub fn writer(
+    pub fn new_writer(
         &self,
         spec: &SinkSpec,
         format: OutputFormat,
         memory_limit: usize,
         cancel: &CancelFlag,
-    ) -> Result<ObjectWriter> {
-        let encoding = Encoding {
-            codec: codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?,
+    ) -> Result<ObjectSetWriter> {
+        let encoding = FileEncoding {
+            codec: resolve_codec(spec.compression.as_ref(), format, None, spec.exec.is_some())?,
             is_stream: false,
-            null: spec.null.clone(),
-            header: spec.header,
-            name: spec.url.clone(),
-            memory_limit,
+            null_text: spec.null_text.clone(),
+            has_header: spec.has_header,
+            output_name: spec.url.clone(),
+            memory_limit_bytes: memory_limit,
             // Several objects are written at once.
             threads: 1,
             cancel: cancel.clone(),
         };
-        let writing = Writing { format, encoding, exec: spec.exec.clone() };
-        Ok(ObjectWriter { place: self.clone(), writing })
+        let writing = FileWriteSpec { format, encoding, program: spec.exec.clone() };
+        Ok(ObjectSetWriter { folder: self.clone(), write_spec: writing })
     }
 }
 
 /// The bucket and the key of an object below a folder.
-fn key_of(url: &str, target: &str) -> Result<(String, String)> {
+fn parse_bucket_and_key(url: &str, target: &str) -> Result<(String, String)> {
     // Braces in a name are no columns.
     let target = target.replace('{', "{{").replace('}', "}}");
-    let template = Template::parse(&format!("{}/{target}", url.trim_end_matches('/')))?;
+    let template = PathTemplate::parse(&format!("{}/{target}", url.trim_end_matches('/')))?;
     match &template.bucket {
         Some(bucket) if !template.is_partitioned() => {
-            Ok((bucket.clone(), template.file().display().to_string()))
+            Ok((bucket.clone(), template.file_path().display().to_string()))
         }
-        _ => Err(Error::usage_hint(
+        _ => Err(Error::usage_with_hint(
             format!("`{url}` is no folder in a bucket"),
             "write s3://bucket/folder/; a brace that is part of its name is written twice, `{{`",
         )),
     }
 }
 
-impl ObjectWriter {
+impl ObjectSetWriter {
     /// Begins the object that will be `target`, below the folder. Without an upload that was begun for it, it has to be
     /// small.
     ///
     /// # Errors
     /// [`Error::Usage`] if the format cannot hold the schema, and for a name that no object can have.
-    pub fn begin(
+    pub fn begin_object(
         &self,
         target: String,
         upload: Option<String>,
         schema: SchemaRef,
-    ) -> Result<SetObject> {
-        self.writing.format.check(&schema)?;
-        let ObjectPlace { bucket, .. } = &self.place;
-        let (_, key) = self.place.key(&target)?;
-        let mut writing = self.writing.clone();
-        writing.encoding.name = bucket.url(&key);
+    ) -> Result<OpenSetObject> {
+        self.write_spec.format.check_schema(&schema)?;
+        let BucketFolder { bucket, .. } = &self.folder;
+        let (_, key) = self.folder.bucket_and_key(&target)?;
+        let mut writing = self.write_spec.clone();
+        writing.encoding.output_name = bucket.url(&key);
         let upload = upload.map(|id| ObjectUpload::from_upload_id(Arc::clone(bucket), key, id));
-        let outlet = Outlet(Arc::new(Mutex::new(Going { upload, ..Going::default() })));
+        let outlet =
+            ObjectOutput(Arc::new(Mutex::new(ObjectBuffer { upload, ..ObjectBuffer::default() })));
         let writer = RowWriter::new(outlet.clone(), &writing, schema)?;
-        Ok(SetObject { writer, outlet, rows: 0, target })
+        Ok(OpenSetObject { writer, output: outlet, rows: 0, target })
     }
 }
 
-impl SetObject {
+impl OpenSetObject {
     /// Adds rows; waits while too many parts are on their way.
     ///
     /// # Errors
@@ -304,7 +306,7 @@ impl SetObject {
     pub fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.writer.write(batch)?;
-        match &mut self.outlet.0.lock().upload {
+        match &mut self.output.0.lock().upload {
             Some(upload) => Ok(upload.send_full_parts(false, tick)?),
             None => Ok(()),
         }
@@ -312,23 +314,23 @@ impl SetObject {
 
     /// Whether it is not small, and nothing was begun for it: what is added is in vain.
     pub fn is_too_large(&self) -> bool {
-        self.outlet.0.lock().is_too_large()
+        self.output.0.lock().is_too_large()
     }
 
     /// Ends it.
     ///
     /// # Errors
     /// As [`write`](Self::write), and what the format refuses in the end.
-    pub fn end(self, tick: WaitCallback<'_>) -> Result<EndedObject> {
-        let SetObject { writer, outlet, rows, target } = self;
+    pub fn finish(self, tick: WaitCallback<'_>) -> Result<FinishedObject> {
+        let OpenSetObject { writer, output: outlet, rows, target } = self;
         drop(writer.finish()?);
         let alone = Arc::into_inner(outlet.0);
         let alone = alone.ok_or_else(|| Error::Internal("an object is still written".into()))?;
         let going = alone.into_inner();
         if going.is_too_large() {
-            return Ok(EndedObject::TooLarge);
+            return Ok(FinishedObject::TooLarge);
         }
-        let Going { small, upload, is_large, bytes } = going;
+        let ObjectBuffer { inline_content: small, upload, is_large, bytes } = going;
         let upload = match upload.filter(|_| is_large) {
             None => None,
             Some(upload) => match upload.finish(tick)? {
@@ -338,35 +340,36 @@ impl SetObject {
                 }
             },
         };
-        Ok(EndedObject::Whole(ObjectPart { target, bytes, rows, upload }, small))
+        Ok(FinishedObject::Complete(StagedObject { target, bytes, rows, upload }, small))
     }
 }
 
 /// Where an object's bytes go.
 #[derive(Clone)]
-struct Outlet(Arc<Mutex<Going>>);
+struct ObjectOutput(Arc<Mutex<ObjectBuffer>>);
 
 #[derive(Default)]
-struct Going {
+struct ObjectBuffer {
     /// All of it, while it is small.
-    small: Vec<u8>,
+    inline_content: Vec<u8>,
     upload: Option<ObjectUpload>,
     is_large: bool,
     /// Bytes written.
     bytes: u64,
 }
 
-impl Going {
+impl ObjectBuffer {
     fn is_too_large(&self) -> bool {
         self.is_large && self.upload.is_none()
     }
 }
 
-impl Write for Outlet {
+impl Write for ObjectOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let Going { small, upload, is_large, bytes: all } = &mut *self.0.lock();
+        let ObjectBuffer { inline_content: small, upload, is_large, bytes: all } =
+            &mut *self.0.lock();
         *all += bytes.len() as u64;
-        if !*is_large && small.len() + bytes.len() <= SMALL_BYTES {
+        if !*is_large && small.len() + bytes.len() <= INLINE_OBJECT_BYTES_MAX {
             small.extend_from_slice(bytes);
             return Ok(bytes.len());
         }

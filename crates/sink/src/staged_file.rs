@@ -7,42 +7,42 @@ use tidemill_base::cancellation::WaitCallback;
 use tidemill_base::state_folder::RunId;
 use tidemill_remote::location::{Location, refuse_mistyped_url};
 
-use crate::codecs::codec_of;
-use crate::commit::{Entry, Staging};
-use crate::compression::Compressed;
+use crate::codec_resolution::resolve_codec;
+use crate::compression::CompressedWriter;
 use crate::error::{Error, Result};
-use crate::files::Stage;
+use crate::file_commit::{FileEntry, StagingFolder};
 use crate::formats::OutputFormat;
-use crate::fs::{self, Output};
-use crate::places::{check_absent, resolved};
-use crate::template::{self, below};
+use crate::fs::{self, CountingFile};
+use crate::local_paths::{check_path_absent, resolve_folder_and_name};
+use crate::partitioned_files::StagingArea;
+use crate::path_template::{self, join_below};
 
 /// Begins one file, staged beside its place as `0`; gives its name there, too.
 ///
 /// # Errors
 /// As [`Sink::create_with`](crate::Sink::create_with).
-pub(crate) fn begin(
+pub(crate) fn begin_staged_file(
     path: &Path,
     overwrite: bool,
     run: &RunId,
     tick: WaitCallback<'_>,
-) -> Result<(Staging, String, Output)> {
-    let (root, name) = resolved(path)?;
-    template::refuse_staging(&root.join(&name).display().to_string())?;
-    let path = below(&root, &name);
-    check_absent(&path, overwrite)?;
-    let staging = Staging::open(&root, &template::literal(&name), run, tick)?;
+) -> Result<(StagingFolder, String, CountingFile)> {
+    let (root, name) = resolve_folder_and_name(path)?;
+    path_template::refuse_staging_name(&root.join(&name).display().to_string())?;
+    let path = join_below(&root, &name);
+    check_path_absent(&path, overwrite)?;
+    let staging = StagingFolder::create(&root, &path_template::escape_braces(&name), run, tick)?;
     // Again: a dead run's commit may just have been finished.
-    check_absent(&path, overwrite)?;
-    let staged = staging.path("0");
-    let output = fs::create_new(&staged).map_err(|e| Error::io("create", &staged, e))?;
-    Ok((staging, name, Output::new(output)))
+    check_path_absent(&path, overwrite)?;
+    let staged = staging.staged_path("0");
+    let output = fs::create_new_file(&staged).map_err(|e| Error::io("create", &staged, e))?;
+    Ok((staging, name, CountingFile::new(output)))
 }
 
 /// A file of any content that appears whole or not at all, as a sink's files do.
 pub struct StagedFile {
-    output: Output,
-    staging: Staging,
+    output: CountingFile,
+    staging: StagingFolder,
     name: String,
     overwrite: bool,
 }
@@ -55,18 +55,18 @@ impl StagedFile {
     pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<StagedFile> {
         path.to_str().map_or(Ok(()), refuse_mistyped_url)?;
         if let Some(Ok(Some(location))) = path.to_str().map(Location::parse) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("a partial table cannot be written to `{location}`"),
                 "write it to a file on this machine",
             ));
         }
-        let (staging, name, output) = begin(path, overwrite, run, &mut || Ok(()))?;
+        let (staging, name, output) = begin_staged_file(path, overwrite, run, &mut || Ok(()))?;
         Ok(StagedFile { output, staging, name, overwrite })
     }
 
     /// Bytes written so far.
-    pub fn bytes(&self) -> u64 {
-        self.output.bytes
+    pub fn bytes_written(&self) -> u64 {
+        self.output.bytes_written
     }
 
     /// Makes the file visible.
@@ -77,29 +77,29 @@ impl StagedFile {
         let StagedFile { mut output, staging, name, overwrite } = self;
         output.flush().map_err(|e| Error::io("write", &name, e))?;
         drop(output);
-        let entry = Entry::new("0", name, bytes);
+        let entry = FileEntry::new("0", name, bytes);
         staging.commit(vec![entry], overwrite, &mut || Ok(()))
     }
 }
 
 /// A [`StagedFile`] of text or other plain bytes, compressed as the end of its name says: `.gz`, `.zst`, `.bz2`, `.xz`.
-pub struct CompressedFile {
-    compressed: Compressed<StagedFile>,
+pub struct CompressedStagedFile {
+    compressed: CompressedWriter<StagedFile>,
     name: String,
 }
 
-impl CompressedFile {
+impl CompressedStagedFile {
     /// Begins a file at `path`.
     ///
     /// # Errors
     /// As [`StagedFile::create`].
-    pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<CompressedFile> {
+    pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<CompressedStagedFile> {
         let name = path.to_string_lossy();
-        let codec = codec_of(None, OutputFormat::Csv, Some(&name), false)?;
+        let codec = resolve_codec(None, OutputFormat::Csv, Some(&name), false)?;
         let file = StagedFile::create(path, overwrite, run)?;
-        let compressed = Compressed::new(file, codec);
+        let compressed = CompressedWriter::new(file, codec);
         let compressed = compressed.map_err(|error| Error::io("compress", path, error))?;
-        Ok(CompressedFile { compressed, name: name.into_owned() })
+        Ok(CompressedStagedFile { compressed, name: name.into_owned() })
     }
 
     /// Makes the file visible.
@@ -107,14 +107,14 @@ impl CompressedFile {
     /// # Errors
     /// As [`StagedFile::commit`].
     pub fn commit(self) -> Result<()> {
-        let CompressedFile { compressed, name } = self;
+        let CompressedStagedFile { compressed, name } = self;
         let file = compressed.finish().map_err(|error| Error::io("write", &name, error))?;
-        let bytes = file.bytes();
+        let bytes = file.bytes_written();
         file.commit(bytes)
     }
 }
 
-impl Write for CompressedFile {
+impl Write for CompressedStagedFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.compressed.write(bytes)
     }

@@ -92,7 +92,7 @@ fn salvage(
 ) -> Result<(RowfileSalvage, u64)> {
     let file = StagedFile::create(out, overwrite, run)?;
     let (file, kept) = files.salvage_file(0, file, &out.display().to_string())?;
-    let bytes = file.bytes();
+    let bytes = file.bytes_written();
     file.commit(bytes)?;
     Ok((kept, bytes))
 }

@@ -24,7 +24,7 @@ use tidemill_engine::filter_program::FilterProgram;
 use tidemill_engine::job::Limits;
 use tidemill_engine::query::ScratchSpec;
 use tidemill_engine::remote::{self, StorageOptions};
-use tidemill_engine::sink::directly;
+use tidemill_engine::sink::run_direct_write;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
@@ -105,7 +105,7 @@ fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
 fn print(bytes: &[u8]) -> Result<()> {
     let text = escape_control_chars(&String::from_utf8_lossy(bytes), &['\n', '\t']);
     let mut pages = Pages::new(true);
-    directly(|| {
+    run_direct_write(|| {
         let written = pages.write_all(text.as_bytes());
         written.map_err(|error| Error::io("write", "standard output", error))?;
         pages.finish()

@@ -7,8 +7,10 @@ use tidemill_engine::coverage::EstimateAccuracy;
 use tidemill_engine::coverage_file::CoverageFile;
 use tidemill_engine::running::{Next, Preparation, Running, deliver};
 use tidemill_engine::settings::BadRecordLimit;
-use tidemill_engine::sink::screen::{Look, ROWS_SHOWN, Screen};
-use tidemill_engine::sink::{OutputFormat, SinkSpec, Written};
+use tidemill_engine::sink::terminal_table::{
+    DEFAULT_ROWS_MAX, TerminalTable, TerminalTableOptions,
+};
+use tidemill_engine::sink::{OutputFormat, OutputSummary, SinkSpec};
 use tidemill_engine::{CancelFlag, Coverage, Error, Glimpse, Kept, Result, coverage};
 
 use super::{Outcome, print, program};
@@ -73,7 +75,7 @@ impl WriteArgs {
             sink.max_files = count;
         }
         sink.overwrite |= self.overwrite;
-        sink.header &= !self.no_header;
+        sink.has_header &= !self.no_header;
         if let Some(program) = program(&self.sink_exec)? {
             sink.exec = Some(program);
         }
@@ -125,18 +127,18 @@ impl LookArgs {
 impl ShowArgs {
     /// The flags, over the defaults.
     pub(super) fn showing(&self) -> Showing {
-        self.look.showing(self.rows.unwrap_or(RowsShown::AtMost(ROWS_SHOWN)))
+        self.look.showing(self.rows.unwrap_or(RowsShown::AtMost(DEFAULT_ROWS_MAX)))
     }
 }
 
 impl Showing {
-    fn look(self) -> Look {
-        Look {
+    fn look(self) -> TerminalTableOptions {
+        TerminalTableOptions {
             width: screen::size().0,
-            rows: self.rows,
-            thousands: self.thousands,
-            colours: screen::colours(self.uses_pager),
-            header: self.header,
+            rows_max: self.rows,
+            group_digits: self.thousands,
+            use_colours: screen::colours(self.uses_pager),
+            has_header: self.header,
         }
     }
 }
@@ -233,7 +235,7 @@ pub(super) fn finish_keeping(
 ) -> anyhow::Result<Outcome> {
     let settings = &preparation.settings;
     let mut bar = Bar::new(&settings.progress);
-    let showing = Showing { header: sink.header, ..showing };
+    let showing = Showing { header: sink.has_header, ..showing };
     if is_screen(sink) {
         let shown = show((&mut running, &settings.stop_reading), showing, keep, &mut bar);
         bar.clear();
@@ -266,7 +268,7 @@ pub(super) fn finish_keeping(
 /// Says what a run that has ended has written, and what it rests on.
 fn ended(
     running: &Running,
-    written: &Written,
+    written: &OutputSummary,
     sink: &SinkSpec,
     coverage: &CoverageSink,
     (how, max_bad): (Say, BadRecordLimit),
@@ -293,18 +295,18 @@ fn show(
     showing: Showing,
     keep: Option<Keep<'_>>,
     bar: &mut Bar,
-) -> Result<Written> {
+) -> Result<OutputSummary> {
     let schema = running.schema(|| {
         bar.tick();
         Ok(())
     })?;
-    let mut table: Option<Screen> = None;
+    let mut table: Option<TerminalTable> = None;
     let mut glimpses = Glimpses { lines: 0, began: Instant::now() };
     let mut pages = Pages::new(showing.uses_pager);
     let mut kept = keep.map(|keep| keep.kept.insert(Kept::new(schema, keep.bytes_max)));
     // Its columns are known for certain when there are rows, or none.
-    let screen = |running: &mut Running| -> Result<Screen> {
-        Ok(Screen::new(&running.schema(|| Ok(()))?, showing.look())?)
+    let screen = |running: &mut Running| -> Result<TerminalTable> {
+        Ok(TerminalTable::new(&running.schema(|| Ok(()))?, showing.look())?)
     };
     let mut is_written = false;
     loop {
@@ -332,7 +334,7 @@ fn show(
                     Some(table) => table,
                     none => none.insert(screen(running)?),
                 };
-                table.add(&batch, &mut pages).map_err(Error::from)?;
+                table.add_batch(&batch, &mut pages).map_err(Error::from)?;
             }
             Next::Waiting if is_written => {}
             Next::Waiting => bar.tick(),
@@ -345,11 +347,11 @@ fn show(
         Some(table) => table,
         None => screen(running)?,
     };
-    let rows = table.rows();
+    let rows = table.row_count();
     let shown = table.finish(&mut pages).map_err(Error::from).and_then(|()| pages.finish());
     match shown {
         // All has been read: whoever leaves the pager has seen enough, and what it rests on is still to be said.
-        Ok(()) | Err(Error::ClosedPipe) => Ok(Written { rows, ..Written::default() }),
+        Ok(()) | Err(Error::ClosedPipe) => Ok(OutputSummary { rows, ..OutputSummary::default() }),
         Err(error) => Err(error),
     }
 }
@@ -365,15 +367,17 @@ struct Glimpses {
 const LINES_LEFT: usize = 3;
 
 impl Glimpses {
-    fn show(&mut self, glimpse: &Glimpse, look: Look) -> Result<()> {
+    fn show(&mut self, glimpse: &Glimpse, look: TerminalTableOptions) -> Result<()> {
         let lines_max = screen::size().1.saturating_sub(LINES_LEFT);
         // Its head, what says how many are not shown, and what stands below.
         let rows_max = lines_max.saturating_sub(5).max(1);
-        let rows = Some(look.rows.unwrap_or(usize::MAX).min(rows_max));
-        let mut table = Screen::new(&glimpse.schema, Look { rows, ..look }).map_err(Error::from)?;
+        let rows = Some(look.rows_max.unwrap_or(usize::MAX).min(rows_max));
+        let mut table =
+            TerminalTable::new(&glimpse.schema, TerminalTableOptions { rows_max: rows, ..look })
+                .map_err(Error::from)?;
         let mut drawn = Vec::new();
         for batch in &glimpse.batches {
-            table.add(batch, &mut drawn).map_err(Error::from)?;
+            table.add_batch(batch, &mut drawn).map_err(Error::from)?;
         }
         table.finish(&mut drawn).map_err(Error::from)?;
         let mut text = String::from_utf8_lossy(&drawn).into_owned();
@@ -381,7 +385,7 @@ impl Glimpses {
         let left = per_share * (1.0 - glimpse.share);
         let left = Duration::from_secs_f64(left.min(1e9));
         let say = said_below(glimpse.share, left, look.width);
-        text.push_str(&screen::fitted_line(&say, look.width, look.colours));
+        text.push_str(&screen::fitted_line(&say, look.width, look.use_colours));
         let lines: Vec<&str> = text.lines().take(lines_max.max(1)).collect();
         let mut out = std::io::stdout().lock();
         let back = self.back();
@@ -463,7 +467,7 @@ pub(super) fn finish_without_rows(
 }
 
 /// The lines on standard error after a run.
-fn say(found: &Coverage, sink: &SinkSpec, written: &Written, how: Say) {
+fn say(found: &Coverage, sink: &SinkSpec, written: &OutputSummary, how: Say) {
     // Only files that are named by their rows' values are not written where there are no rows.
     if (how != Say::Faults || found.rows.rejected > 0)
         && written.files == 0

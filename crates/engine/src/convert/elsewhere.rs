@@ -41,8 +41,8 @@ use tidemill_query::{
 };
 use tidemill_remote::StorageOptions;
 use tidemill_sink::{
-    FileSet, ObjectPart, ObjectPlace, ObjectSet, OutputFormat, SetWriter, SinkSpec, StagedPart,
-    Written,
+    BucketFolder, FileSet, FileSetWriter, ObjectSet, OutputFormat, OutputSummary, SinkSpec,
+    StagedObject, StagedSetFile,
 };
 use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFiles;
@@ -133,9 +133,9 @@ enum Outcome {
 /// What was written.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
-    File(StagedPart),
+    File(StagedSetFile),
     /// A small one's bytes follow in a section.
-    Object(ObjectPart),
+    Object(StagedObject),
 }
 
 impl From<Error> for Outcome {
@@ -288,7 +288,7 @@ impl Conversion {
     ) -> Result<Vec<Task>> {
         let (mut named, mut keys) = (Vec::new(), Vec::new());
         for task in tasks {
-            match set.key(&task.target) {
+            match set.object_key(&task.target) {
                 Ok(key) => {
                     named.push(task);
                     keys.push(key);
@@ -300,7 +300,7 @@ impl Conversion {
         }
         let taken = match self.sink.overwrite {
             true => vec![false; keys.len()],
-            false => set.taken(keys.clone(), &mut || cancel.check())?,
+            false => set.keys_exist(keys.clone(), &mut || cancel.check())?,
         };
         let mut wanted = Vec::new();
         for ((task, key), is_taken) in named.into_iter().zip(keys).zip(taken) {
@@ -308,7 +308,7 @@ impl Conversion {
                 (false, _) => wanted.push(task.clone()),
                 (true, true) => all.skipped += 1,
                 (true, false) => {
-                    all.fail(Error::OutputExists { path: set.url(&key), more: 0 }, task);
+                    all.fail(Error::OutputExists { path: set.object_url(&key), more: 0 }, task);
                 }
             }
         }
@@ -333,7 +333,7 @@ impl Conversion {
         let absolute =
             |path: &Path| std::path::absolute(path).map_err(|error| Error::io("find", path, error));
         let folder = match set {
-            Set::Files(set) => Some(absolute(set.folder())?),
+            Set::Files(set) => Some(absolute(set.staging_folder())?),
             Set::Objects(_) => None,
         };
         let job = Job {
@@ -344,8 +344,8 @@ impl Conversion {
             output: self.sink.url.clone(),
             format: format.name().to_owned(),
             compression: self.sink.compression.as_ref().map(ToString::to_string),
-            null: self.sink.null.clone(),
-            header: self.sink.header,
+            null: self.sink.null_text.clone(),
+            header: self.sink.has_header,
             exec: self.sink.exec.as_ref().map(FilterProgram::portable_argv).transpose()?,
             max_bad: settings.max_bad.to_string(),
         };
@@ -358,7 +358,7 @@ impl Conversion {
             .map(|task| absolute(Path::new(&task.url)))
             .collect::<Result<Vec<_>>>()?;
         if let Set::Files(set) = set {
-            paths.push(absolute(&set.lock())?);
+            paths.push(absolute(&set.lock_path())?);
         }
         there.workers.begin(HandedJob {
             content: message(JOB, &job)?,
@@ -474,7 +474,7 @@ impl Dealt<'_> {
             return Ok(Vec::new());
         }
         let cancel = &self.settings.cancel;
-        let all = set.begin(&targets.repeat(COPIES), &mut || cancel.check())?;
+        let all = set.begin_uploads(&targets.repeat(COPIES), &mut || cancel.check())?;
         let given = |ids: &[String]| {
             let mut ids = ids.iter();
             let one = |task: &Task| if is_large(&task) { ids.next().cloned() } else { None };
@@ -548,23 +548,23 @@ impl Tasks for Dealt<'_> {
                 }
                 Outcome::Converted { part, coverage, warning } => {
                     match (self.set, part) {
-                        (Set::Files(set), Told::File(part)) => set.adopt(part)?,
+                        (Set::Files(set), Told::File(part)) => set.adopt_file(part)?,
                         (Set::Objects(set), Told::Object(part)) => {
-                            let content = match part.is_small() {
+                            let content = match part.has_inline_content() {
                                 false => &[],
                                 true => match sections.next_section().map_err(bad)? {
                                     Some((OBJECT, content)) => content,
                                     _ => return Err(bad("an object is missing")),
                                 },
                             };
-                            set.adopt(part, content)?;
+                            set.adopt_object(part, content)?;
                         }
                         _ => return Err(bad("it was written elsewhere than it is asked for")),
                     }
                     bytes += coverage.bytes.done;
                     self.settings.progress.add_bytes(coverage.bytes.done);
                     self.settings.progress.add_rows(coverage.rows.done);
-                    let written = Written { warning, ..Written::default() };
+                    let written = OutputSummary { warning, ..OutputSummary::default() };
                     self.all.add(*coverage, written, self.settings);
                 }
                 Outcome::Failed(failure) => match Error::from(failure) {
@@ -594,7 +594,7 @@ impl Tasks for Dealt<'_> {
 /// Where a worker writes.
 enum Place {
     Folder(PathBuf),
-    Bucket(ObjectPlace),
+    Bucket(BucketFolder),
 }
 
 /// A conversion as one process elsewhere does its tasks.
@@ -623,8 +623,8 @@ impl Worker {
         let mut sink = SinkSpec {
             format: Some(format),
             compression: job.compression.as_deref().map(str::parse).transpose()?,
-            null: job.null,
-            header: job.header,
+            null_text: job.null,
+            has_header: job.header,
             exec: job.exec.map(FilterProgram::new).transpose()?,
             ..SinkSpec::new(job.output)
         };
@@ -647,7 +647,7 @@ impl Worker {
             Some(folder) => Place::Folder(folder),
             None => {
                 let url = &conversion.sink.url;
-                Place::Bucket(ObjectPlace::open(url, storage, &settings.cancel)?)
+                Place::Bucket(BucketFolder::open(url, storage, &settings.cancel)?)
             }
         };
         let in_work = Mutex::new(());
@@ -688,7 +688,7 @@ impl Worker {
         let (sink, cancel) = (&self.conversion.sink, &settings.cancel);
         let target = match &self.place {
             Place::Folder(folder) => {
-                Target::Staged(SetWriter::new(folder, sink, self.format, limit, cancel)?)
+                Target::Staged(FileSetWriter::new(folder, sink, self.format, limit, cancel)?)
             }
             Place::Bucket(place) => {
                 let begun = inputs.uploads.get(copy).map(Vec::as_slice).unwrap_or_default();
@@ -697,7 +697,7 @@ impl Worker {
                     .zip(begun)
                     .filter_map(|(task, upload)| Some((task.target.clone(), upload.clone()?)));
                 let uploads: HashMap<String, String> = begun.collect();
-                Target::Sent(place.writer(sink, self.format, limit, cancel)?, uploads)
+                Target::Sent(place.new_writer(sink, self.format, limit, cancel)?, uploads)
             }
         };
         let done: Vec<Mutex<Option<Result<Done>>>> =
@@ -715,7 +715,7 @@ impl Worker {
                     let told = match part {
                         Some(Part::Staged(part)) => Some(Told::File(part)),
                         Some(Part::Sent(part, content)) => {
-                            small = part.is_small().then_some(content);
+                            small = part.has_inline_content().then_some(content);
                             Some(Told::Object(part))
                         }
                         Some(Part::TooLarge) | None => None,

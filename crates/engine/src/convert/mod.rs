@@ -35,8 +35,8 @@ use tidemill_query::{Plan, Query, Results, Workers, named};
 use tidemill_remote::location::Location;
 use tidemill_remote::{AccessPlan, PrefetchBudget};
 use tidemill_sink::{
-    EndedObject, FileSet, ObjectPart, ObjectWriter, OutputFormat, Room, SetWriter, Sink, SinkSpec,
-    StagedPart, Written,
+    FileSet, FileSetWriter, FinishedObject, ObjectSetWriter, OutputFormat, OutputSummary, Sink,
+    SinkResources, SinkSpec, StagedObject, StagedSetFile,
 };
 use tidemill_source::{
     Compression, Format, ReadOptions, RejectLog, Source, SourceSpec, Split, SplitReader,
@@ -90,7 +90,7 @@ pub struct Elsewhere {
 #[derive(Debug, Default)]
 pub struct Converted {
     /// What was written.
-    pub written: Written,
+    pub written: OutputSummary,
     /// What it rests on.
     pub coverage: Coverage,
     /// Outputs that were there already, and were left.
@@ -190,7 +190,10 @@ impl Conversion {
 
     fn query_of(&self, source: SourceSpec) -> Result<Query> {
         let query = Query::records(source, self.select.as_deref(), self.condition.as_deref())?;
-        Ok(Query { keeps_columns: self.select.is_none() && self.sink.keeps_columns(), ..query })
+        Ok(Query {
+            keeps_columns: self.select.is_none() && self.sink.preserves_column_metadata(),
+            ..query
+        })
     }
 
     /// Converts every input to a file of its own, in the folder that is the output.
@@ -335,7 +338,7 @@ impl Conversion {
             match done {
                 Ok(Done { coverage, written, part }) => {
                     if let (Target::Set(set), Some(Part::Staged(part))) = (&target, part) {
-                        set.adopt(part)?;
+                        set.adopt_file(part)?;
                     }
                     all.add(coverage, written, settings);
                     Ok(true)
@@ -427,7 +430,7 @@ impl Conversion {
             SourceSpec { url: task.url.clone(), more_urls: Vec::new(), ..self.source.clone() };
         let (mut rows, warning) = match self.describe() {
             None => {
-                let copy = Copy::open(&source, settings, self.sink.keeps_columns())?;
+                let copy = Copy::open(&source, settings, self.sink.preserves_column_metadata())?;
                 let warning = copy.source.warning();
                 (Content::Copy(Box::new(copy)), warning)
             }
@@ -450,15 +453,16 @@ impl Conversion {
         };
         let begun = match target {
             Target::Objects(run) => Err(*run),
-            Target::Set(set) => Ok(set.begin(task.target.clone(), schema.clone())?),
-            Target::Staged(writer) => Ok(writer.begin(
-                tidemill_sink::staged_name(),
+            Target::Set(set) => Ok(set.begin_file(task.target.clone(), schema.clone())?),
+            Target::Staged(writer) => Ok(writer.begin_file(
+                tidemill_sink::unique_staged_name(),
                 task.target.clone(),
                 schema.clone(),
             )?),
             Target::Sent(writer, uploads) => {
                 let upload = uploads.get(&task.target).cloned();
-                let mut object = writer.begin(task.target.clone(), upload, schema.clone())?;
+                let mut object =
+                    writer.begin_object(task.target.clone(), upload, schema.clone())?;
                 let mut wait = || cancel.check();
                 let mut is_too_large = false;
                 while !is_too_large && let Some(batch) = next_rows()? {
@@ -466,14 +470,14 @@ impl Conversion {
                     is_too_large = object.is_too_large();
                 }
                 let ended = match is_too_large {
-                    true => EndedObject::TooLarge,
-                    false => object.end(&mut wait)?,
+                    true => FinishedObject::TooLarge,
+                    false => object.finish(&mut wait)?,
                 };
                 let part = match ended {
-                    EndedObject::Whole(part, content) => Part::Sent(part, content),
-                    EndedObject::TooLarge => return Ok(Done::of(Part::TooLarge)),
+                    FinishedObject::Complete(part, content) => Part::Sent(part, content),
+                    FinishedObject::TooLarge => return Ok(Done::of(Part::TooLarge)),
                 };
-                let written = Written { warning, ..Written::default() };
+                let written = OutputSummary { warning, ..OutputSummary::default() };
                 return Ok(Done { coverage: rows.coverage(), written, part: Some(part) });
             }
         };
@@ -484,10 +488,10 @@ impl Conversion {
                     file.write(&batch)?;
                 }
                 let part = match target {
-                    Target::Staged(_) => file.end_elsewhere()?,
-                    _ => file.end()?,
+                    Target::Staged(_) => file.finish_durably()?,
+                    _ => file.finish()?,
                 };
-                let written = Written { warning, ..Written::default() };
+                let written = OutputSummary { warning, ..OutputSummary::default() };
                 let part = Some(Part::Staged(part));
                 return Ok(Done { coverage: rows.coverage(), written, part });
             }
@@ -498,9 +502,9 @@ impl Conversion {
         let url = format!("{}/{target}", self.sink.url.trim_end_matches('/'));
         let spec = SinkSpec { url, ..self.sink.clone() };
         // Several files are written at once.
-        let room = Room { memory_limit: limit, threads: 1 };
+        let room = SinkResources { memory_limit_bytes: limit, threads: 1 };
         let mut sink = match Sink::create_with(&spec, schema, run, room, cancel, &mut wait) {
-            Err(tidemill_sink::Error::Exists { .. }) if self.skip_existing => {
+            Err(tidemill_sink::Error::OutputExists { .. }) if self.skip_existing => {
                 return Ok(Done::default());
             }
             other => other?,
@@ -509,7 +513,7 @@ impl Conversion {
             sink.write_with(&batch, &mut wait)?;
         }
         let written = sink.commit_with(&mut wait)?;
-        let written = Written { warning: warning.or(written.warning), ..written };
+        let written = OutputSummary { warning: warning.or(written.warning), ..written };
         Ok(Done { coverage: rows.coverage(), written, part: None })
     }
 }
@@ -538,9 +542,9 @@ enum Target<'a> {
     /// Files that appear together.
     Set(Box<FileSet>),
     /// Files that whoever has the set makes appear.
-    Staged(SetWriter),
+    Staged(FileSetWriter),
     /// Objects that whoever has the set makes appear; to some targets uploads were begun.
-    Sent(ObjectWriter, HashMap<String, String>),
+    Sent(ObjectSetWriter, HashMap<String, String>),
     /// Objects, each of which appears by itself.
     Objects(&'a RunId),
 }
@@ -549,7 +553,7 @@ enum Target<'a> {
 #[derive(Default)]
 struct Done {
     coverage: Coverage,
-    written: Written,
+    written: OutputSummary,
     /// What was written, where it does not appear yet.
     part: Option<Part>,
 }
@@ -562,9 +566,9 @@ impl Done {
 
 /// What was written and does not appear yet.
 enum Part {
-    Staged(StagedPart),
+    Staged(StagedSetFile),
     /// With the bytes of a small one.
-    Sent(ObjectPart, Vec<u8>),
+    Sent(StagedObject, Vec<u8>),
     /// An object for which an upload has to be begun.
     TooLarge,
 }
@@ -578,7 +582,7 @@ impl Task {
 
 impl Converted {
     /// Takes in what came of an input.
-    fn add(&mut self, coverage: Coverage, written: Written, settings: &RunSettings) {
+    fn add(&mut self, coverage: Coverage, written: OutputSummary, settings: &RunSettings) {
         let has_copy = self.coverage.rejected_copy.is_some() || coverage.rejected_copy.is_some();
         let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
         let rejected_copy = folder.map(|folder| folder.display().to_string());
@@ -728,11 +732,11 @@ impl Copy {
     }
 }
 
-fn sum(one: Written, two: Written) -> Written {
+fn sum(one: OutputSummary, two: OutputSummary) -> OutputSummary {
     let mut paths = one.paths;
     paths.extend(two.paths);
     paths.truncate(PATHS_SHOWN);
-    Written {
+    OutputSummary {
         files: one.files + two.files,
         rows: one.rows + two.rows,
         bytes: one.bytes + two.bytes,

@@ -657,8 +657,8 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
     sink.compression = section.parsed_with("compression", str::parse)?;
     sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
     sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
-    sink.null = section.text("null")?;
-    sink.header = section.boolean("header")?.unwrap_or(sink.header);
+    sink.null_text = section.text("null")?;
+    sink.has_header = section.boolean("header")?.unwrap_or(sink.has_header);
     sink.exec = exec(&mut section)?;
     let place = section.tree.get("storage_options").map(|node| node.place.clone());
     sink.storage_options = storage_options(&mut section, "sink.storage_options")?;

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Date32Array, Int32Array, RecordBatch, StringArray};
 use arrow::compute::cast;
 use tidemill_engine::convert::{Conversion, Converted};
 use tidemill_engine::running::{Running, deliver};
-use tidemill_engine::sink::{SinkSpec, Written};
+use tidemill_engine::sink::{OutputSummary, SinkSpec};
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::rowfile_check::{CheckableRowfiles, RowfileCheck, RowfileSalvage};
 use tidemill_engine::source::schema_compatibility::find_schema_conflicts;
@@ -34,7 +34,7 @@ pub(crate) fn conversion(folder: &Folder, names: &[&str], output: &str) -> Conve
     }
 }
 
-pub(crate) fn to_one(conversion: &Conversion) -> Result<Written> {
+pub(crate) fn to_one(conversion: &Conversion) -> Result<OutputSummary> {
     let settings = settings();
     let mut running = Running::query(conversion.query()?, settings.clone())?;
     let run = RunId::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Workers};
 use tidemill_engine::running::{Running, deliver};
-use tidemill_engine::sink::{SinkSpec, Written};
+use tidemill_engine::sink::{OutputSummary, SinkSpec};
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{
     CancelFlag, Error, NamedSource, Query, Result, RunId, RunProgress, RunSettings,
@@ -22,7 +22,7 @@ fn delivered(
     query: Query,
     spec: &SinkSpec,
     settings: &RunSettings,
-) -> Result<(Written, u64, Option<String>)> {
+) -> Result<(OutputSummary, u64, Option<String>)> {
     let mut running = Running::query(query.written_to(spec), settings.clone())?;
     let written = deliver(&mut running, spec, &RunId::new(), settings.memory_bytes, |_| Ok(()))?;
     let rows = running.coverage().map_or(0, |coverage| coverage.rows.done);

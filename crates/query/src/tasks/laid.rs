@@ -26,7 +26,8 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
 use tidemill_remote::scratch::{ScratchFile, ScratchFolder, ScratchStorage};
 use tidemill_sink::{
-    BegunObject, OutputSaid, Place, PlacedFile, PlacedFolder, SinkSpec, Spread, Values,
+    BegunUpload, PathValues, SinkSpec, WorkerOutputFile, WorkerOutputFolder, WorkerOutputSpec,
+    WorkerOutputTarget, WriterPartitioner,
 };
 use tidemill_source::SplitStats;
 
@@ -59,9 +60,9 @@ pub(super) struct Laying {
     pub places: usize,
     /// Rows of more bytes are laid down.
     pub bytes_max: u64,
-    pub output: OutputSaid,
+    pub output: WorkerOutputSpec,
     /// Where files are before they appear; none of objects.
-    pub folder: Option<PlacedFolder>,
+    pub folder: Option<WorkerOutputFolder>,
 }
 
 /// Ranges of finished groups, of which one worker is to lay the rows down.
@@ -78,7 +79,7 @@ pub(super) struct LaidRange {
     pub part: Option<Parted>,
     /// The objects that these are for, if they are for objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<Values>,
+    pub paths: Vec<PathValues>,
 }
 
 /// Some places that one worker is to write, each by itself.
@@ -90,14 +91,14 @@ pub(super) struct Write {
     pub parts: Vec<Parted>,
     /// For each time that the task is done at once, the uploads that were begun for its objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub begun: Vec<Vec<BegunObject>>,
+    pub begun: Vec<Vec<BegunUpload>>,
 }
 
 /// What was written.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Placed {
     pub rows: u64,
-    pub files: Vec<PlacedFile>,
+    pub files: Vec<WorkerOutputFile>,
     /// Whether an object has become so large that an upload has to be begun for it: nothing counts then.
     #[serde(default)]
     pub is_too_large: bool,
@@ -116,11 +117,11 @@ impl<'a> LaidWriter<'a> {
     /// Lays down rows of more than `bytes_max`, within its share of so much memory.
     pub(super) fn new(
         scratch: &'a ScratchStorage,
-        spread: Spread,
+        spread: WriterPartitioner,
         (bytes_max, memory_bytes): (u64, usize),
         label: &str,
     ) -> Self {
-        let waiting = (spread.count() > 1).then(Vec::new);
+        let waiting = (spread.writer_count() > 1).then(Vec::new);
         let parted = PartedWriter::of_rows(scratch, spread, bytes_max, label);
         let waiting_max = GATHER_BYTES.min(memory_bytes / GATHER_SHARE);
         LaidWriter { parted, waiting, waiting_bytes: 0, waiting_max }
@@ -148,7 +149,7 @@ impl<'a> LaidWriter<'a> {
     }
 
     /// Ends it, with the paths that it has met.
-    pub(super) fn finish(mut self) -> Result<(Vec<Values>, Written)> {
+    pub(super) fn finish(mut self) -> Result<(Vec<PathValues>, Written)> {
         self.put()?;
         Ok((self.parted.paths(), self.parted.finish()?))
     }
@@ -164,7 +165,7 @@ pub(super) struct Plans {
     pub secrets: Option<BTreeMap<String, String>>,
     /// Threads of a worker.
     threads: usize,
-    place: Place,
+    place: WorkerOutputTarget,
 }
 
 impl Plans {
@@ -182,13 +183,13 @@ impl Plans {
     ) -> Result<Option<Plans>> {
         let Some(place) = output.place(cancel)? else { return Ok(None) };
         let placed = match &place {
-            Place::Folder(folder) => Some(folder.clone()),
-            Place::Bucket(_) if secrets.is_some() => None,
-            Place::Bucket(_) => return Ok(None),
+            WorkerOutputTarget::Folder(folder) => Some(folder.clone()),
+            WorkerOutputTarget::Bucket(_) if secrets.is_some() => None,
+            WorkerOutputTarget::Bucket(_) => return Ok(None),
         };
         let Some(folder) = folder()? else { return Ok(None) };
         let said = output.said().clone();
-        let spec = said.clone().spec()?;
+        let spec = said.clone().into_spec()?;
         let places = (PLACES_PER_THREAD * reach.threads).clamp(PLACES_MIN, PLACES_MAX);
         let threads = (reach.threads / reach.workers.max(1)).max(1);
         let url = folder.url.clone();
@@ -233,7 +234,7 @@ impl Plans {
         &self,
         (dealer, behind): (&Dealer, usize),
         parts: Vec<Parted>,
-        paths: HashSet<Values>,
+        paths: HashSet<PathValues>,
         schema: &SchemaRef,
         cancel: &CancelFlag,
     ) -> Result<()> {
@@ -241,15 +242,15 @@ impl Plans {
             return Ok(());
         }
         let objects = match &self.place {
-            Place::Folder(_) => None,
-            Place::Bucket(bucket) => {
-                let mut paths: Vec<Values> = paths.into_iter().collect();
+            WorkerOutputTarget::Folder(_) => None,
+            WorkerOutputTarget::Bucket(bucket) => {
+                let mut paths: Vec<PathValues> = paths.into_iter().collect();
                 paths.sort_unstable();
-                let spread = Spread::new(&self.spec, schema, self.laying.places)?;
+                let spread = WriterPartitioner::new(&self.spec, schema, self.laying.places)?;
                 // Before anything is begun for them.
-                spread.check_count(paths.len())?;
-                let of_writer = |(values, key)| (spread.writer(&values), values, key);
-                Some((bucket, bucket.keys(&paths)?.into_iter().map(of_writer).collect()))
+                spread.check_path_count(paths.len())?;
+                let of_writer = |(values, key)| (spread.writer_index(&values), values, key);
+                Some((bucket, bucket.object_keys(&paths)?.into_iter().map(of_writer).collect()))
             }
         };
         let mut writing = Writing {
@@ -307,7 +308,7 @@ struct Reading {
     held_bytes: u64,
     parts: Vec<Parted>,
     /// Of objects, the paths that were met.
-    paths: HashSet<Values>,
+    paths: HashSet<PathValues>,
 }
 
 impl LaidRows {
@@ -398,7 +399,7 @@ impl Reading {
             return Ok(());
         }
         let Plans { folder, laying, spec, .. } = &self.plans;
-        let spread = Spread::new(spec, &self.schema, laying.places)?;
+        let spread = WriterPartitioner::new(spec, &self.schema, laying.places)?;
         let mut own = LaidWriter::new(&folder.storage, spread, (0, self.memory_bytes), "own");
         self.held_bytes = 0;
         self.held.drain(..).try_for_each(|batch| own.write(batch))?;

@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::Result;
 use tidemill_remote::StorageOptions;
-use tidemill_sink::{OutputSaid, Place, PlacedFile, SinkSpec};
+use tidemill_sink::{SinkSpec, WorkerOutputFile, WorkerOutputSpec, WorkerOutputTarget};
 
 /// How long it is waited for an output before it is looked whether the run has ended.
 const TICK: Duration = Duration::from_millis(50);
@@ -18,7 +18,7 @@ pub struct Output(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    said: OutputSaid,
+    said: WorkerOutputSpec,
     storage: StorageOptions,
     state: Mutex<State>,
     is_open: Condvar,
@@ -27,9 +27,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     /// Where files are written before they appear, once that is known: none where only this process can write them.
-    place: Option<Option<Place>>,
+    place: Option<Option<WorkerOutputTarget>>,
     /// The files, and how many rows they have.
-    written: Option<(u64, Vec<PlacedFile>)>,
+    written: Option<(u64, Vec<WorkerOutputFile>)>,
     /// Why workers do not write them, though they might.
     warning: Option<String>,
 }
@@ -37,20 +37,20 @@ struct State {
 impl Output {
     /// The output of a query; none of one that only this process can write.
     pub fn new(spec: &SinkSpec) -> Option<Output> {
-        let said = OutputSaid::of(spec)?;
+        let said = WorkerOutputSpec::from_spec(spec)?;
         let (storage, state) = (spec.storage_options.clone(), Mutex::default());
         let shared = Shared { said, storage, state, is_open: Condvar::new() };
         Some(Output(Arc::new(shared)))
     }
 
     /// Says where its files are written. A query that workers may write waits for that.
-    pub fn open(&self, place: Option<Place>) {
+    pub fn open(&self, place: Option<WorkerOutputTarget>) {
         self.0.state.lock().place = Some(place);
         self.0.is_open.notify_all();
     }
 
     /// The files that workers have written, and how many rows these have, once the query has ended: then it gave no rows.
-    pub fn take_written(&self) -> Option<(u64, Vec<PlacedFile>)> {
+    pub fn take_written(&self) -> Option<(u64, Vec<WorkerOutputFile>)> {
         self.0.state.lock().written.take()
     }
 
@@ -63,7 +63,7 @@ impl Output {
     ///
     /// # Errors
     /// [`Error::Interrupted`].
-    pub(super) fn place(&self, cancel: &CancelFlag) -> Result<Option<Place>> {
+    pub(super) fn place(&self, cancel: &CancelFlag) -> Result<Option<WorkerOutputTarget>> {
         let mut state = self.0.state.lock();
         loop {
             if let Some(place) = &state.place {
@@ -75,12 +75,12 @@ impl Output {
     }
 
     /// What others are told of it.
-    pub(super) fn said(&self) -> &OutputSaid {
+    pub(super) fn said(&self) -> &WorkerOutputSpec {
         &self.0.said
     }
 
     /// Notes what was written.
-    pub(super) fn set_written(&self, rows: u64, files: Vec<PlacedFile>) {
+    pub(super) fn set_written(&self, rows: u64, files: Vec<WorkerOutputFile>) {
         self.0.state.lock().written = Some((rows, files));
     }
 

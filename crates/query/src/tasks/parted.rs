@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_remote::scratch::{ScratchFile, ScratchReader, ScratchStorage, ScratchWriter};
-use tidemill_sink::{Spread, Values};
+use tidemill_sink::{PathValues, WriterPartitioner};
 use tidemill_tables::Precision;
 use tidemill_tables::ranges::Ranges;
 use tidemill_tables::sections;
@@ -91,21 +91,21 @@ enum Apart {
     /// Of tables, by ranges of the hashes of so many keys.
     Ranges(Ranges, usize),
     /// Of rows, by who is to write them.
-    Places(Box<Spread>),
+    Places(Box<WriterPartitioner>),
 }
 
 impl Apart {
     fn count(&self) -> usize {
         match self {
             Apart::Ranges(ranges, _) => ranges.count(),
-            Apart::Places(spread) => spread.count(),
+            Apart::Places(spread) => spread.writer_count(),
         }
     }
 
     fn of(&mut self, rows: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>> {
         match self {
             Apart::Ranges(ranges, key_count) => ranges.apart(rows, *key_count),
-            Apart::Places(spread) => Ok(spread.apart(rows)?),
+            Apart::Places(spread) => Ok(spread.partition_rows(rows)?),
         }
     }
 }
@@ -125,7 +125,7 @@ impl<'a> PartedWriter<'a> {
     /// Rows, of which each batch stays one.
     pub(super) fn of_rows(
         scratch: &'a ScratchStorage,
-        spread: Spread,
+        spread: WriterPartitioner,
         bytes_max: u64,
         label: &str,
     ) -> Self {
@@ -190,10 +190,10 @@ impl<'a> PartedWriter<'a> {
     }
 
     /// The paths that its rows are for, where they are rows.
-    pub(super) fn paths(&self) -> Vec<Values> {
+    pub(super) fn paths(&self) -> Vec<PathValues> {
         match &self.apart {
             Apart::Ranges(..) => Vec::new(),
-            Apart::Places(spread) => spread.paths(),
+            Apart::Places(spread) => spread.path_values(),
         }
     }
 

@@ -27,7 +27,7 @@ use arrow::array::RecordBatch;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
-use tidemill_sink::Values;
+use tidemill_sink::PathValues;
 use tidemill_source::{FileDescription, SplitDescription, SplitStatsDescription};
 use tidemill_tables::sections::{self, Sections};
 use tidemill_tables::spill::slices;
@@ -246,12 +246,12 @@ impl PartWriter {
     /// Says which files were written.
     pub(super) fn write_placed(&mut self, placed: &Placed) -> Result<()> {
         put(&mut self.groups, PLACED, &json(placed)?)?;
-        let mut small = placed.files.iter().filter(|file| file.is_small());
+        let mut small = placed.files.iter().filter(|file| file.has_inline_content());
         small.try_for_each(|file| put(&mut self.groups, CONTENT, &file.content))
     }
 
     /// Says for which objects rows were laid down.
-    pub(super) fn write_paths(&mut self, paths: &[Values]) -> Result<()> {
+    pub(super) fn write_paths(&mut self, paths: &[PathValues]) -> Result<()> {
         put(&mut self.groups, PATHS, &json(&paths)?)
     }
 
@@ -383,7 +383,7 @@ impl Part {
         match sections.next_section().map_err(bad)? {
             Some((PLACED, content)) => {
                 let mut placed: Placed = of_json(content)?;
-                for file in placed.files.iter_mut().filter(|file| file.is_small()) {
+                for file in placed.files.iter_mut().filter(|file| file.has_inline_content()) {
                     match sections.next_section().map_err(bad)? {
                         Some((CONTENT, content)) => file.content = content.to_vec(),
                         _ => return Err(bad("an object is missing")),
@@ -399,7 +399,7 @@ impl Part {
     ///
     /// # Errors
     /// Where it is something else.
-    pub(super) fn take_paths(&mut self) -> Result<Vec<Values>> {
+    pub(super) fn take_paths(&mut self) -> Result<Vec<PathValues>> {
         let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
         match sections.next_section().map_err(bad)? {
             Some((PATHS, content)) => {

@@ -17,7 +17,10 @@ use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::process_cpu_seconds;
 use tidemill_remote::scratch::{ScratchFile, ScratchStorage};
 use tidemill_remote::{PrefetchBudget, StorageOptions};
-use tidemill_sink::{BegunObject, OwnPlace, PlaceWriter, PlacedFile, Room, SinkSpec, Spread};
+use tidemill_sink::{
+    BegunUpload, OpenOutputTarget, SinkResources, SinkSpec, WorkerOutputFile, WorkerOutputWriter,
+    WriterPartitioner,
+};
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{RejectLog, SourceReopener};
 use tidemill_sql::statement::one_select;
@@ -68,7 +71,7 @@ struct Laid {
     scratch: ScratchStorage,
     laying: Laying,
     spec: SinkSpec,
-    place: OwnPlace,
+    place: OpenOutputTarget,
     schema: SchemaRef,
 }
 
@@ -174,8 +177,8 @@ impl Worker {
         let laid = |(laying, schema): (Laying, SchemaRef)| -> Result<_> {
             let cancel = &settings.cancel;
             let scratch = ScratchStorage::open(&laying.url, storage, cancel)?;
-            let spec = laying.output.clone().spec()?;
-            let place = OwnPlace::open(&spec, laying.folder.as_ref(), storage, cancel)?;
+            let spec = laying.output.clone().into_spec()?;
+            let place = OpenOutputTarget::open(&spec, laying.folder.as_ref(), storage, cancel)?;
             Ok(Laid { scratch, laying, spec, place, schema })
         };
         let laying = said.laying.zip(output).map(laid).transpose()?;
@@ -462,7 +465,7 @@ impl Worker {
         let (threads, held_max) = (settings.threads, settings.memory_share_bytes(1, 4));
         let rows = OrderedRows::start(map, Arc::clone(scan), threads, held_max, run, (0, None))?;
         let Laid { scratch, laying, spec, place, schema } = laid;
-        let spread = Spread::new(spec, schema, laying.places)?;
+        let spread = WriterPartitioner::new(spec, schema, laying.places)?;
         let bytes_max = laying.bytes_max.min(settings.memory_share_bytes(1, 8) as u64);
         let own = (bytes_max, settings.memory_share_bytes(1, 1));
         let mut laid = LaidWriter::new(scratch, spread, own, "rows");
@@ -475,7 +478,7 @@ impl Worker {
             Written::Few(rows) => rows.iter().try_for_each(|rows| writer.write_whole(rows))?,
             Written::Parted(parted) => {
                 writer.write_parted(&parted)?;
-                if matches!(place, OwnPlace::Bucket(_)) {
+                if matches!(place, OpenOutputTarget::Bucket(_)) {
                     writer.write_paths(&paths)?;
                 }
             }
@@ -523,7 +526,7 @@ impl Worker {
         let answers = std::iter::from_fn(move || answers.next().transpose());
         let answers = answers.map(move |answer| answer.and_then(&shaped));
         let mut rows = self.plan.finish_over(of, Box::new(answers), &[], None)?;
-        let spread = Spread::new(spec, schema, laying.places)?;
+        let spread = WriterPartitioner::new(spec, schema, laying.places)?;
         let mut writer = LaidWriter::new(scratch, spread, (0, memory_bytes), "groups");
         while let Some(batch) = rows.next(&self.plan.settings.cancel)? {
             writer.write(named(batch, schema)?)?;
@@ -533,7 +536,7 @@ impl Worker {
             Written::Parted(parted) => Some(parted),
             Written::Few(_) => None,
         };
-        let is_bucket = matches!(place, OwnPlace::Bucket(_));
+        let is_bucket = matches!(place, OpenOutputTarget::Bucket(_));
         Ok(LaidRange { part, paths: if is_bucket { paths } else { Vec::new() } })
     }
 
@@ -543,8 +546,8 @@ impl Worker {
         let settings = &self.plan.settings;
         // As where one process writes: how large a row group may be is told by the memory that there is.
         let threads = settings.threads.clamp(1, write.count.clamp(1, WRITERS_MAX));
-        let room = Room {
-            memory_limit: settings.memory_share_bytes(1, 8),
+        let room = SinkResources {
+            memory_limit_bytes: settings.memory_share_bytes(1, 8),
             threads: (settings.threads / threads).max(1),
         };
         let next = AtomicUsize::new(0);
@@ -582,18 +585,18 @@ impl Worker {
         &self,
         laid: &Laid,
         (parts, place): (&[Parted], usize),
-        begun: &[BegunObject],
-        room: Room,
-    ) -> Result<Option<(u64, Vec<PlacedFile>)>> {
+        begun: &[BegunUpload],
+        room: SinkResources,
+    ) -> Result<Option<(u64, Vec<WorkerOutputFile>)>> {
         let Laid { scratch, spec, place: own, schema, .. } = laid;
-        if matches!(own, OwnPlace::Bucket(_)) && spec.is_one_file() && begun.is_empty() {
+        if matches!(own, OpenOutputTarget::Bucket(_)) && spec.is_one_file() && begun.is_empty() {
             return Ok(None);
         }
         let RunSettings { cancel, spill_dirs, .. } = &self.plan.settings;
         let spill = spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
         let begin = || {
             let room = (room, spill.as_path());
-            PlaceWriter::new(spec, (own, begun), Arc::clone(schema), room, cancel)
+            WorkerOutputWriter::new(spec, (own, begun), Arc::clone(schema), room, cancel)
         };
         let mut writer = None;
         each_of(scratch, parts, place, &mut |rows| {
@@ -605,7 +608,7 @@ impl Worker {
             Ok(writer.write(rows, &mut || cancel.check())?)
         })?;
         match writer {
-            Some(writer) => Ok(writer.end(&mut || cancel.check())?),
+            Some(writer) => Ok(writer.finish(&mut || cancel.check())?),
             None => Ok(Some((0, Vec::new()))),
         }
     }

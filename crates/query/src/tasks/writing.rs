@@ -6,7 +6,7 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::Result;
 use tidemill_base::progress::RunProgress;
 use tidemill_remote::scratch::ScratchFile;
-use tidemill_sink::{BegunObject, PlacedBucket, Values};
+use tidemill_sink::{BegunUpload, PathValues, WorkerOutputBucket};
 
 use super::job::bad;
 use super::laid::{LaidRange, Lay, Placed, Write};
@@ -66,13 +66,13 @@ impl Tasks for LayingGroups<'_> {
 }
 
 /// An object's writer, values and key.
-pub(super) type WrittenObject = (usize, Values, String);
+pub(super) type WrittenObject = (usize, PathValues, String);
 
 /// The tasks that write files, and what came of them.
 pub(super) struct Writing<'a> {
     pub parts: &'a [Parted],
     /// The objects to write, and the bucket in which the driver begins their uploads. `None` for files.
-    pub objects: Option<(&'a PlacedBucket, Vec<WrittenObject>)>,
+    pub objects: Option<(&'a WorkerOutputBucket, Vec<WrittenObject>)>,
     pub threads: usize,
     pub progress: &'a RunProgress,
     pub cancel: &'a CancelFlag,
@@ -106,7 +106,7 @@ impl Writing<'_> {
     }
 
     /// Begins uploads for those objects of a task that are likely to need one.
-    fn begun(&self, number: usize, places: &Range<usize>) -> Result<Vec<Vec<BegunObject>>> {
+    fn begun(&self, number: usize, places: &Range<usize>) -> Result<Vec<Vec<BegunUpload>>> {
         let Some((bucket, objects)) = &self.objects else { return Ok(Vec::new()) };
         let bytes = |place: usize| -> u64 {
             self.parts.iter().map(|part| part.bytes(&(place..place + 1))).sum()
@@ -118,7 +118,7 @@ impl Writing<'_> {
             place.checked_sub(places.start).and_then(|at| is_large.get(at)).is_some_and(|it| *it)
         });
         let own: Vec<_> = own.map(|(_, values, key)| (values.clone(), key.clone())).collect();
-        Ok(bucket.begin(&own, COPIES, &mut || self.cancel.check())?)
+        Ok(bucket.begin_uploads(&own, COPIES, &mut || self.cancel.check())?)
     }
 }
 

@@ -9,14 +9,16 @@ use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use arrow_ipc::CompressionType;
 use tidemill_base::batch_compaction;
 
-use super::{ARROW_DEPTH_MAX, EncodeError, Encoder, Encoding, FileFormat, refuse_depth};
-use crate::compression::{Choice, Codec, leveled, plain};
+use super::{
+    ARROW_DEPTH_MAX, BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_deep_nesting,
+};
+use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
+use crate::encoder_output::{EncoderOutput, buffer_output};
 use crate::error::Result;
-use crate::out::{Out, buffered};
 
-pub(super) struct Arrow;
+pub(super) struct ArrowFormat;
 
-impl FileFormat for Arrow {
+impl FileFormat for ArrowFormat {
     fn name(&self) -> &str {
         "arrow"
     }
@@ -25,29 +27,35 @@ impl FileFormat for Arrow {
         &["arrow", "arrows", "feather", "ipc"]
     }
 
-    fn codecs(&self) -> &'static [Choice] {
-        const { &[plain("none"), plain("lz4"), leveled("zstd", 1, 22, 1)] }
+    fn codec_choices(&self) -> &'static [CodecChoice] {
+        const {
+            &[
+                codec_without_levels("none"),
+                codec_without_levels("lz4"),
+                codec_with_levels("zstd", 1, 22, 1),
+            ]
+        }
     }
 
-    fn keeps_columns(&self) -> bool {
+    fn preserves_column_metadata(&self) -> bool {
         true
     }
 
-    fn depends_on_batches(&self) -> bool {
+    fn depends_on_batch_boundaries(&self) -> bool {
         true
     }
 
-    fn check(&self, schema: &SchemaRef) -> Result<()> {
-        refuse_depth(self.name(), schema, ARROW_DEPTH_MAX)
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()> {
+        refuse_deep_nesting(self.name(), schema, ARROW_DEPTH_MAX)
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
-        let (out, options) = (buffered(out), options(encoding.codec)?);
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
+        let (out, options) = (buffer_output(out), ipc_options(encoding.codec)?);
         Ok(match encoding.is_stream {
             true => Box::new(StreamWriter::try_new_with_options(out, schema, options)?),
             false => Box::new(FileWriter::try_new_with_options(out, schema, options)?),
@@ -55,7 +63,7 @@ impl FileFormat for Arrow {
     }
 }
 
-impl Encoder for StreamWriter<BufWriter<Out>> {
+impl BatchEncoder for StreamWriter<BufWriter<EncoderOutput>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
         // Views are written with all that they could point into, in its order.
         Ok(StreamWriter::write(self, &batch_compaction::canonicalize_buffers(batch)?)?)
@@ -67,7 +75,7 @@ impl Encoder for StreamWriter<BufWriter<Out>> {
     }
 }
 
-impl Encoder for FileWriter<BufWriter<Out>> {
+impl BatchEncoder for FileWriter<BufWriter<EncoderOutput>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
         Ok(FileWriter::write(self, &batch_compaction::canonicalize_buffers(batch)?)?)
     }
@@ -87,13 +95,13 @@ impl From<ArrowError> for EncodeError {
     }
 }
 
-fn options(codec: Codec) -> Result<IpcWriteOptions, ArrowError> {
+fn ipc_options(codec: OutputCodec) -> Result<IpcWriteOptions, ArrowError> {
     let options = IpcWriteOptions::default();
     match codec {
-        Codec::Lz4 => options.try_with_compression(Some(CompressionType::LZ4_FRAME)),
-        Codec::Zstd(level) => options
+        OutputCodec::Lz4 => options.try_with_compression(Some(CompressionType::LZ4_FRAME)),
+        OutputCodec::Zstd(level) => options
             .try_with_compression(Some(CompressionType::ZSTD))?
-            .try_with_compression_level(Some(Codec::signed(level))),
+            .try_with_compression_level(Some(OutputCodec::signed_level(level))),
         _ => Ok(options),
     }
 }

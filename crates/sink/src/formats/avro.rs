@@ -4,17 +4,17 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
 
-use super::{EncodeError, Encoder, Encoding, FileFormat, refuse_depth};
-use crate::compression::{Choice, Codec, leveled, plain};
+use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_deep_nesting};
+use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
+use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
-use crate::out::Out;
 
 /// How deep it is read here.
-const DEPTH_MAX: usize = 31;
+const AVRO_DEPTH_MAX: usize = 31;
 
-pub(super) struct Avro;
+pub(super) struct AvroFormat;
 
-impl FileFormat for Avro {
+impl FileFormat for AvroFormat {
     fn name(&self) -> &str {
         "avro"
     }
@@ -23,54 +23,54 @@ impl FileFormat for Avro {
         &["avro"]
     }
 
-    fn codecs(&self) -> &'static [Choice] {
+    fn codec_choices(&self) -> &'static [CodecChoice] {
         const {
             &[
-                leveled("deflate", 0, 9, 1),
-                plain("none"),
-                plain("snappy"),
-                leveled("zstd", 1, 22, 1),
-                leveled("bzip2", 1, 9, 9),
-                leveled("xz", 0, 9, 6),
+                codec_with_levels("deflate", 0, 9, 1),
+                codec_without_levels("none"),
+                codec_without_levels("snappy"),
+                codec_with_levels("zstd", 1, 22, 1),
+                codec_with_levels("bzip2", 1, 9, 9),
+                codec_with_levels("xz", 0, 9, 6),
             ]
         }
     }
 
-    fn depends_on_batches(&self) -> bool {
+    fn depends_on_batch_boundaries(&self) -> bool {
         true
     }
 
-    fn check(&self, schema: &SchemaRef) -> Result<()> {
-        refuse_depth(self.name(), schema, DEPTH_MAX)?;
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()> {
+        refuse_deep_nesting(self.name(), schema, AVRO_DEPTH_MAX)?;
         avro::check_schema(schema).map_err(|error| match error {
             avro::Error::UnsupportedColumn { column, reason, hint } => {
                 let message = format!("avro cannot hold this result: column `{column}` {reason}");
-                Error::usage_hint(message, hint)
+                Error::usage_with_hint(message, hint)
             }
             other => Error::usage(format!("avro cannot hold this result: {other}")),
         })
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
         let codec = match encoding.codec {
-            Codec::None => avro::Codec::Null,
-            Codec::Deflate(level) => avro::Codec::Deflate(level),
-            Codec::Snappy => avro::Codec::Snappy,
-            Codec::Zstd(level) => avro::Codec::Zstandard(Codec::signed(level)),
-            Codec::Bzip2(level) => avro::Codec::Bzip2(level),
-            Codec::Xz(level) => avro::Codec::Xz(level),
+            OutputCodec::None => avro::Codec::Null,
+            OutputCodec::Deflate(level) => avro::Codec::Deflate(level),
+            OutputCodec::Snappy => avro::Codec::Snappy,
+            OutputCodec::Zstd(level) => avro::Codec::Zstandard(OutputCodec::signed_level(level)),
+            OutputCodec::Bzip2(level) => avro::Codec::Bzip2(level),
+            OutputCodec::Xz(level) => avro::Codec::Xz(level),
             other => return Err(EncodeError::Encoder(format!("avro with {other:?}"))),
         };
         Ok(Box::new(avro::Writer::new(out, schema, codec)?))
     }
 }
 
-impl Encoder for avro::Writer<Out> {
+impl BatchEncoder for avro::Writer<EncoderOutput> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
         Ok(avro::Writer::write(self, batch)?)
     }

@@ -10,33 +10,35 @@ use std::ops::Range;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::lines::{LineFormat, Lines, PreparedRows};
-use super::{EncodeError, Encoder, Encoding, FileFormat, text};
-use crate::compression::Choice;
+use super::line_format::{LineEncoder, LineFormat, PreparedBatch};
+use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, text};
+use crate::compression::CodecChoice;
+use crate::encoder_output::EncoderOutput;
 use crate::error::Result;
-use crate::out::Out;
 
 /// Fields with a delimiter between them.
-pub(super) struct Delimited {
+pub(super) struct DelimitedFormat {
     name: &'static str,
     suffixes: &'static [&'static str],
     delimiter: u8,
 }
 
-pub(super) const CSV: Delimited = Delimited { name: "csv", suffixes: &["csv"], delimiter: b',' };
-pub(super) const TSV: Delimited = Delimited { name: "tsv", suffixes: &["tsv"], delimiter: b'\t' };
+pub(super) const CSV: DelimitedFormat =
+    DelimitedFormat { name: "csv", suffixes: &["csv"], delimiter: b',' };
+pub(super) const TSV: DelimitedFormat =
+    DelimitedFormat { name: "tsv", suffixes: &["tsv"], delimiter: b'\t' };
 
-impl Delimited {
-    fn records(&self, encoding: &Encoding) -> Records {
-        Records {
+impl DelimitedFormat {
+    fn line_format_of_records(&self, encoding: &FileEncoding) -> DelimitedRecords {
+        DelimitedRecords {
             delimiter: self.delimiter,
-            null: encoding.null.clone().unwrap_or_default(),
-            has_header: encoding.header,
+            null: encoding.null_text.clone().unwrap_or_default(),
+            has_header: encoding.has_header,
         }
     }
 }
 
-impl FileFormat for Delimited {
+impl FileFormat for DelimitedFormat {
     fn name(&self) -> &str {
         self.name
     }
@@ -45,45 +47,45 @@ impl FileFormat for Delimited {
         self.suffixes
     }
 
-    fn codecs(&self) -> &'static [Choice] {
-        text::CODECS
+    fn codec_choices(&self) -> &'static [CodecChoice] {
+        text::TEXT_CODECS
     }
 
     fn is_text(&self) -> bool {
         true
     }
 
-    fn check(&self, schema: &SchemaRef) -> Result<()> {
-        text::refuse_textless(self.name, schema)
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()> {
+        text::refuse_columns_without_text(self.name, schema)
     }
 
-    fn has_header(&self) -> bool {
+    fn has_optional_header(&self) -> bool {
         true
     }
 
-    fn lines(&self, encoding: &Encoding) -> Option<Box<dyn LineFormat>> {
-        Some(Box::new(self.records(encoding)))
+    fn line_format(&self, encoding: &FileEncoding) -> Option<Box<dyn LineFormat>> {
+        Some(Box::new(self.line_format_of_records(encoding)))
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
-        Ok(Box::new(Lines::new(self.records(encoding), out, schema)))
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
+        Ok(Box::new(LineEncoder::new(self.line_format_of_records(encoding), out, schema)))
     }
 }
 
 /// Records, in which a null is `null`.
-struct Records {
+struct DelimitedRecords {
     delimiter: u8,
     null: String,
     has_header: bool,
 }
 
-impl LineFormat for Records {
-    fn header(&self, schema: &Schema, out: &mut Vec<u8>) {
+impl LineFormat for DelimitedRecords {
+    fn write_header(&self, schema: &Schema, out: &mut Vec<u8>) {
         if !self.has_header {
             return;
         }
@@ -91,8 +93,8 @@ impl LineFormat for Records {
             if i > 0 {
                 out.push(self.delimiter);
             }
-            if field.name().is_empty() || must_quote(field.name().as_bytes(), self.delimiter) {
-                quote(field.name().as_bytes(), out);
+            if field.name().is_empty() || needs_quotes(field.name().as_bytes(), self.delimiter) {
+                write_quoted(field.name().as_bytes(), out);
             } else {
                 out.extend_from_slice(field.name().as_bytes());
             }
@@ -100,15 +102,15 @@ impl LineFormat for Records {
         out.push(b'\n');
     }
 
-    fn write(&self, batch: &PreparedRows, rows: Range<usize>, out: &mut Vec<u8>) {
+    fn write_rows(&self, batch: &PreparedBatch, rows: Range<usize>, out: &mut Vec<u8>) {
         for row in rows {
-            self.record(batch, row, out);
+            self.write_record(batch, row, out);
         }
     }
 }
 
-impl Records {
-    fn record(&self, batch: &PreparedRows, row: usize, out: &mut Vec<u8>) {
+impl DelimitedRecords {
+    fn write_record(&self, batch: &PreparedBatch, row: usize, out: &mut Vec<u8>) {
         let (delimiter, null) = (self.delimiter, self.null.as_bytes());
         for (i, (_, column)) in batch.columns.iter().enumerate() {
             if i > 0 {
@@ -117,31 +119,32 @@ impl Records {
             if column.is_null(row) {
                 if null.is_empty() && batch.columns.len() == 1 {
                     out.extend_from_slice(b"\"\"");
-                } else if must_quote(null, delimiter) {
-                    quote(null, out);
+                } else if needs_quotes(null, delimiter) {
+                    write_quoted(null, out);
                 } else {
                     out.extend_from_slice(null);
                 }
                 continue;
             }
             let start = out.len();
-            column.text(row, out);
+            column.write_text(row, out);
             let text = &out[start..];
-            if column.free_text && (must_quote(text, delimiter) || text == null || text.is_empty())
+            if column.may_need_quotes
+                && (needs_quotes(text, delimiter) || text == null || text.is_empty())
             {
                 let text = out.split_off(start);
-                quote(&text, out);
+                write_quoted(&text, out);
             }
         }
         out.push(b'\n');
     }
 }
 
-fn must_quote(text: &[u8], delimiter: u8) -> bool {
+fn needs_quotes(text: &[u8], delimiter: u8) -> bool {
     text.iter().any(|&byte| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r'))
 }
 
-fn quote(text: &[u8], out: &mut Vec<u8>) {
+fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in text {
         if byte == b'"' {

@@ -7,17 +7,17 @@ use std::ops::Range;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::lines::{LineFormat, Lines, PreparedRows};
-use super::{EncodeError, Encoder, Encoding, FileFormat, refuse_equal_names, text};
-use crate::compression::Choice;
+use super::line_format::{LineEncoder, LineFormat, PreparedBatch};
+use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_duplicate_names, text};
+use crate::compression::CodecChoice;
+use crate::encoder_output::EncoderOutput;
 use crate::error::Result;
-use crate::out::Out;
-use crate::value::json_key;
+use crate::value_text::json_key;
 
 /// One JSON object per row.
-pub(super) struct Json;
+pub(super) struct JsonFormat;
 
-impl FileFormat for Json {
+impl FileFormat for JsonFormat {
     fn name(&self) -> &str {
         "json"
     }
@@ -30,43 +30,43 @@ impl FileFormat for Json {
         &["json", "jsonl", "ndjson"]
     }
 
-    fn codecs(&self) -> &'static [Choice] {
-        text::CODECS
+    fn codec_choices(&self) -> &'static [CodecChoice] {
+        text::TEXT_CODECS
     }
 
     fn is_text(&self) -> bool {
         true
     }
 
-    fn check(&self, schema: &SchemaRef) -> Result<()> {
-        refuse_equal_names(self.name(), schema)?;
-        text::refuse_textless(self.name(), schema)
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()> {
+        refuse_duplicate_names(self.name(), schema)?;
+        text::refuse_columns_without_text(self.name(), schema)
     }
 
-    fn lines(&self, _: &Encoding) -> Option<Box<dyn LineFormat>> {
-        Some(Box::new(Objects))
+    fn line_format(&self, _: &FileEncoding) -> Option<Box<dyn LineFormat>> {
+        Some(Box::new(JsonObjectLines))
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        _: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
-        Ok(Box::new(Lines::new(Objects, out, schema)))
+        _: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
+        Ok(Box::new(LineEncoder::new(JsonObjectLines, out, schema)))
     }
 }
 
-struct Objects;
+struct JsonObjectLines;
 
-impl LineFormat for Objects {
-    fn header(&self, _: &Schema, _: &mut Vec<u8>) {}
+impl LineFormat for JsonObjectLines {
+    fn write_header(&self, _: &Schema, _: &mut Vec<u8>) {}
 
-    fn label(&self, name: &str) -> Vec<u8> {
+    fn value_prefix(&self, name: &str) -> Vec<u8> {
         json_key(name)
     }
 
-    fn write(&self, batch: &PreparedRows, rows: Range<usize>, out: &mut Vec<u8>) {
+    fn write_rows(&self, batch: &PreparedBatch, rows: Range<usize>, out: &mut Vec<u8>) {
         for row in rows {
             out.push(b'{');
             for (i, (key, column)) in batch.columns.iter().enumerate() {
@@ -74,7 +74,7 @@ impl LineFormat for Objects {
                     out.push(b',');
                 }
                 out.extend_from_slice(key);
-                column.json(row, out);
+                column.write_json(row, out);
             }
             out.extend_from_slice(b"}\n");
         }

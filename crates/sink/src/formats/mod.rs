@@ -17,20 +17,20 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::suggestions;
 use tidemill_source::formats::{self as sources, RegisteredFormat};
 
-use crate::compression::{Choice, Codec};
+use crate::compression::{CodecChoice, OutputCodec};
+use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
-use crate::out::Out;
-use lines::LineFormat;
+use line_format::LineFormat;
 
 mod arrow;
 mod avro;
-mod days;
+mod date64_as_days;
 mod delimited;
 mod json;
-pub(crate) mod lines;
+pub(crate) mod line_format;
 mod parquet;
-mod registered;
-mod row_groups;
+mod parquet_row_groups;
+mod registered_format;
 mod rowfile;
 pub(crate) mod text;
 
@@ -61,23 +61,23 @@ macro_rules! formats {
 
 formats! {
     /// An aligned table for people.
-    Text = text::Text,
+    Text = text::TextTableFormat,
     /// RFC 4180 with a header; nulls are empty, an empty string is `""`.
     Csv = delimited::CSV,
     /// As CSV, with tabs.
     Tsv = delimited::TSV,
     /// JSON lines: one object per row with every key, nulls as `null`.
-    Json = json::Json,
+    Json = json::JsonFormat,
     /// Parquet, zstd-compressed unless told otherwise.
-    Parquet = parquet::Parquet,
+    Parquet = parquet::ParquetFormat,
     /// Arrow IPC: its file format, or its stream format where the output is no file or its name
     /// ends in `.arrows`.
-    Arrow = arrow::Arrow,
+    Arrow = arrow::ArrowFormat,
     /// An Avro object container file, deflated unless told otherwise.
-    Avro = avro::Avro,
+    Avro = avro::AvroFormat,
     /// Rows whose schema stands once (`docs/formats/rowfile.md`), zstd-compressed unless told
     /// otherwise.
-    Rowfile = rowfile::Rowfile,
+    Rowfile = rowfile::RowfileFormat,
 }
 
 /// A format, as a sink sees it.
@@ -99,7 +99,7 @@ pub(crate) trait FileFormat: Send + Sync {
     fn suffixes(&self) -> &'static [&'static str];
 
     /// By what it can be compressed; the first one is what is used if nothing is said.
-    fn codecs(&self) -> &'static [Choice];
+    fn codec_choices(&self) -> &'static [CodecChoice];
 
     /// Whether it is text, which is compressed as a whole; others are compressed inside, and are for programs.
     fn is_text(&self) -> bool {
@@ -107,17 +107,17 @@ pub(crate) trait FileFormat: Send + Sync {
     }
 
     /// Whether it keeps what a schema says of its columns besides their names and values.
-    fn keeps_columns(&self) -> bool {
+    fn preserves_column_metadata(&self) -> bool {
         false
     }
 
     /// Whether writing it may wait for code of the user's for any length of time.
-    fn waits_for_others(&self) -> bool {
+    fn may_block_on_user_code(&self) -> bool {
         false
     }
 
     /// Whether a file's bytes depend on how its rows are cut into batches.
-    fn depends_on_batches(&self) -> bool {
+    fn depends_on_batch_boundaries(&self) -> bool {
         false
     }
 
@@ -125,15 +125,15 @@ pub(crate) trait FileFormat: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Usage`].
-    fn check(&self, schema: &SchemaRef) -> Result<()>;
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()>;
 
     /// Returns whether a file may begin with the columns' names, or without them.
-    fn has_header(&self) -> bool {
+    fn has_optional_header(&self) -> bool {
         false
     }
 
     /// Returns the writer of its rows as lines; none for a format whose files cannot be appended to.
-    fn lines(&self, _encoding: &Encoding) -> Option<Box<dyn LineFormat>> {
+    fn line_format(&self, _encoding: &FileEncoding) -> Option<Box<dyn LineFormat>> {
         None
     }
 
@@ -141,29 +141,29 @@ pub(crate) trait FileFormat: Send + Sync {
     ///
     /// # Errors
     /// What the output refuses, and a schema that the format cannot hold after all.
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError>;
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError>;
 }
 
 /// How a file is encoded, whatever its format.
 #[derive(Clone)]
-pub(crate) struct Encoding {
+pub(crate) struct FileEncoding {
     /// What bytes are compressed by, of text or inside the format.
-    pub(crate) codec: Codec,
+    pub(crate) codec: OutputCodec,
     /// Whether nothing can be put behind the rows: Arrow is written as a stream.
     pub(crate) is_stream: bool,
     /// What a null looks like in text.
-    pub(crate) null: Option<String>,
+    pub(crate) null_text: Option<String>,
     /// True if text begins with the columns' names.
-    pub(crate) header: bool,
+    pub(crate) has_header: bool,
     /// What errors call the output.
-    pub(crate) name: String,
+    pub(crate) output_name: String,
     /// In bytes.
-    pub(crate) memory_limit: usize,
+    pub(crate) memory_limit_bytes: usize,
     /// That may encode, at least one.
     pub(crate) threads: usize,
     /// Ends what runs beside: a program, a writer of the user's.
@@ -172,7 +172,7 @@ pub(crate) struct Encoding {
 
 /// Makes bytes of batches. All of them have the schema that it was made for. Memory is bounded by a megabyte
 /// for lines, the window for a table and a row group for Parquet.
-pub(crate) trait Encoder: Send {
+pub(crate) trait BatchEncoder: Send {
     /// Adds rows.
     ///
     /// # Errors
@@ -201,10 +201,10 @@ pub(crate) enum EncodeError {
 
 impl EncodeError {
     /// What the user is told of the output called `name`.
-    pub(crate) fn told(self, name: &str) -> Error {
+    pub(crate) fn into_sink_error(self, name: &str) -> Error {
         match self {
             EncodeError::Output(error) => Error::io("write", name, error),
-            EncodeError::Unwritable(reason) => Error::usage_hint(
+            EncodeError::Unwritable(reason) => Error::usage_with_hint(
                 format!("`{name}` cannot be written: {reason}"),
                 "`parquet` and `arrow` have other limits",
             ),
@@ -263,47 +263,47 @@ impl OutputFormat {
     }
 
     /// Whether it keeps what a schema says of its columns besides their names and values.
-    pub(crate) fn keeps_columns(self) -> bool {
-        self.definition().keeps_columns()
+    pub(crate) fn preserves_column_metadata(self) -> bool {
+        self.definition().preserves_column_metadata()
     }
 
     /// Whether writing it may wait for code of the user's for any length of time.
-    pub(crate) fn waits_for_others(self) -> bool {
-        self.definition().waits_for_others()
+    pub(crate) fn may_block_on_user_code(self) -> bool {
+        self.definition().may_block_on_user_code()
     }
 
-    pub(crate) fn depends_on_batches(self) -> bool {
-        self.definition().depends_on_batches()
+    pub(crate) fn depends_on_batch_boundaries(self) -> bool {
+        self.definition().depends_on_batch_boundaries()
     }
 
     /// By what it can be compressed.
-    pub(crate) fn codecs(self) -> &'static [Choice] {
-        self.definition().codecs()
+    pub(crate) fn codec_choices(self) -> &'static [CodecChoice] {
+        self.definition().codec_choices()
     }
 
     /// Refuses a schema that the format cannot hold, before any work.
-    pub(crate) fn check(self, schema: &SchemaRef) -> Result<()> {
-        self.definition().check(schema)
+    pub(crate) fn check_schema(self, schema: &SchemaRef) -> Result<()> {
+        self.definition().check_schema(schema)
     }
 
     /// Returns whether a file may begin with the columns' names, or without them.
-    pub(crate) fn has_header(self) -> bool {
-        self.definition().has_header()
+    pub(crate) fn has_optional_header(self) -> bool {
+        self.definition().has_optional_header()
     }
 
     /// How its rows are written as lines, if they are.
-    pub(crate) fn lines(self, encoding: &Encoding) -> Option<Box<dyn LineFormat>> {
-        self.definition().lines(encoding)
+    pub(crate) fn line_format(self, encoding: &FileEncoding) -> Option<Box<dyn LineFormat>> {
+        self.definition().line_format(encoding)
     }
 
     /// Begins a file.
-    pub(crate) fn encoder(
+    pub(crate) fn new_encoder(
         self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
-        self.definition().encoder(out, schema, encoding)
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
+        self.definition().new_encoder(out, schema, encoding)
     }
 }
 
@@ -333,10 +333,10 @@ impl std::fmt::Display for OutputFormat {
 }
 
 /// Refuses two columns of one name, where columns are found by their names.
-fn refuse_equal_names(format: &str, schema: &Schema) -> Result<()> {
+fn refuse_duplicate_names(format: &str, schema: &Schema) -> Result<()> {
     for (i, field) in schema.fields().iter().enumerate() {
         if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("{format} cannot hold two columns called `{}`", field.name()),
                 "name one of them otherwise with AS",
             ));
@@ -346,11 +346,11 @@ fn refuse_equal_names(format: &str, schema: &Schema) -> Result<()> {
 }
 
 /// Refuses what is nested deeper than readers of a format, ours and others', go.
-fn refuse_depth(format: &str, schema: &Schema, depth_max: usize) -> Result<()> {
+fn refuse_deep_nesting(format: &str, schema: &Schema, depth_max: usize) -> Result<()> {
     for field in schema.fields() {
-        let depth = depth(field.data_type());
+        let depth = nesting_depth(field.data_type());
         if depth > depth_max {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!(
                     "column `{}` is nested {depth} deep, and what {format} has more than {depth_max} \
                      deep is read by nobody",
@@ -367,12 +367,12 @@ fn refuse_depth(format: &str, schema: &Schema, depth_max: usize) -> Result<()> {
 const ARROW_DEPTH_MAX: usize = 56;
 
 /// How many records, lists and maps are within one another.
-fn depth(data_type: &DataType) -> usize {
-    within(data_type).map(|inner| 1 + depth(inner)).max().unwrap_or(0)
+fn nesting_depth(data_type: &DataType) -> usize {
+    child_types(data_type).map(|inner| 1 + nesting_depth(inner)).max().unwrap_or(0)
 }
 
 /// The types of what a record, list or map has within it.
-fn within(data_type: &DataType) -> Box<dyn Iterator<Item = &DataType> + '_> {
+fn child_types(data_type: &DataType) -> Box<dyn Iterator<Item = &DataType> + '_> {
     match data_type {
         DataType::Struct(fields) => Box::new(fields.iter().map(|field| field.data_type())),
         DataType::List(item)
@@ -381,7 +381,7 @@ fn within(data_type: &DataType) -> Box<dyn Iterator<Item = &DataType> + '_> {
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
         | DataType::Map(item, _) => Box::new(std::iter::once(item.data_type())),
-        DataType::Dictionary(_, value) => within(value),
+        DataType::Dictionary(_, value) => child_types(value),
         _ => Box::new(std::iter::empty()),
     }
 }

@@ -10,17 +10,17 @@ use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::days;
-use super::row_groups::{ParquetWriter, ROW_GROUP_ROWS};
-use super::{ARROW_DEPTH_MAX, EncodeError, Encoder, Encoding, FileFormat};
-use super::{refuse_depth, refuse_equal_names, within};
-use crate::compression::{Choice, Codec, leveled, plain};
+use super::date64_as_days;
+use super::parquet_row_groups::{ParquetWriter, ROW_GROUP_ROWS};
+use super::{ARROW_DEPTH_MAX, BatchEncoder, EncodeError, FileEncoding, FileFormat};
+use super::{child_types, refuse_deep_nesting, refuse_duplicate_names};
+use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
+use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
-use crate::out::Out;
 
-pub(super) struct Parquet;
+pub(super) struct ParquetFormat;
 
-impl FileFormat for Parquet {
+impl FileFormat for ParquetFormat {
     fn name(&self) -> &str {
         "parquet"
     }
@@ -29,40 +29,40 @@ impl FileFormat for Parquet {
         &["parquet"]
     }
 
-    fn codecs(&self) -> &'static [Choice] {
+    fn codec_choices(&self) -> &'static [CodecChoice] {
         const {
             &[
-                leveled("zstd", 1, 22, 1),
-                plain("none"),
-                plain("snappy"),
-                leveled("gzip", 0, 9, 6),
-                leveled("brotli", 0, 11, 1),
-                plain("lz4"),
+                codec_with_levels("zstd", 1, 22, 1),
+                codec_without_levels("none"),
+                codec_without_levels("snappy"),
+                codec_with_levels("gzip", 0, 9, 6),
+                codec_with_levels("brotli", 0, 11, 1),
+                codec_without_levels("lz4"),
             ]
         }
     }
 
-    fn keeps_columns(&self) -> bool {
+    fn preserves_column_metadata(&self) -> bool {
         true
     }
 
-    fn depends_on_batches(&self) -> bool {
+    fn depends_on_batch_boundaries(&self) -> bool {
         true
     }
 
-    fn check(&self, schema: &SchemaRef) -> Result<()> {
-        refuse_equal_names(self.name(), schema)?;
-        refuse_depth(self.name(), schema, ARROW_DEPTH_MAX)?;
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()> {
+        refuse_duplicate_names(self.name(), schema)?;
+        refuse_deep_nesting(self.name(), schema, ARROW_DEPTH_MAX)?;
         for field in schema.fields() {
-            if holds_interval(field.data_type()) {
-                return Err(Error::usage_hint(
+            if contains_interval(field.data_type()) {
+                return Err(Error::usage_with_hint(
                     format!("column `{}` has an interval, which parquet cannot hold", field.name()),
                     "cast it to TEXT, or write `arrow`",
                 ));
             }
         }
         ArrowWriter::try_new(std::io::sink(), Arc::clone(schema), None).map_err(|error| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("parquet cannot hold this result: {error}"),
                 "cast the column, or write `arrow`",
             )
@@ -70,15 +70,15 @@ impl FileFormat for Parquet {
         Ok(())
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
-        let days = days::in_days(schema);
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
+        let days = date64_as_days::schema_with_date32(schema);
         let mut properties = WriterProperties::builder()
-            .set_compression(compression(encoding.codec)?)
+            .set_compression(parquet_compression(encoding.codec)?)
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
             .set_created_by(concat!("tidemill ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
@@ -89,34 +89,34 @@ impl FileFormat for Parquet {
             .with_properties(properties)
             .with_skip_arrow_metadata(days.is_some());
         let written = days.as_ref().unwrap_or(schema);
-        let Encoding { memory_limit, threads, .. } = *encoding;
+        let FileEncoding { memory_limit_bytes: memory_limit, threads, .. } = *encoding;
         let writer = ParquetWriter::new(out, written, options, memory_limit, threads)?;
-        Ok(Box::new(File { writer, days }))
+        Ok(Box::new(ParquetEncoder { writer, days_schema: days }))
     }
 }
 
-fn holds_interval(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Interval(_)) || within(data_type).any(holds_interval)
+fn contains_interval(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_)) || child_types(data_type).any(contains_interval)
 }
 
 /// A file in encoding.
-struct File {
-    writer: ParquetWriter<Out>,
+struct ParquetEncoder {
+    writer: ParquetWriter<EncoderOutput>,
     /// The schema with dates in days, where it has some in milliseconds.
-    days: Option<SchemaRef>,
+    days_schema: Option<SchemaRef>,
 }
 
-impl Encoder for File {
+impl BatchEncoder for ParquetEncoder {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
-        match &self.days {
-            Some(days) => self.writer.write(&days::rows_in_days(batch, days)?)?,
+        match &self.days_schema {
+            Some(days) => self.writer.write(&date64_as_days::cast_dates_to_days(batch, days)?)?,
             None => self.writer.write(batch)?,
         }
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<(), EncodeError> {
-        self.writer.into_inner()?;
+        self.writer.finish()?;
         Ok(())
     }
 }
@@ -128,15 +128,17 @@ impl From<ParquetError> for EncodeError {
     }
 }
 
-fn compression(codec: Codec) -> Result<Compression, ParquetError> {
+fn parquet_compression(codec: OutputCodec) -> Result<Compression, ParquetError> {
     Ok(match codec {
-        Codec::None => Compression::UNCOMPRESSED,
-        Codec::Snappy => Compression::SNAPPY,
-        Codec::Gzip(level) => Compression::GZIP(GzipLevel::try_new(level)?),
-        Codec::Brotli(level) => Compression::BROTLI(BrotliLevel::try_new(level)?),
+        OutputCodec::None => Compression::UNCOMPRESSED,
+        OutputCodec::Snappy => Compression::SNAPPY,
+        OutputCodec::Gzip(level) => Compression::GZIP(GzipLevel::try_new(level)?),
+        OutputCodec::Brotli(level) => Compression::BROTLI(BrotliLevel::try_new(level)?),
         // The other one of Parquet's two is not the same everywhere.
-        Codec::Lz4 => Compression::LZ4_RAW,
-        Codec::Zstd(level) => Compression::ZSTD(ZstdLevel::try_new(Codec::signed(level))?),
+        OutputCodec::Lz4 => Compression::LZ4_RAW,
+        OutputCodec::Zstd(level) => {
+            Compression::ZSTD(ZstdLevel::try_new(OutputCodec::signed_level(level))?)
+        }
         _ => return Err(ParquetError::General(format!("parquet with {codec:?}"))),
     })
 }

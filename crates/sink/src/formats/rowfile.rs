@@ -4,14 +4,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use tidemill_rowfile as rowfile;
 
-use super::{EncodeError, Encoder, Encoding, FileFormat, refuse_equal_names};
-use crate::compression::{Choice, Codec, leveled, plain};
+use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_duplicate_names};
+use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
+use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
-use crate::out::Out;
 
-pub(super) struct Rowfile;
+pub(super) struct RowfileFormat;
 
-impl FileFormat for Rowfile {
+impl FileFormat for RowfileFormat {
     fn name(&self) -> &str {
         "rowfile"
     }
@@ -20,18 +20,24 @@ impl FileFormat for Rowfile {
         &["rowfile"]
     }
 
-    fn codecs(&self) -> &'static [Choice] {
-        const { &[leveled("zstd", 1, 22, 1), plain("none"), plain("lz4")] }
+    fn codec_choices(&self) -> &'static [CodecChoice] {
+        const {
+            &[
+                codec_with_levels("zstd", 1, 22, 1),
+                codec_without_levels("none"),
+                codec_without_levels("lz4"),
+            ]
+        }
     }
 
-    fn keeps_columns(&self) -> bool {
+    fn preserves_column_metadata(&self) -> bool {
         true
     }
 
-    fn check(&self, schema: &SchemaRef) -> Result<()> {
-        refuse_equal_names(self.name(), schema)?;
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()> {
+        refuse_duplicate_names(self.name(), schema)?;
         rowfile::Schema::from_arrow(schema).map_err(|error| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("rowfile cannot hold this result: {error}"),
                 "cast the column, or write `arrow`",
             )
@@ -39,16 +45,16 @@ impl FileFormat for Rowfile {
         Ok(())
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
         let codec = match encoding.codec {
-            Codec::None => rowfile::Codec::None,
-            Codec::Lz4 => rowfile::Codec::Lz4,
-            Codec::Zstd(level) => rowfile::Codec::Zstd(Codec::signed(level)),
+            OutputCodec::None => rowfile::Codec::None,
+            OutputCodec::Lz4 => rowfile::Codec::Lz4,
+            OutputCodec::Zstd(level) => rowfile::Codec::Zstd(OutputCodec::signed_level(level)),
             other => return Err(EncodeError::Encoder(format!("rowfile with {other:?}"))),
         };
         let options = rowfile::WriteOptions { codec, ..rowfile::WriteOptions::default() };
@@ -57,7 +63,7 @@ impl FileFormat for Rowfile {
     }
 }
 
-impl Encoder for rowfile::Writer<Out> {
+impl BatchEncoder for rowfile::Writer<EncoderOutput> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
         Ok(rowfile::Writer::write(self, batch)?)
     }

@@ -22,27 +22,27 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use unicode_width::UnicodeWidthStr;
 
-use super::{EncodeError, Encoder, Encoding, FileFormat};
-use crate::compression::{Choice, leveled, plain};
+use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat};
+use crate::compression::{CodecChoice, codec_with_levels, codec_without_levels};
+use crate::encoder_output::{EncoderOutput, buffer_output};
 use crate::error::{Error, Result};
-use crate::estimates::{Estimates, is_shown};
-use crate::out::{Out, buffered};
-use crate::value::{self, TextColumn};
+use crate::estimate_display::{EstimateDisplay, is_displayed_estimate};
+use crate::value_text::{self, TextColumn};
 
 /// By what text is compressed, of this format and of others.
-pub(super) const CODECS: &[Choice] = &[
-    plain("none"),
-    leveled("gzip", 0, 9, 6),
-    leveled("zstd", 1, 22, 3),
-    leveled("bzip2", 1, 9, 9),
-    leveled("xz", 0, 9, 6),
+pub(super) const TEXT_CODECS: &[CodecChoice] = &[
+    codec_without_levels("none"),
+    codec_with_levels("gzip", 0, 9, 6),
+    codec_with_levels("zstd", 1, 22, 3),
+    codec_with_levels("bzip2", 1, 9, 9),
+    codec_with_levels("xz", 0, 9, 6),
 ];
 
 /// Refuses columns that have no text.
-pub(crate) fn refuse_textless(format: &str, schema: &Schema) -> Result<()> {
+pub(crate) fn refuse_columns_without_text(format: &str, schema: &Schema) -> Result<()> {
     for field in schema.fields() {
-        if !value::supported(field.data_type()) {
-            return Err(Error::usage_hint(
+        if !value_text::can_write_as_text(field.data_type()) {
+            return Err(Error::usage_with_hint(
                 format!(
                     "column `{}` of type `{}` cannot be written as {format}",
                     field.name(),
@@ -56,9 +56,9 @@ pub(crate) fn refuse_textless(format: &str, schema: &Schema) -> Result<()> {
 }
 
 /// The format.
-pub(super) struct Text;
+pub(super) struct TextTableFormat;
 
-impl FileFormat for Text {
+impl FileFormat for TextTableFormat {
     fn name(&self) -> &str {
         "text"
     }
@@ -72,103 +72,103 @@ impl FileFormat for Text {
         &[]
     }
 
-    fn codecs(&self) -> &'static [Choice] {
-        CODECS
+    fn codec_choices(&self) -> &'static [CodecChoice] {
+        TEXT_CODECS
     }
 
     fn is_text(&self) -> bool {
         true
     }
 
-    fn has_header(&self) -> bool {
+    fn has_optional_header(&self) -> bool {
         true
     }
 
-    fn check(&self, schema: &SchemaRef) -> Result<()> {
-        refuse_textless(self.name(), schema)
+    fn check_schema(&self, schema: &SchemaRef) -> Result<()> {
+        refuse_columns_without_text(self.name(), schema)
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
-        Ok(Box::new(TextTable::new(buffered(out), schema, encoding)))
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
+        Ok(Box::new(TextTableEncoder::new(buffer_output(out), schema, encoding)))
     }
 }
 
-const WINDOW_ROWS: usize = 1_000;
-const WINDOW_BYTES: usize = 1 << 20;
+const WIDTH_SAMPLE_ROWS: usize = 1_000;
+const WIDTH_SAMPLE_BYTES: usize = 1 << 20;
 /// A column is padded to at most this many cells: one long message in a window must not push
 /// every other row off the screen.
-const WIDTH_MAX: usize = 80;
+const COLUMN_WIDTH_MAX: usize = 80;
 
 /// Writes a table; see the module.
-struct TextTable {
-    out: BufWriter<Out>,
-    estimates: Estimates,
-    null: String,
+struct TextTableEncoder {
+    out: BufWriter<EncoderOutput>,
+    estimates: EstimateDisplay,
+    null_text: String,
     has_header: bool,
     names: Vec<String>,
-    right: Vec<bool>,
-    window: Window,
+    is_right_aligned: Vec<bool>,
+    width_sample: WidthSample,
     line: String,
 }
 
 /// Whether the widths are known yet.
-enum Window {
+enum WidthSample {
     /// Cells of the rows held back, in row order.
-    Open {
+    Collecting {
         cells: Vec<String>,
         bytes: usize,
     },
-    Closed {
+    Fixed {
         widths: Vec<usize>,
     },
 }
 
-impl TextTable {
-    fn new(out: BufWriter<Out>, schema: &SchemaRef, encoding: &Encoding) -> Self {
-        let estimates = Estimates::new(schema);
+impl TextTableEncoder {
+    fn new(out: BufWriter<EncoderOutput>, schema: &SchemaRef, encoding: &FileEncoding) -> Self {
+        let estimates = EstimateDisplay::new(schema);
         let schema = Arc::clone(estimates.schema());
-        TextTable {
+        TextTableEncoder {
             out,
             estimates,
-            null: encoding.null.as_deref().unwrap_or("NULL").to_owned(),
-            has_header: encoding.header,
-            names: schema.fields().iter().map(|field| escaped(field.name())).collect(),
-            right: schema
+            null_text: encoding.null_text.as_deref().unwrap_or("NULL").to_owned(),
+            has_header: encoding.has_header,
+            names: schema.fields().iter().map(|field| escape_for_terminal(field.name())).collect(),
+            is_right_aligned: schema
                 .fields()
                 .iter()
-                .map(|field| is_number(field.data_type()) || is_shown(field))
+                .map(|field| is_numeric_type(field.data_type()) || is_displayed_estimate(field))
                 .collect(),
-            window: Window::Open { cells: Vec::new(), bytes: 0 },
+            width_sample: WidthSample::Collecting { cells: Vec::new(), bytes: 0 },
             line: String::new(),
         }
     }
 
-    fn row(&mut self, mut row: Vec<String>) -> io::Result<()> {
-        match &mut self.window {
-            Window::Open { cells, bytes } => {
+    fn add_row(&mut self, mut row: Vec<String>) -> io::Result<()> {
+        match &mut self.width_sample {
+            WidthSample::Collecting { cells, bytes } => {
                 *bytes += row.iter().map(String::len).sum::<usize>();
                 cells.append(&mut row);
                 let rows = cells.len() / self.names.len().max(1);
-                if rows >= WINDOW_ROWS || *bytes >= WINDOW_BYTES {
-                    self.close_window()
+                if rows >= WIDTH_SAMPLE_ROWS || *bytes >= WIDTH_SAMPLE_BYTES {
+                    self.fix_widths()
                 } else {
                     Ok(())
                 }
             }
-            Window::Closed { widths } => {
-                line(&mut self.line, &row, widths, &self.right);
+            WidthSample::Fixed { widths } => {
+                format_line(&mut self.line, &row, widths, &self.is_right_aligned);
                 self.out.write_all(self.line.as_bytes())
             }
         }
     }
 
-    fn close_window(&mut self) -> io::Result<()> {
-        let Window::Open { cells, .. } = &self.window else { return Ok(()) };
+    fn fix_widths(&mut self) -> io::Result<()> {
+        let WidthSample::Collecting { cells, .. } = &self.width_sample else { return Ok(()) };
         if self.names.is_empty() {
             return Ok(());
         }
@@ -176,48 +176,48 @@ impl TextTable {
         let mut widths: Vec<usize> = self.names.iter().map(name_width).collect();
         for row in cells.chunks(self.names.len()) {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.width().min(WIDTH_MAX));
+                *width = (*width).max(cell.width().min(COLUMN_WIDTH_MAX));
             }
         }
         if self.has_header {
-            line(&mut self.line, &self.names, &widths, &self.right);
+            format_line(&mut self.line, &self.names, &widths, &self.is_right_aligned);
             self.out.write_all(self.line.as_bytes())?;
             let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
-            line(&mut self.line, &rule, &widths, &self.right);
+            format_line(&mut self.line, &rule, &widths, &self.is_right_aligned);
             self.out.write_all(self.line.as_bytes())?;
         }
         for row in cells.chunks(self.names.len()) {
-            line(&mut self.line, row, &widths, &self.right);
+            format_line(&mut self.line, row, &widths, &self.is_right_aligned);
             self.out.write_all(self.line.as_bytes())?;
         }
-        self.window = Window::Closed { widths };
+        self.width_sample = WidthSample::Fixed { widths };
         Ok(())
     }
 }
 
-impl Encoder for TextTable {
+impl BatchEncoder for TextTableEncoder {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
-        let batch = &self.estimates.shown(batch)?;
+        let batch = &self.estimates.merge_bounds(batch)?;
         let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
         let mut text = Vec::new();
         for row in 0..batch.num_rows() {
             let mut cells = Vec::with_capacity(columns.len());
             for column in &columns {
                 cells.push(if column.is_null(row) {
-                    self.null.clone()
+                    self.null_text.clone()
                 } else {
                     text.clear();
-                    column.text(row, &mut text);
-                    escaped(&String::from_utf8_lossy(&text))
+                    column.write_text(row, &mut text);
+                    escape_for_terminal(&String::from_utf8_lossy(&text))
                 });
             }
-            self.row(cells)?;
+            self.add_row(cells)?;
         }
         Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {
-        self.close_window()?;
+        self.fix_widths()?;
         Ok(self.out.flush()?)
     }
 }
@@ -228,23 +228,23 @@ impl Encoder for TextTable {
 ///
 /// # Errors
 /// [`Error::Usage`] for a column of a type that has no text.
-pub fn cells(
+pub fn format_cells(
     batch: &RecordBatch,
     rows: Range<usize>,
     chars_max: usize,
 ) -> Result<Vec<Vec<Option<String>>>> {
     // An estimate is no identifier, whose digits would be looked for as they are.
-    let estimates = Estimates::new(batch.schema_ref());
-    let batch = estimates.shown(&batch.slice(rows.start, rows.len()))?;
+    let estimates = EstimateDisplay::new(batch.schema_ref());
+    let batch = estimates.merge_bounds(&batch.slice(rows.start, rows.len()))?;
     let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
     let mut text = Vec::new();
     let mut cell = |column: &TextColumn, row| {
         text.clear();
-        column.text(row, &mut text);
+        column.write_text(row, &mut text);
         let whole = String::from_utf8_lossy(&text);
         match whole.char_indices().nth(chars_max) {
-            Some((end, _)) => escaped(&whole[..end]) + "…",
-            None => escaped(&whole),
+            Some((end, _)) => escape_for_terminal(&whole[..end]) + "…",
+            None => escape_for_terminal(&whole),
         }
     };
     let mut cells = |row| {
@@ -254,7 +254,7 @@ pub fn cells(
     Ok((0..batch.num_rows()).map(&mut cells).collect())
 }
 
-fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
+fn format_line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
     out.clear();
     // Blanks are written when something follows them: none stand at a line's end.
     let mut blanks = 0;
@@ -277,14 +277,14 @@ fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
 }
 
 /// Whether a table shows the type at the right side of its column.
-pub fn is_number(data_type: &DataType) -> bool {
+pub fn is_numeric_type(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Dictionary(_, values) => is_number(values),
+        DataType::Dictionary(_, values) => is_numeric_type(values),
         other => other.is_numeric(),
     }
 }
 
 /// The text with everything that a terminal might obey made visible.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn escape_for_terminal(text: &str) -> String {
     tidemill_base::redaction::escape_control_chars(text, &[])
 }

@@ -2,12 +2,17 @@
 
 use tidemill_base::cancellation::Interrupted;
 
-use super::super::commit::Staging;
-use super::super::fs::fault::{self, Fault};
+use super::super::file_commit::StagingFolder;
+use super::super::fs::fault::{self, InjectedFault};
 use super::*;
 
 /// What a run does in these tests: five files in folders, two of them spooled.
-fn work(root: &Path, pattern: &str, overwrite: bool, rows: &[RecordBatch]) -> Result<Written> {
+fn work(
+    root: &Path,
+    pattern: &str,
+    overwrite: bool,
+    rows: &[RecordBatch],
+) -> Result<OutputSummary> {
     let url = format!("{}/{pattern}", root.display());
     run(&SinkSpec { overwrite, ..SinkSpec::new(url) }, rows, 500)
 }
@@ -29,7 +34,7 @@ fn destination(temp: &tempfile::TempDir) -> (PathBuf, BTreeMap<String, String>) 
     std::fs::create_dir_all(root.join("0")).unwrap();
     std::fs::write(root.join("0/other.txt"), "mine").unwrap();
     std::fs::write(root.join("0/0.csv"), "old").unwrap();
-    let before = tree(temp.path());
+    let before = read_tree(temp.path());
     (root, before)
 }
 
@@ -39,43 +44,44 @@ fn without_staging(tree: &BTreeMap<String, String>) -> BTreeMap<String, String> 
 }
 
 /// Fails each operation in turn and looks at what is left.
-fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, fault: Fault) {
+fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, fault: InjectedFault) {
     let rows = [numbers(range.clone(), "first"), numbers(range, "second")];
-    let whole = quick();
+    let whole = memory_tempdir();
     destination(&whole);
     work(&whole.path().join("out"), pattern, overwrite, &rows).unwrap();
-    let after = tree(whole.path());
+    let after = read_tree(whole.path());
     let (mut unfinished, mut undone) = (0, 0);
     for n in 0.. {
-        let temp = quick();
+        let temp = memory_tempdir();
         let (root, before) = destination(&temp);
-        let (result, reached) = fault::with(n, fault, || work(&root, pattern, overwrite, &rows));
+        let (result, reached) =
+            fault::run_with_fault(n, fault, || work(&root, pattern, overwrite, &rows));
         if !reached {
             assert!(n > 40, "only {n} operations");
             result.unwrap();
-            assert_eq!(tree(temp.path()), after);
+            assert_eq!(read_tree(temp.path()), after);
             break;
         }
-        let left = tree(temp.path());
+        let left = read_tree(temp.path());
         let visible = without_staging(&left);
         if result.is_ok() {
             // Only removing what nobody needs any more may fail unnoticed.
             assert_eq!(visible, after, "{fault:?} at {n}");
-        } else if fault == Fault::Once && visible != before && visible != after {
+        } else if fault == InjectedFault::Once && visible != before && visible != after {
             // Files were replaced; the commit waits to be finished.
             assert!(overwrite, "{fault:?} at {n}: {visible:?}");
-            assert!(matches!(result, Err(Error::Unfinished { .. })), "{result:?}");
+            assert!(matches!(result, Err(Error::UnfinishedCommit { .. })), "{result:?}");
         }
         // Recovery may be hit too, at any moment, and is repeated.
         for m in 0.. {
-            let again = fault::with(m, Fault::Crash, || recover(&root));
+            let again = fault::run_with_fault(m, InjectedFault::Crash, || recover_commits(&root));
             if !again.1 || m > 200 {
                 break;
             }
         }
-        let recovered = recover(&root).unwrap();
-        assert_eq!(recovered, Recovered::default(), "{fault:?} at {n}");
-        let found = tree(temp.path());
+        let recovered = recover_commits(&root).unwrap();
+        assert_eq!(recovered, RecoveryReport::default(), "{fault:?} at {n}");
+        let found = read_tree(temp.path());
         if found == before {
             undone += 1;
         } else {
@@ -84,29 +90,29 @@ fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, faul
         }
     }
     assert!(undone > 10, "{undone}");
-    assert!(fault != Fault::Crash || unfinished > 3, "{unfinished}");
+    assert!(fault != InjectedFault::Crash || unfinished > 3, "{unfinished}");
 }
 
 #[test]
 fn a_failing_operation_leaves_all_or_nothing() {
-    every_fault("{folder}/{n}.csv", false, 1..6, Fault::Once);
-    every_fault("{folder}/{n}.parquet", false, 1..4, Fault::Once);
-    every_fault("{folder}/{n}.csv", true, 0..5, Fault::Once);
+    every_fault("{folder}/{n}.csv", false, 1..6, InjectedFault::Once);
+    every_fault("{folder}/{n}.parquet", false, 1..4, InjectedFault::Once);
+    every_fault("{folder}/{n}.csv", true, 0..5, InjectedFault::Once);
 }
 
 #[test]
 fn a_crash_at_any_operation_leaves_all_or_nothing() {
-    every_fault("{folder}/{n}.csv", false, 1..6, Fault::Crash);
-    every_fault("{folder}/{n}.parquet", false, 1..4, Fault::Crash);
-    every_fault("{folder}/{n}.csv", true, 0..5, Fault::Crash);
+    every_fault("{folder}/{n}.csv", false, 1..6, InjectedFault::Crash);
+    every_fault("{folder}/{n}.parquet", false, 1..4, InjectedFault::Crash);
+    every_fault("{folder}/{n}.csv", true, 0..5, InjectedFault::Crash);
     // Enough files for the one call that syncs them all.
-    every_fault("{folder}/{n}.csv", false, 1..20, Fault::Crash);
+    every_fault("{folder}/{n}.csv", false, 1..20, InjectedFault::Crash);
 }
 
 #[test]
 fn a_crash_while_a_failed_commit_is_taken_back_leaves_all_or_nothing() {
     for later in 0..24 {
-        every_fault("{folder}/{n}.csv", false, 1..6, Fault::OnceThenCrash(later));
+        every_fault("{folder}/{n}.csv", false, 1..6, InjectedFault::OnceThenCrash(later));
     }
 }
 
@@ -120,22 +126,25 @@ fn a_file_that_appears_during_a_crashed_commit_is_not_replaced() {
         let (mut committed, mut free, mut reached) = (false, false, false);
         // A crash of the run at its n-th operation and of the recovery at its m-th.
         for m in 0.. {
-            let temp = quick();
+            let temp = memory_tempdir();
             let (root, mut before) = destination(&temp);
-            reached =
-                fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows)).1;
-            committed = tree(temp.path()).keys().any(|name| name.ends_with("manifest.json"));
+            reached = fault::run_with_fault(n, InjectedFault::Crash, || {
+                work(&root, "{folder}/{n}.csv", false, &rows)
+            })
+            .1;
+            committed = read_tree(temp.path()).keys().any(|name| name.ends_with("manifest.json"));
             free = !root.join("1/5.csv").exists();
             if !reached || !free {
                 break;
             }
             std::fs::create_dir_all(root.join("1")).unwrap();
             std::fs::write(root.join("1/5.csv"), &theirs).unwrap();
-            let crashed = fault::with(m, Fault::Crash, || recover(&root)).1;
-            recover(&root).unwrap();
+            let crashed =
+                fault::run_with_fault(m, InjectedFault::Crash, || recover_commits(&root)).1;
+            recover_commits(&root).unwrap();
             before.insert("out/1/".into(), String::new());
             before.insert("out/1/5.csv".into(), theirs.clone());
-            assert_eq!(tree(temp.path()), before, "{n}, {m}");
+            assert_eq!(read_tree(temp.path()), before, "{n}, {m}");
             if !crashed {
                 break;
             }
@@ -154,10 +163,12 @@ fn a_file_put_in_place_of_a_committed_one_is_not_taken_back() {
     let theirs = |length: usize| "?".repeat(length);
     let mut met = 0;
     for n in 0.. {
-        let temp = quick();
+        let temp = memory_tempdir();
         let (root, _) = destination(&temp);
-        let reached =
-            fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows)).1;
+        let reached = fault::run_with_fault(n, InjectedFault::Crash, || {
+            work(&root, "{folder}/{n}.csv", false, &rows)
+        })
+        .1;
         let given: Vec<PathBuf> = (1..5)
             .map(|n| root.join(format!("{}/{n}.csv", n % 2)))
             .filter(|p| p.exists())
@@ -176,11 +187,11 @@ fn a_file_put_in_place_of_a_committed_one_is_not_taken_back() {
             // Clocks of file systems are coarse.
             let file = std::fs::File::options().write(true).open(&given[0]).unwrap();
             file.set_modified(std::time::UNIX_EPOCH).unwrap();
-            let recovered = recover(&root).unwrap();
-            assert_eq!(recovered.undone.len(), 1, "{n}");
+            let recovered = recover_commits(&root).unwrap();
+            assert_eq!(recovered.undone_runs.len(), 1, "{n}");
             assert_eq!(std::fs::read_to_string(&given[0]).unwrap(), theirs(length), "{n}");
             assert!(given[1..].iter().all(|path| !path.exists()), "{n}");
-            assert_eq!(recover(&root).unwrap(), Recovered::default());
+            assert_eq!(recover_commits(&root).unwrap(), RecoveryReport::default());
         }
         if !reached {
             break;
@@ -190,7 +201,7 @@ fn a_file_put_in_place_of_a_committed_one_is_not_taken_back() {
 }
 
 #[test]
-fn a_live_run_to_the_same_names_is_met_with_its_name() {
+fn live_run_on_same_names_is_reported_by_its_identifier() {
     let temp = tempfile::tempdir().unwrap();
     let schema = flights().schema();
     let spec = template(&temp, "out/{day}.csv");
@@ -198,44 +209,48 @@ fn a_live_run_to_the_same_names_is_met_with_its_name() {
     let mut first = Sink::create(&spec, schema.clone(), &live, 1 << 20).unwrap();
     let busy = Sink::create(&spec, schema.clone(), &RunId::new(), 1 << 20);
     match busy.map(|_| ()) {
-        Err(Error::Busy { path, run }) => {
+        Err(Error::OutputBusy { path, run }) => {
             assert!(path.ends_with("out/{day}.csv"), "{path}");
             assert_eq!(run, live.to_string());
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(recover(&temp.path().join("out")).unwrap().live, [live.to_string()]);
+    assert_eq!(recover_commits(&temp.path().join("out")).unwrap().live_runs, [live.to_string()]);
     // Other names are no trouble, and a run's end does not disturb the other.
     run(&template(&temp, "out/{state}.csv"), &[flights()], 1 << 20).unwrap();
     first.write(&flights()).unwrap();
     first.commit().unwrap();
-    let files = tree(temp.path()).into_keys().filter(|name| !name.ends_with('/')).count();
+    let files = read_tree(temp.path()).into_keys().filter(|name| !name.ends_with('/')).count();
     assert_eq!(files, 5);
 }
 
 #[test]
-fn a_sink_says_what_dead_runs_had_left() {
-    let temp = quick();
+fn sink_reports_recovery_of_dead_runs() {
+    let temp = memory_tempdir();
     let rows = [numbers(1..6, "x")];
-    let mut met = Recovered::default();
+    let mut met = RecoveryReport::default();
     for n in 0.. {
         let (root, _) = destination(&temp);
-        if !fault::with(n, Fault::Crash, || work(&root, "{folder}/{n}.csv", false, &rows)).1 {
+        if !fault::run_with_fault(n, InjectedFault::Crash, || {
+            work(&root, "{folder}/{n}.csv", false, &rows)
+        })
+        .1
+        {
             break;
         }
         let spec = template(&temp, "out/x.csv");
         let sink = Sink::create(&spec, rows[0].schema(), &RunId::new(), 0).unwrap();
-        let recovered = sink.recovered().unwrap();
-        met.finished.extend_from_slice(&recovered.finished);
-        met.removed.extend_from_slice(&recovered.removed);
+        let recovered = sink.recovery_report().unwrap();
+        met.finished_runs.extend_from_slice(&recovered.finished_runs);
+        met.removed_runs.extend_from_slice(&recovered.removed_runs);
         drop(sink);
         std::fs::remove_dir_all(&root).unwrap();
     }
-    assert!(met.finished.len() > 3 && met.removed.len() > 3, "{met:?}");
+    assert!(met.finished_runs.len() > 3 && met.removed_runs.len() > 3, "{met:?}");
 }
 
 #[test]
-fn of_two_runs_that_meet_at_commit_one_wins_whole() {
+fn one_of_two_concurrent_commits_wins_completely() {
     let temp = tempfile::tempdir().unwrap();
     let schema = flights().schema();
     // Different templates, the same name.
@@ -244,9 +259,9 @@ fn of_two_runs_that_meet_at_commit_one_wins_whole() {
     many.as_mut().unwrap().write(&flights()).unwrap();
     one.as_mut().unwrap().write(&flights().slice(0, 1)).unwrap();
     one.unwrap().commit().unwrap();
-    let before = tree(temp.path());
-    assert!(matches!(many.unwrap().commit(), Err(Error::Exists { .. })));
-    let after = without_staging(&tree(temp.path()));
+    let before = read_tree(temp.path());
+    assert!(matches!(many.unwrap().commit(), Err(Error::OutputExists { .. })));
+    let after = without_staging(&read_tree(temp.path()));
     assert_eq!(after.len(), 1);
     assert_eq!(after["TX.csv"], before["TX.csv"]);
 }
@@ -263,7 +278,7 @@ fn many_threads_committing_to_one_folder_leave_one_winner_each() {
             });
         }
     });
-    let found = tree(temp.path());
+    let found = read_tree(temp.path());
     assert!(found.len() == 3 || found.len() == 6, "{found:?}");
     assert!(!found.keys().any(|name| name.contains("tidemill")), "{found:?}");
 }
@@ -290,17 +305,20 @@ fn a_manifest_of_a_later_version_or_a_strange_one_is_left_alone() {
         (entry("0", ".tidemill-x/y"), "`.tidemill-x/y`"),
     ] {
         std::fs::write(dir.join("manifest.json"), &manifest).unwrap();
-        let before = tree(temp.path());
-        let error = recover(temp.path()).unwrap_err();
+        let before = read_tree(temp.path());
+        let error = recover_commits(temp.path()).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
-        let error = told(error);
+        let error = user_message(error);
         assert!(error.contains(expected) && error.contains("manifest.json"), "{error}");
         assert!(run(&template(&temp, "y.csv"), &[flights()], 0).is_err());
-        assert_eq!(tree(temp.path()), before);
+        assert_eq!(read_tree(temp.path()), before);
     }
     std::fs::write(dir.join("manifest.json"), entry("0", "x.csv")).unwrap();
-    assert_eq!(recover(temp.path()).unwrap().finished, ["20261120T212055-1a2b3c4d"]);
-    assert_eq!(tree(temp.path()), [("x.csv".to_owned(), "x".to_owned())].into_iter().collect());
+    assert_eq!(recover_commits(temp.path()).unwrap().finished_runs, ["20261120T212055-1a2b3c4d"]);
+    assert_eq!(
+        read_tree(temp.path()),
+        [("x.csv".to_owned(), "x".to_owned())].into_iter().collect()
+    );
 }
 
 #[test]
@@ -310,10 +328,10 @@ fn a_folder_of_the_users_own_with_such_a_name_is_not_touched() {
     let strange = temp.path().join(".tidemill-20261120T212055-1a2b3c4d");
     std::fs::create_dir(&strange).unwrap();
     std::fs::write(strange.join("letter.txt"), "dear").unwrap();
-    let before = tree(temp.path());
-    recover(temp.path()).unwrap();
-    assert_eq!(tree(temp.path()), before);
-    assert_eq!(recover(&temp.path().join("missing")).unwrap(), Recovered::default());
+    let before = read_tree(temp.path());
+    recover_commits(temp.path()).unwrap();
+    assert_eq!(read_tree(temp.path()), before);
+    assert_eq!(recover_commits(&temp.path().join("missing")).unwrap(), RecoveryReport::default());
 }
 
 #[test]
@@ -340,7 +358,7 @@ fn child_that_is_killed() {
         let rows = [numbers(0..200, &format!("round {round}"))];
         let write = || work(&root, "{folder}/{n}.csv", true, &rows).unwrap();
         match at {
-            Some(n) if round == 1 => drop(fault::with(n, Fault::Kill, write)),
+            Some(n) if round == 1 => drop(fault::run_with_fault(n, InjectedFault::Kill, write)),
             _ => drop(write()),
         }
         if at.is_some() && round == 1 {
@@ -363,8 +381,8 @@ fn child(root: &Path, at: Option<usize>) -> std::process::Command {
 }
 
 /// The round that all 200 files below a folder are of; they must all be there and of one.
-fn round_of(temp: &tempfile::TempDir) -> u64 {
-    let found = tree(temp.path());
+fn common_round(temp: &tempfile::TempDir) -> u64 {
+    let found = read_tree(temp.path());
     assert_eq!(found.len(), 203, "{:?}", found.keys());
     let rounds: std::collections::HashSet<&str> = found
         .iter()
@@ -381,16 +399,16 @@ fn a_run_killed_at_any_operation_leaves_all_or_nothing() {
     let (mut finished, mut removed) = (0, 0);
     // Every operation at either end, and a spread of the 200 alike in each phase between.
     for at in (0..20).chain((20..1_400).step_by(37)) {
-        let temp = quick();
+        let temp = memory_tempdir();
         let root = temp.path().join("out");
         let status = child(&root, Some(at)).stdout(std::process::Stdio::null()).status().unwrap();
         let killed = status.signal() == Some(9);
         assert!(killed || status.success(), "{status}");
-        let recovered = recover(&root).unwrap();
-        let round = round_of(&temp);
-        assert_eq!(round == 0, killed && recovered.finished.is_empty() && round == 0, "{at}");
-        finished += recovered.finished.len();
-        removed += recovered.removed.len();
+        let recovered = recover_commits(&root).unwrap();
+        let round = common_round(&temp);
+        assert_eq!(round == 0, killed && recovered.finished_runs.is_empty() && round == 0, "{at}");
+        finished += recovered.finished_runs.len();
+        removed += recovered.removed_runs.len();
         if !killed {
             break;
         }
@@ -403,7 +421,7 @@ fn a_run_killed_at_any_operation_leaves_all_or_nothing() {
 #[ignore = "kills from outside: make soak repeats it for a given time"]
 fn soak_a_run_killed_from_outside() {
     use std::io::BufRead;
-    let temp = quick();
+    let temp = memory_tempdir();
     let root = temp.path().join("out");
     let mut whole = false;
     let seconds = std::env::var("SOAK_SECONDS").map_or(0, |text| text.parse().unwrap());
@@ -417,12 +435,12 @@ fn soak_a_run_killed_from_outside() {
         std::thread::sleep(std::time::Duration::from_micros(kill * 997 % 60_000));
         child.kill().unwrap();
         child.wait().unwrap();
-        recover(&root).unwrap();
+        recover_commits(&root).unwrap();
         // Once there is output, there always is. Before that, an empty destination may be left:
         // there is nowhere to note that it was made before it was.
-        whole |= tree(temp.path()).keys().any(|name| name != "out/");
+        whole |= read_tree(temp.path()).keys().any(|name| name != "out/");
         if whole {
-            round_of(&temp);
+            common_round(&temp);
         }
         if kill >= 39 && std::time::Instant::now() >= end {
             println!("{} rounds", kill + 1);
@@ -443,12 +461,12 @@ fn a_run_that_waits_for_anothers_commit_can_be_stopped() {
         calls += 1;
         if calls < 3 { Ok(()) } else { Err(Interrupted) }
     };
-    let stopped = Staging::open(&root, "{n}.csv", &run, &mut wait).err();
+    let stopped = StagingFolder::create(&root, "{n}.csv", &run, &mut wait).err();
     assert!(matches!(stopped, Some(Error::Interrupted)), "{stopped:?}");
     assert_eq!(calls, 3);
     held.unlock().unwrap();
 
-    let staging = Staging::open(&root, "{n}.csv", &run, &mut || Ok(())).unwrap();
+    let staging = StagingFolder::create(&root, "{n}.csv", &run, &mut || Ok(())).unwrap();
     held.lock().unwrap();
     let stopped = staging.commit(Vec::new(), false, &mut || Err(Interrupted)).err();
     assert!(matches!(stopped, Some(Error::Interrupted)), "{stopped:?}");

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::datatypes::*;
 
-use super::codecs::codec_of;
-use super::formats::Encoding;
-use super::writer::{RowWriter, Writing};
+use super::codec_resolution::resolve_codec;
+use super::formats::FileEncoding;
+use super::row_writer::{FileWriteSpec, RowWriter};
 use super::*;
 
 mod commit;
-mod disk;
-mod many;
+mod disk_model;
+mod partitioned_output;
 mod paths;
 mod power_cut;
 
@@ -40,12 +40,12 @@ fn flights() -> RecordBatch {
 }
 
 /// What the user is told.
-fn told(error: Error) -> String {
+fn user_message(error: Error) -> String {
     tidemill_base::Error::from(error).to_string()
 }
 
 /// Every file below a folder with its text.
-fn tree(folder: &Path) -> BTreeMap<String, String> {
+fn read_tree(folder: &Path) -> BTreeMap<String, String> {
     fn walk(folder: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
@@ -91,12 +91,12 @@ fn a_file_per_value_appears_at_commit() {
     ];
     let expected: BTreeMap<_, _> =
         expected.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
-    assert_eq!(tree(temp.path()), expected);
+    assert_eq!(read_tree(temp.path()), expected);
     let bytes: usize = expected.values().map(String::len).sum();
     assert_eq!(written.bytes, bytes as u64);
 }
 
-fn run(spec: &SinkSpec, batches: &[RecordBatch], memory: usize) -> Result<Written> {
+fn run(spec: &SinkSpec, batches: &[RecordBatch], memory: usize) -> Result<OutputSummary> {
     let mut sink = Sink::create(spec, batches[0].schema(), &RunId::new(), memory)?;
     for batch in batches {
         sink.write(batch)?;
@@ -106,7 +106,7 @@ fn run(spec: &SinkSpec, batches: &[RecordBatch], memory: usize) -> Result<Writte
 
 /// A folder in memory if there is such: thousands of commits wait for no disk there, and the
 /// order of operations, which is what is tested, is the same.
-fn quick() -> tempfile::TempDir {
+fn memory_tempdir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
@@ -121,18 +121,18 @@ fn stream<W: Write + Send + 'static>(
     null: Option<&str>,
     out: W,
 ) -> Result<RowWriter<W>> {
-    format.check(&schema)?;
-    let encoding = Encoding {
-        codec: codec_of(None, format, None, false)?,
+    format.check_schema(&schema)?;
+    let encoding = FileEncoding {
+        codec: resolve_codec(None, format, None, false)?,
         is_stream: true,
-        null: null.map(str::to_owned),
-        header: true,
-        name: "a stream".into(),
-        memory_limit: 128 << 20,
+        null_text: null.map(str::to_owned),
+        has_header: true,
+        output_name: "a stream".into(),
+        memory_limit_bytes: 128 << 20,
         threads: 2,
         cancel: CancelFlag::new(),
     };
-    let writing = Writing { format, encoding, exec: None };
+    let writing = FileWriteSpec { format, encoding, program: None };
     RowWriter::new(out, &writing, schema)
 }
 
@@ -181,7 +181,7 @@ fn nested() -> RecordBatch {
 }
 
 #[test]
-fn csv_has_a_header_and_tells_null_from_empty() {
+fn csv_has_a_header_and_distinguishes_null_from_empty() {
     let expected = "\
 day,state,users,delay,note
 2013-01-01,TX,1,0.5,\"a,b\"
@@ -289,10 +289,10 @@ fn a_long_table_streams_with_the_widths_of_its_first_window() {
 #[test]
 fn values_have_one_text_each() {
     let check = |array: ArrayRef, expected: &[&str]| {
-        let column = value::TextColumn::new(&array).unwrap();
+        let column = value_text::TextColumn::new(&array).unwrap();
         for (row, expected) in expected.iter().enumerate() {
             let mut text = Vec::new();
-            column.text(row, &mut text);
+            column.write_text(row, &mut text);
             assert_eq!(String::from_utf8(text).unwrap(), *expected, "{:?}", array.data_type());
         }
         assert_eq!(array.len(), expected.len());
@@ -409,7 +409,7 @@ fn a_timestamp_reads_as_arrow_writes_it() {
         ];
         for array in arrays {
             let mut ours = Vec::new();
-            value::TextColumn::new(&array).unwrap().text(0, &mut ours);
+            value_text::TextColumn::new(&array).unwrap().write_text(0, &mut ours);
             assert_eq!(String::from_utf8(ours).unwrap(), array_value_to_string(&array, 0).unwrap());
         }
     }
@@ -468,12 +468,12 @@ fn a_format_that_cannot_hold_the_schema_is_refused_before_any_work() {
         (OutputFormat::Avro, false),
     ] {
         let spec = SinkSpec { format: Some(format), ..SinkSpec::new("-") };
-        assert_eq!(describe(&spec, &schema).is_ok(), right, "{format}");
+        assert_eq!(describe_output(&spec, &schema).is_ok(), right, "{format}");
     }
 }
 
 #[test]
-fn formats_are_told_from_names() {
+fn formats_are_detected_from_names() {
     for (name, expected) in [
         ("csv", Some(OutputFormat::Csv)),
         ("text", Some(OutputFormat::Text)),
@@ -482,7 +482,7 @@ fn formats_are_told_from_names() {
     ] {
         assert_eq!(name.parse::<OutputFormat>().ok(), expected, "{name}");
     }
-    let error = told("parket".parse::<OutputFormat>().unwrap_err());
+    let error = user_message("parket".parse::<OutputFormat>().unwrap_err());
     assert!(
         error.starts_with("unknown output format `parket`; did you mean `parquet`?"),
         "{error}"
@@ -515,16 +515,16 @@ fn one_file_is_written_staged_and_committed() {
         assert!(!path.exists());
         drop(sink);
         // A sink that is dropped leaves nothing, not even the folders it made.
-        assert_eq!(tree(temp.path()), BTreeMap::new());
+        assert_eq!(read_tree(temp.path()), BTreeMap::new());
         let written = run(&spec, &[flights()], 1 << 20).unwrap();
         assert_eq!(written.paths, std::slice::from_ref(&spec.url));
         assert_eq!(written.root, path.parent().unwrap().display().to_string());
         assert_eq!((written.files, written.rows), (1, 4));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), written.bytes);
-        assert_eq!(tree(temp.path()).len(), 3);
+        assert_eq!(read_tree(temp.path()).len(), 3);
         // Once more: refused before any work, unless it may be replaced.
         let again = Sink::create(&spec, flights().schema(), &RunId::new(), 1 << 20);
-        assert!(matches!(again, Err(Error::Exists { more: 0, .. })));
+        assert!(matches!(again, Err(Error::OutputExists { more: 0, .. })));
         let spec = SinkSpec { overwrite: true, ..spec };
         assert_eq!(run(&spec, &[flights(), flights()], 1 << 20).unwrap().rows, 8);
         std::fs::remove_dir_all(temp.path().join("new")).unwrap();
@@ -539,20 +539,20 @@ fn an_empty_result_is_a_file_with_a_header_and_no_partitioned_file() {
     let written = run(&template(&temp, "out/{day}.csv"), &[none], 1 << 20).unwrap();
     assert_eq!(written.files, 0);
     let expected = [("x.csv".to_owned(), "day,state,users,delay,note\n".to_owned())];
-    assert_eq!(tree(temp.path()), expected.into_iter().collect());
+    assert_eq!(read_tree(temp.path()), expected.into_iter().collect());
 }
 
 #[test]
 fn files_without_a_header_are_their_rows() {
     let temp = tempfile::tempdir().unwrap();
-    let headless = |pattern: &str| SinkSpec { header: false, ..template(&temp, pattern) };
+    let headless = |pattern: &str| SinkSpec { has_header: false, ..template(&temp, pattern) };
     let rows = flights().project(&[1, 2]).unwrap().slice(0, 2);
     run(&headless("x.csv"), std::slice::from_ref(&rows), 1 << 20).unwrap();
     run(&headless("out/{state}.tsv"), std::slice::from_ref(&rows), 1 << 20).unwrap();
     run(&headless("none.csv"), &[rows.slice(0, 0)], 1 << 20).unwrap();
     let text = SinkSpec { format: Some(OutputFormat::Text), ..headless("x.txt") };
     run(&text, std::slice::from_ref(&rows), 1 << 20).unwrap();
-    let files = tree(temp.path());
+    let files = read_tree(temp.path());
     let found: Vec<(&str, &str)> =
         files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let expected = [
@@ -575,19 +575,19 @@ fn only_the_names_a_run_writes_are_replaced() {
     let temp = tempfile::tempdir().unwrap();
     let spec = template(&temp, "out/{state}.csv");
     run(&spec, &[flights()], 1 << 20).unwrap();
-    let before = tree(temp.path());
+    let before = read_tree(temp.path());
     let texas = flights().slice(0, 1);
     match run(&spec, &[flights()], 1 << 20) {
-        Err(Error::Exists { path, more }) => {
+        Err(Error::OutputExists { path, more }) => {
             assert!(path.ends_with("out/NY.csv"), "{path}");
             assert_eq!(more, 2);
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(tree(temp.path()), before);
+    assert_eq!(read_tree(temp.path()), before);
     let spec = SinkSpec { overwrite: true, ..spec };
     run(&spec, &[texas], 1 << 20).unwrap();
-    let after = tree(temp.path());
+    let after = read_tree(temp.path());
     assert_eq!(after["out/NY.csv"], before["out/NY.csv"]);
     assert_eq!(after["out/TX.csv"].lines().count(), 2);
 }
@@ -596,10 +596,10 @@ fn only_the_names_a_run_writes_are_replaced() {
 fn more_files_than_allowed_are_refused_with_what_would_allow_them() {
     let temp = tempfile::tempdir().unwrap();
     let spec = SinkSpec { max_files: 2, ..template(&temp, "out/{state}/{day}.csv") };
-    let error = told(run(&spec, &[flights()], 1 << 20).unwrap_err());
+    let error = user_message(run(&spec, &[flights()], 1 << 20).unwrap_err());
     assert!(error.contains("more than 2 files: columns `state`, `day` together have"), "{error}");
     assert!(error.contains("--max-files N"), "{error}");
-    assert_eq!(tree(temp.path()), BTreeMap::new());
+    assert_eq!(read_tree(temp.path()), BTreeMap::new());
 }
 
 #[test]
@@ -608,7 +608,7 @@ fn a_wrong_destination_is_refused_by_name() {
     std::fs::create_dir(temp.path().join("folder.csv")).unwrap();
     std::fs::create_dir_all(temp.path().join("out/TX.csv")).unwrap();
     std::fs::write(temp.path().join("file"), "").unwrap();
-    let before = tree(temp.path());
+    let before = read_tree(temp.path());
     for (url, expected) in [
         ("folder.csv", "is a folder"),
         ("folder.csv/", "names a folder"),
@@ -622,13 +622,13 @@ fn a_wrong_destination_is_refused_by_name() {
         ("out/x.parquet.gz", "a name that ends in `.gz` is not one of parquet"),
     ] {
         let spec = SinkSpec { overwrite: true, ..template(&temp, url) };
-        let error = told(run(&spec, &[flights()], 1 << 20).unwrap_err());
+        let error = user_message(run(&spec, &[flights()], 1 << 20).unwrap_err());
         let error = error.replace(&format!("{}/", temp.path().display()), "");
         assert!(error.contains(expected), "{url}: {error}");
-        assert_eq!(tree(temp.path()), before, "{url}");
+        assert_eq!(read_tree(temp.path()), before, "{url}");
     }
     let spec = SinkSpec::new("gs://bucket/x.csv");
-    assert!(told(run(&spec, &[flights()], 1 << 20).unwrap_err()).contains("`gs://`"));
+    assert!(user_message(run(&spec, &[flights()], 1 << 20).unwrap_err()).contains("`gs://`"));
 }
 
 #[test]
@@ -642,7 +642,7 @@ fn a_symbolic_link_is_written_through() {
     assert!(temp.path().join("link.csv").is_symlink());
     assert!(temp.path().join("real/data.csv").is_file());
     let again = run(&spec, &[flights()], 1 << 20);
-    assert!(matches!(again, Err(Error::Exists { .. })), "{again:?}");
+    assert!(matches!(again, Err(Error::OutputExists { .. })), "{again:?}");
     run(&SinkSpec { overwrite: true, ..spec }, &[flights()], 1 << 20).unwrap();
     assert!(temp.path().join("link.csv").is_symlink());
 }
@@ -675,10 +675,10 @@ fn a_description_says_what_would_be_written_and_writes_nothing() {
             "one parquet file for each `state`, `day`, `out/{state}/{day}.parquet`",
         ),
     ] {
-        assert_eq!(describe(&SinkSpec::new(url), &schema).unwrap().to_string(), expected);
+        assert_eq!(describe_output(&SinkSpec::new(url), &schema).unwrap().to_string(), expected);
     }
-    assert!(describe(&template(&temp, "out/{dya}.csv"), &schema).is_err());
-    assert_eq!(tree(temp.path()), BTreeMap::new());
+    assert!(describe_output(&template(&temp, "out/{dya}.csv"), &schema).is_err());
+    assert_eq!(read_tree(temp.path()), BTreeMap::new());
 }
 
 #[test]
@@ -689,7 +689,7 @@ fn a_sink_can_move_to_another_thread() {
 }
 
 #[test]
-fn a_closed_pipe_is_told_from_a_failure() {
+fn closed_pipe_is_distinguished_from_failure() {
     struct Gone;
     impl Write for Gone {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {

@@ -3,16 +3,16 @@
 use proptest::prelude::*;
 use tidemill_source::{is_ignored_name, parse_partition_keys};
 
-use super::super::template::{Key, NULL_NAME, Template, assign};
-use super::told;
+use super::super::path_template::{NULL_PATH_TEXT, PathKey, PathTemplate, assign_paths};
+use super::user_message;
 
-fn key(values: &[Option<&str>]) -> Key {
+fn key(values: &[Option<&str>]) -> PathKey {
     values.iter().map(|value| value.map(Box::from)).collect()
 }
 
 fn names(url: &str, keys: &[&[Option<&str>]], folds: bool) -> Vec<String> {
-    let keys: Vec<Key> = keys.iter().map(|values| key(values)).collect();
-    assign(&Template::parse(url).unwrap(), &keys, folds).unwrap()
+    let keys: Vec<PathKey> = keys.iter().map(|values| key(values)).collect();
+    assign_paths(&PathTemplate::parse(url).unwrap(), &keys, folds).unwrap()
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn a_value_is_encoded_only_where_it_must_be() {
     check(Some("a\0b\n\u{85}"), "a%00b%0A%C2%85");
     check(Some(""), "%empty");
     check(Some("%empty"), "%25empty");
-    check(None, NULL_NAME);
-    check(Some(NULL_NAME), "%5F_HIVE_DEFAULT_PARTITION__");
+    check(None, NULL_PATH_TEXT);
+    check(Some(NULL_PATH_TEXT), "%5F_HIVE_DEFAULT_PARTITION__");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_long_value_is_cut_and_stays_distinct() {
 }
 
 #[test]
-fn values_that_would_give_one_name_are_told_apart() {
+fn values_with_colliding_names_get_distinct_names() {
     let found = names(
         "out/{a}-{b}.csv",
         &[&[Some("x-y"), Some("z")], &[Some("x"), Some("y-z")], &[Some("p-q"), Some("r")]],
@@ -102,14 +102,14 @@ fn names_that_differ_in_case_are_told_apart_where_the_file_system_folds_it() {
     );
     let null: &[&[Option<&str>]] = &[&[None], &[Some("__hive_default_partition__")]];
     let found = names("out/{s}.csv", null, true);
-    assert_eq!(found[0], format!("{NULL_NAME}.csv"));
+    assert_eq!(found[0], format!("{NULL_PATH_TEXT}.csv"));
     assert_eq!(found[1], "%5F%5Fhive%5Fdefault%5Fpartition%5F%5F.csv");
 }
 
 #[test]
-fn a_template_is_read_as_it_is_meant() {
+fn templates_split_into_root_pattern_and_columns() {
     let check = |url: &str, root: &str, pattern: &str, columns: &[&str]| {
-        let template = Template::parse(url).unwrap();
+        let template = PathTemplate::parse(url).unwrap();
         assert_eq!(template.root.to_str(), Some(root), "{url}");
         assert_eq!(template.pattern(), pattern, "{url}");
         assert_eq!(template.columns, columns, "{url}");
@@ -147,7 +147,7 @@ fn a_template_that_cannot_work_is_refused_with_the_reason() {
         ("s3://bucket", "names a folder"),
         ("file://host/a.csv", "another machine"),
     ] {
-        let error = told(Template::parse(url).unwrap_err());
+        let error = user_message(PathTemplate::parse(url).unwrap_err());
         assert!(error.contains(reason), "{url}: {error}");
     }
 }
@@ -156,8 +156,8 @@ fn a_template_that_cannot_work_is_refused_with_the_reason() {
 fn value() -> impl Strategy<Value = Option<String>> {
     prop_oneof![
         1 => Just(None),
-        1 => Just(Some(NULL_NAME.to_owned())),
-        1 => Just(Some(NULL_NAME.to_lowercase())),
+        1 => Just(Some(NULL_PATH_TEXT.to_owned())),
+        1 => Just(Some(NULL_PATH_TEXT.to_lowercase())),
         8 => "[-aAxX.%/5Ff_ \u{0}\u{e9}]{0,5}".prop_map(Some),
         2 => "(aaaaaaaaaa|AAAAAAAAAA|//////////|\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}){20,40}[ab]".prop_map(Some),
         1 => any::<String>().prop_map(Some),
@@ -184,13 +184,13 @@ proptest! {
         which in 0..TEMPLATES.len(),
         folds: bool,
     ) {
-        let template = Template::parse(TEMPLATES[which]).unwrap();
-        let keys: Vec<Key> = values
+        let template = PathTemplate::parse(TEMPLATES[which]).unwrap();
+        let keys: Vec<PathKey> = values
             .into_iter()
             .map(|(a, b)| vec![a.map(String::into_boxed_str), b.map(String::into_boxed_str)])
             .collect();
         // `assign` refuses names that fold to one, so that it comes back is half of the test.
-        let names = assign(&template, &keys, folds).unwrap();
+        let names = assign_paths(&template, &keys, folds).unwrap();
         let fold = |name: &String| if folds { name.to_ascii_lowercase() } else { name.clone() };
         let distinct: std::collections::HashSet<String> = names.iter().map(fold).collect();
         prop_assert_eq!(distinct.len(), keys.len());
@@ -205,9 +205,9 @@ proptest! {
             }
         }
         // The order in which values arrive decides nothing.
-        let mut reversed: Vec<Key> = keys.clone();
+        let mut reversed: Vec<PathKey> = keys.clone();
         reversed.reverse();
-        let mut again = assign(&template, &reversed, folds).unwrap();
+        let mut again = assign_paths(&template, &reversed, folds).unwrap();
         again.reverse();
         prop_assert_eq!(names, again);
     }
@@ -221,9 +221,9 @@ proptest! {
         // A cut value cannot be read back.
         let is_short = |value: &Option<String>| value.as_ref().is_none_or(|v| v.len() < 60);
         prop_assume!(is_short(&a) && is_short(&b));
-        let template = Template::parse("o/{b}/x={a}/-{a}/y{b}z/{b}").unwrap();
+        let template = PathTemplate::parse("o/{b}/x={a}/-{a}/y{b}z/{b}").unwrap();
         let keys = [key(&[b.as_deref(), a.as_deref()])];
-        let path = assign(&template, &keys, folds).unwrap().remove(0);
+        let path = assign_paths(&template, &keys, folds).unwrap().remove(0);
         let found = parse_partition_keys(path.split('/'), &path).unwrap();
         prop_assert_eq!(found.len(), 1, "{}", path);
         prop_assert_eq!(&found[0], &("x".to_owned(), a));
@@ -232,13 +232,13 @@ proptest! {
 
     #[test]
     fn percent_decoding_a_folder_reads_the_value_back(value in "[a-zA-Z./%=\u{e9} -]{1,20}", folds: bool) {
-        let template = Template::parse("o/x={a}/y.csv").unwrap();
+        let template = PathTemplate::parse("o/x={a}/y.csv").unwrap();
         let upper = value.to_uppercase();
         let mut keys = vec![key(&[Some(&value)])];
         if upper != value {
             keys.push(key(&[Some(&upper)]));
         }
-        for (name, key) in assign(&template, &keys, folds).unwrap().iter().zip(&keys) {
+        for (name, key) in assign_paths(&template, &keys, folds).unwrap().iter().zip(&keys) {
             let text = name.strip_prefix("x=").unwrap().strip_suffix("/y.csv").unwrap();
             let decoded = percent_encoding::percent_decode_str(text).decode_utf8().unwrap();
             prop_assert_eq!(Some(decoded.as_ref()), key[0].as_deref());

@@ -9,11 +9,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use tidemill_remote::upload::UploadJournal;
 
-use super::super::bucket::begin_folder;
-use super::super::fs::fault::{self, Fault};
-use super::super::fs::recorder::{Operation, record};
+use super::super::fs::fault::{self, InjectedFault};
+use super::super::fs::recorder::{RecordedOperation, record_operations};
+use super::super::s3_commit::create_run_folder;
 use super::commit::numbers;
-use super::disk::{Bytes, Disk, Image, Rename, Vault};
+use super::disk_model::{Bytes, Disk, Image, Rename, Vault};
 use super::*;
 
 /// Contents of files, by path.
@@ -28,7 +28,7 @@ struct Trace<'a> {
     temp: &'a tempfile::TempDir,
     /// The disk before the run.
     disk: Disk,
-    operations: Vec<Operation>,
+    operations: Vec<RecordedOperation>,
     /// The folders, relative to the base, that a later run recovers.
     roots: &'a [&'a str],
     /// Folders that may remain, empty or not.
@@ -45,7 +45,7 @@ fn vault(temp: &tempfile::TempDir) -> PathBuf {
 
 /// Creates the disk of a test, with some files on it.
 fn prepare(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let temp = quick();
+    let temp = memory_tempdir();
     std::fs::create_dir(base(&temp)).unwrap();
     std::fs::create_dir(vault(&temp)).unwrap();
     for (path, text) in files {
@@ -59,7 +59,7 @@ fn prepare(files: &[(&str, &str)]) -> tempfile::TempDir {
 /// Returns the files and the folders below a folder.
 fn found(folder: &Path) -> (Files, BTreeSet<String>) {
     let (folders, files): (Files, Files) =
-        tree(folder).into_iter().partition(|(name, _)| name.ends_with('/'));
+        read_tree(folder).into_iter().partition(|(name, _)| name.ends_with('/'));
     (files, folders.into_keys().collect())
 }
 
@@ -109,9 +109,9 @@ impl<'a> Trace<'a> {
     ) -> (T, Trace<'a>) {
         let disk = Disk::scan(&base(temp), &vault(temp), rename);
         let (_, mut folders) = found(&base(temp));
-        let (result, operations) = record(&vault(temp), work);
+        let (result, operations) = record_operations(&vault(temp), work);
         for operation in &operations {
-            if let Operation::CreateFolder(path) = operation {
+            if let RecordedOperation::CreateFolder(path) = operation {
                 let path = path.strip_prefix(base(temp)).unwrap().to_str().unwrap();
                 if !path.contains(".tidemill-") {
                     folders.insert(format!("{path}/"));
@@ -157,11 +157,12 @@ impl<'a> Trace<'a> {
         allowed: Allowed<'_>,
         has_returned: bool,
         context: &dyn Fn() -> String,
-    ) -> Vec<Operation> {
+    ) -> Vec<RecordedOperation> {
         let left = self.temp.path().join("left");
         states.build(image, &left);
-        let roots = || self.roots.iter().try_for_each(|root| recover(&left.join(root)).map(drop));
-        let (recovered, operations) = record(&vault(self.temp), roots);
+        let roots =
+            || self.roots.iter().try_for_each(|root| recover_commits(&left.join(root)).map(drop));
+        let (recovered, operations) = record_operations(&vault(self.temp), roots);
         if let Err(error) = recovered {
             panic!("{error}: {}", context());
         }
@@ -177,7 +178,7 @@ impl<'a> Trace<'a> {
         &self,
         states: &mut Vault,
         image: &Image,
-        operations: &[Operation],
+        operations: &[RecordedOperation],
         allowed: Allowed<'_>,
         has_returned: bool,
     ) {
@@ -292,9 +293,9 @@ fn a_set_and_a_file_of_any_content_survive_a_power_cut_whole_or_not_at_all() {
         let cancel = CancelFlag::new();
         let set = FileSet::create(&root, &spec, format, &run, 1 << 20, &cancel, &mut || Ok(()))?;
         for target in ["a.json", "b/c/d.json", "b/e.json"] {
-            let mut file = set.begin(target.to_owned(), rows.schema())?;
+            let mut file = set.begin_file(target.to_owned(), rows.schema())?;
             file.write(&rows)?;
-            set.end(file)?;
+            set.finish_file(file)?;
         }
         set.commit(&root, false, &mut || Ok(())).map(drop)
     };
@@ -302,7 +303,7 @@ fn a_set_and_a_file_of_any_content_survive_a_power_cut_whole_or_not_at_all() {
     let staged = |base: &Path| {
         let mut file = StagedFile::create(&base.join("p/q.part"), false, &RunId::new())?;
         file.write_all(b"groups").map_err(|e| Error::io("write", "q.part", e))?;
-        let bytes = file.bytes();
+        let bytes = file.bytes_written();
         file.commit(bytes)
     };
     assert!(whole_or_absent(&[], &["p"], Rename::Atomic, &staged) > 20);
@@ -358,20 +359,23 @@ fn a_commit_that_is_taken_back_survives_a_power_cut_all_or_none() {
         for n in 0.. {
             let temp = prepare(OLD);
             let (before, _) = found(&base(&temp));
-            let work =
-                || fault::with(n, Fault::Once, || write(&base(&temp), pattern, overwrite, &rows));
+            let work = || {
+                fault::run_with_fault(n, InjectedFault::Once, || {
+                    write(&base(&temp), pattern, overwrite, &rows)
+                })
+            };
             let ((result, reached), mut trace) = Trace::of(&temp, Rename::Atomic, &["out"], work);
             trace.folders.extend(folders.clone());
             if !reached {
                 break;
             }
             let has_manifest = trace.operations.iter().any(|operation| {
-                matches!(operation, Operation::Rename(_, to) if to.ends_with("undo.json"))
+                matches!(operation, RecordedOperation::Rename(_, to) if to.ends_with("undo.json"))
             });
             taken_back += usize::from(has_manifest);
             trace.check(&|found, has_returned| match &result {
                 Ok(()) if has_returned => *found == after,
-                Err(Error::Unfinished { .. }) | Ok(()) => *found == before || *found == after,
+                Err(Error::UnfinishedCommit { .. }) | Ok(()) => *found == before || *found == after,
                 Err(_) if has_returned => *found == before,
                 Err(_) => *found == before || *found == after,
             });
@@ -390,7 +394,7 @@ fn an_output_below_folders_of_a_killed_run_survives_a_power_cut() {
         let write_killed = || write(&base(&temp), "a/b/c/{n}.csv", false, &killed);
         let mut reached = false;
         let work = || {
-            reached = fault::with(n, Fault::Crash, write_killed).1;
+            reached = fault::run_with_fault(n, InjectedFault::Crash, write_killed).1;
             write(&base(&temp), "a/b/c/next.csv", false, &next).unwrap();
         };
         let ((), trace) = Trace::of(&temp, Rename::Atomic, &["a/b/c"], work);
@@ -488,7 +492,7 @@ fn an_output_below_a_folder_that_another_destination_shares_survives_a_power_cut
             let write_killed = || write(&base(&temp), &their_pattern, false, &theirs);
             let mut reached = false;
             let work = || {
-                reached = fault::with(n, Fault::Crash, write_killed).1;
+                reached = fault::run_with_fault(n, InjectedFault::Crash, write_killed).1;
                 write(&base(&temp), &name, false, &rows).unwrap();
             };
             let ((), trace) = Trace::of(&temp, Rename::Atomic, &roots, work);
@@ -528,12 +532,12 @@ fn a_commit_makes_few_sync_calls() {
         let rows = [numbers(0..count, "x")];
         let work = || write(&base(&temp), pattern, false, &rows).unwrap();
         let ((), trace) = Trace::of(&temp, Rename::Atomic, &[], work);
-        let is_sync = |operation: &&Operation| match operation {
-            Operation::SyncFolder(path) => path.starts_with(base(&temp)),
-            Operation::SyncFile(_) | Operation::SyncAll => true,
+        let is_sync = |operation: &&RecordedOperation| match operation {
+            RecordedOperation::SyncFolder(path) => path.starts_with(base(&temp)),
+            RecordedOperation::SyncFile(_) | RecordedOperation::SyncAll => true,
             _ => false,
         };
-        let calls: Vec<&Operation> = trace.operations.iter().filter(is_sync).collect();
+        let calls: Vec<&RecordedOperation> = trace.operations.iter().filter(is_sync).collect();
         assert_eq!(calls.len(), expected, "{pattern}, {count} files: {calls:#?}");
     };
     check("x.csv", 1, 4);
@@ -556,7 +560,7 @@ fn a_torn_manifest_is_not_trusted() {
     let work = || write(&base(&temp), "out/{n}.csv", false, &rows);
     let (result, trace) = Trace::of(&temp, Rename::Atomic, &["out"], work);
     result.unwrap();
-    let names_it = |operation: &Operation| matches!(operation, Operation::Rename(_, to) if to.ends_with("manifest.json"));
+    let names_it = |operation: &RecordedOperation| matches!(operation, RecordedOperation::Rename(_, to) if to.ends_with("manifest.json"));
     let at = trace.operations.iter().position(names_it).unwrap();
     let mut disk = trace.disk.clone();
     trace.operations[..=at].iter().for_each(|operation| disk.apply(operation));
@@ -569,10 +573,10 @@ fn a_torn_manifest_is_not_trusted() {
         torn.0.insert(path.clone(), Some((id, bytes[..length].to_vec())));
         let left = temp.path().join("left");
         states.build(&torn, &left);
-        let before = tree(&left);
-        let error = recover(&left.join("out")).unwrap_err();
+        let before = read_tree(&left);
+        let error = recover_commits(&left.join("out")).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "{length}: {error}");
-        assert_eq!(tree(&left), before, "{length}");
+        assert_eq!(read_tree(&left), before, "{length}");
         std::fs::remove_dir_all(&left).unwrap();
     }
 }
@@ -583,11 +587,11 @@ fn a_torn_manifest_is_not_trusted() {
 fn the_notes_of_uploads_survive_a_power_cut() {
     let temp = prepare(&[("uploads/other", "")]);
     let mut disk = Disk::scan(&base(&temp), &vault(&temp), Rename::Atomic);
-    let (begun, operations) = record(&vault(&temp), || {
+    let (begun, operations) = record_operations(&vault(&temp), || {
         let run = "20261120T212055-1a2b3c4d".parse().unwrap();
         let bucket = ("reports", None);
         let (folder, lock, uploads) =
-            begin_folder(&base(&temp).join("uploads"), "s3://reports/x.csv", &run, bucket)?;
+            create_run_folder(&base(&temp).join("uploads"), "s3://reports/x.csv", &run, bucket)?;
         uploads.record_upload("x.csv", None).unwrap();
         uploads.record_upload("x.csv", Some("7")).unwrap();
         Ok::<_, Error>((folder, lock))

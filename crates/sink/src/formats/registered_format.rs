@@ -20,15 +20,15 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::panics;
 use tidemill_source::formats::{BoxedHostError, RegisteredFormat, RegisteredFormatWriter};
 
-use super::{EncodeError, Encoder, Encoding, FileFormat};
-use crate::compression::{Choice, plain};
+use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat};
+use crate::compression::{CodecChoice, codec_without_levels};
+use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
-use crate::out::Out;
 
 /// Batches that wait for the writer.
-const WAITING: usize = 2;
+const WAITING_BATCHES_MAX: usize = 2;
 /// How often who waits looks whether it is to stop.
-const TICK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl FileFormat for RegisteredFormat {
     fn name(&self) -> &str {
@@ -44,26 +44,27 @@ impl FileFormat for RegisteredFormat {
         &[]
     }
 
-    fn codecs(&self) -> &'static [Choice] {
-        const { &[plain("none")] }
+    fn codec_choices(&self) -> &'static [CodecChoice] {
+        const { &[codec_without_levels("none")] }
     }
 
-    fn waits_for_others(&self) -> bool {
+    fn may_block_on_user_code(&self) -> bool {
         true
     }
 
-    fn check(&self, _: &SchemaRef) -> Result<()> {
-        writer(self).map(drop)
+    fn check_schema(&self, _: &SchemaRef) -> Result<()> {
+        require_writer(self).map(drop)
     }
 
-    fn encoder(
+    fn new_encoder(
         &'static self,
-        out: Out,
+        out: EncoderOutput,
         schema: &SchemaRef,
-        encoding: &Encoding,
-    ) -> Result<Box<dyn Encoder>, EncodeError> {
+        encoding: &FileEncoding,
+    ) -> Result<Box<dyn BatchEncoder>, EncodeError> {
         let schema = Arc::clone(schema);
-        let writer = RegisteredWriter::start(out, self, schema, &encoding.name, &encoding.cancel)?;
+        let writer =
+            RegisteredEncoder::start(out, self, schema, &encoding.output_name, &encoding.cancel)?;
         Ok(Box::new(writer))
     }
 }
@@ -72,123 +73,129 @@ impl FileFormat for RegisteredFormat {
 ///
 /// # Errors
 /// [`Error::Usage`] if there is none.
-fn writer(format: &RegisteredFormat) -> Result<&dyn RegisteredFormatWriter> {
+fn require_writer(format: &RegisteredFormat) -> Result<&dyn RegisteredFormatWriter> {
     let missing = || format!("format `{}` was registered without a writer", format.name());
     format.writer().ok_or_else(|| Error::usage(missing()))
 }
 
 /// What a writer could not do.
-fn failed(format: &RegisteredFormat, output: &str, source: BoxedHostError) -> Error {
-    Error::Format { format: format.name().to_owned(), path: output.to_owned(), source }
+fn format_error(format: &RegisteredFormat, output: &str, source: BoxedHostError) -> Error {
+    Error::RegisteredFormat { format: format.name().to_owned(), path: output.to_owned(), source }
 }
 
 /// A file in the making.
-struct RegisteredWriter {
+struct RegisteredEncoder {
     format: &'static RegisteredFormat,
     /// None once the writer wants no more.
-    batches: Option<SyncSender<RecordBatch>>,
-    writer: Option<JoinHandle<Result<()>>>,
+    batch_sender: Option<SyncSender<RecordBatch>>,
+    writer_thread: Option<JoinHandle<Result<()>>>,
     /// How many batches were sent, and how many the writer has taken.
-    sent: u64,
-    taken: Arc<AtomicU64>,
+    batches_sent: u64,
+    batches_taken: Arc<AtomicU64>,
     /// Holds the file until it is copied.
     folder: tempfile::TempDir,
-    name: String,
+    output_name: String,
     /// Raised where the batches end before all were written.
     cancel: CancelFlag,
-    out: Out,
+    out: EncoderOutput,
 }
 
-impl RegisteredWriter {
+impl RegisteredEncoder {
     fn start(
-        out: Out,
+        out: EncoderOutput,
         format: &'static RegisteredFormat,
         schema: SchemaRef,
         name: &str,
         cancel: &CancelFlag,
     ) -> Result<Self> {
-        let writer = writer(format)?;
+        let writer = require_writer(format)?;
         let folder = tempfile::Builder::new().prefix("tidemill-").tempdir();
         let folder = folder.map_err(|e| Error::io("create", std::env::temp_dir(), e))?;
         let path = folder.path().join(format!("file.{}", format.suffix()));
-        let (sender, receiver) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(WAITING_BATCHES_MAX);
         let cancel = cancel.child_flag();
         let taken = Arc::new(AtomicU64::new(0));
-        let batches =
-            Coming { schema, receiver, taken: Arc::clone(&taken), cancel: cancel.clone() };
+        let batches = QueuedBatchReader {
+            schema,
+            receiver,
+            batches_taken: Arc::clone(&taken),
+            cancel: cancel.clone(),
+        };
         let shown = name.to_owned();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || {
             let written = panics::catch_silently(|| writer.write(&path, Box::new(batches)));
-            let written = written.map_err(|panic| panicked(panic.as_ref()))?;
-            written.map_err(|failure| failed(format, &shown, failure))?;
+            let written = written.map_err(|panic| panic_error(panic.as_ref()))?;
+            written.map_err(|failure| format_error(format, &shown, failure))?;
             match path.is_file() {
                 true => Ok(()),
-                false => Err(failed(format, &shown, "its writer has made no file".into())),
+                false => Err(format_error(format, &shown, "its writer has made no file".into())),
             }
         });
         let thread = thread.map_err(|e| Error::io("start", "a thread", e))?;
         Ok(Self {
             format,
-            batches: Some(sender),
-            writer: Some(thread),
-            sent: 0,
-            taken,
+            batch_sender: Some(sender),
+            writer_thread: Some(thread),
+            batches_sent: 0,
+            batches_taken: taken,
             folder,
-            name: name.to_owned(),
+            output_name: name.to_owned(),
             cancel,
             out,
         })
     }
 
-    fn incomplete(&self) -> Error {
+    fn incomplete_error(&self) -> Error {
         let ended = "its writer ended before it had taken all batches";
-        failed(self.format, &self.name, ended.into())
+        format_error(self.format, &self.output_name, ended.into())
     }
 
     /// Waits for the writer's end.
-    fn ended(&mut self) -> Result<()> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
+    fn wait_for_writer(&mut self) -> Result<()> {
+        let Some(writer) = self.writer_thread.take() else { return Ok(()) };
         while !writer.is_finished() {
             // It is told by its next batch, and is waited for: the file is in use until then.
-            std::thread::park_timeout(TICK);
+            std::thread::park_timeout(POLL_INTERVAL);
         }
-        writer.join().unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+        writer.join().unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Error {
+fn panic_error(panic: &(dyn Any + Send)) -> Error {
     Error::Internal(panics::panic_message(panic))
 }
 
-impl Encoder for RegisteredWriter {
+impl BatchEncoder for RegisteredEncoder {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
         let mut batch = batch.clone();
         loop {
             self.cancel.check().map_err(Error::from)?;
-            let Some(batches) = &self.batches else { return Err(self.incomplete().into()) };
+            let Some(batches) = &self.batch_sender else {
+                return Err(self.incomplete_error().into());
+            };
             match batches.try_send(batch) {
                 Ok(()) => {
-                    self.sent += 1;
+                    self.batches_sent += 1;
                     return Ok(());
                 }
                 Err(TrySendError::Full(back)) => {
                     batch = back;
-                    std::thread::park_timeout(TICK);
+                    std::thread::park_timeout(POLL_INTERVAL);
                 }
                 Err(TrySendError::Disconnected(_)) => {
-                    self.batches = None;
-                    self.ended()?;
-                    return Err(self.incomplete().into());
+                    self.batch_sender = None;
+                    self.wait_for_writer()?;
+                    return Err(self.incomplete_error().into());
                 }
             }
         }
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), EncodeError> {
-        self.batches = None;
-        self.ended()?;
-        if self.taken.load(Ordering::Relaxed) < self.sent {
-            return Err(self.incomplete().into());
+        self.batch_sender = None;
+        self.wait_for_writer()?;
+        if self.batches_taken.load(Ordering::Relaxed) < self.batches_sent {
+            return Err(self.incomplete_error().into());
         }
         let path = self.folder.path().join(format!("file.{}", self.format.suffix()));
         let mut file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
@@ -197,7 +204,7 @@ impl Encoder for RegisteredWriter {
     }
 }
 
-impl Drop for RegisteredWriter {
+impl Drop for RegisteredEncoder {
     fn drop(&mut self) {
         // A writer whose batches end too early must not take them for all.
         self.cancel.cancel();
@@ -205,14 +212,14 @@ impl Drop for RegisteredWriter {
 }
 
 /// What the writer pulls.
-struct Coming {
+struct QueuedBatchReader {
     schema: SchemaRef,
     receiver: Receiver<RecordBatch>,
-    taken: Arc<AtomicU64>,
+    batches_taken: Arc<AtomicU64>,
     cancel: CancelFlag,
 }
 
-impl Iterator for Coming {
+impl Iterator for QueuedBatchReader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -222,9 +229,9 @@ impl Iterator for Coming {
                 let stopped = tidemill_base::Error::from(stopped);
                 return Some(Err(ArrowError::ExternalError(Box::new(stopped))));
             }
-            match self.receiver.recv_timeout(5 * TICK) {
+            match self.receiver.recv_timeout(5 * POLL_INTERVAL) {
                 Ok(batch) => {
-                    self.taken.fetch_add(1, Ordering::Relaxed);
+                    self.batches_taken.fetch_add(1, Ordering::Relaxed);
                     return Some(Ok(batch));
                 }
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
@@ -234,7 +241,7 @@ impl Iterator for Coming {
     }
 }
 
-impl RecordBatchReader for Coming {
+impl RecordBatchReader for QueuedBatchReader {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }

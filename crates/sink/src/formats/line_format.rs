@@ -10,45 +10,46 @@ use std::ops::Range;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::{EncodeError, Encoder};
+use super::{BatchEncoder, EncodeError};
+use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
-use crate::out::Out;
-use crate::value::TextColumn;
+use crate::value_text::TextColumn;
 
 /// Encoded bytes are handed on in pieces of about this size.
-const WRITE_BYTES: usize = 1 << 20;
+const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
 /// So many rows are encoded at a time, so that wide rows do not fill memory.
-pub(crate) const ROWS_AT_ONCE: usize = 256;
+pub(crate) const ENCODED_ROWS_MAX: usize = 256;
 
 /// How rows are written as lines.
 pub(crate) trait LineFormat: Send {
     /// Appends what stands before the first row.
-    fn header(&self, schema: &Schema, out: &mut Vec<u8>);
+    fn write_header(&self, schema: &Schema, out: &mut Vec<u8>);
 
     /// What stands before each value of the column called `name`.
-    fn label(&self, _name: &str) -> Vec<u8> {
+    fn value_prefix(&self, _name: &str) -> Vec<u8> {
         Vec::new()
     }
 
     /// Appends some of a batch's rows.
-    fn write(&self, batch: &PreparedRows, rows: Range<usize>, out: &mut Vec<u8>);
+    fn write_rows(&self, batch: &PreparedBatch, rows: Range<usize>, out: &mut Vec<u8>);
 
     /// Prepares a batch's columns.
     ///
     /// # Errors
     /// [`Error::Usage`] for a column whose type has no text.
-    fn prepare(&self, batch: &RecordBatch) -> Result<PreparedRows> {
+    fn prepare_batch(&self, batch: &RecordBatch) -> Result<PreparedBatch> {
         let schema = batch.schema_ref();
         let columns = schema.fields().iter().zip(batch.columns()).map(|(field, array)| {
-            let column = TextColumn::new(array).map_err(|error| in_column(error, field.name()))?;
-            Ok((self.label(field.name()), column))
+            let column = TextColumn::new(array)
+                .map_err(|error| name_column_in_error(error, field.name()))?;
+            Ok((self.value_prefix(field.name()), column))
         });
-        Ok(PreparedRows { columns: columns.collect::<Result<_>>()? })
+        Ok(PreparedBatch { columns: columns.collect::<Result<_>>()? })
     }
 }
 
-fn in_column(error: Error, name: &str) -> Error {
+fn name_column_in_error(error: Error, name: &str) -> Error {
     match error {
         Error::Usage { message, hint } => {
             Error::Usage { message: format!("column `{name}`: {message}"), hint }
@@ -58,32 +59,32 @@ fn in_column(error: Error, name: &str) -> Error {
 }
 
 /// The columns of one batch, ready to be written row by row, each with its label.
-pub(crate) struct PreparedRows {
+pub(crate) struct PreparedBatch {
     pub(super) columns: Vec<(Vec<u8>, TextColumn)>,
 }
 
 /// Writes one file of lines.
-pub(super) struct Lines<F> {
+pub(super) struct LineEncoder<F> {
     format: F,
     buffer: Vec<u8>,
-    out: Out,
+    out: EncoderOutput,
 }
 
-impl<F: LineFormat> Lines<F> {
-    pub(super) fn new(format: F, out: Out, schema: &SchemaRef) -> Self {
-        let mut buffer = Vec::with_capacity(WRITE_BYTES + WRITE_BYTES / 8);
-        format.header(schema, &mut buffer);
-        Lines { format, buffer, out }
+impl<F: LineFormat> LineEncoder<F> {
+    pub(super) fn new(format: F, out: EncoderOutput, schema: &SchemaRef) -> Self {
+        let mut buffer = Vec::with_capacity(WRITE_BUFFER_BYTES + WRITE_BUFFER_BYTES / 8);
+        format.write_header(schema, &mut buffer);
+        LineEncoder { format, buffer, out }
     }
 }
 
-impl<F: LineFormat> Encoder for Lines<F> {
+impl<F: LineFormat> BatchEncoder for LineEncoder<F> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
-        let rows = self.format.prepare(batch)?;
-        for start in (0..batch.num_rows()).step_by(ROWS_AT_ONCE) {
-            let end = (start + ROWS_AT_ONCE).min(batch.num_rows());
-            self.format.write(&rows, start..end, &mut self.buffer);
-            if self.buffer.len() >= WRITE_BYTES {
+        let rows = self.format.prepare_batch(batch)?;
+        for start in (0..batch.num_rows()).step_by(ENCODED_ROWS_MAX) {
+            let end = (start + ENCODED_ROWS_MAX).min(batch.num_rows());
+            self.format.write_rows(&rows, start..end, &mut self.buffer);
+            if self.buffer.len() >= WRITE_BUFFER_BYTES {
                 self.out.write_all(&self.buffer)?;
                 self.buffer.clear();
             }

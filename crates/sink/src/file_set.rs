@@ -15,34 +15,34 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tidemill_base::state_folder::RunId;
 
-use super::codecs::codec_of;
-use super::commit::{Entry, Staging};
-use super::elsewhere::check_staged;
+use super::codec_resolution::resolve_codec;
 use super::error::{Error, Result};
-use super::formats::Encoding;
-use super::fs::{self, Output};
-use super::template::below;
-use super::writer::{RowWriter, Writing};
-use super::{OutputFormat, PATHS_SHOWN, SinkSpec, Written};
+use super::file_commit::{FileEntry, StagingFolder};
+use super::formats::FileEncoding;
+use super::fs::{self, CountingFile};
+use super::path_template::join_below;
+use super::row_writer::{FileWriteSpec, RowWriter};
+use super::worker_output::check_staged_file;
+use super::{LISTED_PATHS_MAX, OutputFormat, OutputSummary, SinkSpec};
 
 /// Files that appear together below one folder. Dropped without a commit it leaves nothing.
 pub struct FileSet {
-    staging: Staging,
-    writer: SetWriter,
-    count: AtomicUsize,
+    staging: StagingFolder,
+    writer: FileSetWriter,
+    file_count: AtomicUsize,
     /// With the rows of each.
-    done: Mutex<Vec<(Entry, u64)>>,
+    staged_files: Mutex<Vec<(FileEntry, u64)>>,
 }
 
 /// Who writes files of a set.
-pub struct SetWriter {
-    folder: PathBuf,
-    writing: Writing,
+pub struct FileSetWriter {
+    staging_folder: PathBuf,
+    write_spec: FileWriteSpec,
 }
 
 /// A file of a set that is all there, and does not appear yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StagedPart {
+pub struct StagedSetFile {
     staged: String,
     target: String,
     bytes: u64,
@@ -50,8 +50,8 @@ pub struct StagedPart {
 }
 
 /// One of them being written.
-pub struct SetFile {
-    writer: RowWriter<Output>,
+pub struct OpenSetFile {
+    writer: RowWriter<CountingFile>,
     rows: u64,
     path: PathBuf,
     staged: String,
@@ -76,19 +76,19 @@ impl FileSet {
             program.prepare_files(cancel)?;
         }
         // Two runs that write other names of one format to a folder are told apart by nothing.
-        let staging = Staging::open(root, &format!("*.{format}"), run, tick)?;
-        let writer = SetWriter::new(staging.folder(), spec, format, memory_limit, cancel)?;
+        let staging = StagingFolder::create(root, &format!("*.{format}"), run, tick)?;
+        let writer = FileSetWriter::new(staging.folder_path(), spec, format, memory_limit, cancel)?;
         let (count, done) = (AtomicUsize::new(0), Mutex::default());
-        Ok(FileSet { staging, writer, count, done })
+        Ok(FileSet { staging, writer, file_count: count, staged_files: done })
     }
 
     /// Where files are written before they appear; other processes write there by a [`SetWriter`] of theirs.
-    pub fn folder(&self) -> &Path {
-        self.staging.folder()
+    pub fn staging_folder(&self) -> &Path {
+        self.staging.folder_path()
     }
 
     /// A file that has to be seen by whoever writes there.
-    pub fn lock(&self) -> PathBuf {
+    pub fn lock_path(&self) -> PathBuf {
         self.staging.lock_path()
     }
 
@@ -96,27 +96,27 @@ impl FileSet {
     ///
     /// # Errors
     /// [`Error::Usage`] if the format cannot hold the schema; [`Error::Io`].
-    pub fn begin(&self, target: String, schema: SchemaRef) -> Result<SetFile> {
-        let staged = self.count.fetch_add(1, Ordering::Relaxed).to_string();
-        self.writer.begin(staged, target, schema)
+    pub fn begin_file(&self, target: String, schema: SchemaRef) -> Result<OpenSetFile> {
+        let staged = self.file_count.fetch_add(1, Ordering::Relaxed).to_string();
+        self.writer.begin_file(staged, target, schema)
     }
 
     /// Ends a file. It appears with the set.
     ///
     /// # Errors
     /// [`Error::Io`], and what the format refuses in the end.
-    pub fn end(&self, file: SetFile) -> Result<()> {
-        self.adopt(file.end()?)
+    pub fn finish_file(&self, file: OpenSetFile) -> Result<()> {
+        self.adopt_file(file.finish()?)
     }
 
     /// Takes a file that somebody else has written to the folder. It appears with the set.
     ///
     /// # Errors
     /// [`Error::Io`] if it is not there as a whole.
-    pub fn adopt(&self, part: StagedPart) -> Result<()> {
-        let StagedPart { staged, target, bytes, rows } = part;
-        check_staged(&self.staging, &staged, bytes)?;
-        self.done.lock().push((Entry::new(staged, target, bytes), rows));
+    pub fn adopt_file(&self, part: StagedSetFile) -> Result<()> {
+        let StagedSetFile { staged, target, bytes, rows } = part;
+        check_staged_file(&self.staging, &staged, bytes)?;
+        self.staged_files.lock().push((FileEntry::new(staged, target, bytes), rows));
         Ok(())
     }
 
@@ -124,17 +124,22 @@ impl FileSet {
     ///
     /// # Errors
     /// As [`Sink::commit`](super::Sink::commit).
-    pub fn commit(self, root: &Path, overwrite: bool, tick: WaitCallback<'_>) -> Result<Written> {
-        let FileSet { staging, done, .. } = self;
+    pub fn commit(
+        self,
+        root: &Path,
+        overwrite: bool,
+        tick: WaitCallback<'_>,
+    ) -> Result<OutputSummary> {
+        let FileSet { staging, staged_files: done, .. } = self;
         let mut done = done.into_inner();
         done.sort_by(|(a, _), (b, _)| a.target.cmp(&b.target));
-        let shown = done.iter().take(PATHS_SHOWN);
-        let written = Written {
+        let shown = done.iter().take(LISTED_PATHS_MAX);
+        let written = OutputSummary {
             files: done.len() as u64,
             rows: done.iter().map(|(_, rows)| rows).sum(),
             bytes: done.iter().map(|(entry, _)| entry.bytes).sum(),
             paths: shown
-                .map(|(entry, _)| below(root, &entry.target).display().to_string())
+                .map(|(entry, _)| join_below(root, &entry.target).display().to_string())
                 .collect(),
             root: root.display().to_string(),
             warning: None,
@@ -147,7 +152,7 @@ impl FileSet {
     }
 }
 
-impl SetWriter {
+impl FileSetWriter {
     /// Writes files to the folder of a set, in the format of `spec`.
     ///
     /// # Errors
@@ -159,55 +164,60 @@ impl SetWriter {
         memory_limit: usize,
         cancel: &CancelFlag,
     ) -> Result<Self> {
-        let encoding = Encoding {
-            codec: codec_of(spec.compression.as_ref(), format, None, spec.exec.is_some())?,
+        let encoding = FileEncoding {
+            codec: resolve_codec(spec.compression.as_ref(), format, None, spec.exec.is_some())?,
             is_stream: false,
-            null: spec.null.clone(),
-            header: spec.header,
-            name: spec.url.clone(),
-            memory_limit,
+            null_text: spec.null_text.clone(),
+            has_header: spec.has_header,
+            output_name: spec.url.clone(),
+            memory_limit_bytes: memory_limit,
             // Several files are written at once.
             threads: 1,
             cancel: cancel.clone(),
         };
-        let writing = Writing { format, encoding, exec: spec.exec.clone() };
-        Ok(SetWriter { folder: folder.to_owned(), writing })
+        let writing = FileWriteSpec { format, encoding, program: spec.exec.clone() };
+        Ok(FileSetWriter { staging_folder: folder.to_owned(), write_spec: writing })
     }
 
     /// Begins the file that will be `target`; `staged` is its name until then, which nobody else may use.
     ///
     /// # Errors
     /// [`Error::Usage`] if the format cannot hold the schema; [`Error::Io`].
-    pub fn begin(&self, staged: String, target: String, schema: SchemaRef) -> Result<SetFile> {
-        self.writing.format.check(&schema)?;
-        let path = self.folder.join(&staged);
-        let output = fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
-        let mut writing = self.writing.clone();
-        writing.encoding.name.clone_from(&target);
-        let writer = RowWriter::new(Output::new(output), &writing, schema)?;
-        Ok(SetFile { writer, rows: 0, path, staged, target })
+    pub fn begin_file(
+        &self,
+        staged: String,
+        target: String,
+        schema: SchemaRef,
+    ) -> Result<OpenSetFile> {
+        self.write_spec.format.check_schema(&schema)?;
+        let path = self.staging_folder.join(&staged);
+        let output = fs::create_new_file(&path).map_err(|e| Error::io("create", &path, e))?;
+        let mut writing = self.write_spec.clone();
+        writing.encoding.output_name.clone_from(&target);
+        let writer = RowWriter::new(CountingFile::new(output), &writing, schema)?;
+        Ok(OpenSetFile { writer, rows: 0, path, staged, target })
     }
 }
 
-impl SetFile {
+impl OpenSetFile {
     /// Ends it.
     ///
     /// # Errors
     /// [`Error::Io`], and what the format refuses in the end.
-    pub fn end(self) -> Result<StagedPart> {
-        let SetFile { writer, rows, staged, target, .. } = self;
-        let bytes = writer.finish()?.bytes;
-        Ok(StagedPart { staged, target, bytes, rows })
+    pub fn finish(self) -> Result<StagedSetFile> {
+        let OpenSetFile { writer, rows, staged, target, .. } = self;
+        let bytes = writer.finish()?.bytes_written;
+        Ok(StagedSetFile { staged, target, bytes, rows })
     }
 
     /// Ends it where another machine makes it appear, which does not make durable what this one has in memory.
     ///
     /// # Errors
     /// As [`SetFile::end`].
-    pub fn end_elsewhere(self) -> Result<StagedPart> {
+    pub fn finish_durably(self) -> Result<StagedSetFile> {
         let path = self.path.clone();
-        let part = self.end()?;
-        let synced = fs::open(&path).and_then(|file| fs::sync(&file));
+        let part = self.finish()?;
+        let synced = fs::open(&path).and_then(|file| fs::sync_file(&file));
         synced.map_err(|error| Error::io("write", &path, error))?;
         Ok(part)
     }

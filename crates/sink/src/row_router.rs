@@ -18,33 +18,33 @@ use arrow::row::{RowConverter, SortField};
 use hashbrown::HashMap;
 
 use super::error::{Error, Result};
-use super::template::Key;
-use super::value::TextColumn;
+use super::path_template::PathKey;
+use super::value_text::TextColumn;
 
 /// Assigns rows to paths.
-pub(super) struct Router {
+pub(super) struct RowRouter {
     positions: Vec<usize>,
     columns: Vec<String>,
     url: String,
     converter: RowConverter,
     /// A cache: bytes in Arrow's row format to a path.
-    by_row: HashMap<Box<[u8]>, u32>,
-    by_text: HashMap<Key, u32>,
-    keys: Vec<Key>,
+    path_by_row_bytes: HashMap<Box<[u8]>, u32>,
+    path_by_key: HashMap<PathKey, u32>,
+    keys: Vec<PathKey>,
     max_files: usize,
     /// Scratch: rows per path in this batch, all zero between batches.
     counts: Vec<u32>,
 }
 
 /// A batch's rows in groups.
-pub(super) struct Groups {
+pub(super) struct PathGroupedRows {
     /// The batch with each group's rows together.
     pub(super) batch: RecordBatch,
     /// Each group's path and rows.
     pub(super) groups: Vec<(usize, Range<usize>)>,
 }
 
-impl Router {
+impl RowRouter {
     pub(super) fn new(
         schema: &Schema,
         positions: Vec<usize>,
@@ -53,15 +53,15 @@ impl Router {
     ) -> Result<Self> {
         let types = positions.iter().map(|i| schema.field(*i).data_type().clone());
         let fields = types.map(SortField::new).collect();
-        let converter = RowConverter::new(fields).map_err(internal)?;
+        let converter = RowConverter::new(fields).map_err(grouping_error)?;
         let columns = positions.iter().map(|i| schema.field(*i).name().clone()).collect();
-        Ok(Router {
+        Ok(RowRouter {
             positions,
             columns,
             url: url.to_owned(),
             converter,
-            by_row: HashMap::new(),
-            by_text: HashMap::new(),
+            path_by_row_bytes: HashMap::new(),
+            path_by_key: HashMap::new(),
             keys: Vec::new(),
             max_files,
             counts: Vec::new(),
@@ -69,7 +69,7 @@ impl Router {
     }
 
     /// The paths' values so far; a path is called by its position here.
-    pub(super) fn keys(&self) -> &[Key] {
+    pub(super) fn path_keys(&self) -> &[PathKey] {
         &self.keys
     }
 
@@ -77,9 +77,9 @@ impl Router {
     ///
     /// # Errors
     /// [`Error::Usage`] when there are more paths than allowed.
-    pub(super) fn route(&mut self, batch: &RecordBatch) -> Result<Groups> {
+    pub(super) fn group_by_path(&mut self, batch: &RecordBatch) -> Result<PathGroupedRows> {
         let rows = batch.num_rows();
-        let paths = self.paths(batch)?;
+        let paths = self.row_paths(batch)?;
         // Paths in the order of their first row.
         let mut order: Vec<u32> = Vec::new();
         self.counts.resize(self.keys.len(), 0);
@@ -114,12 +114,12 @@ impl Router {
                 *slot += 1;
             }
             let gather = UInt32Array::from(gather);
-            arrow::compute::take_record_batch(batch, &gather).map_err(internal)?
+            arrow::compute::take_record_batch(batch, &gather).map_err(grouping_error)?
         };
         for &path in &order {
             self.counts[path as usize] = 0;
         }
-        Ok(Groups { batch, groups })
+        Ok(PathGroupedRows { batch, groups })
     }
 
     /// A batch's rows by where their paths are dealt, in their order; places that have none are left out.
@@ -127,13 +127,13 @@ impl Router {
     ///
     /// # Errors
     /// As [`route`](Self::route).
-    pub(super) fn apart(
+    pub(super) fn partition_rows(
         &mut self,
         batch: &RecordBatch,
         dealt: &mut Vec<usize>,
-        place_of: impl Fn(&Key) -> usize,
+        place_of: impl Fn(&PathKey) -> usize,
     ) -> Result<Vec<(usize, RecordBatch)>> {
-        let paths = self.paths(batch)?;
+        let paths = self.row_paths(batch)?;
         dealt.extend(self.keys[dealt.len()..].iter().map(place_of));
         let mut rows: Vec<(usize, u32)> =
             paths.iter().map(|path| dealt[*path as usize]).zip(0..).collect();
@@ -145,7 +145,7 @@ impl Router {
                 true => batch.slice(from, own.len()),
                 false => {
                     let gather = UInt32Array::from_iter_values(own.iter().map(|(_, row)| *row));
-                    arrow::compute::take_record_batch(batch, &gather).map_err(internal)?
+                    arrow::compute::take_record_batch(batch, &gather).map_err(grouping_error)?
                 }
             };
             apart.push((own[0].0, batch));
@@ -158,18 +158,18 @@ impl Router {
     ///
     /// # Errors
     /// As [`route`](Self::route).
-    pub(super) fn check_count(&self, count: usize) -> Result<()> {
-        if count > self.max_files { Err(self.too_many()) } else { Ok(()) }
+    pub(super) fn check_path_count(&self, count: usize) -> Result<()> {
+        if count > self.max_files { Err(self.too_many_paths_error()) } else { Ok(()) }
     }
 
     /// Each row's path.
-    fn paths(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
+    fn row_paths(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
         if u32::try_from(batch.num_rows()).is_err() {
             return Err(Error::Internal("a batch of more than 4 billion rows".into()));
         }
         let columns: Vec<ArrayRef> =
             self.positions.iter().map(|i| Arc::clone(batch.column(*i))).collect();
-        let rows = self.converter.convert_columns(&columns).map_err(internal)?;
+        let rows = self.converter.convert_columns(&columns).map_err(grouping_error)?;
         // Text is needed for new paths only.
         let mut texts: Option<Vec<TextColumn>> = None;
         let mut paths = Vec::with_capacity(batch.num_rows());
@@ -179,7 +179,7 @@ impl Router {
             let bytes = rows.row(row).data();
             let path = match last {
                 Some((same, path)) if same == bytes => path,
-                _ => match self.by_row.get(bytes) {
+                _ => match self.path_by_row_bytes.get(bytes) {
                     Some(path) => *path,
                     None => {
                         if texts.is_none() {
@@ -187,9 +187,9 @@ impl Router {
                                 columns.iter().map(TextColumn::new).collect::<Result<_>>()?;
                             texts = Some(made);
                         }
-                        let key = key(texts.as_deref().unwrap_or_default(), row);
-                        let path = self.path_of(key)?;
-                        self.by_row.insert(bytes.into(), path);
+                        let key = path_key_of_row(texts.as_deref().unwrap_or_default(), row);
+                        let path = self.path_of_key(key)?;
+                        self.path_by_row_bytes.insert(bytes.into(), path);
                         path
                     }
                 },
@@ -200,27 +200,27 @@ impl Router {
         Ok(paths)
     }
 
-    fn path_of(&mut self, key: Key) -> Result<u32> {
-        if let Some(path) = self.by_text.get(&key) {
+    fn path_of_key(&mut self, key: PathKey) -> Result<u32> {
+        if let Some(path) = self.path_by_key.get(&key) {
             return Ok(*path);
         }
         if self.keys.len() >= self.max_files {
-            return Err(self.too_many());
+            return Err(self.too_many_paths_error());
         }
         let path = u32::try_from(self.keys.len())
             .map_err(|_| Error::Internal("more than 4 billion files".into()))?;
         self.keys.push(key.clone());
-        self.by_text.insert(key, path);
+        self.path_by_key.insert(key, path);
         Ok(path)
     }
 
-    fn too_many(&self) -> Error {
+    fn too_many_paths_error(&self) -> Error {
         let names = self.columns.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
         let what = match names.as_slice() {
             [name] => format!("column {name} has"),
             _ => format!("columns {} together have", names.join(", ")),
         };
-        Error::usage_hint(
+        Error::usage_with_hint(
             format!(
                 "`{}` would write more than {} files: {what} at least {} different values",
                 self.url,
@@ -232,14 +232,14 @@ impl Router {
     }
 }
 
-fn key(columns: &[TextColumn], row: usize) -> Key {
+fn path_key_of_row(columns: &[TextColumn], row: usize) -> PathKey {
     let mut text = Vec::new();
     columns
         .iter()
         .map(|column| {
             (!column.is_null(row)).then(|| {
                 text.clear();
-                column.text(row, &mut text);
+                column.write_text(row, &mut text);
                 // All of our formatters write UTF-8.
                 String::from_utf8_lossy(&text).into_owned().into_boxed_str()
             })
@@ -247,6 +247,6 @@ fn key(columns: &[TextColumn], row: usize) -> Key {
         .collect()
 }
 
-fn internal(error: impl std::fmt::Display) -> Error {
+fn grouping_error(error: impl std::fmt::Display) -> Error {
     Error::Internal(format!("cannot group rows by path: {error}"))
 }

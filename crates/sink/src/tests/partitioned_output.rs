@@ -107,7 +107,7 @@ proptest! {
             (OutputFormat::Rowfile, Some("lz4")),
         ]),
     ) {
-        let temp = quick();
+        let temp = memory_tempdir();
         let mut first = 0;
         let mut expected: HashMap<(Option<String>, i64), Vec<String>> = HashMap::new();
         let mut written = Vec::new();
@@ -128,7 +128,7 @@ proptest! {
         prop_assert_eq!(result.files, expected.len() as u64);
         prop_assert_eq!(result.rows, first);
         let mut found = Vec::new();
-        for (name, _) in tree(temp.path()) {
+        for (name, _) in read_tree(temp.path()) {
             if !name.ends_with('/') {
                 found.push(rows_of(&temp.path().join(name), format));
             }
@@ -157,11 +157,11 @@ fn values_of_every_type_can_name_a_path() {
         ),
     ])
     .unwrap();
-    let temp = quick();
+    let temp = memory_tempdir();
     // The NaNs are one value, the zeros two.
     run(&template(&temp, "{f}/{b}/{t}/{v}/{d}.csv"), &[batch], 0).unwrap();
     let files: Vec<String> =
-        tree(temp.path()).into_keys().filter(|name| !name.ends_with('/')).collect();
+        read_tree(temp.path()).into_keys().filter(|name| !name.ends_with('/')).collect();
     assert_eq!(
         files,
         [
@@ -182,14 +182,14 @@ fn nested_columns_travel_through_the_spool_but_name_no_path() {
         assert_eq!(field.name(), ["l", "s", "m"][i]);
     }
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let temp = quick();
+    let temp = memory_tempdir();
     run(&template(&temp, "{n}.parquet"), &[batch.clone(), batch.clone()], 0).unwrap();
     let line = lines(OutputFormat::Json, &batch)[1].clone();
     assert_eq!(
         rows_of(&temp.path().join("2.parquet"), OutputFormat::Parquet),
         [line.clone(), line]
     );
-    let error = told(run(&template(&temp, "{l}.csv"), &[batch], 0).unwrap_err());
+    let error = user_message(run(&template(&temp, "{l}.csv"), &[batch], 0).unwrap_err());
     assert!(error.contains("column `l` of type"), "{error}");
 }
 
@@ -202,14 +202,14 @@ fn slices_of_a_large_batch_do_not_count_as_the_whole() {
     let batch =
         RecordBatch::try_from_iter([("v", Arc::new(views) as ArrayRef), ("s", Arc::new(strings))])
             .unwrap();
-    let temp = quick();
+    let temp = memory_tempdir();
     let spec = template(&temp, "{s}.arrow");
     let mut sink = Sink::create(&spec, batch.schema(), &RunId::new(), 1 << 20).unwrap();
     for start in (0..1_000).step_by(10) {
         sink.write(&batch.slice(start, 10)).unwrap();
     }
     // 200 kB of text: nothing had to move to a spool.
-    assert!(!tree(temp.path()).keys().any(|name| name.ends_with(".spool")));
+    assert!(!read_tree(temp.path()).keys().any(|name| name.ends_with(".spool")));
     assert_eq!(sink.commit().unwrap().files, 1_000);
 }
 
@@ -232,7 +232,7 @@ fn a_spool_holds_the_rows_of_its_file_and_no_other_text() {
         ])
         .unwrap()
     };
-    let temp = quick();
+    let temp = memory_tempdir();
     let spec = template(&temp, "{k}.parquet");
     let memory = 64 << 10;
     let mut sink = Sink::create(&spec, batch(0).schema(), &RunId::new(), memory).unwrap();
@@ -284,17 +284,17 @@ fn a_filtered_view_takes_its_own_text_into_an_arrow_file() {
 fn a_cancelled_run_stops_between_the_files_of_a_move() {
     let numbers = Int64Array::from_iter_values(0..1_000);
     let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as ArrayRef)]).unwrap();
-    let temp = quick();
+    let temp = memory_tempdir();
     let cancel = CancelFlag::new();
     let spec = template(&temp, "{n}.parquet");
-    let room = Room { memory_limit: 1 << 20, threads: 2 };
+    let room = SinkResources { memory_limit_bytes: 1 << 20, threads: 2 };
     let mut sink =
         Sink::create_with(&spec, batch.schema(), &RunId::new(), room, &cancel, &mut || Ok(()))
             .unwrap();
     sink.write(&batch).unwrap();
     cancel.cancel();
     assert!(matches!(sink.commit(), Err(Error::Interrupted)));
-    assert!(tree(temp.path()).is_empty());
+    assert!(read_tree(temp.path()).is_empty());
 }
 
 proptest! {
@@ -303,7 +303,7 @@ proptest! {
     /// Whoever has how many of the rows: all of a path have one writer, in their order, and the files are those of one
     /// sink. Some are begun twice, and what nobody takes leaves nothing.
     #[test]
-    fn files_that_others_write_are_those_of_one_sink(
+    fn files_written_by_workers_equal_those_of_one_sink(
         batches in prop::collection::vec(
             prop::collection::vec((prop::option::of("[ab/%]{0,2}"), 0..3_i64), 1..60),
             1..12,
@@ -323,23 +323,23 @@ proptest! {
             })
             .collect();
         let schema = batches[0].schema();
-        let (here, there) = (quick(), quick());
+        let (here, there) = (memory_tempdir(), memory_tempdir());
         let (one, two) = (template(&here, name), template(&there, name));
         let expected = run(&one, &batches, 1 << 20).unwrap();
-        let room = Room { memory_limit: 1 << 20, threads: 1 };
+        let room = SinkResources { memory_limit_bytes: 1 << 20, threads: 1 };
         let mut sink = Sink::create(&two, Arc::clone(&schema), &RunId::new(), 1 << 20).unwrap();
-        let Some(Place::Folder(folder)) = sink.place().unwrap() else { panic!("no folder") };
-        let said = serde_json::to_vec(&OutputSaid::of(&two).unwrap()).unwrap();
-        let said: OutputSaid = serde_json::from_slice(&said).unwrap();
-        let spec = said.spec().unwrap();
+        let Some(WorkerOutputTarget::Folder(folder)) = sink.worker_output_target().unwrap() else { panic!("no folder") };
+        let said = serde_json::to_vec(&WorkerOutputSpec::from_spec(&two).unwrap()).unwrap();
+        let said: WorkerOutputSpec = serde_json::from_slice(&said).unwrap();
+        let spec = said.into_spec().unwrap();
         let cancel = CancelFlag::new();
-        let own = OwnPlace::open(&spec, Some(&folder), &spec.storage_options, &cancel).unwrap();
+        let own = OpenOutputTarget::open(&spec, Some(&folder), &spec.storage_options, &cancel).unwrap();
         // Each batch is put apart by somebody who has seen no other.
         let mut apart: HashMap<usize, Vec<RecordBatch>> = HashMap::new();
         for batch in &batches {
-            let mut spread = Spread::new(&spec, &schema, count).unwrap();
-            for (writer, rows) in spread.apart(batch).unwrap() {
-                prop_assert!(writer < spread.count());
+            let mut spread = WriterPartitioner::new(&spec, &schema, count).unwrap();
+            for (writer, rows) in spread.partition_rows(batch).unwrap() {
+                prop_assert!(writer < spread.writer_count());
                 apart.entry(writer).or_default().push(rows);
             }
         }
@@ -349,18 +349,18 @@ proptest! {
                 let written = (&own, [].as_slice());
                 let room = (room, here.path());
                 let mut writer =
-                    PlaceWriter::new(&spec, written, Arc::clone(&schema), room, &cancel).unwrap();
+                    WorkerOutputWriter::new(&spec, written, Arc::clone(&schema), room, &cancel).unwrap();
                 for batch in &own_rows {
                     writer.write(batch, &mut || Ok(())).unwrap();
                 }
-                let (own_rows, own_files) = writer.end(&mut || Ok(())).unwrap().unwrap();
+                let (own_rows, own_files) = writer.finish(&mut || Ok(())).unwrap().unwrap();
                 if time == 0 {
                     rows += own_rows;
                     files.extend(own_files);
                 }
             }
         }
-        sink.adopt(rows, files).unwrap();
+        sink.adopt_files(rows, files).unwrap();
         let written = sink.commit().unwrap();
         prop_assert_eq!((written.files, written.rows, written.bytes), (expected.files, expected.rows, expected.bytes));
         let bytes = |folder: &tempfile::TempDir| {

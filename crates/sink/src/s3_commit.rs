@@ -66,30 +66,30 @@ use tidemill_remote::upload::{
     multipart_e_tag,
 };
 
-use super::commit::{CommitState, Lock, Recovered, to_json};
 use super::error::{Error, Result};
-use super::files::Stage;
+use super::file_commit::{CommitState, HeldLock, RecoveryReport, to_json};
 use super::fs;
+use super::partitioned_files::StagingArea;
 
-const VERSION: u64 = 1;
-const LOCK: &str = "lock";
-const UPLOADS: &str = "uploads.jsonl";
-const MANIFEST: &str = "manifest.json";
-const MANIFEST_NEW: &str = "manifest.tmp";
-const UNDO: &str = "undo.json";
-const PUBLISHED: &str = "published.jsonl";
+const FORMAT_VERSION: u64 = 1;
+const LOCK_FILE: &str = "lock";
+const UPLOADS_FILE: &str = "uploads.jsonl";
+const MANIFEST_FILE: &str = "manifest.json";
+const MANIFEST_TEMP_FILE: &str = "manifest.tmp";
+const UNDO_FILE: &str = "undo.json";
+const PUBLISHED_FILE: &str = "published.jsonl";
 /// So many objects are looked at or made visible at once.
-const AT_ONCE: usize = 16;
+const CONCURRENT_REQUESTS_MAX: usize = 16;
 /// How long throwing away those that nobody needs may take after a commit.
-const REST_WAIT: Duration = Duration::from_secs(30);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long throwing uploads away may take when a run ends before its time.
-const ABORT_WAIT: Duration = Duration::from_millis(700);
+const ABORT_TIMEOUT: Duration = Duration::from_millis(700);
 /// How long another run's look at the folder is waited for.
-const LOCK_WAIT: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a lock says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct S3LockRecord {
     version: u64,
     run: String,
     /// What the run writes: a URL with columns in braces.
@@ -101,24 +101,24 @@ struct Note {
 
 /// A line of `uploads.jsonl`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Line {
+struct UploadRecord {
     key: String,
     /// None before the upload has begun.
     id: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Manifest {
+struct S3CommitManifest {
     version: u64,
     run: String,
     url: String,
     overwrite: bool,
-    objects: Vec<Entry>,
+    objects: Vec<ObjectEntry>,
 }
 
 /// One object of a commit.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct ObjectEntry {
     pub(super) key: String,
     pub(super) bytes: u64,
     /// Whether something has the name already.
@@ -127,12 +127,12 @@ pub(super) struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replaced: Option<String>,
     #[serde(flatten)]
-    how: How,
+    how: PublishMethod,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum How {
+enum PublishMethod {
     /// By one request, from a file of the folder.
     Staged(String),
     /// By completing an upload.
@@ -141,7 +141,7 @@ enum How {
 
 /// A line of `published.jsonl`: what came of an object.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Outcome {
+struct PublishRecord {
     key: String,
     /// Whether the object that is there is of this run's making; else the same was there before.
     ours: bool,
@@ -150,22 +150,22 @@ struct Outcome {
 }
 
 /// `uploads.jsonl` as it grows.
-pub(super) struct Uploads {
+pub(super) struct UploadLog {
     path: PathBuf,
-    state: Mutex<(File, Vec<Line>)>,
+    file_and_records: Mutex<(File, Vec<UploadRecord>)>,
 }
 
-impl Uploads {
+impl UploadLog {
     /// Notes some at once.
-    fn note_all(&self, lines: Vec<Line>) -> tidemill_remote::Result<()> {
+    fn append_records(&self, lines: Vec<UploadRecord>) -> tidemill_remote::Result<()> {
         let noted = || {
             let mut text = Vec::new();
             for line in &lines {
                 serde_json::to_writer(&mut text, line)?;
                 text.push(b'\n');
             }
-            let mut state = self.state.lock();
-            fs::write_all(&mut state.0, &text).and_then(|()| fs::sync(&state.0))?;
+            let mut state = self.file_and_records.lock();
+            fs::write_all(&mut state.0, &text).and_then(|()| fs::sync_file(&state.0))?;
             Ok(state)
         };
         let path = || self.path.display().to_string();
@@ -179,28 +179,32 @@ impl Uploads {
     }
 }
 
-impl UploadJournal for Uploads {
+impl UploadJournal for UploadLog {
     fn record_upload(&self, key: &str, id: Option<&str>) -> tidemill_remote::Result<()> {
-        self.note_all(vec![Line { key: key.to_owned(), id: id.map(str::to_owned) }])
+        self.append_records(vec![UploadRecord { key: key.to_owned(), id: id.map(str::to_owned) }])
     }
 }
 
 /// Begins uploads, and notes them where the run's own are.
 #[derive(Clone)]
-pub(super) struct Starter {
+pub(super) struct UploadStarter {
     bucket: Arc<Bucket>,
-    uploads: Arc<Uploads>,
+    upload_log: Arc<UploadLog>,
 }
 
-impl Starter {
+impl UploadStarter {
     /// Begins uploads that somebody else sends the parts of, in the order of their keys.
-    pub(super) fn begin_all(&self, keys: &[String], tick: WaitCallback<'_>) -> Result<Vec<String>> {
-        let before = |key: &String| Line { key: key.clone(), id: None };
-        self.uploads.note_all(keys.iter().map(before).collect())?;
+    pub(super) fn begin_uploads(
+        &self,
+        keys: &[String],
+        tick: WaitCallback<'_>,
+    ) -> Result<Vec<String>> {
+        let before = |key: &String| UploadRecord { key: key.clone(), id: None };
+        self.upload_log.append_records(keys.iter().map(before).collect())?;
         let mut begun = Vec::with_capacity(keys.len());
-        for some in keys.chunks(AT_ONCE) {
+        for some in keys.chunks(CONCURRENT_REQUESTS_MAX) {
             let (bucket, keys) = (Arc::clone(&self.bucket), some.to_vec());
-            let uploads = Arc::clone(&self.uploads);
+            let uploads = Arc::clone(&self.upload_log);
             let coming = NetworkTask::start(async move {
                 let begin = |(at, key): (usize, String)| {
                     let begun = Arc::clone(&bucket).begin_upload(key.clone());
@@ -208,7 +212,9 @@ impl Starter {
                 };
                 let answers = stream::iter(keys.into_iter().enumerate().map(begin));
                 // Noted as they come, several at once where they do, and whatever becomes of the others.
-                let mut answers = answers.buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
+                let mut answers = answers
+                    .buffer_unordered(CONCURRENT_REQUESTS_MAX)
+                    .ready_chunks(CONCURRENT_REQUESTS_MAX);
                 let (mut ids, mut failed) = (Vec::new(), None);
                 while let Some(some) = answers.next().await {
                     let mut lines = Vec::with_capacity(some.len());
@@ -216,12 +222,12 @@ impl Starter {
                         match begun {
                             Ok(id) => {
                                 ids.push((at, id.clone()));
-                                lines.push(Line { key, id: Some(id) });
+                                lines.push(UploadRecord { key, id: Some(id) });
                             }
                             Err(error) => failed = Some(error),
                         }
                     }
-                    uploads.note_all(lines)?;
+                    uploads.append_records(lines)?;
                 }
                 ids.sort_unstable();
                 match failed {
@@ -232,7 +238,7 @@ impl Starter {
             // Who is interrupted waits a little still: what begins now would be known to nobody.
             let mut interrupted: Option<Instant> = None;
             let ids = coming.wait_with_tick(&mut || match interrupted {
-                Some(since) if since.elapsed() > ABORT_WAIT => Err(Interrupted),
+                Some(since) if since.elapsed() > ABORT_TIMEOUT => Err(Interrupted),
                 Some(_) => Ok(()),
                 None => {
                     interrupted = tick().is_err().then(Instant::now);
@@ -247,7 +253,7 @@ impl Starter {
 }
 
 /// Sends a file in parts, and removes it; the upload's name, and the ETags of the parts.
-pub(super) fn send(
+pub(super) fn send_file_in_parts(
     mut upload: ObjectUpload,
     path: &Path,
     tick: WaitCallback<'_>,
@@ -273,29 +279,29 @@ pub(super) fn send(
 }
 
 /// A run's folder for output to a bucket. Dropping it without a commit throws its uploads away.
-pub(super) struct Remote {
+pub(super) struct S3Staging {
     bucket: Arc<Bucket>,
-    dir: PathBuf,
+    folder: PathBuf,
     run: String,
     url: String,
-    uploads: Arc<Uploads>,
+    upload_log: Arc<UploadLog>,
     /// What dead runs had left for this bucket.
-    pub(super) recovered: Recovered,
+    pub(super) recovery_report: RecoveryReport,
     /// Why a later run could not go on from this one, if it could not.
     pub(super) warning: Option<String>,
     /// In place of a state folder.
     _temporary: Option<tempfile::TempDir>,
-    _lock: Lock,
-    state: CommitState,
+    _lock: HeldLock,
+    commit_state: CommitState,
 }
 
-impl Stage for Remote {
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+impl StagingArea for S3Staging {
+    fn staged_path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 }
 
-impl Remote {
+impl S3Staging {
     /// Makes a folder for a run that writes `url`, and finishes or throws away what dead runs
     /// left in the same bucket.
     ///
@@ -325,90 +331,95 @@ impl Remote {
         create_private_folders_durably(&root)
             .map_err(|e| Error::io("create the folder", &root, e))?;
         let ((dir, lock, uploads), dead) = {
-            let _guard = guard(&root, tick)?;
-            let dead = dead_runs(&root, &bucket, url)?;
-            (begin_folder(&root, url, run, (bucket.name(), bucket.endpoint_url()))?, dead)
+            let _guard = lock_uploads_root(&root, tick)?;
+            let dead = find_dead_runs(&root, &bucket, url)?;
+            (create_run_folder(&root, url, run, (bucket.name(), bucket.endpoint_url()))?, dead)
         };
-        let mut remote = Remote {
+        let mut remote = S3Staging {
             bucket,
-            dir,
+            folder: dir,
             run: run.to_string(),
             url: url.to_owned(),
-            uploads: Arc::new(uploads),
-            recovered: Recovered::default(),
+            upload_log: Arc::new(uploads),
+            recovery_report: RecoveryReport::default(),
             warning,
             _temporary: temporary,
             _lock: lock,
-            state: CommitState::Open,
+            commit_state: CommitState::Open,
         };
         for dead in dead {
-            remote.recover(&dead, tick)?;
+            remote.recover_dead_run(&dead, tick)?;
         }
         Ok(remote)
     }
 
     /// The URL of a key.
-    pub(super) fn url(&self, key: &str) -> String {
+    pub(super) fn object_url(&self, key: &str) -> String {
         self.bucket.url(key)
     }
 
     /// Begins an object.
-    pub(super) fn upload(&self, key: &str) -> ObjectUpload {
-        let journal = Arc::clone(&self.uploads) as Arc<dyn UploadJournal>;
+    pub(super) fn new_upload(&self, key: &str) -> ObjectUpload {
+        let journal = Arc::clone(&self.upload_log) as Arc<dyn UploadJournal>;
         ObjectUpload::new(Arc::clone(&self.bucket), journal, key.to_owned())
     }
 
     /// Who begins uploads that somebody else sends the parts of.
-    pub(super) fn starter(&self) -> Starter {
-        Starter { bucket: Arc::clone(&self.bucket), uploads: Arc::clone(&self.uploads) }
+    pub(super) fn upload_starter(&self) -> UploadStarter {
+        UploadStarter { bucket: Arc::clone(&self.bucket), upload_log: Arc::clone(&self.upload_log) }
     }
 
     /// Begins uploads that somebody else sends the parts of, in the order of their keys.
-    pub(super) fn begin_all(&self, keys: &[String], tick: WaitCallback<'_>) -> Result<Vec<String>> {
-        self.starter().begin_all(keys, tick)
+    pub(super) fn begin_uploads(
+        &self,
+        keys: &[String],
+        tick: WaitCallback<'_>,
+    ) -> Result<Vec<String>> {
+        self.upload_starter().begin_uploads(keys, tick)
     }
 
     /// An object whose bytes have all been written to its upload; a small one waits in the folder under `name`.
-    pub(super) fn written(
+    pub(super) fn entry_for_upload(
         &self,
         key: &str,
         name: &str,
         bytes: u64,
         finished: FinishedUpload,
-    ) -> Result<Entry> {
+    ) -> Result<ObjectEntry> {
         let how = match finished {
-            FinishedUpload::Parts { id, parts } => How::Upload { id, parts },
+            FinishedUpload::Parts { id, parts } => PublishMethod::Upload { id, parts },
             FinishedUpload::Small(content) => {
-                let path = self.path(name);
-                let written =
-                    fs::create_new(&path).and_then(|mut file| fs::write_all(&mut file, &content));
+                let path = self.staged_path(name);
+                let written = fs::create_new_file(&path)
+                    .and_then(|mut file| fs::write_all(&mut file, &content));
                 written.map_err(|e| Error::io("write", &path, e))?;
-                How::Staged(name.into())
+                PublishMethod::Staged(name.into())
             }
         };
-        Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
+        Ok(ObjectEntry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
     }
 
     /// An object whose bytes are in a staged file; a large one's are sent now.
-    pub(super) fn staged(
+    pub(super) fn entry_for_staged_file(
         &self,
         key: &str,
         name: &str,
         bytes: u64,
         tick: WaitCallback<'_>,
-    ) -> Result<Entry> {
+    ) -> Result<ObjectEntry> {
         tick()?;
         let how = if bytes <= PART_BYTES as u64 {
-            How::Staged(name.to_owned())
+            PublishMethod::Staged(name.to_owned())
         } else {
-            let (id, parts) = send(self.upload(key), &self.path(name), tick)?;
-            How::Upload { id, parts }
+            let (id, parts) =
+                send_file_in_parts(self.new_upload(key), &self.staged_path(name), tick)?;
+            PublishMethod::Upload { id, parts }
         };
-        Ok(Entry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
+        Ok(ObjectEntry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
     }
 
     /// What has each of some names.
-    pub(super) fn seen(
+    pub(super) fn stat_objects(
         &self,
         keys: Vec<String>,
         tick: WaitCallback<'_>,
@@ -417,7 +428,7 @@ impl Remote {
         let seen = NetworkTask::start(async move {
             let mut answers = stream::iter(keys)
                 .map(|key| Arc::clone(&bucket).stat_object(key))
-                .buffered(AT_ONCE);
+                .buffered(CONCURRENT_REQUESTS_MAX);
             let mut seen = Vec::new();
             while let Some(answer) = answers.next().await {
                 seen.push(answer?);
@@ -431,11 +442,11 @@ impl Remote {
     ///
     /// # Errors
     /// [`Error::Exists`].
-    pub(super) fn check_absent(&self, key: &str, tick: WaitCallback<'_>) -> Result<()> {
+    pub(super) fn check_object_absent(&self, key: &str, tick: WaitCallback<'_>) -> Result<()> {
         let seen = NetworkTask::start(Arc::clone(&self.bucket).stat_object(key.to_owned()))?
             .wait_with_tick(tick)?;
         match seen {
-            Some(_) => Err(Error::Exists { path: self.bucket.url(key), more: 0 }),
+            Some(_) => Err(Error::OutputExists { path: self.bucket.url(key), more: 0 }),
             None => Ok(()),
         }
     }
@@ -447,172 +458,188 @@ impl Remote {
     /// nor back now.
     pub(super) fn commit(
         mut self,
-        mut objects: Vec<Entry>,
+        mut objects: Vec<ObjectEntry>,
         overwrite: bool,
         tick: WaitCallback<'_>,
     ) -> Result<()> {
-        if let Err(error) = self.check(&mut objects, overwrite, tick) {
+        if let Err(error) = self.check_targets(&mut objects, overwrite, tick) {
             self.abandon(tick);
             return Err(error);
         }
         for object in &objects {
-            if let How::Staged(name) = &object.how {
-                let path = self.dir.join(name);
-                let synced = fs::open(&path).and_then(|file| fs::sync(&file));
+            if let PublishMethod::Staged(name) = &object.how {
+                let path = self.folder.join(name);
+                let synced = fs::open(&path).and_then(|file| fs::sync_file(&file));
                 synced.map_err(|e| Error::io("write", &path, e))?;
             }
         }
         // Sync first: a power cut must not leave a manifest without the files that it names.
-        fs::sync_dir(&self.dir).map_err(|e| Error::io("write", &self.dir, e))?;
-        let manifest = Manifest {
-            version: VERSION,
+        fs::sync_dir(&self.folder).map_err(|e| Error::io("write", &self.folder, e))?;
+        let manifest = S3CommitManifest {
+            version: FORMAT_VERSION,
             run: self.run.clone(),
             url: self.url.clone(),
             overwrite,
             objects,
         };
-        let (new, path) = (self.dir.join(MANIFEST_NEW), self.dir.join(MANIFEST));
+        let (new, path) = (self.folder.join(MANIFEST_TEMP_FILE), self.folder.join(MANIFEST_FILE));
         let error = |e| Error::io("write", &path, e);
-        let mut file = fs::create_new(&new).map_err(error)?;
+        let mut file = fs::create_new_file(&new).map_err(error)?;
         fs::write_all(&mut file, &to_json(&manifest)?).map_err(error)?;
-        fs::sync(&file).map_err(error)?;
-        self.state = CommitState::Committed;
-        fs::rename(&new, &path).and_then(|()| fs::sync_dir(&self.dir)).map_err(error)?;
-        let result = finish(&self.bucket, &self.dir, &manifest, tick);
+        fs::sync_file(&file).map_err(error)?;
+        self.commit_state = CommitState::Committed;
+        fs::rename(&new, &path).and_then(|()| fs::sync_dir(&self.folder)).map_err(error)?;
+        let result = publish_all(&self.bucket, &self.folder, &manifest, tick);
         match result {
             Ok(()) => {
-                self.state = CommitState::Done;
-                self.let_go(&manifest, tick);
+                self.commit_state = CommitState::Done;
+                self.clean_up(&manifest, tick);
                 Ok(())
             }
-            Err(error) => match undo(&self.bucket, &self.dir, &manifest, tick) {
+            Err(error) => match undo_commit(&self.bucket, &self.folder, &manifest, tick) {
                 Ok(()) => {
-                    self.state = CommitState::Done;
-                    self.let_go(&manifest, tick);
+                    self.commit_state = CommitState::Done;
+                    self.clean_up(&manifest, tick);
                     Err(error)
                 }
                 Err(_) => {
-                    Err(Error::Unfinished { path: self.url.clone(), source: Box::new(error) })
+                    Err(Error::UnfinishedCommit { path: self.url.clone(), source: Box::new(error) })
                 }
             },
         }
     }
 
     /// Removes the folder of what was committed, or taken back.
-    fn let_go(&self, manifest: &Manifest, tick: WaitCallback<'_>) {
-        let lines = std::mem::take(&mut self.uploads.state.lock().1);
+    fn clean_up(&self, manifest: &S3CommitManifest, tick: WaitCallback<'_>) {
+        let lines = std::mem::take(&mut self.upload_log.file_and_records.lock().1);
         let begun = Instant::now();
         let mut patience = || {
             tick()?;
-            match begun.elapsed() < REST_WAIT {
+            match begun.elapsed() < CLEANUP_TIMEOUT {
                 true => Ok(()),
                 false => Err(Interrupted),
             }
         };
-        let_go(&self.bucket, &self.dir, &lines, manifest, &mut patience);
+        remove_settled_folder(&self.bucket, &self.folder, &lines, manifest, &mut patience);
     }
 
     /// Throws away what was begun: nothing of it is to be.
     pub(super) fn abandon(mut self, tick: WaitCallback<'_>) {
         let (run, url) = (self.run.clone(), self.url.clone());
-        let none = Manifest { version: VERSION, run, url, overwrite: false, objects: Vec::new() };
-        self.state = CommitState::Done;
-        self.let_go(&none, tick);
+        let none = S3CommitManifest {
+            version: FORMAT_VERSION,
+            run,
+            url,
+            overwrite: false,
+            objects: Vec::new(),
+        };
+        self.commit_state = CommitState::Done;
+        self.clean_up(&none, tick);
     }
 
     /// Looks at which names are taken.
-    fn check(&self, objects: &mut [Entry], overwrite: bool, tick: WaitCallback<'_>) -> Result<()> {
+    fn check_targets(
+        &self,
+        objects: &mut [ObjectEntry],
+        overwrite: bool,
+        tick: WaitCallback<'_>,
+    ) -> Result<()> {
         let keys = objects.iter().map(|object| object.key.clone()).collect();
-        let taken = self.seen(keys, tick)?;
+        let taken = self.stat_objects(keys, tick)?;
         for (object, taken) in objects.iter_mut().zip(taken) {
             object.replaces = taken.is_some();
-            object.replaced = taken.and_then(|seen| seen.e_tag.as_deref().map(plain));
+            object.replaced = taken.and_then(|seen| seen.e_tag.as_deref().map(trim_tag_quotes));
         }
         let mut taken = objects.iter().filter(|object| object.replaces);
         match taken.next() {
             Some(first) if !overwrite => {
-                Err(Error::Exists { path: self.bucket.url(&first.key), more: taken.count() })
+                Err(Error::OutputExists { path: self.bucket.url(&first.key), more: taken.count() })
             }
             _ => Ok(()),
         }
     }
 
     /// Finishes what a dead run had committed, or throws away what it had begun.
-    fn recover(&mut self, dead: &Dead, tick: WaitCallback<'_>) -> Result<()> {
-        let run = dead.note.run.clone();
-        let lines = read_lines(&dead.dir.join(UPLOADS));
+    fn recover_dead_run(&mut self, dead: &DeadRun, tick: WaitCallback<'_>) -> Result<()> {
+        let run = dead.lock_record.run.clone();
+        let lines = read_upload_log(&dead.folder.join(UPLOADS_FILE));
         let mut settled = None;
-        let ended = if let Some(manifest) = read_manifest(&dead.dir.join(UNDO))? {
-            let undone = undo(&self.bucket, &dead.dir, &manifest, tick);
+        let ended = if let Some(manifest) = read_manifest(&dead.folder.join(UNDO_FILE))? {
+            let undone = undo_commit(&self.bucket, &dead.folder, &manifest, tick);
             settled = Some(manifest);
-            undone.map(|()| &mut self.recovered.undone)
-        } else if let Some(manifest) = read_manifest(&dead.dir.join(MANIFEST))? {
-            let ended = match finish(&self.bucket, &dead.dir, &manifest, tick) {
-                Ok(()) => Ok(&mut self.recovered.finished),
-                Err(Error::Exists { .. }) if !manifest.overwrite => {
-                    undo(&self.bucket, &dead.dir, &manifest, tick)
-                        .map(|()| &mut self.recovered.undone)
+            undone.map(|()| &mut self.recovery_report.undone_runs)
+        } else if let Some(manifest) = read_manifest(&dead.folder.join(MANIFEST_FILE))? {
+            let ended = match publish_all(&self.bucket, &dead.folder, &manifest, tick) {
+                Ok(()) => Ok(&mut self.recovery_report.finished_runs),
+                Err(Error::OutputExists { .. }) if !manifest.overwrite => {
+                    undo_commit(&self.bucket, &dead.folder, &manifest, tick)
+                        .map(|()| &mut self.recovery_report.undone_runs)
                 }
                 Err(error) => Err(error),
             };
             settled = Some(manifest);
             ended
         } else {
-            let aborted = abort_all(&self.bucket, &lines)?.wait_with_tick(tick);
-            aborted.map(|()| &mut self.recovered.removed).map_err(Error::from)
+            let aborted = abort_uploads(&self.bucket, &lines)?.wait_with_tick(tick);
+            aborted.map(|()| &mut self.recovery_report.removed_runs).map_err(Error::from)
         };
         match ended {
             Ok(list) => {
                 list.push(run);
                 match settled {
-                    Some(manifest) => let_go(&self.bucket, &dead.dir, &lines, &manifest, tick),
-                    None => discard(&dead.dir),
+                    Some(manifest) => {
+                        remove_settled_folder(&self.bucket, &dead.folder, &lines, &manifest, tick)
+                    }
+                    None => remove_run_folder(&dead.folder),
                 }
                 Ok(())
             }
             Err(Error::Interrupted) => Err(Error::Interrupted),
             // What this run is about to write must not be in between.
-            Err(error) if dead.note.url == self.url => Err(error),
+            Err(error) if dead.lock_record.url == self.url => Err(error),
             // Another's output: whoever writes there next tries again.
             Err(_) => {
-                self.recovered.left.push(dead.dir.display().to_string());
+                self.recovery_report.skipped_folders.push(dead.folder.display().to_string());
                 Ok(())
             }
         }
     }
 }
 
-impl Drop for Remote {
+impl Drop for S3Staging {
     fn drop(&mut self) {
-        if self.state != CommitState::Open {
+        if self.commit_state != CommitState::Open {
             return;
         }
-        let lines = std::mem::take(&mut self.uploads.state.lock().1);
+        let lines = std::mem::take(&mut self.upload_log.file_and_records.lock().1);
         let begun = Instant::now();
-        let mut patience = || match begun.elapsed() < ABORT_WAIT {
+        let mut patience = || match begun.elapsed() < ABORT_TIMEOUT {
             true => Ok(()),
             false => Err(Interrupted),
         };
         let is_clean = lines.is_empty()
-            || abort_all(&self.bucket, &lines)
+            || abort_uploads(&self.bucket, &lines)
                 .and_then(|aborts| aborts.wait_with_tick(&mut patience))
                 .is_ok();
         // What could not be thrown away now is known to a later run.
         if is_clean {
-            discard(&self.dir);
+            remove_run_folder(&self.folder);
         }
     }
 }
 
 /// Throws uploads away, as far as their names are known.
-fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<NetworkTask<()>> {
+fn abort_uploads(
+    bucket: &Arc<Bucket>,
+    lines: &[UploadRecord],
+) -> tidemill_remote::Result<NetworkTask<()>> {
     let named: Vec<(String, String)> =
         lines.iter().filter_map(|line| Some((line.key.clone(), line.id.clone()?))).collect();
     let bucket = Arc::clone(bucket);
     NetworkTask::start(async move {
         let mut aborts = stream::iter(named)
             .map(|(key, id)| Arc::clone(&bucket).abort_upload(key, id))
-            .buffer_unordered(AT_ONCE);
+            .buffer_unordered(CONCURRENT_REQUESTS_MAX);
         let mut result = Ok(());
         while let Some(aborted) = aborts.next().await {
             result = result.and(aborted.map(drop));
@@ -624,41 +651,41 @@ fn abort_all(bucket: &Arc<Bucket>, lines: &[Line]) -> tidemill_remote::Result<Ne
 /// Removes the folder of what was committed, or taken back, once the uploads are thrown away that were begun and are not
 /// in its manifest: those of workers that are gone, or were not the first. Where that cannot be done now, their names
 /// stay without a manifest, for a later run.
-fn let_go(
+fn remove_settled_folder(
     bucket: &Arc<Bucket>,
     dir: &Path,
-    lines: &[Line],
-    manifest: &Manifest,
+    lines: &[UploadRecord],
+    manifest: &S3CommitManifest,
     tick: WaitCallback<'_>,
 ) {
     let needed: HashSet<&str> = manifest
         .objects
         .iter()
         .filter_map(|object| match &object.how {
-            How::Upload { id, .. } => Some(id.as_str()),
-            How::Staged(_) => None,
+            PublishMethod::Upload { id, .. } => Some(id.as_str()),
+            PublishMethod::Staged(_) => None,
         })
         .collect();
-    let is_rest = |line: &&Line| line.id.as_deref().is_some_and(|id| !needed.contains(id));
-    let rest: Vec<Line> = lines.iter().filter(is_rest).cloned().collect();
+    let is_rest = |line: &&UploadRecord| line.id.as_deref().is_some_and(|id| !needed.contains(id));
+    let rest: Vec<UploadRecord> = lines.iter().filter(is_rest).cloned().collect();
     if !rest.is_empty() {
-        let ended = fs::remove_file(&dir.join(MANIFEST))
-            .and_then(|()| fs::remove_file(&dir.join(UNDO)))
+        let ended = fs::remove_file(&dir.join(MANIFEST_FILE))
+            .and_then(|()| fs::remove_file(&dir.join(UNDO_FILE)))
             .is_ok();
-        let aborted = abort_all(bucket, &rest).and_then(|aborts| aborts.wait_with_tick(tick));
+        let aborted = abort_uploads(bucket, &rest).and_then(|aborts| aborts.wait_with_tick(tick));
         if !ended || aborted.is_err() {
             return;
         }
     }
-    discard(dir);
+    remove_run_folder(dir);
 }
 
 /// Makes a manifest's objects visible. Repeatable. With the first failure no more are begun, and
 /// those that are under way are waited for: the server may carry out what nobody listens to.
-fn finish(
+fn publish_all(
     bucket: &Arc<Bucket>,
     dir: &Path,
-    manifest: &Manifest,
+    manifest: &S3CommitManifest,
     tick: WaitCallback<'_>,
 ) -> Result<()> {
     let (bucket, dir, manifest) = (Arc::clone(bucket), dir.to_owned(), manifest.clone());
@@ -669,10 +696,10 @@ fn finish(
         let mut result = Ok(());
         loop {
             while result.is_ok()
-                && under_way.len() < AT_ONCE
+                && under_way.len() < CONCURRENT_REQUESTS_MAX
                 && let Some(object) = rest.next()
             {
-                under_way.push(publish(Arc::clone(&bucket), &dir, object, overwrite, &run));
+                under_way.push(publish_object(Arc::clone(&bucket), &dir, object, overwrite, &run));
             }
             match under_way.next().await {
                 Some(published) => result = result.and(published),
@@ -683,59 +710,62 @@ fn finish(
     .wait_with_tick(tick)
 }
 
-async fn publish(
+async fn publish_object(
     bucket: Arc<Bucket>,
     dir: &Path,
-    object: Entry,
+    object: ObjectEntry,
     overwrite: bool,
     run: &str,
 ) -> Result<()> {
     let key = || object.key.clone();
     let published = match &object.how {
-        How::Staged(name) => {
+        PublishMethod::Staged(name) => {
             let path = dir.join(name);
             let bytes = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
             Arc::clone(&bucket).put_object(key(), bytes.into(), run.to_owned(), overwrite).await
         }
-        How::Upload { id, parts } => {
+        PublishMethod::Upload { id, parts } => {
             Arc::clone(&bucket).complete_upload(key(), id.clone(), parts.clone(), overwrite).await
         }
     };
     let published = match published {
         Ok(PublishOutcome::Published(e_tag)) => {
-            return note(dir, &Outcome { key: key(), ours: true, e_tag });
+            return append_publish_record(dir, &PublishRecord { key: key(), ours: true, e_tag });
         }
         // Done, perhaps, and the answer was lost.
         other => {
             let gone = matches!(other, Ok(PublishOutcome::PartsGone));
-            if is_ours(&bucket, &object, run, gone).await.unwrap_or(false) {
+            if is_own_object(&bucket, &object, run, gone).await.unwrap_or(false) {
                 let mut ours = true;
-                if let (Ok(PublishOutcome::NameTaken), How::Upload { id, .. }) =
+                if let (Ok(PublishOutcome::NameTaken), PublishMethod::Upload { id, .. }) =
                     (&other, &object.how)
                 {
                     // An upload that is still there was not completed: somebody has written the
                     // very same object, which stays.
                     ours = !Arc::clone(&bucket).abort_upload(key(), id.clone()).await?;
                 }
-                return note(dir, &Outcome { key: key(), ours, e_tag: None });
+                return append_publish_record(
+                    dir,
+                    &PublishRecord { key: key(), ours, e_tag: None },
+                );
             }
             other?
         }
     };
     let path = bucket.url(&object.key);
     Err(match published {
-        PublishOutcome::PartsGone => refused(
+        PublishOutcome::PartsGone => object_error(
             "write",
             path,
             "its upload has been removed by somebody else",
             "run again; a lifecycle rule must leave uploads a day at least",
         ),
-        _ => Error::Exists { path, more: 0 },
+        _ => Error::OutputExists { path, more: 0 },
     })
 }
 
 /// That an object is not what it has to be.
-fn refused(action: &'static str, url: String, reason: &str, hint: &str) -> Error {
+fn object_error(action: &'static str, url: String, reason: &str, hint: &str) -> Error {
     Error::Remote(tidemill_remote::Error::Remote {
         action,
         url,
@@ -747,31 +777,31 @@ fn refused(action: &'static str, url: String, reason: &str, hint: &str) -> Error
 }
 
 /// Keeps what came of an object, for whoever takes the commit back.
-fn note(dir: &Path, outcome: &Outcome) -> Result<()> {
-    let path = dir.join(PUBLISHED);
+fn append_publish_record(dir: &Path, outcome: &PublishRecord) -> Result<()> {
+    let path = dir.join(PUBLISHED_FILE);
     let mut line = serde_json::to_vec(outcome)
         .map_err(|e| Error::Internal(format!("cannot note an object: {e}")))?;
     line.push(b'\n');
-    fs::append(&path)
+    fs::open_append(&path)
         .and_then(|mut file| fs::write_all(&mut file, &line))
         .map_err(|e| Error::io("write", &path, e))
 }
 
 /// Whether what has an object's name is what this commit wrote there, or is the same; `gone`
 /// says that the object's upload is no longer there.
-async fn is_ours(
+async fn is_own_object(
     bucket: &Arc<Bucket>,
-    object: &Entry,
+    object: &ObjectEntry,
     run: &str,
     gone: bool,
 ) -> tidemill_remote::Result<bool> {
     let Some(seen) = Arc::clone(bucket).stat_object(object.key.clone()).await? else {
         return Ok(false);
     };
-    let How::Upload { parts, .. } = &object.how else {
+    let PublishMethod::Upload { parts, .. } = &object.how else {
         return Ok(seen.size == object.bytes && seen.run_id.as_deref() == Some(run));
     };
-    let Some(tag) = seen.e_tag.as_deref().map(plain) else { return Ok(false) };
+    let Some(tag) = seen.e_tag.as_deref().map(trim_tag_quotes) else { return Ok(false) };
     // Where a key management service encrypts, the tag tells no more than the number of parts
     // and that it is another than before.
     let may_be =
@@ -780,7 +810,7 @@ async fn is_ours(
         && (multipart_e_tag(parts).as_ref() == Some(&tag) || (gone && may_be())))
 }
 
-fn plain(tag: &str) -> String {
+fn trim_tag_quotes(tag: &str) -> String {
     tag.trim_matches('"').to_owned()
 }
 
@@ -788,18 +818,18 @@ fn plain(tag: &str) -> String {
 ///
 /// # Errors
 /// [`Error::Internal`] if an object was replaced already: then there is no way back.
-fn undo(
+fn undo_commit(
     bucket: &Arc<Bucket>,
     dir: &Path,
-    manifest: &Manifest,
+    manifest: &S3CommitManifest,
     tick: WaitCallback<'_>,
 ) -> Result<()> {
-    let replacing: Vec<Entry> =
+    let replacing: Vec<ObjectEntry> =
         manifest.objects.iter().filter(|object| object.replaces).cloned().collect();
     let (other, run) = (Arc::clone(bucket), manifest.run.clone());
     let replaced = NetworkTask::start(async move {
         for object in replacing {
-            if is_ours(&other, &object, &run, true).await? {
+            if is_own_object(&other, &object, &run, true).await? {
                 return Ok(Some(object.key));
             }
         }
@@ -809,14 +839,14 @@ fn undo(
     if let Some(key) = replaced {
         return Err(Error::Internal(format!("`{key}` was replaced already")));
     }
-    let (forward, back) = (dir.join(MANIFEST), dir.join(UNDO));
+    let (forward, back) = (dir.join(MANIFEST_FILE), dir.join(UNDO_FILE));
     if fs::lstat(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
         fs::rename(&forward, &back)
             .and_then(|()| fs::sync_dir(dir))
             .map_err(|e| Error::io("write", &back, e))?;
     }
-    let mut outcomes: HashMap<String, Outcome> = HashMap::new();
-    for outcome in read_outcomes(dir) {
+    let mut outcomes: HashMap<String, PublishRecord> = HashMap::new();
+    for outcome in read_publish_log(dir) {
         // What was answered first is what made it.
         outcomes.entry(outcome.key.clone()).or_insert(outcome);
     }
@@ -826,9 +856,9 @@ fn undo(
         let mut removals = stream::iter(manifest.objects)
             .map(|object| {
                 let (bucket, outcome) = (Arc::clone(&bucket), outcomes.get(&object.key));
-                take_back(bucket, object, outcome, run)
+                remove_own_object(bucket, object, outcome, run)
             })
-            .buffer_unordered(AT_ONCE);
+            .buffer_unordered(CONCURRENT_REQUESTS_MAX);
         let mut result = Ok(());
         while let Some(removed) = removals.next().await {
             result = result.and(removed);
@@ -839,18 +869,19 @@ fn undo(
 }
 
 /// Removes an object if this run made it.
-async fn take_back(
+async fn remove_own_object(
     bucket: Arc<Bucket>,
-    object: Entry,
-    outcome: Option<&Outcome>,
+    object: ObjectEntry,
+    outcome: Option<&PublishRecord>,
     run: &str,
 ) -> Result<()> {
     match outcome {
-        Some(Outcome { ours: false, .. }) => return Ok(()),
-        Some(Outcome { e_tag: Some(written), .. }) => {
+        Some(PublishRecord { ours: false, .. }) => return Ok(()),
+        Some(PublishRecord { e_tag: Some(written), .. }) => {
             let seen = Arc::clone(&bucket).stat_object(object.key.clone()).await?;
-            let is_there =
-                seen.and_then(|seen| seen.e_tag).is_some_and(|tag| plain(&tag) == plain(written));
+            let is_there = seen
+                .and_then(|seen| seen.e_tag)
+                .is_some_and(|tag| trim_tag_quotes(&tag) == trim_tag_quotes(written));
             if is_there {
                 bucket.remove_object(object.key).await?;
             }
@@ -858,17 +889,17 @@ async fn take_back(
         }
         _ => {}
     }
-    if let How::Upload { id, .. } = &object.how {
+    if let PublishMethod::Upload { id, .. } = &object.how {
         // An upload that is still there was not completed.
         if Arc::clone(&bucket).abort_upload(object.key.clone(), id.clone()).await? {
             return Ok(());
         }
     }
-    if is_ours(&bucket, &object, run, false).await? {
+    if is_own_object(&bucket, &object, run, false).await? {
         return Ok(bucket.remove_object(object.key).await?);
     }
-    if is_ours(&bucket, &object, run, true).await? {
-        return Err(refused(
+    if is_own_object(&bucket, &object, run, true).await? {
+        return Err(object_error(
             "remove",
             bucket.url(&object.key),
             "nothing tells whether this run wrote it or somebody else",
@@ -879,45 +910,46 @@ async fn take_back(
 }
 
 /// A dead run's folder, locked.
-struct Dead {
-    dir: PathBuf,
-    note: Note,
-    _lock: Lock,
+struct DeadRun {
+    folder: PathBuf,
+    lock_record: S3LockRecord,
+    _lock: HeldLock,
 }
 
 /// The dead runs that wrote to a bucket.
 ///
 /// # Errors
 /// [`Error::Busy`] if a live one writes the same URL.
-fn dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<Dead>> {
+fn find_dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<DeadRun>> {
     let mut dead = Vec::new();
-    for name in fs::list(root).map_err(|e| Error::io("read", root, e))? {
+    for name in fs::list_names(root).map_err(|e| Error::io("read", root, e))? {
         if name.to_str().is_none_or(|name| name.parse::<RunId>().is_err()) {
             continue;
         }
         let dir = root.join(&name);
-        let path = dir.join(LOCK);
+        let path = dir.join(LOCK_FILE);
         let Ok(file) = fs::open(&path) else {
             // Made under the guard that we hold: a folder without a lock is nobody's.
-            discard(&dir);
+            remove_run_folder(&dir);
             continue;
         };
-        let note: Option<Note> =
-            fs::read(&path, 1 << 20).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let same_bucket = |note: &Note| {
+        let note: Option<S3LockRecord> = fs::read_limited(&path, 1 << 20)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let same_bucket = |note: &S3LockRecord| {
             note.bucket == bucket.name() && note.endpoint.as_deref() == bucket.endpoint_url()
         };
         match fs::try_lock(&file) {
             Ok(()) => match note {
-                Some(note) if same_bucket(&note) && note.version <= VERSION => {
-                    dead.push(Dead { dir, note, _lock: Lock(file) });
+                Some(note) if same_bucket(&note) && note.version <= FORMAT_VERSION => {
+                    dead.push(DeadRun { folder: dir, lock_record: note, _lock: HeldLock(file) });
                 }
                 Some(_) => {}
-                None => discard(&dir),
+                None => remove_run_folder(&dir),
             },
             Err(TryLockError::WouldBlock) => {
                 if let Some(note) = note.filter(|note| same_bucket(note) && note.url == url) {
-                    return Err(Error::Busy { path: url.to_owned(), run: note.run });
+                    return Err(Error::OutputBusy { path: url.to_owned(), run: note.run });
                 }
             }
             Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path, e)),
@@ -928,41 +960,41 @@ fn dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<Dead>> {
 
 /// Creates a folder for an output of a run, with its lock and an empty list of uploads, and makes
 /// all three durable. A later run needs them to find and abort uploads that this run has begun.
-pub(super) fn begin_folder(
+pub(super) fn create_run_folder(
     root: &Path,
     url: &str,
     run: &RunId,
     bucket: (&str, Option<&str>),
-) -> Result<(PathBuf, Lock, Uploads)> {
-    let dir = own_folder(root, run)?;
+) -> Result<(PathBuf, HeldLock, UploadLog)> {
+    let dir = create_unique_folder(root, run)?;
     let begun = || {
-        let lock = lock(&dir, url, run, bucket)?;
-        let path = dir.join(UPLOADS);
-        let file = fs::create_new(&path)
-            .and_then(|file| fs::sync(&lock.0).map(|()| file))
+        let lock = create_lock_file(&dir, url, run, bucket)?;
+        let path = dir.join(UPLOADS_FILE);
+        let file = fs::create_new_file(&path)
+            .and_then(|file| fs::sync_file(&lock.0).map(|()| file))
             .and_then(|file| fs::sync_dir(&dir).map(|()| file))
             .and_then(|file| fs::sync_dir(root).map(|()| file));
         let file = file.map_err(|e| Error::io("create", &path, e))?;
-        Ok::<_, Error>((lock, Uploads { path, state: Mutex::new((file, Vec::new())) }))
+        Ok::<_, Error>((lock, UploadLog { path, file_and_records: Mutex::new((file, Vec::new())) }))
     };
-    let (lock, uploads) = begun().inspect_err(|_| discard(&dir))?;
+    let (lock, uploads) = begun().inspect_err(|_| remove_run_folder(&dir))?;
     Ok((dir, lock, uploads))
 }
 
-fn lock(
+fn create_lock_file(
     dir: &Path,
     url: &str,
     run: &RunId,
     (bucket, endpoint): (&str, Option<&str>),
-) -> Result<Lock> {
-    let path = dir.join(LOCK);
+) -> Result<HeldLock> {
+    let path = dir.join(LOCK_FILE);
     let error = |e| Error::io("write", &path, e);
-    let mut lock = Lock(fs::create_new(&path).map_err(error)?);
+    let mut lock = HeldLock(fs::create_new_file(&path).map_err(error)?);
     if let Err(TryLockError::Error(e)) = fs::try_lock(&lock.0) {
         return Err(Error::io("lock", &path, e));
     }
-    let note = Note {
-        version: VERSION,
+    let note = S3LockRecord {
+        version: FORMAT_VERSION,
         run: run.to_string(),
         url: url.to_owned(),
         bucket: bucket.to_owned(),
@@ -974,11 +1006,11 @@ fn lock(
 
 /// Makes a folder for an output of a run. The run's name is free but for one that writes several
 /// outputs at once.
-fn own_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
+fn create_unique_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
     let mut name = run.clone();
     loop {
         let dir = root.join(name.as_str());
-        match fs::create_dir_private(&dir) {
+        match fs::create_private_dir(&dir) {
             Ok(()) => return Ok(dir),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => name = RunId::new(),
             Err(e) => return Err(Error::io("create the folder", &dir, e)),
@@ -987,18 +1019,18 @@ fn own_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
 }
 
 /// Excludes other runs that begin at the same moment.
-fn guard(root: &Path, tick: WaitCallback<'_>) -> Result<Lock> {
+fn lock_uploads_root(root: &Path, tick: WaitCallback<'_>) -> Result<HeldLock> {
     let file = fs::open(root).map_err(|e| Error::io("read", root, e))?;
     let begun = Instant::now();
     loop {
         match fs::try_lock(&file) {
-            Ok(()) => return Ok(Lock(file)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
+            Ok(()) => return Ok(HeldLock(file)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIMEOUT => {
                 tick()?;
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::Busy {
+                return Err(Error::OutputBusy {
                     path: root.display().to_string(),
                     run: "unknown".into(),
                 });
@@ -1008,33 +1040,34 @@ fn guard(root: &Path, tick: WaitCallback<'_>) -> Result<Lock> {
     }
 }
 
-fn read_lines(path: &Path) -> Vec<Line> {
+fn read_upload_log(path: &Path) -> Vec<UploadRecord> {
     // A line that was cut off names nothing yet.
-    let text = fs::read(path, 1 << 30).unwrap_or_default();
+    let text = fs::read_limited(path, 1 << 30).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
-fn read_outcomes(dir: &Path) -> Vec<Outcome> {
+fn read_publish_log(dir: &Path) -> Vec<PublishRecord> {
     // A line that was cut off is as if it had not been written.
-    let text = fs::read(&dir.join(PUBLISHED), 1 << 30).unwrap_or_default();
+    let text = fs::read_limited(&dir.join(PUBLISHED_FILE), 1 << 30).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
-fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
-    let bytes = match fs::read(path, 4 << 30) {
+fn read_manifest(path: &Path) -> Result<Option<S3CommitManifest>> {
+    let bytes = match fs::read_limited(path, 4 << 30) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("read", path, e)),
     };
-    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|e| Error::Corrupt {
-        path: path.display().to_string(),
-        reason: e.to_string(),
-        hint: "it is an unfinished commit; remove its folder to forget it".into(),
-    })?;
+    let manifest: S3CommitManifest =
+        serde_json::from_slice(&bytes).map_err(|e| Error::Corrupt {
+            path: path.display().to_string(),
+            reason: e.to_string(),
+            hint: "it is an unfinished commit; remove its folder to forget it".into(),
+        })?;
     let is_number = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
     for object in &manifest.objects {
         match &object.how {
-            How::Staged(name) if !is_number(name) => {
+            PublishMethod::Staged(name) if !is_number(name) => {
                 return Err(Error::Corrupt {
                     path: path.display().to_string(),
                     reason: format!("it names a file `{name}`"),
@@ -1049,16 +1082,16 @@ fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
 
 /// Removes a run's folder, the manifest first and the lock last; what resists is removed by a
 /// later run.
-fn discard(dir: &Path) {
+fn remove_run_folder(dir: &Path) {
     let remove = || {
-        fs::remove_file(&dir.join(MANIFEST))?;
-        fs::remove_file(&dir.join(UNDO))?;
-        for name in fs::list(dir)? {
-            if name != LOCK {
+        fs::remove_file(&dir.join(MANIFEST_FILE))?;
+        fs::remove_file(&dir.join(UNDO_FILE))?;
+        for name in fs::list_names(dir)? {
+            if name != LOCK_FILE {
                 fs::remove_file(&dir.join(name))?;
             }
         }
-        fs::remove_file(&dir.join(LOCK))?;
+        fs::remove_file(&dir.join(LOCK_FILE))?;
         fs::remove_dir(dir)
     };
     let _: std::io::Result<()> = remove();
@@ -1066,9 +1099,9 @@ fn discard(dir: &Path) {
 
 /// An upload that a writer of rows fills and its owner settles.
 #[derive(Clone)]
-pub(super) struct Shared(pub(super) Arc<Mutex<ObjectUpload>>);
+pub(super) struct SharedUpload(pub(super) Arc<Mutex<ObjectUpload>>);
 
-impl Write for Shared {
+impl Write for SharedUpload {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -1078,7 +1111,7 @@ impl Write for Shared {
     }
 }
 
-impl Shared {
+impl SharedUpload {
     /// The upload, once no writer holds it any more.
     pub(super) fn into_inner(self) -> Result<ObjectUpload> {
         let alone = Arc::try_unwrap(self.0);

@@ -11,35 +11,35 @@ use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema, SchemaRef
 use tidemill_base::coverage::BOUND_METADATA_KEY;
 
 use crate::error::{Error, Result};
-use crate::value::TextColumn;
+use crate::value_text::TextColumn;
 
 /// What is said in the schema of a column that shows an estimate.
-const SHOWN: &str = "tidemill.estimate";
+const ESTIMATE_METADATA_KEY: &str = "tidemill.estimate";
 
 /// Which columns of a result a table for people has, by their places: a number whose bounds stand behind it is one
 /// with them, and has its place.
-pub fn shown_columns(schema: &SchemaRef) -> Vec<usize> {
-    Estimates::new(schema).places.iter().map(|(index, _)| *index).collect()
+pub fn displayed_columns(schema: &SchemaRef) -> Vec<usize> {
+    EstimateDisplay::new(schema).columns.iter().map(|(index, _)| *index).collect()
 }
 
 /// How the columns of a result are put together.
-pub(crate) struct Estimates {
+pub(crate) struct EstimateDisplay {
     schema: SchemaRef,
     /// For each column that is shown its place in the result, and whether its bounds follow there.
-    places: Vec<(usize, bool)>,
+    columns: Vec<(usize, bool)>,
 }
 
 /// Whether a column shows an estimate: a number, however it is written.
-pub(crate) fn is_shown(field: &Field) -> bool {
-    field.metadata().contains_key(SHOWN)
+pub(crate) fn is_displayed_estimate(field: &Field) -> bool {
+    field.metadata().contains_key(ESTIMATE_METADATA_KEY)
 }
 
 /// Whether what an estimate's column shows is a bound alone.
-pub(crate) fn is_bound(text: &str) -> bool {
+pub(crate) fn is_bound_text(text: &str) -> bool {
     text.starts_with(['≥', '≤'])
 }
 
-impl Estimates {
+impl EstimateDisplay {
     /// How columns of these are put together.
     pub(crate) fn new(schema: &SchemaRef) -> Self {
         let fields = schema.fields();
@@ -56,7 +56,7 @@ impl Estimates {
             places.push((index, has_bounds));
             match has_bounds {
                 true => {
-                    let said = [(SHOWN.to_owned(), String::new())].into();
+                    let said = [(ESTIMATE_METADATA_KEY.to_owned(), String::new())].into();
                     shown.push(Arc::new(
                         Field::new(field.name(), DataType::Utf8, true).with_metadata(said),
                     ));
@@ -68,7 +68,7 @@ impl Estimates {
                 }
             }
         }
-        Estimates { schema: Arc::new(Schema::new(shown)), places }
+        EstimateDisplay { schema: Arc::new(Schema::new(shown)), columns: places }
     }
 
     /// The columns as they are shown.
@@ -80,13 +80,13 @@ impl Estimates {
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) for a column that has no text.
-    pub(crate) fn shown(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        if self.places.len() == batch.num_columns() {
+    pub(crate) fn merge_bounds(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if self.columns.len() == batch.num_columns() {
             return Ok(batch.clone());
         }
-        let columns = self.places.iter().map(|(index, has_bounds)| match has_bounds {
+        let columns = self.columns.iter().map(|(index, has_bounds)| match has_bounds {
             false => Ok(Arc::clone(batch.column(*index))),
-            true => self.together(&batch.columns()[*index..index + 3]),
+            true => self.format_estimate_column(&batch.columns()[*index..index + 3]),
         });
         let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -94,7 +94,7 @@ impl Estimates {
             .map_err(|error| Error::Internal(format!("estimates of another result: {error}")))
     }
 
-    fn together(&self, columns: &[ArrayRef]) -> Result<ArrayRef> {
+    fn format_estimate_column(&self, columns: &[ArrayRef]) -> Result<ArrayRef> {
         let [value, low, high] = columns else { return Ok(Arc::clone(&columns[0])) };
         let mut builder = StringBuilder::with_capacity(value.len(), 0);
         // An estimate may have a type of its own beside bounds that are DOUBLE.
@@ -121,15 +121,15 @@ impl Estimates {
                     if has_own_type && is_exact {
                         // A DOUBLE may not have all of its digits.
                         buffer.clear();
-                        texts.text(row, &mut buffer);
-                        crate::screen::with_thousands(&String::from_utf8_lossy(&buffer))
+                        texts.write_text(row, &mut buffer);
+                        crate::terminal_table::group_thousands(&String::from_utf8_lossy(&buffer))
                     } else {
-                        estimate(numbers.value(row), low, high)
+                        format_estimate(numbers.value(row), low, high)
                     }
                 }
                 None => {
                     buffer.clear();
-                    texts.text(row, &mut buffer);
+                    texts.write_text(row, &mut buffer);
                     let text = String::from_utf8_lossy(&buffer);
                     match (has_low, has_high) {
                         (true, false) => format!("≥ {text}"),
@@ -145,10 +145,10 @@ impl Estimates {
 }
 
 /// A number with its bounds as it is read.
-fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
+fn format_estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
     let plain = |value: f64| match value {
-        _ if value.abs() < 1e15 && value == value.trunc() => number(value, 0),
-        _ if value.abs() < 1e15 => significant(value, 6),
+        _ if value.abs() < 1e15 && value == value.trunc() => format_number(value, 0),
+        _ if value.abs() < 1e15 => format_significant(value, 6),
         _ => value.to_string(),
     };
     match (low, high) {
@@ -171,7 +171,7 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
                 let digits = 1 - (down.min(up).max(half / 10.0).log10().floor() as i32);
                 let decimals = usize::try_from(digits).unwrap_or(0);
                 let unit = 10_f64.powi(-digits);
-                let rounded = |at: f64| number((at / unit).round() * unit, decimals);
+                let rounded = |at: f64| format_number((at / unit).round() * unit, decimals);
                 return format!("{} ({} … {})", rounded(value), rounded(low), rounded(high));
             }
             // Two digits of the interval, rounded up, and as many of the number.
@@ -180,7 +180,7 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
             let half = (half / unit * (1.0 - 1e-12)).ceil() * unit;
             let value = (value / unit).round() * unit;
             let decimals = usize::try_from(digits).unwrap_or(0);
-            format!("{} ± {}", number(value, decimals), number(half, decimals))
+            format!("{} ± {}", format_number(value, decimals), format_number(half, decimals))
         }
         (Some(low), None) => format!("≥ {}", plain(low)),
         (None, Some(high)) => format!("≤ {}", plain(high)),
@@ -189,24 +189,24 @@ fn estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
 }
 
 /// A number with so many digits in all.
-fn significant(value: f64, digits: i32) -> String {
+fn format_significant(value: f64, digits: i32) -> String {
     let whole = value.abs().log10().floor() as i32 + 1;
     let decimals = usize::try_from(digits - whole).unwrap_or(0).min(12);
-    let text = number(value, decimals);
+    let text = format_number(value, decimals);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
     }
 }
 
-fn number(value: f64, decimals: usize) -> String {
+fn format_number(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let text = if text.trim_start_matches('-').bytes().all(|b| matches!(b, b'0' | b'.')) {
         text.trim_start_matches('-').to_owned()
     } else {
         text
     };
-    crate::screen::with_thousands(&text)
+    crate::terminal_table::group_thousands(&text)
 }
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_their_interval_leaves() {
+    fn estimates_have_the_digits_that_their_interval_leaves() {
         for (value, low, high, expected) in [
             (12_304.0, Some(12_094.0), Some(12_514.0), "12,300 ± 210"),
             (12_304.0, Some(12_150.0), Some(12_514.0), "12,300 ± 210"),
@@ -238,7 +238,7 @@ mod tests {
             (-0.001, Some(-0.3), Some(0.3), "0.00 ± 0.31"),
             (1e18, Some(0.9e18), Some(1.1e18), "1e18 ± 1.0e17"),
         ] {
-            assert_eq!(estimate(value, low, high), expected);
+            assert_eq!(format_estimate(value, low, high), expected);
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
             doubles(rows.iter().map(|row| row.2).collect()),
         ];
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
-        let shown = Estimates::new(&schema).shown(&batch).unwrap();
+        let shown = EstimateDisplay::new(&schema).merge_bounds(&batch).unwrap();
         let texts: Vec<Option<&str>> = shown.column(0).as_string::<i32>().iter().collect();
         let expected: Vec<Option<&str>> = rows.iter().map(|row| row.3).collect();
         assert_eq!(texts, expected);
@@ -300,14 +300,17 @@ mod tests {
             ],
         )
         .unwrap();
-        let estimates = Estimates::new(&schema);
-        let shown = estimates.shown(&batch).unwrap();
+        let estimates = EstimateDisplay::new(&schema);
+        let shown = estimates.merge_bounds(&batch).unwrap();
         assert_eq!(shown.num_columns(), 3);
         let texts: Vec<Option<&str>> = shown.column(1).as_string::<i32>().iter().collect();
         assert_eq!(texts, [Some("100 ± 10"), Some("~ 200"), None]);
-        assert!(is_shown(shown.schema().field(1)) && !is_shown(shown.schema().field(0)));
-        assert_eq!(shown_columns(&schema), [0, 1, 4]);
-        let cells = crate::cells(&batch, 1..3, 80).unwrap();
+        assert!(
+            is_displayed_estimate(shown.schema().field(1))
+                && !is_displayed_estimate(shown.schema().field(0))
+        );
+        assert_eq!(displayed_columns(&schema), [0, 1, 4]);
+        let cells = crate::format_cells(&batch, 1..3, 80).unwrap();
         let texts: Vec<Vec<Option<&str>>> =
             cells.iter().map(|row| row.iter().map(Option::as_deref).collect()).collect();
         assert_eq!(texts, [[Some("2.0"), Some("~ 200"), Some("8.0")], [None, None, Some("9.0")]]);

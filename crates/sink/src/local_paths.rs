@@ -7,38 +7,38 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::template::Template;
-use crate::{commit, fs};
+use crate::path_template::PathTemplate;
+use crate::{file_commit, fs};
 
 /// Whether an output may be written to `path`: it is its file, or one that its template may name.
 /// False for what is no template, and for what is elsewhere.
-pub(crate) fn may_write(url: &str, path: &Path) -> bool {
-    let Some(template) = local_template(url) else { return false };
-    let path = settled(path);
+pub(crate) fn can_write_path(url: &str, path: &Path) -> bool {
+    let Some(template) = parse_local_template(url) else { return false };
+    let path = resolve_path(path);
     match template.is_partitioned() {
-        false => settled(&template.file()) == path,
-        true => {
-            path.strip_prefix(settled(&template.root)).is_ok_and(|below| template.may_name(below))
-        }
+        false => resolve_path(&template.file_path()) == path,
+        true => path
+            .strip_prefix(resolve_path(&template.root))
+            .is_ok_and(|below| template.can_name_path(below)),
     }
 }
 
 /// The folder on this machine that an output goes to, which may not be there yet.
-pub(crate) fn folder_of(url: &str) -> Option<PathBuf> {
-    match local_template(url) {
-        Some(template) => Some(settled(&template.root)),
-        None if url.ends_with('/') && !url.contains("://") => Some(settled(Path::new(url))),
+pub(crate) fn output_folder(url: &str) -> Option<PathBuf> {
+    match parse_local_template(url) {
+        Some(template) => Some(resolve_path(&template.root)),
+        None if url.ends_with('/') && !url.contains("://") => Some(resolve_path(Path::new(url))),
         None => None,
     }
 }
 
-fn local_template(url: &str) -> Option<Template> {
-    let template = if url == "-" { None } else { Template::parse(url).ok() };
+fn parse_local_template(url: &str) -> Option<PathTemplate> {
+    let template = if url == "-" { None } else { PathTemplate::parse(url).ok() };
     template.filter(|template| template.bucket.is_none())
 }
 
 /// A path without links, `.` and `..`, as far as what it names is there; absolute in any case.
-pub(crate) fn settled(path: &Path) -> PathBuf {
+pub(crate) fn resolve_path(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // A link to what is not there yet leads there all the same.
     for _ in 0..40 {
@@ -62,16 +62,18 @@ pub(crate) fn settled(path: &Path) -> PathBuf {
     settled
 }
 
-pub(crate) fn check_absent(path: &Path, overwrite: bool) -> Result<()> {
+pub(crate) fn check_path_absent(path: &Path, overwrite: bool) -> Result<()> {
     match fs::lstat(path).map_err(|e| Error::io("read", path, e))? {
-        Some(found) if found.is_dir() => Err(commit::is_folder(path)),
-        Some(_) if !overwrite => Err(Error::Exists { path: path.display().to_string(), more: 0 }),
+        Some(found) if found.is_dir() => Err(file_commit::folder_in_place_error(path)),
+        Some(_) if !overwrite => {
+            Err(Error::OutputExists { path: path.display().to_string(), more: 0 })
+        }
         _ => Ok(()),
     }
 }
 
 /// The descriptor that a path stands for.
-pub(crate) fn descriptor(path: &Path) -> Option<u32> {
+pub(crate) fn descriptor_number(path: &Path) -> Option<u32> {
     let path = path.to_str()?;
     match path {
         "/dev/stdout" => return Some(1),
@@ -84,7 +86,7 @@ pub(crate) fn descriptor(path: &Path) -> Option<u32> {
 
 /// A copy of standard output's or standard error's descriptor, which shares its position: opening
 /// `/dev/stdout` anew would write over the start of a file it is redirected to.
-pub(crate) fn descriptor_copy(number: u32, url: &str) -> Result<OwnedFd> {
+pub(crate) fn duplicate_descriptor(number: u32, url: &str) -> Result<OwnedFd> {
     let copy = match number {
         1 => io::stdout().as_fd().try_clone_to_owned(),
         _ => io::stderr().as_fd().try_clone_to_owned(),
@@ -93,21 +95,24 @@ pub(crate) fn descriptor_copy(number: u32, url: &str) -> Result<OwnedFd> {
 }
 
 /// Whether a path is of something that is written as it comes.
-pub(crate) fn is_direct(path: &Path) -> bool {
+pub(crate) fn is_direct_output(path: &Path) -> bool {
     let is_special = |found: std::fs::Metadata| {
         let kind = found.file_type();
         kind.is_char_device() || kind.is_block_device() || kind.is_fifo()
     };
-    descriptor(path).is_some() || std::fs::metadata(path).is_ok_and(is_special)
+    descriptor_number(path).is_some() || std::fs::metadata(path).is_ok_and(is_special)
 }
 
 /// Opens what is not a file but can be written: a device, a pipe, a descriptor.
-pub(crate) fn direct(path: &Path) -> Result<Option<File>> {
+pub(crate) fn open_direct_output(path: &Path) -> Result<Option<File>> {
     let error = |e| Error::io("write", path, e);
     let open = || File::options().write(true).open(path).map_err(error);
-    match descriptor(path) {
+    match descriptor_number(path) {
         Some(number @ 1..=2) => {
-            return Ok(Some(File::from(descriptor_copy(number, &path.display().to_string())?)));
+            return Ok(Some(File::from(duplicate_descriptor(
+                number,
+                &path.display().to_string(),
+            )?)));
         }
         Some(_) => return Ok(Some(open()?)),
         None => {}
@@ -128,7 +133,7 @@ pub(crate) fn direct(path: &Path) -> Result<Option<File>> {
 
 /// The folder and the name of the file that a path leads to, symbolic links followed, whether
 /// it exists or not.
-pub(crate) fn resolved(path: &Path) -> Result<(PathBuf, String)> {
+pub(crate) fn resolve_folder_and_name(path: &Path) -> Result<(PathBuf, String)> {
     let mut path = path.to_owned();
     // As many links as Linux follows.
     for _ in 0..40 {

@@ -1,11 +1,11 @@
 //! Which codec an output is compressed by: what was asked for, what a name tells, and what a format can do.
 
 use super::OutputFormat;
-use super::compression::{Codec, Compression};
+use super::compression::{OutputCodec, OutputCompression};
 use super::error::{Error, Result};
 
-fn listed(format: OutputFormat) -> String {
-    let choices = format.codecs().iter().map(|choice| match choice.levels {
+fn list_codecs(format: OutputFormat) -> String {
+    let choices = format.codec_choices().iter().map(|choice| match choice.levels {
         Some((least, most, _)) => format!("{} ({least} to {most})", choice.name),
         None => choice.name.to_owned(),
     });
@@ -17,12 +17,12 @@ fn listed(format: OutputFormat) -> String {
 ///
 /// # Errors
 /// [`Error::Usage`] for what the format does not have, and for a name that says otherwise.
-pub(super) fn codec_of(
-    wanted: Option<&Compression>,
+pub(super) fn resolve_codec(
+    wanted: Option<&OutputCompression>,
     format: OutputFormat,
     name: Option<&str>,
     is_filtered: bool,
-) -> Result<Codec> {
+) -> Result<OutputCodec> {
     let told = match name {
         Some(name) if !is_filtered => {
             tidemill_source::Compression::strip_suffix(name).1.suffix_and_codec()
@@ -31,27 +31,27 @@ pub(super) fn codec_of(
     };
     let is_text = !format.is_binary();
     if let (Some((suffix, codec)), false) = (told, is_text) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("a name that ends in `{suffix}` is not one of {format}"),
-            match format.codecs().iter().any(|choice| choice.name == codec) {
+            match format.codec_choices().iter().any(|choice| choice.name == codec) {
                 true => format!("{format} is compressed inside: --compression {codec}"),
-                false => format!("{format} is compressed inside: {}", listed(format)),
+                false => format!("{format} is compressed inside: {}", list_codecs(format)),
             },
         ));
     }
     let wanted = match (wanted, told) {
-        (None, None) => return resolved(format, format.codecs()[0].name, None),
-        (None, Some((_, codec))) => return resolved(format, codec, None),
+        (None, None) => return find_codec(format, format.codec_choices()[0].name, None),
+        (None, Some((_, codec))) => return find_codec(format, codec, None),
         (Some(wanted), _) => wanted,
     };
-    let codec = resolved(format, wanted.name, wanted.level)?;
+    let codec = find_codec(format, wanted.name, wanted.level)?;
     if let (Some(name), true, false) = (name, is_text, is_filtered) {
         let says = told.map_or("none", |(_, codec)| codec);
         // A name that tells nothing of the format tells nothing of this either.
         let tells = told.is_some() || OutputFormat::from_path(name).is_some();
         if tells && says != wanted.name {
             let right = tidemill_source::Compression::suffix_of_codec(wanted.name);
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 match told {
                     Some((suffix, codec)) => format!(
                         "the output's name ends in `{suffix}`, which is {codec}, and its \
@@ -72,13 +72,13 @@ pub(super) fn codec_of(
     Ok(codec)
 }
 
-fn resolved(format: OutputFormat, name: &str, level: Option<u32>) -> Result<Codec> {
-    let Some(choice) = format.codecs().iter().find(|choice| choice.name == name) else {
-        return Err(Error::usage_hint(
+fn find_codec(format: OutputFormat, name: &str, level: Option<u32>) -> Result<OutputCodec> {
+    let Some(choice) = format.codec_choices().iter().find(|choice| choice.name == name) else {
+        return Err(Error::usage_with_hint(
             format!("{format} cannot be compressed by `{name}`"),
-            match format.codecs() {
+            match format.codec_choices() {
                 [_] => "its writer makes the file, and compresses it if it likes".to_owned(),
-                _ => format!("it can by {}", listed(format)),
+                _ => format!("it can by {}", list_codecs(format)),
             },
         ));
     };
@@ -89,7 +89,7 @@ fn resolved(format: OutputFormat, name: &str, level: Option<u32>) -> Result<Code
             )));
         }
         (None, Some(level)) => {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{name}` has no levels in {format}, and `{name}:{level}` names one"),
                 format!("write `{name}`"),
             ));
@@ -98,15 +98,15 @@ fn resolved(format: OutputFormat, name: &str, level: Option<u32>) -> Result<Code
         (_, level) => level.unwrap_or(0),
     };
     Ok(match name {
-        "gzip" => Codec::Gzip(usual),
-        "zstd" => Codec::Zstd(usual),
-        "bzip2" => Codec::Bzip2(usual),
-        "xz" => Codec::Xz(usual),
-        "snappy" => Codec::Snappy,
-        "brotli" => Codec::Brotli(usual),
-        "lz4" => Codec::Lz4,
-        "deflate" => Codec::Deflate(usual),
-        _ => Codec::None,
+        "gzip" => OutputCodec::Gzip(usual),
+        "zstd" => OutputCodec::Zstd(usual),
+        "bzip2" => OutputCodec::Bzip2(usual),
+        "xz" => OutputCodec::Xz(usual),
+        "snappy" => OutputCodec::Snappy,
+        "brotli" => OutputCodec::Brotli(usual),
+        "lz4" => OutputCodec::Lz4,
+        "deflate" => OutputCodec::Deflate(usual),
+        _ => OutputCodec::None,
     })
 }
 
@@ -114,41 +114,41 @@ fn resolved(format: OutputFormat, name: &str, level: Option<u32>) -> Result<Code
 mod tests {
     use super::*;
 
-    fn of(wanted: &str, format: OutputFormat, name: &str) -> Result<Codec, String> {
+    fn resolve(wanted: &str, format: OutputFormat, name: &str) -> Result<OutputCodec, String> {
         let told = |error: Error| tidemill_base::Error::from(error).to_string();
         let wanted = match wanted {
             "" => None,
-            text => Some(text.parse::<Compression>().map_err(told)?),
+            text => Some(text.parse::<OutputCompression>().map_err(told)?),
         };
         let name = Some(name).filter(|name| !name.is_empty());
-        codec_of(wanted.as_ref(), format, name, false).map_err(told)
+        resolve_codec(wanted.as_ref(), format, name, false).map_err(told)
     }
 
     #[test]
-    fn what_is_asked_for_the_name_and_the_format_agree() {
+    fn requested_codec_must_agree_with_name_and_format() {
         use OutputFormat::{Arrow, Avro, Csv, Json, Parquet, Rowfile, Text};
         for (wanted, format, name, expected) in [
-            ("", Csv, "a.csv", Codec::None),
-            ("", Csv, "", Codec::None),
-            ("", Csv, "a.csv.gz", Codec::Gzip(6)),
-            ("", Json, "a.JSON.ZST", Codec::Zstd(3)),
-            ("", Text, "a.txt.xz", Codec::Xz(6)),
-            ("", Csv, "dump.bz2", Codec::Bzip2(9)),
-            ("zstd:19", Json, "a.json.zst", Codec::Zstd(19)),
-            ("gzip", Csv, "", Codec::Gzip(6)),
-            ("gzip:1", Csv, "dump", Codec::Gzip(1)),
-            ("none", Csv, "a.csv", Codec::None),
-            ("", Parquet, "a.parquet", Codec::Zstd(1)),
-            ("brotli", Parquet, "a.parquet", Codec::Brotli(1)),
-            ("lz4", Parquet, "", Codec::Lz4),
-            ("none", Parquet, "a.parquet", Codec::None),
-            ("", Rowfile, "a.rowfile", Codec::Zstd(1)),
-            ("", Arrow, "a.arrow", Codec::None),
-            ("zstd", Arrow, "a.arrow", Codec::Zstd(1)),
-            ("", Avro, "a.avro", Codec::Deflate(1)),
-            ("snappy", Avro, "a.avro", Codec::Snappy),
+            ("", Csv, "a.csv", OutputCodec::None),
+            ("", Csv, "", OutputCodec::None),
+            ("", Csv, "a.csv.gz", OutputCodec::Gzip(6)),
+            ("", Json, "a.JSON.ZST", OutputCodec::Zstd(3)),
+            ("", Text, "a.txt.xz", OutputCodec::Xz(6)),
+            ("", Csv, "dump.bz2", OutputCodec::Bzip2(9)),
+            ("zstd:19", Json, "a.json.zst", OutputCodec::Zstd(19)),
+            ("gzip", Csv, "", OutputCodec::Gzip(6)),
+            ("gzip:1", Csv, "dump", OutputCodec::Gzip(1)),
+            ("none", Csv, "a.csv", OutputCodec::None),
+            ("", Parquet, "a.parquet", OutputCodec::Zstd(1)),
+            ("brotli", Parquet, "a.parquet", OutputCodec::Brotli(1)),
+            ("lz4", Parquet, "", OutputCodec::Lz4),
+            ("none", Parquet, "a.parquet", OutputCodec::None),
+            ("", Rowfile, "a.rowfile", OutputCodec::Zstd(1)),
+            ("", Arrow, "a.arrow", OutputCodec::None),
+            ("zstd", Arrow, "a.arrow", OutputCodec::Zstd(1)),
+            ("", Avro, "a.avro", OutputCodec::Deflate(1)),
+            ("snappy", Avro, "a.avro", OutputCodec::Snappy),
         ] {
-            assert_eq!(of(wanted, format, name), Ok(expected), "{wanted} {format} {name}");
+            assert_eq!(resolve(wanted, format, name), Ok(expected), "{wanted} {format} {name}");
         }
         for (wanted, format, name, expected) in [
             ("zst", Csv, "", "unknown compression `zst`; did you mean `zstd`?"),
@@ -178,11 +178,11 @@ mod tests {
                 "hint: arrow is compressed inside: none, lz4, zstd (1 to 22)",
             ),
         ] {
-            let error = of(wanted, format, name).unwrap_err();
+            let error = resolve(wanted, format, name).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
         // A program makes the file, and its name is the program's.
-        let gzip = codec_of(None, Csv, Some("a.csv.gz"), true).unwrap();
-        assert_eq!(gzip, Codec::None);
+        let gzip = resolve_codec(None, Csv, Some("a.csv.gz"), true).unwrap();
+        assert_eq!(gzip, OutputCodec::None);
     }
 }

@@ -38,19 +38,19 @@ use tidemill_source::is_ignored_name;
 use crate::error::{Error, Result};
 
 /// What null is called in a path.
-pub(super) const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(super) const NULL_PATH_TEXT: &str = "__HIVE_DEFAULT_PARTITION__";
 /// What the empty string is called in a path.
-const EMPTY_NAME: &str = "%empty";
+const EMPTY_PATH_TEXT: &str = "%empty";
 /// What a staging folder's name begins with.
 pub(super) const STAGING_PREFIX: &str = ".tidemill-";
 /// The longest name of a file or folder that common file systems take.
 const NAME_BYTES_MAX: usize = 255;
 /// `%~` and 32 digits.
-const CUT_BYTES: usize = 34;
+const CUT_SUFFIX_BYTES: usize = 34;
 
 /// A parsed output URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template {
+pub(super) struct PathTemplate {
     /// The URL as the user wrote it.
     pub(super) url: String,
     /// The bucket, if the path is a key in one.
@@ -58,15 +58,15 @@ pub(super) struct Template {
     /// The folder that holds everything the template can name; `.` if there is none before it.
     pub(super) root: PathBuf,
     /// The names below the root: folders, then the file.
-    components: Vec<Component>,
+    components: Vec<PathComponent>,
     /// The columns, each once, in the order of their first appearance.
     pub(super) columns: Vec<String>,
 }
 
-type Component = Vec<Segment>;
+type PathComponent = Vec<PathSegment>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Segment {
+enum PathSegment {
     Literal(String),
     /// Index into [`Template::columns`].
     Column(usize),
@@ -77,7 +77,7 @@ enum Segment {
 ///
 /// # Errors
 /// [`Error::Usage`].
-pub(super) fn refuse_staging(path: &str) -> Result<()> {
+pub(super) fn refuse_staging_name(path: &str) -> Result<()> {
     match path.split('/').any(|part| part.starts_with(STAGING_PREFIX)) {
         true => Err(Error::usage(format!(
             "`{path}` names a file or folder that begins with `{STAGING_PREFIX}`, which is kept for \
@@ -88,26 +88,26 @@ pub(super) fn refuse_staging(path: &str) -> Result<()> {
 }
 
 /// Whether a name may be a component's, with any text for its columns.
-fn fits(component: &Component, name: &str) -> bool {
+fn component_matches(component: &PathComponent, name: &str) -> bool {
     match component.split_first() {
         None => name.is_empty(),
-        Some((Segment::Literal(text), rest)) => {
-            name.strip_prefix(text.as_str()).is_some_and(|name| fits_rest(rest, name))
+        Some((PathSegment::Literal(text), rest)) => {
+            name.strip_prefix(text.as_str()).is_some_and(|name| segments_match(rest, name))
         }
-        Some((Segment::Column(_), rest)) => (0..=name.len())
+        Some((PathSegment::Column(_), rest)) => (0..=name.len())
             .filter(|at| name.is_char_boundary(*at))
-            .any(|at| fits_rest(rest, &name[at..])),
+            .any(|at| segments_match(rest, &name[at..])),
     }
 }
 
-fn fits_rest(rest: &[Segment], name: &str) -> bool {
-    fits(&rest.to_vec(), name)
+fn segments_match(rest: &[PathSegment], name: &str) -> bool {
+    component_matches(&rest.to_vec(), name)
 }
 
 /// One path's values, in the order of [`Template::columns`]; `None` is null.
-pub(super) type Key = Vec<Option<Box<str>>>;
+pub(super) type PathKey = Vec<Option<Box<str>>>;
 
-impl Template {
+impl PathTemplate {
     /// Parses an output path.
     ///
     /// # Errors
@@ -116,15 +116,15 @@ impl Template {
     pub(super) fn parse(url: &str) -> Result<Self> {
         refuse_mistyped_url(url)?;
         let (bucket, path) = match Location::parse(url) {
-            Ok(Some(Location::S3 { bucket, key })) => (Some(bucket), key_path(url, key)?),
-            _ => (None, local_path(url)?),
+            Ok(Some(Location::S3 { bucket, key })) => (Some(bucket), parse_object_key(url, key)?),
+            _ => (None, parse_local_path(url)?),
         };
         let mut columns: Vec<String> = Vec::new();
-        let mut parts: Vec<Segment> = Vec::new();
+        let mut parts: Vec<PathSegment> = Vec::new();
         let mut literal = String::new();
         let mut rest = path.chars().peekable();
         let unbalanced = |brace: char| {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("`{url}` has a `{brace}` without its partner"),
                 "a column's name stands in braces, `{day}`; a brace that is part of a file's \
                  name is written twice, `{{`",
@@ -155,36 +155,36 @@ impl Template {
                         )));
                     }
                     if !literal.is_empty() {
-                        parts.push(Segment::Literal(std::mem::take(&mut literal)));
+                        parts.push(PathSegment::Literal(std::mem::take(&mut literal)));
                     }
                     let index = columns.iter().position(|column| *column == name);
                     let index = index.unwrap_or_else(|| {
                         columns.push(name);
                         columns.len() - 1
                     });
-                    parts.push(Segment::Column(index));
+                    parts.push(PathSegment::Column(index));
                 }
                 '}' => return Err(unbalanced('}')),
                 c => literal.push(c),
             }
         }
         if !literal.is_empty() {
-            parts.push(Segment::Literal(literal));
+            parts.push(PathSegment::Literal(literal));
         }
-        let mut template = Self::split(url, &parts)?;
+        let mut template = Self::split_at_root(url, &parts)?;
         template.columns = columns;
         template.bucket = bucket;
-        template.check()?;
+        template.validate()?;
         Ok(template)
     }
 
     /// Cuts the parts at slashes, and the root off.
-    fn split(url: &str, parts: &[Segment]) -> Result<Self> {
-        let mut all: Vec<Component> = vec![Vec::new()];
+    fn split_at_root(url: &str, parts: &[PathSegment]) -> Result<Self> {
+        let mut all: Vec<PathComponent> = vec![Vec::new()];
         let mut absolute = false;
         for (i, part) in parts.iter().enumerate() {
             match part {
-                Segment::Literal(text) => {
+                PathSegment::Literal(text) => {
                     absolute |= i == 0 && text.starts_with('/');
                     for (j, piece) in text.split('/').enumerate() {
                         if j > 0 {
@@ -193,11 +193,11 @@ impl Template {
                         if !piece.is_empty()
                             && let Some(component) = all.last_mut()
                         {
-                            component.push(Segment::Literal(piece.to_owned()));
+                            component.push(PathSegment::Literal(piece.to_owned()));
                         }
                     }
                 }
-                Segment::Column(_) => {
+                PathSegment::Column(_) => {
                     if let Some(component) = all.last_mut() {
                         component.push(part.clone());
                     }
@@ -205,64 +205,69 @@ impl Template {
             }
         }
         let folder = || {
-            Error::usage_hint(
+            Error::usage_with_hint(
                 format!("`{url}` names a folder, not a file"),
                 "end it with a file's name, as in `out/result.csv` or `out/{day}.csv`",
             )
         };
-        let dots = |component: &Component| matches!(component.as_slice(), [Segment::Literal(name)] if name == "." || name == "..");
+        let dots = |component: &PathComponent| matches!(component.as_slice(), [PathSegment::Literal(name)] if name == "." || name == "..");
         if all.last().is_none_or(|last| last.is_empty() || dots(last)) {
             return Err(folder());
         }
-        let has_column =
-            |component: &Component| component.iter().any(|part| matches!(part, Segment::Column(_)));
+        let has_column = |component: &PathComponent| {
+            component.iter().any(|part| matches!(part, PathSegment::Column(_)))
+        };
         let first = all.iter().position(has_column).unwrap_or(all.len() - 1);
         let mut root = PathBuf::from(if absolute { "/" } else { "" });
         for component in &all[..first] {
-            if let [Segment::Literal(name)] = component.as_slice() {
+            if let [PathSegment::Literal(name)] = component.as_slice() {
                 root.push(name);
             }
         }
         if root.as_os_str().is_empty() {
             root.push(".");
         }
-        let components: Vec<Component> =
+        let components: Vec<PathComponent> =
             all.split_off(first).into_iter().filter(|component| !component.is_empty()).collect();
         if components.iter().any(dots) {
             return Err(Error::usage(format!("`{url}` has a `.` or `..` behind a column")));
         }
         let url = url.to_owned();
-        Ok(Template { url, bucket: None, root, components, columns: Vec::new() })
+        Ok(PathTemplate { url, bucket: None, root, components, columns: Vec::new() })
     }
 
     /// Whether a path below the root is one that some values would have.
-    pub(super) fn may_name(&self, below: &Path) -> bool {
+    pub(super) fn can_name_path(&self, below: &Path) -> bool {
         let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();
         names.len() == self.components.len()
-            && self.components.iter().zip(&names).all(|(component, name)| fits(component, name))
+            && self
+                .components
+                .iter()
+                .zip(&names)
+                .all(|(component, name)| component_matches(component, name))
     }
 
-    fn check(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let url = &self.url;
         if self.bucket.is_none() {
-            refuse_staging(&self.root.display().to_string())?;
+            refuse_staging_name(&self.root.display().to_string())?;
         }
         for component in &self.components {
             let literal: usize = component
                 .iter()
                 .map(|part| match part {
-                    Segment::Literal(text) => text.len(),
-                    Segment::Column(_) => 0,
+                    PathSegment::Literal(text) => text.len(),
+                    PathSegment::Column(_) => 0,
                 })
                 .sum();
             let columns =
-                component.iter().filter(|part| matches!(part, Segment::Column(_))).count();
+                component.iter().filter(|part| matches!(part, PathSegment::Column(_))).count();
             if literal > NAME_BYTES_MAX {
                 return Err(Error::usage(format!(
                     "`{url}` has a name of {literal} bytes; file systems take {NAME_BYTES_MAX}"
                 )));
             }
-            if let Some(Segment::Literal(text)) = component.first()
+            if let Some(PathSegment::Literal(text)) = component.first()
                 && (text.starts_with(STAGING_PREFIX)
                     || (columns > 0 && STAGING_PREFIX.starts_with(text.as_str())))
             {
@@ -274,15 +279,15 @@ impl Template {
             if columns == 0 {
                 continue;
             }
-            if (NAME_BYTES_MAX - literal) / columns < CUT_BYTES + 6 {
-                return Err(Error::usage_hint(
+            if (NAME_BYTES_MAX - literal) / columns < CUT_SUFFIX_BYTES + 6 {
+                return Err(Error::usage_with_hint(
                     format!("`{url}` leaves too little room for {columns} values in one name"),
                     "put some of the columns into folders of their own, `{a}/{b}.csv`",
                 ));
             }
             if component
                 .iter()
-                .any(|part| matches!(part, Segment::Literal(text) if text.contains('%')))
+                .any(|part| matches!(part, PathSegment::Literal(text) if text.contains('%')))
             {
                 return Err(Error::usage(format!(
                     "`{url}` has a `%` in a name with a column; there it marks an encoded character"
@@ -290,9 +295,9 @@ impl Template {
             }
             let adjacent = component
                 .windows(2)
-                .any(|pair| matches!(pair, [Segment::Column(_), Segment::Column(_)]));
+                .any(|pair| matches!(pair, [PathSegment::Column(_), PathSegment::Column(_)]));
             if adjacent {
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("`{url}` has two columns with nothing between them"),
                     "put text between them, `{a}-{b}`, so that their values can be told apart",
                 ));
@@ -315,8 +320,8 @@ impl Template {
             }
             for part in component {
                 match part {
-                    Segment::Literal(text) => out.push_str(&literal(text)),
-                    Segment::Column(index) => {
+                    PathSegment::Literal(text) => out.push_str(&escape_braces(text)),
+                    PathSegment::Column(index) => {
                         // A `String` takes every write.
                         let _ = write!(out, "{{{}}}", self.columns[*index]);
                     }
@@ -327,18 +332,18 @@ impl Template {
     }
 
     /// The one file that a template without columns names.
-    pub(super) fn file(&self) -> PathBuf {
+    pub(super) fn file_path(&self) -> PathBuf {
         let name = match self.components.first().map(Vec::as_slice) {
-            Some([Segment::Literal(name)]) => name,
+            Some([PathSegment::Literal(name)]) => name,
             _ => "",
         };
-        below(&self.root, name)
+        join_below(&self.root, name)
     }
 
     /// The end of the last component, which the format is told from.
     pub(super) fn suffix(&self) -> &str {
         match self.components.last().and_then(|component| component.last()) {
-            Some(Segment::Literal(text)) => text,
+            Some(PathSegment::Literal(text)) => text,
             _ => "",
         }
     }
@@ -347,7 +352,7 @@ impl Template {
     ///
     /// # Errors
     /// [`Error::Usage`] for an unknown column, with the nearest, and for nested ones.
-    pub(super) fn resolve(&self, schema: &Schema) -> Result<Vec<usize>> {
+    pub(super) fn resolve_columns(&self, schema: &Schema) -> Result<Vec<usize>> {
         let mut positions = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             let Some((position, field)) = schema.column_with_name(column) else {
@@ -356,8 +361,8 @@ impl Template {
                 let message = suggestions::unknown_name_message("column", column, &names);
                 return Err(Error::usage(format!("in the path `{}`: {message}", self.url)));
             };
-            if nested(field.data_type()) || !routable(field.data_type()) {
-                return Err(Error::usage_hint(
+            if is_nested_type(field.data_type()) || !is_routable_type(field.data_type()) {
+                return Err(Error::usage_with_hint(
                     format!(
                         "column `{column}` of type `{}` cannot be part of the path `{}`",
                         field.data_type(),
@@ -372,38 +377,43 @@ impl Template {
     }
 
     /// One component's text.
-    fn render(&self, component: &Component, key: &Key, rule: Rule) -> String {
+    fn render_component(
+        &self,
+        component: &PathComponent,
+        key: &PathKey,
+        rule: EncodingRule,
+    ) -> String {
         // What hard encoding must not leave as it is: the letter that ends a value.
         let mut separators = Vec::new();
-        if rule.hard {
+        if rule.is_strict {
             for pair in component.windows(2) {
-                if let [Segment::Column(_), Segment::Literal(text)] = pair {
+                if let [PathSegment::Column(_), PathSegment::Literal(text)] = pair {
                     separators.extend(text.chars().next().map(|c| c.to_ascii_lowercase()));
                 }
             }
         }
         let keep = |c: char| {
-            if rule.hard {
+            if rule.is_strict {
                 (c.is_ascii_lowercase() || c.is_ascii_digit()) && !separators.contains(&c)
             } else {
                 !(matches!(c, '/' | '%')
                     || c.is_control()
-                    || (rule.folder && c == '=')
-                    || (rule.ascii && !c.is_ascii()))
+                    || (rule.is_folder && c == '=')
+                    || (rule.is_ascii_only && !c.is_ascii()))
             }
         };
         let mut texts: Vec<String> = Vec::with_capacity(component.len());
         for (i, part) in component.iter().enumerate() {
             texts.push(match part {
-                Segment::Literal(text) => text.clone(),
-                Segment::Column(index) => encode(key[*index].as_deref(), i == 0, keep),
+                PathSegment::Literal(text) => text.clone(),
+                PathSegment::Column(index) => encode_value(key[*index].as_deref(), i == 0, keep),
             });
         }
         let name = texts.concat();
         if is_ignored_name(&name) && !name.starts_with('.') {
             // What is written is read again. Such a name is all ASCII.
             let mut parts = component.iter().zip(&mut texts);
-            let column = parts.find(|(part, _)| matches!(part, Segment::Column(_)));
+            let column = parts.find(|(part, _)| matches!(part, PathSegment::Column(_)));
             if let Some((_, text)) = column
                 && let Some(first) = text.bytes().next()
             {
@@ -411,27 +421,27 @@ impl Template {
             }
         }
         if texts.iter().map(String::len).sum::<usize>() > NAME_BYTES_MAX {
-            self.cut(component, key, &mut texts);
+            self.shorten_values(component, key, &mut texts);
         }
         texts.concat()
     }
 
     /// Shortens the values that take more than their share of a name.
-    fn cut(&self, component: &Component, key: &Key, texts: &mut [String]) {
+    fn shorten_values(&self, component: &PathComponent, key: &PathKey, texts: &mut [String]) {
         let mut literal = 0;
         let mut columns = 0;
         for (part, text) in component.iter().zip(texts.iter()) {
             match part {
-                Segment::Literal(_) => literal += text.len(),
-                Segment::Column(_) => columns += 1,
+                PathSegment::Literal(_) => literal += text.len(),
+                PathSegment::Column(_) => columns += 1,
             }
         }
         let share = (NAME_BYTES_MAX - literal) / columns.max(1);
         for (part, text) in component.iter().zip(texts) {
-            if let Segment::Column(index) = part
+            if let PathSegment::Column(index) = part
                 && text.len() > share
             {
-                let mut end = share - CUT_BYTES;
+                let mut end = share - CUT_SUFFIX_BYTES;
                 while !text.is_char_boundary(end) {
                     end -= 1;
                 }
@@ -451,13 +461,13 @@ impl Template {
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, Default)]
-struct Rule {
+struct EncodingRule {
     /// Everything beyond ASCII is percent-encoded.
-    ascii: bool,
+    is_ascii_only: bool,
     /// Only lower-case letters and digits stay.
-    hard: bool,
+    is_strict: bool,
     /// The name is a folder's, where `key=value` is a column.
-    folder: bool,
+    is_folder: bool,
 }
 
 /// The relative paths of a run's keys, all different, also to a file system that `folds` names.
@@ -465,7 +475,11 @@ struct Rule {
 /// # Errors
 /// [`Error::Usage`] if two keys cannot be told apart, which takes two long values with the
 /// same 128-bit hash.
-pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<Vec<String>> {
+pub(super) fn assign_paths(
+    template: &PathTemplate,
+    keys: &[PathKey],
+    folds: bool,
+) -> Result<Vec<String>> {
     let fold = |text: &str| if folds { text.to_ascii_lowercase() } else { text.to_owned() };
     let mut paths = vec![String::new(); keys.len()];
     // Keys of one group have the same values in all columns so far, and the same folder.
@@ -473,18 +487,18 @@ pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<V
     let mut seen = vec![false; template.columns.len()];
     for (depth, component) in template.components.iter().enumerate() {
         let folder = depth + 1 < template.components.len();
-        let plain = Rule { ascii: folds, hard: false, folder };
+        let plain = EncodingRule { is_ascii_only: folds, is_strict: false, is_folder: folder };
         for part in component {
-            if let Segment::Column(index) = part {
+            if let PathSegment::Column(index) = part {
                 seen[*index] = true;
             }
         }
-        let identity = |key: &Key| -> Key {
+        let identity = |key: &PathKey| -> PathKey {
             key.iter().zip(&seen).map(|(value, seen)| value.clone().filter(|_| *seen)).collect()
         };
         // Nulls and columns not seen yet look alike in an identity, but a column is seen for
         // all keys or for none.
-        let mut next_groups: HashMap<(usize, Key), usize> = HashMap::new();
+        let mut next_groups: HashMap<(usize, PathKey), usize> = HashMap::new();
         let mut owners: HashMap<(usize, String), (usize, bool)> = HashMap::new();
         let mut names: Vec<(usize, usize)> = Vec::with_capacity(keys.len());
         let mut rendered: Vec<String> = Vec::new();
@@ -493,7 +507,7 @@ pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<V
             let count = next_groups.len();
             let next = *next_groups.entry((groups[i], identity(key))).or_insert(count);
             if next == count {
-                let name = template.render(component, key, plain);
+                let name = template.render_component(component, key, plain);
                 owners
                     .entry((groups[i], fold(&name)))
                     .and_modify(|(_, contested)| *contested = true)
@@ -507,8 +521,8 @@ pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<V
             let example = examples[next];
             let owner = owners.get(&(groups[example], fold(name)));
             if owner.is_some_and(|(_, contested)| *contested) {
-                let hard = Rule { hard: true, ..plain };
-                *name = template.render(component, &keys[example], hard);
+                let hard = EncodingRule { is_strict: true, ..plain };
+                *name = template.render_component(component, &keys[example], hard);
             }
         }
         for (i, path) in paths.iter_mut().enumerate() {
@@ -522,7 +536,7 @@ pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<V
     let mut taken = HashMap::with_capacity(paths.len());
     for (i, path) in paths.iter().enumerate() {
         if let Some(other) = taken.insert(fold(path), i) {
-            let key: &Key = &keys[other];
+            let key: &PathKey = &keys[other];
             return Err(Error::usage(format!(
                 "two values of `{}` would both be written to `{path}`: {key:?} and {:?}",
                 template.url, keys[i]
@@ -533,18 +547,18 @@ pub(super) fn assign(template: &Template, keys: &[Key], folds: bool) -> Result<V
 }
 
 /// A name as a template that stands for nothing but it.
-pub(super) fn literal(name: &str) -> String {
+pub(super) fn escape_braces(name: &str) -> String {
     name.replace('{', "{{").replace('}', "}}")
 }
 
-fn encode(value: Option<&str>, begins: bool, keep: impl Fn(char) -> bool) -> String {
-    let Some(value) = value else { return NULL_NAME.to_owned() };
+fn encode_value(value: Option<&str>, begins: bool, keep: impl Fn(char) -> bool) -> String {
+    let Some(value) = value else { return NULL_PATH_TEXT.to_owned() };
     if value.is_empty() {
-        return EMPTY_NAME.to_owned();
+        return EMPTY_PATH_TEXT.to_owned();
     }
     let mut out = String::with_capacity(value.len());
     for (i, c) in value.chars().enumerate() {
-        let special = i == 0 && ((begins && c == '.') || value == NULL_NAME);
+        let special = i == 0 && ((begins && c == '.') || value == NULL_PATH_TEXT);
         if keep(c) && !special {
             out.push(c);
         } else {
@@ -565,29 +579,29 @@ pub(super) fn fnv_1a_128(bytes: &[u8]) -> u128 {
     })
 }
 
-fn nested(data_type: &DataType) -> bool {
+fn is_nested_type(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Dictionary(_, values) => nested(values),
-        DataType::RunEndEncoded(_, values) => nested(values.data_type()),
+        DataType::Dictionary(_, values) => is_nested_type(values),
+        DataType::RunEndEncoded(_, values) => is_nested_type(values.data_type()),
         other => other.is_nested(),
     }
 }
 
 /// The local path that a URL names.
 /// The key of an output in a bucket.
-fn key_path(url: &str, key: String) -> Result<String> {
+fn parse_object_key(url: &str, key: String) -> Result<String> {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
     if key.is_empty() || key.ends_with('/') || key.split('/').all(plain) {
         // A folder is refused as on disk.
         return Ok(if key.is_empty() { "/".into() } else { key });
     }
-    Err(Error::usage_hint(
+    Err(Error::usage_with_hint(
         format!("`{url}` cannot be written"),
         "keys with empty parts (`a//b`), `.` or `..` are not supported",
     ))
 }
 
-fn local_path(url: &str) -> Result<String> {
+fn parse_local_path(url: &str) -> Result<String> {
     if url.is_empty() {
         return Err(Error::usage("the output has no name"));
     }
@@ -597,7 +611,7 @@ fn local_path(url: &str) -> Result<String> {
     if let Some(rest) = url.strip_prefix("file://") {
         let path = rest.strip_prefix("localhost").unwrap_or(rest);
         if !path.starts_with('/') {
-            return Err(Error::usage_hint(
+            return Err(Error::usage_with_hint(
                 format!("`{url}` names another machine's file"),
                 "a file's URL has three slashes, `file:///folder/file.csv`",
             ));
@@ -612,7 +626,7 @@ fn local_path(url: &str) -> Result<String> {
         && !scheme.is_empty()
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
     {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("output to `{scheme}://` is not supported"),
             "write to a local file, to s3://bucket/key or to standard output, `-`",
         ));
@@ -620,11 +634,11 @@ fn local_path(url: &str) -> Result<String> {
     Ok(url.to_owned())
 }
 /// A path in the destination, as a user would write it: `day.csv`, not `./day.csv`.
-pub(super) fn below(root: &Path, target: &str) -> PathBuf {
+pub(super) fn join_below(root: &Path, target: &str) -> PathBuf {
     if root == Path::new(".") { PathBuf::from(target) } else { root.join(target) }
 }
 
 /// Whether a path can name a column of this type as far as the router goes.
-fn routable(data_type: &DataType) -> bool {
+fn is_routable_type(data_type: &DataType) -> bool {
     RowConverter::supports_fields(&[SortField::new(data_type.clone())])
 }

@@ -29,36 +29,36 @@ use tidemill_remote::StorageOptions;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{FinishedUpload, ObjectUpload};
 
-use crate::Room;
-use crate::bucket::{Shared, Starter, send};
-use crate::commit::Staging;
-use crate::destination::{self, Partitioned};
+use crate::SinkResources;
+use crate::destination::{self, PartitionedRows};
 use crate::error::{Error, Result};
-use crate::files::Stage;
+use crate::file_commit::StagingFolder;
 use crate::formats::OutputFormat;
-use crate::fs::{self, Output};
-use crate::partition::Router;
-use crate::spec::SinkSpec;
-use crate::template::{Key, Template, assign, below, fnv_1a_128};
-use crate::writer::{RowWriter, Writing};
+use crate::fs::{self, CountingFile};
+use crate::partitioned_files::StagingArea;
+use crate::path_template::{PathKey, PathTemplate, assign_paths, fnv_1a_128, join_below};
+use crate::row_router::RowRouter;
+use crate::row_writer::{FileWriteSpec, RowWriter};
+use crate::s3_commit::{SharedUpload, UploadStarter, send_file_in_parts};
+use crate::sink_spec::SinkSpec;
 
 /// So large an object needs no upload: its bytes come to who has the output …
-const SMALL_BYTES: u64 = 256 << 10;
+const INLINE_OBJECT_BYTES_MAX: u64 = 256 << 10;
 /// … as long as they are no more than this together.
-const SMALL_TOGETHER_BYTES: u64 = 16 << 20;
+const INLINE_TOTAL_BYTES_MAX: u64 = 16 << 20;
 
 /// Where others write files of an output.
 #[derive(Clone)]
-pub enum Place {
+pub enum WorkerOutputTarget {
     /// In a folder that all of them have to see.
-    Folder(PlacedFolder),
+    Folder(WorkerOutputFolder),
     /// In a bucket.
-    Bucket(PlacedBucket),
+    Bucket(WorkerOutputBucket),
 }
 
 /// A folder, as who writes to it is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlacedFolder {
+pub struct WorkerOutputFolder {
     /// The folder that is theirs until the commit.
     folder: PathBuf,
     /// A file of it.
@@ -67,59 +67,67 @@ pub struct PlacedFolder {
 
 /// A bucket, where uploads are begun by who has the output.
 #[derive(Clone)]
-pub struct PlacedBucket {
-    starter: Starter,
-    template: Arc<Template>,
+pub struct WorkerOutputBucket {
+    upload_starter: UploadStarter,
+    template: Arc<PathTemplate>,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for WorkerOutputTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Folder(folder) => folder.fmt(f),
-            Place::Bucket(bucket) => f.debug_tuple("Bucket").field(&bucket.template.url).finish(),
+            WorkerOutputTarget::Folder(folder) => folder.fmt(f),
+            WorkerOutputTarget::Bucket(bucket) => {
+                f.debug_tuple("Bucket").field(&bucket.template.url).finish()
+            }
         }
     }
 }
 
 /// The values of a path's columns, in its order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Values(Key);
+pub struct PathValues(PathKey);
 
 /// An object of which somebody has begun an upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BegunObject {
-    values: Values,
+pub struct BegunUpload {
+    values: PathValues,
     key: String,
     id: String,
 }
 
-impl Place {
-    pub(crate) fn of_folder(staging: &Staging) -> Result<Place> {
+impl WorkerOutputTarget {
+    pub(crate) fn from_staging(staging: &StagingFolder) -> Result<WorkerOutputTarget> {
         let absolute =
             |path: &Path| std::path::absolute(path).map_err(|error| Error::io("find", path, error));
-        let (folder, lock) = (absolute(staging.folder())?, absolute(&staging.lock_path())?);
-        Ok(Place::Folder(PlacedFolder { folder, lock }))
+        let (folder, lock) = (absolute(staging.folder_path())?, absolute(&staging.lock_path())?);
+        Ok(WorkerOutputTarget::Folder(WorkerOutputFolder { folder, lock }))
     }
 
-    pub(crate) fn of_bucket(starter: Starter, template: Template) -> Place {
-        Place::Bucket(PlacedBucket { starter, template: Arc::new(template) })
+    pub(crate) fn from_bucket(
+        starter: UploadStarter,
+        template: PathTemplate,
+    ) -> WorkerOutputTarget {
+        WorkerOutputTarget::Bucket(WorkerOutputBucket {
+            upload_starter: starter,
+            template: Arc::new(template),
+        })
     }
 }
 
-impl PlacedBucket {
+impl WorkerOutputBucket {
     /// The key of the object of each path; all paths that there are have to be among them.
     ///
     /// # Errors
     /// [`Error::Usage`] if two paths cannot be told apart.
-    pub fn keys(&self, paths: &[Values]) -> Result<HashMap<Values, String>> {
+    pub fn object_keys(&self, paths: &[PathValues]) -> Result<HashMap<PathValues, String>> {
         let template = &self.template;
         if !template.is_partitioned() {
-            let key = template.file().display().to_string();
-            return Ok([(Values(Key::new()), key)].into());
+            let key = template.file_path().display().to_string();
+            return Ok([(PathValues(PathKey::new()), key)].into());
         }
-        let values: Vec<Key> = paths.iter().map(|path| path.0.clone()).collect();
-        let targets = assign(template, &values, false)?;
-        let key = |target: String| below(&template.root, &target).display().to_string();
+        let values: Vec<PathKey> = paths.iter().map(|path| path.0.clone()).collect();
+        let targets = assign_paths(template, &values, false)?;
+        let key = |target: String| join_below(&template.root, &target).display().to_string();
         Ok(paths.iter().cloned().zip(targets.into_iter().map(key)).collect())
     }
 
@@ -127,19 +135,19 @@ impl PlacedBucket {
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
-    pub fn begin(
+    pub fn begin_uploads(
         &self,
-        objects: &[(Values, String)],
+        objects: &[(PathValues, String)],
         times: usize,
         tick: WaitCallback<'_>,
-    ) -> Result<Vec<Vec<BegunObject>>> {
+    ) -> Result<Vec<Vec<BegunUpload>>> {
         if objects.is_empty() {
             return Ok(Vec::new());
         }
         let keys = (0..times).flat_map(|_| objects.iter().map(|(_, key)| key.clone()));
-        let ids = self.starter.begin_all(&keys.collect::<Vec<_>>(), tick)?;
+        let ids = self.upload_starter.begin_uploads(&keys.collect::<Vec<_>>(), tick)?;
         let begun = |ids: &[String]| {
-            let begun = objects.iter().zip(ids).map(|((values, key), id)| BegunObject {
+            let begun = objects.iter().zip(ids).map(|((values, key), id)| BegunUpload {
                 values: values.clone(),
                 key: key.clone(),
                 id: id.clone(),
@@ -152,11 +160,11 @@ impl PlacedBucket {
 
 /// A file that somebody has written, and that has no name yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlacedFile {
+pub struct WorkerOutputFile {
     /// The values of the path's columns; none of a file without any.
-    pub(crate) values: Values,
+    pub(crate) values: PathValues,
     pub(crate) bytes: u64,
-    pub(crate) what: Placed,
+    pub(crate) what: OutputContentLocation,
     /// All of a small object, which goes beside what is said of it.
     #[serde(skip)]
     pub content: Vec<u8>,
@@ -165,7 +173,7 @@ pub struct PlacedFile {
 /// Where its bytes are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Placed {
+pub(crate) enum OutputContentLocation {
     /// In a file of the staging folder.
     Staged(String),
     /// Here.
@@ -174,28 +182,33 @@ pub(crate) enum Placed {
     Sent { id: String, parts: Vec<String> },
 }
 
-impl PlacedFile {
+impl WorkerOutputFile {
     /// Whether its bytes are not in the bucket.
-    pub fn is_small(&self) -> bool {
-        self.what == Placed::Small
+    pub fn has_inline_content(&self) -> bool {
+        self.what == OutputContentLocation::Small
     }
 
     /// The file of a staging folder, which is there as a whole.
-    pub(crate) fn staged(self, staging: &Staging) -> Result<(Key, String, u64)> {
-        let PlacedFile { values: Values(key), bytes, what, .. } = self;
-        let Placed::Staged(staged) = what else {
+    pub(crate) fn into_staged_file(
+        self,
+        staging: &StagingFolder,
+    ) -> Result<(PathKey, String, u64)> {
+        let WorkerOutputFile { values: PathValues(key), bytes, what, .. } = self;
+        let OutputContentLocation::Staged(staged) = what else {
             return Err(Error::Internal("an object in place of a file".into()));
         };
-        check_staged(staging, &staged, bytes)?;
+        check_staged_file(staging, &staged, bytes)?;
         Ok((key, staged, bytes))
     }
 
     /// The object, as it is to be completed.
-    pub(crate) fn finished(self) -> Result<(Key, u64, FinishedUpload)> {
-        let PlacedFile { values: Values(key), bytes, what, content } = self;
+    pub(crate) fn into_finished_upload(self) -> Result<(PathKey, u64, FinishedUpload)> {
+        let WorkerOutputFile { values: PathValues(key), bytes, what, content } = self;
         let finished = match what {
-            Placed::Sent { id, parts } => FinishedUpload::Parts { id, parts },
-            Placed::Small if content.len() as u64 == bytes => FinishedUpload::Small(content),
+            OutputContentLocation::Sent { id, parts } => FinishedUpload::Parts { id, parts },
+            OutputContentLocation::Small if content.len() as u64 == bytes => {
+                FinishedUpload::Small(content)
+            }
             _ => return Err(Error::Internal("an object that was written by nobody".into())),
         };
         Ok((key, bytes, finished))
@@ -203,8 +216,8 @@ impl PlacedFile {
 }
 
 /// Refuses a staged file that is not there as a whole.
-pub(crate) fn check_staged(staging: &Staging, staged: &str, bytes: u64) -> Result<()> {
-    let path = staging.path(staged);
+pub(crate) fn check_staged_file(staging: &StagingFolder, staged: &str, bytes: u64) -> Result<()> {
+    let path = staging.staged_path(staged);
     let found = fs::lstat(&path).map_err(|error| Error::io("read", &path, error))?;
     if found.map(|found| found.len()) != Some(bytes) {
         let missing = std::io::Error::other(format!("{bytes} bytes were written there"));
@@ -215,7 +228,7 @@ pub(crate) fn check_staged(staging: &Staging, staged: &str, bytes: u64) -> Resul
 
 /// What others are told of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputSaid {
+pub struct WorkerOutputSpec {
     url: String,
     format: String,
     compression: Option<String>,
@@ -224,20 +237,20 @@ pub struct OutputSaid {
     max_files: usize,
 }
 
-impl OutputSaid {
+impl WorkerOutputSpec {
     /// What is to be said of an output; none of one that only this process can write: standard output, one that goes
     /// through a program, a format that was registered here.
-    pub fn of(spec: &SinkSpec) -> Option<OutputSaid> {
+    pub fn from_spec(spec: &SinkSpec) -> Option<WorkerOutputSpec> {
         let format = spec.parse().ok()?.format;
         if spec.url == "-" || spec.exec.is_some() || matches!(format, OutputFormat::Registered(_)) {
             return None;
         }
-        Some(OutputSaid {
+        Some(WorkerOutputSpec {
             url: spec.url.clone(),
             format: format.name().to_owned(),
             compression: spec.compression.as_ref().map(ToString::to_string),
-            null: spec.null.clone(),
-            header: spec.header,
+            null: spec.null_text.clone(),
+            header: spec.has_header,
             max_files: spec.max_files,
         })
     }
@@ -246,12 +259,12 @@ impl OutputSaid {
     ///
     /// # Errors
     /// [`Error::Usage`] where it is of another release.
-    pub fn spec(self) -> Result<SinkSpec> {
+    pub fn into_spec(self) -> Result<SinkSpec> {
         Ok(SinkSpec {
             format: Some(self.format.parse()?),
             compression: self.compression.as_deref().map(str::parse).transpose()?,
-            null: self.null,
-            header: self.header,
+            null_text: self.null,
+            has_header: self.header,
             max_files: self.max_files,
             ..SinkSpec::new(self.url)
         })
@@ -259,15 +272,15 @@ impl OutputSaid {
 }
 
 /// Rows by who is to write them: all of one path have the same writer.
-pub struct Spread {
+pub struct WriterPartitioner {
     /// None where there is one file.
-    router: Option<Router>,
+    router: Option<RowRouter>,
     /// The writer of each path that was met.
-    writers: Vec<usize>,
-    count: usize,
+    writer_of_path: Vec<usize>,
+    writer_count: usize,
 }
 
-impl Spread {
+impl WriterPartitioner {
     /// For so many writers at most; of one file there is one.
     ///
     /// # Errors
@@ -278,49 +291,50 @@ impl Spread {
         let router = match template {
             None => None,
             Some(template) => {
-                let positions = template.resolve(schema)?;
-                Some(Router::new(schema, positions, &spec.url, spec.max_files)?)
+                let positions = template.resolve_columns(schema)?;
+                Some(RowRouter::new(schema, positions, &spec.url, spec.max_files)?)
             }
         };
         let count = if router.is_some() { count.max(1) } else { 1 };
-        Ok(Spread { router, writers: Vec::new(), count })
+        Ok(WriterPartitioner { router, writer_of_path: Vec::new(), writer_count: count })
     }
 
     /// The paths that were met, each with its writer.
-    pub fn paths(&self) -> Vec<Values> {
-        let keys = self.router.as_ref().map(Router::keys).unwrap_or_default();
-        keys.iter().cloned().map(Values).collect()
+    pub fn path_values(&self) -> Vec<PathValues> {
+        let keys = self.router.as_ref().map(RowRouter::path_keys).unwrap_or_default();
+        keys.iter().cloned().map(PathValues).collect()
     }
 
     /// Refuses more paths than are allowed.
     ///
     /// # Errors
     /// As [`apart`](Self::apart).
-    pub fn check_count(&self, count: usize) -> Result<()> {
-        self.router.as_ref().map_or(Ok(()), |router| router.check_count(count))
+    pub fn check_path_count(&self, count: usize) -> Result<()> {
+        self.router.as_ref().map_or(Ok(()), |router| router.check_path_count(count))
     }
 
     /// Which writer a path has.
-    pub fn writer(&self, path: &Values) -> usize {
-        writer_of(&path.0, self.count)
+    pub fn writer_index(&self, path: &PathValues) -> usize {
+        writer_for_key(&path.0, self.writer_count)
     }
 
     /// How many writers there are.
-    pub fn count(&self) -> usize {
-        self.count
+    pub fn writer_count(&self) -> usize {
+        self.writer_count
     }
 
     /// What each writer has of some rows, in their order; those that have none are left out.
     ///
     /// # Errors
     /// [`Error::Usage`] when there are more paths than allowed.
-    pub fn apart(&mut self, rows: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>> {
+    pub fn partition_rows(&mut self, rows: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>> {
         let copied = |error| Error::Internal(format!("cannot copy a batch: {error}"));
         let Some(router) = &mut self.router else {
             return Ok(vec![(0, batch_compaction::compact_batch(rows).map_err(copied)?)]);
         };
-        let count = self.count;
-        let apart = router.apart(rows, &mut self.writers, |key| writer_of(key, count))?;
+        let count = self.writer_count;
+        let apart = router
+            .partition_rows(rows, &mut self.writer_of_path, |key| writer_for_key(key, count))?;
         apart
             .into_iter()
             .map(|(writer, own)| {
@@ -331,7 +345,7 @@ impl Spread {
 }
 
 /// Which of so many writers a path has: the same wherever it is asked.
-fn writer_of(key: &Key, count: usize) -> usize {
+fn writer_for_key(key: &PathKey, count: usize) -> usize {
     let mut bytes = Vec::new();
     for value in key {
         match value {
@@ -349,75 +363,75 @@ fn writer_of(key: &Key, count: usize) -> usize {
 }
 
 /// Where one process writes files of an output that somebody else has.
-pub enum OwnPlace {
+pub enum OpenOutputTarget {
     /// In the staging folder.
     Folder(PathBuf),
     /// In a bucket.
     Bucket(Arc<Bucket>),
 }
 
-impl OwnPlace {
+impl OpenOutputTarget {
     /// The place of an output: in the folder that who has it tells, or in the output's bucket.
     ///
     /// # Errors
     /// Where the bucket cannot be reached.
     pub fn open(
         spec: &SinkSpec,
-        folder: Option<&PlacedFolder>,
+        folder: Option<&WorkerOutputFolder>,
         storage: &StorageOptions,
         cancel: &CancelFlag,
     ) -> Result<Self> {
-        if let Some(PlacedFolder { folder, .. }) = folder {
-            return Ok(OwnPlace::Folder(folder.clone()));
+        if let Some(WorkerOutputFolder { folder, .. }) = folder {
+            return Ok(OpenOutputTarget::Folder(folder.clone()));
         }
         let template = spec.parse()?.template;
         match template.and_then(|template| template.bucket) {
-            Some(bucket) => Ok(OwnPlace::Bucket(Bucket::open(&bucket, storage, cancel)?)),
+            Some(bucket) => Ok(OpenOutputTarget::Bucket(Bucket::open(&bucket, storage, cancel)?)),
             None => Err(Error::Internal("an output that is nowhere".into())),
         }
     }
 }
 
 /// Writes rows to files of an output that somebody else has.
-pub struct PlaceWriter<'a> {
-    kind: Kind<'a>,
+pub struct WorkerOutputWriter<'a> {
+    kind: WorkerWriterKind<'a>,
     rows: u64,
 }
 
-enum Kind<'a> {
-    File(Box<RowWriter<Output>>, OwnNames),
-    Files(Box<Partitioned>, OwnNames),
-    Object(Box<RowWriter<Shared>>, Shared),
-    Objects(Box<Partitioned>, OwnNames, Sending<'a>),
+enum WorkerWriterKind<'a> {
+    File(Box<RowWriter<CountingFile>>, UniqueStagedNames),
+    Files(Box<PartitionedRows>, UniqueStagedNames),
+    Object(Box<RowWriter<SharedUpload>>, SharedUpload),
+    Objects(Box<PartitionedRows>, UniqueStagedNames, ObjectUploads<'a>),
 }
 
 /// How objects are sent whose bytes are in files.
-struct Sending<'a> {
+struct ObjectUploads<'a> {
     bucket: &'a Arc<Bucket>,
-    begun: &'a [BegunObject],
+    begun_uploads: &'a [BegunUpload],
     /// The folder of the files.
     _folder: tempfile::TempDir,
 }
 
 /// Names that no other writer has.
-struct OwnNames {
+struct UniqueStagedNames {
     folder: PathBuf,
     prefix: String,
 }
 
-impl OwnNames {
-    fn name(&self, name: &str) -> String {
+impl UniqueStagedNames {
+    fn prefixed_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 }
 
-impl Stage for OwnNames {
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(self.name(name))
+impl StagingArea for UniqueStagedNames {
+    fn staged_path(&self, name: &str) -> PathBuf {
+        self.folder.join(self.prefixed_name(name))
     }
 }
 
-impl<'a> PlaceWriter<'a> {
+impl<'a> WorkerOutputWriter<'a> {
     /// Begins to write rows of some paths, or of the one file. Objects go to uploads that were `begun` for them; those of
     /// several paths are files in `spill` before.
     ///
@@ -425,17 +439,17 @@ impl<'a> PlaceWriter<'a> {
     /// As [`Sink::create_with`](crate::Sink::create_with).
     pub fn new(
         spec: &SinkSpec,
-        (place, begun): (&'a OwnPlace, &'a [BegunObject]),
+        (place, begun): (&'a OpenOutputTarget, &'a [BegunUpload]),
         schema: SchemaRef,
-        (room, spill): (Room, &Path),
+        (room, spill): (SinkResources, &Path),
         cancel: &CancelFlag,
     ) -> Result<Self> {
         let parsed = spec.parse()?;
-        parsed.format.check(&schema)?;
-        let writing = destination::writing(spec, &parsed, room, cancel);
-        let template = parsed.template.filter(Template::is_partitioned);
-        let many = |template, writing: Writing| {
-            Ok::<_, Error>(Box::new(Partitioned::begin(
+        parsed.format.check_schema(&schema)?;
+        let writing = destination::new_write_spec(spec, &parsed, room, cancel);
+        let template = parsed.template.filter(PathTemplate::is_partitioned);
+        let many = |template, writing: FileWriteSpec| {
+            Ok::<_, Error>(Box::new(PartitionedRows::begin(
                 template,
                 spec,
                 writing,
@@ -443,38 +457,40 @@ impl<'a> PlaceWriter<'a> {
             )?))
         };
         let kind = match (place, template) {
-            (OwnPlace::Folder(folder), template) => {
-                let names = OwnNames { folder: folder.clone(), prefix: staged_name() };
+            (OpenOutputTarget::Folder(folder), template) => {
+                let names =
+                    UniqueStagedNames { folder: folder.clone(), prefix: unique_staged_name() };
                 match template {
-                    Some(template) => Kind::Files(many(template, writing)?, names),
+                    Some(template) => WorkerWriterKind::Files(many(template, writing)?, names),
                     None => {
-                        let path = names.path("0");
-                        let output =
-                            fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
-                        let writer = RowWriter::new(Output::new(output), &writing, schema)?;
-                        Kind::File(Box::new(writer), names)
+                        let path = names.staged_path("0");
+                        let output = fs::create_new_file(&path)
+                            .map_err(|e| Error::io("create", &path, e))?;
+                        let writer = RowWriter::new(CountingFile::new(output), &writing, schema)?;
+                        WorkerWriterKind::File(Box::new(writer), names)
                     }
                 }
             }
-            (OwnPlace::Bucket(bucket), Some(template)) => {
+            (OpenOutputTarget::Bucket(bucket), Some(template)) => {
                 let own = tempfile::Builder::new().prefix("tidemill-objects-").tempdir_in(spill);
                 let own = own.map_err(|e| Error::io("create a folder in", spill, e))?;
-                let names = OwnNames { folder: own.path().to_owned(), prefix: String::new() };
-                let sending = Sending { bucket, begun, _folder: own };
-                Kind::Objects(many(template, writing)?, names, sending)
+                let names =
+                    UniqueStagedNames { folder: own.path().to_owned(), prefix: String::new() };
+                let sending = ObjectUploads { bucket, begun_uploads: begun, _folder: own };
+                WorkerWriterKind::Objects(many(template, writing)?, names, sending)
             }
-            (OwnPlace::Bucket(bucket), None) => {
-                let [BegunObject { key, id, .. }] = begun else {
+            (OpenOutputTarget::Bucket(bucket), None) => {
+                let [BegunUpload { key, id, .. }] = begun else {
                     return Err(Error::Internal("an object for which nothing was begun".into()));
                 };
                 let upload =
                     ObjectUpload::from_upload_id(Arc::clone(bucket), key.clone(), id.clone());
-                let upload = Shared(Arc::new(Mutex::new(upload)));
+                let upload = SharedUpload(Arc::new(Mutex::new(upload)));
                 let writer = RowWriter::new(upload.clone(), &writing, schema)?;
-                Kind::Object(Box::new(writer), upload)
+                WorkerWriterKind::Object(Box::new(writer), upload)
             }
         };
-        Ok(PlaceWriter { kind, rows: 0 })
+        Ok(WorkerOutputWriter { kind, rows: 0 })
     }
 
     /// Adds rows. Those of one path keep their order.
@@ -484,9 +500,11 @@ impl<'a> PlaceWriter<'a> {
     pub fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         match &mut self.kind {
-            Kind::File(writer, _) => writer.write(batch),
-            Kind::Files(rows, names) | Kind::Objects(rows, names, _) => rows.write(batch, names),
-            Kind::Object(writer, upload) => {
+            WorkerWriterKind::File(writer, _) => writer.write(batch),
+            WorkerWriterKind::Files(rows, names) | WorkerWriterKind::Objects(rows, names, _) => {
+                rows.write(batch, names)
+            }
+            WorkerWriterKind::Object(writer, upload) => {
                 writer.write(batch)?;
                 Ok(upload.0.lock().send_full_parts(false, tick)?)
             }
@@ -498,89 +516,101 @@ impl<'a> PlaceWriter<'a> {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn end(self, tick: WaitCallback<'_>) -> Result<Option<(u64, Vec<PlacedFile>)>> {
-        let PlaceWriter { kind, rows } = self;
+    pub fn finish(self, tick: WaitCallback<'_>) -> Result<Option<(u64, Vec<WorkerOutputFile>)>> {
+        let WorkerOutputWriter { kind, rows } = self;
         let one = |bytes, what| {
-            let values = Values(Key::new());
-            Ok(Some((rows, vec![PlacedFile { values, bytes, what, content: Vec::new() }])))
+            let values = PathValues(PathKey::new());
+            Ok(Some((rows, vec![WorkerOutputFile { values, bytes, what, content: Vec::new() }])))
         };
         match kind {
-            Kind::File(writer, names) => {
-                let bytes = writer.finish()?.bytes;
-                durable(&names.path("0"))?;
-                one(bytes, Placed::Staged(names.name("0")))
+            WorkerWriterKind::File(writer, names) => {
+                let bytes = writer.finish()?.bytes_written;
+                sync_staged_file(&names.staged_path("0"))?;
+                one(bytes, OutputContentLocation::Staged(names.prefixed_name("0")))
             }
-            Kind::Object(writer, upload) => {
+            WorkerWriterKind::Object(writer, upload) => {
                 drop(writer.finish()?);
                 let upload = upload.into_inner()?;
                 let bytes = upload.written_bytes;
                 match upload.finish(tick)? {
-                    FinishedUpload::Parts { id, parts } => one(bytes, Placed::Sent { id, parts }),
+                    FinishedUpload::Parts { id, parts } => {
+                        one(bytes, OutputContentLocation::Sent { id, parts })
+                    }
                     FinishedUpload::Small(_) => {
                         Err(Error::Internal("an object without parts".into()))
                     }
                 }
             }
-            Kind::Files(partitioned, names) => {
-                let (keys, sizes) = ended(*partitioned, &names)?;
+            WorkerWriterKind::Files(partitioned, names) => {
+                let (keys, sizes) = finish_partitioned_files(*partitioned, &names)?;
                 let placed =
                     keys.into_iter().zip(sizes).enumerate().map(|(number, (key, bytes))| {
                         let number = number.to_string();
-                        durable(&names.path(&number))?;
-                        let what = Placed::Staged(names.name(&number));
-                        Ok(PlacedFile { values: Values(key), bytes, what, content: Vec::new() })
+                        sync_staged_file(&names.staged_path(&number))?;
+                        let what = OutputContentLocation::Staged(names.prefixed_name(&number));
+                        Ok(WorkerOutputFile {
+                            values: PathValues(key),
+                            bytes,
+                            what,
+                            content: Vec::new(),
+                        })
                     });
                 Ok(Some((rows, placed.collect::<Result<_>>()?)))
             }
-            Kind::Objects(partitioned, names, sending) => {
-                let (keys, sizes) = ended(*partitioned, &names)?;
-                let placed = sending.send(keys, sizes, &names, tick)?;
+            WorkerWriterKind::Objects(partitioned, names, sending) => {
+                let (keys, sizes) = finish_partitioned_files(*partitioned, &names)?;
+                let placed = sending.upload_objects(keys, sizes, &names, tick)?;
                 Ok(placed.map(|placed| (rows, placed)))
             }
         }
     }
 }
 
-fn ended(partitioned: Partitioned, names: &OwnNames) -> Result<(Vec<Key>, Vec<u64>)> {
-    let Partitioned { mut router, files, .. } = partitioned;
+fn finish_partitioned_files(
+    partitioned: PartitionedRows,
+    names: &UniqueStagedNames,
+) -> Result<(Vec<PathKey>, Vec<u64>)> {
+    let PartitionedRows { mut router, files, .. } = partitioned;
     let sizes = files.finish(&mut router, names)?;
-    Ok((router.keys().to_vec(), sizes))
+    Ok((router.path_keys().to_vec(), sizes))
 }
 
 /// Who makes it appear may be on another machine, which does not make durable what this one has in memory.
-fn durable(path: &Path) -> Result<()> {
-    let synced = fs::open(path).and_then(|file| fs::sync(&file));
+fn sync_staged_file(path: &Path) -> Result<()> {
+    let synced = fs::open(path).and_then(|file| fs::sync_file(&file));
     synced.map_err(|error| Error::io("write", path, error))
 }
 
-impl Sending<'_> {
-    fn send(
+impl ObjectUploads<'_> {
+    fn upload_objects(
         &self,
-        keys: Vec<Key>,
+        keys: Vec<PathKey>,
         sizes: Vec<u64>,
-        names: &OwnNames,
+        names: &UniqueStagedNames,
         tick: WaitCallback<'_>,
-    ) -> Result<Option<Vec<PlacedFile>>> {
-        let begun: HashMap<&Key, &BegunObject> =
-            self.begun.iter().map(|begun| (&begun.values.0, begun)).collect();
+    ) -> Result<Option<Vec<WorkerOutputFile>>> {
+        let begun: HashMap<&PathKey, &BegunUpload> =
+            self.begun_uploads.iter().map(|begun| (&begun.values.0, begun)).collect();
         let mut together = 0;
         let mut placed = Vec::with_capacity(keys.len());
         for (number, (key, bytes)) in keys.into_iter().zip(sizes).enumerate() {
             tick()?;
-            let path = names.path(&number.to_string());
-            let is_small = bytes <= SMALL_BYTES && together + bytes <= SMALL_TOGETHER_BYTES;
+            let path = names.staged_path(&number.to_string());
+            let is_small =
+                bytes <= INLINE_OBJECT_BYTES_MAX && together + bytes <= INLINE_TOTAL_BYTES_MAX;
             let (what, content) = if is_small {
                 together += bytes;
-                let content = fs::read(&path, bytes).map_err(|e| Error::io("read", &path, e))?;
-                (Placed::Small, content)
+                let content =
+                    fs::read_limited(&path, bytes).map_err(|e| Error::io("read", &path, e))?;
+                (OutputContentLocation::Small, content)
             } else {
-                let Some(BegunObject { key, id, .. }) = begun.get(&key) else { return Ok(None) };
+                let Some(BegunUpload { key, id, .. }) = begun.get(&key) else { return Ok(None) };
                 let upload =
                     ObjectUpload::from_upload_id(Arc::clone(self.bucket), key.clone(), id.clone());
-                let (id, parts) = send(upload, &path, tick)?;
-                (Placed::Sent { id, parts }, Vec::new())
+                let (id, parts) = send_file_in_parts(upload, &path, tick)?;
+                (OutputContentLocation::Sent { id, parts }, Vec::new())
             };
-            placed.push(PlacedFile { values: Values(key), bytes, what, content });
+            placed.push(WorkerOutputFile { values: PathValues(key), bytes, what, content });
         }
         Ok(Some(placed))
     }
@@ -588,7 +618,7 @@ impl Sending<'_> {
 
 /// What a file of a staging folder is called that another process writes: digits, as its owner's own are, and as many as no
 /// other process has.
-pub fn staged_name() -> String {
+pub fn unique_staged_name() -> String {
     // Many may begin one within a second, and processes of containers have the same few numbers.
     let (run, more) = (RunId::new(), RunId::new());
     let split = |run: &RunId| {

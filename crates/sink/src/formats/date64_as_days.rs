@@ -14,34 +14,36 @@ use super::EncodeError;
 use crate::error::Error;
 
 /// The schema with days for milliseconds; none where it has no such dates.
-pub(super) fn in_days(schema: &SchemaRef) -> Option<SchemaRef> {
-    let fields = fields(schema.fields());
+pub(super) fn schema_with_date32(schema: &SchemaRef) -> Option<SchemaRef> {
+    let fields = fields_with_date32(schema.fields());
     let differs = fields.iter().zip(schema.fields()).any(|(days, own)| days != own);
     differs.then(|| Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
 }
 
-fn fields(of: &[FieldRef]) -> Vec<FieldRef> {
-    of.iter().map(field).collect()
+fn fields_with_date32(of: &[FieldRef]) -> Vec<FieldRef> {
+    of.iter().map(field_with_date32).collect()
 }
 
-fn field(of: &FieldRef) -> FieldRef {
-    let data_type = data_type(of.data_type());
+fn field_with_date32(of: &FieldRef) -> FieldRef {
+    let data_type = type_with_date32(of.data_type());
     match &data_type == of.data_type() {
         true => Arc::clone(of),
         false => Arc::new(Field::clone(of).with_data_type(data_type)),
     }
 }
 
-fn data_type(of: &DataType) -> DataType {
+fn type_with_date32(of: &DataType) -> DataType {
     match of {
         DataType::Date64 => DataType::Date32,
-        DataType::List(item) => DataType::List(field(item)),
-        DataType::LargeList(item) => DataType::LargeList(field(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),
-        DataType::Map(entries, is_sorted) => DataType::Map(field(entries), *is_sorted),
-        DataType::Struct(inner) => DataType::Struct(fields(inner).into()),
+        DataType::List(item) => DataType::List(field_with_date32(item)),
+        DataType::LargeList(item) => DataType::LargeList(field_with_date32(item)),
+        DataType::FixedSizeList(item, size) => {
+            DataType::FixedSizeList(field_with_date32(item), *size)
+        }
+        DataType::Map(entries, is_sorted) => DataType::Map(field_with_date32(entries), *is_sorted),
+        DataType::Struct(inner) => DataType::Struct(fields_with_date32(inner).into()),
         DataType::Dictionary(key, value) => {
-            DataType::Dictionary(key.clone(), Box::new(data_type(value)))
+            DataType::Dictionary(key.clone(), Box::new(type_with_date32(value)))
         }
         other => other.clone(),
     }
@@ -51,7 +53,7 @@ fn data_type(of: &DataType) -> DataType {
 ///
 /// # Errors
 /// [`Error::Usage`] for a date that is not a whole number of days.
-pub(super) fn rows_in_days(
+pub(super) fn cast_dates_to_days(
     batch: &RecordBatch,
     schema: &SchemaRef,
 ) -> Result<RecordBatch, EncodeError> {
@@ -61,7 +63,7 @@ pub(super) fn rows_in_days(
         }
         let days = cast(column, field.data_type())?;
         if &cast(&days, column.data_type())? != column {
-            return Err(EncodeError::Other(Error::usage_hint(
+            return Err(EncodeError::Other(Error::usage_with_hint(
                 format!(
                     "column `{}` has a date with a time of day, which is no date in Parquet",
                     field.name()

@@ -36,20 +36,20 @@ use crate::error::{Error, Result};
 
 /// One column of a batch, ready to be written value by value.
 pub(super) struct TextColumn {
-    cell: Box<dyn Cell>,
+    writer: Box<dyn ValueWriter>,
     nulls: Option<NullBuffer>,
     /// Whether its text may hold characters that CSV must quote.
-    pub(super) free_text: bool,
+    pub(super) may_need_quotes: bool,
 }
 
 /// The non-null values of a column.
-trait Cell {
+trait ValueWriter {
     /// Appends the value's plain text.
-    fn text(&self, row: usize, out: &mut Vec<u8>);
+    fn write_text(&self, row: usize, out: &mut Vec<u8>);
 
     /// Appends the value as JSON; as its text unless overridden.
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
-        self.text(row, out);
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
+        self.write_text(row, out);
     }
 }
 
@@ -60,8 +60,8 @@ impl TextColumn {
     /// [`Error::Usage`] for a type that has no text, naming the type.
     pub(super) fn new(array: &ArrayRef) -> Result<Self> {
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-        let (cell, free_text) = cell(array)?;
-        Ok(TextColumn { cell, nulls, free_text })
+        let (cell, free_text) = new_value_writer(array)?;
+        Ok(TextColumn { writer: cell, nulls, may_need_quotes: free_text })
     }
 
     pub(super) fn is_null(&self, row: usize) -> bool {
@@ -69,26 +69,26 @@ impl TextColumn {
     }
 
     /// Appends the text of a value that is not null.
-    pub(super) fn text(&self, row: usize, out: &mut Vec<u8>) {
-        self.cell.text(row, out);
+    pub(super) fn write_text(&self, row: usize, out: &mut Vec<u8>) {
+        self.writer.write_text(row, out);
     }
 
     /// Appends the value as JSON, a null as `null`.
-    pub(super) fn json(&self, row: usize, out: &mut Vec<u8>) {
+    pub(super) fn write_json(&self, row: usize, out: &mut Vec<u8>) {
         if self.is_null(row) {
             out.extend_from_slice(b"null");
         } else {
-            self.cell.json(row, out);
+            self.writer.write_json(row, out);
         }
     }
 }
 
 /// Whether a type can be written at all.
-pub(super) fn supported(data_type: &DataType) -> bool {
+pub(super) fn can_write_as_text(data_type: &DataType) -> bool {
     is_valid_type(data_type) && TextColumn::new(&arrow::array::new_empty_array(data_type)).is_ok()
 }
 
-fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
+fn new_value_writer(array: &ArrayRef) -> Result<(Box<dyn ValueWriter>, bool)> {
     macro_rules! integer {
         ($t:ty) => {
             (Box::new(Integer(array.as_primitive::<$t>().clone())), false)
@@ -111,7 +111,7 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
         }};
     }
     Ok(match array.data_type() {
-        DataType::Null => (Box::new(Nothing), false),
+        DataType::Null => (Box::new(NullValues), false),
         DataType::Boolean => (Box::new(Bool(array.as_boolean().clone())), false),
         DataType::Int8 => integer!(Int8Type),
         DataType::Int16 => integer!(Int16Type),
@@ -124,7 +124,7 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
         DataType::Float16 => {
             let cast = arrow::compute::cast(array, &DataType::Float32)
                 .map_err(|e| Error::Internal(e.to_string()))?;
-            return cell(&cast);
+            return new_value_writer(&cast);
         }
         DataType::Float32 => (Box::new(Float(array.as_primitive::<Float32Type>().clone())), false),
         DataType::Float64 => (Box::new(Float(array.as_primitive::<Float64Type>().clone())), false),
@@ -132,30 +132,38 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
         DataType::Decimal64(p, s) => decimal!(Decimal64Type, p, s),
         DataType::Decimal128(p, s) => decimal!(Decimal128Type, p, s),
         DataType::Decimal256(p, s) => decimal!(Decimal256Type, p, s),
-        DataType::Date32 => quoted!(Date32Type, |v, out: &mut Vec<u8>| date(i64::from(v), out)),
+        DataType::Date32 => {
+            quoted!(Date32Type, |v, out: &mut Vec<u8>| write_date(i64::from(v), out))
+        }
         DataType::Date64 => quoted!(Date64Type, |v: i64, out: &mut Vec<u8>| {
-            match v.rem_euclid(DAY * 1000) {
-                0 => date(v.div_euclid(DAY * 1000), out),
-                _ => timestamp(v, 1000, out),
+            match v.rem_euclid(SECONDS_PER_DAY * 1000) {
+                0 => write_date(v.div_euclid(SECONDS_PER_DAY * 1000), out),
+                _ => write_timestamp(v, 1000, out),
             }
         }),
         DataType::Time32(TimeUnit::Second) => {
-            quoted!(Time32SecondType, |v, out: &mut Vec<u8>| time(i64::from(v), 1, out))
+            quoted!(Time32SecondType, |v, out: &mut Vec<u8>| write_time(i64::from(v), 1, out))
         }
         DataType::Time32(_) => {
-            quoted!(Time32MillisecondType, |v, out: &mut Vec<u8>| time(i64::from(v), 1000, out))
+            quoted!(Time32MillisecondType, |v, out: &mut Vec<u8>| write_time(
+                i64::from(v),
+                1000,
+                out
+            ))
         }
         DataType::Time64(TimeUnit::Microsecond) => {
-            quoted!(Time64MicrosecondType, |v, out: &mut Vec<u8>| time(v, 1_000_000, out))
+            quoted!(Time64MicrosecondType, |v, out: &mut Vec<u8>| write_time(v, 1_000_000, out))
         }
         DataType::Time64(_) => {
-            quoted!(Time64NanosecondType, |v, out: &mut Vec<u8>| time(v, 1_000_000_000, out))
+            quoted!(Time64NanosecondType, |v, out: &mut Vec<u8>| write_time(v, 1_000_000_000, out))
         }
-        DataType::Timestamp(unit, zone) => (timestamps(array, *unit, zone.as_deref()), false),
+        DataType::Timestamp(unit, zone) => {
+            (new_timestamp_writer(array, *unit, zone.as_deref()), false)
+        }
         DataType::Duration(unit) => {
-            let per_second = per_second(*unit);
-            let write = move |v: i64, out: &mut Vec<u8>| duration(v, per_second, out);
-            let cell: Box<dyn Cell> = match unit {
+            let per_second = units_per_second(*unit);
+            let write = move |v: i64, out: &mut Vec<u8>| write_duration(v, per_second, out);
+            let cell: Box<dyn ValueWriter> = match unit {
                 TimeUnit::Second => {
                     Box::new(Quoted(array.as_primitive::<DurationSecondType>().clone(), write))
                 }
@@ -172,17 +180,17 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
             (cell, false)
         }
         DataType::Interval(IntervalUnit::YearMonth) => {
-            quoted!(IntervalYearMonthType, |v: i32, out: &mut Vec<u8>| interval(v, 0, 0, out))
+            quoted!(IntervalYearMonthType, |v: i32, out: &mut Vec<u8>| write_interval(v, 0, 0, out))
         }
         DataType::Interval(IntervalUnit::DayTime) => {
             let write = |v: arrow::datatypes::IntervalDayTime, out: &mut Vec<u8>| {
-                interval(0, v.days, i64::from(v.milliseconds) * 1_000_000, out);
+                write_interval(0, v.days, i64::from(v.milliseconds) * 1_000_000, out);
             };
             (Box::new(Quoted(array.as_primitive::<IntervalDayTimeType>().clone(), write)), false)
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => {
             let write = |v: arrow::datatypes::IntervalMonthDayNano, out: &mut Vec<u8>| {
-                interval(v.months, v.days, v.nanoseconds, out);
+                write_interval(v.months, v.days, v.nanoseconds, out);
             };
             (
                 Box::new(Quoted(array.as_primitive::<IntervalMonthDayNanoType>().clone(), write)),
@@ -193,7 +201,10 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
         DataType::LargeUtf8 => (Box::new(Text(array.as_string::<i64>().clone())), true),
         DataType::Utf8View => {
             let views = array.as_string_view().clone();
-            (Box::new(TextBy(move |row: usize, f: &mut dyn FnMut(&str)| f(views.value(row)))), true)
+            (
+                Box::new(TextByRow(move |row: usize, f: &mut dyn FnMut(&str)| f(views.value(row)))),
+                true,
+            )
         }
         DataType::Binary => {
             let values = array.as_binary::<i32>().clone();
@@ -226,23 +237,23 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
         DataType::Dictionary(_, _) => {
             let dictionary = array.as_any_dictionary();
             if dictionary.values().is_empty() {
-                return Ok((Box::new(Nothing), false));
+                return Ok((Box::new(NullValues), false));
             }
             let values = TextColumn::new(dictionary.values())?;
-            let free_text = values.free_text;
+            let free_text = values.may_need_quotes;
             (Box::new(Dictionary { keys: dictionary.normalized_keys(), values }), free_text)
         }
         DataType::RunEndEncoded(_, values) => {
-            let cast =
-                arrow::compute::cast(array, values.data_type()).map_err(|_| no_text(array))?;
-            return cell(&cast);
+            let cast = arrow::compute::cast(array, values.data_type())
+                .map_err(|_| no_text_error(array))?;
+            return new_value_writer(&cast);
         }
-        DataType::List(_) => (list(array.as_list::<i32>())?, true),
-        DataType::LargeList(_) => (list(array.as_list::<i64>())?, true),
+        DataType::List(_) => (new_list_writer(array.as_list::<i32>())?, true),
+        DataType::LargeList(_) => (new_list_writer(array.as_list::<i64>())?, true),
         DataType::ListView(item) | DataType::LargeListView(item) => {
             let cast = arrow::compute::cast(array, &DataType::LargeList(Arc::clone(item)))
-                .map_err(|_| no_text(array))?;
-            return cell(&cast);
+                .map_err(|_| no_text_error(array))?;
+            return new_value_writer(&cast);
         }
         DataType::FixedSizeList(_, _) => {
             let lists = array.as_fixed_size_list();
@@ -265,42 +276,42 @@ fn cell(array: &ArrayRef) -> Result<(Box<dyn Cell>, bool)> {
             let values = TextColumn::new(map.values())?;
             (Box::new(Map { offsets: map.offsets().clone(), keys, values }), true)
         }
-        DataType::Union(_, _) => return Err(no_text(array)),
+        DataType::Union(_, _) => return Err(no_text_error(array)),
     })
 }
 
-fn no_text(array: &ArrayRef) -> Error {
-    Error::usage_hint(
+fn no_text_error(array: &ArrayRef) -> Error {
+    Error::usage_with_hint(
         format!("a value of type `{}` cannot be written as text", array.data_type()),
         "cast the column, or write `parquet` or `arrow`",
     )
 }
 
-struct Nothing;
+struct NullValues;
 
-impl Cell for Nothing {
-    fn text(&self, _row: usize, _out: &mut Vec<u8>) {}
+impl ValueWriter for NullValues {
+    fn write_text(&self, _row: usize, _out: &mut Vec<u8>) {}
 
-    fn json(&self, _row: usize, out: &mut Vec<u8>) {
+    fn write_json(&self, _row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(b"null");
     }
 }
 
 struct Bool(BooleanArray);
 
-impl Cell for Bool {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl ValueWriter for Bool {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(if self.0.value(row) { b"true" } else { b"false" });
     }
 }
 
 struct Integer<T: ArrowPrimitiveType>(PrimitiveArray<T>);
 
-impl<T: ArrowPrimitiveType> Cell for Integer<T>
+impl<T: ArrowPrimitiveType> ValueWriter for Integer<T>
 where
     i128: From<T::Native>,
 {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         let value = i128::from(self.0.value(row));
         if value < 0 {
             out.push(b'-');
@@ -345,15 +356,15 @@ float!(f64, 1e15);
 
 struct Float<T: ArrowPrimitiveType>(PrimitiveArray<T>);
 
-impl<T: ArrowPrimitiveType> Cell for Float<T>
+impl<T: ArrowPrimitiveType> ValueWriter for Float<T>
 where
     T::Native: FloatValue,
 {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         self.0.value(row).write(out);
     }
 
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
         let value = self.0.value(row);
         if value.finite() { value.write(out) } else { out.extend_from_slice(b"null") }
     }
@@ -362,8 +373,8 @@ where
 /// A primitive whose text is a JSON number too.
 struct Plain<T: ArrowPrimitiveType, F>(PrimitiveArray<T>, F);
 
-impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> Cell for Plain<T, F> {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> ValueWriter for Plain<T, F> {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         (self.1)(self.0.value(row), out);
     }
 }
@@ -371,70 +382,70 @@ impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> Cell for Plain<T, F>
 /// A primitive whose text JSON wants in quotes and that needs no escapes.
 struct Quoted<T: ArrowPrimitiveType, F>(PrimitiveArray<T>, F);
 
-impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> Cell for Quoted<T, F> {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> ValueWriter for Quoted<T, F> {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         (self.1)(self.0.value(row), out);
     }
 
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
         out.push(b'"');
-        self.text(row, out);
+        self.write_text(row, out);
         out.push(b'"');
     }
 }
 
 /// As [`Quoted`], from a row number.
-struct QuotedBy<F>(F);
+struct QuotedByRow<F>(F);
 
-impl<F: Fn(usize, &mut Vec<u8>)> Cell for QuotedBy<F> {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl<F: Fn(usize, &mut Vec<u8>)> ValueWriter for QuotedByRow<F> {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         (self.0)(row, out);
     }
 
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
         out.push(b'"');
-        self.text(row, out);
+        self.write_text(row, out);
         out.push(b'"');
     }
 }
 
 struct Text<O: OffsetSizeTrait>(GenericStringArray<O>);
 
-impl<O: OffsetSizeTrait> Cell for Text<O> {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl<O: OffsetSizeTrait> ValueWriter for Text<O> {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0.value(row).as_bytes());
     }
 
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
-        json_string(self.0.value(row), out);
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
+        write_json_string(self.0.value(row), out);
     }
 }
 
 /// Strings reached through a closure.
-struct TextBy<F>(F);
+struct TextByRow<F>(F);
 
-impl<F: Fn(usize, &mut dyn FnMut(&str))> Cell for TextBy<F> {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl<F: Fn(usize, &mut dyn FnMut(&str))> ValueWriter for TextByRow<F> {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         (self.0)(row, &mut |text| out.extend_from_slice(text.as_bytes()));
     }
 
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
-        (self.0)(row, &mut |text| json_string(text, out));
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
+        (self.0)(row, &mut |text| write_json_string(text, out));
     }
 }
 
 /// Bytes, from a row number.
 struct Bytes<F>(F);
 
-impl<F: Fn(usize, &mut dyn FnMut(&[u8]))> Cell for Bytes<F> {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl<F: Fn(usize, &mut dyn FnMut(&[u8]))> ValueWriter for Bytes<F> {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\\x");
-        (self.0)(row, &mut |bytes| hex(bytes, out));
+        (self.0)(row, &mut |bytes| write_hex(bytes, out));
     }
 
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"\\\\x");
-        (self.0)(row, &mut |bytes| hex(bytes, out));
+        (self.0)(row, &mut |bytes| write_hex(bytes, out));
         out.push(b'"');
     }
 }
@@ -444,13 +455,13 @@ struct Dictionary {
     values: TextColumn,
 }
 
-impl Cell for Dictionary {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
-        self.values.text(self.keys[row], out);
+impl ValueWriter for Dictionary {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
+        self.values.write_text(self.keys[row], out);
     }
 
-    fn json(&self, row: usize, out: &mut Vec<u8>) {
-        self.values.json(self.keys[row], out);
+    fn write_json(&self, row: usize, out: &mut Vec<u8>) {
+        self.values.write_json(self.keys[row], out);
     }
 }
 
@@ -459,21 +470,23 @@ struct List<F> {
     range: F,
 }
 
-fn list<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<Box<dyn Cell>> {
+fn new_list_writer<O: OffsetSizeTrait>(
+    lists: &GenericListArray<O>,
+) -> Result<Box<dyn ValueWriter>> {
     let offsets = lists.offsets().clone();
     let range = move |row: usize| (offsets[row].as_usize(), offsets[row + 1].as_usize());
     Ok(Box::new(List { items: TextColumn::new(lists.values())?, range }))
 }
 
-impl<F: Fn(usize) -> (usize, usize)> Cell for List<F> {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl<F: Fn(usize) -> (usize, usize)> ValueWriter for List<F> {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         out.push(b'[');
         let (start, end) = (self.range)(row);
         for item in start..end {
             if item > start {
                 out.push(b',');
             }
-            self.items.json(item, out);
+            self.items.write_json(item, out);
         }
         out.push(b']');
     }
@@ -482,15 +495,15 @@ impl<F: Fn(usize) -> (usize, usize)> Cell for List<F> {
 /// Fields with their keys as JSON, colon included.
 struct Struct(Vec<(Vec<u8>, TextColumn)>);
 
-impl Cell for Struct {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl ValueWriter for Struct {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         out.push(b'{');
         for (i, (key, column)) in self.0.iter().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
             out.extend_from_slice(key);
-            column.json(row, out);
+            column.write_json(row, out);
         }
         out.push(b'}');
     }
@@ -502,8 +515,8 @@ struct Map {
     values: TextColumn,
 }
 
-impl Cell for Map {
-    fn text(&self, row: usize, out: &mut Vec<u8>) {
+impl ValueWriter for Map {
+    fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         let (start, end) = (self.offsets[row].as_usize(), self.offsets[row + 1].as_usize());
         out.push(b'{');
         let mut key = Vec::new();
@@ -513,16 +526,16 @@ impl Cell for Map {
             }
             // JSON has no keys but strings: a number becomes its text.
             key.clear();
-            self.keys.text(entry, &mut key);
-            json_string(&String::from_utf8_lossy(&key), out);
+            self.keys.write_text(entry, &mut key);
+            write_json_string(&String::from_utf8_lossy(&key), out);
             out.push(b':');
-            self.values.json(entry, out);
+            self.values.write_json(entry, out);
         }
         out.push(b'}');
     }
 }
 
-fn hex(bytes: &[u8], out: &mut Vec<u8>) {
+fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {
         out.push(DIGITS[usize::from(byte >> 4)]);
@@ -533,14 +546,14 @@ fn hex(bytes: &[u8], out: &mut Vec<u8>) {
 /// A field's name as a JSON string with its colon.
 pub(super) fn json_key(name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(name.len() + 3);
-    json_string(name, &mut key);
+    write_json_string(name, &mut key);
     key.push(b':');
     key
 }
 
 /// Appends a JSON string: quotes, backslashes and control characters escaped, the rest as
 /// it is in UTF-8.
-pub(super) fn json_string(text: &str, out: &mut Vec<u8>) {
+pub(super) fn write_json_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut done = 0;
@@ -558,7 +571,7 @@ pub(super) fn json_string(text: &str, out: &mut Vec<u8>) {
             b'\t' => out.extend_from_slice(b"\\t"),
             _ => {
                 out.extend_from_slice(b"\\u00");
-                hex(&[byte], out);
+                write_hex(&[byte], out);
             }
         }
     }
@@ -578,9 +591,9 @@ fn digits(mut value: u64, width: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&buffer[start.min(buffer.len() - width)..]);
 }
 
-const DAY: i64 = 86_400;
+const SECONDS_PER_DAY: i64 = 86_400;
 
-fn per_second(unit: TimeUnit) -> i64 {
+fn units_per_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1_000,
@@ -589,7 +602,7 @@ fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-fn date(days: i64, out: &mut Vec<u8>) {
+fn write_date(days: i64, out: &mut Vec<u8>) {
     let (year, month, day) = tidemill_base::calendar::civil_from_days(days);
     // ISO 8601: a year beyond four digits has a sign.
     match year {
@@ -605,18 +618,18 @@ fn date(days: i64, out: &mut Vec<u8>) {
 }
 
 /// The time of day `value / per_second` seconds after midnight.
-fn time(value: i64, per_second: i64, out: &mut Vec<u8>) {
+fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
     digits(seconds.div_euclid(3600).unsigned_abs(), 2, out);
     out.push(b':');
     digits((seconds / 60).rem_euclid(60).unsigned_abs(), 2, out);
     out.push(b':');
     digits(seconds.rem_euclid(60).unsigned_abs(), 2, out);
-    fraction(value.rem_euclid(per_second).unsigned_abs(), per_second, out);
+    write_fraction(value.rem_euclid(per_second).unsigned_abs(), per_second, out);
 }
 
 /// `.` and 3, 6 or 9 digits, as few as hold it; nothing for zero.
-fn fraction(value: u64, per_second: i64, out: &mut Vec<u8>) {
+fn write_fraction(value: u64, per_second: i64, out: &mut Vec<u8>) {
     if value == 0 {
         return;
     }
@@ -631,25 +644,25 @@ fn fraction(value: u64, per_second: i64, out: &mut Vec<u8>) {
     }
 }
 
-fn timestamp(value: i64, per_second: i64, out: &mut Vec<u8>) {
-    let per_day = DAY * per_second;
-    date(value.div_euclid(per_day), out);
+fn write_timestamp(value: i64, per_second: i64, out: &mut Vec<u8>) {
+    let per_day = SECONDS_PER_DAY * per_second;
+    write_date(value.div_euclid(per_day), out);
     out.push(b'T');
-    time(value.rem_euclid(per_day), per_second, out);
+    write_time(value.rem_euclid(per_day), per_second, out);
 }
 
-fn duration(value: i64, per_second: i64, out: &mut Vec<u8>) {
+fn write_duration(value: i64, per_second: i64, out: &mut Vec<u8>) {
     if value < 0 {
         out.push(b'-');
     }
     out.extend_from_slice(b"PT");
     let per_second_abs = per_second.unsigned_abs();
     digits(value.unsigned_abs() / per_second_abs, 1, out);
-    fraction(value.unsigned_abs() % per_second_abs, per_second, out);
+    write_fraction(value.unsigned_abs() % per_second_abs, per_second, out);
     out.push(b'S');
 }
 
-fn interval(months: i32, days: i32, nanos: i64, out: &mut Vec<u8>) {
+fn write_interval(months: i32, days: i32, nanos: i64, out: &mut Vec<u8>) {
     out.push(b'P');
     // Writing to a `Vec` cannot fail.
     if months / 12 != 0 {
@@ -667,13 +680,13 @@ fn interval(months: i32, days: i32, nanos: i64, out: &mut Vec<u8>) {
             out.push(b'-');
         }
         digits(nanos.unsigned_abs() / 1_000_000_000, 1, out);
-        fraction(nanos.unsigned_abs() % 1_000_000_000, 1_000_000_000, out);
+        write_fraction(nanos.unsigned_abs() % 1_000_000_000, 1_000_000_000, out);
         out.push(b'S');
     }
 }
 
 /// What follows a timestamp's time of day.
-enum Zone {
+enum TimestampZone {
     None,
     Utc,
     /// Seconds east of Greenwich, and the text `+01:00`.
@@ -682,10 +695,10 @@ enum Zone {
     Named,
 }
 
-fn zone(name: Option<&str>) -> Zone {
-    let Some(name) = name else { return Zone::None };
+fn parse_zone(name: Option<&str>) -> TimestampZone {
+    let Some(name) = name else { return TimestampZone::None };
     if matches!(name, "UTC" | "utc" | "Z" | "GMT" | "Etc/UTC" | "+00:00" | "-00:00" | "+0000") {
-        return Zone::Utc;
+        return TimestampZone::Utc;
     }
     let fixed = || -> Option<(i64, String)> {
         let sign = match name.as_bytes().first()? {
@@ -703,13 +716,17 @@ fn zone(name: Option<&str>) -> Zone {
         Some((sign * (hours * 3600 + minutes * 60), text))
     };
     match fixed() {
-        Some((0, _)) => Zone::Utc,
-        Some((seconds, text)) => Zone::Fixed(seconds, text),
-        None => Zone::Named,
+        Some((0, _)) => TimestampZone::Utc,
+        Some((seconds, text)) => TimestampZone::Fixed(seconds, text),
+        None => TimestampZone::Named,
     }
 }
 
-fn timestamps(array: &ArrayRef, unit: TimeUnit, name: Option<&str>) -> Box<dyn Cell> {
+fn new_timestamp_writer(
+    array: &ArrayRef,
+    unit: TimeUnit,
+    name: Option<&str>,
+) -> Box<dyn ValueWriter> {
     let values: PrimitiveArray<Int64Type> = match unit {
         TimeUnit::Second => array.as_primitive::<TimestampSecondType>().reinterpret_cast(),
         TimeUnit::Millisecond => {
@@ -720,22 +737,24 @@ fn timestamps(array: &ArrayRef, unit: TimeUnit, name: Option<&str>) -> Box<dyn C
         }
         TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().reinterpret_cast(),
     };
-    let per_second = per_second(unit);
-    match zone(name) {
-        Zone::None => Box::new(Quoted(values, move |v, out: &mut Vec<u8>| {
-            timestamp(v, per_second, out);
+    let per_second = units_per_second(unit);
+    match parse_zone(name) {
+        TimestampZone::None => Box::new(Quoted(values, move |v, out: &mut Vec<u8>| {
+            write_timestamp(v, per_second, out);
         })),
-        Zone::Utc => Box::new(Quoted(values, move |v, out: &mut Vec<u8>| {
-            timestamp(v, per_second, out);
+        TimestampZone::Utc => Box::new(Quoted(values, move |v, out: &mut Vec<u8>| {
+            write_timestamp(v, per_second, out);
             out.push(b'Z');
         })),
-        Zone::Fixed(offset, text) => Box::new(Quoted(values, move |v: i64, out: &mut Vec<u8>| {
-            timestamp(v.saturating_add(offset * per_second), per_second, out);
-            out.extend_from_slice(text.as_bytes());
-        })),
-        Zone::Named => {
+        TimestampZone::Fixed(offset, text) => {
+            Box::new(Quoted(values, move |v: i64, out: &mut Vec<u8>| {
+                write_timestamp(v.saturating_add(offset * per_second), per_second, out);
+                out.extend_from_slice(text.as_bytes());
+            }))
+        }
+        TimestampZone::Named => {
             let array = Arc::clone(array);
-            Box::new(QuotedBy(move |row: usize, out: &mut Vec<u8>| {
+            Box::new(QuotedByRow(move |row: usize, out: &mut Vec<u8>| {
                 let options = FormatOptions::new();
                 let local = ArrayFormatter::try_new(array.as_ref(), &options)
                     .and_then(|formatter| formatter.value(row).try_to_string());
@@ -744,7 +763,7 @@ fn timestamps(array: &ArrayRef, unit: TimeUnit, name: Option<&str>) -> Box<dyn C
                     // A zone that this build does not know, or a year beyond its tables:
                     // the instant is right in any case.
                     Err(_) => {
-                        timestamp(values.value(row), per_second, out);
+                        write_timestamp(values.value(row), per_second, out);
                         out.push(b'Z');
                     }
                 }

@@ -37,72 +37,72 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::error::{Error, Result};
-use crate::estimates::{Estimates, is_bound, is_shown};
-use crate::formats::text::{escaped, is_number, refuse_textless};
-use crate::value::TextColumn;
+use crate::estimate_display::{EstimateDisplay, is_bound_text, is_displayed_estimate};
+use crate::formats::text::{escape_for_terminal, is_numeric_type, refuse_columns_without_text};
+use crate::value_text::TextColumn;
 
 /// How many rows are shown unless told otherwise.
-pub const ROWS_SHOWN: usize = 40;
+pub const DEFAULT_ROWS_MAX: usize = 40;
 
 /// How a result is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct TerminalTableOptions {
     /// The terminal's columns, at least 1.
     pub width: usize,
     /// The most rows that are shown, the first half of them from the beginning; none for all.
-    pub rows: Option<usize>,
+    pub rows_max: Option<usize>,
     /// Whether digits are grouped: `10,103,280`.
-    pub thousands: bool,
+    pub group_digits: bool,
     /// Whether what is no value is dimmed.
-    pub colours: bool,
+    pub use_colours: bool,
     /// True if the names of columns stand above the rows.
-    pub header: bool,
+    pub has_header: bool,
 }
 
 /// Blanks between columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 /// What a text is not cut below.
-const TEXT_FLOOR: usize = 12;
+const TEXT_WIDTH_MIN: usize = 12;
 /// What a name is not cut below.
-const NAME_FLOOR: usize = 8;
+const NAME_WIDTH_MIN: usize = 8;
 /// Lists and records are read elsewhere: they are no wider than this.
-const NESTED_MAX: usize = 60;
+const NESTED_WIDTH_MAX: usize = 60;
 /// A turned row's value has no more lines than this.
-const LINES_MAX: usize = 5;
+const VALUE_LINES_MAX: usize = 5;
 /// What decides the widths where all rows are wanted.
-const WINDOW_ROWS: usize = 1_000;
-const WINDOW_BYTES: usize = 1 << 20;
+const WIDTH_SAMPLE_ROWS: usize = 1_000;
+const WIDTH_SAMPLE_BYTES: usize = 1 << 20;
 
 /// A row as text; none for a null.
-type Row = Vec<Option<String>>;
+type TextRow = Vec<Option<String>>;
 
 /// A result on its way to the screen.
-pub struct Screen {
-    look: Look,
-    estimates: Estimates,
-    columns: Vec<Column>,
-    first: Vec<Row>,
-    last: VecDeque<Row>,
-    bytes: usize,
-    rows: u64,
+pub struct TerminalTable {
+    options: TerminalTableOptions,
+    estimates: EstimateDisplay,
+    columns: Vec<TableColumn>,
+    first_rows: Vec<TextRow>,
+    last_rows: VecDeque<TextRow>,
+    sample_bytes: usize,
+    row_count: u64,
     /// Set once rows are written as they come.
-    laid_out: Option<Layout>,
+    streaming_layout: Option<TableLayout>,
 }
 
 /// A column of the result.
-struct Column {
+struct TableColumn {
     /// Where it stands in a batch.
     index: usize,
     /// Its name, as far as it could be shown.
     name: String,
     /// The name as it is.
-    whole: String,
-    kind: Kind,
+    full_name: String,
+    kind: DisplayKind,
 }
 
 /// How a column's values are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum DisplayKind {
     Float,
     Number,
     /// A number with what it may be off by, as it is to be shown.
@@ -113,113 +113,122 @@ enum Kind {
     Nested,
 }
 
-impl Kind {
-    fn of(data_type: &DataType) -> Kind {
+impl DisplayKind {
+    fn from_type(data_type: &DataType) -> DisplayKind {
         match data_type {
-            DataType::Float16 | DataType::Float32 | DataType::Float64 => Kind::Float,
-            DataType::Dictionary(_, values) => match Kind::of(values) {
-                Kind::Float => Kind::Number,
+            DataType::Float16 | DataType::Float32 | DataType::Float64 => DisplayKind::Float,
+            DataType::Dictionary(_, values) => match DisplayKind::from_type(values) {
+                DisplayKind::Float => DisplayKind::Number,
                 kind => kind,
             },
-            other if is_number(other) => Kind::Number,
-            other if other.is_nested() => Kind::Nested,
-            DataType::Boolean | DataType::Null => Kind::Fixed,
-            other if other.is_temporal() => Kind::Fixed,
-            _ => Kind::Text,
+            other if is_numeric_type(other) => DisplayKind::Number,
+            other if other.is_nested() => DisplayKind::Nested,
+            DataType::Boolean | DataType::Null => DisplayKind::Fixed,
+            other if other.is_temporal() => DisplayKind::Fixed,
+            _ => DisplayKind::Text,
         }
     }
 
-    fn is_right(self) -> bool {
-        matches!(self, Kind::Float | Kind::Number | Kind::Estimate)
+    fn is_right_aligned(self) -> bool {
+        matches!(self, DisplayKind::Float | DisplayKind::Number | DisplayKind::Estimate)
     }
 
-    fn is_whole(self) -> bool {
-        matches!(self, Kind::Float | Kind::Number | Kind::Estimate | Kind::Fixed)
+    fn is_never_cut(self) -> bool {
+        matches!(
+            self,
+            DisplayKind::Float | DisplayKind::Number | DisplayKind::Estimate | DisplayKind::Fixed
+        )
     }
 }
 
-impl Screen {
+impl TerminalTable {
     /// An empty result.
     ///
     /// # Errors
     /// [`Error::Usage`] for a column that has no text.
-    pub fn new(schema: &SchemaRef, look: Look) -> Result<Screen> {
-        refuse_textless("text", schema)?;
-        let look = Look { width: look.width.max(1), ..look };
+    pub fn new(schema: &SchemaRef, look: TerminalTableOptions) -> Result<TerminalTable> {
+        refuse_columns_without_text("text", schema)?;
+        let look = TerminalTableOptions { width: look.width.max(1), ..look };
         let chars_max = chars_max(look.width);
-        let estimates = Estimates::new(schema);
-        let columns = estimates.schema().fields().iter().enumerate().map(|(index, field)| Column {
-            index,
-            name: escaped(first_chars(field.name(), chars_max)),
-            whole: escaped(field.name()),
-            kind: if is_shown(field) { Kind::Estimate } else { Kind::of(field.data_type()) },
-        });
+        let estimates = EstimateDisplay::new(schema);
+        let columns =
+            estimates.schema().fields().iter().enumerate().map(|(index, field)| TableColumn {
+                index,
+                name: escape_for_terminal(first_chars(field.name(), chars_max)),
+                full_name: escape_for_terminal(field.name()),
+                kind: if is_displayed_estimate(field) {
+                    DisplayKind::Estimate
+                } else {
+                    DisplayKind::from_type(field.data_type())
+                },
+            });
         let columns = columns.collect();
-        Ok(Screen {
-            look,
+        Ok(TerminalTable {
+            options: look,
             estimates,
             columns,
-            first: Vec::new(),
-            last: VecDeque::new(),
-            bytes: 0,
-            rows: 0,
-            laid_out: None,
+            first_rows: Vec::new(),
+            last_rows: VecDeque::new(),
+            sample_bytes: 0,
+            row_count: 0,
+            streaming_layout: None,
         })
     }
 
     /// How many rows there were.
-    pub fn rows(&self) -> u64 {
-        self.rows
+    pub fn row_count(&self) -> u64 {
+        self.row_count
     }
 
     /// Takes rows, and writes what can be written already.
     ///
     /// # Errors
     /// What `out` refuses.
-    pub fn add(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<()> {
+    pub fn add_batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<()> {
         let count = batch.num_rows();
-        self.rows += count as u64;
-        let Some(shown) = self.look.rows else { return self.add_all(batch, out) };
+        self.row_count += count as u64;
+        let Some(shown) = self.options.rows_max else { return self.add_streaming(batch, out) };
         let head = shown.div_ceil(2);
-        let of_head = head.saturating_sub(self.first.len()).min(count);
+        let of_head = head.saturating_sub(self.first_rows.len()).min(count);
         if of_head > 0 {
-            self.first.extend(self.texts(&batch.slice(0, of_head))?);
+            self.first_rows.extend(self.format_rows(&batch.slice(0, of_head))?);
         }
         // Of what follows only the end can stay.
         let tail = shown - head;
         let rest = count - of_head;
         let of_tail = rest.min(tail);
         if of_tail > 0 {
-            let texts = self.texts(&batch.slice(count - of_tail, of_tail))?;
-            self.last.extend(texts);
-            let surplus = self.last.len().saturating_sub(tail);
-            self.last.drain(..surplus);
+            let texts = self.format_rows(&batch.slice(count - of_tail, of_tail))?;
+            self.last_rows.extend(texts);
+            let surplus = self.last_rows.len().saturating_sub(tail);
+            self.last_rows.drain(..surplus);
         }
         Ok(())
     }
 
-    fn add_all(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<()> {
+    fn add_streaming(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<()> {
         let mut done = 0;
         while done < batch.num_rows() {
-            let some = (batch.num_rows() - done).min(WINDOW_ROWS);
-            let texts = self.texts(&batch.slice(done, some))?;
+            let some = (batch.num_rows() - done).min(WIDTH_SAMPLE_ROWS);
+            let texts = self.format_rows(&batch.slice(done, some))?;
             done += some;
-            if let Some(layout) = &self.laid_out {
+            if let Some(layout) = &self.streaming_layout {
                 for row in &texts {
-                    told(layout.row(row, out))?;
+                    write_error(layout.write_row(row, out))?;
                 }
                 continue;
             }
             let sizes = texts.iter().flatten().flatten().map(String::len);
-            self.bytes += sizes.sum::<usize>();
-            self.first.extend(texts);
-            if self.first.len() >= WINDOW_ROWS || self.bytes >= WINDOW_BYTES {
-                let layout = Layout::new(&self.columns, &self.first, self.look);
-                told(layout.head(out))?;
-                for row in std::mem::take(&mut self.first) {
-                    told(layout.row(&row, out))?;
+            self.sample_bytes += sizes.sum::<usize>();
+            self.first_rows.extend(texts);
+            if self.first_rows.len() >= WIDTH_SAMPLE_ROWS || self.sample_bytes >= WIDTH_SAMPLE_BYTES
+            {
+                let layout = TableLayout::new(&self.columns, &self.first_rows, self.options);
+                write_error(layout.write_header(out))?;
+                for row in std::mem::take(&mut self.first_rows) {
+                    write_error(layout.write_row(&row, out))?;
                 }
-                self.laid_out = Some(layout);
+                self.streaming_layout = Some(layout);
             }
         }
         Ok(())
@@ -233,67 +242,68 @@ impl Screen {
         if self.columns.is_empty() {
             return Ok(());
         }
-        if let Some(layout) = &self.laid_out {
-            return told(layout.foot(&self.columns, out));
+        if let Some(layout) = &self.streaming_layout {
+            return write_error(layout.write_footer(&self.columns, out));
         }
-        let head = self.first.len();
-        let between = self.rows - head as u64 - self.last.len() as u64;
-        let mut rows = std::mem::take(&mut self.first);
-        rows.extend(self.last.drain(..));
-        let layout = Layout::new(&self.columns, &rows, self.look);
-        if let ([row], 1, true) = (rows.as_slice(), self.rows, layout.is_short) {
-            return told(self.turned(row, out));
+        let head = self.first_rows.len();
+        let between = self.row_count - head as u64 - self.last_rows.len() as u64;
+        let mut rows = std::mem::take(&mut self.first_rows);
+        rows.extend(self.last_rows.drain(..));
+        let layout = TableLayout::new(&self.columns, &rows, self.options);
+        if let ([row], 1, true) = (rows.as_slice(), self.row_count, layout.is_truncated) {
+            return write_error(self.write_turned_row(row, out));
         }
-        told(self.written(&layout, &rows, head, between, out))
+        write_error(self.write_table(&layout, &rows, head, between, out))
     }
 
-    fn written(
+    fn write_table(
         &self,
-        layout: &Layout,
-        rows: &[Row],
+        layout: &TableLayout,
+        rows: &[TextRow],
         head: usize,
         between: u64,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        layout.head(out)?;
+        layout.write_header(out)?;
         for row in &rows[..head] {
-            layout.row(row, out)?;
+            layout.write_row(row, out)?;
         }
         if between > 0 {
             let count = tidemill_base::coverage::format_grouped_digits(between);
             let s = if between == 1 { "" } else { "s" };
             let where_to = if rows.len() > head { " between" } else { "" };
-            layout.remark(&format!("… {count} row{s}{where_to}; --rows all shows them"), out)?;
+            layout
+                .write_remark(&format!("… {count} row{s}{where_to}; --rows all shows them"), out)?;
         }
         for row in &rows[head..] {
-            layout.row(row, out)?;
+            layout.write_row(row, out)?;
         }
-        if self.rows == 0 {
-            layout.remark("(no rows)", out)?;
+        if self.row_count == 0 {
+            layout.write_remark("(no rows)", out)?;
         }
-        layout.foot(&self.columns, out)
+        layout.write_footer(&self.columns, out)
     }
 
     /// Writes one row, a line for each column.
-    fn turned(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
-        let width = self.look.width;
+    fn write_turned_row(&self, row: &TextRow, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.options.width;
         let widest = self.columns.iter().map(|column| column.name.width()).max().unwrap_or(0);
         // Values have half of the screen at least.
-        let of_names = widest.min((width / 2).saturating_sub(GAP)).max(1);
-        let of_values = width.saturating_sub(of_names + GAP).max(1);
+        let of_names = widest.min((width / 2).saturating_sub(COLUMN_GAP)).max(1);
+        let of_values = width.saturating_sub(of_names + COLUMN_GAP).max(1);
         for (column, value) in self.columns.iter().zip(row) {
-            let name = fitted(&column.name, of_names);
-            let padding = of_names.saturating_sub(name.width()) + GAP;
+            let name = cut_to_width(&column.name, of_names);
+            let padding = of_names.saturating_sub(name.width()) + COLUMN_GAP;
             let value = value.as_deref();
             let lines = match value {
-                Some(value) => folded(value, of_values),
-                None => vec![null(self.look.colours)],
+                Some(value) => wrap_lines(value, of_values),
+                None => vec![null_marker(self.options.use_colours)],
             };
             for (index, line) in lines.iter().enumerate() {
                 let text = match index {
                     0 if line.is_empty() => name.clone(),
                     0 => format!("{name}{}{line}", " ".repeat(padding)),
-                    _ => format!("{}{line}", " ".repeat(of_names + GAP)),
+                    _ => format!("{}{line}", " ".repeat(of_names + COLUMN_GAP)),
                 };
                 writeln!(out, "{}", text.trim_end_matches(' '))?;
             }
@@ -302,9 +312,9 @@ impl Screen {
     }
 
     /// The rows of a batch as text.
-    fn texts(&self, batch: &RecordBatch) -> Result<Vec<Row>> {
-        let chars_max = chars_max(self.look.width);
-        let batch = &self.estimates.shown(batch)?;
+    fn format_rows(&self, batch: &RecordBatch) -> Result<Vec<TextRow>> {
+        let chars_max = chars_max(self.options.width);
+        let batch = &self.estimates.merge_bounds(batch)?;
         let mut rows = vec![Vec::with_capacity(self.columns.len()); batch.num_rows()];
         let mut buffer = Vec::new();
         for column in &self.columns {
@@ -315,31 +325,31 @@ impl Screen {
                     row.push(None);
                     continue;
                 }
-                if let Some(text) = span(array, index) {
+                if let Some(text) = format_duration(array, index) {
                     row.push(Some(text));
                     continue;
                 }
                 buffer.clear();
-                values.text(index, &mut buffer);
+                values.write_text(index, &mut buffer);
                 let text = String::from_utf8_lossy(&buffer);
-                row.push(Some(self.readable(column.kind, &text, chars_max)));
+                row.push(Some(self.format_value(column.kind, &text, chars_max)));
             }
         }
         Ok(rows)
     }
 
     /// A value as it is shown.
-    fn readable(&self, kind: Kind, text: &str, chars_max: usize) -> String {
+    fn format_value(&self, kind: DisplayKind, text: &str, chars_max: usize) -> String {
         let text = match kind {
-            Kind::Float => rounded(text),
-            Kind::Text if text == "NULL" => "'NULL'".to_owned(),
+            DisplayKind::Float => round_float_text(text),
+            DisplayKind::Text if text == "NULL" => "'NULL'".to_owned(),
             _ if text.chars().nth(chars_max).is_some() => {
-                escaped(first_chars(text, chars_max)) + "…"
+                escape_for_terminal(first_chars(text, chars_max)) + "…"
             }
-            _ => escaped(text),
+            _ => escape_for_terminal(text),
         };
-        if self.look.thousands && matches!(kind, Kind::Float | Kind::Number) {
-            with_thousands(&text)
+        if self.options.group_digits && matches!(kind, DisplayKind::Float | DisplayKind::Number) {
+            group_thousands(&text)
         } else {
             text
         }
@@ -348,138 +358,145 @@ impl Screen {
 
 /// More of a text is never shown: a turned row has it in several lines.
 fn chars_max(width: usize) -> usize {
-    width.saturating_mul(LINES_MAX)
+    width.saturating_mul(VALUE_LINES_MAX)
 }
 
 fn first_chars(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
 
-fn told(result: io::Result<()>) -> Result<()> {
+fn write_error(result: io::Result<()>) -> Result<()> {
     result.map_err(|error| Error::io("write", "standard output", error))
 }
 
 /// Where a table's columns stand.
-struct Layout {
-    look: Look,
+struct TableLayout {
+    options: TerminalTableOptions,
     /// The columns that are shown.
-    places: Vec<Place>,
+    columns: Vec<ColumnLayout>,
     /// Whether something of a value or a column is left out.
-    is_short: bool,
+    is_truncated: bool,
 }
 
 /// Where one column stands.
-struct Place {
+struct ColumnLayout {
     /// The column; none for those that are left out.
     column: Option<usize>,
     name: String,
     width: usize,
     /// What its longest fraction takes, `.` included.
-    fraction: usize,
-    kind: Kind,
+    fraction_width: usize,
+    kind: DisplayKind,
     /// Whether texts are cut in their middle, since some begin alike.
-    has_ends: bool,
+    is_cut_in_middle: bool,
 }
 
-impl Layout {
-    fn new(columns: &[Column], rows: &[Row], look: Look) -> Layout {
-        let measured: Vec<Measured> = columns
+impl TableLayout {
+    fn new(columns: &[TableColumn], rows: &[TextRow], look: TerminalTableOptions) -> TableLayout {
+        let measured: Vec<MeasuredColumn> = columns
             .iter()
             .enumerate()
-            .map(|(at, column)| Measured::new(column, rows.iter().map(|row| row[at].as_deref())))
+            .map(|(at, column)| {
+                MeasuredColumn::new(column, rows.iter().map(|row| row[at].as_deref()))
+            })
             .collect();
         let is_bound = |at: usize| {
-            let of = |row: &Row| row[at].as_deref().is_some_and(is_bound);
-            columns[at].kind == Kind::Estimate && rows.iter().any(of)
+            let of = |row: &TextRow| row[at].as_deref().is_some_and(is_bound_text);
+            columns[at].kind == DisplayKind::Estimate && rows.iter().any(of)
         };
         let bounds: Vec<bool> = (0..columns.len()).map(is_bound).collect();
-        let kept = kept(&measured, &bounds, look.width);
+        let kept = choose_columns(&measured, &bounds, look.width);
         let has_gap = kept.len() < measured.len();
-        let gaps = gaps(&kept, measured.len());
-        let room = look.width.saturating_sub(GAP * (kept.len() + gaps));
+        let gaps = count_gaps(&kept, measured.len());
+        let room = look.width.saturating_sub(COLUMN_GAP * (kept.len() + gaps));
         // The gaps between are one less than the columns.
-        let room = (room + GAP).saturating_sub(gaps);
-        let widths = widths(&kept.iter().map(|at| &measured[*at]).collect::<Vec<_>>(), room);
-        let is_cut = |(at, width): (&usize, &usize)| *width < measured[*at].cells;
+        let room = (room + COLUMN_GAP).saturating_sub(gaps);
+        let widths =
+            distribute_width(&kept.iter().map(|at| &measured[*at]).collect::<Vec<_>>(), room);
+        let is_cut = |(at, width): (&usize, &usize)| *width < measured[*at].value_width;
         let is_short = has_gap || kept.iter().zip(&widths).any(is_cut);
         let mut places = Vec::with_capacity(kept.len() + 1);
         for (index, (at, width)) in kept.iter().zip(&widths).enumerate() {
             let previous = if index == 0 { None } else { Some(kept[index - 1]) };
             if previous.map_or(*at > 0, |previous| *at > previous + 1) {
-                places.push(Place::of_others());
+                places.push(ColumnLayout::gap_marker());
             }
             let column = &columns[*at];
-            places.push(Place {
+            places.push(ColumnLayout {
                 column: Some(*at),
                 name: column.name.clone(),
                 width: *width,
-                fraction: measured[*at].fraction,
+                fraction_width: measured[*at].fraction_width,
                 kind: column.kind,
-                has_ends: *width < measured[*at].cells
-                    && look_alike(rows.iter().filter_map(|row| row[*at].as_deref()), *width),
+                is_cut_in_middle: *width < measured[*at].value_width
+                    && would_look_alike(rows.iter().filter_map(|row| row[*at].as_deref()), *width),
             });
         }
         if has_gap && kept.last().is_some_and(|last| last + 1 < columns.len()) {
-            places.push(Place::of_others());
+            places.push(ColumnLayout::gap_marker());
         }
-        Layout { look, places, is_short }
+        TableLayout { options: look, columns: places, is_truncated: is_short }
     }
 
-    fn head(&self, out: &mut dyn Write) -> io::Result<()> {
-        if !self.look.header {
+    fn write_header(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.options.has_header {
             return Ok(());
         }
-        let names = self.places.iter().map(|place| place.text(&place.name));
-        self.line(names, out)?;
-        let rules: Vec<_> = self.places.iter().map(|place| "-".repeat(place.width)).collect();
+        let names = self.columns.iter().map(|place| place.fit_text(&place.name));
+        self.write_line(names, out)?;
+        let rules: Vec<_> = self.columns.iter().map(|place| "-".repeat(place.width)).collect();
         writeln!(out, "{}", rules.join("  "))
     }
 
-    fn row(&self, row: &Row, out: &mut dyn Write) -> io::Result<()> {
-        let texts = self.places.iter().map(|place| match place.column {
-            None => place.text("…"),
+    fn write_row(&self, row: &TextRow, out: &mut dyn Write) -> io::Result<()> {
+        let texts = self.columns.iter().map(|place| match place.column {
+            None => place.fit_text("…"),
             Some(at) => match &row[at] {
-                Some(value) => place.value(value, self.look.width),
-                None => place.null(),
+                Some(value) => place.fit_value(value, self.options.width),
+                None => place.null_text(),
             },
         });
-        self.line(texts, out)
+        self.write_line(texts, out)
     }
 
     /// Writes a line without blanks at its end.
-    fn line(&self, texts: impl Iterator<Item = Text>, out: &mut dyn Write) -> io::Result<()> {
+    fn write_line(
+        &self,
+        texts: impl Iterator<Item = PaddedText>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
         let mut line = String::new();
         let mut blanks = 0;
         for text in texts {
-            blanks += text.before;
+            blanks += text.blanks_before;
             if !text.text.is_empty() {
                 line.extend(std::iter::repeat_n(' ', blanks));
-                match text.is_null && self.look.colours {
-                    true => line.push_str(&dimmed(&text.text)),
+                match text.is_null && self.options.use_colours {
+                    true => line.push_str(&dim_text(&text.text)),
                     false => line.push_str(&text.text),
                 }
                 blanks = 0;
             }
-            blanks += text.after + GAP;
+            blanks += text.blanks_after + COLUMN_GAP;
         }
         // A text may end with blanks of its own.
         writeln!(out, "{}", line.trim_end_matches(' '))
     }
 
     /// A line about the table.
-    fn remark(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
-        let text = fitted(text, self.look.width);
-        match self.look.colours {
-            true => writeln!(out, "{}", dimmed(&text)),
+    fn write_remark(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        let text = cut_to_width(text, self.options.width);
+        match self.options.use_colours {
+            true => writeln!(out, "{}", dim_text(&text)),
             false => writeln!(out, "{text}"),
         }
     }
 
     /// Says which columns are left out.
-    fn foot(&self, columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
-        let is_shown = |at: usize| self.places.iter().any(|place| place.column == Some(at));
+    fn write_footer(&self, columns: &[TableColumn], out: &mut dyn Write) -> io::Result<()> {
+        let is_shown = |at: usize| self.columns.iter().any(|place| place.column == Some(at));
         let absent = (0..columns.len()).filter(|at| !is_shown(*at));
-        let names: Vec<&str> = absent.map(|at| columns[at].whole.as_str()).collect();
+        let names: Vec<&str> = absent.map(|at| columns[at].full_name.as_str()).collect();
         if names.is_empty() {
             return Ok(());
         }
@@ -490,82 +507,99 @@ impl Layout {
             columns.len(),
             names.join(", ")
         );
-        self.remark(&text, out)
+        self.write_remark(&text, out)
     }
 }
 
 /// A text in its place.
-struct Text {
+struct PaddedText {
     text: String,
-    before: usize,
-    after: usize,
+    blanks_before: usize,
+    blanks_after: usize,
     is_null: bool,
 }
 
-impl Place {
-    fn of_others() -> Place {
-        let (name, kind) = ("…".to_owned(), Kind::Text);
-        Place { column: None, name, width: 1, fraction: 0, kind, has_ends: false }
+impl ColumnLayout {
+    fn gap_marker() -> ColumnLayout {
+        let (name, kind) = ("…".to_owned(), DisplayKind::Text);
+        ColumnLayout {
+            column: None,
+            name,
+            width: 1,
+            fraction_width: 0,
+            kind,
+            is_cut_in_middle: false,
+        }
     }
 
     /// A text at the side where the column's values are.
-    fn text(&self, text: &str) -> Text {
-        self.at_side(fitted(text, self.width))
+    fn fit_text(&self, text: &str) -> PaddedText {
+        self.align_text(cut_to_width(text, self.width))
     }
 
-    fn at_side(&self, text: String) -> Text {
+    fn align_text(&self, text: String) -> PaddedText {
         let padding = self.width.saturating_sub(text.width());
-        let (before, after) = if self.kind.is_right() { (padding, 0) } else { (0, padding) };
-        Text { text, before, after, is_null: false }
+        let (before, after) =
+            if self.kind.is_right_aligned() { (padding, 0) } else { (0, padding) };
+        PaddedText { text, blanks_before: before, blanks_after: after, is_null: false }
     }
 
     /// What stands for no value, which is never cut: one may come after the widths were decided.
-    fn null(&self) -> Text {
+    fn null_text(&self) -> PaddedText {
         let text = "NULL".to_owned();
         let padding = self.width.saturating_sub(text.len());
-        let (before, after) = if self.kind.is_right() { (padding, 0) } else { (0, padding) };
-        Text { text, before, after, is_null: true }
+        let (before, after) =
+            if self.kind.is_right_aligned() { (padding, 0) } else { (0, padding) };
+        PaddedText { text, blanks_before: before, blanks_after: after, is_null: true }
     }
 
     /// A value where its column has it.
-    fn value(&self, value: &str, screen: usize) -> Text {
-        if self.kind.is_whole() && value.width() > self.width {
+    fn fit_value(&self, value: &str, screen: usize) -> PaddedText {
+        if self.kind.is_never_cut() && value.width() > self.width {
             // It came after the widths were decided, or no screen is wide enough.
-            let text = fitted(value, screen);
-            return Text { text, before: 0, after: 0, is_null: false };
+            let text = cut_to_width(value, screen);
+            return PaddedText { text, blanks_before: 0, blanks_after: 0, is_null: false };
         }
         // What has no point, such as `1e300`, stands at the right.
-        if self.kind != Kind::Float || fraction(value) == 0 {
-            return match self.has_ends {
-                true => self.at_side(with_ends(value, self.width)),
-                false => self.text(value),
+        if self.kind != DisplayKind::Float || fraction_width(value) == 0 {
+            return match self.is_cut_in_middle {
+                true => self.align_text(cut_middle(value, self.width)),
+                false => self.fit_text(value),
             };
         }
-        let after = self.fraction.saturating_sub(fraction(value));
+        let after = self.fraction_width.saturating_sub(fraction_width(value));
         let before = self.width.saturating_sub(value.width() + after);
         // A longer fraction than those before it begins further left.
         let after = self.width.saturating_sub(value.width() + before);
-        Text { text: value.to_owned(), before, after, is_null: false }
+        PaddedText {
+            text: value.to_owned(),
+            blanks_before: before,
+            blanks_after: after,
+            is_null: false,
+        }
     }
 }
 
 /// How wide a column would be, and may be.
-struct Measured {
+struct MeasuredColumn {
     /// Of the values.
-    cells: usize,
-    natural: usize,
-    floor: usize,
-    fraction: usize,
+    value_width: usize,
+    natural_width: usize,
+    width_min: usize,
+    fraction_width: usize,
 }
 
-impl Measured {
-    fn new<'a>(column: &Column, values: impl Iterator<Item = Option<&'a str>>) -> Measured {
+impl MeasuredColumn {
+    fn new<'a>(
+        column: &TableColumn,
+        values: impl Iterator<Item = Option<&'a str>>,
+    ) -> MeasuredColumn {
         let (mut whole, mut fractions, mut others) = (0, 0, 0);
         for value in values {
             match value {
                 None => others = others.max("NULL".len()),
-                Some(value) if fraction(value) > 0 && column.kind == Kind::Float => {
-                    let behind = fraction(value);
+                Some(value) if fraction_width(value) > 0 && column.kind == DisplayKind::Float => {
+                    let behind = fraction_width(value);
                     whole = whole.max(value.width() - behind);
                     fractions = fractions.max(behind);
                 }
@@ -575,24 +609,29 @@ impl Measured {
         let cells = (whole + fractions).max(others);
         let name = column.name.width();
         let natural = match column.kind {
-            Kind::Nested => cells.min(NESTED_MAX),
+            DisplayKind::Nested => cells.min(NESTED_WIDTH_MAX),
             _ => cells,
         };
         let natural = natural.max(name);
-        let floor = match column.kind.is_whole() {
-            true => cells.max(name.min(NAME_FLOOR)),
-            false => natural.min(TEXT_FLOOR),
+        let floor = match column.kind.is_never_cut() {
+            true => cells.max(name.min(NAME_WIDTH_MIN)),
+            false => natural.min(TEXT_WIDTH_MIN),
         };
-        Measured { cells, natural, floor, fraction: fractions }
+        MeasuredColumn {
+            value_width: cells,
+            natural_width: natural,
+            width_min: floor,
+            fraction_width: fractions,
+        }
     }
 }
 
 /// The columns that there is room for: all, or the first and the last; those of bounds are the first to be left out.
-fn kept(measured: &[Measured], bounds: &[bool], width: usize) -> Vec<usize> {
+fn choose_columns(measured: &[MeasuredColumn], bounds: &[bool], width: usize) -> Vec<usize> {
     // `…` and its gap stand for those that are left out.
     let fits = |kept: &[usize]| {
-        let columns: usize = kept.iter().map(|at| measured[*at].floor + GAP).sum();
-        columns + gaps(kept, measured.len()) * (1 + GAP) <= width + GAP
+        let columns: usize = kept.iter().map(|at| measured[*at].width_min + COLUMN_GAP).sum();
+        columns + count_gaps(kept, measured.len()) * (1 + COLUMN_GAP) <= width + COLUMN_GAP
     };
     let all: Vec<usize> = (0..measured.len()).collect();
     if fits(&all) {
@@ -627,7 +666,7 @@ fn kept(measured: &[Measured], bounds: &[bool], width: usize) -> Vec<usize> {
 }
 
 /// How many runs of columns are left out.
-fn gaps(kept: &[usize], count: usize) -> usize {
+fn count_gaps(kept: &[usize], count: usize) -> usize {
     let between = kept.windows(2).filter(|pair| pair[1] > pair[0] + 1).count();
     let before = kept.first().is_some_and(|first| *first > 0);
     let behind = kept.last().is_some_and(|last| last + 1 < count);
@@ -635,11 +674,11 @@ fn gaps(kept: &[usize], count: usize) -> usize {
 }
 
 /// Widths that together have room: none is less than its floor, and what is left goes to the narrowest first.
-fn widths(measured: &[&Measured], room: usize) -> Vec<usize> {
+fn distribute_width(measured: &[&MeasuredColumn], room: usize) -> Vec<usize> {
     let total = |level: usize| -> usize {
-        measured.iter().map(|column| column.natural.min(column.floor.max(level))).sum()
+        measured.iter().map(|column| column.natural_width.min(column.width_min.max(level))).sum()
     };
-    let widest = measured.iter().map(|column| column.natural).max().unwrap_or(0);
+    let widest = measured.iter().map(|column| column.natural_width).max().unwrap_or(0);
     // The highest level that fits: widths grow with it.
     let (mut low, mut high) = (0, widest);
     while low < high {
@@ -647,10 +686,10 @@ fn widths(measured: &[&Measured], room: usize) -> Vec<usize> {
         if total(middle) <= room { low = middle } else { high = middle - 1 }
     }
     let mut widths: Vec<usize> =
-        measured.iter().map(|column| column.natural.min(column.floor.max(low))).collect();
+        measured.iter().map(|column| column.natural_width.min(column.width_min.max(low))).collect();
     let mut left = room.saturating_sub(widths.iter().sum());
     for (width, column) in widths.iter_mut().zip(measured) {
-        if left > 0 && *width < column.natural {
+        if left > 0 && *width < column.natural_width {
             *width += 1;
             left -= 1;
         }
@@ -663,7 +702,7 @@ fn widths(measured: &[&Measured], room: usize) -> Vec<usize> {
 }
 
 /// What a float's text has from its point on; nothing of one with an exponent, or of none that is a number.
-fn fraction(text: &str) -> usize {
+fn fraction_width(text: &str) -> usize {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b','));
     match text.find('.') {
@@ -673,7 +712,7 @@ fn fraction(text: &str) -> usize {
 }
 
 /// The text, cut to a width with `…`.
-fn fitted(text: &str, width: usize) -> String {
+fn cut_to_width(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -689,19 +728,19 @@ fn fitted(text: &str, width: usize) -> String {
 }
 
 /// Whether texts that differ are the same when they are cut to a width.
-fn look_alike<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> bool {
+fn would_look_alike<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> bool {
     let mut seen: HashMap<String, &str> = HashMap::new();
     let mut cut = texts.filter(|text| text.width() > width);
-    cut.any(|text| *seen.entry(fitted(text, width)).or_insert(text) != text)
+    cut.any(|text| *seen.entry(cut_to_width(text, width)).or_insert(text) != text)
 }
 
 /// The text, cut to a width with `…` in its middle.
-fn with_ends(text: &str, width: usize) -> String {
+fn cut_middle(text: &str, width: usize) -> String {
     if text.width() <= width || width < 3 {
-        return fitted(text, width);
+        return cut_to_width(text, width);
     }
     let of_end = (width - 1) / 2;
-    let first = fitted(text, width - of_end);
+    let first = cut_to_width(text, width - of_end);
     let mut start = text.len();
     for (at, _) in text.grapheme_indices(true).rev() {
         if text[at..].width() > of_end {
@@ -713,10 +752,10 @@ fn with_ends(text: &str, width: usize) -> String {
 }
 
 /// The text in lines of a width; of many the first, the last of which ends with `…`.
-fn folded(text: &str, width: usize) -> Vec<String> {
+fn wrap_lines(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
-    while lines.len() + 1 < LINES_MAX && rest.width() > width {
+    while lines.len() + 1 < VALUE_LINES_MAX && rest.width() > width {
         let mut end = 0;
         for (at, part) in rest.grapheme_indices(true) {
             let next = at + part.len();
@@ -730,28 +769,28 @@ fn folded(text: &str, width: usize) -> Vec<String> {
         rest = &rest[end..];
     }
     if !rest.is_empty() || lines.is_empty() {
-        lines.push(fitted(rest, width));
+        lines.push(cut_to_width(rest, width));
     }
     lines
 }
 
-fn dimmed(text: &str) -> String {
+fn dim_text(text: &str) -> String {
     format!("\x1b[2m{text}\x1b[0m")
 }
 
-fn null(colours: bool) -> String {
-    if colours { dimmed("NULL") } else { "NULL".to_owned() }
+fn null_marker(colours: bool) -> String {
+    if colours { dim_text("NULL") } else { "NULL".to_owned() }
 }
 
 /// Digits that a float is shown with, if it has more than [`DIGITS_KEPT`].
-const DIGITS: usize = 6;
+const ROUNDED_DIGITS: usize = 6;
 /// A float that has no more digits is shown as it is: somebody wrote it.
-const DIGITS_KEPT: usize = 9;
+const EXACT_DIGITS_MAX: usize = 9;
 /// Nor is one rounded that has no more digits behind the point.
-const DECIMALS_KEPT: usize = 4;
+const EXACT_DECIMALS_MAX: usize = 4;
 
 /// A float's text (the shortest that reads back as the same), with as many digits as are read.
-fn rounded(text: &str) -> String {
+fn round_float_text(text: &str) -> String {
     let Ok(value) = text.parse::<f64>() else { return text.to_owned() };
     if !value.is_finite() {
         return text.to_owned();
@@ -759,9 +798,9 @@ fn rounded(text: &str) -> String {
     let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).count();
     if let Some((mantissa, _)) = text.split_once('e') {
         return match digits(mantissa) {
-            count if count <= DIGITS_KEPT => text.to_owned(),
+            count if count <= EXACT_DIGITS_MAX => text.to_owned(),
             _ => {
-                let rounded = format!("{value:.*e}", DIGITS - 1);
+                let rounded = format!("{value:.*e}", ROUNDED_DIGITS - 1);
                 match rounded.split_once('e') {
                     Some((mantissa, exponent)) => {
                         let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.');
@@ -776,18 +815,21 @@ fn rounded(text: &str) -> String {
     let of_whole = digits(whole.trim_start_matches(['-', '0']));
     let zeros = behind.len() - behind.trim_start_matches('0').len();
     let written = if of_whole > 0 { of_whole + behind.len() } else { behind.len() - zeros };
-    if behind.len() <= DECIMALS_KEPT || written <= DIGITS_KEPT {
+    if behind.len() <= EXACT_DECIMALS_MAX || written <= EXACT_DIGITS_MAX {
         return text.to_owned();
     }
-    let decimals =
-        if of_whole > 0 { DIGITS.saturating_sub(of_whole).max(2) } else { zeros + DIGITS };
+    let decimals = if of_whole > 0 {
+        ROUNDED_DIGITS.saturating_sub(of_whole).max(2)
+    } else {
+        zeros + ROUNDED_DIGITS
+    };
     let rounded = format!("{value:.decimals$}");
     let short = rounded.trim_end_matches('0');
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
 /// A number with its digits in groups.
-pub(crate) fn with_thousands(text: &str) -> String {
+pub(crate) fn group_thousands(text: &str) -> String {
     let start = text.bytes().take_while(|byte| *byte == b'-').count();
     let count = text[start..].bytes().take_while(u8::is_ascii_digit).count();
     let (sign, rest) = text.split_at(start);
@@ -803,7 +845,7 @@ pub(crate) fn with_thousands(text: &str) -> String {
 }
 
 /// A duration or an interval as people read it; none for other types.
-fn span(array: &ArrayRef, row: usize) -> Option<String> {
+fn format_duration(array: &ArrayRef, row: usize) -> Option<String> {
     match array.data_type() {
         DataType::Duration(unit) => {
             let value = match unit {
@@ -820,7 +862,7 @@ fn span(array: &ArrayRef, row: usize) -> Option<String> {
             };
             let nanos = i128::from(value) * (1_000_000_000 / per_second);
             let mut text = String::new();
-            push_days(nanos, &mut text);
+            push_days_and_time(nanos, &mut text);
             Some(text)
         }
         DataType::Interval(unit) => {
@@ -854,17 +896,17 @@ fn span(array: &ArrayRef, row: usize) -> Option<String> {
     }
 }
 
-const NANOS_OF_DAY: i128 = 86_400_000_000_000;
+const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
 /// `5d 14:34:50`.
-fn push_days(nanos: i128, out: &mut String) {
-    let days = nanos.abs() / NANOS_OF_DAY;
+fn push_days_and_time(nanos: i128, out: &mut String) {
+    let days = nanos.abs() / NANOS_PER_DAY;
     if days == 0 {
         return push_time(nanos, out);
     }
     let sign = if nanos < 0 { "-" } else { "" };
     out.push_str(&format!("{sign}{days}d "));
-    push_time(nanos.abs() % NANOS_OF_DAY, out);
+    push_time(nanos.abs() % NANOS_PER_DAY, out);
 }
 
 /// `14:34:50.250`; hours are as many as there are.
@@ -898,15 +940,20 @@ mod tests {
 
     use super::*;
 
-    const LOOK: Look =
-        Look { width: 80, rows: Some(40), thousands: false, colours: false, header: true };
+    const OPTIONS: TerminalTableOptions = TerminalTableOptions {
+        width: 80,
+        rows_max: Some(40),
+        group_digits: false,
+        use_colours: false,
+        has_header: true,
+    };
 
     /// What a terminal shows of batches.
-    fn screen(batches: &[RecordBatch], look: Look) -> String {
+    fn render(batches: &[RecordBatch], look: TerminalTableOptions) -> String {
         let mut out = Vec::new();
-        let mut screen = Screen::new(&batches[0].schema(), look).unwrap();
+        let mut screen = TerminalTable::new(&batches[0].schema(), look).unwrap();
         for batch in batches {
-            screen.add(batch, &mut out).unwrap();
+            screen.add_batch(batch, &mut out).unwrap();
         }
         screen.finish(&mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -930,8 +977,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(batch: &RecordBatch, look: Look, expected: &str) {
-        let found = screen(std::slice::from_ref(batch), look);
+    fn check(batch: &RecordBatch, look: TerminalTableOptions, expected: &str) {
+        let found = render(std::slice::from_ref(batch), look);
         assert_eq!(found, expected, "\n{found}");
     }
 
@@ -946,7 +993,7 @@ mod tests {
         ]);
         check(
             &some,
-            LOOK,
+            OPTIONS,
             "\
 word          number         mean
 -----------  -------  -----------
@@ -961,11 +1008,11 @@ x\\ty\\x1b[2J        0        1e300
     #[test]
     fn a_table_without_a_header_is_its_rows() {
         let some = batch(vec![("n", numbers([1, 20])), ("s", texts(&["a", "b"]))]);
-        check(&some, Look { header: false, ..LOOK }, " 1  a\n20  b\n");
+        check(&some, TerminalTableOptions { has_header: false, ..OPTIONS }, " 1  a\n20  b\n");
     }
 
     #[test]
-    fn digits_are_grouped_where_that_is_wanted() {
+    fn digits_are_grouped_if_requested() {
         for (text, expected) in [
             ("0", "0"),
             ("999", "999"),
@@ -977,12 +1024,12 @@ x\\ty\\x1b[2J        0        1e300
             ("NaN", "NaN"),
             ("inf", "inf"),
         ] {
-            assert_eq!(with_thousands(text), expected);
+            assert_eq!(group_thousands(text), expected);
         }
         let some = batch(vec![("n", numbers([1, 10_103_280])), ("t", texts(&["1000", "2000"]))]);
         check(
             &some,
-            Look { thousands: true, ..LOOK },
+            TerminalTableOptions { group_digits: true, ..OPTIONS },
             "\x20        n  t
 ----------  ----
          1  1000
@@ -992,7 +1039,7 @@ x\\ty\\x1b[2J        0        1e300
     }
 
     #[test]
-    fn a_float_has_the_digits_that_are_read() {
+    fn long_floats_are_rounded_and_short_ones_kept() {
         for (text, expected) in [
             ("5.0", "5.0"),
             ("0.1", "0.1"),
@@ -1013,22 +1060,22 @@ x\\ty\\x1b[2J        0        1e300
             ("inf", "inf"),
             ("-inf", "-inf"),
         ] {
-            assert_eq!(rounded(text), expected, "{text}");
+            assert_eq!(round_float_text(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn a_span_of_time_is_read_at_a_glance() {
+    fn durations_are_shown_as_days_and_clock_time() {
         for (nanos, expected) in [
             (0, "00:00:00"),
             (52_490_000_000_000, "14:34:50"),
-            (5 * NANOS_OF_DAY + 52_490_000_000_000, "5d 14:34:50"),
-            (-NANOS_OF_DAY - 1_500_000_000, "-1d 00:00:01.500"),
+            (5 * NANOS_PER_DAY + 52_490_000_000_000, "5d 14:34:50"),
+            (-NANOS_PER_DAY - 1_500_000_000, "-1d 00:00:01.500"),
             (-1_000, "-00:00:00.000001"),
             (1, "00:00:00.000000001"),
         ] {
             let mut text = String::new();
-            push_days(nanos, &mut text);
+            push_days_and_time(nanos, &mut text);
             assert_eq!(text, expected);
         }
         let spans: ArrayRef = Arc::new(DurationSecondArray::from(vec![Some(484_490), None]));
@@ -1038,7 +1085,7 @@ x\\ty\\x1b[2J        0        1e300
         ]));
         check(
             &batch(vec![("up", spans), ("every", intervals)]),
-            LOOK,
+            OPTIONS,
             "\
 up           every
 -----------  -------------------
@@ -1049,10 +1096,10 @@ NULL         00:00:00
     }
 
     #[test]
-    fn many_rows_are_shown_by_their_ends() {
+    fn first_and_last_of_many_rows_are_shown() {
         let all: Vec<RecordBatch> =
             (0..10).map(|at| batch(vec![("n", numbers(at * 7..at * 7 + 7))])).collect();
-        let look = Look { rows: Some(5), ..LOOK };
+        let look = TerminalTableOptions { rows_max: Some(5), ..OPTIONS };
         let expected = "\x20n
 --
  0
@@ -1062,31 +1109,37 @@ NULL         00:00:00
 68
 69
 ";
-        assert_eq!(screen(&all, look), expected);
-        let one = Look { rows: Some(1), ..LOOK };
+        assert_eq!(render(&all, look), expected);
+        let one = TerminalTableOptions { rows_max: Some(1), ..OPTIONS };
         let expected = "n\n-\n0\n… 6 rows; --rows all shows them\n";
-        assert_eq!(screen(&all[..1], one), expected);
-        let whole = screen(&all, Look { rows: None, ..LOOK });
-        assert_eq!(whole, screen(&all, Look { rows: Some(70), ..LOOK }));
+        assert_eq!(render(&all[..1], one), expected);
+        let whole = render(&all, TerminalTableOptions { rows_max: None, ..OPTIONS });
+        assert_eq!(whole, render(&all, TerminalTableOptions { rows_max: Some(70), ..OPTIONS }));
         assert_eq!(whole.lines().count(), 72);
     }
 
     #[test]
-    fn no_rows_are_said_to_be_none() {
-        check(&batch(vec![("a", texts(&[])), ("n", numbers([]))]), LOOK, "a  n\n-  -\n(no rows)\n");
+    fn empty_result_says_no_rows() {
+        check(
+            &batch(vec![("a", texts(&[])), ("n", numbers([]))]),
+            OPTIONS,
+            "a  n\n-  -\n(no rows)\n",
+        );
     }
 
     #[test]
-    fn all_rows_are_written_as_they_come() {
+    fn unlimited_rows_are_streamed() {
         let some = batch(vec![("n", numbers(0..700)), ("t", texts(&vec!["abc"; 700]))]);
         let wider = batch(vec![("n", numbers([123_456])), ("t", texts(&["abcdef"]))]);
         let mut out = Vec::new();
-        let mut screen = Screen::new(&some.schema(), Look { rows: None, ..LOOK }).unwrap();
-        screen.add(&some, &mut out).unwrap();
+        let mut screen =
+            TerminalTable::new(&some.schema(), TerminalTableOptions { rows_max: None, ..OPTIONS })
+                .unwrap();
+        screen.add_batch(&some, &mut out).unwrap();
         assert!(out.is_empty());
-        screen.add(&some, &mut out).unwrap();
+        screen.add_batch(&some, &mut out).unwrap();
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1402);
-        screen.add(&wider, &mut out).unwrap();
+        screen.add_batch(&wider, &mut out).unwrap();
         assert!(out.ends_with(b"699  abc\n123456  ab\xe2\x80\xa6\n"));
         screen.finish(&mut out).unwrap();
         assert!(out.ends_with(b"ab\xe2\x80\xa6\n"));
@@ -1101,7 +1154,7 @@ NULL         00:00:00
         ]);
         check(
             &some,
-            Look { width: 30, ..LOOK },
+            TerminalTableOptions { width: 30, ..OPTIONS },
             "\
 a_rather_long…  text
 --------------  --------------
@@ -1117,9 +1170,9 @@ a_rather_long…  text
         let shown = |values: &[String]| {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
             let counts = numbers(0..values.len() as i64);
-            screen(
+            render(
                 &[batch(vec![("url", texts(&values)), ("n", counts)])],
-                Look { width: 24, ..LOOK },
+                TerminalTableOptions { width: 24, ..OPTIONS },
             )
         };
         assert_eq!(
@@ -1137,7 +1190,7 @@ a_rather_long…  text
         let some = batch(columns.map(|name| (name, texts(&["twelve chars", "x"]))).to_vec());
         check(
             &some,
-            Look { width: 50, ..LOOK },
+            TerminalTableOptions { width: 50, ..OPTIONS },
             "\
 a             b             …  f
 ------------  ------------  -  ------------
@@ -1186,7 +1239,8 @@ x             x             …  x
             (36, "carrier             n          d  …"),
             (26, "carrier  …          d  …"),
         ] {
-            let found = screen(std::slice::from_ref(&estimates), Look { width, ..LOOK });
+            let found =
+                render(std::slice::from_ref(&estimates), TerminalTableOptions { width, ..OPTIONS });
             assert_eq!(found.lines().next(), Some(expected), "{width}\n{found}");
             assert!(found.lines().all(|line| line.width() <= width), "{width}\n{found}");
         }
@@ -1204,7 +1258,7 @@ x             x             …  x
         ]);
         check(
             &one,
-            Look { width: 30, ..LOOK },
+            TerminalTableOptions { width: 30, ..OPTIONS },
             "\
 name     Ann
 nothing  NULL
@@ -1215,7 +1269,7 @@ tags     [0,1,2]
         );
         check(
             &one,
-            LOOK,
+            OPTIONS,
             "\
 name  nothing  message                               tags
 ----  -------  ------------------------------------  -------
@@ -1225,7 +1279,7 @@ Ann   NULL     0123456789abcdefghijklmnopqrstuvwxyz  [0,1,2]
     }
 
     #[test]
-    fn a_text_is_cut_between_what_is_seen_as_one() {
+    fn text_is_cut_between_graphemes() {
         for (text, width, expected) in [
             ("abc", 3, "abc"),
             ("abcd", 3, "ab…"),
@@ -1238,14 +1292,18 @@ Ann   NULL     0123456789abcdefghijklmnopqrstuvwxyz  [0,1,2]
             ("a", 0, ""),
             ("ab", 1, "…"),
         ] {
-            assert_eq!(fitted(text, width), expected, "{text} {width}");
+            assert_eq!(cut_to_width(text, width), expected, "{text} {width}");
         }
     }
 
     #[test]
     fn a_null_is_dimmed_where_colours_are_shown() {
         let some = batch(vec![("n", Arc::new(Int64Array::from(vec![None, Some(1)])) as ArrayRef)]);
-        check(&some, Look { colours: true, ..LOOK }, "   n\n----\n\x1b[2mNULL\x1b[0m\n   1\n");
+        check(
+            &some,
+            TerminalTableOptions { use_colours: true, ..OPTIONS },
+            "   n\n----\n\x1b[2mNULL\x1b[0m\n   1\n",
+        );
     }
 
     proptest! {
@@ -1273,7 +1331,7 @@ Ann   NULL     0123456789abcdefghijklmnopqrstuvwxyz  [0,1,2]
             columns.insert(4, ("share".into(), Arc::new(floats)));
             let columns = columns.iter().map(|(name, array)| (name.as_str(), array.clone()));
             let some = batch(columns.collect());
-            let found = screen(&[some], Look { width, rows: shown, ..LOOK });
+            let found = render(&[some], TerminalTableOptions { width, rows_max: shown, ..OPTIONS });
             for line in found.lines() {
                 prop_assert!(line.width() <= width, "{}: {line:?}", line.width());
                 prop_assert!(!line.ends_with(' '), "{line:?}");
@@ -1290,8 +1348,8 @@ Ann   NULL     0123456789abcdefghijklmnopqrstuvwxyz  [0,1,2]
 
         #[test]
         fn a_folded_text_loses_nothing_but_its_end(text in "\\PC{0,60}", width in 2_usize..40) {
-            let lines = folded(&text, width);
-            prop_assert!(!lines.is_empty() && lines.len() <= LINES_MAX);
+            let lines = wrap_lines(&text, width);
+            prop_assert!(!lines.is_empty() && lines.len() <= VALUE_LINES_MAX);
             let joined = lines.concat();
             match joined.strip_suffix('…') {
                 Some(cut) if joined != text => prop_assert!(text.starts_with(cut)),

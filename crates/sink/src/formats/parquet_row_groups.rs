@@ -32,27 +32,27 @@ pub(super) const ROW_GROUP_ROWS: usize = 1 << 20;
 const ROW_GROUP_BYTES: usize = 128 << 20;
 
 /// What a column that is being encoded takes beside its values, about.
-const COLUMN_BYTES: usize = 192 << 10;
+const COLUMN_WRITER_BYTES: usize = 192 << 10;
 
 /// So many columns are encoded at a time where they cannot all be.
-const COLUMNS_AT_ONCE: usize = 32;
+const COLUMNS_PER_TURN: usize = 32;
 
 /// What an array takes beside its values, about.
-const ARRAY_BYTES: usize = 256;
+const ARRAY_OVERHEAD_BYTES: usize = 256;
 
 /// So many rows are encoded in one go, or batches of so many bytes.
-const GATHERED_ROWS: usize = 1 << 16;
-const GATHERED_BYTES: usize = 8 << 20;
+const GATHERED_ROWS_MAX: usize = 1 << 16;
+const GATHERED_BYTES_MAX: usize = 8 << 20;
 
 /// A thread is worth starting for so many values.
-const THREAD_VALUES: usize = 1 << 16;
+const VALUES_PER_THREAD_MIN: usize = 1 << 16;
 
 /// A file in encoding.
 pub(super) enum ParquetWriter<W: Write + Send> {
     /// All columns at once.
-    Together(Box<Together<W>>),
+    AllColumns(Box<AllColumnsWriter<W>>),
     /// Some columns at a time.
-    InTurns(Box<InTurns<W>>),
+    ColumnTurns(Box<ColumnTurnsWriter<W>>),
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
@@ -70,13 +70,13 @@ impl<W: Write + Send> ParquetWriter<W> {
         let writer = ArrowWriter::try_new_with_options(out, Arc::clone(schema), options)?;
         let leaves = schema.flattened_fields().len();
         let (file, factory) = writer.into_serialized_writer()?;
-        if leaves.saturating_mul(COLUMN_BYTES) <= memory_limit {
+        if leaves.saturating_mul(COLUMN_WRITER_BYTES) <= memory_limit {
             let row_group_bytes = ROW_GROUP_BYTES.min(memory_limit / 2).max(1 << 20);
-            let together = Together::new(file, factory, schema, row_group_bytes, threads);
-            return Ok(ParquetWriter::Together(Box::new(together)));
+            let together = AllColumnsWriter::new(file, factory, schema, row_group_bytes, threads);
+            return Ok(ParquetWriter::AllColumns(Box::new(together)));
         }
         let bytes_max = ROW_GROUP_BYTES.min(memory_limit.saturating_mul(2)).max(1 << 20);
-        Ok(ParquetWriter::InTurns(Box::new(InTurns::new(file, schema, bytes_max)?)))
+        Ok(ParquetWriter::ColumnTurns(Box::new(ColumnTurnsWriter::new(file, schema, bytes_max)?)))
     }
 
     /// Adds rows.
@@ -85,8 +85,8 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// As Arrow's writer.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
         match self {
-            ParquetWriter::Together(writer) => writer.write(batch),
-            ParquetWriter::InTurns(writer) => writer.write(batch),
+            ParquetWriter::AllColumns(writer) => writer.write(batch),
+            ParquetWriter::ColumnTurns(writer) => writer.write(batch),
         }
     }
 
@@ -94,15 +94,15 @@ impl<W: Write + Send> ParquetWriter<W> {
     ///
     /// # Errors
     /// As Arrow's writer.
-    pub(super) fn into_inner(self) -> Result<W, ParquetError> {
+    pub(super) fn finish(self) -> Result<W, ParquetError> {
         match self {
-            ParquetWriter::Together(mut writer) => {
-                writer.encode()?;
-                writer.flush()?;
+            ParquetWriter::AllColumns(mut writer) => {
+                writer.encode_gathered()?;
+                writer.flush_row_group()?;
                 writer.file.into_inner()
             }
-            ParquetWriter::InTurns(mut writer) => {
-                writer.flush()?;
+            ParquetWriter::ColumnTurns(mut writer) => {
+                writer.flush_row_group()?;
                 writer.file.into_inner()
             }
         }
@@ -110,18 +110,18 @@ impl<W: Write + Send> ParquetWriter<W> {
 }
 
 /// A file whose columns are encoded side by side.
-pub(super) struct Together<W: Write + Send> {
+pub(super) struct AllColumnsWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     factory: ArrowRowGroupWriterFactory,
     schema: SchemaRef,
     /// How many leaves each column has.
-    leaves: Vec<usize>,
+    leaf_counts: Vec<usize>,
     /// The columns in the order in which they are begun: those that take longest first.
-    order: Vec<usize>,
+    column_order: Vec<usize>,
     /// The row group's, one a leaf; none before its first row.
-    writers: Vec<ArrowColumnWriter>,
+    column_writers: Vec<ArrowColumnWriter>,
     /// Rows that have been encoded for it.
-    rows: usize,
+    encoded_rows: usize,
     /// What is to be encoded next.
     gathered: Vec<RecordBatch>,
     gathered_rows: usize,
@@ -130,7 +130,7 @@ pub(super) struct Together<W: Write + Send> {
     threads: usize,
 }
 
-impl<W: Write + Send> Together<W> {
+impl<W: Write + Send> AllColumnsWriter<W> {
     fn new(
         file: SerializedFileWriter<W>,
         factory: ArrowRowGroupWriterFactory,
@@ -151,14 +151,14 @@ impl<W: Write + Send> Together<W> {
             let is_number = schema.field(*column).data_type().primitive_width().is_some();
             (is_number, std::cmp::Reverse(leaves[*column]))
         });
-        Together {
+        AllColumnsWriter {
             file,
             factory,
             schema: Arc::clone(schema),
-            leaves,
-            order,
-            writers: Vec::new(),
-            rows: 0,
+            leaf_counts: leaves,
+            column_order: order,
+            column_writers: Vec::new(),
+            encoded_rows: 0,
             gathered: Vec::new(),
             gathered_rows: 0,
             gathered_bytes: 0,
@@ -170,7 +170,7 @@ impl<W: Write + Send> Together<W> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
         let mut start = 0;
         while start < batch.num_rows() {
-            let room = ROW_GROUP_ROWS - self.rows - self.gathered_rows;
+            let room = ROW_GROUP_ROWS - self.encoded_rows - self.gathered_rows;
             let count = room.min(batch.num_rows() - start);
             let part = batch.slice(start, count);
             start += count;
@@ -179,44 +179,46 @@ impl<W: Write + Send> Together<W> {
             self.gathered.push(part);
             let is_full = count == room;
             if is_full
-                || self.gathered_rows >= GATHERED_ROWS
-                || self.gathered_bytes >= GATHERED_BYTES.min(self.row_group_bytes / 4)
+                || self.gathered_rows >= GATHERED_ROWS_MAX
+                || self.gathered_bytes >= GATHERED_BYTES_MAX.min(self.row_group_bytes / 4)
             {
-                self.encode()?;
+                self.encode_gathered()?;
             }
-            let bytes = || self.writers.iter().map(ArrowColumnWriter::memory_size).sum::<usize>();
+            let bytes =
+                || self.column_writers.iter().map(ArrowColumnWriter::memory_size).sum::<usize>();
             if is_full || (self.gathered.is_empty() && bytes() >= self.row_group_bytes) {
-                self.flush()?;
+                self.flush_row_group()?;
             }
         }
         Ok(())
     }
 
     /// Encodes what has been gathered.
-    fn encode(&mut self) -> Result<(), ParquetError> {
+    fn encode_gathered(&mut self) -> Result<(), ParquetError> {
         let batches = std::mem::take(&mut self.gathered);
         let rows = std::mem::take(&mut self.gathered_rows);
         self.gathered_bytes = 0;
         if batches.is_empty() {
             return Ok(());
         }
-        if self.writers.is_empty() {
+        if self.column_writers.is_empty() {
             let row_group = self.file.flushed_row_groups().len();
-            self.writers = self.factory.create_column_writers(row_group)?;
+            self.column_writers = self.factory.create_column_writers(row_group)?;
         }
-        self.rows += rows;
-        let mut left = self.writers.as_mut_slice();
-        let mut columns = Vec::with_capacity(self.leaves.len());
-        for count in &self.leaves {
+        self.encoded_rows += rows;
+        let mut left = self.column_writers.as_mut_slice();
+        let mut columns = Vec::with_capacity(self.leaf_counts.len());
+        for count in &self.leaf_counts {
             let (own, others) = left.split_at_mut(*count);
             columns.push(Some(own));
             left = others;
         }
         let columns: Vec<_> =
-            self.order.iter().filter_map(|at| Some((*at, columns[*at].take()?))).collect();
+            self.column_order.iter().filter_map(|at| Some((*at, columns[*at].take()?))).collect();
         let schema = &self.schema;
-        let threads = self.threads.min(rows.saturating_mul(self.leaves.len()) / THREAD_VALUES);
-        shared(columns, threads, |(column, writers)| {
+        let threads =
+            self.threads.min(rows.saturating_mul(self.leaf_counts.len()) / VALUES_PER_THREAD_MIN);
+        run_in_parallel(columns, threads, |(column, writers)| {
             for batch in &batches {
                 let leaves = compute_leaves(schema.field(column), batch.column(column))?;
                 for (writer, leaf) in writers.iter_mut().zip(&leaves) {
@@ -229,14 +231,14 @@ impl<W: Write + Send> Together<W> {
     }
 
     /// Writes the row group, if it has rows.
-    fn flush(&mut self) -> Result<(), ParquetError> {
-        let writers = std::mem::take(&mut self.writers);
-        let rows = std::mem::take(&mut self.rows);
+    fn flush_row_group(&mut self) -> Result<(), ParquetError> {
+        let writers = std::mem::take(&mut self.column_writers);
+        let rows = std::mem::take(&mut self.encoded_rows);
         if writers.is_empty() {
             return Ok(());
         }
-        let threads = self.threads.min(rows.saturating_mul(writers.len()) / THREAD_VALUES);
-        let chunks = shared(writers, threads, ArrowColumnWriter::close)?;
+        let threads = self.threads.min(rows.saturating_mul(writers.len()) / VALUES_PER_THREAD_MIN);
+        let chunks = run_in_parallel(writers, threads, ArrowColumnWriter::close)?;
         let mut row_group = self.file.next_row_group()?;
         for chunk in chunks {
             chunk.append_to_row_group(&mut row_group)?;
@@ -247,7 +249,7 @@ impl<W: Write + Send> Together<W> {
 }
 
 /// What `work` makes of each, in their order, done by up to so many threads, this one among them.
-fn shared<T: Send, U: Send>(
+fn run_in_parallel<T: Send, U: Send>(
     tasks: Vec<T>,
     threads: usize,
     work: impl Fn(T) -> Result<U, ParquetError> + Sync,
@@ -279,44 +281,44 @@ fn shared<T: Send, U: Send>(
 }
 
 /// A file whose columns are encoded some at a time.
-pub(super) struct InTurns<W: Write + Send> {
+pub(super) struct ColumnTurnsWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     schema: SchemaRef,
     /// The columns that are encoded together, by their places, with what makes writers for them.
-    turns: Vec<(Range<usize>, ArrowRowGroupWriterFactory)>,
+    column_turns: Vec<(Range<usize>, ArrowRowGroupWriterFactory)>,
     /// The rows of the next row group.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
     waiting_bytes: usize,
     /// Of these, the last ones, which are to become one batch: an array of a few rows is mostly
     /// overhead.
-    few: usize,
-    few_bytes: usize,
+    small_batch_count: usize,
+    small_batch_bytes: usize,
     bytes_max: usize,
 }
 
-impl<W: Write + Send> InTurns<W> {
+impl<W: Write + Send> ColumnTurnsWriter<W> {
     fn new(
         file: SerializedFileWriter<W>,
         schema: &SchemaRef,
         bytes_max: usize,
     ) -> Result<Self, ParquetError> {
         let count = schema.fields().len();
-        let turns = (0..count).step_by(COLUMNS_AT_ONCE).map(|start| {
-            let columns = start..(start + COLUMNS_AT_ONCE).min(count);
+        let turns = (0..count).step_by(COLUMNS_PER_TURN).map(|start| {
+            let columns = start..(start + COLUMNS_PER_TURN).min(count);
             let schema = Arc::new(Schema::new(schema.fields()[columns.clone()].to_vec()));
-            Ok((columns, factory(&schema, file.properties())?))
+            Ok((columns, new_row_group_factory(&schema, file.properties())?))
         });
         let turns = turns.collect::<Result<_, ParquetError>>()?;
-        Ok(InTurns {
+        Ok(ColumnTurnsWriter {
             file,
             schema: Arc::clone(schema),
-            turns,
+            column_turns: turns,
             waiting: Vec::new(),
             waiting_rows: 0,
             waiting_bytes: 0,
-            few: 0,
-            few_bytes: 0,
+            small_batch_count: 0,
+            small_batch_bytes: 0,
             bytes_max,
         })
     }
@@ -326,44 +328,46 @@ impl<W: Write + Send> InTurns<W> {
             return Ok(());
         }
         if self.waiting_rows + batch.num_rows() > ROW_GROUP_ROWS {
-            self.flush()?;
+            self.flush_row_group()?;
         }
         for start in (0..batch.num_rows()).step_by(ROW_GROUP_ROWS) {
             let rows = ROW_GROUP_ROWS.min(batch.num_rows() - start);
-            self.add(batch_compaction::compact_batch(&batch.slice(start, rows))?)?;
+            self.add_batch(batch_compaction::compact_batch(&batch.slice(start, rows))?)?;
         }
         Ok(())
     }
 
-    fn add(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
-        let bytes = held_bytes(&batch);
+    fn add_batch(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
+        let bytes = batch_memory_bytes(&batch);
         self.waiting_rows += batch.num_rows();
         self.waiting_bytes += bytes;
-        self.few_bytes += bytes;
-        self.few += 1;
+        self.small_batch_bytes += bytes;
+        self.small_batch_count += 1;
         self.waiting.push(batch);
-        if self.few > 1 && self.few_bytes > self.bytes_max / 4 {
-            let few = self.waiting.split_off(self.waiting.len() - self.few);
+        if self.small_batch_count > 1 && self.small_batch_bytes > self.bytes_max / 4 {
+            let few = self.waiting.split_off(self.waiting.len() - self.small_batch_count);
             let one = concat_batches(&self.schema, &few)?;
-            self.waiting_bytes = self.waiting_bytes - self.few_bytes + held_bytes(&one);
+            self.waiting_bytes =
+                self.waiting_bytes - self.small_batch_bytes + batch_memory_bytes(&one);
             self.waiting.push(one);
-            (self.few, self.few_bytes) = (0, 0);
+            (self.small_batch_count, self.small_batch_bytes) = (0, 0);
         }
         if self.waiting_bytes > self.bytes_max || self.waiting_rows >= ROW_GROUP_ROWS {
-            self.flush()?;
+            self.flush_row_group()?;
         }
         Ok(())
     }
 
     /// Writes what waits as a row group.
-    fn flush(&mut self) -> Result<(), ParquetError> {
+    fn flush_row_group(&mut self) -> Result<(), ParquetError> {
         let waiting = std::mem::take(&mut self.waiting);
-        (self.waiting_rows, self.waiting_bytes, self.few, self.few_bytes) = (0, 0, 0, 0);
+        (self.waiting_rows, self.waiting_bytes, self.small_batch_count, self.small_batch_bytes) =
+            (0, 0, 0, 0);
         if waiting.is_empty() {
             return Ok(());
         }
         let mut row_group = self.file.next_row_group()?;
-        for (columns, factory) in &self.turns {
+        for (columns, factory) in &self.column_turns {
             let mut writers = factory.create_column_writers(0)?;
             for batch in &waiting {
                 let mut next = writers.iter_mut();
@@ -386,12 +390,12 @@ impl<W: Write + Send> InTurns<W> {
     }
 }
 
-fn held_bytes(batch: &RecordBatch) -> usize {
-    batch.get_array_memory_size() + batch.num_columns() * ARRAY_BYTES
+fn batch_memory_bytes(batch: &RecordBatch) -> usize {
+    batch.get_array_memory_size() + batch.num_columns() * ARRAY_OVERHEAD_BYTES
 }
 
 /// What makes writers for some columns: those of a file that has these alone.
-fn factory(
+fn new_row_group_factory(
     schema: &SchemaRef,
     properties: &WriterPropertiesPtr,
 ) -> Result<ArrowRowGroupWriterFactory, ParquetError> {
@@ -449,37 +453,50 @@ mod tests {
             .unwrap()
     }
 
-    fn written(batches: &[RecordBatch], memory_limit: usize) -> (Vec<u8>, bool) {
-        written_by(batches, memory_limit, 1)
+    fn write_single_threaded(batches: &[RecordBatch], memory_limit: usize) -> (Vec<u8>, bool) {
+        write_with_threads(batches, memory_limit, 1)
     }
 
-    fn written_by(batches: &[RecordBatch], memory_limit: usize, threads: usize) -> (Vec<u8>, bool) {
+    fn write_with_threads(
+        batches: &[RecordBatch],
+        memory_limit: usize,
+        threads: usize,
+    ) -> (Vec<u8>, bool) {
         let schema = batches[0].schema();
         let options = ArrowWriterOptions::new();
         let mut writer =
             ParquetWriter::new(Vec::new(), &schema, options, memory_limit, threads).unwrap();
-        let is_in_turns = matches!(writer, ParquetWriter::InTurns(_));
+        let is_in_turns = matches!(writer, ParquetWriter::ColumnTurns(_));
         batches.iter().for_each(|batch| writer.write(batch).unwrap());
-        (writer.into_inner().unwrap(), is_in_turns)
+        (writer.finish().unwrap(), is_in_turns)
     }
 
     #[test]
     fn columns_that_are_encoded_in_turns_make_the_same_file() {
         let one = [batch(70, 0..500)];
-        let (together, false) = written(&one, 1 << 30) else { panic!("the columns are few") };
-        let (in_turns, true) = written(&one, 1 << 20) else { panic!("the columns are many") };
+        let (together, false) = write_single_threaded(&one, 1 << 30) else {
+            panic!("the columns are few")
+        };
+        let (in_turns, true) = write_single_threaded(&one, 1 << 20) else {
+            panic!("the columns are many")
+        };
         assert!(together == in_turns);
     }
 
     #[test]
-    fn a_file_is_the_same_bytes_on_any_number_of_threads_and_those_of_arrows_writer() {
+    fn file_bytes_are_equal_on_any_number_of_threads_and_equal_to_arrow_writer() {
         let ends = [0i64, 1, 5_000, 5_000, 90_000, 90_100, 200_000, 290_000];
         let batches: Vec<_> = ends.windows(2).map(|two| batch(9, two[0]..two[1])).collect();
         // Row groups that end by their bytes, by their rows, and not at all.
-        for memory_limit in [9 * COLUMN_BYTES * 2, 1 << 30] {
-            let (one, false) = written_by(&batches, memory_limit, 1) else { panic!("few columns") };
+        for memory_limit in [9 * COLUMN_WRITER_BYTES * 2, 1 << 30] {
+            let (one, false) = write_with_threads(&batches, memory_limit, 1) else {
+                panic!("few columns")
+            };
             for threads in [2, 3, 16] {
-                assert!(written_by(&batches, memory_limit, threads).0 == one, "{threads} threads");
+                assert!(
+                    write_with_threads(&batches, memory_limit, threads).0 == one,
+                    "{threads} threads"
+                );
             }
             let groups = |file: &[u8]| {
                 let file = bytes::Bytes::copy_from_slice(file);
@@ -504,22 +521,24 @@ mod tests {
             RecordBatch::try_from_iter([("a", column)]).unwrap()
         };
         let batches = [column(0..rows - 1), column(rows - 1..rows + 10), column(0..3 * rows)];
-        let (file, false) = written_by(&batches, 1 << 30, 2) else { panic!("a column is few") };
+        let (file, false) = write_with_threads(&batches, 1 << 30, 2) else {
+            panic!("a column is few")
+        };
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
         let groups = reader.metadata().row_groups().iter().map(|group| group.num_rows());
         assert_eq!(groups.collect::<Vec<_>>(), [rows, rows, rows, rows, 10]);
     }
 
     #[test]
-    fn what_cannot_be_encoded_is_an_error_on_any_number_of_threads() {
+    fn encoding_failure_is_reported_on_any_number_of_threads() {
         for threads in [1, 4] {
             let tasks: Vec<u64> = (0..20).collect();
-            let done = shared(tasks, threads, |task| match task {
+            let done = run_in_parallel(tasks, threads, |task| match task {
                 7 => Err(ParquetError::General("seven".into())),
                 task => Ok(task * 2),
             });
             assert!(done.unwrap_err().to_string().contains("seven"));
-            let done = shared((0..20).collect::<Vec<u64>>(), threads, |task| Ok(task * 2));
+            let done = run_in_parallel((0..20).collect::<Vec<u64>>(), threads, |task| Ok(task * 2));
             assert_eq!(done.unwrap(), (0..20).map(|task| task * 2).collect::<Vec<_>>());
         }
     }
@@ -528,7 +547,9 @@ mod tests {
     fn rows_that_come_in_any_number_are_written_in_row_groups_that_fit() {
         let ends = [0i64, 1, 2, 40, 40, 41, 900, 901, 2000, 4000];
         let batches: Vec<_> = ends.windows(2).map(|two| batch(70, two[0]..two[1])).collect();
-        let (file, true) = written(&batches, 1 << 20) else { panic!("the columns are many") };
+        let (file, true) = write_single_threaded(&batches, 1 << 20) else {
+            panic!("the columns are many")
+        };
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
         let groups = reader.metadata().num_row_groups();
         assert!(groups > 1, "{groups} row groups");
@@ -542,7 +563,9 @@ mod tests {
 
     #[test]
     fn a_file_without_rows_has_its_columns() {
-        let (file, true) = written(&[batch(70, 0..0)], 1 << 20) else { panic!("many columns") };
+        let (file, true) = write_single_threaded(&[batch(70, 0..0)], 1 << 20) else {
+            panic!("many columns")
+        };
         let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
         assert_eq!(reader.schema().fields().len(), 70);
         assert_eq!(reader.metadata().num_row_groups(), 0);

@@ -80,26 +80,26 @@ use tidemill_base::durability::ancestors_to_mount;
 use tidemill_base::state_folder::RunId;
 
 use super::error::{Error, Result};
-use super::files::Stage;
 use super::fs;
-use super::template::{STAGING_PREFIX, below};
+use super::partitioned_files::StagingArea;
+use super::path_template::{STAGING_PREFIX, join_below};
 
 /// The version of the lock's and the manifest's contents.
-const VERSION: u64 = 1;
-const LOCK: &str = "lock";
-const MANIFEST: &str = "manifest.json";
-const MANIFEST_NEW: &str = "manifest.tmp";
-const UNDO: &str = "undo.json";
+const FORMAT_VERSION: u64 = 1;
+const LOCK_FILE: &str = "lock";
+const MANIFEST_FILE: &str = "manifest.json";
+const MANIFEST_TEMP_FILE: &str = "manifest.tmp";
+const UNDO_FILE: &str = "undo.json";
 /// A file made to see whether the file system tells composed from decomposed letters.
-const PROBE: &str = "\u{e9}";
+const FOLDING_PROBE_FILE: &str = "\u{e9}";
 /// From this many files or folders on, Linux is asked to sync the whole file system.
-const SYNC_ALL_FROM: usize = 16;
+const SYNCFS_FILES_MIN: usize = 16;
 /// How long another run's commit is waited for.
-const LOCK_WAIT: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a lock file says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct StagingLockRecord {
     version: u64,
     run: String,
     /// The names that the run may write, as [`Template::pattern`](super::template::Template).
@@ -109,19 +109,19 @@ struct Note {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Manifest {
+struct FileCommitManifest {
     version: u64,
     run: String,
     pattern: String,
     overwrite: bool,
     /// Folders that did not exist, outermost first.
     folders: Vec<String>,
-    files: Vec<Entry>,
+    files: Vec<FileEntry>,
 }
 
 /// One file of a commit.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct FileEntry {
     /// Its name in the staging folder.
     pub(super) staged: String,
     /// Its path below the destination, with `/`.
@@ -132,19 +132,19 @@ pub(super) struct Entry {
     /// What tells the staged file from any other; it stays when the file is renamed. None in the
     /// manifests of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    identity: Option<Identity>,
+    identity: Option<StagedFileIdentity>,
 }
 
-impl Entry {
+impl FileEntry {
     pub(super) fn new(staged: impl Into<String>, target: impl Into<String>, bytes: u64) -> Self {
         let (staged, target) = (staged.into(), target.into());
-        Entry { staged, target, bytes, replaces: false, identity: None }
+        FileEntry { staged, target, bytes, replaces: false, identity: None }
     }
 
     /// Whether what has the target's name is the file of this run.
-    fn is(&self, found: &std::fs::Metadata) -> bool {
+    fn matches_file(&self, found: &std::fs::Metadata) -> bool {
         match self.identity {
-            Some(identity) => identity == Identity::of(found),
+            Some(identity) => identity == StagedFileIdentity::from_metadata(found),
             None => found.len() == self.bytes,
         }
     }
@@ -153,53 +153,53 @@ impl Entry {
 /// A file as it was when it was finished: another one has another inode, and the same one written
 /// to by somebody else, or another in the same inode, another time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Identity {
+struct StagedFileIdentity {
     inode: u64,
     bytes: u64,
     /// When it was last written to: seconds since 1970, and nanoseconds.
     modified: (i64, i64),
 }
 
-impl Identity {
-    fn of(file: &std::fs::Metadata) -> Self {
+impl StagedFileIdentity {
+    fn from_metadata(file: &std::fs::Metadata) -> Self {
         let modified = (file.mtime(), file.mtime_nsec());
-        Identity { inode: file.ino(), bytes: file.len(), modified }
+        StagedFileIdentity { inode: file.ino(), bytes: file.len(), modified }
     }
 }
 
 /// What [`recover`] found of runs that ended without an end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Runs whose commit was finished.
-    pub finished: Vec<String>,
+    pub finished_runs: Vec<String>,
     /// Runs whose commit was taken back.
-    pub undone: Vec<String>,
+    pub undone_runs: Vec<String>,
     /// Runs that had committed nothing; their staged files were removed.
-    pub removed: Vec<String>,
+    pub removed_runs: Vec<String>,
     /// Staging folders that were left alone because they belong to another user.
-    pub left: Vec<String>,
+    pub skipped_folders: Vec<String>,
     /// Runs that are alive.
-    pub live: Vec<String>,
+    pub live_runs: Vec<String>,
 }
 
 /// A live run's claim on names.
-struct Claim {
+struct NameClaim {
     run: String,
     pattern: Option<String>,
 }
 
 /// A run's staging folder. Dropping it without a commit removes it and all in it.
-pub(super) struct Staging {
+pub(super) struct StagingFolder {
     root: PathBuf,
-    dir: PathBuf,
+    folder: PathBuf,
     run: String,
     pattern: String,
     /// Folders that this run made to have a destination, outermost first.
-    created: Vec<PathBuf>,
+    created_folders: Vec<PathBuf>,
     /// What dead runs had left here.
-    pub(super) recovered: Recovered,
-    _lock: Lock,
-    state: CommitState,
+    pub(super) recovery_report: RecoveryReport,
+    _lock: HeldLock,
+    commit_state: CommitState,
 }
 
 /// How far a commit has come.
@@ -213,27 +213,27 @@ pub(super) enum CommitState {
     Done,
 }
 
-impl Staging {
+impl StagingFolder {
     /// Makes a staging folder in `root`, finishing or removing what dead runs left there.
     ///
     /// # Errors
     /// [`Error::Busy`] if a live run writes the same names; [`Error::Io`] if the folder cannot
     /// be made or written to.
-    pub(super) fn open(
+    pub(super) fn create(
         root: &Path,
         pattern: &str,
         run: &RunId,
         tick: WaitCallback<'_>,
     ) -> Result<Self> {
         let mut created = Vec::new();
-        let result = Self::open_in(root, pattern, run, &mut created, tick);
+        let result = Self::create_tracking_folders(root, pattern, run, &mut created, tick);
         if result.is_err() {
-            remove_created(&created);
+            remove_created_folders(&created);
         }
         result
     }
 
-    fn open_in(
+    fn create_tracking_folders(
         root: &Path,
         pattern: &str,
         run: &RunId,
@@ -244,44 +244,49 @@ impl Staging {
         // folder and our locking it, start over.
         let mut attempts = 0;
         let guard = loop {
-            create_root(root, created)?;
-            match lock_root(root, tick)? {
+            create_destination(root, created)?;
+            match lock_destination(root, tick)? {
                 Some(guard) => break guard,
                 None if attempts < 100 => attempts += 1,
                 None => return Err(Error::io("write to", root, io::ErrorKind::NotFound.into())),
             }
         };
-        let (claims, recovered) = sweep(root, created)?;
+        let (claims, recovered) = sweep_staging_folders(root, created)?;
         if let Some(claim) = claims.into_iter().find(|claim| {
             // A note that cannot be read claims everything.
             claim.pattern.as_deref().is_none_or(|claimed| claimed == pattern)
         }) {
-            let path = below(root, pattern).display().to_string();
-            return Err(Error::Busy { path, run: claim.run });
+            let path = join_below(root, pattern).display().to_string();
+            return Err(Error::OutputBusy { path, run: claim.run });
         }
         let dir = root.join(format!("{STAGING_PREFIX}{run}"));
         fs::create_dir(&dir).map_err(|e| Error::io("write to the folder", root, e))?;
-        let lock = Self::lock(&dir, pattern, run, created.len()).inspect_err(|_| {
+        let lock = Self::create_lock_file(&dir, pattern, run, created.len()).inspect_err(|_| {
             // Nothing is in it that matters; what resists is removed by a later run.
-            let _ = discard(&dir);
+            let _ = remove_staging_folder(&dir);
         })?;
         drop(guard);
-        Ok(Staging {
+        Ok(StagingFolder {
             root: root.to_owned(),
-            dir,
+            folder: dir,
             run: run.to_string(),
             pattern: pattern.to_owned(),
-            created: std::mem::take(created),
-            recovered,
+            created_folders: std::mem::take(created),
+            recovery_report: recovered,
             _lock: lock,
-            state: CommitState::Open,
+            commit_state: CommitState::Open,
         })
     }
 
-    fn lock(dir: &Path, pattern: &str, run: &RunId, created: usize) -> Result<Lock> {
-        let path = dir.join(LOCK);
+    fn create_lock_file(
+        dir: &Path,
+        pattern: &str,
+        run: &RunId,
+        created: usize,
+    ) -> Result<HeldLock> {
+        let path = dir.join(LOCK_FILE);
         let error = |e| Error::io("write", &path, e);
-        let mut lock = Lock(fs::create_new(&path).map_err(error)?);
+        let mut lock = HeldLock(fs::create_new_file(&path).map_err(error)?);
         match fs::try_lock(&lock.0) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -290,21 +295,21 @@ impl Staging {
             Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path, e)),
         }
         let (run, pattern) = (run.to_string(), pattern.to_owned());
-        let note = Note { version: VERSION, run, pattern, created };
+        let note = StagingLockRecord { version: FORMAT_VERSION, run, pattern, created };
         fs::write_all(&mut lock.0, &to_json(&note)?).map_err(error)?;
         Ok(lock)
     }
 
     /// Whether the file system takes names for equal that differ in case or in the form of a
     /// letter beyond ASCII.
-    pub(super) fn folds_names(&self) -> Result<bool> {
-        let error = |e| Error::io("read", &self.dir, e);
-        if fs::lstat(&self.dir.join(LOCK.to_uppercase())).map_err(error)?.is_some() {
+    pub(super) fn has_folding_names(&self) -> Result<bool> {
+        let error = |e| Error::io("read", &self.folder, e);
+        if fs::lstat(&self.folder.join(LOCK_FILE.to_uppercase())).map_err(error)?.is_some() {
             return Ok(true);
         }
-        let probe = self.dir.join(PROBE);
-        drop(fs::append(&probe).map_err(|e| Error::io("create", &probe, e))?);
-        let folds = fs::lstat(&self.dir.join("e\u{301}")).map_err(error)?.is_some();
+        let probe = self.folder.join(FOLDING_PROBE_FILE);
+        drop(fs::open_append(&probe).map_err(|e| Error::io("create", &probe, e))?);
+        let folds = fs::lstat(&self.folder.join("e\u{301}")).map_err(error)?.is_some();
         fs::remove_file(&probe).map_err(|e| Error::io("remove", &probe, e))?;
         Ok(folds)
     }
@@ -316,16 +321,16 @@ impl Staging {
     /// system refuses.
     pub(super) fn commit(
         mut self,
-        mut files: Vec<Entry>,
+        mut files: Vec<FileEntry>,
         overwrite: bool,
         tick: WaitCallback<'_>,
     ) -> Result<()> {
-        self.sync_staged(&files)?;
+        self.sync_staged_files(&files)?;
         // The folder cannot have gone: this run's staging folder is in it.
-        let _guard = lock_root(&self.root, tick)?;
-        let folders = self.check(&mut files, overwrite)?;
-        let manifest = Manifest {
-            version: VERSION,
+        let _guard = lock_destination(&self.root, tick)?;
+        let folders = self.check_targets(&mut files, overwrite)?;
+        let manifest = FileCommitManifest {
+            version: FORMAT_VERSION,
             run: self.run.clone(),
             pattern: self.pattern.clone(),
             overwrite,
@@ -335,24 +340,24 @@ impl Staging {
         self.write_manifest(&manifest)?;
         // A rename that reported an error may have happened all the same: from here on the
         // folder is not ours to remove.
-        self.state = CommitState::Committed;
-        let manifest_path = self.dir.join(MANIFEST);
-        let renamed = fs::rename(&self.dir.join(MANIFEST_NEW), &manifest_path)
-            .and_then(|()| fs::sync_dir(&self.dir))
+        self.commit_state = CommitState::Committed;
+        let manifest_path = self.folder.join(MANIFEST_FILE);
+        let renamed = fs::rename(&self.folder.join(MANIFEST_TEMP_FILE), &manifest_path)
+            .and_then(|()| fs::sync_dir(&self.folder))
             .map_err(|e| Error::io("write", &manifest_path, e));
-        let result = renamed.and_then(|()| finish(&self.root, &self.dir, &manifest));
+        let result = renamed.and_then(|()| finish_commit(&self.root, &self.folder, &manifest));
         match result {
             Ok(()) => {
-                self.state = CommitState::Done;
+                self.commit_state = CommitState::Done;
                 Ok(())
             }
-            Err(error) => match undo(&self.root, &self.dir, &manifest) {
+            Err(error) => match undo_commit(&self.root, &self.folder, &manifest) {
                 Ok(()) => {
-                    self.state = CommitState::Done;
-                    remove_created(&self.created);
+                    self.commit_state = CommitState::Done;
+                    remove_created_folders(&self.created_folders);
                     Err(error)
                 }
-                Err(_) => Err(Error::Unfinished {
+                Err(_) => Err(Error::UnfinishedCommit {
                     path: self.root.display().to_string(),
                     source: Box::new(error),
                 }),
@@ -361,33 +366,35 @@ impl Staging {
     }
 
     /// Makes the staged files and all names on the way to them durable.
-    fn sync_staged(&self, files: &[Entry]) -> Result<()> {
+    fn sync_staged_files(&self, files: &[FileEntry]) -> Result<()> {
         // `syncfs` covers the folders above too, up to the mount point.
-        if files.len() >= SYNC_ALL_FROM && fs::sync_all(&self.dir).map_err(|e| self.unsynced(e))? {
+        if files.len() >= SYNCFS_FILES_MIN
+            && fs::sync_file_system(&self.folder).map_err(|e| self.sync_error(e))?
+        {
             return Ok(());
         }
         for file in files {
-            let opened = fs::open(&self.dir.join(&file.staged));
+            let opened = fs::open(&self.folder.join(&file.staged));
             opened
-                .and_then(|file| fs::sync(&file))
-                .map_err(|e| Error::io("write", below(&self.root, &file.target), e))?;
+                .and_then(|file| fs::sync_file(&file))
+                .map_err(|e| Error::io("write", join_below(&self.root, &file.target), e))?;
         }
         // The rename of a single file is atomic, so its output does not depend on the manifest.
         if files.len() > 1 {
-            fs::sync_dir(&self.dir)
+            fs::sync_dir(&self.folder)
                 .and_then(|()| fs::sync_dir(&self.root))
-                .map_err(|e| self.unsynced(e))?;
+                .map_err(|e| self.sync_error(e))?;
         }
-        sync_names_above(&self.root).map_err(|e| self.unsynced(e))
+        sync_ancestors(&self.root).map_err(|e| self.sync_error(e))
     }
 
-    fn unsynced(&self, error: io::Error) -> Error {
+    fn sync_error(&self, error: io::Error) -> Error {
         Error::io("write to the folder", &self.root, error)
     }
 
     /// Looks at everything that would make step 4 fail; notes which targets exist and returns
     /// the folders that do not.
-    fn check(&self, files: &mut [Entry], overwrite: bool) -> Result<Vec<String>> {
+    fn check_targets(&self, files: &mut [FileEntry], overwrite: bool) -> Result<Vec<String>> {
         let device = fs::lstat(&self.root).and_then(|found| {
             found.map(|metadata| metadata.dev()).ok_or_else(|| io::ErrorKind::NotFound.into())
         });
@@ -395,22 +402,22 @@ impl Staging {
         let mut missing = BTreeSet::new();
         let mut known: BTreeSet<&str> = BTreeSet::new();
         for file in files.iter() {
-            for folder in folders_of(&file.target) {
+            for folder in ancestor_folders(&file.target) {
                 if !known.insert(folder) || missing.contains(folder) {
                     continue;
                 }
-                let path = below(&self.root, folder);
+                let path = join_below(&self.root, folder);
                 // Follows a symbolic link: a folder may live elsewhere on the same file system.
                 match std::fs::metadata(&path) {
                     Ok(found) if !found.is_dir() => {
                         let path = path.display();
-                        return Err(Error::usage_hint(
+                        return Err(Error::usage_with_hint(
                             format!("`{path}` is a file where the output needs a folder"),
                             "move it away, or write elsewhere",
                         ));
                     }
                     Ok(found) if found.dev() != device => {
-                        return Err(Error::usage_hint(
+                        return Err(Error::usage_with_hint(
                             format!(
                                 "`{}` and `{}` are on different file systems, so that the output \
                                  cannot be committed as one",
@@ -420,7 +427,7 @@ impl Staging {
                             "write to a folder on one file system",
                         ));
                     }
-                    Ok(_) => writable(&path)?,
+                    Ok(_) => check_writable(&path)?,
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {
                         missing.insert(folder.to_owned());
                     }
@@ -428,21 +435,21 @@ impl Staging {
                 }
             }
         }
-        writable(&self.root)?;
+        check_writable(&self.root)?;
         let mut first = None;
         let mut more = 0;
         for file in files {
             // Such a name in a manifest is taken for damage.
-            super::template::refuse_staging(&file.target)?;
-            let staged = self.dir.join(&file.staged);
+            super::path_template::refuse_staging_name(&file.target)?;
+            let staged = self.folder.join(&file.staged);
             let found = fs::lstat(&staged).map_err(|e| Error::io("read", &staged, e))?;
-            file.identity = found.as_ref().map(Identity::of);
-            let path = below(&self.root, &file.target);
+            file.identity = found.as_ref().map(StagedFileIdentity::from_metadata);
+            let path = join_below(&self.root, &file.target);
             let Some(found) = fs::lstat(&path).map_err(|e| Error::io("read", &path, e))? else {
                 continue;
             };
             if found.is_dir() {
-                return Err(is_folder(&path));
+                return Err(folder_in_place_error(&path));
             }
             file.replaces = true;
             match first {
@@ -452,53 +459,53 @@ impl Staging {
         }
         match first {
             Some(path) if !overwrite => {
-                Err(Error::Exists { path: path.display().to_string(), more })
+                Err(Error::OutputExists { path: path.display().to_string(), more })
             }
             // A folder sorts before what is in it.
             _ => Ok(missing.into_iter().collect()),
         }
     }
 
-    fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
-        let path = self.dir.join(MANIFEST_NEW);
+    fn write_manifest(&self, manifest: &FileCommitManifest) -> Result<()> {
+        let path = self.folder.join(MANIFEST_TEMP_FILE);
         let bytes = to_json(manifest)?;
-        let mut file = fs::create_new(&path).map_err(|e| Error::io("create", &path, e))?;
+        let mut file = fs::create_new_file(&path).map_err(|e| Error::io("create", &path, e))?;
         fs::write_all(&mut file, &bytes).map_err(|e| Error::io("write", &path, e))?;
-        fs::sync(&file).map_err(|e| Error::io("write", &path, e))
+        fs::sync_file(&file).map_err(|e| Error::io("write", &path, e))
     }
 }
 
-impl Staging {
+impl StagingFolder {
     /// Where files are before they appear.
-    pub(super) fn folder(&self) -> &Path {
-        &self.dir
+    pub(super) fn folder_path(&self) -> &Path {
+        &self.folder
     }
 
     /// A file that is there as long as the folder is.
     pub(super) fn lock_path(&self) -> PathBuf {
-        self.dir.join(LOCK)
+        self.folder.join(LOCK_FILE)
     }
 }
 
-impl Stage for Staging {
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+impl StagingArea for StagingFolder {
+    fn staged_path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 }
 
-impl Drop for Staging {
+impl Drop for StagingFolder {
     fn drop(&mut self) {
-        if self.state == CommitState::Open {
+        if self.commit_state == CommitState::Open {
             // What cannot be removed now is removed by a later run.
-            let _ = discard(&self.dir);
-            remove_created(&self.created);
+            let _ = remove_staging_folder(&self.folder);
+            remove_created_folders(&self.created_folders);
         }
     }
 }
 
 /// That a folder is in a file's place.
-pub(super) fn is_folder(path: &Path) -> Error {
-    Error::usage_hint(
+pub(super) fn folder_in_place_error(path: &Path) -> Error {
+    Error::usage_with_hint(
         format!("`{}` is a folder, and the output is a file", path.display()),
         "name a file in it",
     )
@@ -510,21 +517,26 @@ pub(super) fn is_folder(path: &Path) -> Error {
 /// # Errors
 /// [`Error::Corrupt`] for a manifest of a later version or one that is damaged, which is left
 /// as it is; [`Error::Io`] if the file system refuses.
-pub fn recover(folder: &Path) -> Result<Recovered> {
-    let Some(_guard) = lock_root(folder, &mut || Ok(()))? else { return Ok(Recovered::default()) };
+pub fn recover_commits(folder: &Path) -> Result<RecoveryReport> {
+    let Some(_guard) = lock_destination(folder, &mut || Ok(()))? else {
+        return Ok(RecoveryReport::default());
+    };
     let mut created = Vec::new();
-    let (claims, mut recovered) = sweep(folder, &mut created)?;
-    recovered.live = claims.into_iter().map(|claim| claim.run).collect();
-    remove_created(&created);
+    let (claims, mut recovered) = sweep_staging_folders(folder, &mut created)?;
+    recovered.live_runs = claims.into_iter().map(|claim| claim.run).collect();
+    remove_created_folders(&created);
     Ok(recovered)
 }
 
 /// Looks at every staging folder in `root`, whose lock the caller holds. Folders that a dead
 /// run had made to write there are added to `created`, to be removed if nothing comes of it.
-fn sweep(root: &Path, created: &mut Vec<PathBuf>) -> Result<(Vec<Claim>, Recovered)> {
+fn sweep_staging_folders(
+    root: &Path,
+    created: &mut Vec<PathBuf>,
+) -> Result<(Vec<NameClaim>, RecoveryReport)> {
     let mut claims = Vec::new();
-    let mut recovered = Recovered::default();
-    let names = fs::list(root).map_err(|e| Error::io("read", root, e))?;
+    let mut recovered = RecoveryReport::default();
+    let names = fs::list_names(root).map_err(|e| Error::io("read", root, e))?;
     for name in names {
         let Some(run) = name.to_str().and_then(|name| name.strip_prefix(STAGING_PREFIX)) else {
             continue;
@@ -540,30 +552,30 @@ fn sweep(root: &Path, created: &mut Vec<PathBuf>) -> Result<(Vec<Claim>, Recover
         if !found.is_dir() {
             continue;
         }
-        let lock_path = dir.join(LOCK);
+        let lock_path = dir.join(LOCK_FILE);
         let lock = match fs::open(&lock_path) {
             Ok(file) => match fs::try_lock(&file) {
-                Ok(()) => Some(Lock(file)),
+                Ok(()) => Some(HeldLock(file)),
                 Err(TryLockError::WouldBlock) => {
-                    let pattern = read_note(&lock_path).map(|note| note.pattern);
-                    claims.push(Claim { run: run.to_owned(), pattern });
+                    let pattern = read_lock_record(&lock_path).map(|note| note.pattern);
+                    claims.push(NameClaim { run: run.to_owned(), pattern });
                     continue;
                 }
                 Err(TryLockError::Error(e)) => return Err(Error::io("lock", &lock_path, e)),
             },
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(_) if found.uid() != rustix::process::geteuid().as_raw() => {
-                recovered.left.push(dir.display().to_string());
+                recovered.skipped_folders.push(dir.display().to_string());
                 continue;
             }
             Err(e) => return Err(Error::io("read", &lock_path, e)),
         };
         if found.uid() != rustix::process::geteuid().as_raw() {
-            recovered.left.push(dir.display().to_string());
+            recovered.skipped_folders.push(dir.display().to_string());
             continue;
         }
-        let note = lock.as_ref().and_then(|_| read_note(&lock_path));
-        recover_one(root, &dir, run, &mut recovered)?;
+        let note = lock.as_ref().and_then(|_| read_lock_record(&lock_path));
+        recover_run(root, &dir, run, &mut recovered)?;
         if let Some(note) = note {
             let mut folders: Vec<_> = root.ancestors().take(note.created).collect();
             folders.reverse();
@@ -578,38 +590,38 @@ fn sweep(root: &Path, created: &mut Vec<PathBuf>) -> Result<(Vec<Claim>, Recover
     Ok((claims, recovered))
 }
 
-fn read_note(path: &Path) -> Option<Note> {
-    let bytes = fs::read(path, 1 << 20).ok()?;
+fn read_lock_record(path: &Path) -> Option<StagingLockRecord> {
+    let bytes = fs::read_limited(path, 1 << 20).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
-fn recover_one(root: &Path, dir: &Path, run: &str, recovered: &mut Recovered) -> Result<()> {
+fn recover_run(root: &Path, dir: &Path, run: &str, recovered: &mut RecoveryReport) -> Result<()> {
     // The run may have been killed before it made the manifest's name durable.
     let sync = || fs::sync_dir(dir).map_err(|e| Error::io("write", dir, e));
-    if let Some(manifest) = read_manifest(&dir.join(UNDO))? {
+    if let Some(manifest) = read_manifest(&dir.join(UNDO_FILE))? {
         sync()?;
-        undo(root, dir, &manifest)?;
-        recovered.undone.push(run.to_owned());
-    } else if let Some(manifest) = read_manifest(&dir.join(MANIFEST))? {
+        undo_commit(root, dir, &manifest)?;
+        recovered.undone_runs.push(run.to_owned());
+    } else if let Some(manifest) = read_manifest(&dir.join(MANIFEST_FILE))? {
         sync()?;
-        match finish(root, dir, &manifest) {
-            Ok(()) => recovered.finished.push(run.to_owned()),
+        match finish_commit(root, dir, &manifest) {
+            Ok(()) => recovered.finished_runs.push(run.to_owned()),
             // Somebody's file has taken a name that was free: his stays.
-            Err(Error::Exists { .. }) if !manifest.overwrite => {
-                undo(root, dir, &manifest)?;
-                recovered.undone.push(run.to_owned());
+            Err(Error::OutputExists { .. }) if !manifest.overwrite => {
+                undo_commit(root, dir, &manifest)?;
+                recovered.undone_runs.push(run.to_owned());
             }
             Err(error) => return Err(error),
         }
     } else {
-        discard(dir).map_err(|e| Error::io("remove", dir, e))?;
-        recovered.removed.push(run.to_owned());
+        remove_staging_folder(dir).map_err(|e| Error::io("remove", dir, e))?;
+        recovered.removed_runs.push(run.to_owned());
     }
     Ok(())
 }
 
-fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
-    let bytes = match fs::read(path, 4 << 30) {
+fn read_manifest(path: &Path) -> Result<Option<FileCommitManifest>> {
+    let bytes = match fs::read_limited(path, 4 << 30) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("read", path, e)),
@@ -622,21 +634,21 @@ fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
     let by_hand = "the staged files beside it are whole; rename them by hand or remove the folder";
     // The version first: a later version may have other fields.
     #[derive(Deserialize)]
-    struct Versioned {
+    struct ManifestVersion {
         version: u64,
     }
-    let versioned: Versioned =
+    let versioned: ManifestVersion =
         serde_json::from_slice(&bytes).map_err(|e| corrupt(e.to_string(), by_hand))?;
-    if versioned.version > VERSION {
+    if versioned.version > FORMAT_VERSION {
         return Err(corrupt(
             format!(
-                "it is an unfinished commit of version {}, and this program knows version {VERSION}",
+                "it is an unfinished commit of version {}, and this program knows version {FORMAT_VERSION}",
                 versioned.version
             ),
             "run the newer tidemill that wrote it, which finishes it",
         ));
     }
-    let manifest: Manifest =
+    let manifest: FileCommitManifest =
         serde_json::from_slice(&bytes).map_err(|e| corrupt(e.to_string(), by_hand))?;
     // A manifest may not reach out of its two folders.
     let plain = |name: &str| {
@@ -660,15 +672,16 @@ fn read_manifest(path: &Path) -> Result<Option<Manifest>> {
 }
 
 /// Gives the files of a manifest their names and removes the staging folder. Repeatable.
-fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
+fn finish_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Result<()> {
     // `holders` contain the targets' folders, `parents` contain the targets.
     let (mut holders, mut parents) = (BTreeSet::new(), BTreeSet::new());
     for file in &manifest.files {
-        holders.extend(folders_of(&file.target).map(|folder| folder_of(folder).to_owned()));
-        parents.insert(folder_of(&file.target).to_owned());
+        holders
+            .extend(ancestor_folders(&file.target).map(|folder| parent_folder(folder).to_owned()));
+        parents.insert(parent_folder(&file.target).to_owned());
     }
     for folder in &manifest.folders {
-        let path = below(root, folder);
+        let path = join_below(root, folder);
         match fs::create_dir(&path) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
@@ -678,7 +691,7 @@ fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
     // A folder whose name is lost loses its files, whoever created it: sync before moving files.
     sync_folders(root, &holders)?;
     for file in &manifest.files {
-        let (staged, target) = (dir.join(&file.staged), below(root, &file.target));
+        let (staged, target) = (dir.join(&file.staged), join_below(root, &file.target));
         let error = |e| Error::io("write", &target, e);
         // Gone from here: it has its name, or had it before somebody took it away.
         if fs::lstat(&staged).map_err(error)?.is_some() {
@@ -686,15 +699,15 @@ fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
                 if manifest.overwrite {
                     fs::rename(&staged, &target)
                 } else {
-                    fs::rename_new(&staged, &target)
+                    fs::rename_without_replacing(&staged, &target)
                 }
             };
             let renamed = match (rename(), target.parent()) {
                 // Somebody has removed the folder since.
                 (Err(e), Some(parent)) if e.kind() == io::ErrorKind::NotFound => {
-                    fs::create_dir_all(parent)
-                        .map_err(error)
-                        .and_then(|()| sync_folders(root, &folders_above(&file.target)))?;
+                    fs::create_dir_all(parent).map_err(error).and_then(|()| {
+                        sync_folders(root, &ancestor_folders_and_root(&file.target))
+                    })?;
                     rename()
                 }
                 (result, _) => result,
@@ -703,7 +716,10 @@ fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !manifest.overwrite => {
                     // Renames are not atomic on every file system: a power cut may have left both names.
                     if !is_same_file(&staged, &target).map_err(error)? {
-                        return Err(Error::Exists { path: target.display().to_string(), more: 0 });
+                        return Err(Error::OutputExists {
+                            path: target.display().to_string(),
+                            more: 0,
+                        });
                     }
                     fs::remove_file(&staged).map_err(error)?;
                 }
@@ -714,7 +730,7 @@ fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
     sync_folders(root, &parents)?;
     // The output stands, durably. What cannot be removed now is removed by a later run; to
     // take this for a failure would take back a commit whose manifest may be gone already.
-    let _ = discard(dir);
+    let _ = remove_staging_folder(dir);
     Ok(())
 }
 
@@ -722,14 +738,14 @@ fn finish(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Internal`] if a file was replaced already: then there is no way back.
-fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
+fn undo_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Result<()> {
     let mut given = Vec::new();
     for file in &manifest.files {
         let staged = dir.join(&file.staged);
         let error = |e| Error::io("read", &staged, e);
         // A power cut may have left both names of the file.
         let has_target = fs::lstat(&staged).map_err(error)?.is_none()
-            || is_same_file(&staged, &below(root, &file.target)).map_err(error)?;
+            || is_same_file(&staged, &join_below(root, &file.target)).map_err(error)?;
         if has_target {
             if file.replaces {
                 return Err(Error::Internal(format!("`{}` was replaced already", file.target)));
@@ -739,7 +755,7 @@ fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
     }
     // Says the direction to whoever continues; before the manifest has its name there is
     // nothing to turn around.
-    let (forward, back) = (dir.join(MANIFEST), dir.join(UNDO));
+    let (forward, back) = (dir.join(MANIFEST_FILE), dir.join(UNDO_FILE));
     if fs::lstat(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
         fs::rename(&forward, &back)
             .and_then(|()| fs::sync_dir(dir))
@@ -747,45 +763,45 @@ fn undo(root: &Path, dir: &Path, manifest: &Manifest) -> Result<()> {
     }
     let mut parents = BTreeSet::from([String::new()]);
     for file in given {
-        parents.extend(folders_above(&file.target));
-        let target = below(root, &file.target);
+        parents.extend(ancestor_folders_and_root(&file.target));
+        let target = join_below(root, &file.target);
         let error = |e| Error::io("remove", &target, e);
         // Somebody may have put a file of his own there since.
-        if fs::lstat(&target).map_err(error)?.is_some_and(|found| file.is(&found)) {
+        if fs::lstat(&target).map_err(error)?.is_some_and(|found| file.matches_file(&found)) {
             fs::remove_file(&target).map_err(error)?;
         }
     }
     for folder in manifest.folders.iter().rev() {
         // Not empty: somebody else uses it by now.
-        let _ = fs::remove_dir(&below(root, folder));
+        let _ = fs::remove_dir(&join_below(root, folder));
     }
     sync_folders(root, &parents)?;
     // Before the staged files: with the manifest still there, a file that never had its name
     // would look like one that had.
     fs::remove_file(&back)
         .and_then(|()| fs::sync_dir(dir))
-        .and_then(|()| discard(dir))
+        .and_then(|()| remove_staging_folder(dir))
         .map_err(|e| Error::io("remove", dir, e))
 }
 
 /// Removes a staging folder: the manifest first, the lock last. A file that is not ours, and
 /// so the folder, stays.
-fn discard(dir: &Path) -> io::Result<()> {
-    let names = match fs::list(dir) {
+fn remove_staging_folder(dir: &Path) -> io::Result<()> {
+    let names = match fs::list_names(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         names => names?,
     };
-    fs::remove_file(&dir.join(MANIFEST))?;
-    fs::remove_file(&dir.join(UNDO))?;
+    fs::remove_file(&dir.join(MANIFEST_FILE))?;
+    fs::remove_file(&dir.join(UNDO_FILE))?;
     for name in &names {
         let Some(name) = name.to_str() else { continue };
         let number = name.strip_suffix(".spool").unwrap_or(name);
         let staged = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        if staged || matches!(name, MANIFEST_NEW | PROBE) {
+        if staged || matches!(name, MANIFEST_TEMP_FILE | FOLDING_PROBE_FILE) {
             fs::remove_file(&dir.join(name))?;
         }
     }
-    fs::remove_file(&dir.join(LOCK))?;
+    fs::remove_file(&dir.join(LOCK_FILE))?;
     match fs::remove_dir(dir) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         result => result,
@@ -793,17 +809,17 @@ fn discard(dir: &Path) -> io::Result<()> {
 }
 
 /// The folders of a relative path, outermost first: `a` and `a/b` of `a/b/c`.
-fn folders_of(target: &str) -> impl Iterator<Item = &str> {
+fn ancestor_folders(target: &str) -> impl Iterator<Item = &str> {
     target.match_indices('/').map(|(i, _)| &target[..i])
 }
 
 /// Returns the folders of a relative path, and the destination as the empty path.
-fn folders_above(target: &str) -> BTreeSet<String> {
-    std::iter::once("").chain(folders_of(target)).map(str::to_owned).collect()
+fn ancestor_folders_and_root(target: &str) -> BTreeSet<String> {
+    std::iter::once("").chain(ancestor_folders(target)).map(str::to_owned).collect()
 }
 
 /// Returns the folder that holds a relative path: `a/b` for `a/b/c`.
-fn folder_of(target: &str) -> &str {
+fn parent_folder(target: &str) -> &str {
     target.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
@@ -815,12 +831,12 @@ fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
 }
 
 /// Makes the names of a folder and of its ancestors durable, up to the mount point.
-fn sync_names_above(root: &Path) -> io::Result<()> {
+fn sync_ancestors(root: &Path) -> io::Result<()> {
     for folder in ancestors_to_mount(root)? {
         match fs::sync_dir(&folder) {
             // The folder may be writable but not readable; `syncfs` covers those above it too.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return fs::sync_all(root).map(drop);
+                return fs::sync_file_system(root).map(drop);
             }
             result => result?,
         }
@@ -830,11 +846,11 @@ fn sync_names_above(root: &Path) -> io::Result<()> {
 
 fn sync_folders(root: &Path, folders: &BTreeSet<String>) -> Result<()> {
     let error = |e| Error::io("write to the folder", root, e);
-    if folders.len() >= SYNC_ALL_FROM && fs::sync_all(root).map_err(error)? {
+    if folders.len() >= SYNCFS_FILES_MIN && fs::sync_file_system(root).map_err(error)? {
         return Ok(());
     }
     for folder in folders {
-        let path = if folder.is_empty() { root.to_owned() } else { below(root, folder) };
+        let path = if folder.is_empty() { root.to_owned() } else { join_below(root, folder) };
         match fs::sync_dir(&path) {
             // Somebody removed it since.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -844,14 +860,14 @@ fn sync_folders(root: &Path, folders: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-fn writable(folder: &Path) -> Result<()> {
+fn check_writable(folder: &Path) -> Result<()> {
     use rustix::fs::Access;
     rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)
         .map_err(|e| Error::io("write to the folder", folder, e.into()))
 }
 
 /// Makes the destination, noting what was missing.
-fn create_root(root: &Path, created: &mut Vec<PathBuf>) -> Result<()> {
+fn create_destination(root: &Path, created: &mut Vec<PathBuf>) -> Result<()> {
     let mut missing = Vec::new();
     let mut path = root;
     loop {
@@ -882,7 +898,7 @@ fn create_root(root: &Path, created: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn remove_created(created: &[PathBuf]) {
+fn remove_created_folders(created: &[PathBuf]) {
     for path in created.iter().rev() {
         // Not empty: somebody else uses it by now.
         let _ = fs::remove_dir(path);
@@ -891,7 +907,7 @@ fn remove_created(created: &[PathBuf]) {
 
 /// Locks a folder against other runs' commits; `None` if it does not exist (any more). While
 /// another run holds it, `tick` is called every few milliseconds, and its error ends the wait.
-fn lock_root(root: &Path, tick: WaitCallback<'_>) -> Result<Option<Lock>> {
+fn lock_destination(root: &Path, tick: WaitCallback<'_>) -> Result<Option<HeldLock>> {
     let error = |e| Error::io("write to the folder", root, e);
     let file = match fs::open(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -901,39 +917,41 @@ fn lock_root(root: &Path, tick: WaitCallback<'_>) -> Result<Option<Lock>> {
     loop {
         match fs::try_lock(&file) {
             Ok(()) => break,
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_WAIT => {
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIMEOUT => {
                 tick()?;
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(TryLockError::WouldBlock) => {
                 let path = root.display().to_string();
-                return Err(Error::Busy { path, run: "unknown".into() });
+                return Err(Error::OutputBusy { path, run: "unknown".into() });
             }
             // No such locks here; see the module.
-            Err(TryLockError::Error(e)) if no_locks(&e) => break,
+            Err(TryLockError::Error(e)) if is_locking_unsupported(&e) => break,
             Err(TryLockError::Error(e)) => return Err(error(e)),
         }
     }
     // While we waited, the folder may have been removed by the run that had made it.
     let here = file.metadata().map_err(error)?;
     match std::fs::metadata(root) {
-        Ok(there) if (there.dev(), there.ino()) == (here.dev(), here.ino()) => Ok(Some(Lock(file))),
-        Ok(_) => lock_root(root, tick),
+        Ok(there) if (there.dev(), there.ino()) == (here.dev(), here.ino()) => {
+            Ok(Some(HeldLock(file)))
+        }
+        Ok(_) => lock_destination(root, tick),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(error(e)),
     }
 }
 
-fn no_locks(error: &io::Error) -> bool {
+fn is_locking_unsupported(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::BADF | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL | Errno::NOSYS))
 }
 
 /// A file whose lock is held.
-pub(super) struct Lock(pub(super) File);
+pub(super) struct HeldLock(pub(super) File);
 
-impl Drop for Lock {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         // Closing is not enough: a child process that is being started at this moment holds a
         // copy of the descriptor until it runs its program, and the lock with it.

@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::super::fs::recorder::{FileId, Operation, preserve};
+use super::super::fs::recorder::{FileId, RecordedOperation, preserve_file};
 
 /// The behaviour of a file system's rename from one folder to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,17 +107,17 @@ impl Disk {
             let entry = entry.unwrap();
             let path = entry.path();
             if entry.file_type().unwrap().is_dir() {
-                self.apply(&Operation::CreateFolder(path.clone()));
+                self.apply(&RecordedOperation::CreateFolder(path.clone()));
                 self.add(&path, vault);
             } else {
-                let (id, preserved) = preserve(vault, &path);
+                let (id, preserved) = preserve_file(vault, &path);
                 if let Some(node) = self.find(id) {
                     // Another hard link to a known file.
                     self.give(&path, node);
                     continue;
                 }
-                self.apply(&Operation::CreateFile(path, id));
-                self.apply(&Operation::Write(id, std::fs::read(preserved).unwrap()));
+                self.apply(&RecordedOperation::CreateFile(path, id));
+                self.apply(&RecordedOperation::Write(id, std::fs::read(preserved).unwrap()));
             }
         }
     }
@@ -159,30 +159,30 @@ impl Disk {
     }
 
     /// Applies an operation to the disk.
-    pub(super) fn apply(&mut self, operation: &Operation) {
+    pub(super) fn apply(&mut self, operation: &RecordedOperation) {
         match operation {
-            Operation::CreateFolder(path) => {
+            RecordedOperation::CreateFolder(path) => {
                 let node = Node::Folder { names: BTreeMap::new(), durable: BTreeMap::new() };
                 self.create(path, node);
             }
-            Operation::CreateFile(path, id) => {
+            RecordedOperation::CreateFile(path, id) => {
                 self.create(path, Node::File { id: *id, bytes: Vec::new(), durable: Vec::new() });
             }
-            Operation::Write(id, more) => {
+            RecordedOperation::Write(id, more) => {
                 if let Node::File { bytes, .. } = self.file(*id) {
                     bytes.extend_from_slice(more);
                 }
             }
-            Operation::SyncFile(id) => {
+            RecordedOperation::SyncFile(id) => {
                 if let Node::File { bytes, durable, .. } = self.file(*id) {
                     durable.clone_from(bytes);
                 }
             }
             // Folders above the base are always durable.
-            Operation::SyncFolder(path) if !path.starts_with(&self.base) => {}
-            Operation::SyncFolder(path) => self.sync_folder(self.folder(path)),
-            Operation::SyncAll => self.sync_all(),
-            Operation::Rename(from, to) => {
+            RecordedOperation::SyncFolder(path) if !path.starts_with(&self.base) => {}
+            RecordedOperation::SyncFolder(path) => self.sync_folder(self.folder(path)),
+            RecordedOperation::SyncAll => self.sync_all(),
+            RecordedOperation::Rename(from, to) => {
                 let ((from, old), (to, new)) = (self.place(from), self.place(to));
                 let node = self.names(from)[&old];
                 if self.names(to).get(&new) == Some(&node) {
@@ -200,7 +200,7 @@ impl Disk {
                     self.change(vec![lost], Some(needs));
                 }
             }
-            Operation::Remove(path) => {
+            RecordedOperation::Remove(path) => {
                 let (folder, name) = self.place(path);
                 let node = self.names_mut(folder).remove(&name).unwrap();
                 self.change(vec![Change { folder, name, node, is_given: false }], None);

@@ -6,15 +6,15 @@ use arrow::datatypes::SchemaRef;
 use tidemill_remote::StorageOptions;
 use tidemill_source::filter_program::FilterProgram;
 
-use crate::codecs::codec_of;
-use crate::compression::{Codec, Compression};
+use crate::codec_resolution::resolve_codec;
+use crate::compression::{OutputCodec, OutputCompression};
 use crate::error::{Error, Result};
 use crate::formats::OutputFormat;
-use crate::places;
-use crate::template::Template;
+use crate::local_paths;
+use crate::path_template::PathTemplate;
 
 /// How many files a template may name unless told otherwise.
-pub const MAX_FILES: usize = 10_000;
+pub const DEFAULT_FILES_MAX: usize = 10_000;
 
 /// What to write, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct SinkSpec {
     pub format: Option<OutputFormat>,
     /// How files are compressed. Default: what the name tells of text, and what the format has by
     /// default.
-    pub compression: Option<Compression>,
+    pub compression: Option<OutputCompression>,
     /// Whether existing files may be replaced. Only names that this run writes are.
     pub overwrite: bool,
     /// How many files a template may name. Default: [`MAX_FILES`]. Each costs some 600 bytes of
@@ -34,9 +34,9 @@ pub struct SinkSpec {
     pub max_files: usize,
     /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
     /// text.
-    pub null: Option<String>,
+    pub null_text: Option<String>,
     /// True if CSV, TSV and text begin with the columns' names. Default: true.
-    pub header: bool,
+    pub has_header: bool,
     /// A program that each file's bytes go through once they are in the format; what it gives is
     /// the file. Default: none.
     pub exec: Option<FilterProgram>,
@@ -52,26 +52,28 @@ impl SinkSpec {
             format: None,
             compression: None,
             overwrite: false,
-            max_files: MAX_FILES,
-            null: None,
-            header: true,
+            max_files: DEFAULT_FILES_MAX,
+            null_text: None,
+            has_header: true,
             exec: None,
             storage_options: StorageOptions::default(),
         }
     }
 
     /// Whether the format keeps what a schema says of its columns besides their names and values.
-    pub fn keeps_columns(&self) -> bool {
+    pub fn preserves_column_metadata(&self) -> bool {
         match self.parse() {
-            Ok(parsed) => parsed.format.keeps_columns(),
-            Err(_) => self.format.is_some_and(OutputFormat::keeps_columns),
+            Ok(parsed) => parsed.format.preserves_column_metadata(),
+            Err(_) => self.format.is_some_and(OutputFormat::preserves_column_metadata),
         }
     }
 
     /// What the names of files in a format end in, behind the format's own suffix.
     pub fn compression_suffix(&self, format: OutputFormat) -> &'static str {
         match &self.compression {
-            Some(compression) if !format.is_binary() && self.exec.is_none() => compression.suffix(),
+            Some(compression) if !format.is_binary() && self.exec.is_none() => {
+                compression.file_suffix()
+            }
             _ => "",
         }
     }
@@ -88,7 +90,7 @@ impl SinkSpec {
     /// [`Error::Usage`].
     pub fn check_exec(&self) -> Result<()> {
         match &self.exec {
-            Some(program) if self.url == "-" => Err(Error::usage_hint(
+            Some(program) if self.url == "-" => Err(Error::usage_with_hint(
                 "standard output does not go through `exec`",
                 format!("pipe it through the program: tidemill … | {}", program.name()),
             )),
@@ -97,16 +99,16 @@ impl SinkSpec {
     }
 
     /// Whether it may wait for a program or a writer of the user's for any length of time.
-    pub fn waits_for_others(&self) -> bool {
+    pub fn may_block_on_user_code(&self) -> bool {
         let format = self.parse().map(|parsed| parsed.format);
-        self.exec.is_some() || format.is_ok_and(OutputFormat::waits_for_others)
+        self.exec.is_some() || format.is_ok_and(OutputFormat::may_block_on_user_code)
     }
 
     /// Refuses to leave the header out of a format that has none.
     fn check_header(&self, format: OutputFormat) -> Result<()> {
-        match self.header || format.has_header() {
+        match self.has_header || format.has_optional_header() {
             true => Ok(()),
-            false => Err(Error::usage_hint(
+            false => Err(Error::usage_with_hint(
                 format!("format `{}` has no header that could be left out", format.name()),
                 "leave --no-header (job file: sink.header) out; csv, tsv and text have one",
             )),
@@ -114,25 +116,27 @@ impl SinkSpec {
     }
 
     /// What is to be made of it.
-    pub(crate) fn parse(&self) -> Result<Parsed> {
+    pub(crate) fn parse(&self) -> Result<ParsedSinkSpec> {
         self.check_exec()?;
         let codec = |format, name: Option<&str>| {
-            codec_of(self.compression.as_ref(), format, name, self.exec.is_some())
+            resolve_codec(self.compression.as_ref(), format, name, self.exec.is_some())
         };
         if self.url == "-" {
             let format = self.format.unwrap_or(OutputFormat::Csv);
             self.check_header(format)?;
-            return Ok(Parsed { format, codec: codec(format, None)?, template: None });
+            return Ok(ParsedSinkSpec { format, codec: codec(format, None)?, template: None });
         }
-        let template = Template::parse(&self.url)?;
+        let template = PathTemplate::parse(&self.url)?;
         let format = match self.format.or_else(|| OutputFormat::from_path(template.suffix())) {
             Some(format) => format,
-            None if template.bucket.is_none() && places::descriptor(&template.file()).is_some() => {
+            None if template.bucket.is_none()
+                && local_paths::descriptor_number(&template.file_path()).is_some() =>
+            {
                 OutputFormat::Csv
             }
             None => {
                 let names = OutputFormat::names().join(", ");
-                return Err(Error::usage_hint(
+                return Err(Error::usage_with_hint(
                     format!("cannot tell the output's format from the name `{}`", self.url),
                     format!("end it with a format's suffix or give --format: {names}"),
                 ));
@@ -140,21 +144,21 @@ impl SinkSpec {
         };
         self.check_header(format)?;
         let codec = codec(format, Some(template.suffix()))?;
-        Ok(Parsed { format, codec, template: Some(template) })
+        Ok(ParsedSinkSpec { format, codec, template: Some(template) })
     }
 }
 
 /// What a spec says.
-pub(crate) struct Parsed {
+pub(crate) struct ParsedSinkSpec {
     pub(crate) format: OutputFormat,
-    pub(crate) codec: Codec,
+    pub(crate) codec: OutputCodec,
     /// None for standard output.
-    pub(crate) template: Option<Template>,
+    pub(crate) template: Option<PathTemplate>,
 }
 
 /// What a run would write: the answer of [`describe`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Description {
+pub struct OutputDescription {
     /// The output as the user wrote it.
     pub url: String,
     /// How each file is written.
@@ -165,7 +169,7 @@ pub struct Description {
     pub columns: Vec<String>,
 }
 
-impl fmt::Display for Description {
+impl fmt::Display for OutputDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.root.is_none() {
             return write!(f, "{} to standard output", self.format);
@@ -185,13 +189,13 @@ impl fmt::Display for Description {
 ///
 /// # Errors
 /// [`Error::Usage`] for everything that [`Sink::create`](crate::Sink::create) refuses in a spec and a schema.
-pub fn describe(spec: &SinkSpec, schema: &SchemaRef) -> Result<Description> {
-    let Parsed { format, template, .. } = spec.parse()?;
-    format.check(schema)?;
+pub fn describe_output(spec: &SinkSpec, schema: &SchemaRef) -> Result<OutputDescription> {
+    let ParsedSinkSpec { format, template, .. } = spec.parse()?;
+    format.check_schema(schema)?;
     if let Some(template) = &template {
-        template.resolve(schema)?;
+        template.resolve_columns(schema)?;
     }
-    Ok(Description {
+    Ok(OutputDescription {
         url: spec.url.clone(),
         format,
         root: template.as_ref().map(|template| match &template.bucket {

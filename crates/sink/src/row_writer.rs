@@ -1,0 +1,213 @@
+//! The writer of one file in any of the formats.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, SchemaRef};
+use parking_lot::Mutex;
+use tidemill_source::filter_program::{self, FilterProgram, ProgramWriter};
+
+use super::OutputFormat;
+use super::compression::{CompressedWriter, OutputCodec};
+use super::encoder_output::{EncoderOutput, ErrorTrackingWriter};
+use super::error::{Error, Result};
+use super::formats::line_format::LineFormat;
+use super::formats::{BatchEncoder, EncodeError, FileEncoding};
+
+/// How the files of an output are written.
+#[derive(Clone)]
+pub(super) struct FileWriteSpec {
+    pub(super) format: OutputFormat,
+    pub(super) encoding: FileEncoding,
+    /// What the encoded bytes go through.
+    pub(super) program: Option<FilterProgram>,
+}
+
+impl FileWriteSpec {
+    /// The line format, where bytes can be appended to a file.
+    pub(super) fn line_format(&self) -> Option<Box<dyn LineFormat>> {
+        // A program is given a whole file.
+        if self.program.is_some() { None } else { self.format.line_format(&self.encoding) }
+    }
+}
+
+/// Where encoded and compressed bytes go.
+enum ProgramFilterWriter<W: Write> {
+    Direct(W),
+    ThroughProgram(Box<ProgramWriter<W>>),
+}
+
+impl<W: Write> ProgramFilterWriter<W> {
+    fn new(out: W, writing: &FileWriteSpec) -> filter_program::Result<Self> {
+        let encoding = &writing.encoding;
+        Ok(match &writing.program {
+            None => ProgramFilterWriter::Direct(out),
+            Some(program) => {
+                let through =
+                    ProgramWriter::start(program, &encoding.output_name, out, &encoding.cancel)?;
+                ProgramFilterWriter::ThroughProgram(Box::new(through))
+            }
+        })
+    }
+
+    fn finish(self) -> filter_program::Result<W> {
+        match self {
+            ProgramFilterWriter::Direct(out) => Ok(out),
+            ProgramFilterWriter::ThroughProgram(through) => through.finish(),
+        }
+    }
+}
+
+impl<W: Write> Write for ProgramFilterWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            ProgramFilterWriter::Direct(out) => out.write(bytes),
+            ProgramFilterWriter::ThroughProgram(through) => through.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            ProgramFilterWriter::Direct(out) => out.flush(),
+            ProgramFilterWriter::ThroughProgram(through) => through.flush(),
+        }
+    }
+}
+
+/// Writes one file, or a stream, in a format. Rows are written as they come; how much of them waits is said at
+/// [`Encoder`].
+pub(super) struct RowWriter<W: Write + Send + 'static> {
+    encoder: Box<dyn BatchEncoder>,
+    /// Where bytes depend on how rows are cut into batches.
+    batch_cutter: Option<BatchCutter>,
+    out: Arc<Mutex<ErrorTrackingWriter<CompressedWriter<ProgramFilterWriter<W>>>>>,
+    schema: SchemaRef,
+    /// What errors call the output.
+    output_name: String,
+}
+
+impl<W: Write + Send + 'static> RowWriter<W> {
+    /// Begins a file: the header is written even if no row follows.
+    pub(super) fn new(out: W, writing: &FileWriteSpec, schema: SchemaRef) -> Result<Self> {
+        let encoding = &writing.encoding;
+        let name = encoding.output_name.as_str();
+        let around = match writing.format.is_binary() {
+            true => OutputCodec::None,
+            false => encoding.codec,
+        };
+        let out = CompressedWriter::new(ProgramFilterWriter::new(out, writing)?, around)
+            .map_err(|error| Error::io("compress", name, error))?;
+        let out = Arc::new(Mutex::new(ErrorTrackingWriter { first_error: None, out }));
+        let encoder = writing.format.new_encoder(EncoderOutput::new(&out), &schema, encoding);
+        let encoder = encoder.map_err(|error| output_error(error, &mut out.lock(), name))?;
+        let cut = BatchCutter::new_if_needed(writing, &schema);
+        Ok(RowWriter { encoder, batch_cutter: cut, out, schema, output_name: name.to_owned() })
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the output refuses them, or its reader has gone; a value that the format cannot hold.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = conform_to_schema(batch, &self.schema)?;
+        let written = match &mut self.batch_cutter {
+            Some(cut) => cut.write(&batch, self.encoder.as_mut()),
+            None => self.encoder.write(&batch),
+        };
+        written.map_err(|error| output_error(error, &mut self.out.lock(), &self.output_name))
+    }
+
+    /// Ends the file: footers are written and everything is flushed to the output.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub(super) fn finish(self) -> Result<W> {
+        let RowWriter { mut encoder, batch_cutter: cut, out, output_name: name, .. } = self;
+        let rest = cut.map_or(Ok(()), |mut cut| cut.flush_batch(encoder.as_mut()));
+        let ended = rest.and_then(|()| encoder.finish());
+        ended.map_err(|error| output_error(error, &mut out.lock(), &name))?;
+        let alone = Arc::into_inner(out);
+        let alone = alone.ok_or_else(|| Error::Internal("an output is still written to".into()))?;
+        let mut out = alone.into_inner().out;
+        let refused = |error| Error::io("write", &name, error);
+        out.flush().map_err(refused)?;
+        let mut out = out.finish().map_err(refused)?.finish()?;
+        out.flush().map_err(refused)?;
+        Ok(out)
+    }
+}
+
+/// Batches of so many rows each, but the last: however rows come, by batches that memory, splits or a cluster have made, a
+/// file of them has the same bytes.
+struct BatchCutter {
+    schema: SchemaRef,
+    waiting_batches: Vec<RecordBatch>,
+    waiting_rows: usize,
+}
+
+/// The rows of a batch.
+const CUT_BATCH_ROWS: usize = 8192;
+
+impl BatchCutter {
+    /// None where bytes do not depend on batches, for what is read as it comes, and where each batch has dictionaries of its
+    /// own.
+    fn new_if_needed(writing: &FileWriteSpec, schema: &SchemaRef) -> Option<Self> {
+        let is_cut = writing.format.depends_on_batch_boundaries() && !writing.encoding.is_stream;
+        let has_dictionary = schema
+            .flattened_fields()
+            .iter()
+            .any(|field| matches!(field.data_type(), DataType::Dictionary(_, _)));
+        let schema = Arc::clone(schema);
+        (is_cut && !has_dictionary).then(|| BatchCutter {
+            schema,
+            waiting_batches: Vec::new(),
+            waiting_rows: 0,
+        })
+    }
+
+    fn write(
+        &mut self,
+        batch: &RecordBatch,
+        encoder: &mut dyn BatchEncoder,
+    ) -> Result<(), EncodeError> {
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let count = (CUT_BATCH_ROWS - self.waiting_rows).min(batch.num_rows() - at);
+            self.waiting_batches.push(batch.slice(at, count));
+            (at, self.waiting_rows) = (at + count, self.waiting_rows + count);
+            if self.waiting_rows == CUT_BATCH_ROWS {
+                self.flush_batch(encoder)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_batch(&mut self, encoder: &mut dyn BatchEncoder) -> Result<(), EncodeError> {
+        self.waiting_rows = 0;
+        let waiting = std::mem::take(&mut self.waiting_batches);
+        match waiting.as_slice() {
+            [] => Ok(()),
+            [one] => encoder.write(one),
+            many => encoder.write(&concat_batches(&self.schema, many)?),
+        }
+    }
+}
+
+/// What the user is told: what the output said first, if it did.
+fn output_error<W>(error: EncodeError, out: &mut ErrorTrackingWriter<W>, name: &str) -> Error {
+    out.first_error.take().map_or(error, EncodeError::Output).into_sink_error(name)
+}
+
+/// The batch under the sink's schema: batches of one stream may differ in nullability and
+/// metadata, which the writers of Arrow and Parquet refuse.
+pub(super) fn conform_to_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch.clone());
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &options).map_err(
+        |error| Error::Internal(format!("a batch does not have the schema of its sink: {error}")),
+    )
+}
