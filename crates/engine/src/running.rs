@@ -27,7 +27,7 @@ use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result, catch_panic, error_from_panic};
 use tidemill_base::state_folder::{RunId, StateFolder};
 use tidemill_base::{BadRecordLimit, RunSettings, memory_budget};
-use tidemill_jobs::{About, Ending, Recorder};
+use tidemill_jobs::{RunDescription, RunEnding, RunRecorder};
 use tidemill_query::{
     Glimpse, Merge, Output, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds,
 };
@@ -69,8 +69,8 @@ impl Preparation {
     ///
     /// # Errors
     /// [`Error::Usage`] if [`LOG_VARIABLE`](tidemill_jobs::LOG_VARIABLE) is not understood.
-    pub fn recorder(&mut self, about: About) -> Result<Recorder> {
-        let (recorder, warning) = Recorder::start(&self.id, &self.settings, about)?;
+    pub fn recorder(&mut self, about: RunDescription) -> Result<RunRecorder> {
+        let (recorder, warning) = RunRecorder::start(&self.id, &self.settings, about)?;
         if self.warning.is_none() {
             self.warning = warning;
         }
@@ -255,7 +255,7 @@ pub struct Running {
     /// That the run has, for what is made of its rows too.
     threads: usize,
     cancelled_at: Option<Instant>,
-    recorder: Option<Recorder>,
+    recorder: Option<RunRecorder>,
     rows: u64,
     warning: Option<String>,
     /// True if a master warns of what its coverage says.
@@ -521,7 +521,7 @@ impl Running {
     /// Has the run recorded in the job log when it ends: with its output if [`deliver`] writes
     /// that, else once its last row is taken.
     #[must_use]
-    pub fn recorded(mut self, recorder: Recorder) -> Self {
+    pub fn recorded(mut self, recorder: RunRecorder) -> Self {
         self.recorder = Some(recorder);
         self
     }
@@ -536,9 +536,9 @@ impl Running {
     }
 
     /// Closes the run's record, if it is still open.
-    fn record(&mut self, ending: Ending<'_>) {
+    fn record(&mut self, ending: RunEnding<'_>) {
         if let Some(recorder) = self.recorder.take() {
-            let warning = recorder.end(ending);
+            let warning = recorder.finish(ending);
             self.warn(warning);
         }
     }
@@ -658,9 +658,9 @@ impl Running {
             Ok(Some(Message::Batch(batch))) => self.rows += batch.num_rows() as u64,
             Ok(Some(Message::End(Ok(coverage)))) => {
                 let rows = self.rows;
-                self.record(Ending::Read { coverage, rows });
+                self.record(RunEnding::Returned { coverage, rows });
             }
-            Err(error) => self.record(Ending::Error { error, coverage: None }),
+            Err(error) => self.record(RunEnding::Error { error, coverage: None }),
             Ok(_) => {}
         }
         received
@@ -738,9 +738,9 @@ pub fn deliver(
     }
     let coverage = running.coverage.clone();
     match (&delivered, &coverage) {
-        (Ok(written), Some(coverage)) => running.record(Ending::Written { coverage, written }),
+        (Ok(written), Some(coverage)) => running.record(RunEnding::Written { coverage, written }),
         (Err(error), coverage) => {
-            running.record(Ending::Error { error, coverage: coverage.as_ref() });
+            running.record(RunEnding::Error { error, coverage: coverage.as_ref() });
         }
         (Ok(_), None) => {}
     }

@@ -49,11 +49,11 @@ impl Error {
         Error::Usage { message: message.into(), hint: None }
     }
 
-    pub(crate) fn usage_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn usage_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
-    pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+    pub(crate) fn from_io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Error::Io { action, path: path.display().to_string(), source }
     }
 }

@@ -8,16 +8,21 @@
 //! - `report`: what does the log say: list, show, top, compare?
 
 mod error;
-mod log;
-mod period;
-mod record;
-mod recorder;
-mod report;
+mod job_log;
+mod run_record;
+mod run_recorder;
+mod run_reports;
+mod time_period;
 
 pub use error::{Error, Result};
-pub use log::{Backwards, Damage, JobLog, Keep, LIMIT_BYTES, LOG_VARIABLE};
-pub use period::Period;
-pub use record::{Outcome, Record, Step};
-pub use recorder::{About, Ending, Recorder};
-pub use report::{Comparison, Figure, Filter, Group, Listing, Shown, Summary, Top, TopEntry};
-pub use report::{compare, list, show, top};
+pub use job_log::{
+    DamagedRecords, JOB_LOG_ENV_VAR, JobLog, LOG_BYTES_MAX_DEFAULT, LogRetention, ReverseLogReader,
+};
+pub use run_record::{RunOutcome, RunRecord, RunStep};
+pub use run_recorder::{RunDescription, RunEnding, RunRecorder};
+pub use run_reports::{
+    ComparedFigure, ListedRun, RunComparison, RunFilter, RunGroup, RunListing, RunSummary,
+    TopCpuEntry, TopCpuReport,
+};
+pub use run_reports::{compare_runs, list_runs, show_run, top_cpu_consumers};
+pub use time_period::TimePeriod;

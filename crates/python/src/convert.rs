@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use tidemill_engine::convert::{Conversion, Converted};
 use tidemill_engine::job::Limits;
-use tidemill_engine::jobs::About;
+use tidemill_engine::jobs::RunDescription;
 use tidemill_engine::running::{Running, prepare};
 use tidemill_engine::sink::{SinkSpec, StagedFile};
 use tidemill_engine::source::rowfile_check::CheckableRowfiles;
@@ -64,12 +64,12 @@ pub(crate) fn convert<'py>(
         Ok(Conversion { source, select, condition, sink, skip_existing, elsewhere: None })
     });
     let conversion = conversion.map_err(|error| raise(py, error))?;
-    let about = About {
+    let about = RunDescription {
         verb: "convert",
         mapper: conversion.describe(),
         sources: conversion.source.urls().cloned().collect(),
         output: Some(conversion.sink.url.clone()),
-        ..About::default()
+        ..RunDescription::default()
     };
     if !conversion.is_to_folder() {
         let query = conversion.check_one().and_then(|()| conversion.query());
@@ -132,11 +132,11 @@ pub(crate) fn sort_files<'py>(
     let request = py.detach(|| -> Result<_> {
         let source = spec(source, urls)?;
         let sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
-        let about = About {
+        let about = RunDescription {
             verb: "sort",
             mapper: Some(format!("ORDER BY {by}")),
             sources: source.urls().cloned().collect(),
-            ..About::default()
+            ..RunDescription::default()
         };
         let query = Query::sorted(source, &by, limit)?;
         Ok((Query { keeps_columns: sink.preserves_column_metadata(), ..query }, sink, about))

@@ -56,7 +56,9 @@ use pyo3::types::PyDict;
 use tidemill_engine::explanation::Explanation;
 use tidemill_engine::filter_program::FilterProgram;
 use tidemill_engine::job::{Job, Limits};
-use tidemill_engine::jobs::{self, About, Filter, JobLog, LIMIT_BYTES, Period};
+use tidemill_engine::jobs::{
+    self, JobLog, LOG_BYTES_MAX_DEFAULT, RunDescription, RunFilter, TimePeriod,
+};
 use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
 use tidemill_engine::remote::{self, ReadStats};
@@ -130,7 +132,8 @@ fn query<'py>(
     let began = Instant::now();
     let sources = named(py, objects)?;
     // The log keeps the statement without the values, which may be nobody's business.
-    let about = About { verb: "query", mapper: Some(sql.clone()), ..About::default() };
+    let about =
+        RunDescription { verb: "query", mapper: Some(sql.clone()), ..RunDescription::default() };
     let (query, sink, master) = py
         .detach(|| -> Result<_> {
             let query = Query { sql, sources, ..Query::default() };
@@ -194,7 +197,7 @@ fn read_text<'py>(
         .detach(|| Query::columns(source.spec(url)?, columns.as_deref(), condition.as_deref()))
         .map_err(|error| raise(py, error))?;
     let mapper = Some(query.sql.clone());
-    let about = About { verb: "read_text", mapper, sources, ..About::default() };
+    let about = RunDescription { verb: "read_text", mapper, sources, ..RunDescription::default() };
     run_query(py, (query, None), None, limits, &Limits::default(), about)
 }
 
@@ -326,7 +329,7 @@ fn merge<'py>(
     limits: LimitOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let sink = sink.over(None).map_err(|error| raise(py, error))?;
-    let about = About::merge(&partials, sink.as_ref().map(|sink| sink.url.clone()));
+    let about = RunDescription::for_merge(&partials, sink.as_ref().map(|sink| sink.url.clone()));
     let begin = move |settings| Running::merge(partials, repeats(allow_repeats), settings);
     run_or_write(py, sink, limits, &Limits::default(), about, begin)
 }
@@ -345,7 +348,7 @@ fn merge_partial(
     overwrite: bool,
     limits: LimitOptions,
 ) -> PyResult<RawWritten> {
-    let about = About::merge(&partials, Some(out.display().to_string()));
+    let about = RunDescription::for_merge(&partials, Some(out.display().to_string()));
     keep(py, limits, &Limits::default(), about, &out.clone(), move |Prepared { id, settings }| {
         let cancel = settings.cancel.clone();
         Running::without_rows(cancel, move || {
@@ -462,23 +465,23 @@ fn job_log(
     last: usize,
 ) -> PyResult<String> {
     let report = move || -> Result<_> {
-        let log = JobLog::new(&StateFolder::locate()?, LIMIT_BYTES);
-        let period = since.as_deref().map_or(Ok(Period::ALWAYS), Period::since)?;
+        let log = JobLog::new(&StateFolder::locate()?, LOG_BYTES_MAX_DEFAULT);
+        let period = since.as_deref().map_or(Ok(TimePeriod::ALL_TIME), TimePeriod::parse_since)?;
         Ok(match (what.as_str(), runs.as_slice()) {
             ("show", [id]) => {
-                let shown = jobs::show(&log, id)?;
+                let shown = jobs::show_run(&log, id)?;
                 (serde_json::to_string(&shown), shown.damage)
             }
             ("top", []) => {
-                let top = jobs::top(&log, period, last)?;
+                let top = jobs::top_cpu_consumers(&log, period, last)?;
                 (serde_json::to_string(&top), top.damage)
             }
             ("compare", [a, b]) => {
-                let compared = jobs::compare(&log, a, b)?;
+                let compared = jobs::compare_runs(&log, a, b)?;
                 (serde_json::to_string(&compared), compared.damage)
             }
             _ => {
-                let listing = jobs::list(&log, &Filter { period, name, last })?;
+                let listing = jobs::list_runs(&log, &RunFilter { period, name, count_max: last })?;
                 (serde_json::to_string(&listing.runs), listing.damage)
             }
         })
@@ -496,10 +499,10 @@ fn run_query<'py>(
     sink: Option<SinkSpec>,
     limits: LimitOptions,
     job: &Limits,
-    about: About,
+    about: RunDescription,
 ) -> PyResult<Bound<'py, PyAny>> {
     let output = sink.as_ref().map(|sink| sink.url.clone());
-    let about = About { output, ..about };
+    let about = RunDescription { output, ..about };
     let Some(master) = master else {
         let query = match &sink {
             Some(sink) => query.written_to(sink),
@@ -521,7 +524,7 @@ fn watch_query<'py>(
     py: Python<'py>,
     (query, master): (Query, Option<Master>),
     limits: LimitOptions,
-    about: About,
+    about: RunDescription,
 ) -> PyResult<Bound<'py, PyAny>> {
     let priority = limits.priority_of(&Limits::default()).map_err(|error| raise(py, error))?;
     let (limits, display) = limits.split();
@@ -547,7 +550,7 @@ fn run_or_write<'py>(
     sink: Option<SinkSpec>,
     limits: LimitOptions,
     job: &Limits,
-    about: About,
+    about: RunDescription,
     begin: impl FnOnce(RunSettings) -> Result<Running> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (limits, display) = limits.split();
@@ -573,14 +576,14 @@ impl Begun {
     fn new(
         py: Python<'_>,
         mut preparation: Preparation,
-        about: Option<About>,
+        about: Option<RunDescription>,
         display: Option<Py<PyAny>>,
         begin: impl FnOnce(RunSettings) -> Result<Running> + Send,
     ) -> PyResult<Self> {
         let display = Display::new(display, &preparation.settings.progress);
         let before = remote::read_stats();
         let running = py.detach(|| -> Result<_> {
-            let about = about.map(|about| About { via: VIA, ..about });
+            let about = about.map(|about| RunDescription { via: VIA, ..about });
             let recorder = about.map(|about| preparation.recorder(about)).transpose()?;
             let running = begin(preparation.settings.clone())?;
             Ok(match recorder {
@@ -667,7 +670,7 @@ fn keep(
     py: Python<'_>,
     limits: LimitOptions,
     job: &Limits,
-    about: About,
+    about: RunDescription,
     out: &Path,
     begin: impl FnOnce(Prepared) -> Result<Running> + Send,
 ) -> PyResult<RawWritten> {

@@ -2,7 +2,7 @@
 
 use tidemill_engine::convert::{Conversion, refuse_scratch};
 use tidemill_engine::job::Limits;
-use tidemill_engine::jobs::About;
+use tidemill_engine::jobs::RunDescription;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Error, Query, coverage, program_files};
@@ -38,12 +38,12 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     };
     let sources = conversion.source.urls().cloned().collect();
     let url = conversion.sink.url.clone();
-    let about = About {
+    let about = RunDescription {
         verb: "convert",
         mapper: conversion.describe(),
         sources,
         output: Some(url.clone()),
-        ..About::default()
+        ..RunDescription::default()
     };
     let coverage_sink = CoverageSink::new(args.limits.coverage.as_deref(), Some(&url))?;
     if !conversion.is_to_folder() {

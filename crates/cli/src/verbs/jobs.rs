@@ -3,7 +3,9 @@
 use std::fmt::Display;
 
 use serde_json::Value;
-use tidemill_engine::jobs::{self, Damage, Filter, JobLog, LIMIT_BYTES, Period};
+use tidemill_engine::jobs::{
+    self, DamagedRecords, JobLog, LOG_BYTES_MAX_DEFAULT, RunFilter, TimePeriod,
+};
 use tidemill_engine::{Error, StateFolder};
 
 use super::{Outcome, print};
@@ -12,31 +14,31 @@ use crate::terminal;
 
 /// `tidemill jobs`.
 pub(super) fn jobs(args: JobsArgs) -> anyhow::Result<Outcome> {
-    let log = JobLog::new(&StateFolder::locate()?, LIMIT_BYTES);
+    let log = JobLog::new(&StateFolder::locate()?, LOG_BYTES_MAX_DEFAULT);
     match args.verb {
         None => list(&log, &args.list),
         Some(JobsVerb::List(args)) => list(&log, &args),
         Some(JobsVerb::Show(args)) => {
-            let shown = jobs::show(&log, &args.id).map_err(Error::from)?;
+            let shown = jobs::show_run(&log, &args.id).map_err(Error::from)?;
             say(&shown, args.format, &serde_json::to_value(&shown)?, &shown.damage)
         }
         Some(JobsVerb::Top(args)) => {
-            let since = Period::since(&args.since).map_err(Error::from)?;
-            let top = jobs::top(&log, since, args.last).map_err(Error::from)?;
+            let since = TimePeriod::parse_since(&args.since).map_err(Error::from)?;
+            let top = jobs::top_cpu_consumers(&log, since, args.last).map_err(Error::from)?;
             say(&top, args.format, &serde_json::to_value(&top)?, &top.damage)
         }
         Some(JobsVerb::Compare(args)) => {
-            let compared = jobs::compare(&log, &args.a, &args.b).map_err(Error::from)?;
+            let compared = jobs::compare_runs(&log, &args.a, &args.b).map_err(Error::from)?;
             say(&compared, args.format, &serde_json::to_value(&compared)?, &compared.damage)
         }
     }
 }
 
 fn list(log: &JobLog, args: &JobsListArgs) -> anyhow::Result<Outcome> {
-    let period = args.since.as_deref().map_or(Ok(Period::ALWAYS), Period::since);
+    let period = args.since.as_deref().map_or(Ok(TimePeriod::ALL_TIME), TimePeriod::parse_since);
     let period = period.map_err(Error::from)?;
-    let filter = Filter { period, name: args.name.clone(), last: args.last };
-    let listing = jobs::list(log, &filter).map_err(Error::from)?;
+    let filter = RunFilter { period, name: args.name.clone(), count_max: args.last };
+    let listing = jobs::list_runs(log, &filter).map_err(Error::from)?;
     say(&listing, args.format, &serde_json::to_value(&listing.runs)?, &listing.damage)
 }
 
@@ -45,7 +47,7 @@ fn say(
     text: &impl Display,
     format: Plain,
     json: &Value,
-    damage: &Damage,
+    damage: &DamagedRecords,
 ) -> anyhow::Result<Outcome> {
     if let Some(warning) = damage.warning() {
         terminal::warn(&warning);

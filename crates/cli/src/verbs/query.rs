@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tidemill_engine::explanation::Explanation;
 use tidemill_engine::job::{Job, Limits};
-use tidemill_engine::jobs::{About, Recorder};
+use tidemill_engine::jobs::{RunDescription, RunRecorder};
 use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
 use tidemill_engine::query::Parameter;
@@ -46,7 +46,11 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     program_files::give(files.as_ref(), &mut defaults.filter_program);
     let query = Query { sql, defaults, turbo, ..Query::default() };
     // The log keeps the statement without the values, which may be nobody's business.
-    let about = About { verb: "query", mapper: Some(query.sql.clone()), ..About::default() };
+    let about = RunDescription {
+        verb: "query",
+        mapper: Some(query.sql.clone()),
+        ..RunDescription::default()
+    };
     let shown = query.sql.clone();
     let mut query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
     let copy = CopyQuery::parse(&query.sql)?;
@@ -93,7 +97,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         &[query.defaults.filter_program.as_ref(), sink.exec.as_ref()],
     )?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let about = About { output: Some(sink.url.clone()), ..about };
+    let about = RunDescription { output: Some(sink.url.clone()), ..about };
     let (mut preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
     if query.turbo.is_some() {
         terminal::answer_first(&preparation.settings.stop_reading);
@@ -267,7 +271,7 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     let repeats = if args.allow_repeats { Repeats::Allowed } else { Repeats::Refused };
     if let Some(out) = args.partial {
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
-        let about = About::merge(&args.partials, Some(out.display().to_string()));
+        let about = RunDescription::for_merge(&args.partials, Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.display().to_string(), args.sink.write.overwrite);
@@ -281,7 +285,7 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = args.storage.options()?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let about = About::merge(&args.partials, Some(sink.url.clone()));
+    let about = RunDescription::for_merge(&args.partials, Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
     let running = Running::merge(args.partials, repeats, preparation.settings.clone())?;
     let running = running.recorded(recorder);
@@ -299,10 +303,10 @@ fn prepare(own: &Limits, job: &Limits) -> anyhow::Result<Preparation> {
 pub(super) fn begin(
     own: &Limits,
     job: &Limits,
-    about: About,
-) -> anyhow::Result<(Preparation, Recorder)> {
+    about: RunDescription,
+) -> anyhow::Result<(Preparation, RunRecorder)> {
     let mut preparation = running::prepare(own, job)?;
-    let recorder = preparation.recorder(About { via: "command line", ..about })?;
+    let recorder = preparation.recorder(RunDescription { via: "command line", ..about })?;
     watch(&preparation)?;
     Ok((preparation, recorder))
 }

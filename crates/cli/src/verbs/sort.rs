@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use tidemill_engine::jobs::About;
+use tidemill_engine::jobs::RunDescription;
 use tidemill_engine::running::Running;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{CancelFlag, Error, Query};
@@ -88,12 +88,12 @@ fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
     let source = SourceSpec { url, more_urls: inputs.collect(), ..args.source.spec()? };
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = source.storage_options.clone();
-    let about = About {
+    let about = RunDescription {
         verb: "sort",
         mapper: Some(format!("ORDER BY {}", args.by)),
         sources: source.urls().cloned().collect(),
         output: Some(sink.url.clone()),
-        ..About::default()
+        ..RunDescription::default()
     };
     let query = Query::sorted(source, &args.by, args.limit)?;
     let query = Query { keeps_columns: sink.preserves_column_metadata(), ..query };

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
-use tidemill_jobs::About;
+use tidemill_jobs::RunDescription;
 use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, Turbo};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
@@ -69,8 +69,8 @@ pub struct Tables {
 
 impl Job {
     /// What the job log keeps of it.
-    pub fn about(&self, output: Option<String>) -> About {
-        About {
+    pub fn about(&self, output: Option<String>) -> RunDescription {
+        RunDescription {
             verb: "run",
             name: self.name.clone(),
             mapper: self.map.clone(),
@@ -84,7 +84,7 @@ impl Job {
             }),
             sources: self.sources.iter().flat_map(|source| source.spec.urls().cloned()).collect(),
             output,
-            ..About::default()
+            ..RunDescription::default()
         }
     }
 

@@ -19,7 +19,7 @@ use tidemill_engine::column_types::sql_type_name;
 use tidemill_engine::error::redact_secrets;
 use tidemill_engine::formats::Format;
 use tidemill_engine::job::Limits;
-use tidemill_engine::jobs::About;
+use tidemill_engine::jobs::RunDescription;
 use tidemill_engine::running::Running;
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
@@ -150,11 +150,11 @@ impl Shell {
             None => (sql.to_owned(), SinkSpec::new("-")),
         };
         let is_shown = sink.url == "-";
-        let about = About {
+        let about = RunDescription {
             verb: "query",
             mapper: Some(sql.trim().to_owned()),
             output: Some(sink.url.clone()),
-            ..About::default()
+            ..RunDescription::default()
         };
         let (mut preparation, recorder) = begin(&Limits::default(), &Limits::default(), about)?;
         preparation.settings.max_bad = BadRecordLimit::Unlimited;

@@ -12,31 +12,31 @@ use tidemill_base::state_folder::RunId;
 use tidemill_base::suggestions;
 use unicode_width::UnicodeWidthStr;
 
-use crate::log::{Damage, JobLog};
-use crate::period::{Period, date_and_time, iso};
-use crate::record::{Outcome, Record};
+use crate::job_log::{DamagedRecords, JobLog};
+use crate::run_record::{RunOutcome, RunRecord};
+use crate::time_period::{TimePeriod, format_date_time, format_iso};
 
 /// The log is in the order in which runs ended, but for clocks that were wrong for a while and
 /// processes that were slow to write: reading goes on until so many runs in a row were too old.
-const OLD_RUNS: u32 = 1000;
+const OLD_RUNS_MAX: u32 = 1000;
 
 /// The longest text of a mapper or reducer in a table, in characters.
-const TEXT_WIDTH: usize = 72;
+const TEXT_CHARS_MAX: usize = 72;
 
 /// Which runs are listed.
 #[derive(Debug, Clone)]
-pub struct Filter {
+pub struct RunFilter {
     /// When they started.
-    pub period: Period,
+    pub period: TimePeriod,
     /// Of which job.
     pub name: Option<String>,
     /// How many at most.
-    pub last: usize,
+    pub count_max: usize,
 }
 
 /// A run with what is computed of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shown {
+pub struct ListedRun {
     /// When it started, in ISO 8601.
     pub start: String,
     /// Processor time in seconds.
@@ -45,15 +45,15 @@ pub struct Shown {
     pub memory_gb_seconds: f64,
     /// What the log holds.
     #[serde(flatten)]
-    pub record: Record,
+    pub record: RunRecord,
 }
 
-impl From<Record> for Shown {
-    fn from(record: Record) -> Self {
-        Shown {
-            start: iso(record.start_us),
-            vcore_seconds: seconds(record.cpu_us()),
-            memory_gb_seconds: giga(record.memory_byte_seconds),
+impl From<RunRecord> for ListedRun {
+    fn from(record: RunRecord) -> Self {
+        ListedRun {
+            start: format_iso(record.start_us),
+            vcore_seconds: micros_to_seconds(record.cpu_us()),
+            memory_gb_seconds: to_billions(record.memory_byte_seconds),
             record,
         }
     }
@@ -61,49 +61,49 @@ impl From<Record> for Shown {
 
 /// The newest runs, newest first.
 #[derive(Debug, Clone, Serialize)]
-pub struct Listing {
+pub struct RunListing {
     /// The runs.
-    pub runs: Vec<Shown>,
+    pub runs: Vec<ListedRun>,
     /// What could not be read.
     #[serde(skip)]
-    pub damage: Damage,
+    pub damage: DamagedRecords,
 }
 
 /// The last runs of a log.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Corrupt`] for a record of a newer version.
-pub fn list(log: &JobLog, filter: &Filter) -> Result<Listing> {
+pub fn list_runs(log: &JobLog, filter: &RunFilter) -> Result<RunListing> {
     let mut runs = Vec::new();
     let name = filter.name.as_deref();
-    let damage = since(log, filter.period, name, |record| {
-        runs.push(Shown::from(record));
-        runs.len() < filter.last
+    let damage = visit_runs(log, filter.period, name, |record| {
+        runs.push(ListedRun::from(record));
+        runs.len() < filter.count_max
     })?;
-    Ok(Listing { runs, damage })
+    Ok(RunListing { runs, damage })
 }
 
 /// Goes back through the runs of a period, of one job or all, while `take` wants more.
-fn since(
+fn visit_runs(
     log: &JobLog,
-    period: Period,
+    period: TimePeriod,
     name: Option<&str>,
-    mut take: impl FnMut(Record) -> bool,
-) -> Result<Damage> {
-    let mut back = log.backwards()?;
+    mut take: impl FnMut(RunRecord) -> bool,
+) -> Result<DamagedRecords> {
+    let mut back = log.read_backwards()?;
     // As the log has it, so that a run of another job costs no parsing.
     let pattern = name.map(|name| serde_json::Value::from(name).to_string());
     let wanted = |json: &[u8]| {
         pattern.as_ref().is_none_or(|name| memchr::memmem::find(json, name.as_bytes()).is_some())
     };
     let mut old = 0;
-    while let Some(record) = back.next_where(wanted)? {
+    while let Some(record) = back.next_matching(wanted)? {
         old = if record.end_us() < period.from_us { old + 1 } else { 0 };
-        if old > OLD_RUNS {
+        if old > OLD_RUNS_MAX {
             break;
         }
         let is_named = name.is_none_or(|name| record.name.as_deref() == Some(name));
-        if is_named && period.holds(record.start_us) && !take(record) {
+        if is_named && period.contains(record.start_us) && !take(record) {
             break;
         }
     }
@@ -112,29 +112,29 @@ fn since(
 
 /// One run in full.
 #[derive(Debug, Clone, Serialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// The run.
     #[serde(flatten)]
-    pub run: Shown,
+    pub run: ListedRun,
     /// What could not be read on the way to it.
     #[serde(skip)]
-    pub damage: Damage,
+    pub damage: DamagedRecords,
 }
 
 /// The run called `id`: its name, the start of it, or the last eight digits.
 ///
 /// # Errors
 /// [`Error::Usage`] if there is none or more than one; else as [`list`].
-pub fn show(log: &JobLog, id: &str) -> Result<Summary> {
-    let (mut runs, damage) = by_id(log, &[id])?;
+pub fn show_run(log: &JobLog, id: &str) -> Result<RunSummary> {
+    let (mut runs, damage) = find_runs_by_id(log, &[id])?;
     match runs.pop() {
-        Some(record) => Ok(Summary { run: record.into(), damage }),
+        Some(record) => Ok(RunSummary { run: record.into(), damage }),
         None => Err(Error::Internal("a run was found and lost".to_owned())),
     }
 }
 
 /// Whether a word stands for a run rather than for a job.
-fn is_id(word: &str) -> bool {
+fn is_run_id(word: &str) -> bool {
     let is_end =
         word.len() == 8 && word.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     let start = "20260101T000000-00000000";
@@ -147,19 +147,19 @@ fn is_id(word: &str) -> bool {
 }
 
 /// The runs that the words stand for, in the words' order.
-fn by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<Record>, Damage)> {
-    if let Some(word) = words.iter().find(|word| !is_id(word)) {
-        return Err(Error::usage_hint(
+fn find_runs_by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<RunRecord>, DamagedRecords)> {
+    if let Some(word) = words.iter().find(|word| !is_run_id(word)) {
+        return Err(Error::usage_with_hint(
             format!("`{word}` is not a run"),
             "a run is called like `20261120T212055-1a2b3c4d`; its beginning with the time, or \
              its last eight digits, will do",
         ));
     }
-    let mut found: Vec<Vec<Record>> = vec![Vec::new(); words.len()];
-    let mut back = log.backwards()?;
+    let mut found: Vec<Vec<RunRecord>> = vec![Vec::new(); words.len()];
+    let mut back = log.read_backwards()?;
     let finders: Vec<_> = words.iter().map(|word| memchr::memmem::Finder::new(*word)).collect();
     let wanted = |json: &[u8]| finders.iter().any(|finder| finder.find(json).is_some());
-    while let Some(record) = back.next_where(wanted)? {
+    while let Some(record) = back.next_matching(wanted)? {
         for (word, found) in words.iter().zip(&mut found) {
             let is_it = record.id.starts_with(word)
                 || (word.len() == 8 && record.id.ends_with(&format!("-{word}")));
@@ -172,13 +172,13 @@ fn by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<Record>, Damage)> {
             break;
         }
     }
-    let one = |(word, mut found): (&&str, Vec<Record>)| match (found.pop(), found.first()) {
+    let one = |(word, mut found): (&&str, Vec<RunRecord>)| match (found.pop(), found.first()) {
         (Some(record), None) => Ok(record),
-        (Some(record), Some(other)) => Err(Error::usage_hint(
+        (Some(record), Some(other)) => Err(Error::usage_with_hint(
             format!("`{word}` is more than one run: `{}`, `{}`", record.id, other.id),
             "give more of its name",
         )),
-        (None, _) => Err(Error::usage_hint(
+        (None, _) => Err(Error::usage_with_hint(
             format!("there is no run `{word}` in the job log"),
             "tidemill jobs list shows the last ones",
         )),
@@ -189,7 +189,7 @@ fn by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<Record>, Damage)> {
 
 /// Where the processor time of a period went.
 #[derive(Debug, Clone, Serialize)]
-pub struct Top {
+pub struct TopCpuReport {
     /// Since when, in ISO 8601.
     pub since: String,
     /// How many runs there were.
@@ -197,15 +197,15 @@ pub struct Top {
     /// Their processor time in seconds.
     pub vcore_seconds: f64,
     /// Mappers and reducers by processor time, most first.
-    pub entries: Vec<TopEntry>,
+    pub entries: Vec<TopCpuEntry>,
     /// What could not be read.
     #[serde(skip)]
-    pub damage: Damage,
+    pub damage: DamagedRecords,
 }
 
 /// A mapper or a reducer, or what remains, in a [`Top`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TopEntry {
+pub struct TopCpuEntry {
     /// `map`, `tables`, `query` (a run that is not divided) or `other`.
     pub kind: &'static str,
     /// The mapper or the reducer.
@@ -223,14 +223,15 @@ pub struct TopEntry {
 }
 
 /// What a run does beside its steps.
-const OTHER: &str = "planning, finishing and writing, and runs that never came to their steps";
+const OTHER_ENTRY_TEXT: &str =
+    "planning, finishing and writing, and runs that never came to their steps";
 
 /// The mappers and reducers that took the most processor time, at most `count` of them, and
 /// what remains of the whole.
 ///
 /// # Errors
 /// As [`list`].
-pub fn top(log: &JobLog, period: Period, count: usize) -> Result<Top> {
+pub fn top_cpu_consumers(log: &JobLog, period: TimePeriod, count: usize) -> Result<TopCpuReport> {
     #[derive(Default)]
     struct Sum {
         names: BTreeSet<String>,
@@ -240,7 +241,7 @@ pub fn top(log: &JobLog, period: Period, count: usize) -> Result<Top> {
     }
     let mut sums: HashMap<(&'static str, String), Sum> = HashMap::new();
     let (mut runs, mut total_us) = (0, 0u64);
-    let damage = since(log, period, None, |record| {
+    let damage = visit_runs(log, period, None, |record| {
         runs += 1;
         total_us += record.cpu_us();
         let mut left_us = record.cpu_us();
@@ -270,18 +271,18 @@ pub fn top(log: &JobLog, period: Period, count: usize) -> Result<Top> {
             left_us -= cpu_us.unwrap_or(left_us);
         }
         if left_us > 0 {
-            add("other", OTHER, left_us, None);
+            add("other", OTHER_ENTRY_TEXT, left_us, None);
         }
         true
     })?;
-    let mut entries: Vec<TopEntry> = sums
+    let mut entries: Vec<TopCpuEntry> = sums
         .into_iter()
-        .map(|((kind, text), sum)| TopEntry {
+        .map(|((kind, text), sum)| TopCpuEntry {
             kind,
             text,
             names: sum.names.into_iter().collect(),
             runs: sum.runs,
-            vcore_seconds: seconds(sum.cpu_us),
+            vcore_seconds: micros_to_seconds(sum.cpu_us),
             share: if total_us > 0 { sum.cpu_us as f64 / total_us as f64 } else { 0.0 },
             bytes_in: sum.bytes_in,
         })
@@ -293,14 +294,14 @@ pub fn top(log: &JobLog, period: Period, count: usize) -> Result<Top> {
     // The rest of the whole is always said.
     let other = entries.iter().position(|entry| entry.kind == "other").map(|at| entries.remove(at));
     entries.truncate(count);
-    entries.extend(other.map(|other| TopEntry { names: Vec::new(), ..other }));
-    let since = iso(period.from_us);
-    Ok(Top { since, runs, vcore_seconds: seconds(total_us), entries, damage })
+    entries.extend(other.map(|other| TopCpuEntry { names: Vec::new(), ..other }));
+    let since = format_iso(period.from_us);
+    Ok(TopCpuReport { since, runs, vcore_seconds: micros_to_seconds(total_us), entries, damage })
 }
 
 /// A group of runs that are compared with another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
+pub struct RunGroup {
     /// How it was asked for.
     pub label: String,
     /// The runs, newest first.
@@ -311,7 +312,7 @@ pub struct Group {
 
 /// Mean, least and most of a figure over the runs of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
+pub struct FigureSpread {
     /// The mean.
     pub mean: f64,
     /// The least.
@@ -322,15 +323,15 @@ pub struct Spread {
 
 /// A figure of two groups of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Figure {
+pub struct ComparedFigure {
     /// Its name.
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
     /// Over the first group; none where no run knows it.
-    pub a: Option<Spread>,
+    pub a: Option<FigureSpread>,
     /// Over the second group.
-    pub b: Option<Spread>,
+    pub b: Option<FigureSpread>,
     /// How much more or, below zero, less the second group's mean is.
     pub change: Option<f64>,
     /// The same as a share of the first group's mean.
@@ -342,18 +343,18 @@ pub struct Figure {
 
 /// Two groups of runs, side by side.
 #[derive(Debug, Clone, Serialize)]
-pub struct Comparison {
+pub struct RunComparison {
     /// What it was before.
-    pub a: Group,
+    pub a: RunGroup,
     /// What it is now.
-    pub b: Group,
+    pub b: RunGroup,
     /// The figures.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ComparedFigure>,
     /// What has to be known to read them.
     pub notes: Vec<String>,
     /// What could not be read.
     #[serde(skip)]
-    pub damage: Damage,
+    pub damage: DamagedRecords,
 }
 
 /// The change from one run, or group of runs, to another. A group is a comma list of runs, a
@@ -361,20 +362,20 @@ pub struct Comparison {
 ///
 /// # Errors
 /// [`Error::Usage`] for a group that is not understood or has no runs; else as [`list`].
-pub fn compare(log: &JobLog, a: &str, b: &str) -> Result<Comparison> {
-    let (a_runs, mut damage) = group(log, a)?;
-    let (b_runs, b_damage) = group(log, b)?;
+pub fn compare_runs(log: &JobLog, a: &str, b: &str) -> Result<RunComparison> {
+    let (a_runs, mut damage) = find_run_group(log, a)?;
+    let (b_runs, b_damage) = find_run_group(log, b)?;
     if b_damage.count > damage.count {
         damage = b_damage;
     }
-    let figures: Vec<Figure> = FIGURES
+    let figures: Vec<ComparedFigure> = COMPARED_FIGURES
         .iter()
         .map(|(name, unit, of)| {
-            let (a, b) = (spread(&a_runs, of), spread(&b_runs, of));
+            let (a, b) = (figure_spread(&a_runs, of), figure_spread(&b_runs, of));
             let change = a.zip(b).map(|(a, b)| b.mean - a.mean);
             let share = change.zip(a).filter(|(_, a)| a.mean > 0.0);
             let are_several = a_runs.len() > 1 && b_runs.len() > 1;
-            Figure {
+            ComparedFigure {
                 name,
                 unit,
                 a,
@@ -386,10 +387,10 @@ pub fn compare(log: &JobLog, a: &str, b: &str) -> Result<Comparison> {
             }
         })
         .collect();
-    let groups = [(a, &a_runs), (b, &b_runs)].map(|(label, runs)| Group {
+    let groups = [(a, &a_runs), (b, &b_runs)].map(|(label, runs)| RunGroup {
         label: label.to_owned(),
         runs: runs.iter().map(|run| run.id.clone()).collect(),
-        not_done: runs.iter().filter(|run| run.outcome != Outcome::Done).count() as u64,
+        not_done: runs.iter().filter(|run| run.outcome != RunOutcome::Done).count() as u64,
     });
     let mut notes = Vec::new();
     for group in groups.iter().filter(|group| group.not_done > 0) {
@@ -411,57 +412,57 @@ pub fn compare(log: &JobLog, a: &str, b: &str) -> Result<Comparison> {
         notes.push(format!("{shared} of the runs are in both groups"));
     }
     let [a, b] = groups;
-    Ok(Comparison { a, b, figures, notes, damage })
+    Ok(RunComparison { a, b, figures, notes, damage })
 }
 
-type Of = fn(&Record) -> Option<f64>;
+type FigureValue = fn(&RunRecord) -> Option<f64>;
 
-const FIGURES: [(&str, &str, Of); 9] = [
-    ("vcore-seconds", "s", |run| Some(seconds(run.cpu_us()))),
-    ("memory-seconds", "GB·s", |run| Some(giga(run.memory_byte_seconds))),
-    ("wall", "s", |run| Some(seconds(run.wall_us))),
+const COMPARED_FIGURES: [(&str, &str, FigureValue); 9] = [
+    ("vcore-seconds", "s", |run| Some(micros_to_seconds(run.cpu_us()))),
+    ("memory-seconds", "GB·s", |run| Some(to_billions(run.memory_byte_seconds))),
+    ("wall", "s", |run| Some(micros_to_seconds(run.wall_us))),
     ("peak memory", "B", |run| Some(run.memory_peak_bytes as f64)),
     ("bytes in", "B", |run| run.bytes_in().map(|bytes| bytes as f64)),
     ("bytes out", "B", |run| run.bytes_out().map(|bytes| bytes as f64)),
     ("rows in", "", |run| run.rows_in().map(|rows| rows as f64)),
     ("vcore-seconds per GB in", "s", |run| {
         let bytes = run.bytes_in().filter(|bytes| *bytes > 0)?;
-        Some(seconds(run.cpu_us()) / giga(bytes))
+        Some(micros_to_seconds(run.cpu_us()) / to_billions(bytes))
     }),
     ("vcore-seconds per million rows", "s", |run| {
         let rows = run.rows_in().filter(|rows| *rows > 0)?;
-        Some(seconds(run.cpu_us()) / (rows as f64 / 1e6))
+        Some(micros_to_seconds(run.cpu_us()) / (rows as f64 / 1e6))
     }),
 ];
 
-fn spread(runs: &[Record], of: &Of) -> Option<Spread> {
+fn figure_spread(runs: &[RunRecord], of: &FigureValue) -> Option<FigureSpread> {
     let values: Vec<f64> = runs.iter().filter_map(of).collect();
     if values.is_empty() {
         return None;
     }
-    Some(Spread {
+    Some(FigureSpread {
         mean: values.iter().sum::<f64>() / values.len() as f64,
         min: values.iter().copied().fold(f64::INFINITY, f64::min),
         max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
     })
 }
 
-fn group(log: &JobLog, text: &str) -> Result<(Vec<Record>, Damage)> {
+fn find_run_group(log: &JobLog, text: &str) -> Result<(Vec<RunRecord>, DamagedRecords)> {
     let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     if words.is_empty() {
         return Err(Error::usage("a group of runs is empty"));
     }
-    if words.iter().all(|word| is_id(word)) {
-        return by_id(log, &words);
+    if words.iter().all(|word| is_run_id(word)) {
+        return find_runs_by_id(log, &words);
     }
     // A name may hold an `@` itself; what follows the last is a period, if it can be one.
     let (name, period) = match text.rsplit_once('@') {
-        Some((name, period)) => (name, Period::parse(period)?),
-        None => (text, Period::ALWAYS),
+        Some((name, period)) => (name, TimePeriod::parse(period)?),
+        None => (text, TimePeriod::ALL_TIME),
     };
     let mut runs = Vec::new();
-    let damage = since(log, period, Some(name), |record| {
-        if record.outcome == Outcome::Done {
+    let damage = visit_runs(log, period, Some(name), |record| {
+        if record.outcome == RunOutcome::Done {
             runs.push(record);
         }
         true
@@ -471,13 +472,13 @@ fn group(log: &JobLog, text: &str) -> Result<(Vec<Record>, Damage)> {
     }
     let mut names = BTreeSet::new();
     let mut left = 10_000;
-    since(log, Period::ALWAYS, None, |record| {
+    visit_runs(log, TimePeriod::ALL_TIME, None, |record| {
         names.extend(record.name);
         left -= 1;
         left > 0
     })?;
     if names.contains(name) {
-        return Err(Error::usage_hint(
+        return Err(Error::usage_with_hint(
             format!("no run of `{name}` in the job log ended well in that time"),
             format!("tidemill jobs list --name '{name}' shows its runs"),
         ));
@@ -486,23 +487,23 @@ fn group(log: &JobLog, text: &str) -> Result<(Vec<Record>, Damage)> {
     let hint = "a group is a run, a comma list of runs, a job's name, or NAME@PERIOD";
     if names.is_empty() {
         let message = format!("no job called `{name}` is in the job log");
-        return Err(Error::usage_hint(message, hint));
+        return Err(Error::usage_with_hint(message, hint));
     }
-    Err(Error::usage_hint(suggestions::unknown_name_message("job", name, &names), hint))
+    Err(Error::usage_with_hint(suggestions::unknown_name_message("job", name, &names), hint))
 }
 
-fn seconds(us: u64) -> f64 {
+fn micros_to_seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-fn giga(bytes: u64) -> f64 {
+fn to_billions(bytes: u64) -> f64 {
     bytes as f64 / 1e9
 }
 
 /// A duration in seconds for people: three digits.
-fn human_seconds(seconds: f64) -> String {
+fn format_seconds(seconds: f64) -> String {
     match seconds {
-        s if s >= 100.0 => format!("{} s", grouped_float(s)),
+        s if s >= 100.0 => format!("{} s", format_rounded(s)),
         s if s >= 9.995 => format!("{s:.1} s"),
         s if s >= 0.9995 => format!("{s:.2} s"),
         s => format!("{:.0} ms", s * 1000.0),
@@ -514,7 +515,7 @@ fn human_seconds(seconds: f64) -> String {
     clippy::cast_sign_loss,
     reason = "a figure that is shown without a fraction"
 )]
-fn grouped_float(value: f64) -> String {
+fn format_rounded(value: f64) -> String {
     format_grouped_digits(value.max(0.0).round() as u64)
 }
 
@@ -523,18 +524,18 @@ fn grouped_float(value: f64) -> String {
     clippy::cast_sign_loss,
     reason = "a size that is shown with three digits"
 )]
-fn human(value: f64, unit: &str) -> String {
+fn format_figure(value: f64, unit: &str) -> String {
     match unit {
         "B" => format_decimal_bytes(value.max(0.0) as u64),
-        "s" => human_seconds(value),
-        "" => grouped_float(value),
+        "s" => format_seconds(value),
+        "" => format_rounded(value),
         unit if value < 0.001 && value > 0.0 => format!("{:.1}e-3 {unit}", value * 1000.0),
         unit => format!("{value:.3} {unit}"),
     }
 }
 
 /// On one line, without control characters, and not too long.
-fn one_line(text: &str, width: usize) -> String {
+fn shorten_to_line(text: &str, width: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();
     if line.chars().count() <= width {
@@ -546,7 +547,7 @@ fn one_line(text: &str, width: usize) -> String {
 }
 
 /// Rows in columns, as wide as they have to be; `right` are aligned to the right.
-fn columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>], right: &[usize]) -> fmt::Result {
+fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>], right: &[usize]) -> fmt::Result {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
         .map(|column| {
@@ -572,39 +573,39 @@ fn columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>], right: &[usize]) ->
     Ok(())
 }
 
-fn or_dash(value: Option<String>) -> String {
+fn text_or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
-impl fmt::Display for Listing {
+impl fmt::Display for RunListing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = ["run", "start", "wall", "CPU", "memory", "in", "rows in", "outcome", "what"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
-        for Shown { record, .. } in &self.runs {
+        for ListedRun { record, .. } in &self.runs {
             let what = record.name.as_ref().or(record.mapper.as_ref()).or(record.reducer.as_ref());
             rows.push(vec![
                 record.id.clone(),
-                date_and_time(record.start_us),
-                human_seconds(seconds(record.wall_us)),
-                human_seconds(seconds(record.cpu_us())),
+                format_date_time(record.start_us),
+                format_seconds(micros_to_seconds(record.wall_us)),
+                format_seconds(micros_to_seconds(record.cpu_us())),
                 format_decimal_bytes(record.memory_peak_bytes),
-                or_dash(record.bytes_in().map(format_decimal_bytes)),
-                or_dash(record.rows_in().map(format_grouped_digits)),
+                text_or_dash(record.bytes_in().map(format_decimal_bytes)),
+                text_or_dash(record.rows_in().map(format_grouped_digits)),
                 record.outcome.name().to_owned(),
                 format!(
                     "{}: {}",
                     record.verb,
-                    one_line(what.map_or("", String::as_str), TEXT_WIDTH / 2)
+                    shorten_to_line(what.map_or("", String::as_str), TEXT_CHARS_MAX / 2)
                 ),
             ]);
         }
-        columns(f, &rows, &[2, 3, 4, 5, 6])
+        write_table(f, &rows, &[2, 3, 4, 5, 6])
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for RunSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown { record, .. } = &self.run;
+        let ListedRun { record, .. } = &self.run;
         let mut line = |name: &str, text: &str| {
             // What follows a line break belongs to the same entry.
             let text: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
@@ -620,15 +621,15 @@ impl fmt::Display for Summary {
             outcome.push_str(&format!(": {why}"));
         }
         line("outcome", &outcome)?;
-        line("start", &format!("{} UTC", date_and_time(record.start_us)))?;
-        line("wall", &human_seconds(seconds(record.wall_us)))?;
+        line("start", &format!("{} UTC", format_date_time(record.start_us)))?;
+        line("wall", &format_seconds(micros_to_seconds(record.wall_us)))?;
         line(
             "CPU",
             &format!(
                 "{} ({} user, {} system), {} thread{}",
-                human_seconds(seconds(record.cpu_us())),
-                human_seconds(seconds(record.cpu_user_us)),
-                human_seconds(seconds(record.cpu_system_us)),
+                format_seconds(micros_to_seconds(record.cpu_us())),
+                format_seconds(micros_to_seconds(record.cpu_user_us)),
+                format_seconds(micros_to_seconds(record.cpu_system_us)),
                 record.threads,
                 if record.threads == 1 { "" } else { "s" },
             ),
@@ -639,7 +640,7 @@ impl fmt::Display for Summary {
                 "{} at most of {}; {} over time",
                 format_decimal_bytes(record.memory_peak_bytes),
                 format_decimal_bytes(record.memory_limit_bytes),
-                human(giga(record.memory_byte_seconds), "GB·s"),
+                format_figure(to_billions(record.memory_byte_seconds), "GB·s"),
             ),
         )?;
         if record.spilled_bytes > 0 {
@@ -670,7 +671,7 @@ impl fmt::Display for Summary {
             line("output", output)?;
         }
         if !record.command.is_empty() {
-            line("command", &shell_words(&record.command))?;
+            line("command", &quote_shell_words(&record.command))?;
         }
         if record.steps.is_empty() {
             return Ok(());
@@ -681,50 +682,50 @@ impl fmt::Display for Summary {
         for step in &record.steps {
             rows.push(vec![
                 step.name.clone(),
-                or_dash(step.cpu_us.map(|us| human_seconds(seconds(us)))),
-                or_dash(step.bytes_in.map(format_decimal_bytes)),
-                or_dash(step.rows_in.map(format_grouped_digits)),
-                or_dash(step.rows_out.map(format_grouped_digits)),
-                or_dash(step.bytes_out.map(format_decimal_bytes)),
+                text_or_dash(step.cpu_us.map(|us| format_seconds(micros_to_seconds(us)))),
+                text_or_dash(step.bytes_in.map(format_decimal_bytes)),
+                text_or_dash(step.rows_in.map(format_grouped_digits)),
+                text_or_dash(step.rows_out.map(format_grouped_digits)),
+                text_or_dash(step.bytes_out.map(format_decimal_bytes)),
             ]);
         }
-        columns(f, &rows, &[1, 2, 3, 4, 5])?;
-        workers(f, record)
+        write_table(f, &rows, &[1, 2, 3, 4, 5])?;
+        write_workers(f, record)
     }
 }
 
 /// Who read the splits elsewhere, with a line of time for each: how high a column is says for how much of its part of the run
 /// the worker was at work.
-fn workers(f: &mut fmt::Formatter<'_>, record: &Record) -> fmt::Result {
+fn write_workers(f: &mut fmt::Formatter<'_>, record: &RunRecord) -> fmt::Result {
     if record.workers.is_empty() {
         return Ok(());
     }
     writeln!(f)?;
-    let time = format!("at work, from 0 to {}", human_seconds(seconds(record.wall_us)));
+    let time = format!("at work, from 0 to {}", format_seconds(micros_to_seconds(record.wall_us)));
     let head = ["worker", "tasks", "lost", "bytes in", "CPU", &time];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for worker in &record.workers {
         rows.push(vec![
-            one_line(&worker.name, TEXT_WIDTH / 2),
+            shorten_to_line(&worker.name, TEXT_CHARS_MAX / 2),
             format_grouped_digits(worker.tasks),
-            or_dash((worker.lost > 0).then(|| format_grouped_digits(worker.lost))),
+            text_or_dash((worker.lost > 0).then(|| format_grouped_digits(worker.lost))),
             format_decimal_bytes(worker.bytes_in),
-            human_seconds(seconds(worker.cpu_us)),
-            time_line(&worker.busy_ms, record.wall_us / 1000),
+            format_seconds(micros_to_seconds(worker.cpu_us)),
+            format_timeline(&worker.busy_ms, record.wall_us / 1000),
         ]);
     }
-    columns(f, &rows, &[1, 2, 3, 4])
+    write_table(f, &rows, &[1, 2, 3, 4])
 }
 
 /// Columns of a line of time.
-const TIME_COLUMNS: u64 = 32;
+const TIMELINE_COLUMNS: u64 = 32;
 
 /// For how much of each part of `wall_ms` one of the spans lasts, which follow one another.
-fn time_line(spans: &[(u64, u64)], wall_ms: u64) -> String {
+fn format_timeline(spans: &[(u64, u64)], wall_ms: u64) -> String {
     const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let wall_ms = wall_ms.max(1);
     let height = |column: u64| {
-        let part = |column: u64| wall_ms as f64 * column as f64 / TIME_COLUMNS as f64;
+        let part = |column: u64| wall_ms as f64 * column as f64 / TIMELINE_COLUMNS as f64;
         let (from, to) = (part(column), part(column + 1));
         let busy = spans
             .iter()
@@ -733,11 +734,11 @@ fn time_line(spans: &[(u64, u64)], wall_ms: u64) -> String {
         // Whatever was done is seen.
         HEIGHTS[(share * 8.0).ceil() as usize]
     };
-    (0..TIME_COLUMNS).map(height).collect::<String>().trim_end().to_owned()
+    (0..TIMELINE_COLUMNS).map(height).collect::<String>().trim_end().to_owned()
 }
 
 /// Words as a shell would take them.
-fn shell_words(words: &[String]) -> String {
+fn quote_shell_words(words: &[String]) -> String {
     let plain = |word: &String| {
         !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,@%+".contains(c))
     };
@@ -748,7 +749,7 @@ fn shell_words(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-impl fmt::Display for Top {
+impl fmt::Display for TopCpuReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -756,7 +757,7 @@ impl fmt::Display for Top {
             format_grouped_digits(self.runs),
             if self.runs == 1 { "" } else { "s" },
             self.since.get(..16).unwrap_or(&self.since).replace('T', " "),
-            human_seconds(self.vcore_seconds),
+            format_seconds(self.vcore_seconds),
         )?;
         if self.entries.is_empty() {
             return Ok(());
@@ -766,22 +767,24 @@ impl fmt::Display for Top {
         for entry in &self.entries {
             let names = match entry.names.is_empty() {
                 true => String::new(),
-                false => format!("{}: ", one_line(&entry.names.join(", "), TEXT_WIDTH / 2)),
+                false => {
+                    format!("{}: ", shorten_to_line(&entry.names.join(", "), TEXT_CHARS_MAX / 2))
+                }
             };
             rows.push(vec![
                 format!("{:.1}%", entry.share * 100.0),
-                human_seconds(entry.vcore_seconds),
+                format_seconds(entry.vcore_seconds),
                 format_grouped_digits(entry.runs),
-                or_dash(entry.bytes_in.map(format_decimal_bytes)),
+                text_or_dash(entry.bytes_in.map(format_decimal_bytes)),
                 entry.kind.to_owned(),
-                format!("{names}{}", one_line(&entry.text, TEXT_WIDTH)),
+                format!("{names}{}", shorten_to_line(&entry.text, TEXT_CHARS_MAX)),
             ]);
         }
-        columns(f, &rows, &[0, 1, 2, 3])
+        write_table(f, &rows, &[0, 1, 2, 3])
     }
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for RunComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (letter, group) in [("A", &self.a), ("B", &self.b)] {
             let count = group.runs.len() as u64;
@@ -789,19 +792,19 @@ impl fmt::Display for Comparison {
             writeln!(
                 f,
                 "{letter}: {} ({} run{s})",
-                one_line(&group.label, TEXT_WIDTH),
+                shorten_to_line(&group.label, TEXT_CHARS_MAX),
                 format_grouped_digits(count)
             )?;
         }
         writeln!(f)?;
-        let cell = |spread: Option<Spread>, unit: &str| {
-            or_dash(spread.map(|spread| {
-                let mean = human(spread.mean, unit);
+        let cell = |spread: Option<FigureSpread>, unit: &str| {
+            text_or_dash(spread.map(|spread| {
+                let mean = format_figure(spread.mean, unit);
                 match spread.min < spread.max {
                     true => format!(
                         "{mean} ({} … {})",
-                        human(spread.min, unit),
-                        human(spread.max, unit)
+                        format_figure(spread.min, unit),
+                        format_figure(spread.max, unit)
                     ),
                     false => mean,
                 }
@@ -816,7 +819,7 @@ impl fmt::Display for Comparison {
                     let share = share.map(|share| format!(" ({sign}{:.1}%)", share.abs() * 100.0));
                     format!(
                         "{sign}{}{}",
-                        human(change.abs(), figure.unit),
+                        format_figure(change.abs(), figure.unit),
                         share.unwrap_or_default()
                     )
                 }
@@ -830,7 +833,7 @@ impl fmt::Display for Comparison {
                 if figure.is_apart { "apart" } else { "" }.to_owned(),
             ]);
         }
-        columns(f, &rows, &[1, 2, 3])?;
+        write_table(f, &rows, &[1, 2, 3])?;
         let mut notes = self.notes.clone();
         if self.a.runs.len() > 1 || self.b.runs.len() > 1 {
             notes.push("each figure is the mean per run, with the least and the most".to_owned());
@@ -849,26 +852,26 @@ impl fmt::Display for Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::LIMIT_BYTES;
-    use crate::log::tests::log;
-    use crate::record::tests::sample;
-    use crate::record::{Step, Worker};
+    use crate::job_log::LOG_BYTES_MAX_DEFAULT;
+    use crate::job_log::tests::test_log;
+    use crate::run_record::tests::sample_record;
+    use crate::run_record::{RunStep, RunWorker};
 
     #[test]
-    fn a_line_of_time_is_as_high_as_somebody_was_at_work() {
-        assert_eq!(time_line(&[], 1000), "");
-        assert_eq!(time_line(&[(0, 3200)], 3200), "█".repeat(32));
-        assert_eq!(time_line(&[(0, 100), (150, 200), (299, 300)], 3200), "█▄▁");
+    fn timeline_height_is_the_busy_share() {
+        assert_eq!(format_timeline(&[], 1000), "");
+        assert_eq!(format_timeline(&[(0, 3200)], 3200), "█".repeat(32));
+        assert_eq!(format_timeline(&[(0, 100), (150, 200), (299, 300)], 3200), "█▄▁");
         // A run that took no time, and spans behind its end.
-        assert_eq!(time_line(&[(0, 1)], 0).chars().count(), 32);
-        assert_eq!(time_line(&[(5000, 6000)], 3200), "");
+        assert_eq!(format_timeline(&[(0, 1)], 0).chars().count(), 32);
+        assert_eq!(format_timeline(&[(5000, 6000)], 3200), "");
     }
 
     #[test]
-    fn who_read_elsewhere_is_shown() {
-        let mut record = sample(&id(1), START_US);
+    fn workers_are_shown_with_a_timeline() {
+        let mut record = sample_record(&id(1), START_US);
         record.wall_us = 3_200_000;
-        let worker = |name: &str, lost, busy_ms: Vec<(u64, u64)>| Worker {
+        let worker = |name: &str, lost, busy_ms: Vec<(u64, u64)>| RunWorker {
             name: name.to_owned(),
             tasks: busy_ms.len() as u64,
             lost,
@@ -878,7 +881,8 @@ mod tests {
         };
         record.workers =
             vec![worker("one:17", 0, vec![(0, 1600)]), worker("two:18", 2, vec![(0, 50)])];
-        let shown = Summary { run: record.into(), damage: Damage::default() }.to_string();
+        let shown =
+            RunSummary { run: record.into(), damage: DamagedRecords::default() }.to_string();
         let lines: Vec<&str> = shown.lines().rev().take(3).collect();
         assert_eq!(lines[2].split_whitespace().take(6).last(), Some("CPU"));
         assert!(lines[2].ends_with("at work, from 0 to 3.20 s"), "{shown}");
@@ -895,9 +899,9 @@ mod tests {
     }
 
     /// Ten runs, a day apart, of two jobs by turns; the later ones take half the time.
-    fn ten(log: &JobLog) {
+    fn append_ten_runs(log: &JobLog) {
         for number in 0..10 {
-            let mut record = sample(&id(number), START_US + number * DAY_US);
+            let mut record = sample_record(&id(number), START_US + number * DAY_US);
             if number % 2 == 1 {
                 record.name = Some("errors".to_owned());
                 record.mapper = Some("SELECT status\n  FROM source".to_owned());
@@ -911,14 +915,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_of_the_last_of_a_period_and_a_name() {
+    fn list_shows_the_last_runs_of_a_period_and_a_name() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        ten(&log);
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        append_ten_runs(&log);
         let listed = |from_us, name: Option<&str>, last| {
-            let period = Period { from_us, ..Period::ALWAYS };
-            let filter = Filter { period, name: name.map(str::to_owned), last };
-            let listing = list(&log, &filter).unwrap();
+            let period = TimePeriod { from_us, ..TimePeriod::ALL_TIME };
+            let filter = RunFilter { period, name: name.map(str::to_owned), count_max: last };
+            let listing = list_runs(&log, &filter).unwrap();
             listing.runs.into_iter().map(|run| run.record.id).collect::<Vec<_>>()
         };
         assert_eq!(listed(0, None, 2), [id(9), id(8)]);
@@ -928,32 +932,35 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_wrong_for_a_while_hides_nothing_and_old_runs_are_not_read() {
+    fn clock_errors_hide_no_run_and_old_runs_are_not_read() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        let append = |number, start_us| log.append(&sample(&id(number), start_us)).unwrap();
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        let append = |number, start_us| log.append(&sample_record(&id(number), start_us)).unwrap();
         // Newest last: the oldest would be found, if anybody looked so far.
         append(0, START_US);
-        (1..=u64::from(OLD_RUNS) + 1).for_each(|number| append(number, 0));
+        (1..=u64::from(OLD_RUNS_MAX) + 1).for_each(|number| append(number, 0));
         append(5000, START_US);
         append(5001, 0);
         append(5002, START_US);
-        let filter =
-            Filter { period: Period { from_us: 1 << 30, ..Period::ALWAYS }, name: None, last: 20 };
+        let filter = RunFilter {
+            period: TimePeriod { from_us: 1 << 30, ..TimePeriod::ALL_TIME },
+            name: None,
+            count_max: 20,
+        };
         let found: Vec<String> =
-            list(&log, &filter).unwrap().runs.into_iter().map(|run| run.record.id).collect();
+            list_runs(&log, &filter).unwrap().runs.into_iter().map(|run| run.record.id).collect();
         assert_eq!(found, [id(5002), id(5000)]);
     }
 
     #[test]
     fn a_run_is_found_by_its_name_its_beginning_or_its_end() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        ten(&log);
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        append_ten_runs(&log);
         for word in ["20261110T000000-00000003", "00000003"] {
-            assert_eq!(show(&log, word).unwrap().run.record.id, id(3), "{word}");
+            assert_eq!(show_run(&log, word).unwrap().run.record.id, id(3), "{word}");
         }
-        let fails = |word: &str| show(&log, word).unwrap_err().to_string();
+        let fails = |word: &str| show_run(&log, word).unwrap_err().to_string();
         assert!(fails("20261110T000000").contains("is more than one run"));
         assert!(fails("20261110T000000-0000000f").contains("there is no run"));
         for word in
@@ -966,13 +973,13 @@ mod tests {
     #[test]
     fn top_divides_the_whole_among_mappers_reducers_and_the_rest() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        ten(&log);
-        let mut engine = sample(&id(10), START_US + 10 * DAY_US);
-        engine.steps = vec![Step { name: "plan".to_owned(), ..Step::default() }];
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        append_ten_runs(&log);
+        let mut engine = sample_record(&id(10), START_US + 10 * DAY_US);
+        engine.steps = vec![RunStep { name: "plan".to_owned(), ..RunStep::default() }];
         engine.mapper = Some("SELECT a JOIN b".to_owned());
         log.append(&engine).unwrap();
-        let found = top(&log, Period::ALWAYS, 20).unwrap();
+        let found = top_cpu_consumers(&log, TimePeriod::ALL_TIME, 20).unwrap();
         assert_eq!(found.runs, 11);
         let share: f64 = found.entries.iter().map(|entry| entry.share).sum();
         assert!((share - 1.0).abs() < 1e-9, "{share}");
@@ -982,20 +989,21 @@ mod tests {
         assert_eq!(kinds, ["map", "map", "tables", "query", "other"]);
         assert_eq!(found.entries[2].names, ["errors", "visitors"]);
         // However few are asked for, the rest is said.
-        let found = top(&log, Period::ALWAYS, 1).unwrap();
+        let found = top_cpu_consumers(&log, TimePeriod::ALL_TIME, 1).unwrap();
         assert_eq!(found.entries.len(), 2);
         assert!(found.to_string().contains("other"), "{found}");
-        let nothing = top(&log, Period { from_us: u64::MAX, to_us: u64::MAX }, 1).unwrap();
+        let nothing =
+            top_cpu_consumers(&log, TimePeriod { from_us: u64::MAX, to_us: u64::MAX }, 1).unwrap();
         assert_eq!((nothing.runs, nothing.entries.len()), (0, 0));
     }
 
     #[test]
     fn two_groups_are_compared_with_their_spread() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        ten(&log);
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        append_ten_runs(&log);
         let found =
-            compare(&log, "visitors@2026-11-10..2026-11-15", "visitors@2026-11-15..").unwrap();
+            compare_runs(&log, "visitors@2026-11-10..2026-11-15", "visitors@2026-11-15..").unwrap();
         assert_eq!((found.a.runs.len(), found.b.runs.len()), (3, 2));
         let cpu = &found.figures[0];
         assert!((cpu.a.unwrap().mean - 1.6).abs() < 1e-9);
@@ -1005,7 +1013,7 @@ mod tests {
         assert_eq!(wall.b.unwrap().min, 0.500_006);
         assert!(found.to_string().contains("1.60 s"), "{found}");
         let ids = format!("{},{}", id(0), id(2));
-        let found = compare(&log, &ids, &id(0)).unwrap();
+        let found = compare_runs(&log, &ids, &id(0)).unwrap();
         assert!(!found.figures[0].is_apart);
         assert_eq!(found.notes, ["1 of the runs are in both groups"]);
     }
@@ -1013,20 +1021,20 @@ mod tests {
     #[test]
     fn a_group_without_runs_says_what_there_is() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        let fails = |group: &str| compare(&log, group, group).unwrap_err().to_string();
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        let fails = |group: &str| compare_runs(&log, group, group).unwrap_err().to_string();
         assert!(fails("visitors").contains("no job called `visitors`"));
-        ten(&log);
+        append_ten_runs(&log);
         assert!(fails("visitor").contains("did you mean `visitors`?"), "{}", fails("visitor"));
         assert!(fails("visitors@2020-01-01").contains("ended well in that time"));
         assert!(fails("visitors@soon").contains("`soon` is not a time"));
         assert!(fails(",").contains("empty"));
-        let mut failed = sample(&id(20), START_US + 20 * DAY_US);
+        let mut failed = sample_record(&id(20), START_US + 20 * DAY_US);
         failed.name = Some("hopeless".to_owned());
-        failed.outcome = Outcome::Failed;
+        failed.outcome = RunOutcome::Failed;
         log.append(&failed).unwrap();
         assert!(fails("hopeless").contains("ended well"));
-        let found = compare(&log, &id(20), &id(0)).unwrap();
+        let found = compare_runs(&log, &id(20), &id(0)).unwrap();
         assert!(found.notes[0].contains("did not end with a whole result"));
     }
 
@@ -1042,10 +1050,13 @@ mod tests {
             (1500.0, "B", "1.50 kB"),
             (1500.0, "", "1,500"),
         ] {
-            assert_eq!(human(value, unit), expected);
+            assert_eq!(format_figure(value, unit), expected);
         }
-        assert_eq!(one_line("a\n  b\u{1b}[1m c", 20), "a b[1m c");
-        assert_eq!(one_line("abcdef", 4), "abc…");
-        assert_eq!(shell_words(&["a".into(), "b c".into(), "it's".into()]), "a 'b c' 'it'\\''s'");
+        assert_eq!(shorten_to_line("a\n  b\u{1b}[1m c", 20), "a b[1m c");
+        assert_eq!(shorten_to_line("abcdef", 4), "abc…");
+        assert_eq!(
+            quote_shell_words(&["a".into(), "b c".into(), "it's".into()]),
+            "a 'b c' 'it'\\''s'"
+        );
     }
 }

@@ -14,28 +14,28 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::redaction;
 
 /// The version of a record.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const RECORD_VERSION: u32 = 1;
 
 /// What every record's line starts with, in every version.
-const MAGIC: &[u8] = b"tidemill-job ";
+const RECORD_MAGIC: &[u8] = b"tidemill-job ";
 
 /// The longest line, in bytes. A longer one is damage.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// The longest text of one field, in bytes; a longer one is cut.
-const TEXT_BYTES_MAX: usize = 8 << 10;
+const FIELD_BYTES_MAX: usize = 8 << 10;
 
 /// The most entries of a list: sources, words of a command.
-const ITEMS_MAX: usize = 64;
+const LIST_ITEMS_MAX: usize = 64;
 /// So many workers are kept of a run, …
 const WORKERS_MAX: usize = 256;
 /// … and so many spans of all together.
-const SPANS_MAX: usize = 2048;
+const BUSY_SPANS_MAX: usize = 2048;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// All of its input is in its result.
     Done,
     /// A part of its input was left out, as allowed.
@@ -46,14 +46,14 @@ pub enum Outcome {
     Interrupted,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Done => "done",
-            Outcome::Incomplete => "incomplete",
-            Outcome::Failed => "failed",
-            Outcome::Interrupted => "interrupted",
+            RunOutcome::Done => "done",
+            RunOutcome::Incomplete => "incomplete",
+            RunOutcome::Failed => "failed",
+            RunOutcome::Interrupted => "interrupted",
         }
     }
 }
@@ -61,7 +61,7 @@ impl Outcome {
 /// What went into a step and came out of it, as far as is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Step {
+pub struct RunStep {
     /// `map`, `tables`, `merge`, `finish`, `plan` (all that DataFusion ran as it is) or `sink`.
     pub name: String,
     /// Stored bytes read.
@@ -83,7 +83,7 @@ pub struct Step {
 
 /// What a process elsewhere did for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Worker {
+pub struct RunWorker {
     /// Its machine and process.
     pub name: String,
     /// Tasks that it did.
@@ -106,7 +106,7 @@ fn is_zero(count: &u64) -> bool {
 
 /// A run as the job log keeps it. Times are in microseconds, sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RunRecord {
     /// The run's name.
     pub id: String,
     /// The job's name.
@@ -154,10 +154,10 @@ pub struct Record {
     pub path: Option<String>,
     /// The steps in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<RunStep>,
     /// Processes elsewhere that read its splits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub workers: Vec<Worker>,
+    pub workers: Vec<RunWorker>,
     /// Splits that were read.
     #[serde(default)]
     pub splits_done: u64,
@@ -171,7 +171,7 @@ pub struct Record {
     #[serde(default)]
     pub spilled_bytes: u64,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// The first line of the error that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -180,7 +180,7 @@ pub struct Record {
     pub stopped: Option<String>,
 }
 
-impl Record {
+impl RunRecord {
     /// Processor time in all.
     pub fn cpu_us(&self) -> u64 {
         self.cpu_user_us.saturating_add(self.cpu_system_us)
@@ -213,7 +213,7 @@ impl Record {
 
     /// Cuts what is long and hides what is secret, as it has to be before it is written.
     #[must_use]
-    pub fn prepared(mut self) -> Self {
+    pub fn redact_and_truncate(mut self) -> Self {
         let texts = [
             &mut self.name,
             &mut self.mapper,
@@ -223,13 +223,13 @@ impl Record {
             &mut self.stopped,
         ];
         for text in texts.into_iter().flatten() {
-            *text = cut(&redaction::redact_text(text), TEXT_BYTES_MAX);
+            *text = truncate_text(&redaction::redact_text(text), FIELD_BYTES_MAX);
         }
         self.command = redaction::redact_command_line(&self.command);
         self.workers.truncate(WORKERS_MAX);
-        let spans_max = (SPANS_MAX / self.workers.len().max(1)).max(1);
+        let spans_max = (BUSY_SPANS_MAX / self.workers.len().max(1)).max(1);
         for worker in &mut self.workers {
-            worker.name = cut(&redaction::redact_text(&worker.name), TEXT_BYTES_MAX / 8);
+            worker.name = truncate_text(&redaction::redact_text(&worker.name), FIELD_BYTES_MAX / 8);
             while worker.busy_ms.len() > spans_max {
                 let pairs = worker.busy_ms.chunks(2);
                 worker.busy_ms =
@@ -237,34 +237,34 @@ impl Record {
             }
         }
         for list in [&mut self.sources, &mut self.command] {
-            let more = list.len().saturating_sub(ITEMS_MAX);
-            list.truncate(ITEMS_MAX);
+            let more = list.len().saturating_sub(LIST_ITEMS_MAX);
+            list.truncate(LIST_ITEMS_MAX);
             if more > 0 {
                 list.push(format!("… and {more} more"));
             }
         }
         for source in &mut self.sources {
-            *source = cut(&redaction::redact_text(source), TEXT_BYTES_MAX / 8);
+            *source = truncate_text(&redaction::redact_text(source), FIELD_BYTES_MAX / 8);
         }
         for word in &mut self.command {
-            *word = cut(word, TEXT_BYTES_MAX / 8);
+            *word = truncate_text(word, FIELD_BYTES_MAX / 8);
         }
         self
     }
 
     /// The bytes to append, line feeds included; `None` if the record cannot be written.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let mut covered = format!("{VERSION} ").into_bytes();
+        let mut covered = format!("{RECORD_VERSION} ").into_bytes();
         serde_json::to_writer(&mut covered, self).ok()?;
-        Some(framed(&covered))
+        Some(frame_line(&covered))
     }
 }
 
 /// A line around what its checksum covers.
-fn framed(covered: &[u8]) -> Vec<u8> {
-    let mut line = Vec::with_capacity(MAGIC.len() + covered.len() + 11);
+fn frame_line(covered: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(RECORD_MAGIC.len() + covered.len() + 11);
     line.push(b'\n');
-    line.extend_from_slice(MAGIC);
+    line.extend_from_slice(RECORD_MAGIC);
     line.extend_from_slice(format!("{:08x} ", crc32fast::hash(covered)).as_bytes());
     line.extend_from_slice(covered);
     line.push(b'\n');
@@ -273,19 +273,19 @@ fn framed(covered: &[u8]) -> Vec<u8> {
 
 /// What a line of the log is.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum LogLine<'a> {
     /// A record of this version as JSON.
     Json(&'a [u8]),
     /// A whole record of another version.
-    Version(u64),
+    OtherVersion(u64),
     /// Neither: torn or damaged.
     Damaged,
 }
 
 /// Looks at a line without its line feeds.
-pub(crate) fn parse(line: &[u8]) -> Line<'_> {
+pub(crate) fn parse_line(line: &[u8]) -> LogLine<'_> {
     let whole = || {
-        let rest = line.strip_prefix(MAGIC)?;
+        let rest = line.strip_prefix(RECORD_MAGIC)?;
         let (sum, rest) = rest.split_at_checked(8)?;
         let covered = rest.strip_prefix(b" ")?;
         // `from_str_radix` would take a sign or capital letters, which nobody writes.
@@ -299,15 +299,15 @@ pub(crate) fn parse(line: &[u8]) -> Line<'_> {
         Some((version, &covered[space + 1..]))
     };
     match whole() {
-        Some((version, json)) if version == u64::from(VERSION) => Line::Json(json),
-        Some((version, _)) => Line::Version(version),
-        None => Line::Damaged,
+        Some((version, json)) if version == u64::from(RECORD_VERSION) => LogLine::Json(json),
+        Some((version, _)) => LogLine::OtherVersion(version),
+        None => LogLine::Damaged,
     }
 }
 
 /// A text of at most `limit` bytes or so; what is cut off leaves its length and its checksum,
 /// so that two long texts that differ stay different.
-fn cut(text: &str, limit: usize) -> String {
+fn truncate_text(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
@@ -323,8 +323,8 @@ pub(super) mod tests {
     use super::*;
 
     /// A record of a run that took a second from `start_us`.
-    pub(crate) fn sample(id: &str, start_us: u64) -> Record {
-        Record {
+    pub(crate) fn sample_record(id: &str, start_us: u64) -> RunRecord {
+        RunRecord {
             id: id.to_owned(),
             name: Some("visitors".to_owned()),
             verb: "run".to_owned(),
@@ -345,27 +345,27 @@ pub(super) mod tests {
             threads: 2,
             path: Some("partial tables".to_owned()),
             steps: vec![
-                Step {
+                RunStep {
                     name: "map".to_owned(),
                     bytes_in: Some(1_000_000),
                     rows_in: Some(10_000),
                     rows_out: Some(9_000),
                     cpu_us: Some(1_000_000),
-                    ..Step::default()
+                    ..RunStep::default()
                 },
-                Step {
+                RunStep {
                     name: "tables".to_owned(),
                     rows_in: Some(9_000),
                     rows_out: Some(30),
                     cpu_us: Some(400_000),
-                    ..Step::default()
+                    ..RunStep::default()
                 },
-                Step {
+                RunStep {
                     name: "sink".to_owned(),
                     rows_in: Some(30),
                     rows_out: Some(30),
                     bytes_out: Some(600),
-                    ..Step::default()
+                    ..RunStep::default()
                 },
             ],
             workers: Vec::new(),
@@ -373,16 +373,16 @@ pub(super) mod tests {
             splits_total: 2,
             rejected: 0,
             spilled_bytes: 0,
-            outcome: Outcome::Done,
+            outcome: RunOutcome::Done,
             error: None,
             stopped: None,
         }
     }
 
-    fn decoded(bytes: &[u8]) -> Option<Record> {
+    fn decode_line(bytes: &[u8]) -> Option<RunRecord> {
         let line = bytes.strip_prefix(b"\n")?.strip_suffix(b"\n")?;
-        match parse(line) {
-            Line::Json(json) => serde_json::from_slice(json).ok(),
+        match parse_line(line) {
+            LogLine::Json(json) => serde_json::from_slice(json).ok(),
             _ => None,
         }
     }
@@ -398,7 +398,7 @@ pub(super) mod tests {
             numbers in proptest::collection::vec(any::<u64>(), 8),
             counts in proptest::collection::vec(proptest::option::of(any::<u64>()), 5),
         ) {
-            let step = Step {
+            let step = RunStep {
                 name: "map".to_owned(),
                 bytes_in: counts[0],
                 rows_in: counts[1],
@@ -406,7 +406,7 @@ pub(super) mod tests {
                 rows_out: counts[3],
                 cpu_us: counts[4],
             };
-            let record = Record {
+            let record = RunRecord {
                 id,
                 name,
                 mapper,
@@ -421,64 +421,64 @@ pub(super) mod tests {
                 rejected: numbers[6],
                 spilled_bytes: numbers[7],
                 steps: vec![step],
-                ..sample("", 0)
+                ..sample_record("", 0)
             };
             let bytes = record.encode().unwrap();
             prop_assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 2);
-            prop_assert_eq!(decoded(&bytes), Some(record.clone()));
+            prop_assert_eq!(decode_line(&bytes), Some(record.clone()));
             // However long its texts, what is written fits a line.
-            prop_assert!(record.prepared().encode().unwrap().len() < LINE_BYTES_MAX);
+            prop_assert!(record.redact_and_truncate().encode().unwrap().len() < LINE_BYTES_MAX);
         }
 
         #[test]
         fn no_bytes_make_the_reader_panic(bytes: Vec<u8>) {
-            parse(&bytes);
-            parse(&[MAGIC, &bytes].concat());
+            parse_line(&bytes);
+            parse_line(&[RECORD_MAGIC, &bytes].concat());
         }
     }
 
     #[test]
     fn a_torn_line_or_a_flipped_bit_is_damage_and_never_another_record() {
-        let bytes = sample("20261120T212055-1a2b3c4d", 7).encode().unwrap();
+        let bytes = sample_record("20261120T212055-1a2b3c4d", 7).encode().unwrap();
         let line = &bytes[1..bytes.len() - 1];
         for end in 0..line.len() {
-            assert_eq!(parse(&line[..end]), Line::Damaged, "cut at {end}");
+            assert_eq!(parse_line(&line[..end]), LogLine::Damaged, "cut at {end}");
         }
         for position in 0..line.len() {
             for bit in 0..8 {
                 let mut flipped = line.to_vec();
                 flipped[position] ^= 1 << bit;
-                assert_eq!(parse(&flipped), Line::Damaged, "bit {bit} of byte {position}");
+                assert_eq!(parse_line(&flipped), LogLine::Damaged, "bit {bit} of byte {position}");
             }
         }
     }
 
     #[test]
-    fn another_version_is_known_as_such() {
-        let line = framed(b"2 anything");
-        assert_eq!(parse(line.trim_ascii()), Line::Version(2));
+    fn record_of_another_version_is_recognized() {
+        let line = frame_line(b"2 anything");
+        assert_eq!(parse_line(line.trim_ascii()), LogLine::OtherVersion(2));
     }
 
     #[test]
-    fn fields_that_a_later_release_adds_are_no_trouble() {
-        let record = sample("20261120T212055-1a2b3c4d", 7);
+    fn unknown_fields_of_a_later_release_are_ignored() {
+        let record = sample_record("20261120T212055-1a2b3c4d", 7);
         let mut json = serde_json::to_value(&record).unwrap();
         json["weather"] = "rain".into();
         json["steps"][0]["mood"] = 1.into();
         let covered = format!("1 {json}");
-        assert_eq!(decoded(&framed(covered.as_bytes())), Some(record));
+        assert_eq!(decode_line(&frame_line(covered.as_bytes())), Some(record));
     }
 
     #[test]
-    fn a_long_text_is_cut_and_stays_different_from_another() {
-        let long = |last: &str| Record {
+    fn truncated_texts_stay_distinct() {
+        let long = |last: &str| RunRecord {
             mapper: Some("é".repeat(100_000) + last),
             sources: vec!["x".to_owned(); 1000],
-            ..sample("", 0)
+            ..sample_record("", 0)
         };
-        let (one, other) = (long("a").prepared(), long("b").prepared());
+        let (one, other) = (long("a").redact_and_truncate(), long("b").redact_and_truncate());
         assert_ne!(one.mapper, other.mapper);
-        assert!(one.mapper.as_ref().unwrap().len() < TEXT_BYTES_MAX + 64);
+        assert!(one.mapper.as_ref().unwrap().len() < FIELD_BYTES_MAX + 64);
         assert_eq!(one.sources.last().unwrap(), "… and 936 more");
     }
 }

@@ -29,54 +29,55 @@ use crate::error::{Error, Result};
 use tidemill_base::memory_budget::{MemorySize, format_binary_bytes, parse_size};
 use tidemill_base::state_folder::StateFolder;
 
-use crate::record::{self, LINE_BYTES_MAX, Line, Record};
+use crate::run_record::{self, LINE_BYTES_MAX, LogLine, RunRecord};
 
 /// How much the log may take on disk, in bytes. Default: 256 MiB, which is about 250,000 runs.
-pub const LIMIT_BYTES: u64 = 256 << 20;
+pub const LOG_BYTES_MAX_DEFAULT: u64 = 256 << 20;
 
 /// The least limit, in bytes.
-const LIMIT_BYTES_MIN: u64 = 1 << 20;
+const LOG_BYTES_MAX_MIN: u64 = 1 << 20;
 
 /// Segments that a full log consists of.
-const SEGMENTS: u64 = 16;
+const SEGMENT_COUNT: u64 = 16;
 
 /// What is read at once, in bytes.
-const BLOCK_BYTES: usize = 64 << 10;
+const READ_BLOCK_BYTES: usize = 64 << 10;
 
 /// The variable that sets the log's limit, or turns it off.
-pub const LOG_VARIABLE: &str = "TIDEMILL_JOB_LOG";
+pub const JOB_LOG_ENV_VAR: &str = "TIDEMILL_JOB_LOG";
 
 /// Whether runs are logged, and how much of them is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum LogRetention {
     /// Nothing is logged.
     Off,
     /// At most so many bytes.
-    Bytes(u64),
+    SizeLimit(u64),
 }
 
-impl Keep {
+impl LogRetention {
     /// What [`LOG_VARIABLE`] says.
     ///
     /// # Errors
     /// [`Error::Usage`] if it says neither a size nor `off`.
     pub fn from_environment() -> Result<Self> {
-        std::env::var(LOG_VARIABLE).map_or(Ok(Keep::Bytes(LIMIT_BYTES)), |text| Self::parse(&text))
+        std::env::var(JOB_LOG_ENV_VAR)
+            .map_or(Ok(LogRetention::SizeLimit(LOG_BYTES_MAX_DEFAULT)), |text| Self::parse(&text))
     }
 
     fn parse(text: &str) -> Result<Self> {
         match text.trim() {
-            "" => Ok(Keep::Bytes(LIMIT_BYTES)),
-            "off" => Ok(Keep::Off),
+            "" => Ok(LogRetention::SizeLimit(LOG_BYTES_MAX_DEFAULT)),
+            "off" => Ok(LogRetention::Off),
             size => match parse_size(size) {
-                Some(MemorySize::Bytes(bytes)) if bytes >= LIMIT_BYTES_MIN => {
-                    Ok(Keep::Bytes(bytes))
+                Some(MemorySize::Bytes(bytes)) if bytes >= LOG_BYTES_MAX_MIN => {
+                    Ok(LogRetention::SizeLimit(bytes))
                 }
-                _ => Err(Error::usage_hint(
-                    format!("{LOG_VARIABLE}: `{size}` is not a size of the job log"),
+                _ => Err(Error::usage_with_hint(
+                    format!("{JOB_LOG_ENV_VAR}: `{size}` is not a size of the job log"),
                     format!(
                         "it is `off`, or a size such as `1G`, at least {}",
-                        format_binary_bytes(LIMIT_BYTES_MIN)
+                        format_binary_bytes(LOG_BYTES_MAX_MIN)
                     ),
                 )),
             },
@@ -106,30 +107,31 @@ impl JobLog {
     ///
     /// # Errors
     /// [`Error::Io`]; what was written of the record by then is skipped by readers.
-    pub fn append(&self, record: &Record) -> Result<()> {
+    pub fn append(&self, record: &RunRecord) -> Result<()> {
         let bytes = record
             .encode()
             .ok_or_else(|| Error::Internal("a job log's record is no JSON".to_owned()))?;
         tidemill_base::state_folder::create_private_folders(&self.folder)
-            .map_err(|e| Error::io("create the folder", &self.folder, e))?;
-        let segment_bytes = self.limit_bytes / SEGMENTS;
-        let segments = self.segments()?;
+            .map_err(|e| Error::from_io("create the folder", &self.folder, e))?;
+        let segment_bytes = self.limit_bytes / SEGMENT_COUNT;
+        let segments = self.list_segments()?;
         let mut number = segments.last().map_or(1, |(number, _)| *number);
-        let size = |number| std::fs::metadata(self.segment(number)).map_or(0, |data| data.len());
+        let size =
+            |number| std::fs::metadata(self.segment_path(number)).map_or(0, |data| data.len());
         let held = size(number);
         if held > 0 && held.saturating_add(bytes.len() as u64) > segment_bytes {
             number += 1;
-            self.drop_oldest(&segments, segment_bytes);
+            self.remove_oldest_segments(&segments, segment_bytes);
         }
-        let path = self.segment(number);
+        let path = self.segment_path(number);
         let mut file = File::options()
             .append(true)
             .create(true)
             // What people run is nobody else's business.
             .mode(0o600)
             .open(&path)
-            .map_err(|e| Error::io("append to", &path, e))?;
-        let failed = |e| Error::io("append to", &path, e);
+            .map_err(|e| Error::from_io("append to", &path, e))?;
+        let failed = |e| Error::from_io("append to", &path, e);
         // Once: the rest of a record after another process's would be worse than a torn one.
         let written = file.write(&bytes).map_err(failed)?;
         if written < bytes.len() {
@@ -139,7 +141,7 @@ impl JobLog {
     }
 
     /// Removes the oldest segments so that a new one fits the limit.
-    fn drop_oldest(&self, segments: &[(u64, PathBuf)], segment_bytes: u64) {
+    fn remove_oldest_segments(&self, segments: &[(u64, PathBuf)], segment_bytes: u64) {
         let sizes: Vec<u64> = segments
             .iter()
             .map(|(_, path)| std::fs::metadata(path).map_or(0, |data| data.len()))
@@ -157,13 +159,13 @@ impl JobLog {
         }
     }
 
-    fn segment(&self, number: u64) -> PathBuf {
+    fn segment_path(&self, number: u64) -> PathBuf {
         self.folder.join(format!("{number:08}.log"))
     }
 
     /// The segments, oldest first.
-    fn segments(&self) -> Result<Vec<(u64, PathBuf)>> {
-        let unreadable = |e| Error::io("list", &self.folder, e);
+    fn list_segments(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let unreadable = |e| Error::from_io("list", &self.folder, e);
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -190,32 +192,32 @@ impl JobLog {
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be listed.
-    pub fn backwards(&self) -> Result<Backwards> {
-        Ok(Backwards {
-            segments: self.segments()?,
-            open: None,
+    pub fn read_backwards(&self) -> Result<ReverseLogReader> {
+        Ok(ReverseLogReader {
+            remaining_segments: self.list_segments()?,
+            open_segment: None,
             bytes_read: 0,
-            damage: Damage::default(),
+            damage: DamagedRecords::default(),
         })
     }
 }
 
 /// What of the log could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedRecords {
     /// How many lines.
     pub count: u64,
     /// Where the first few are: the segment, and the line's first byte in it.
-    pub first: Vec<(PathBuf, u64)>,
+    pub first_locations: Vec<(PathBuf, u64)>,
 }
 
-impl Damage {
-    const SHOWN: usize = 3;
+impl DamagedRecords {
+    const LOCATIONS_MAX: usize = 3;
 
-    fn note(&mut self, path: &Path, offset: u64) {
+    fn add_location(&mut self, path: &Path, offset: u64) {
         self.count += 1;
-        if self.first.len() < Self::SHOWN {
-            self.first.push((path.to_owned(), offset));
+        if self.first_locations.len() < Self::LOCATIONS_MAX {
+            self.first_locations.push((path.to_owned(), offset));
         }
     }
 
@@ -226,11 +228,11 @@ impl Damage {
         }
         let s = if self.count == 1 { " was" } else { "s were" };
         let mut text = format!("{} torn or damaged record{s} skipped in the job log:", self.count);
-        for (path, offset) in &self.first {
+        for (path, offset) in &self.first_locations {
             text.push_str(&format!(" `{}` at byte {offset},", path.display()));
         }
         text.pop();
-        if self.count > self.first.len() as u64 {
+        if self.count > self.first_locations.len() as u64 {
             text.push_str(", …");
         }
         Some(text)
@@ -238,11 +240,11 @@ impl Damage {
 }
 
 /// A segment that is being read from its end.
-struct Open {
+struct OpenSegment {
     path: PathBuf,
     file: File,
     /// Where the buffer's first byte stands in the file.
-    start: u64,
+    buffer_offset: u64,
     /// What was read and not yet given out.
     buffer: Vec<u8>,
     /// Whether the buffer's end is in the middle of a line that is too long to be a record.
@@ -250,22 +252,22 @@ struct Open {
 }
 
 /// Reads the job log backwards.
-pub struct Backwards {
+pub struct ReverseLogReader {
     /// Those that are still to be read, oldest first.
-    segments: Vec<(u64, PathBuf)>,
-    open: Option<Open>,
+    remaining_segments: Vec<(u64, PathBuf)>,
+    open_segment: Option<OpenSegment>,
     bytes_read: u64,
-    damage: Damage,
+    damage: DamagedRecords,
 }
 
-impl Backwards {
+impl ReverseLogReader {
     /// How much has been read of the log's files, in bytes.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
     /// What has been skipped so far.
-    pub fn damage(&self) -> &Damage {
+    pub fn damage(&self) -> &DamagedRecords {
         &self.damage
     }
 
@@ -274,54 +276,59 @@ impl Backwards {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] for a record of a newer version.
-    pub fn next_where(&mut self, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Record>> {
-        while let Some((line, offset)) = self.next_line()? {
-            let path = self.open.as_ref().map_or(Path::new(""), |open| &open.path);
-            match record::parse(&line) {
-                Line::Json(json) if !wanted(json) => {}
-                Line::Json(json) => match serde_json::from_slice(json) {
+    pub fn next_matching(&mut self, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<RunRecord>> {
+        while let Some((line, offset)) = self.previous_line()? {
+            let path = self.open_segment.as_ref().map_or(Path::new(""), |open| &open.path);
+            match run_record::parse_line(&line) {
+                LogLine::Json(json) if !wanted(json) => {}
+                LogLine::Json(json) => match serde_json::from_slice(json) {
                     Ok(record) => return Ok(Some(record)),
-                    Err(_) => self.damage.note(path, offset),
+                    Err(_) => self.damage.add_location(path, offset),
                 },
-                Line::Version(version) => {
+                LogLine::OtherVersion(version) => {
                     return Err(Error::Corrupt {
                         path: path.display().to_string(),
                         offset,
                         reason: format!(
                             "it holds a record of version {version}; this release reads {}",
-                            record::VERSION
+                            run_record::RECORD_VERSION
                         ),
                         hint: Some("use a newer tidemill".to_owned()),
                     });
                 }
-                Line::Damaged => self.damage.note(path, offset),
+                LogLine::Damaged => self.damage.add_location(path, offset),
             }
         }
         Ok(None)
     }
 
     /// The next line back that is not empty, and where it starts.
-    fn next_line(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
+    fn previous_line(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
         loop {
-            let Some(open) = &mut self.open else {
-                let Some((_, path)) = self.segments.pop() else { return Ok(None) };
+            let Some(open) = &mut self.open_segment else {
+                let Some((_, path)) = self.remaining_segments.pop() else { return Ok(None) };
                 let file = match File::open(&path) {
                     Ok(file) => file,
                     // It was the oldest a moment ago.
                     Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                    Err(e) => return Err(Error::io("read", &path, e)),
+                    Err(e) => return Err(Error::from_io("read", &path, e)),
                 };
-                let start = file.metadata().map_err(|e| Error::io("read", &path, e))?.len();
-                self.open =
-                    Some(Open { path, file, start, buffer: Vec::new(), is_overlong: false });
+                let start = file.metadata().map_err(|e| Error::from_io("read", &path, e))?.len();
+                self.open_segment = Some(OpenSegment {
+                    path,
+                    file,
+                    buffer_offset: start,
+                    buffer: Vec::new(),
+                    is_overlong: false,
+                });
                 continue;
             };
             if let Some(at) = memchr::memrchr(b'\n', &open.buffer) {
                 let line = open.buffer.split_off(at + 1);
                 open.buffer.truncate(at);
-                let offset = open.start + at as u64 + 1;
+                let offset = open.buffer_offset + at as u64 + 1;
                 if std::mem::take(&mut open.is_overlong) {
-                    self.damage.note(&open.path, offset);
+                    self.damage.add_location(&open.path, offset);
                 } else if !line.is_empty() {
                     return Ok(Some((line, offset)));
                 }
@@ -331,23 +338,24 @@ impl Backwards {
                 open.is_overlong = true;
                 open.buffer.clear();
             }
-            if open.start == 0 {
+            if open.buffer_offset == 0 {
                 let line = std::mem::take(&mut open.buffer);
                 if open.is_overlong {
-                    self.damage.note(&open.path, 0);
+                    self.damage.add_location(&open.path, 0);
                 } else if !line.is_empty() {
                     // Closed with the next call, which finds nothing more.
                     return Ok(Some((line, 0)));
                 }
-                self.open = None;
+                self.open_segment = None;
                 continue;
             }
-            let count = usize::try_from(open.start).unwrap_or(usize::MAX).min(BLOCK_BYTES);
+            let count =
+                usize::try_from(open.buffer_offset).unwrap_or(usize::MAX).min(READ_BLOCK_BYTES);
             let mut block = vec![0; count];
-            open.start -= count as u64;
+            open.buffer_offset -= count as u64;
             open.file
-                .read_exact_at(&mut block, open.start)
-                .map_err(|e| Error::io("read", &open.path, e))?;
+                .read_exact_at(&mut block, open.buffer_offset)
+                .map_err(|e| Error::from_io("read", &open.path, e))?;
             self.bytes_read += count as u64;
             block.extend_from_slice(&open.buffer);
             open.buffer = block;
@@ -355,11 +363,11 @@ impl Backwards {
     }
 }
 
-impl Iterator for Backwards {
-    type Item = Result<Record>;
+impl Iterator for ReverseLogReader {
+    type Item = Result<RunRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_where(|_| true).transpose()
+        self.next_matching(|_| true).transpose()
     }
 }
 
@@ -371,10 +379,10 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::record::tests::sample;
+    use crate::run_record::tests::sample_record;
 
     /// A log in a folder of its own.
-    pub(crate) fn log(folder: &Path, limit_bytes: u64) -> JobLog {
+    pub(crate) fn test_log(folder: &Path, limit_bytes: u64) -> JobLog {
         JobLog { folder: folder.join("jobs"), limit_bytes }
     }
 
@@ -382,31 +390,34 @@ pub(super) mod tests {
         format!("20261120T212055-{number:08x}")
     }
 
-    fn ids(log: &JobLog) -> (Vec<String>, Damage) {
-        let mut back = log.backwards().unwrap();
+    fn ids(log: &JobLog) -> (Vec<String>, DamagedRecords) {
+        let mut back = log.read_backwards().unwrap();
         let ids = back.by_ref().map(|record| record.unwrap().id).collect();
         (ids, back.damage().clone())
     }
 
     fn segments(log: &JobLog) -> Vec<String> {
-        let segments = log.segments().unwrap().into_iter();
+        let segments = log.list_segments().unwrap().into_iter();
         segments.map(|(_, path)| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
     }
 
     #[test]
-    fn a_log_that_is_not_there_is_empty() {
+    fn missing_log_is_empty() {
         let temp = tempfile::tempdir().unwrap();
-        assert_eq!(ids(&log(temp.path(), LIMIT_BYTES)), (vec![], Damage::default()));
+        assert_eq!(
+            ids(&test_log(temp.path(), LOG_BYTES_MAX_DEFAULT)),
+            (vec![], DamagedRecords::default())
+        );
     }
 
     #[test]
     fn the_newest_comes_first_across_segments_and_the_oldest_are_dropped() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), 16 * 4000);
-        let one = sample(&id(0), 0).encode().unwrap().len() as u64;
+        let log = test_log(temp.path(), 16 * 4000);
+        let one = sample_record(&id(0), 0).encode().unwrap().len() as u64;
         let per_segment = 4000 / one;
         for number in 0..1000 {
-            log.append(&sample(&id(number), 0)).unwrap();
+            log.append(&sample_record(&id(number), 0)).unwrap();
         }
         let (found, damage) = ids(&log);
         assert_eq!(damage.count, 0);
@@ -415,21 +426,25 @@ pub(super) mod tests {
         let expected: Vec<String> = (0..1000).rev().take(found.len()).map(id).collect();
         assert_eq!(found, expected);
         assert!(segments(&log).len() >= 16);
-        let total: u64 =
-            log.segments().unwrap().iter().map(|(_, path)| path.metadata().unwrap().len()).sum();
+        let total: u64 = log
+            .list_segments()
+            .unwrap()
+            .iter()
+            .map(|(_, path)| path.metadata().unwrap().len())
+            .sum();
         assert!(total <= log.limit_bytes);
-        let mode = log.segments().unwrap()[0].1.metadata().unwrap().permissions().mode();
+        let mode = log.list_segments().unwrap()[0].1.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
     fn a_torn_record_is_skipped_with_a_warning_and_not_glued_to_the_next() {
         let temp = tempfile::tempdir().unwrap();
-        let torn = sample(&id(1), 0).encode().unwrap();
+        let torn = sample_record(&id(1), 0).encode().unwrap();
         for end in [1, 5, 20, 100, torn.len() - 2] {
-            let log = log(&temp.path().join(end.to_string()), LIMIT_BYTES);
-            log.append(&sample(&id(0), 0)).unwrap();
-            let path = log.segment(1);
+            let log = test_log(&temp.path().join(end.to_string()), LOG_BYTES_MAX_DEFAULT);
+            log.append(&sample_record(&id(0), 0)).unwrap();
+            let path = log.segment_path(1);
             let before = fs::metadata(&path).unwrap().len();
             fs::OpenOptions::new()
                 .append(true)
@@ -437,7 +452,7 @@ pub(super) mod tests {
                 .unwrap()
                 .write_all(&torn[..end])
                 .unwrap();
-            log.append(&sample(&id(2), 0)).unwrap();
+            log.append(&sample_record(&id(2), 0)).unwrap();
             let (found, damage) = ids(&log);
             assert_eq!(found, [id(2), id(0)], "torn after {end}");
             if end == 1 {
@@ -455,33 +470,33 @@ pub(super) mod tests {
     #[test]
     fn a_newer_version_is_refused_by_name() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        log.append(&sample(&id(0), 0)).unwrap();
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        log.append(&sample_record(&id(0), 0)).unwrap();
         let covered = "2 {}";
         let line =
             format!("\ntidemill-job {:08x} {covered}\n", crc32fast::hash(covered.as_bytes()));
-        let path = log.segment(1);
+        let path = log.segment_path(1);
         fs::OpenOptions::new()
             .append(true)
             .open(&path)
             .unwrap()
             .write_all(line.as_bytes())
             .unwrap();
-        let error = log.backwards().unwrap().next().unwrap().unwrap_err();
+        let error = log.read_backwards().unwrap().next().unwrap().unwrap_err();
         let error = tidemill_base::Error::from(error).to_string();
         assert!(error.starts_with(&format!("`{}` is damaged", path.display())), "{error}");
         assert!(error.contains("version 2; this release reads 1\nhint: use a newer"), "{error}");
     }
 
     #[test]
-    fn a_line_that_never_ends_is_damage_and_what_surrounds_it_is_read() {
+    fn overlong_line_is_damage_and_its_neighbours_are_read() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
-        log.append(&sample(&id(0), 0)).unwrap();
-        let path = log.segment(1);
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
+        log.append(&sample_record(&id(0), 0)).unwrap();
+        let path = log.segment_path(1);
         let noise = vec![b'x'; 3 * LINE_BYTES_MAX];
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&noise).unwrap();
-        log.append(&sample(&id(1), 0)).unwrap();
+        log.append(&sample_record(&id(1), 0)).unwrap();
         let (found, damage) = ids(&log);
         assert_eq!((found, damage.count), (vec![id(1), id(0)], 1));
         // And at the very start of a segment.
@@ -491,33 +506,34 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_last_of_a_million_runs_cost_one_block() {
+    fn last_runs_of_a_large_log_cost_one_block() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), LIMIT_BYTES);
+        let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
         // A segment of 40,000 runs under 25 names is a million for whoever reads.
-        let bytes: Vec<u8> =
-            (0..40_000).flat_map(|number| sample(&id(number), 0).encode().unwrap()).collect();
+        let bytes: Vec<u8> = (0..40_000)
+            .flat_map(|number| sample_record(&id(number), 0).encode().unwrap())
+            .collect();
         fs::create_dir_all(log.folder()).unwrap();
-        fs::write(log.segment(1), &bytes).unwrap();
+        fs::write(log.segment_path(1), &bytes).unwrap();
         for number in 2..=25 {
-            fs::hard_link(log.segment(1), log.segment(number)).unwrap();
+            fs::hard_link(log.segment_path(1), log.segment_path(number)).unwrap();
         }
-        let mut back = log.backwards().unwrap();
+        let mut back = log.read_backwards().unwrap();
         let found: Vec<String> = back.by_ref().take(20).map(|record| record.unwrap().id).collect();
         assert_eq!(found, (39_980..40_000).rev().map(id).collect::<Vec<_>>());
-        assert_eq!(back.bytes_read(), BLOCK_BYTES as u64);
+        assert_eq!(back.bytes_read(), READ_BLOCK_BYTES as u64);
     }
 
     #[test]
     fn threads_that_append_at_once_lose_nothing_even_at_the_end_of_a_segment() {
         let temp = tempfile::tempdir().unwrap();
-        let log = log(temp.path(), 16 << 14);
+        let log = test_log(temp.path(), 16 << 14);
         std::thread::scope(|scope| {
             for thread in 0..8u64 {
                 let log = &log;
                 scope.spawn(move || {
                     for number in 0..25 {
-                        log.append(&sample(&id(thread * 25 + number), 0)).unwrap();
+                        log.append(&sample_record(&id(thread * 25 + number), 0)).unwrap();
                     }
                 });
             }
@@ -532,31 +548,31 @@ pub(super) mod tests {
     #[test]
     fn the_limit_is_a_size_or_off() {
         for (text, expected) in [
-            ("", Some(Keep::Bytes(LIMIT_BYTES))),
-            ("off", Some(Keep::Off)),
-            ("1G", Some(Keep::Bytes(1 << 30))),
+            ("", Some(LogRetention::SizeLimit(LOG_BYTES_MAX_DEFAULT))),
+            ("off", Some(LogRetention::Off)),
+            ("1G", Some(LogRetention::SizeLimit(1 << 30))),
             ("10", None),
             ("50%", None),
             ("on", None),
         ] {
-            assert_eq!(Keep::parse(text).ok(), expected, "{text}");
+            assert_eq!(LogRetention::parse(text).ok(), expected, "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn whatever_is_between_records_the_records_are_found(
+        fn records_are_found_between_arbitrary_bytes(
             noise in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..20),
         ) {
             let temp = tempfile::tempdir().unwrap();
-            let log = log(temp.path(), LIMIT_BYTES);
+            let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
             fs::create_dir_all(log.folder()).unwrap();
             let mut bytes = Vec::new();
             for (number, noise) in (0..).zip(&noise) {
                 bytes.extend_from_slice(noise);
-                bytes.extend(sample(&id(number), 0).encode().unwrap());
+                bytes.extend(sample_record(&id(number), 0).encode().unwrap());
             }
-            fs::write(log.segment(1), bytes).unwrap();
+            fs::write(log.segment_path(1), bytes).unwrap();
             let (found, _) = ids(&log);
             let count = noise.len() as u64;
             prop_assert_eq!(found, (0..count).rev().map(id).collect::<Vec<_>>());

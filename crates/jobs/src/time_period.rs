@@ -6,28 +6,28 @@ use crate::error::{Error, Result};
 use chrono::{NaiveDate, NaiveDateTime};
 use tidemill_base::calendar::civil_from_days;
 
-const DAY_US: u64 = 86_400_000_000;
+const MICROS_PER_DAY: u64 = 86_400_000_000;
 
 /// A stretch of time, in microseconds since 1970: from the first, up to but without the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Period {
+pub struct TimePeriod {
     /// Its first moment.
     pub from_us: u64,
     /// The first moment after it.
     pub to_us: u64,
 }
 
-impl Period {
+impl TimePeriod {
     /// All time.
-    pub const ALWAYS: Period = Period { from_us: 0, to_us: u64::MAX };
+    pub const ALL_TIME: TimePeriod = TimePeriod { from_us: 0, to_us: u64::MAX };
 
     /// What `--since` says: how long ago, or a moment.
     ///
     /// # Errors
     /// [`Error::Usage`] if it is neither.
-    pub fn since(text: &str) -> Result<Period> {
-        let from_us = moment(text, now_us()).ok_or_else(|| not_understood(text))?;
-        Ok(Period { from_us, ..Period::ALWAYS })
+    pub fn parse_since(text: &str) -> Result<TimePeriod> {
+        let from_us = parse_moment(text, now_us()).ok_or_else(|| invalid_time_error(text))?;
+        Ok(TimePeriod { from_us, ..TimePeriod::ALL_TIME })
     }
 
     /// What follows a job's name: `7d` (the last seven days), `2026-11-01` (that day),
@@ -35,36 +35,36 @@ impl Period {
     ///
     /// # Errors
     /// [`Error::Usage`] if it is none of these.
-    pub fn parse(text: &str) -> Result<Period> {
-        Self::parse_at(text, now_us()).ok_or_else(|| not_understood(text))
+    pub fn parse(text: &str) -> Result<TimePeriod> {
+        Self::parse_relative_to(text, now_us()).ok_or_else(|| invalid_time_error(text))
     }
 
-    fn parse_at(text: &str, now_us: u64) -> Option<Period> {
+    fn parse_relative_to(text: &str, now_us: u64) -> Option<TimePeriod> {
         if let Some((from, to)) = text.split_once("..") {
             if from.is_empty() && to.is_empty() {
                 return None;
             }
             let bound = |text: &str, open| match text {
                 "" => Some(open),
-                text => moment(text, now_us),
+                text => parse_moment(text, now_us),
             };
             let (from_us, to_us) = (bound(from, 0)?, bound(to, u64::MAX)?);
-            return (from_us < to_us).then_some(Period { from_us, to_us });
+            return (from_us < to_us).then_some(TimePeriod { from_us, to_us });
         }
-        let from_us = moment(text, now_us)?;
+        let from_us = parse_moment(text, now_us)?;
         let is_day = NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok();
-        let to_us = if is_day { from_us.saturating_add(DAY_US) } else { u64::MAX };
-        Some(Period { from_us, to_us })
+        let to_us = if is_day { from_us.saturating_add(MICROS_PER_DAY) } else { u64::MAX };
+        Some(TimePeriod { from_us, to_us })
     }
 
     /// Whether a moment is in it.
-    pub fn holds(&self, moment_us: u64) -> bool {
+    pub fn contains(&self, moment_us: u64) -> bool {
         (self.from_us..self.to_us).contains(&moment_us)
     }
 }
 
-fn not_understood(text: &str) -> Error {
-    Error::usage_hint(
+fn invalid_time_error(text: &str) -> Error {
+    Error::usage_with_hint(
         format!("`{text}` is not a time"),
         "write how long ago (`30m`, `12h`, `7d`, `4w`) or a date in UTC (`2026-11-01`, \
          `2026-11-01T18:30`); after a job's name also a stretch (`14d..7d`)",
@@ -78,7 +78,7 @@ fn now_us() -> u64 {
 }
 
 /// So long ago, or a date, with or without a time.
-fn moment(text: &str, now_us: u64) -> Option<u64> {
+fn parse_moment(text: &str, now_us: u64) -> Option<u64> {
     let seconds = |unit| match unit {
         's' => Some(1),
         'm' => Some(60),
@@ -101,7 +101,7 @@ fn moment(text: &str, now_us: u64) -> Option<u64> {
 }
 
 /// `2026-11-20 21:20:55`, UTC.
-pub(super) fn date_and_time(moment_us: u64) -> String {
+pub(super) fn format_date_time(moment_us: u64) -> String {
     let seconds = moment_us / 1_000_000;
     let (year, month, day) = civil_from_days((seconds / 86_400).cast_signed());
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
@@ -109,8 +109,8 @@ pub(super) fn date_and_time(moment_us: u64) -> String {
 }
 
 /// `2026-11-20T21:20:55.123456Z`.
-pub(super) fn iso(moment_us: u64) -> String {
-    format!("{}.{:06}Z", date_and_time(moment_us).replace(' ', "T"), moment_us % 1_000_000)
+pub(super) fn format_iso(moment_us: u64) -> String {
+    format!("{}.{:06}Z", format_date_time(moment_us).replace(' ', "T"), moment_us % 1_000_000)
 }
 
 #[cfg(test)]
@@ -121,15 +121,15 @@ mod tests {
     fn periods_are_read_as_people_write_them() {
         // 2026-11-21T00:00:00Z
         let now_us = 1_795_219_200_000_000;
-        let day = |days: u64| now_us - days * DAY_US;
-        let period = |from_us, to_us| Some(Period { from_us, to_us });
+        let day = |days: u64| now_us - days * MICROS_PER_DAY;
+        let period = |from_us, to_us| Some(TimePeriod { from_us, to_us });
         for (text, expected) in [
             ("7d", period(day(7), u64::MAX)),
             ("24h", period(day(1), u64::MAX)),
             ("1w", period(day(7), u64::MAX)),
             ("1440m", period(day(1), u64::MAX)),
             ("2026-11-20", period(day(1), day(0))),
-            ("2026-11-20T12:00", period(day(1) + DAY_US / 2, u64::MAX)),
+            ("2026-11-20T12:00", period(day(1) + MICROS_PER_DAY / 2, u64::MAX)),
             ("14d..7d", period(day(14), day(7))),
             ("..7d", period(0, day(7))),
             ("2026-11-19..", period(day(2), u64::MAX)),
@@ -145,8 +145,8 @@ mod tests {
             ("9999999999999999d", None),
             ("7é", None),
         ] {
-            assert_eq!(Period::parse_at(text, now_us), expected, "{text}");
+            assert_eq!(TimePeriod::parse_relative_to(text, now_us), expected, "{text}");
         }
-        assert_eq!(iso(now_us + 5), "2026-11-21T00:00:00.000005Z");
+        assert_eq!(format_iso(now_us + 5), "2026-11-21T00:00:00.000005Z");
     }
 }

@@ -17,12 +17,12 @@ use tidemill_base::progress::RunProgress;
 use tidemill_base::state_folder::{RunId, StateFolder};
 use tidemill_sink::OutputSummary;
 
-use crate::log::{JobLog, Keep};
-use crate::record::{Outcome, Record, Step, Worker};
+use crate::job_log::{JobLog, LogRetention};
+use crate::run_record::{RunOutcome, RunRecord, RunStep, RunWorker};
 
 /// What is known of a run before it starts.
 #[derive(Debug, Clone, Default)]
-pub struct About {
+pub struct RunDescription {
     /// `query`, `run`, `merge` or `read_text`.
     pub verb: &'static str,
     /// `command line` or `python`.
@@ -41,23 +41,23 @@ pub struct About {
     pub bytes_in: Option<u64>,
 }
 
-impl About {
+impl RunDescription {
     /// What a merge of partial tables is.
-    pub fn merge(partials: &[PathBuf], output: Option<String>) -> Self {
+    pub fn for_merge(partials: &[PathBuf], output: Option<String>) -> Self {
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |data| data.len());
-        About {
+        RunDescription {
             verb: "merge",
             sources: partials.iter().map(|path| path.display().to_string()).collect(),
             bytes_in: Some(partials.iter().map(size).sum()),
             output,
-            ..About::default()
+            ..RunDescription::default()
         }
     }
 }
 
 /// How a run ended.
 #[derive(Debug)]
-pub enum Ending<'a> {
+pub enum RunEnding<'a> {
     /// Its rows were written.
     Written {
         /// What they rest on.
@@ -66,7 +66,7 @@ pub enum Ending<'a> {
         written: &'a OutputSummary,
     },
     /// Its rows were taken, by whoever asked for them.
-    Read {
+    Returned {
         /// What they rest on.
         coverage: &'a Coverage,
         /// How many there were.
@@ -83,23 +83,23 @@ pub enum Ending<'a> {
 
 /// A record in the making. Dropped before its end, it says that the run was interrupted.
 #[derive(Debug)]
-pub struct Recorder(Option<Box<Open>>);
+pub struct RunRecorder(Option<Box<OpenRun>>);
 
 #[derive(Debug)]
-struct Open {
+struct OpenRun {
     log: JobLog,
-    about: About,
+    description: RunDescription,
     id: String,
     progress: RunProgress,
     memory_limit_bytes: u64,
     threads: u64,
-    start: SystemTime,
-    started: Instant,
-    cpu: Cpu,
-    memory: MemoryWatch,
+    start_time: SystemTime,
+    start_instant: Instant,
+    start_cpu: CpuTime,
+    memory_watch: MemoryWatch,
 }
 
-impl Recorder {
+impl RunRecorder {
     /// Begins to measure; where the state folder cannot be written, a warning too.
     ///
     /// # Errors
@@ -107,74 +107,75 @@ impl Recorder {
     pub fn start(
         id: &RunId,
         settings: &RunSettings,
-        about: About,
-    ) -> crate::Result<(Recorder, Option<String>)> {
-        let Keep::Bytes(limit_bytes) = Keep::from_environment()? else {
-            return Ok((Recorder(None), None));
+        about: RunDescription,
+    ) -> crate::Result<(RunRecorder, Option<String>)> {
+        let LogRetention::SizeLimit(limit_bytes) = LogRetention::from_environment()? else {
+            return Ok((RunRecorder(None), None));
         };
         let (home, warning) = StateFolder::open();
-        let Some(home) = home else { return Ok((Recorder(None), warning)) };
-        let open = Open {
+        let Some(home) = home else { return Ok((RunRecorder(None), warning)) };
+        let open = OpenRun {
             log: JobLog::new(&home, limit_bytes),
-            about,
+            description: about,
             id: id.to_string(),
             progress: settings.progress.clone(),
             memory_limit_bytes: settings.memory_bytes,
             threads: settings.threads as u64,
-            start: SystemTime::now(),
-            started: Instant::now(),
-            cpu: Cpu::now(),
-            memory: MemoryWatch::start(),
+            start_time: SystemTime::now(),
+            start_instant: Instant::now(),
+            start_cpu: CpuTime::now(),
+            memory_watch: MemoryWatch::start(),
         };
-        Ok((Recorder(Some(Box::new(open))), None))
+        Ok((RunRecorder(Some(Box::new(open))), None))
     }
 
     /// Appends the record; a warning if it cannot be.
-    pub fn end(mut self, ending: Ending<'_>) -> Option<String> {
-        self.0.take().and_then(|open| open.end(&ending))
+    pub fn finish(mut self, ending: RunEnding<'_>) -> Option<String> {
+        self.0.take().and_then(|open| open.finish(&ending))
     }
 }
 
-impl Drop for Recorder {
+impl Drop for RunRecorder {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
             // There is nobody left to be warned.
-            let _ = open.end(&Ending::Error { error: &Error::Interrupted, coverage: None });
+            let _ = open.finish(&RunEnding::Error { error: &Error::Interrupted, coverage: None });
         }
     }
 }
 
-impl Open {
-    fn end(mut self, ending: &Ending<'_>) -> Option<String> {
-        let wall = self.started.elapsed();
-        let cpu = self.cpu.since();
-        let memory = self.memory.stop(wall);
+impl OpenRun {
+    fn finish(mut self, ending: &RunEnding<'_>) -> Option<String> {
+        let wall = self.start_instant.elapsed();
+        let cpu = self.start_cpu.elapsed();
+        let memory = self.memory_watch.stop(wall);
         let (outcome, error, coverage) = match ending {
-            Ending::Written { coverage, .. } | Ending::Read { coverage, .. } => {
-                let outcome = if coverage.complete { Outcome::Done } else { Outcome::Incomplete };
+            RunEnding::Written { coverage, .. } | RunEnding::Returned { coverage, .. } => {
+                let outcome =
+                    if coverage.complete { RunOutcome::Done } else { RunOutcome::Incomplete };
                 (outcome, None, Some(*coverage))
             }
             // The reader has had what it wanted.
-            Ending::Error { error: Error::ClosedPipe, coverage } => {
-                (Outcome::Done, None, *coverage)
+            RunEnding::Error { error: Error::ClosedPipe, coverage } => {
+                (RunOutcome::Done, None, *coverage)
             }
-            Ending::Error { error: Error::Interrupted, coverage } => {
-                (Outcome::Interrupted, None, *coverage)
+            RunEnding::Error { error: Error::Interrupted, coverage } => {
+                (RunOutcome::Interrupted, None, *coverage)
             }
-            Ending::Error { error, coverage } => {
+            RunEnding::Error { error, coverage } => {
                 let text = error.to_string();
-                (Outcome::Failed, text.lines().next().map(str::to_owned), *coverage)
+                (RunOutcome::Failed, text.lines().next().map(str::to_owned), *coverage)
             }
         };
         let stopped = match ending {
-            Ending::Error { error: error @ Error::ClosedPipe, .. } => Some(error.to_string()),
+            RunEnding::Error { error: error @ Error::ClosedPipe, .. } => Some(error.to_string()),
             _ => coverage.and_then(|coverage| coverage.stopped.clone()),
         };
         let planned = self.progress.plan_outline();
-        let steps = self.steps(ending, coverage, planned.execution_path);
-        let workers = self.workers();
-        let about = self.about;
-        let record = Record {
+        let steps = self.run_steps(ending, coverage, planned.execution_path);
+        let workers = self.run_workers();
+        let about = self.description;
+        let record = RunRecord {
             id: self.id,
             name: about.name,
             verb: about.verb.to_owned(),
@@ -185,8 +186,8 @@ impl Open {
             sources: about.sources,
             output: about.output,
             command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-            start_us: micros(self.start.duration_since(UNIX_EPOCH).unwrap_or_default()),
-            wall_us: micros(wall),
+            start_us: to_micros(self.start_time.duration_since(UNIX_EPOCH).unwrap_or_default()),
+            wall_us: to_micros(wall),
             cpu_user_us: cpu.user_us,
             cpu_system_us: cpu.system_us,
             memory_peak_bytes: memory.peak_bytes,
@@ -204,80 +205,80 @@ impl Open {
             error,
             stopped,
         };
-        let appended = self.log.append(&record.prepared());
+        let appended = self.log.append(&record.redact_and_truncate());
         appended.err().map(|error| format!("this run is not in the job log: {error}"))
     }
 
     /// Those that read splits elsewhere, by their names.
-    fn workers(&self) -> Vec<Worker> {
+    fn run_workers(&self) -> Vec<RunWorker> {
         let ms = |at: Instant| {
-            u64::try_from(at.saturating_duration_since(self.started).as_millis())
+            u64::try_from(at.saturating_duration_since(self.start_instant).as_millis())
                 .unwrap_or(u64::MAX)
         };
-        let elsewhere = self.progress.workers().into_iter().map(|(name, done)| Worker {
+        let elsewhere = self.progress.workers().into_iter().map(|(name, done)| RunWorker {
             name,
             tasks: done.tasks_done,
             lost: done.tasks_lost,
             bytes_in: done.bytes_done,
-            cpu_us: micros(done.cpu_time),
+            cpu_us: to_micros(done.cpu_time),
             busy_ms: done.active_spans.iter().map(|(from, to)| (ms(*from), ms(*to))).collect(),
         });
         elsewhere.collect()
     }
 
     /// The steps as far as they are known: a run that failed knows how far it read.
-    fn steps(
+    fn run_steps(
         &self,
-        ending: &Ending<'_>,
+        ending: &RunEnding<'_>,
         coverage: Option<&Coverage>,
         path: Option<&'static str>,
-    ) -> Vec<Step> {
+    ) -> Vec<RunStep> {
         let progress = &self.progress;
         let Some(path) = path else { return Vec::new() };
-        let step = |name: &str| Step { name: name.to_owned(), ..Step::default() };
-        let is_merge = self.about.bytes_in.is_some();
+        let step = |name: &str| RunStep { name: name.to_owned(), ..RunStep::default() };
+        let is_merge = self.description.bytes_in.is_some();
         let mut steps = Vec::with_capacity(4);
-        let first = Step {
+        let first = RunStep {
             bytes_in: Some(coverage.map_or(progress.bytes_done(), |coverage| coverage.bytes.done)),
             rows_in: Some(coverage.map_or(progress.rows_done(), |coverage| coverage.rows.done)),
             ..step(if path == "datafusion" { "plan" } else { "map" })
         };
-        let tables = Step {
+        let tables = RunStep {
             rows_out: Some(progress.table_counters().rows()),
             cpu_us: Some(progress.table_counters().cpu_ns() / 1000),
             ..step("tables")
         };
         let rows = match ending {
-            Ending::Written { written, .. } => Some(written.rows),
-            Ending::Read { rows, .. } => Some(*rows),
-            Ending::Error { .. } => None,
+            RunEnding::Written { written, .. } => Some(written.rows),
+            RunEnding::Returned { rows, .. } => Some(*rows),
+            RunEnding::Error { .. } => None,
         };
         let cpu_us = Some(progress.map_counters().cpu_ns() / 1000);
         let is_partial = progress.partial_table_bytes() > 0;
         match path {
             "partial tables" => {
                 if is_merge {
-                    let bytes_in = self.about.bytes_in;
-                    steps.push(Step { name: "merge".to_owned(), bytes_in, ..tables });
+                    let bytes_in = self.description.bytes_in;
+                    steps.push(RunStep { name: "merge".to_owned(), bytes_in, ..tables });
                 } else {
                     let rows_out = Some(progress.map_counters().rows());
-                    steps.push(Step { rows_out, cpu_us, ..first });
-                    steps.push(Step { rows_in: rows_out, ..tables });
+                    steps.push(RunStep { rows_out, cpu_us, ..first });
+                    steps.push(RunStep { rows_in: rows_out, ..tables });
                 }
                 let groups = Some(progress.table_counters().rows());
                 if !is_partial {
-                    steps.push(Step { rows_in: groups, rows_out: rows, ..step("finish") });
+                    steps.push(RunStep { rows_in: groups, rows_out: rows, ..step("finish") });
                 }
             }
-            "rows" => steps.push(Step { rows_out: rows, cpu_us, ..first }),
-            _ => steps.push(Step { rows_out: rows, ..first }),
+            "rows" => steps.push(RunStep { rows_out: rows, cpu_us, ..first }),
+            _ => steps.push(RunStep { rows_out: rows, ..first }),
         }
         if is_partial {
             let groups = Some(progress.table_counters().rows());
             let bytes_out = Some(progress.partial_table_bytes());
-            steps.push(Step { rows_in: groups, rows_out: groups, bytes_out, ..step("sink") });
-        } else if let Ending::Written { written, .. } = ending {
-            steps.push(Step {
+            steps.push(RunStep { rows_in: groups, rows_out: groups, bytes_out, ..step("sink") });
+        } else if let RunEnding::Written { written, .. } = ending {
+            steps.push(RunStep {
                 rows_in: Some(written.rows),
                 rows_out: Some(written.rows),
                 bytes_out: Some(written.bytes),
@@ -288,18 +289,18 @@ impl Open {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+fn to_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Processor time of this process, in microseconds.
 #[derive(Debug, Clone, Copy)]
-struct Cpu {
+struct CpuTime {
     user_us: u64,
     system_us: u64,
 }
 
-impl Cpu {
+impl CpuTime {
     fn now() -> Self {
         // SAFETY: the structure is plain numbers, for which zeros are valid, and the call
         // fills it in or returns an error.
@@ -314,14 +315,14 @@ impl Cpu {
                 .saturating_add(u64::try_from(time.tv_usec).unwrap_or(0))
         };
         match usage {
-            Some(usage) => Cpu { user_us: us(usage.ru_utime), system_us: us(usage.ru_stime) },
-            None => Cpu { user_us: 0, system_us: 0 },
+            Some(usage) => CpuTime { user_us: us(usage.ru_utime), system_us: us(usage.ru_stime) },
+            None => CpuTime { user_us: 0, system_us: 0 },
         }
     }
 
-    fn since(self) -> Self {
-        let now = Cpu::now();
-        Cpu {
+    fn elapsed(self) -> Self {
+        let now = CpuTime::now();
+        CpuTime {
             user_us: now.user_us.saturating_sub(self.user_us),
             system_us: now.system_us.saturating_sub(self.system_us),
         }
@@ -334,11 +335,11 @@ mod tests {
 
     #[test]
     fn a_run_has_taken_processor_time_and_memory() {
-        let (cpu, mut memory) = (Cpu::now(), MemoryWatch::start());
+        let (cpu, mut memory) = (CpuTime::now(), MemoryWatch::start());
         let started = Instant::now();
         let mut numbers = vec![1u64; 4 << 20];
         // Until the processor's clock has ticked.
-        while cpu.since().user_us + cpu.since().system_us == 0 {
+        while cpu.elapsed().user_us + cpu.elapsed().system_us == 0 {
             numbers.iter_mut().for_each(|number| *number = number.wrapping_mul(3));
         }
         let seen = memory.stop(started.elapsed());
