@@ -3,7 +3,7 @@
 //! These functions have no type parameters, on purpose: `README.md` says why, and why who walks
 //! or plans comes here.
 
-mod trees;
+mod dyn_tree_node;
 
 use std::ops::ControlFlow;
 
@@ -19,13 +19,13 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::executor::block_on;
 
-pub use trees::{DynLogicalPlan, DynTreeNode};
+pub use dyn_tree_node::{DynLogicalPlan, DynTreeNode};
 
 /// The plan of a statement, its tables being those of the session.
 ///
 /// # Errors
 /// As DataFusion's planner.
-pub fn planned(state: &SessionState, statement: Parsed) -> Result<LogicalPlan> {
+pub fn plan_statement(state: &SessionState, statement: Parsed) -> Result<LogicalPlan> {
     block_on(state.statement_to_plan(statement))
 }
 
@@ -34,39 +34,42 @@ pub fn planned(state: &SessionState, statement: Parsed) -> Result<LogicalPlan> {
 ///
 /// # Errors
 /// As DataFusion's parser and planner.
-pub fn asked(context: &SessionContext, sql: &str) -> Result<DataFrame> {
+pub fn plan_sql(context: &SessionContext, sql: &str) -> Result<DataFrame> {
     let state = context.state();
     let dialect = state.config_options().sql_parser.dialect;
     let statement = state.sql_to_statement(sql, &dialect)?;
-    let plan = planned(&state, statement)?;
+    let plan = plan_statement(&state, statement)?;
     Ok(DataFrame::new(state, plan))
 }
 
 /// Walks over a statement; says whether the visitor broke off.
-pub fn walk(statement: &Statement, visitor: &mut dyn Visitor<Break = ()>) -> bool {
-    statement.visit(&mut Reads(visitor)).is_break()
+pub fn walk_statement(statement: &Statement, visitor: &mut dyn Visitor<Break = ()>) -> bool {
+    statement.visit(&mut DynVisitor(visitor)).is_break()
 }
 
 /// Walks over an expression; says whether the visitor broke off.
 pub fn walk_expr(expr: &Expr, visitor: &mut dyn Visitor<Break = ()>) -> bool {
-    expr.visit(&mut Reads(visitor)).is_break()
+    expr.visit(&mut DynVisitor(visitor)).is_break()
 }
 
 /// Walks over a statement that may be changed; says whether the visitor broke off.
-pub fn walk_mut(statement: &mut Statement, visitor: &mut dyn VisitorMut<Break = ()>) -> bool {
-    statement.visit(&mut Changes(visitor)).is_break()
+pub fn walk_statement_mut(
+    statement: &mut Statement,
+    visitor: &mut dyn VisitorMut<Break = ()>,
+) -> bool {
+    statement.visit(&mut DynVisitorMut(visitor)).is_break()
 }
 
 /// Walks over an expression that may be changed; says whether the visitor broke off.
 pub fn walk_expr_mut(expr: &mut Expr, visitor: &mut dyn VisitorMut<Break = ()>) -> bool {
-    expr.visit(&mut Changes(visitor)).is_break()
+    expr.visit(&mut DynVisitorMut(visitor)).is_break()
 }
 
 /// The one type that reads.
-struct Reads<'a>(&'a mut dyn Visitor<Break = ()>);
+struct DynVisitor<'a>(&'a mut dyn Visitor<Break = ()>);
 
 /// The one type that changes.
-struct Changes<'a>(&'a mut dyn VisitorMut<Break = ()>);
+struct DynVisitorMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
 
 /// Each visit is the inner visitor's.
 macro_rules! forwarded {
@@ -77,7 +80,7 @@ macro_rules! forwarded {
     };
 }
 
-impl Visitor for Reads<'_> {
+impl Visitor for DynVisitor<'_> {
     type Break = ();
 
     forwarded! {
@@ -98,7 +101,7 @@ impl Visitor for Reads<'_> {
     }
 }
 
-impl VisitorMut for Changes<'_> {
+impl VisitorMut for DynVisitorMut<'_> {
     type Break = ();
 
     forwarded! {

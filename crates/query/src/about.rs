@@ -17,7 +17,7 @@ use tidemill_base::RunSettings;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 use tidemill_sql::dialects;
 use tidemill_sql::statement::one_select;
 
@@ -96,7 +96,7 @@ pub(crate) fn summary(statement: &Statement, schema: &Schema, call: &str) -> Res
     );
     let mut made = one_select(&text)?;
     if let Statement::Statement(made) = &mut made {
-        walk_mut(made, &mut Summarized { query: inner, schema });
+        walk_statement_mut(made, &mut Summarized { query: inner, schema });
     }
     Ok(made)
 }

@@ -30,7 +30,7 @@ use tidemill_base::progress::{PlanOutline, ThreadCpuClock};
 use tidemill_base::redaction::{self, redact_url};
 use tidemill_base::state_folder::RunId;
 use tidemill_base::{RunSettings, suggestions};
-use tidemill_planning::{DynLogicalPlan, DynTreeNode, planned, walk};
+use tidemill_planning::{DynLogicalPlan, DynTreeNode, plan_statement, walk_statement};
 use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{
@@ -470,7 +470,8 @@ impl Plan {
         let planned_ns = now.and_then(|now| now.timestamp_nanos_opt());
         let replaced = only_replaced(&statement);
         let plan = |state: &SessionState, statement| {
-            let logical = names::in_any_case(statement, |statement| planned(state, statement))?;
+            let logical =
+                names::in_any_case(statement, |statement| plan_statement(state, statement))?;
             let logical = sampled::draw_rows(logical, &tables, state)?;
             correlated::refuse_aggregates_of_outer_rows(&logical)?;
             let once = evaluate_once(logical.clone())?;
@@ -1497,7 +1498,7 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     let SchemaError::AmbiguousReference { field } = cause.as_ref() else { return None };
     let Statement::Statement(statement) = statement else { return None };
     let mut names = Names::default();
-    walk(statement, &mut names);
+    walk_statement(statement, &mut names);
     let name = field.name();
     let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let has_entries = statement.to_string().contains(ENTRY_COLUMN);

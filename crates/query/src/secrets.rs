@@ -7,7 +7,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitorMut};
 use tidemill_base::error::Result;
 use tidemill_base::redaction::redact_url;
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 use tidemill_sql::dialects::CalledSources;
 use tidemill_sql::statement::one_select;
 
@@ -39,7 +39,7 @@ pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String,
     }
 
     if let Statement::Statement(statement) = statement {
-        walk_mut(statement, &mut Hidden(urls));
+        walk_statement_mut(statement, &mut Hidden(urls));
     }
 }
 

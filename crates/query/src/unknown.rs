@@ -8,7 +8,7 @@ use std::path::Path;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
-use tidemill_planning::walk;
+use tidemill_planning::walk_statement;
 use tidemill_sql::dialects;
 use tidemill_sql::statement::{Asked, analyzed_query, asked};
 
@@ -60,7 +60,7 @@ fn tables_of(asked: &Asked) -> BTreeSet<UnknownTable> {
     let read: BTreeSet<&str> =
         read.iter().filter(|table| table.schema().is_none()).map(|table| table.table()).collect();
     let mut names = Names(BTreeSet::new());
-    walk(statement, &mut names);
+    walk_statement(statement, &mut names);
     let mut found = names.0;
     found.retain(|table| {
         read.contains(table.name.as_str()) && !asked.called.contains_key(&table.name)

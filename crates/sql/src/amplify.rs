@@ -555,7 +555,7 @@ pub(crate) mod tests {
     use arrow::datatypes::Field;
     use datafusion::prelude::SessionContext;
     use tidemill_base::RunSettings;
-    use tidemill_planning::asked;
+    use tidemill_planning::plan_sql;
 
     use super::*;
     use crate::{Told, session};
@@ -577,7 +577,7 @@ pub(crate) mod tests {
         .unwrap();
         context.register_batch("t", batch).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async { asked(&context, sql)?.collect().await }).told()
+        runtime.block_on(async { plan_sql(&context, sql)?.collect().await }).told()
     }
 
     #[test]

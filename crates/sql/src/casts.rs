@@ -36,7 +36,9 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::arrow_errors::sql_name_of_arrow_type;
 use tidemill_base::error::Error;
 use tidemill_base::large_stack::run_on_large_stack;
-use tidemill_planning::{DynLogicalPlan, DynTreeNode, walk, walk_expr, walk_expr_mut, walk_mut};
+use tidemill_planning::{
+    DynLogicalPlan, DynTreeNode, walk_expr, walk_expr_mut, walk_statement, walk_statement_mut,
+};
 
 use crate::datafusion_names::DUPLICATE_NAMES;
 use crate::dialects::{outer_fields, with_implicit_laterals};
@@ -113,7 +115,7 @@ fn with_named_casts<T>(
 /// # Errors
 /// As DataFusion's planner.
 pub fn planned(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
-    plan_statement(state, statement, tidemill_planning::planned)
+    plan_statement(state, statement, tidemill_planning::plan_statement)
 }
 
 fn is_of_unknown_column(error: &DataFusionError) -> bool {
@@ -286,7 +288,7 @@ fn written(sql: &str, to: &str) -> Vec<Written> {
     let mut casts = Casts { to, seen: HashSet::new(), found: Vec::new() };
     for statement in &statements {
         if let Statement::Statement(statement) = statement {
-            walk(statement, &mut casts);
+            walk_statement(statement, &mut casts);
         }
     }
     casts.found
@@ -316,7 +318,7 @@ fn count(plan: &LogicalPlan, to: &str) -> usize {
 fn with_names(mut statement: Statement) -> Option<Statement> {
     let Statement::Statement(inner) = &mut statement else { return None };
     let mut names = Names::default();
-    walk_mut(inner, &mut names);
+    walk_statement_mut(inner, &mut names);
     names.found.then_some(statement)
 }
 

@@ -11,14 +11,14 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 
 /// The most digits that a DECIMAL has.
 const DIGITS_MAX: usize = 38;
 
 /// Writes numbers that a DOUBLE does not hold as decimals.
 pub fn keep(statement: &mut Statement) {
-    walk_mut(statement, &mut Numbers);
+    walk_statement_mut(statement, &mut Numbers);
 }
 
 struct Numbers;

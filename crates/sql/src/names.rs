@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
     ValueWithSpan, Visitor, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::{walk, walk_expr, walk_expr_mut, walk_mut};
+use tidemill_planning::{walk_expr, walk_expr_mut, walk_statement, walk_statement_mut};
 
 use crate::dialects::comprehensions;
 
@@ -34,7 +34,7 @@ pub fn respell<'a>(statement: &mut Statement, schemas: impl Iterator<Item = &'a 
     for name in &names {
         spellings.entry(name.to_lowercase()).or_default().push(name);
     }
-    walk_mut(statement, &mut Respell { spellings });
+    walk_statement_mut(statement, &mut Respell { spellings });
 }
 
 /// Refuses an ORDER BY that calculates with a name which is a column and what the select list calls something
@@ -112,7 +112,7 @@ pub fn one_meaning<'a>(
 
     let columns = schemas.flat_map(|schema| schema.fields()).map(|field| field.name().clone());
     let mut orders = Orders { columns: columns.collect(), found: None };
-    walk(statement, &mut orders);
+    walk_statement(statement, &mut orders);
     match orders.found {
         Some(name) => Err(Error::usage_with_hint(
             format!("`{name}` in ORDER BY is a column, and something else in the select list"),
@@ -298,7 +298,7 @@ pub fn in_any_case<T>(
         let datafusion::sql::parser::Statement::Statement(inner) = &mut statement else { break };
         let Some((name, meant)) = meant else { break };
         let mut quoted = Quoted { name, meant, has_some: false };
-        walk_mut(inner, &mut quoted);
+        walk_statement_mut(inner, &mut quoted);
         if !quoted.has_some {
             break;
         }

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::amplify::tests::context;
     use arrow::array::{ArrayRef, Float32Array, RecordBatch};
-    use tidemill_planning::asked;
+    use tidemill_planning::plan_sql;
 
     #[test]
     fn the_first_rows_of_branches_are_by_all_that_the_merge_is_by() {
@@ -145,7 +145,7 @@ mod tests {
         let branches = "SELECT x, 1 AS c FROM t UNION ALL SELECT x, 2 FROM t";
         let plan = runtime.block_on(async {
             let sql = format!("{branches} ORDER BY 1, 2 DESC LIMIT 1");
-            asked(&context, &sql).unwrap().create_physical_plan().await.unwrap()
+            plan_sql(&context, &sql).unwrap().create_physical_plan().await.unwrap()
         });
         let merge = plan.downcast_ref::<SortPreservingMergeExec>().unwrap();
         let first = merge.input().downcast_ref::<SortExec>().unwrap();

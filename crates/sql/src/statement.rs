@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use tidemill_base::column_types::UNQUOTED_NAME_METADATA_KEY;
 use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::{Error, Result};
-use tidemill_planning::{planned, walk, walk_mut};
+use tidemill_planning::{plan_statement, walk_statement, walk_statement_mut};
 
 use crate::cast_times::ArrowTypes;
 use crate::dialects::{self, CalledSources};
@@ -137,7 +137,7 @@ pub fn asked(sql: &str) -> Result<Asked> {
         if let Statement::Statement(statement) = &mut statement {
             called = dialects::translate(statement)?;
             syntax::complete(statement);
-            walk(statement, &mut depth);
+            walk_statement(statement, &mut depth);
         }
         if depth.most > DEPTH_MAX {
             return Err(Error::usage_with_hint(
@@ -321,7 +321,7 @@ fn of_query(statement: SqlStatement) -> Result<(SqlStatement, Wanted)> {
             let mut statements = dialects::parsed("SELECT * FROM t")
                 .map_err(|error| Error::Internal(error.to_string()))?;
             let mut statement = statements.remove(0);
-            walk_mut(&mut statement, &mut OfTable(&table_name));
+            walk_statement_mut(&mut statement, &mut OfTable(&table_name));
             let wanted = match describe_alias {
                 // A table by itself has columns, and nothing to be run.
                 DescribeAlias::Explain => Wanted::Columns,
@@ -383,7 +383,7 @@ pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     state.config_mut().options_mut().sql_parser.enable_ident_normalization = false;
     // What a zone's times are read as; without it the zone would be forgotten.
     state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
-    let plan = planned(&state, statement).map_err(|e| refused(e.told()))?;
+    let plan = plan_statement(&state, statement).map_err(|e| refused(e.told()))?;
     match plan {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
             Ok(Arc::new(with_unquoted_names(table.input.schema().as_arrow(), &is_unquoted)))

@@ -12,11 +12,11 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select, SelectItem,
     Statement, TableFactor, TableWithJoins, VisitorMut,
 };
-use tidemill_planning::{walk_expr_mut, walk_mut};
+use tidemill_planning::{walk_expr_mut, walk_statement_mut};
 
 /// Says of which source the columns are that joins are USING.
 pub fn qualify(statement: &mut Statement) {
-    walk_mut(statement, &mut Selects);
+    walk_statement_mut(statement, &mut Selects);
 }
 
 struct Selects;

@@ -88,7 +88,7 @@ fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
     };
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();
-    let plan = tidemill_planning::asked(&context, sql).unwrap().into_optimized_plan().unwrap();
+    let plan = tidemill_planning::plan_sql(&context, sql).unwrap().into_optimized_plan().unwrap();
     let stream = crate::build_sides::scanned(&plan).unwrap().remove(0);
     let Route::Tables(parts) = route(&plan, &Ok(stream)).unwrap() else {
         panic!("{sql} has no table");

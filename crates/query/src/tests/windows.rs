@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use tidemill_base::RunSettings;
 use tidemill_base::progress::RunProgress;
-use tidemill_planning::asked;
+use tidemill_planning::plan_sql;
 use tidemill_tables::sessions;
 
 const STEP: &str = "WindowsInParts";
@@ -193,7 +193,7 @@ fn sorting(context: &SessionContext) -> SessionContext {
 fn answer(context: &SessionContext, sql: &str) -> (usize, Vec<String>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
-        let plan = asked(context, sql).unwrap().create_physical_plan().await.unwrap();
+        let plan = plan_sql(context, sql).unwrap().create_physical_plan().await.unwrap();
         let steps = steps(&plan);
         let batches = collect(plan, context.task_ctx()).await;
         let batches = batches.unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -306,7 +306,7 @@ fn the_step_stands_where_no_order_is_counted_on() {
         let context = context(&batches, threads, 1024, folder.path());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            steps(&asked(&context, sql).unwrap().create_physical_plan().await.unwrap())
+            steps(&plan_sql(&context, sql).unwrap().create_physical_plan().await.unwrap())
         })
     };
     for (threads, sql, expected) in [

@@ -14,7 +14,7 @@ use datafusion::execution::memory_pool::{
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{CsvReadOptions, SessionConfig, SessionContext, col};
 use tidemill_base::RunSettings;
-use tidemill_planning::asked;
+use tidemill_planning::plan_sql;
 use tidemill_query::{Plan, Query};
 
 /// Prefix of a query for which bare DataFusion prefers sort-merge joins.
@@ -43,7 +43,7 @@ pub(crate) fn bare_answer(sql: &str, folder: &Path) -> String {
                 }
             }
             let sql = sql.replace("'$/", "").replace(".csv'", "");
-            asked(&context, &sql)?.collect().await
+            plan_sql(&context, &sql)?.collect().await
         })
     }));
     match answer {
@@ -113,7 +113,7 @@ fn wide(pool: Arc<dyn MemoryPool>) -> SessionContext {
 pub(crate) fn peak_bytes(sql: &str) -> usize {
     let pool = Arc::new(PeakRecordingPool::new(Arc::new(UnboundedMemoryPool::default())));
     let context = wide(Arc::clone(&pool) as _);
-    let rows = finish(async { asked(&context, sql).unwrap().collect().await.unwrap() });
+    let rows = finish(async { plan_sql(&context, sql).unwrap().collect().await.unwrap() });
     assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 2000, "{sql}");
     pool.peak_reserved()
 }
@@ -121,7 +121,7 @@ pub(crate) fn peak_bytes(sql: &str) -> usize {
 /// Returns true if a query over `wide` runs out of memory in a pool of `bytes` bytes.
 pub(crate) fn is_out_of_memory(sql: &str, bytes: usize) -> bool {
     let context = wide(Arc::new(FairSpillPool::new(bytes)));
-    match finish(async { asked(&context, sql).unwrap().collect().await }) {
+    match finish(async { plan_sql(&context, sql).unwrap().collect().await }) {
         Ok(_) => false,
         Err(error) => matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
     }

@@ -45,7 +45,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect,
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use regex::Regex;
-use tidemill_planning::asked;
+use tidemill_planning::plan_sql;
 
 use super::*;
 use crate::fan_out_sorts::FanOutSorts;
@@ -153,7 +153,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn bare_plan(configure: Configure, sql: &str) -> Arc<dyn ExecutionPlan> {
     let context = bare_session(configure, &Arc::default());
     runtime().block_on(async {
-        let rows = asked(&context, sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let rows = plan_sql(&context, sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         rows.create_physical_plan().await.unwrap_or_else(|error| panic!("{sql}: {error}"))
     })
 }
@@ -166,7 +166,7 @@ fn unoptimized_plan(configure: Configure, sql: &str) -> Arc<dyn ExecutionPlan> {
         .build();
     let context = SessionContext::new_with_state(state);
     runtime()
-        .block_on(async { asked(&context, sql).unwrap().create_physical_plan().await.unwrap() })
+        .block_on(async { plan_sql(&context, sql).unwrap().create_physical_plan().await.unwrap() })
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_refusal_of_two_columns_of_one_name_says_so() {
     let context = bare_session(two_partitions, &Arc::default());
     for sql in ["SELECT n, CAST(n AS TEXT) FROM t", "SELECT sum(n), sum(CAST(n AS DOUBLE)) FROM t"]
     {
-        let refusal = asked(&context, sql).unwrap_err().to_string();
+        let refusal = plan_sql(&context, sql).unwrap_err().to_string();
         assert!(refusal.contains(DUPLICATE_NAMES), "{sql}: {refusal}");
     }
 }
@@ -296,7 +296,7 @@ fn each_consumer_of_memory_is_known_by_the_name_it_registers() {
         let registry = Arc::<Registry>::default();
         let context = bare_session(configure, &registry);
         runtime().block_on(async {
-            let plan = asked(&context, sql).unwrap().create_physical_plan().await.unwrap();
+            let plan = plan_sql(&context, sql).unwrap().create_physical_plan().await.unwrap();
             collect(plan, context.task_ctx()).await.unwrap();
         });
         let seen = registry.seen.lock().clone();

@@ -25,7 +25,9 @@ use futures::executor::block_on;
 use regex::Regex;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
-use tidemill_planning::{planned, walk, walk_expr, walk_expr_mut, walk_mut};
+use tidemill_planning::{
+    plan_statement, walk_expr, walk_expr_mut, walk_statement, walk_statement_mut,
+};
 
 use super::calls::{both, in_brackets, name_of};
 use super::hidden::{Unhidden, hidden_of, name_hidden};
@@ -71,7 +73,7 @@ pub fn names_columns_by_pattern(statement: &Parsed) -> bool {
     }
 
     let Parsed::Statement(statement) = statement else { return false };
-    walk(statement, &mut Found)
+    walk_statement(statement, &mut Found)
 }
 
 /// Writes out what stands for columns, and the names of select lists in their WHERE and in themselves; says
@@ -98,7 +100,7 @@ pub fn write_out(
         refused: None,
         changed: false,
     };
-    walk_mut(statement, &mut selects);
+    walk_statement_mut(statement, &mut selects);
     match selects.refused {
         Some(error) => Err(error),
         None => Ok(selects.changed),
@@ -129,7 +131,7 @@ impl VisitorMut for Selects<'_> {
             self.recursive |= with.recursive;
             for cte in &mut with.cte_tables {
                 let mut inner = Statement::Query(cte.query.clone());
-                walk_mut(&mut inner, self);
+                walk_statement_mut(&mut inner, self);
                 if self.refused.is_some() {
                     return ControlFlow::Break(());
                 }
@@ -284,7 +286,7 @@ impl Selects<'_> {
             cte_tables: self.ctes.clone(),
         });
         let statement = statements.remove(0);
-        let plan = planned(self.state, Parsed::Statement(Box::new(statement))).told()?;
+        let plan = plan_statement(self.state, Parsed::Statement(Box::new(statement))).told()?;
         let columns = plan.schema().iter().map(|(table, field)| Column {
             table: table.map(|table| table.table().to_owned()),
             name: field.name().clone(),
@@ -539,7 +541,7 @@ impl Selects<'_> {
         }
         let statement = Parsed::Statement(Box::new(statements.remove(0)));
         let context = SessionContext::new_with_state(self.state.clone());
-        let plan = planned(self.state, statement).told()?;
+        let plan = plan_statement(self.state, statement).told()?;
         let batches = block_on(async { context.execute_logical_plan(plan).await?.collect().await });
         let mut names = BTreeSet::new();
         for batch in batches.told()? {

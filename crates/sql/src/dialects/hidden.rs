@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
     TableAliasColumnDef, TableFactor, TableWithJoins, Visitor, VisitorMut,
 };
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::{walk, walk_expr, walk_mut};
+use tidemill_planning::{walk_expr, walk_statement, walk_statement_mut};
 
 use crate::names::folded;
 
@@ -46,7 +46,7 @@ pub fn named_hidden(statement: &Parsed, sources: &Sources) -> Unhidden {
         alone: BTreeSet::new(),
         parked: Vec::new(),
     };
-    walk(statement, &mut mentions);
+    walk_statement(statement, &mut mentions);
     mentions.found
 }
 
@@ -104,7 +104,7 @@ pub(super) fn name_hidden(statement: &mut Statement, unhidden: &Unhidden) -> Res
     }
 
     let mut tables = Tables { unhidden, ctes: Vec::new(), natural: false };
-    walk_mut(statement, &mut tables);
+    walk_statement_mut(statement, &mut tables);
     match tables.natural {
         true => Err(Error::usage_with_hint(
             "NATURAL JOIN does not say whether it joins on the files' names, which the query names",

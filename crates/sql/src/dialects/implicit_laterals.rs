@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Select, Statement, TableFactor, VisitorMut};
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 
 /// Returns a statement with LATERAL before each subquery that has a source before it in its FROM; none if no word is missing. To
 /// a subquery that refers to none of them the word means nothing.
 pub(crate) fn with_implicit_laterals(mut statement: Statement) -> Option<Statement> {
     let mut laterals = Laterals { count: 0 };
-    walk_mut(&mut statement, &mut laterals);
+    walk_statement_mut(&mut statement, &mut laterals);
     (laterals.count > 0).then_some(statement)
 }
 

@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redaction::redact_url;
-use tidemill_planning::{walk, walk_expr, walk_expr_mut};
+use tidemill_planning::{walk_expr, walk_expr_mut, walk_statement};
 
 use super::calls::call_of;
 use super::{columns, parsed, tables, written};
@@ -50,7 +50,7 @@ impl MentionedNames {
     /// Returns those of a statement.
     pub(super) fn of(statement: &Statement) -> Self {
         let mut mentioned = MentionedNames::default();
-        walk(statement, &mut mentioned);
+        walk_statement(statement, &mut mentioned);
         mentioned
     }
 
@@ -249,7 +249,7 @@ pub(super) fn entries_table(
     let Some(mut statement) = statements.pop() else {
         return Err(Error::Internal("no query".into()));
     };
-    tidemill_planning::walk_mut(&mut statement, &mut Put(&[("x", list)]));
+    tidemill_planning::walk_statement_mut(&mut statement, &mut Put(&[("x", list)]));
     let Statement::Query(subquery) = statement else {
         return Err(Error::Internal("no query".into()));
     };
@@ -521,7 +521,7 @@ pub(super) fn of_select(select: &mut Select, mentioned: &MentionedNames) -> Resu
     select.lateral_views.clear();
     let mut items = Items(&laterals);
     let mut statement = Statement::Query(Box::new(query_of(select.clone())?));
-    tidemill_planning::walk_mut(&mut statement, &mut items);
+    tidemill_planning::walk_statement_mut(&mut statement, &mut items);
     if let Statement::Query(query) = statement
         && let SetExpr::Select(made) = *query.body
     {

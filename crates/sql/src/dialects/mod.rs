@@ -39,7 +39,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::{walk_expr, walk_expr_mut, walk_mut};
+use tidemill_planning::{walk_expr, walk_expr_mut, walk_statement_mut};
 
 use crate::names;
 use crate::syntax::Spoken;
@@ -141,9 +141,9 @@ pub type CalledSources = HashMap<String, CalledSource>;
 pub(crate) fn translate(statement: &mut Statement) -> Result<CalledSources> {
     let mentioned = laterals::MentionedNames::of(statement);
     let mut clauses = Clauses { called: CalledSources::new(), mentioned, named: 0, refused: None };
-    walk_mut(statement, &mut clauses);
+    walk_statement_mut(statement, &mut clauses);
     let mut translation = Translation::default();
-    walk_mut(statement, &mut translation);
+    walk_statement_mut(statement, &mut translation);
     match clauses.refused.or(translation.refused) {
         Some(error) => Err(error),
         None => Ok(clauses.called),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use datafusion::common::{Column, DataFusionError};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Statement, Value, VisitorMut};
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 
 use super::calls::call_of;
 
@@ -25,7 +25,7 @@ pub(crate) fn refused_column(error: &DataFusionError) -> Option<Vec<String>> {
 /// Returns a statement whose subqueries ask for the fields of a column by `get_field`; none if there is no such field.
 pub(crate) fn with_outer_fields(mut statement: Statement, column: &[String]) -> Option<Statement> {
     let mut fields = Fields { column, depth: 0, count: 0 };
-    walk_mut(&mut statement, &mut fields);
+    walk_statement_mut(&mut statement, &mut fields);
     (fields.count > 0).then_some(statement)
 }
 

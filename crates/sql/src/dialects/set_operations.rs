@@ -25,7 +25,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 use tidemill_base::error::Result;
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 
 use super::written_query;
 use crate::names;
@@ -67,7 +67,7 @@ pub(super) fn translate(body: &mut SetExpr) -> Result<()> {
     ))?;
     let branches = [std::mem::replace(left, no_rows()?), std::mem::replace(right, no_rows()?)];
     let mut statement = Statement::Query(query);
-    walk_mut(&mut statement, &mut Branches(branches.map(Some)));
+    walk_statement_mut(&mut statement, &mut Branches(branches.map(Some)));
     if let Statement::Query(query) = statement {
         *body = SetExpr::Query(query);
     }

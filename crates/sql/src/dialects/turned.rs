@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 
 use super::pivots::columns_of;
 use super::tokens::{before, end_of_query, is_word, replace};
@@ -208,7 +208,7 @@ pub fn values_wanted(sql: &str) -> Option<String> {
 
     let first = |statement: &mut Statement| {
         let mut wanted = Wanted(None);
-        walk_mut(statement, &mut wanted);
+        walk_statement_mut(statement, &mut wanted);
         wanted.0
     };
     let mut statement = with_pivot(sql)?;
@@ -304,7 +304,7 @@ pub fn with_values(sql: &str, values: &[(String, String)]) -> Result<String> {
         return Err(Error::Internal(format!("no PIVOT: {sql}")));
     };
     let mut listed = Listed { values, failed: None };
-    walk_mut(&mut statement, &mut listed);
+    walk_statement_mut(&mut statement, &mut listed);
     match listed.failed {
         Some(error) => Err(error),
         None => Ok(statement.to_string()),

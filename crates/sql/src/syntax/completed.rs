@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, UnaryOperator, Value, ValueWithSpan, Visitor, VisitorMut,
     WildcardAdditionalOptions,
 };
-use tidemill_planning::{walk_expr, walk_mut};
+use tidemill_planning::{walk_expr, walk_statement_mut};
 
 use crate::dialects::copies::is_random;
 use crate::{dialects, names};
@@ -118,7 +118,7 @@ pub(crate) fn complete(statement: &mut Statement) {
         }
     }
 
-    walk_mut(statement, &mut Completed);
+    walk_statement_mut(statement, &mut Completed);
 }
 
 /// The comparison that is false where `op` is true.

@@ -31,7 +31,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_base::coverage::format_grouped_digits;
 use tidemill_base::error::{Error, Result};
-use tidemill_planning::walk_mut;
+use tidemill_planning::walk_statement_mut;
 
 use crate::names;
 
@@ -103,7 +103,7 @@ pub fn replace_by_except(statement: &mut Statement) -> bool {
     }
 
     let mut replaced = Replaced(false);
-    walk_mut(statement, &mut replaced);
+    walk_statement_mut(statement, &mut replaced);
     replaced.0
 }
 

@@ -355,7 +355,7 @@ mod tests {
     use arrow::compute::cast;
     use arrow::datatypes::{DataType, UInt32Type};
     use datafusion::common::tree_node::TreeNodeRecursion;
-    use tidemill_planning::asked;
+    use tidemill_planning::plan_sql;
 
     use super::*;
     use crate::amplify::tests::context;
@@ -384,7 +384,7 @@ mod tests {
             let sql = format!("SELECT {calls} FROM t");
             let mut found = 0;
             let plan = runtime.block_on(async {
-                asked(&context, &sql).unwrap().create_physical_plan().await.unwrap()
+                plan_sql(&context, &sql).unwrap().create_physical_plan().await.unwrap()
             });
             plan.apply_dyn(&mut |step| {
                 found += usize::from(step.name() == CONSUMER);
@@ -433,7 +433,7 @@ mod tests {
             let sql = format!("SELECT n, string_agg(s, '') {over} FROM t");
             let mut seen = 0;
             runtime.block_on(async {
-                let rows = asked(&context, &sql).unwrap();
+                let rows = plan_sql(&context, &sql).unwrap();
                 let mut rows = rows.execute_stream().await.unwrap();
                 while let Some(batch) = rows.next().await {
                     let batch = batch.unwrap();
