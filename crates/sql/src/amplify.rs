@@ -28,7 +28,7 @@ use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
 use tidemill_base::memory_budget::format_binary_bytes;
-use tidemill_functions::sketches::id_set_lens;
+use tidemill_functions::sketches::id_set_len_upper_bounds;
 
 use crate::datafusion_names::scalars;
 use crate::messages::external;
@@ -197,11 +197,12 @@ impl Amplifier {
                 (0..rows).map(|row| at(&texts, row) + ITEM_BYTES * items(row)).collect()
             }
             Amplifier::Ids => {
-                let lens = args.first().map(id_set_lens).unwrap_or_default();
+                let lens = args.first().map(id_set_len_upper_bounds).unwrap_or_default();
                 (0..rows).map(|row| 8 * at(&lens, row)).collect()
             }
             Amplifier::TwoSets => {
-                let lens = |index: usize| args.get(index).map(id_set_lens).unwrap_or_default();
+                let lens =
+                    |index: usize| args.get(index).map(id_set_len_upper_bounds).unwrap_or_default();
                 let (left, right) = (lens(0), lens(1));
                 (0..rows).map(|row| 8 * (at(&left, row) + at(&right, row))).collect()
             }

@@ -488,7 +488,7 @@ fn no_signature(message: &str) -> Error {
         }
         _ => {}
     }
-    let calls = tidemill_functions::calls_of(name).or_else(|| calls_of_theirs(name));
+    let calls = tidemill_functions::function_syntax(name).or_else(|| calls_of_theirs(name));
     let calls = match (name, calls) {
         ("max" | "min", Some(calls)) => Some(format!("{calls}, {name}(expression, n)")),
         (_, calls) => calls,
@@ -501,7 +501,7 @@ fn no_signature(message: &str) -> Error {
     let is_as_many = |calls: &str| calls.split("), ").any(|one| count(one) == count(&call));
     match calls {
         Some(calls)
-            if tidemill_functions::calls_of(name).is_some()
+            if tidemill_functions::function_syntax(name).is_some()
                 || !is_as_many(&calls)
                 || call.contains("[]") =>
         {

@@ -230,7 +230,7 @@ impl ScalarUDFImpl for Concat {
 /// `array_length`, which returns a BIGINT.
 pub(crate) fn list_length() -> Arc<ScalarUDF> {
     static LENGTH: LazyLock<Arc<ScalarUDF>> =
-        LazyLock::new(|| Arc::new(tidemill_functions::with_signed_length(array_length_udf())));
+        LazyLock::new(|| Arc::new(tidemill_functions::signed_length_function(array_length_udf())));
     Arc::clone(&LENGTH)
 }
 

@@ -288,12 +288,12 @@ fn make_scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     all.extend(replaced::functions());
     all.extend(tidemill_functions::scalar_functions());
     for name in TO_TIMESTAMPS.iter().chain([&scalars::TO_DATE]).copied() {
-        let theirs = all.by_name.get(name).map(tidemill_functions::with_patterns);
+        let theirs = all.by_name.get(name).map(tidemill_functions::with_postgres_patterns);
         all.extend(theirs);
     }
-    let lengths = tidemill_functions::with_signed_lengths(all.by_name.values());
+    let lengths = tidemill_functions::with_signed_length_functions(all.by_name.values());
     all.extend(lengths);
-    let costly = tidemill_functions::once_per_text(all.by_name.values());
+    let costly = tidemill_functions::deduplicate_functions(all.by_name.values());
     all.extend(costly);
     let by_name = all.by_name.clone();
     all.extend(amplify::limited(by_name.values(), memory_bytes));

@@ -20,7 +20,7 @@ impl ExprPlanner for TextParts {
         schema: &DFSchema,
     ) -> PlanResult<PlannerResult<RawFieldAccessExpr>> {
         static SLICE: LazyLock<Option<Arc<ScalarUDF>>> =
-            LazyLock::new(|| tidemill_functions::text_slice().map(Arc::new));
+            LazyLock::new(|| tidemill_functions::text_slice_udf().map(Arc::new));
         // DataFusion makes `nth_value` of it, which counts nulls, and fails of the place 0, where no list has an item.
         if let (Expr::AggregateFunction(call), GetFieldAccess::ListIndex { key }) =
             (&expr.expr, &expr.field_access)

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{DocSection, Documentation};
 use tidemill_base::coverage::format_grouped_digits;
-use tidemill_functions::sketches::{LOG2M_MAX, is_stored};
+use tidemill_functions::sketches::{LOG2M_MAX, is_sketch_type};
 use tidemill_sketch::{ExplicitThreshold, Hll, HllParams, Quantiles};
 
 use crate::{Function, top_k_type};
@@ -272,7 +272,7 @@ impl Added {
             Added::Unique => refuse("numbers, strings, dates, times and booleans"),
             Added::HllSketch if crate::is_hashable(value) => Ok(DataType::BinaryView),
             Added::HllSketch => refuse("numbers, strings, dates, times and booleans"),
-            Added::HllUnion if is_stored(value) => Ok(DataType::BinaryView),
+            Added::HllUnion if is_sketch_type(value) => Ok(DataType::BinaryView),
             Added::HllUnion => {
                 refuse("sketches, which are BYTEA or text of `\\x` and hexadecimal digits")
             }
@@ -329,7 +329,7 @@ impl Added {
                 "`id_set` takes whole numbers; its argument is of type {value}\nhint: CAST(x AS BIGINT) where they are; \
                  unique_exact(x) and hll_sketch(x) take texts"
             ),
-            Added::IdSetUnion | Added::IdSetIntersection if is_stored(value) => {
+            Added::IdSetUnion | Added::IdSetIntersection if is_sketch_type(value) => {
                 Ok(DataType::BinaryView)
             }
             Added::IdSetUnion | Added::IdSetIntersection => {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use tidemill_base::error::Result;
-use tidemill_functions::sketches::id_set_lens;
+use tidemill_functions::sketches::id_set_len_upper_bounds;
 use tidemill_sql::pool::too_large_a_set;
 
 use crate::{Function, Table, TableSpec};
@@ -75,7 +75,7 @@ fn cut_by_sets(
     for (sets, aggregate) in of_sets {
         bytes.resize(batch.num_rows(), 0);
         let filter = aggregate.filter.map(|index| batch.column(index).as_boolean());
-        for (row, (bytes, len)) in bytes.iter_mut().zip(id_set_lens(sets)).enumerate() {
+        for (row, (bytes, len)) in bytes.iter_mut().zip(id_set_len_upper_bounds(sets)).enumerate() {
             if filter.is_some_and(|filter| filter.is_null(row) || !filter.value(row)) {
                 continue;
             }

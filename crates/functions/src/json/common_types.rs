@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, UInt64Type}
 use datafusion_common::Result as PlanResult;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
-use crate::call::{failed, is_text};
+use crate::closure_function::{is_text_type, query_error};
 
 /// Returns the type that values of two types are cast to, if there is one that loses nothing.
 pub(super) fn common_type(one: &DataType, other: &DataType) -> Option<DataType> {
@@ -24,12 +24,12 @@ pub(super) fn common_type(one: &DataType, other: &DataType) -> Option<DataType> 
     Some(match (one, other) {
         (one, other) if one == other => one.clone(),
         (Null, some) | (some, Null) => some.clone(),
-        (one, other) if is_text(one) && is_text(other) => Utf8View,
+        (one, other) if is_text_type(one) && is_text_type(other) => Utf8View,
         (Dictionary(_, values), other) | (other, Dictionary(_, values)) => {
             common_type(values, other)?
         }
-        (one, other) if one.is_integer() && other.is_integer() => common_integer(one, other)?,
-        (one, other) if is_number(one) && is_number(other) => Float64,
+        (one, other) if one.is_integer() && other.is_integer() => common_integer_type(one, other)?,
+        (one, other) if is_integer_or_float(one) && is_integer_or_float(other) => Float64,
         (Decimal128(digits, places), Decimal128(other_digits, other_places)) => {
             let whole = |digits: u8, places: i8| i16::from(digits) - i16::from(places);
             let whole = whole(*digits, *places).max(whole(*other_digits, *other_places));
@@ -38,21 +38,21 @@ pub(super) fn common_type(one: &DataType, other: &DataType) -> Option<DataType> 
             Decimal128(digits, places)
         }
         (Struct(one), Struct(other)) => Struct(common_fields(one, other)?),
-        (List(one), List(other)) => List(common_item(one, other)?),
+        (List(one), List(other)) => List(common_item_field(one, other)?),
         (
             List(one) | LargeList(one) | FixedSizeList(one, _),
             List(other) | LargeList(other) | FixedSizeList(other, _),
-        ) => LargeList(common_item(one, other)?),
+        ) => LargeList(common_item_field(one, other)?),
         _ => return None,
     })
 }
 
-fn is_number(data_type: &DataType) -> bool {
+fn is_integer_or_float(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_floating()
 }
 
 /// Returns the integer type that holds all values of both, unless only a DECIMAL does.
-fn common_integer(one: &DataType, other: &DataType) -> Option<DataType> {
+fn common_integer_type(one: &DataType, other: &DataType) -> Option<DataType> {
     let is_wider = |data_type: &DataType| data_type.is_unsigned_integer();
     match (is_wider(one), is_wider(other)) {
         (true, true) => Some(DataType::UInt64),
@@ -80,7 +80,7 @@ fn common_fields(one: &Fields, other: &Fields) -> Option<Fields> {
     Some(nullable.collect())
 }
 
-fn common_item(one: &FieldRef, other: &FieldRef) -> Option<FieldRef> {
+fn common_item_field(one: &FieldRef, other: &FieldRef) -> Option<FieldRef> {
     let data_type = common_type(one.data_type(), other.data_type())?;
     Some(Arc::new(Field::new_list_field(data_type, true)))
 }
@@ -124,8 +124,8 @@ pub(super) fn cast_to_common(array: &ArrayRef, to: &DataType) -> PlanResult<Arra
             Arc::new(LargeListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
         }
         (from, DataType::Float64) if from.is_integer() => {
-            if let Some(integer) = rounded_as_double(array) {
-                return Err(failed(
+            if let Some(integer) = find_integer_that_double_rounds(array) {
+                return Err(query_error(
                     format!(
                         "a DOUBLE is made of all values of a struct, and it would round the {} {integer}",
                         sql_type_name(from)
@@ -140,7 +140,7 @@ pub(super) fn cast_to_common(array: &ArrayRef, to: &DataType) -> PlanResult<Arra
 }
 
 /// Returns the first integer that a DOUBLE does not hold.
-fn rounded_as_double(integers: &ArrayRef) -> Option<i128> {
+fn find_integer_that_double_rounds(integers: &ArrayRef) -> Option<i128> {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     let is_rounded = |value: &i128| (*value as f64) as i128 != *value;
     match integers.data_type() {
@@ -161,17 +161,17 @@ mod tests {
     use super::*;
     use arrow::array::{Float64Array, Int64Array};
 
-    fn fields(all: &[(&str, DataType)]) -> DataType {
+    fn struct_type(all: &[(&str, DataType)]) -> DataType {
         let field = |(name, of): &(&str, DataType)| Field::new(*name, of.clone(), true);
         DataType::Struct(all.iter().map(field).collect())
     }
 
-    fn list(item: DataType) -> DataType {
+    fn list_type(item: DataType) -> DataType {
         DataType::List(Arc::new(Field::new_list_field(item, true)))
     }
 
     #[test]
-    fn types_meet_where_no_value_is_lost() {
+    fn common_type_exists_only_if_no_value_is_lost() {
         use DataType::{Boolean, Decimal128, Float64, Int8, Int64, Null, UInt32, UInt64, Utf8};
         for (one, other, expected) in [
             (Int64, Int64, Some(Int64)),
@@ -184,13 +184,13 @@ mod tests {
             (Decimal128(5, 2), Decimal128(6, 0), Some(Decimal128(8, 2))),
             (Decimal128(38, 0), Decimal128(38, 10), None),
             (
-                fields(&[("a", Int64)]),
-                fields(&[("b", Utf8), ("a", Float64)]),
-                Some(fields(&[("a", Float64), ("b", Utf8)])),
+                struct_type(&[("a", Int64)]),
+                struct_type(&[("b", Utf8), ("a", Float64)]),
+                Some(struct_type(&[("a", Float64), ("b", Utf8)])),
             ),
-            (fields(&[("a", Int64)]), fields(&[("a", Utf8)]), None),
-            (list(Int64), list(Null), Some(list(Int64))),
-            (list(Int64), Int64, None),
+            (struct_type(&[("a", Int64)]), struct_type(&[("a", Utf8)]), None),
+            (list_type(Int64), list_type(Null), Some(list_type(Int64))),
+            (list_type(Int64), Int64, None),
         ] {
             assert_eq!(common_type(&one, &other), expected, "{one} {other}");
             assert_eq!(common_type(&other, &one).is_some(), expected.is_some(), "{other} {one}");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_double_never_rounds_an_integer() {
+    fn integer_that_double_would_round_is_an_error() {
         let exact: ArrayRef = Arc::new(Int64Array::from(vec![Some(1 << 53), None, Some(-3)]));
         let made = cast_to_common(&exact, &DataType::Float64).unwrap();
         let expected = Float64Array::from(vec![Some(9007199254740992.0), None, Some(-3.0)]);

@@ -22,63 +22,66 @@ use datafusion_expr::ScalarUDF;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use super::common_types::{cast_to_common, common_type};
-use super::nested::between;
-use super::reading::{duck_type, no_json};
-use super::scan::{Scanner, Sort, compact, unescape};
-use super::writing::Encoder;
-use super::{SECTION, STRUCT_SECTION};
-use crate::call::{Call, Function, Kind, as_texts, failed, is_text, list_of, refused};
+use super::extraction::{duckdb_type_name, invalid_json_error};
+use super::json_encoder::JsonEncoder;
+use super::json_scanner::{JsonKind, JsonScanner, write_compact, write_unescaped};
+use super::nested_paths::item_range;
+use super::{JSON_SECTION, STRUCT_SECTION};
+use crate::closure_function::{
+    ArgumentKind, CallBatch, ClosureFunction, format_as_texts, is_text_type, list_type,
+    query_error, usage_error,
+};
 
 /// Returns all functions of entries.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
-        Function::new(
+        ClosureFunction::new(
             STRUCT_SECTION,
             &["struct_entries(s)"],
             "The fields of a struct, or the entries of a map, as a list of STRUCT(key, value); values of types without a \
              common one are JSON.",
         )
-        .takes(&[Kind::Any], 1)
-        .settles(|asked| {
-            let given = decoded(asked.data_type(0));
-            match EntryTypes::of(given) {
-                Some(types) if !is_list(given) && !is_text(given) => Ok(types.list(false)),
-                _ => Err(refused(
+        .with_arguments(&[ArgumentKind::Any], 1)
+        .with_return_type_closure(|asked| {
+            let given = dictionary_value_type(asked.argument_type(0));
+            match EntryTypes::from_type(given) {
+                Some(types) if !is_list_type(given) && !is_text_type(given) => Ok(types.list_type(false)),
+                _ => Err(usage_error(
                     format!(
                         "`{}` takes a struct or a map, and this is a {}",
-                        asked.name(),
+                        asked.function_name(),
                         sql_type_name(given)
                     ),
                     "json_entries(x) takes JSON in a TEXT, and lists",
                 )),
             }
         })
-        .runs(|call| {
-            let values = decoded_column(call)?;
+        .into_udf(|call| {
+            let values = decode_dictionary_argument(call)?;
             match values.data_type() {
-                DataType::Struct(_) => struct_entries(&values, &EntryLists::new(false), false),
-                _ => map_entries(&values, &EntryLists::new(false), false),
+                DataType::Struct(_) => struct_entries(&values, &EntryListBuilder::new(false), false),
+                _ => map_entries(&values, &EntryListBuilder::new(false), false),
             }
         }),
-        Function::new(STRUCT_SECTION, &["struct_keys(s)"], "The names of a struct's fields, or the keys of a map, as a list.")
-            .takes(&[Kind::Any], 1)
-            .settles(|asked| match decoded(asked.data_type(0)) {
-                DataType::Struct(_) => Ok(list_of(DataType::Utf8View)),
-                map @ DataType::Map(..) => match EntryTypes::of(map) {
-                    Some(types) => Ok(list_of(types.key)),
-                    None => Ok(list_of(DataType::Utf8View)),
+        ClosureFunction::new(STRUCT_SECTION, &["struct_keys(s)"], "The names of a struct's fields, or the keys of a map, as a list.")
+            .with_arguments(&[ArgumentKind::Any], 1)
+            .with_return_type_closure(|asked| match dictionary_value_type(asked.argument_type(0)) {
+                DataType::Struct(_) => Ok(list_type(DataType::Utf8View)),
+                map @ DataType::Map(..) => match EntryTypes::from_type(map) {
+                    Some(types) => Ok(list_type(types.key)),
+                    None => Ok(list_type(DataType::Utf8View)),
                 },
-                DataType::Null => Ok(list_of(DataType::Utf8View)),
-                other => Err(refused(
-                    format!("`{}` takes a struct or a map, and this is a {}", asked.name(), sql_type_name(other)),
+                DataType::Null => Ok(list_type(DataType::Utf8View)),
+                other => Err(usage_error(
+                    format!("`{}` takes a struct or a map, and this is a {}", asked.function_name(), sql_type_name(other)),
                     "json_keys(x) takes JSON in a TEXT",
                 )),
             })
-            .runs(|call| {
-                let values = decoded_column(call)?;
+            .into_udf(|call| {
+                let values = decode_dictionary_argument(call)?;
                 let entries = match values.data_type() {
-                    DataType::Struct(_) => struct_entries(&values, &EntryLists::new(false), false)?,
-                    _ => map_entries(&values, &EntryLists::new(false), false)?,
+                    DataType::Struct(_) => struct_entries(&values, &EntryListBuilder::new(false), false)?,
+                    _ => map_entries(&values, &EntryListBuilder::new(false), false)?,
                 };
                 let entries = entries.as_list::<i32>();
                 let keys = Arc::clone(entries.values().as_struct().column(0));
@@ -86,34 +89,34 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
                 let (offsets, nulls) = (entries.offsets().clone(), entries.nulls().cloned());
                 Ok(Arc::new(ListArray::try_new(item, offsets, keys, nulls)?))
             }),
-        Function::new(
-            SECTION,
+        ClosureFunction::new(
+            JSON_SECTION,
             &["json_entries(x)"],
             "The entries of a JSON object or array, a map, a list, or the fields of a struct that are not null, as a list of \
              STRUCT(key, value, type). `FROM t, json_each(t.x)` makes rows of them.",
         )
-        .takes(&[Kind::Any], 1)
-        .settles(|asked| {
-            let given = decoded(asked.data_type(0));
-            match EntryTypes::of(given) {
-                Some(types) => Ok(types.list(true)),
-                None => Err(refused(
+        .with_arguments(&[ArgumentKind::Any], 1)
+        .with_return_type_closure(|asked| {
+            let given = dictionary_value_type(asked.argument_type(0));
+            match EntryTypes::from_type(given) {
+                Some(types) => Ok(types.list_type(true)),
+                None => Err(usage_error(
                     format!(
                         "`{}` takes JSON in a TEXT, a struct, a map or a list, and this is a {}",
-                        asked.name(),
+                        asked.function_name(),
                         sql_type_name(given)
                     ),
                     "to_json(x) makes JSON of any value",
                 )),
             }
         })
-        .runs(|call| {
-            let values = decoded_column(call)?;
-            let lists = EntryLists::new(true);
+        .into_udf(|call| {
+            let values = decode_dictionary_argument(call)?;
+            let lists = EntryListBuilder::new(true);
             match values.data_type() {
                 DataType::Struct(_) => struct_entries(&values, &lists, true),
                 DataType::Map(..) => map_entries(&values, &lists, true),
-                list if is_list(list) => list_entries(&values, &lists),
+                list if is_list_type(list) => list_entries(&values, &lists),
                 _ => json_entries(call, &lists),
             }
         }),
@@ -121,15 +124,15 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 }
 
 /// Returns the type of the values of a dictionary, and any other type as it is.
-fn decoded(data_type: &DataType) -> &DataType {
+fn dictionary_value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
         other => other,
     }
 }
 
-fn decoded_column(call: &Call) -> PlanResult<ArrayRef> {
-    let column = call.column(0)?;
+fn decode_dictionary_argument(call: &CallBatch) -> PlanResult<ArrayRef> {
+    let column = call.argument_column(0)?;
     match column.data_type() {
         DataType::Dictionary(_, values) => {
             Ok(cast_with_options(&column, values, &STRICT_CAST_OPTIONS)?)
@@ -138,7 +141,7 @@ fn decoded_column(call: &Call) -> PlanResult<ArrayRef> {
     }
 }
 
-fn is_list(data_type: &DataType) -> bool {
+fn is_list_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 
@@ -152,7 +155,7 @@ struct EntryTypes {
 
 impl EntryTypes {
     /// Returns the types of the entries that a value of a type has, if it has any.
-    fn of(data_type: &DataType) -> Option<Self> {
+    fn from_type(data_type: &DataType) -> Option<Self> {
         let typed = |value: DataType| EntryTypes { key: DataType::Utf8View, value, is_json: false };
         let json =
             || EntryTypes { key: DataType::Utf8View, value: DataType::Utf8View, is_json: true };
@@ -160,9 +163,10 @@ impl EntryTypes {
             DataType::Struct(fields) => {
                 let mut types = fields.iter().map(|field| field.data_type());
                 let common = match types.next() {
-                    Some(first) => types.try_fold(decoded(first).clone(), |common, other| {
-                        common_type(&common, decoded(other))
-                    }),
+                    Some(first) => types
+                        .try_fold(dictionary_value_type(first).clone(), |common, other| {
+                            common_type(&common, dictionary_value_type(other))
+                        }),
                     None => Some(DataType::Utf8View),
                 };
                 match common {
@@ -185,15 +189,15 @@ impl EntryTypes {
                 typed(item.data_type().clone())
             }
             DataType::Null => json(),
-            text if is_text(text) => json(),
+            text if is_text_type(text) => json(),
             _ => return None,
         })
     }
 
     /// Returns the type of a list of entries; `is_typed` entries have the type of each value, and keys that are texts.
-    fn list(&self, is_typed: bool) -> DataType {
+    fn list_type(&self, is_typed: bool) -> DataType {
         let key = if is_typed { DataType::Utf8View } else { self.key.clone() };
-        list_of(DataType::Struct(entry_fields(key, self.value.clone(), is_typed)))
+        list_type(DataType::Struct(entry_fields(key, self.value.clone(), is_typed)))
     }
 }
 
@@ -206,14 +210,14 @@ fn entry_fields(key: DataType, value: DataType, is_typed: bool) -> Fields {
 }
 
 /// A builder of lists of entries.
-struct EntryLists {
+struct EntryListBuilder {
     /// True if each entry says the type of its value.
     is_typed: bool,
 }
 
-impl EntryLists {
+impl EntryListBuilder {
     fn new(is_typed: bool) -> Self {
-        EntryLists { is_typed }
+        EntryListBuilder { is_typed }
     }
 
     /// Returns the lists whose entries stand one after the other in `keys` and `values`.
@@ -225,10 +229,10 @@ impl EntryLists {
         lengths: &[usize],
         nulls: Option<NullBuffer>,
     ) -> PlanResult<ArrayRef> {
-        checked_count(lengths.iter().sum())?;
+        check_entry_count(lengths.iter().sum())?;
         let mut columns = vec![keys, values];
         if self.is_typed {
-            let types = json_types(&columns[1], is_json)?;
+            let types = json_type_names(&columns[1], is_json)?;
             columns.push(Arc::new(types));
         }
         let (key, value) = (columns[0].data_type().clone(), columns[1].data_type().clone());
@@ -241,10 +245,10 @@ impl EntryLists {
 }
 
 /// Refuses more entries of a batch than Arrow counts.
-fn checked_count(entries: usize) -> PlanResult<()> {
+fn check_entry_count(entries: usize) -> PlanResult<()> {
     match i32::try_from(entries) {
         Ok(_) => Ok(()),
-        Err(_) => Err(failed(
+        Err(_) => Err(query_error(
             format!(
                 "the objects of these rows have {entries} entries, and a list of a batch has at most 2147483647"
             ),
@@ -254,11 +258,11 @@ fn checked_count(entries: usize) -> PlanResult<()> {
 }
 
 /// Returns the type of each value as DuckDB calls it.
-fn json_types(values: &ArrayRef, is_json: bool) -> PlanResult<StringViewArray> {
+fn json_type_names(values: &ArrayRef, is_json: bool) -> PlanResult<StringViewArray> {
     let constant = match values.data_type() {
         _ if is_json => None,
-        text if is_text(text) => Some("VARCHAR"),
-        list if is_list(list) => Some("ARRAY"),
+        text if is_text_type(text) => Some("VARCHAR"),
+        list if is_list_type(list) => Some("ARRAY"),
         DataType::Map(..) => Some("OBJECT"),
         _ => None,
     };
@@ -270,25 +274,25 @@ fn json_types(values: &ArrayRef, is_json: bool) -> PlanResult<StringViewArray> {
         return Ok(made.finish());
     }
     if is_json {
-        let texts = as_texts(values)?;
+        let texts = format_as_texts(values)?;
         for text in &texts {
-            made.try_append_value(text.map_or("NULL", duck_type))?;
+            made.try_append_value(text.map_or("NULL", duckdb_type_name))?;
         }
         return Ok(made.finish());
     }
-    let encoder = Encoder::of(values)?;
+    let encoder = JsonEncoder::from_array(values)?;
     let mut text = String::new();
     for row in 0..values.len() {
         text.clear();
-        encoder.write(row, &mut text);
-        made.try_append_value(if values.is_null(row) { "NULL" } else { duck_type(&text) })?;
+        encoder.write_value(row, &mut text);
+        made.try_append_value(if values.is_null(row) { "NULL" } else { duckdb_type_name(&text) })?;
     }
     Ok(made.finish())
 }
 
 /// Returns values as JSON.
-fn as_json(values: &ArrayRef) -> PlanResult<ArrayRef> {
-    let encoder = Encoder::of(values)?;
+fn encode_as_json(values: &ArrayRef) -> PlanResult<ArrayRef> {
+    let encoder = JsonEncoder::from_array(values)?;
     let mut made = StringViewBuilder::with_capacity(values.len());
     let mut text = String::new();
     for row in 0..values.len() {
@@ -297,7 +301,7 @@ fn as_json(values: &ArrayRef) -> PlanResult<ArrayRef> {
             continue;
         }
         text.clear();
-        encoder.write(row, &mut text);
+        encoder.write_value(row, &mut text);
         made.try_append_value(&text)?;
     }
     Ok(Arc::new(made.finish()))
@@ -306,20 +310,22 @@ fn as_json(values: &ArrayRef) -> PlanResult<ArrayRef> {
 /// Returns the fields of structs as entries; `without_nulls` leaves out those that are null.
 fn struct_entries(
     values: &ArrayRef,
-    lists: &EntryLists,
+    lists: &EntryListBuilder,
     without_nulls: bool,
 ) -> PlanResult<ArrayRef> {
-    let Some(types) = EntryTypes::of(values.data_type()) else { return broken_type(values) };
+    let Some(types) = EntryTypes::from_type(values.data_type()) else {
+        return no_entries_error(values);
+    };
     let structs = values.as_struct();
     let columns = structs.columns().iter().map(|column| match types.is_json {
-        true => as_json(column),
+        true => encode_as_json(column),
         false => cast_to_common(column, &types.value),
     });
     let columns = columns.collect::<PlanResult<Vec<_>>>()?;
     let logical: Vec<Option<NullBuffer>> = columns.iter().map(|c| c.logical_nulls()).collect();
     let is_null =
         |field: usize, row: usize| logical[field].as_ref().is_some_and(|nulls| nulls.is_null(row));
-    checked_count(columns.len().saturating_mul(structs.len()))?;
+    check_entry_count(columns.len().saturating_mul(structs.len()))?;
     let mut places = Vec::new();
     let mut lengths = Vec::with_capacity(structs.len());
     for row in 0..structs.len() {
@@ -344,16 +350,20 @@ fn struct_entries(
 }
 
 /// Returns the entries of maps; keys are texts where entries say their types.
-fn map_entries(values: &ArrayRef, lists: &EntryLists, has_text_keys: bool) -> PlanResult<ArrayRef> {
+fn map_entries(
+    values: &ArrayRef,
+    lists: &EntryListBuilder,
+    has_text_keys: bool,
+) -> PlanResult<ArrayRef> {
     if values.data_type().is_null() {
         let types =
             EntryTypes { key: DataType::Utf8View, value: DataType::Utf8View, is_json: true };
-        return Ok(arrow::array::new_null_array(&types.list(lists.is_typed), values.len()));
+        return Ok(arrow::array::new_null_array(&types.list_type(lists.is_typed), values.len()));
     }
     let maps = values.as_map();
-    let (places, lengths) = places_of(maps.value_offsets(), maps.len(), maps.nulls());
+    let (places, lengths) = item_indices(maps.value_offsets(), maps.len(), maps.nulls());
     let keys: ArrayRef = match has_text_keys {
-        true => Arc::new(as_texts(maps.keys())?),
+        true => Arc::new(format_as_texts(maps.keys())?),
         false => Arc::clone(maps.keys()),
     };
     let keys = take(&keys, &places, None)?;
@@ -362,12 +372,14 @@ fn map_entries(values: &ArrayRef, lists: &EntryLists, has_text_keys: bool) -> Pl
 }
 
 /// Returns the items of lists as entries, whose keys are their places from 0.
-fn list_entries(values: &ArrayRef, lists: &EntryLists) -> PlanResult<ArrayRef> {
-    let Some(types) = EntryTypes::of(values.data_type()) else { return broken_type(values) };
+fn list_entries(values: &ArrayRef, lists: &EntryListBuilder) -> PlanResult<ArrayRef> {
+    let Some(types) = EntryTypes::from_type(values.data_type()) else {
+        return no_entries_error(values);
+    };
     let item = Arc::new(Field::new_list_field(types.value, true));
     let all = cast_with_options(values, &DataType::LargeList(item), &STRICT_CAST_OPTIONS)?;
     let all = all.as_list::<i64>();
-    let (places, lengths) = places_of(all.value_offsets(), all.len(), all.nulls());
+    let (places, lengths) = item_indices(all.value_offsets(), all.len(), all.nulls());
     let mut keys = StringViewBuilder::with_capacity(places.len());
     for key in lengths.iter().flat_map(|length| 0..*length) {
         keys.try_append_value(key.to_string())?;
@@ -377,7 +389,7 @@ fn list_entries(values: &ArrayRef, lists: &EntryLists) -> PlanResult<ArrayRef> {
 }
 
 /// Returns the places of the items of all rows that are not null, and each row's number of them.
-fn places_of<O: Copy + TryInto<usize>>(
+fn item_indices<O: Copy + TryInto<usize>>(
     offsets: &[O],
     rows: usize,
     nulls: Option<&NullBuffer>,
@@ -386,7 +398,7 @@ fn places_of<O: Copy + TryInto<usize>>(
     let mut lengths = Vec::with_capacity(rows);
     for row in 0..rows {
         let is_valid = nulls.is_none_or(|nulls| nulls.is_valid(row));
-        let range = between(offsets, row).filter(|_| is_valid).unwrap_or(0..0);
+        let range = item_range(offsets, row).filter(|_| is_valid).unwrap_or(0..0);
         lengths.push(range.len());
         places.extend(range.map(|place| place as u64));
     }
@@ -394,25 +406,26 @@ fn places_of<O: Copy + TryInto<usize>>(
 }
 
 /// Returns the members of objects and the items of arrays in texts; any other value is one entry without a key.
-fn json_entries(call: &Call, lists: &EntryLists) -> PlanResult<ArrayRef> {
-    let texts = call.texts(0)?;
-    let mut scanner = Scanner::default();
+fn json_entries(call: &CallBatch, lists: &EntryListBuilder) -> PlanResult<ArrayRef> {
+    let texts = call.text_operand(0)?;
+    let mut scanner = JsonScanner::default();
     let (mut keys, mut values) = (StringViewBuilder::new(), StringViewBuilder::new());
-    let mut lengths = Vec::with_capacity(call.rows());
-    let mut valid = Vec::with_capacity(call.rows());
+    let mut lengths = Vec::with_capacity(call.row_count());
+    let mut valid = Vec::with_capacity(call.row_count());
     let (mut key, mut value) = (String::new(), String::new());
     let mut entries = 0usize;
-    for row in 0..call.rows() {
+    for row in 0..call.row_count() {
         let text = texts.get(row);
         valid.push(text.is_some());
         let mut length = 0;
         if let Some(text) = text {
-            let whole = scanner.whole(text).map_err(|error| no_json(text, error))?;
+            let whole =
+                scanner.scan_whole(text).map_err(|error| invalid_json_error(text, error))?;
             let mut done = Ok(());
             let mut add = |own: Option<&str>, of: &str| {
                 length += 1;
                 value.clear();
-                compact(of, &mut value);
+                write_compact(of, &mut value);
                 if done.is_ok() {
                     match own {
                         Some(own) => done = keys.try_append_value(own),
@@ -423,15 +436,15 @@ fn json_entries(call: &Call, lists: &EntryLists) -> PlanResult<ArrayRef> {
                     done = values.try_append_value(&value);
                 }
             };
-            let scanned = match Sort::of(whole) {
-                Sort::Object => scanner.members(whole, |own, of| {
+            let scanned = match JsonKind::from_value(whole) {
+                JsonKind::Object => scanner.for_each_member(whole, |own, of| {
                     key.clear();
-                    unescape(own, &mut key);
+                    write_unescaped(own, &mut key);
                     add(Some(&key), of);
                 }),
-                Sort::Array => {
+                JsonKind::Array => {
                     let mut place = 0usize;
-                    scanner.each_item(whole, |of| {
+                    scanner.for_each_item(whole, |of| {
                         add(Some(&place.to_string()), of);
                         place += 1;
                     })
@@ -441,19 +454,19 @@ fn json_entries(call: &Call, lists: &EntryLists) -> PlanResult<ArrayRef> {
                     Ok(())
                 }
             };
-            scanned.map_err(|error| no_json(text, error))?;
+            scanned.map_err(|error| invalid_json_error(text, error))?;
             done?;
         }
         entries += length;
-        checked_count(entries)?;
+        check_entry_count(entries)?;
         lengths.push(length);
     }
     let (keys, values) = (Arc::new(keys.finish()), Arc::new(values.finish()));
     lists.finish(keys, values, true, &lengths, Some(NullBuffer::from(valid)))
 }
 
-fn broken_type(values: &ArrayRef) -> PlanResult<ArrayRef> {
-    Err(failed(
+fn no_entries_error(values: &ArrayRef) -> PlanResult<ArrayRef> {
+    Err(query_error(
         format!("a {} has no entries", sql_type_name(values.data_type())),
         "to_json(x) makes JSON of any value",
     ))
@@ -462,7 +475,7 @@ fn broken_type(values: &ArrayRef) -> PlanResult<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::tests::{called, shown_value, told};
+    use crate::closure_function::tests::{call_function, error_message, format_value};
     use arrow::array::{Float64Array, Int64Array, StringArray};
     use datafusion_expr::ColumnarValue;
 
@@ -481,15 +494,16 @@ mod tests {
 
     fn check(name: &str, column: &ArrayRef, expected: &[&str]) {
         let rows = column.len();
-        let found = match called(name, vec![ColumnarValue::Array(Arc::clone(column))], rows) {
-            Ok(made) => (0..rows).map(|row| shown_value(&made, row)).collect(),
-            Err(error) => vec![told(error)],
+        let found = match call_function(name, vec![ColumnarValue::Array(Arc::clone(column))], rows)
+        {
+            Ok(made) => (0..rows).map(|row| format_value(&made, row)).collect(),
+            Err(error) => vec![error_message(error)],
         };
         assert_eq!(found, expected, "{name} of {}", column.data_type());
     }
 
     #[test]
-    fn entries_of_structs_have_one_type() {
+    fn entries_of_structs_share_one_type() {
         let of_integers = structs(
             vec![
                 ("ann", integers(vec![Some(1), None, Some(3)])),
@@ -541,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_structs_have_the_fields_of_all() {
+    fn struct_values_are_merged_to_the_union_of_fields() {
         let ann = structs(vec![("age", integers(vec![Some(3)]))], None);
         let bob = structs(
             vec![
@@ -560,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_json_are_as_they_are_written() {
+    fn json_entries_keep_values_as_written() {
         let column: ArrayRef = Arc::new(StringArray::from(vec![
             Some(r#"{"a": {"b": [1, 2]}, "caf\u00e9": null, "a": -2}"#),
             Some("[true, 1.5]"),
@@ -581,7 +595,7 @@ mod tests {
         );
         let column: ArrayRef = Arc::new(StringArray::from(vec![r#"{"a":"#]));
         let rows = vec![ColumnarValue::Array(column)];
-        let error = told(called("json_entries", rows, 1).unwrap_err());
+        let error = error_message(call_function("json_entries", rows, 1).unwrap_err());
         assert!(error.contains(r#"`{"a":` is no JSON"#), "{error}");
     }
 }

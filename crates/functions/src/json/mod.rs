@@ -11,23 +11,23 @@
 
 mod common_types;
 mod entries;
-mod nested;
-mod paths;
-mod reading;
-mod scan;
-mod writing;
+mod extraction;
+mod json_encoder;
+mod json_path;
+mod json_scanner;
+mod nested_paths;
 
 use datafusion_expr::ScalarUDF;
 
 /// How the reference calls these.
-const SECTION: &str = "JSON";
+const JSON_SECTION: &str = "JSON";
 
 /// The section of the reference for functions of structs.
 const STRUCT_SECTION: &str = "Struct";
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    [reading::functions(), writing::functions(), entries::functions()]
+    [extraction::functions(), json_encoder::functions(), entries::functions()]
         .into_iter()
         .flatten()
         .collect()

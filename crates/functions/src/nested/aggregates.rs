@@ -28,14 +28,16 @@ use datafusion_expr::{ColumnarValue, DocSection};
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_sketch::{FloatSum, QuantileLevel};
 
-use super::sums::{OfItems, item_of};
-use crate::callable::{
-    Function, Given, Rows, Texts, Told, as_text, broken, called_as, held, is_text, overflow, usage,
+use super::sums::{ListSumOrMean, list_item_type};
+use crate::row_function::{
+    ArgumentBatch, FunctionDocs, RowFunction, RowMapping, TextArgument, argument_array,
+    internal_error, is_text_type, overflow_error, text_cast_type, usage_error,
+    wrong_arguments_error,
 };
 
 /// An aggregate of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Aggregate {
+pub(super) enum ItemAggregate {
     First,
     Last,
     AnyValue,
@@ -43,7 +45,7 @@ pub(super) enum Aggregate {
     Maximum,
     Mode,
     QuantileDisc,
-    Items,
+    ItemList,
     Count,
     DistinctCount,
     CountIf,
@@ -58,7 +60,7 @@ pub(super) enum Aggregate {
     FloatMean,
     Product,
     Median,
-    Deviation,
+    MedianAbsoluteDeviation,
     QuantileCont,
     VarPop,
     VarSamp,
@@ -70,79 +72,79 @@ pub(super) enum Aggregate {
     KurtosisPop,
     Entropy,
     Histogram,
-    Texts,
+    JoinedText,
 }
 
 /// Names that `list_aggregate` knows.
-const NAMES: [(&str, Aggregate); 50] = [
-    ("any_value", Aggregate::AnyValue),
-    ("approx_count_distinct", Aggregate::DistinctCount),
-    ("arbitrary", Aggregate::First),
-    ("array_agg", Aggregate::Items),
-    ("avg", Aggregate::Mean),
-    ("bit_and", Aggregate::BitAnd),
-    ("bit_or", Aggregate::BitOr),
-    ("bit_xor", Aggregate::BitXor),
-    ("bool_and", Aggregate::BoolAnd),
-    ("bool_or", Aggregate::BoolOr),
-    ("count", Aggregate::Count),
-    ("count_distinct", Aggregate::DistinctCount),
-    ("count_if", Aggregate::CountIf),
-    ("countif", Aggregate::CountIf),
-    ("entropy", Aggregate::Entropy),
-    ("favg", Aggregate::FloatMean),
-    ("first", Aggregate::First),
-    ("fsum", Aggregate::FloatSum),
-    ("group_concat", Aggregate::Texts),
-    ("histogram", Aggregate::Histogram),
-    ("kahan_sum", Aggregate::FloatSum),
-    ("kurtosis", Aggregate::Kurtosis),
-    ("kurtosis_pop", Aggregate::KurtosisPop),
-    ("last", Aggregate::Last),
-    ("list", Aggregate::Items),
-    ("listagg", Aggregate::Texts),
-    ("mad", Aggregate::Deviation),
-    ("max", Aggregate::Maximum),
-    ("mean", Aggregate::Mean),
-    ("median", Aggregate::Median),
-    ("min", Aggregate::Minimum),
-    ("mode", Aggregate::Mode),
-    ("product", Aggregate::Product),
-    ("quantile", Aggregate::QuantileDisc),
-    ("quantile_cont", Aggregate::QuantileCont),
-    ("quantile_disc", Aggregate::QuantileDisc),
-    ("sem", Aggregate::StandardError),
-    ("skewness", Aggregate::Skewness),
-    ("stddev", Aggregate::StddevSamp),
-    ("stddev_pop", Aggregate::StddevPop),
-    ("stddev_samp", Aggregate::StddevSamp),
-    ("string_agg", Aggregate::Texts),
-    ("sum", Aggregate::Sum),
-    ("sumkahan", Aggregate::FloatSum),
-    ("uniq", Aggregate::DistinctCount),
-    ("unique", Aggregate::DistinctCount),
-    ("var_pop", Aggregate::VarPop),
-    ("var_samp", Aggregate::VarSamp),
-    ("variance", Aggregate::VarSamp),
-    ("sum_no_overflow", Aggregate::Sum),
+const AGGREGATES_BY_NAME: [(&str, ItemAggregate); 50] = [
+    ("any_value", ItemAggregate::AnyValue),
+    ("approx_count_distinct", ItemAggregate::DistinctCount),
+    ("arbitrary", ItemAggregate::First),
+    ("array_agg", ItemAggregate::ItemList),
+    ("avg", ItemAggregate::Mean),
+    ("bit_and", ItemAggregate::BitAnd),
+    ("bit_or", ItemAggregate::BitOr),
+    ("bit_xor", ItemAggregate::BitXor),
+    ("bool_and", ItemAggregate::BoolAnd),
+    ("bool_or", ItemAggregate::BoolOr),
+    ("count", ItemAggregate::Count),
+    ("count_distinct", ItemAggregate::DistinctCount),
+    ("count_if", ItemAggregate::CountIf),
+    ("countif", ItemAggregate::CountIf),
+    ("entropy", ItemAggregate::Entropy),
+    ("favg", ItemAggregate::FloatMean),
+    ("first", ItemAggregate::First),
+    ("fsum", ItemAggregate::FloatSum),
+    ("group_concat", ItemAggregate::JoinedText),
+    ("histogram", ItemAggregate::Histogram),
+    ("kahan_sum", ItemAggregate::FloatSum),
+    ("kurtosis", ItemAggregate::Kurtosis),
+    ("kurtosis_pop", ItemAggregate::KurtosisPop),
+    ("last", ItemAggregate::Last),
+    ("list", ItemAggregate::ItemList),
+    ("listagg", ItemAggregate::JoinedText),
+    ("mad", ItemAggregate::MedianAbsoluteDeviation),
+    ("max", ItemAggregate::Maximum),
+    ("mean", ItemAggregate::Mean),
+    ("median", ItemAggregate::Median),
+    ("min", ItemAggregate::Minimum),
+    ("mode", ItemAggregate::Mode),
+    ("product", ItemAggregate::Product),
+    ("quantile", ItemAggregate::QuantileDisc),
+    ("quantile_cont", ItemAggregate::QuantileCont),
+    ("quantile_disc", ItemAggregate::QuantileDisc),
+    ("sem", ItemAggregate::StandardError),
+    ("skewness", ItemAggregate::Skewness),
+    ("stddev", ItemAggregate::StddevSamp),
+    ("stddev_pop", ItemAggregate::StddevPop),
+    ("stddev_samp", ItemAggregate::StddevSamp),
+    ("string_agg", ItemAggregate::JoinedText),
+    ("sum", ItemAggregate::Sum),
+    ("sumkahan", ItemAggregate::FloatSum),
+    ("uniq", ItemAggregate::DistinctCount),
+    ("unique", ItemAggregate::DistinctCount),
+    ("var_pop", ItemAggregate::VarPop),
+    ("var_samp", ItemAggregate::VarSamp),
+    ("variance", ItemAggregate::VarSamp),
+    ("sum_no_overflow", ItemAggregate::Sum),
 ];
 
-const MAP_COUNT: DataType = DataType::Int64;
+const HISTOGRAM_COUNT_TYPE: DataType = DataType::Int64;
 
 /// The type that items of dictionaries are read as.
-fn plain_type(item: &DataType) -> DataType {
+fn dictionary_value_type(item: &DataType) -> DataType {
     match item {
-        DataType::Dictionary(_, values) => plain_type(values),
+        DataType::Dictionary(_, values) => dictionary_value_type(values),
         other => other.clone(),
     }
 }
 
-fn is_number(item: &DataType) -> bool {
+fn is_numeric_type(item: &DataType) -> bool {
     item.is_numeric() || item.is_null()
 }
 
 /// Returns whether a type counts days or parts of them.
-fn is_time(item: &DataType) -> bool {
+fn is_time_type(item: &DataType) -> bool {
     matches!(
         item,
         DataType::Date32
@@ -155,20 +157,24 @@ fn is_time(item: &DataType) -> bool {
 
 /// The type of a map from items to their counts.
 fn histogram_type(item: &DataType) -> DataType {
-    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries_of(item)), false)), true)
+    DataType::Map(
+        Arc::new(Field::new("entries", DataType::Struct(histogram_entry_fields(item)), false)),
+        true,
+    )
 }
 
-fn entries_of(item: &DataType) -> Fields {
-    vec![Field::new("key", item.clone(), false), Field::new("value", MAP_COUNT, true)].into()
+fn histogram_entry_fields(item: &DataType) -> Fields {
+    vec![Field::new("key", item.clone(), false), Field::new("value", HISTOGRAM_COUNT_TYPE, true)]
+        .into()
 }
 
-impl Aggregate {
+impl ItemAggregate {
     fn from_name(name: &str) -> Result<Self> {
         let name = name.to_lowercase();
-        let found = NAMES.iter().find(|(known, _)| *known == name);
+        let found = AGGREGATES_BY_NAME.iter().find(|(known, _)| *known == name);
         match found {
             Some((_, aggregate)) => Ok(*aggregate),
-            None => Err(usage(
+            None => Err(usage_error(
                 format!("`list_aggregate` knows no aggregate `{name}`"),
                 "it knows sum, avg, median, stddev, mode, count, string_agg, quantile_cont and others; \
                  list_reduce(list, (x, y) -> …) takes any function",
@@ -177,17 +183,17 @@ impl Aggregate {
     }
 
     /// Returns whether a call may have an argument behind the list and the name, or needs it.
-    fn argument(self) -> Argument {
+    fn extra_argument(self) -> ExtraArgument {
         match self {
-            Aggregate::Texts => Argument::Separator,
-            Aggregate::QuantileCont | Aggregate::QuantileDisc => Argument::Fraction,
-            _ => Argument::None,
+            ItemAggregate::JoinedText => ExtraArgument::Separator,
+            ItemAggregate::QuantileCont | ItemAggregate::QuantileDisc => ExtraArgument::Fraction,
+            _ => ExtraArgument::None,
         }
     }
 
     /// The type of the answer for items of a type; none where it does not take them.
-    fn answer(self, item: &DataType) -> Option<DataType> {
-        use Aggregate as A;
+    fn result_type(self, item: &DataType) -> Option<DataType> {
+        use ItemAggregate as A;
         let is_compared = matches!(
             self,
             A::AnyValue
@@ -204,49 +210,53 @@ impl Aggregate {
         if is_compared && !RowConverter::supports_fields(&fields) {
             return None;
         }
-        let number = |answer: DataType| is_number(item).then_some(answer);
+        let number = |answer: DataType| is_numeric_type(item).then_some(answer);
         match self {
             A::First | A::Last | A::AnyValue | A::Minimum | A::Maximum | A::Mode => {
                 Some(item.clone())
             }
             A::QuantileDisc => Some(item.clone()),
-            A::Items => Some(DataType::List(Arc::new(Field::new_list_field(item.clone(), true)))),
+            A::ItemList => {
+                Some(DataType::List(Arc::new(Field::new_list_field(item.clone(), true))))
+            }
             A::Count | A::DistinctCount => Some(DataType::Int64),
-            A::CountIf => is_boolean(item).then_some(DataType::Int64),
-            A::BoolAnd | A::BoolOr => is_boolean(item).then_some(DataType::Boolean),
+            A::CountIf => is_boolean_type(item).then_some(DataType::Int64),
+            A::BoolAnd | A::BoolOr => is_boolean_type(item).then_some(DataType::Boolean),
             A::BitAnd | A::BitOr | A::BitXor => match item {
                 DataType::Null => Some(DataType::Int64),
                 of => of.is_integer().then(|| of.clone()),
             },
             A::Sum | A::Mean => {
-                let sums = if self == A::Sum { OfItems::Sum } else { OfItems::Mean };
+                let sums = if self == A::Sum { ListSumOrMean::Sum } else { ListSumOrMean::Mean };
                 let list = DataType::List(Arc::new(Field::new_list_field(item.clone(), true)));
-                let taken = sums.takes(&[list]).ok()?;
-                sums.gives(&taken, &[None]).ok()
+                let taken = sums.coerce_argument_types(&[list]).ok()?;
+                sums.return_type(&taken, &[None]).ok()
             }
             A::Median => Some(match item {
                 DataType::Date32 | DataType::Date64 => {
                     DataType::Timestamp(TimeUnit::Microsecond, None)
                 }
-                of if is_number(of) => DataType::Float64,
+                of if is_numeric_type(of) => DataType::Float64,
                 other => other.clone(),
             }),
-            A::Deviation if is_time(item) => Some(DataType::Interval(IntervalUnit::MonthDayNano)),
+            A::MedianAbsoluteDeviation if is_time_type(item) => {
+                Some(DataType::Interval(IntervalUnit::MonthDayNano))
+            }
             A::Entropy => Some(DataType::Float64),
             A::Histogram => Some(histogram_type(item)),
-            A::Texts => (!item.is_nested()).then_some(DataType::Utf8),
+            A::JoinedText => (!item.is_nested()).then_some(DataType::Utf8),
             _ => number(DataType::Float64),
         }
     }
 }
 
-fn is_boolean(item: &DataType) -> bool {
+fn is_boolean_type(item: &DataType) -> bool {
     matches!(item, DataType::Boolean | DataType::Null)
 }
 
 /// The argument behind the list and the name of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Argument {
+enum ExtraArgument {
     None,
     Separator,
     Fraction,
@@ -255,13 +265,14 @@ enum Argument {
 /// The items of a batch's lists.
 struct ItemLists {
     lists: ListArray,
-    rows: Rows,
+    rows: RowMapping,
 }
 
 impl ItemLists {
     fn from_argument(value: &ColumnarValue) -> Result<Self> {
-        let (lists, rows) = held(value)?;
-        let lists = lists.as_list_opt::<i32>().ok_or_else(|| broken("a list is none"))?.clone();
+        let (lists, rows) = argument_array(value)?;
+        let lists =
+            lists.as_list_opt::<i32>().ok_or_else(|| internal_error("a list is none"))?.clone();
         Ok(ItemLists { lists, rows })
     }
 
@@ -270,14 +281,14 @@ impl ItemLists {
     }
 
     /// The places of all items of a list; none of a list that is null.
-    fn places(&self, list: usize) -> Option<std::ops::Range<usize>> {
+    fn item_range(&self, list: usize) -> Option<std::ops::Range<usize>> {
         let places = self.lists.value_offsets();
         let place = |at: usize| usize::try_from(places[at]).unwrap_or_default();
         self.lists.is_valid(list).then(|| place(list)..place(list + 1))
     }
 
     /// One answer for each list from the places of its valid items; none of a list that is null.
-    fn each<T>(
+    fn map_valid_items<T>(
         &self,
         mut answer: impl FnMut(&[usize]) -> Result<Option<T>>,
     ) -> Result<Vec<Option<T>>> {
@@ -286,7 +297,7 @@ impl ItemLists {
         let mut valid = Vec::new();
         (0..self.lists.len())
             .map(|list| {
-                let Some(places) = self.places(list) else { return Ok(None) };
+                let Some(places) = self.item_range(list) else { return Ok(None) };
                 valid.clear();
                 valid.extend(
                     places.filter(|at| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*at))),
@@ -297,29 +308,31 @@ impl ItemLists {
     }
 
     /// The answers of the lists as those of rows.
-    fn spread_over_rows(&self, answers: ArrayRef, rows: usize) -> Result<ArrayRef> {
+    fn expand_to_rows(&self, answers: ArrayRef, rows: usize) -> Result<ArrayRef> {
         Ok(match self.rows {
-            Rows::Each => answers,
-            Rows::Alike => take(&answers, &UInt64Array::from(vec![0_u64; rows]), None)?,
+            RowMapping::PerRow => answers,
+            RowMapping::Constant => take(&answers, &UInt64Array::from(vec![0_u64; rows]), None)?,
         })
     }
 }
 
 /// Items with one zero and one NaN among their floats, those within lists, structs and maps included.
-fn with_one_zero(items: &ArrayRef) -> Result<ArrayRef> {
-    fn has_floats(of: &DataType) -> bool {
+fn normalize_floats(items: &ArrayRef) -> Result<ArrayRef> {
+    fn contains_floats(of: &DataType) -> bool {
         match of {
             DataType::Float16 | DataType::Float32 | DataType::Float64 => true,
             DataType::List(item)
             | DataType::LargeList(item)
             | DataType::FixedSizeList(item, _)
-            | DataType::Map(item, _) => has_floats(item.data_type()),
-            DataType::Struct(fields) => fields.iter().any(|field| has_floats(field.data_type())),
-            DataType::Dictionary(_, values) => has_floats(values),
+            | DataType::Map(item, _) => contains_floats(item.data_type()),
+            DataType::Struct(fields) => {
+                fields.iter().any(|field| contains_floats(field.data_type()))
+            }
+            DataType::Dictionary(_, values) => contains_floats(values),
             _ => false,
         }
     }
-    if !has_floats(items.data_type()) {
+    if !contains_floats(items.data_type()) {
         return Ok(Arc::clone(items));
     }
     Ok(match items.data_type() {
@@ -333,44 +346,45 @@ fn with_one_zero(items: &ArrayRef) -> Result<ArrayRef> {
         }
         DataType::List(_) => {
             let (field, offsets, values, nulls) = items.as_list::<i32>().clone().into_parts();
-            Arc::new(ListArray::try_new(field, offsets, with_one_zero(&values)?, nulls)?)
+            Arc::new(ListArray::try_new(field, offsets, normalize_floats(&values)?, nulls)?)
         }
         DataType::LargeList(_) => {
             let (field, offsets, values, nulls) = items.as_list::<i64>().clone().into_parts();
-            Arc::new(LargeListArray::try_new(field, offsets, with_one_zero(&values)?, nulls)?)
+            Arc::new(LargeListArray::try_new(field, offsets, normalize_floats(&values)?, nulls)?)
         }
         DataType::FixedSizeList(_, 1..) => {
             let (field, size, values, nulls) = items.as_fixed_size_list().clone().into_parts();
-            Arc::new(FixedSizeListArray::try_new(field, size, with_one_zero(&values)?, nulls)?)
+            Arc::new(FixedSizeListArray::try_new(field, size, normalize_floats(&values)?, nulls)?)
         }
         DataType::Map(..) => {
             let (field, offsets, entries, nulls, is_sorted) = items.as_map().clone().into_parts();
-            let entries = with_one_zero(&(Arc::new(entries) as ArrayRef))?;
+            let entries = normalize_floats(&(Arc::new(entries) as ArrayRef))?;
             let entries = entries.as_struct().clone();
             Arc::new(MapArray::try_new(field, offsets, entries, nulls, is_sorted)?)
         }
         DataType::Struct(_) => {
             let (fields, columns, nulls) = items.as_struct().clone().into_parts();
-            let columns = columns.iter().map(with_one_zero).collect::<Result<Vec<ArrayRef>>>()?;
+            let columns =
+                columns.iter().map(normalize_floats).collect::<Result<Vec<ArrayRef>>>()?;
             Arc::new(StructArray::try_new(fields, columns, nulls)?)
         }
         DataType::Dictionary(..) => {
             let coded = items.as_any_dictionary();
-            coded.with_values(with_one_zero(coded.values())?)
+            coded.with_values(normalize_floats(coded.values())?)
         }
         _ => Arc::clone(items),
     })
 }
 
 /// Values by which items are equal and ordered.
-fn sort_rows(items: &ArrayRef) -> Result<SortRows> {
-    let comparable = with_one_zero(items)?;
+fn comparable_rows(items: &ArrayRef) -> Result<SortRows> {
+    let comparable = normalize_floats(items)?;
     let field = SortField::new(comparable.data_type().clone());
     Ok(RowConverter::new(vec![field])?.convert_columns(&[comparable])?)
 }
 
 /// The different items of a list in their order: the first place of each, and its count.
-fn runs(sort: &SortRows, places: &[usize]) -> Vec<(usize, u64)> {
+fn distinct_items(sort: &SortRows, places: &[usize]) -> Vec<(usize, u64)> {
     let mut sorted = places.to_vec();
     sorted.sort_by(|&x, &y| sort.row(x).cmp(&sort.row(y)));
     let mut runs: Vec<(usize, u64)> = Vec::new();
@@ -389,25 +403,25 @@ fn sort_numbers(numbers: &mut [f64]) {
 }
 
 /// The median of numbers, which it reorders.
-fn median_of(numbers: &mut [f64]) -> Option<f64> {
+fn median_of_numbers(numbers: &mut [f64]) -> Option<f64> {
     QuantileLevel::new(0.5)?.select_quantile(numbers)
 }
 
 /// The fraction of a quantile: from the first item on, or from the last one back.
 #[derive(Debug, Clone, Copy)]
-struct Fraction {
+struct SignedQuantileFraction {
     share: QuantileLevel,
     is_from_end: bool,
 }
 
-impl Fraction {
+impl SignedQuantileFraction {
     /// # Errors
     /// The number is not from -1 to 1.
     fn from_number(number: f64) -> Result<Self> {
         let is_from_end = number < 0.0;
         match QuantileLevel::new(number.abs()) {
-            Some(share) => Ok(Fraction { share, is_from_end }),
-            None => Err(usage(
+            Some(share) => Ok(SignedQuantileFraction { share, is_from_end }),
+            None => Err(usage_error(
                 format!("a quantile's fraction is {number}"),
                 "fractions are 0 to 1, 0.5 for the median, or 0 to -1, counted from the largest item",
             )),
@@ -415,7 +429,7 @@ impl Fraction {
     }
 
     /// The place of the discrete quantile among sorted items; none of no items.
-    fn discrete_place(self, count: usize) -> Option<usize> {
+    fn discrete_index(self, count: usize) -> Option<usize> {
         let place = usize::try_from(self.share.discrete_index(count as u64)?).ok()?;
         Some(if self.is_from_end { count - 1 - place } else { place })
     }
@@ -434,7 +448,7 @@ fn median_of_sorted(sorted: &[i128]) -> Option<i128> {
 }
 
 /// The distance of a number from a mean of two parts.
-fn distance(number: f64, mean: f64, rest: f64) -> f64 {
+fn distance_from_mean(number: f64, mean: f64, rest: f64) -> f64 {
     // Knuth's two-sum: the difference, and what its rounding has lost.
     let difference = number - mean;
     let subtracted = difference - number;
@@ -443,7 +457,7 @@ fn distance(number: f64, mean: f64, rest: f64) -> f64 {
 }
 
 /// Correctly rounded sum.
-fn sum_of(numbers: impl Iterator<Item = f64>) -> f64 {
+fn rounded_sum(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut sum = FloatSum::new();
     numbers.for_each(|number| sum.add(number));
     sum.value()
@@ -461,7 +475,7 @@ struct CentralMoments {
 }
 
 /// The exponent of two of the largest of some finite numbers; 0 where all are zero.
-fn exponent_of_largest(numbers: &[f64]) -> i32 {
+fn largest_exponent(numbers: &[f64]) -> i32 {
     let largest = numbers.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
     libm::frexp(largest).1
 }
@@ -474,28 +488,28 @@ impl CentralMoments {
             let nan = f64::NAN;
             return CentralMoments { count, exponent: 0, second: nan, third: nan, fourth: nan };
         }
-        let exponent = exponent_of_largest(numbers);
+        let exponent = largest_exponent(numbers);
         let scaled: Vec<f64> =
             numbers.iter().map(|number| libm::ldexp(*number, -exponent)).collect();
         // The mean in two doubles: beside a large mean, one would leave small distances few digits.
-        let mean = sum_of(scaled.iter().copied()) / count;
-        let rest = sum_of(scaled.iter().flat_map(|number| [*number, -mean])) / count;
+        let mean = rounded_sum(scaled.iter().copied()) / count;
+        let rest = rounded_sum(scaled.iter().flat_map(|number| [*number, -mean])) / count;
         let mut distances: Vec<f64> =
-            scaled.iter().map(|number| distance(*number, mean, rest)).collect();
+            scaled.iter().map(|number| distance_from_mean(*number, mean, rest)).collect();
         // Equal numbers do not vary, whatever the mean was rounded to.
         if numbers.iter().all(|number| *number == numbers[0]) {
             distances.fill(0.0);
         }
-        let of_distances = exponent_of_largest(&distances);
+        let of_distances = largest_exponent(&distances);
         for distance in &mut distances {
             *distance = libm::ldexp(*distance, -of_distances);
         }
-        let moment = |power: i32| sum_of(distances.iter().map(|x| x.powi(power))) / count;
+        let moment = |power: i32| rounded_sum(distances.iter().map(|x| x.powi(power))) / count;
         let exponent = exponent + of_distances;
         CentralMoments { count, exponent, second: moment(2), third: moment(3), fourth: moment(4) }
     }
 
-    fn answer(&self, aggregate: Aggregate) -> Option<f64> {
+    fn statistic(&self, aggregate: ItemAggregate) -> Option<f64> {
         let n = self.count;
         let samp = || self.second * n / (n - 1.0);
         let kurtosis = || self.fourth / (self.second * self.second) - 3.0;
@@ -503,17 +517,17 @@ impl CentralMoments {
         let variance = |scaled: f64| libm::ldexp(scaled, 2 * self.exponent);
         let deviation = |scaled: f64| libm::ldexp(scaled.sqrt(), self.exponent);
         match aggregate {
-            Aggregate::VarPop => Some(variance(self.second)),
-            Aggregate::StddevPop => Some(deviation(self.second)),
-            Aggregate::VarSamp => (n > 1.0).then(|| variance(samp())),
-            Aggregate::StddevSamp => (n > 1.0).then(|| deviation(samp())),
-            Aggregate::StandardError => Some(deviation(self.second / n)),
-            Aggregate::Skewness => (n > 2.0 && varies).then(|| {
+            ItemAggregate::VarPop => Some(variance(self.second)),
+            ItemAggregate::StddevPop => Some(deviation(self.second)),
+            ItemAggregate::VarSamp => (n > 1.0).then(|| variance(samp())),
+            ItemAggregate::StddevSamp => (n > 1.0).then(|| deviation(samp())),
+            ItemAggregate::StandardError => Some(deviation(self.second / n)),
+            ItemAggregate::Skewness => (n > 2.0 && varies).then(|| {
                 let population = self.third / (self.second * self.second.sqrt());
                 population * (n * (n - 1.0)).sqrt() / (n - 2.0)
             }),
-            Aggregate::KurtosisPop => (n > 1.0 && varies).then(kurtosis),
-            Aggregate::Kurtosis => (n > 3.0 && varies)
+            ItemAggregate::KurtosisPop => (n > 1.0 && varies).then(kurtosis),
+            ItemAggregate::Kurtosis => (n > 3.0 && varies)
                 .then(|| (n - 1.0) / ((n - 2.0) * (n - 3.0)) * ((n + 1.0) * kurtosis() + 6.0)),
             _ => None,
         }
@@ -521,29 +535,29 @@ impl CentralMoments {
 }
 
 /// Answers of an aggregate for a batch of lists.
-fn aggregated(
-    aggregate: Aggregate,
+fn aggregate_lists(
+    aggregate: ItemAggregate,
     name: &str,
-    given: &Given<'_>,
+    given: &ArgumentBatch<'_>,
     more: usize,
 ) -> Result<ArrayRef> {
-    use Aggregate as A;
-    let lists = ItemLists::from_argument(given.value(0)?)?;
+    use ItemAggregate as A;
+    let lists = ItemLists::from_argument(given.argument(0)?)?;
     let items = lists.items();
     let answers: ArrayRef = match aggregate {
         A::Sum | A::Mean => {
-            let sums = if aggregate == A::Sum { OfItems::Sum } else { OfItems::Mean };
-            let taken = sums.takes(&[given.value(0)?.data_type()])?;
-            let list = given.value(0)?.cast_to(&taken[0], None)?;
-            return sums.calculate(&Given { values: &[list], ..*given });
+            let sums = if aggregate == A::Sum { ListSumOrMean::Sum } else { ListSumOrMean::Mean };
+            let taken = sums.coerce_argument_types(&[given.argument(0)?.data_type()])?;
+            let list = given.argument(0)?.cast_to(&taken[0], None)?;
+            return sums.calculate(&ArgumentBatch { arguments: &[list], ..*given });
         }
-        A::Texts => return texts_of(&lists, given, more),
+        A::JoinedText => return join_items(&lists, given, more),
         A::QuantileCont | A::QuantileDisc => {
-            return quantiles_of(aggregate, &lists, given, more);
+            return list_quantiles(aggregate, &lists, given, more);
         }
         A::First | A::Last => {
             let place = |list| {
-                let places = lists.places(list)?;
+                let places = lists.item_range(list)?;
                 let at = if aggregate == A::First { places.start } else { places.end.max(1) - 1 };
                 (!places.is_empty()).then_some(at as u64)
             };
@@ -551,15 +565,15 @@ fn aggregated(
             take(items, &places, None)?
         }
         A::AnyValue | A::Minimum | A::Maximum | A::Mode => {
-            let sort = sort_rows(items)?;
-            let places = lists.each(|places| {
+            let sort = comparable_rows(items)?;
+            let places = lists.map_valid_items(|places| {
                 let place = match aggregate {
                     A::AnyValue => places.first().copied(),
                     A::Minimum => places.iter().copied().min_by_key(|&at| sort.row(at)),
                     // The first of equal ones, as of the smallest.
                     A::Maximum => places.iter().rev().copied().max_by_key(|&at| sort.row(at)),
                     _ => {
-                        let runs = runs(&sort, places);
+                        let runs = distinct_items(&sort, places);
                         let most = runs.iter().map(|(_, count)| *count).max();
                         let most = runs.iter().filter(|(_, count)| Some(*count) == most);
                         most.map(|(first, _)| *first).min()
@@ -569,24 +583,27 @@ fn aggregated(
             })?;
             take(items, &UInt64Array::from(places), None)?
         }
-        A::Items => {
+        A::ItemList => {
             let nulls = (0..lists.lists.len())
-                .map(|list| lists.places(list).is_some_and(|places| !places.is_empty()));
+                .map(|list| lists.item_range(list).is_some_and(|places| !places.is_empty()));
             let nulls: NullBuffer = nulls.collect::<Vec<bool>>().into();
             let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
             let offsets = lists.lists.offsets().clone();
             Arc::new(ListArray::try_new(field, offsets, Arc::clone(items), Some(nulls))?)
         }
-        A::Count => Arc::new(Int64Array::from(lists.each(|places| Ok(Some(places.len() as i64)))?)),
+        A::Count => Arc::new(Int64Array::from(
+            lists.map_valid_items(|places| Ok(Some(places.len() as i64)))?,
+        )),
         A::DistinctCount => {
-            let sort = sort_rows(items)?;
-            let counts = lists.each(|places| Ok(Some(runs(&sort, places).len() as i64)))?;
+            let sort = comparable_rows(items)?;
+            let counts = lists
+                .map_valid_items(|places| Ok(Some(distinct_items(&sort, places).len() as i64)))?;
             Arc::new(Int64Array::from(counts))
         }
         A::CountIf | A::BoolAnd | A::BoolOr => {
             let items = cast_with_options(items, &DataType::Boolean, &STRICT_CAST_OPTIONS)?;
             let items = items.as_boolean();
-            let counts = lists.each(|places| {
+            let counts = lists.map_valid_items(|places| {
                 let count = places.iter().filter(|&&at| items.value(at)).count();
                 Ok(Some((count, places.len())))
             })?;
@@ -617,7 +634,7 @@ fn aggregated(
                 true => items.as_primitive::<UInt64Type>().value(at),
                 false => items.as_primitive::<Int64Type>().value(at).cast_unsigned(),
             };
-            let found = lists.each(|places| {
+            let found = lists.map_valid_items(|places| {
                 Ok(places.iter().map(|&at| bits(at)).reduce(|x, y| match aggregate {
                     A::BitAnd => x & y,
                     A::BitOr => x | y,
@@ -633,47 +650,49 @@ fn aggregated(
                         .collect::<Int64Array>(),
                 ),
             };
-            cast_with_options(&found, given.answer, &STRICT_CAST_OPTIONS)?
+            cast_with_options(&found, given.return_type, &STRICT_CAST_OPTIONS)?
         }
         A::Entropy => {
-            let sort = sort_rows(items)?;
-            let found = lists.each(|places| {
+            let sort = comparable_rows(items)?;
+            let found = lists.map_valid_items(|places| {
                 let all = places.len() as f64;
                 let part = |(_, count): (usize, u64)| {
                     let share = count as f64 / all;
                     -share * share.log2()
                 };
-                Ok(Some(sum_of(runs(&sort, places).into_iter().map(part)) + 0.0))
+                Ok(Some(rounded_sum(distinct_items(&sort, places).into_iter().map(part)) + 0.0))
             })?;
             Arc::new(Float64Array::from(found))
         }
-        A::Histogram => histograms_of(&lists)?,
-        A::Median if !is_number(items.data_type()) => medians_of(&lists, given.answer)?,
-        A::Deviation if is_time(items.data_type()) => time_deviations_of(&lists)?,
+        A::Histogram => list_histograms(&lists)?,
+        A::Median if !is_numeric_type(items.data_type()) => {
+            list_medians(&lists, given.return_type)?
+        }
+        A::MedianAbsoluteDeviation if is_time_type(items.data_type()) => time_deviations(&lists)?,
         _ => {
             let numbers = cast_with_options(items, &DataType::Float64, &STRICT_CAST_OPTIONS)?;
             let numbers = numbers.as_primitive::<Float64Type>();
-            let found = lists.each(|places| {
+            let found = lists.map_valid_items(|places| {
                 if places.is_empty() {
                     return Ok(None);
                 }
                 let mut of: Vec<f64> = places.iter().map(|&at| numbers.value(at)).collect();
                 Ok(match aggregate {
-                    A::FloatSum => Some(sum_of(of.into_iter())),
-                    A::FloatMean => Some(sum_of(of.into_iter()) / places.len() as f64),
+                    A::FloatSum => Some(rounded_sum(of.into_iter())),
+                    A::FloatMean => Some(rounded_sum(of.into_iter()) / places.len() as f64),
                     A::Product => Some(of.iter().product()),
-                    A::Median => median_of(&mut of),
-                    A::Deviation => {
-                        let median = median_of(&mut of).unwrap_or_default();
+                    A::Median => median_of_numbers(&mut of),
+                    A::MedianAbsoluteDeviation => {
+                        let median = median_of_numbers(&mut of).unwrap_or_default();
                         of.iter_mut().for_each(|number| *number = (*number - median).abs());
-                        median_of(&mut of)
+                        median_of_numbers(&mut of)
                     }
                     _ => {
-                        let found = CentralMoments::from_numbers(&of).answer(aggregate);
+                        let found = CentralMoments::from_numbers(&of).statistic(aggregate);
                         let is_moment =
                             matches!(aggregate, A::Skewness | A::Kurtosis | A::KurtosisPop);
                         if is_moment && found.is_some_and(|found| !found.is_finite()) {
-                            return Err(overflow(
+                            return Err(overflow_error(
                                 format!(
                                     "`{name}` has no answer for a number that is infinite or NaN"
                                 ),
@@ -687,26 +706,26 @@ fn aggregated(
             Arc::new(Float64Array::from(found))
         }
     };
-    let answers = lists.spread_over_rows(answers, given.rows)?;
-    Ok(match answers.data_type() == given.answer {
+    let answers = lists.expand_to_rows(answers, given.row_count)?;
+    Ok(match answers.data_type() == given.return_type {
         true => answers,
-        false => cast_with_options(&answers, given.answer, &STRICT_CAST_OPTIONS)?,
+        false => cast_with_options(&answers, given.return_type, &STRICT_CAST_OPTIONS)?,
     })
 }
 
 /// Items as text with separators between them.
-fn texts_of(lists: &ItemLists, given: &Given<'_>, more: usize) -> Result<ArrayRef> {
+fn join_items(lists: &ItemLists, given: &ArgumentBatch<'_>, more: usize) -> Result<ArrayRef> {
     let items = cast_with_options(lists.items(), &DataType::Utf8, &STRICT_CAST_OPTIONS)?;
     let items: &StringArray = items.as_string();
-    let separators = match given.values.get(more) {
-        Some(separators) => Texts::of(separators)?,
-        None => Texts::of(&ColumnarValue::Scalar(ScalarValue::from(",")))?,
+    let separators = match given.arguments.get(more) {
+        Some(separators) => TextArgument::from_value(separators)?,
+        None => TextArgument::from_value(&ColumnarValue::Scalar(ScalarValue::from(",")))?,
     };
-    let mut texts = StringBuilder::with_capacity(given.rows, given.rows * 16);
+    let mut texts = StringBuilder::with_capacity(given.row_count, given.row_count * 16);
     let mut text = String::new();
-    for row in 0..given.rows {
+    for row in 0..given.row_count {
         let (Some(places), Some(separator)) =
-            (lists.places(lists.rows.at(row)), separators.at(row))
+            (lists.item_range(lists.rows.value_index(row)), separators.get(row))
         else {
             texts.append_null();
             continue;
@@ -729,55 +748,57 @@ fn texts_of(lists: &ItemLists, given: &Given<'_>, more: usize) -> Result<ArrayRe
 }
 
 /// Items at fractions of the way through each list.
-fn quantiles_of(
-    aggregate: Aggregate,
+fn list_quantiles(
+    aggregate: ItemAggregate,
     lists: &ItemLists,
-    given: &Given<'_>,
+    given: &ArgumentBatch<'_>,
     more: usize,
 ) -> Result<ArrayRef> {
-    let (fractions, fraction_rows) = given.cast(more, &DataType::Float64)?;
+    let (fractions, fraction_rows) = given.cast_argument(more, &DataType::Float64)?;
     let fractions = fractions.as_primitive::<Float64Type>();
     let fraction_of = |row: usize| {
-        let row = fraction_rows.at(row);
+        let row = fraction_rows.value_index(row);
         if fractions.is_null(row) {
             return Ok(None);
         }
-        Fraction::from_number(fractions.value(row)).map(Some)
+        SignedQuantileFraction::from_number(fractions.value(row)).map(Some)
     };
-    if aggregate == Aggregate::QuantileDisc {
-        let sort = sort_rows(lists.items())?;
-        let sorted = lists.each(|places| {
+    if aggregate == ItemAggregate::QuantileDisc {
+        let sort = comparable_rows(lists.items())?;
+        let sorted = lists.map_valid_items(|places| {
             let mut places = places.to_vec();
             places.sort_by(|&x, &y| sort.row(x).cmp(&sort.row(y)));
             Ok(Some(places))
         })?;
-        let places = (0..given.rows).map(|row| {
+        let places = (0..given.row_count).map(|row| {
             let Some(fraction) = fraction_of(row)? else { return Ok(None) };
-            let Some(sorted) = &sorted[lists.rows.at(row)] else { return Ok(None) };
-            let place = fraction.discrete_place(sorted.len());
+            let Some(sorted) = &sorted[lists.rows.value_index(row)] else { return Ok(None) };
+            let place = fraction.discrete_index(sorted.len());
             Ok(place.map(|place| sorted[place] as u64))
         });
         return Ok(take(lists.items(), &places.collect::<Result<UInt64Array>>()?, None)?);
     }
     let numbers = cast_with_options(lists.items(), &DataType::Float64, &STRICT_CAST_OPTIONS)?;
     let numbers = numbers.as_primitive::<Float64Type>();
-    let sorted = lists.each(|places| {
+    let sorted = lists.map_valid_items(|places| {
         let mut of: Vec<f64> = places.iter().map(|&at| numbers.value(at)).collect();
         sort_numbers(&mut of);
         Ok(Some(of))
     })?;
-    let found = (0..given.rows).map(|row| {
+    let found = (0..given.row_count).map(|row| {
         let Some(fraction) = fraction_of(row)? else { return Ok(None) };
-        let sorted = sorted[lists.rows.at(row)].as_ref();
+        let sorted = sorted[lists.rows.value_index(row)].as_ref();
         Ok(sorted.and_then(|sorted| fraction.quantile_of_sorted(sorted)))
     });
     Ok(Arc::new(found.collect::<Result<Float64Array>>()?))
 }
 
 /// Maps from the different items of each list to their counts, by the order of the items.
-fn histograms_of(lists: &ItemLists) -> Result<ArrayRef> {
-    let sort = sort_rows(lists.items())?;
-    let found = lists.each(|places| Ok((!places.is_empty()).then(|| runs(&sort, places))))?;
+fn list_histograms(lists: &ItemLists) -> Result<ArrayRef> {
+    let sort = comparable_rows(lists.items())?;
+    let found = lists.map_valid_items(|places| {
+        Ok((!places.is_empty()).then(|| distinct_items(&sort, places)))
+    })?;
     let nulls: NullBuffer = found.iter().map(Option::is_some).collect::<Vec<bool>>().into();
     let offsets =
         OffsetBuffer::from_lengths(found.iter().map(|runs| runs.as_ref().map_or(0, Vec::len)));
@@ -785,27 +806,29 @@ fn histograms_of(lists: &ItemLists) -> Result<ArrayRef> {
     let keys: UInt64Array = all().map(|(first, _)| Some(*first as u64)).collect();
     let keys = take(lists.items(), &keys, None)?;
     let counts: Int64Array = all().map(|(_, count)| Some(count.cast_signed())).collect();
-    let fields = entries_of(keys.data_type());
+    let fields = histogram_entry_fields(keys.data_type());
     let entries = StructArray::try_new(fields.clone(), vec![keys, Arc::new(counts)], None)?;
     let field = Arc::new(Field::new("entries", DataType::Struct(fields), false));
     Ok(Arc::new(MapArray::try_new(field, offsets, entries, Some(nulls), true)?))
 }
 
 /// Times as numbers of their unit, and the nanoseconds of one.
-fn counts_of(items: &ArrayRef) -> Result<(Int64Array, i128)> {
+fn time_unit_counts(items: &ArrayRef) -> Result<(Int64Array, i128)> {
     let (whole, nanos) = match items.data_type() {
         DataType::Date32 => (DataType::Int32, 86_400_000_000_000),
         DataType::Date64 => (DataType::Int64, 1_000_000),
-        DataType::Time32(unit) => (DataType::Int32, nanos_of(*unit)),
-        DataType::Timestamp(unit, _) | DataType::Time64(unit) => (DataType::Int64, nanos_of(*unit)),
-        other => return Err(broken(&format!("a {} is no time", sql_type_name(other)))),
+        DataType::Time32(unit) => (DataType::Int32, nanos_per_unit(*unit)),
+        DataType::Timestamp(unit, _) | DataType::Time64(unit) => {
+            (DataType::Int64, nanos_per_unit(*unit))
+        }
+        other => return Err(internal_error(&format!("a {} is no time", sql_type_name(other)))),
     };
     let whole = cast_with_options(items, &whole, &STRICT_CAST_OPTIONS)?;
     let whole = cast_with_options(&whole, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
     Ok((whole.as_primitive::<Int64Type>().clone(), nanos))
 }
 
-fn nanos_of(unit: TimeUnit) -> i128 {
+fn nanos_per_unit(unit: TimeUnit) -> i128 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
         TimeUnit::Millisecond => 1_000_000,
@@ -815,11 +838,11 @@ fn nanos_of(unit: TimeUnit) -> i128 {
 }
 
 /// Medians of items that are no numbers: the middle of two times, and the smaller of two other items.
-fn medians_of(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
+fn list_medians(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
     let items = lists.items();
-    if !is_time(items.data_type()) {
-        let sort = sort_rows(items)?;
-        let places = lists.each(|places| {
+    if !is_time_type(items.data_type()) {
+        let sort = comparable_rows(items)?;
+        let places = lists.map_valid_items(|places| {
             let mut places = places.to_vec();
             places.sort_by(|&x, &y| sort.row(x).cmp(&sort.row(y)));
             Ok(places.len().checked_sub(1).map(|last| places[last / 2] as u64))
@@ -832,12 +855,12 @@ fn medians_of(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
         }
         _ => Arc::clone(items),
     };
-    let (counts, _) = counts_of(&items)?;
-    let found = lists.each(|places| {
+    let (counts, _) = time_unit_counts(&items)?;
+    let found = lists.map_valid_items(|places| {
         let mut of: Vec<i128> = places.iter().map(|&at| counts.value(at).into()).collect();
         of.sort_unstable();
         median_of_sorted(&of)
-            .map(|median| i64::try_from(median).map_err(|_| span_overflow()))
+            .map(|median| i64::try_from(median).map_err(|_| interval_overflow_error()))
             .transpose()
     })?;
     let found: ArrayRef = Arc::new(Int64Array::from(found));
@@ -848,15 +871,15 @@ fn medians_of(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
     Ok(cast_with_options(&found, items.data_type(), &STRICT_CAST_OPTIONS)?)
 }
 
-fn span_overflow() -> datafusion_common::DataFusionError {
-    overflow("a span is longer than an INTERVAL holds", None)
+fn interval_overflow_error() -> datafusion_common::DataFusionError {
+    overflow_error("a span is longer than an INTERVAL holds", None)
 }
 
 /// Medians of the spans between times and their median.
-fn time_deviations_of(lists: &ItemLists) -> Result<ArrayRef> {
+fn time_deviations(lists: &ItemLists) -> Result<ArrayRef> {
     const DAY_NANOS: i128 = 86_400_000_000_000;
-    let (counts, nanos) = counts_of(lists.items())?;
-    let found = lists.each(|places| {
+    let (counts, nanos) = time_unit_counts(lists.items())?;
+    let found = lists.map_valid_items(|places| {
         let mut of: Vec<i128> =
             places.iter().map(|&at| i128::from(counts.value(at)) * nanos).collect();
         of.sort_unstable();
@@ -864,30 +887,30 @@ fn time_deviations_of(lists: &ItemLists) -> Result<ArrayRef> {
         of.iter_mut().for_each(|nanos| *nanos = (*nanos - median).abs());
         of.sort_unstable();
         let Some(span) = median_of_sorted(&of) else { return Ok(None) };
-        let days = i32::try_from(span / DAY_NANOS).map_err(|_| span_overflow())?;
-        let rest = i64::try_from(span % DAY_NANOS).map_err(|_| span_overflow())?;
+        let days = i32::try_from(span / DAY_NANOS).map_err(|_| interval_overflow_error())?;
+        let rest = i64::try_from(span % DAY_NANOS).map_err(|_| interval_overflow_error())?;
         Ok(Some(IntervalMonthDayNano::new(0, days, rest)))
     })?;
     Ok(Arc::new(IntervalMonthDayNanoArray::from(found)))
 }
 
 /// The type that a list comes as; none where it is no list.
-fn list_taken(list: &DataType) -> Option<DataType> {
+fn list_cast_type(list: &DataType) -> Option<DataType> {
     match list {
         DataType::Null => {
             Some(DataType::List(Arc::new(Field::new_list_field(DataType::Null, true))))
         }
         other => {
-            let item = plain_type(item_of(other)?);
+            let item = dictionary_value_type(list_item_type(other)?);
             Some(DataType::List(Arc::new(Field::new_list_field(item, true))))
         }
     }
 }
 
 /// The type that an argument behind the list comes as.
-fn argument_taken(given: &DataType) -> Option<DataType> {
+fn extra_argument_cast_type(given: &DataType) -> Option<DataType> {
     match given {
-        of if is_text(of) || matches!(of, DataType::Dictionary(..)) => as_text(of),
+        of if is_text_type(of) || matches!(of, DataType::Dictionary(..)) => text_cast_type(of),
         DataType::Null => Some(DataType::Utf8),
         of if of.is_numeric() => Some(DataType::Float64),
         _ => None,
@@ -896,13 +919,13 @@ fn argument_taken(given: &DataType) -> Option<DataType> {
 
 /// `list_aggregate`: the aggregate of a name.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct ListAggregate;
+pub(super) struct ListAggregateFunction;
 
-impl ListAggregate {
-    fn aggregate(constant: Option<&ScalarValue>) -> Result<Aggregate> {
+impl ListAggregateFunction {
+    fn parse_aggregate_name(constant: Option<&ScalarValue>) -> Result<ItemAggregate> {
         match constant.and_then(|name| name.try_as_str().flatten()) {
-            Some(name) => Aggregate::from_name(name),
-            None => Err(usage(
+            Some(name) => ItemAggregate::from_name(name),
+            None => Err(usage_error(
                 "`list_aggregate` takes the name of an aggregate, a constant, as its second argument",
                 "it is called as list_aggregate(list, 'sum')",
             )),
@@ -910,66 +933,78 @@ impl ListAggregate {
     }
 }
 
-impl Function for ListAggregate {
+impl RowFunction for ListAggregateFunction {
     fn names(&self) -> &'static [&'static str] {
         &["list_aggregate", "list_aggr", "array_aggregate", "array_aggr"]
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn docs(&self) -> FunctionDocs {
+        FunctionDocs {
             section: DOC_SECTION_ARRAY,
-            calls: "list_aggregate(list, 'name')\nlist_aggregate(list, 'string_agg', separator)\n\
+            syntax: "list_aggregate(list, 'name')\nlist_aggregate(list, 'string_agg', separator)\n\
                     list_aggregate(list, 'quantile_cont', fraction)",
-            what: "The aggregate of a name over the items of a list, of sum, avg, min, max, count, median, mode, stddev, \
+            description: "The aggregate of a name over the items of a list, of sum, avg, min, max, count, median, mode, stddev, \
                    histogram, string_agg and others: `list_aggregate([1, 2, 6], 'median')` is `2.0`, and \
                    `list_aggregate(['a', 'b'], 'string_agg', '-')` is `a-b`.",
         }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let (list, others) = match given {
             [list, others @ ..] if matches!(others.len(), 1 | 2) => (list, others),
-            _ => return Err(called_as(self, given)),
+            _ => return Err(wrong_arguments_error(self, given)),
         };
-        let list = list_taken(list).into_iter();
-        let taken: Vec<DataType> = list.chain(others.iter().filter_map(argument_taken)).collect();
-        match taken.len() == given.len() && is_text(&taken[1]) {
+        let list = list_cast_type(list).into_iter();
+        let taken: Vec<DataType> =
+            list.chain(others.iter().filter_map(extra_argument_cast_type)).collect();
+        match taken.len() == given.len() && is_text_type(&taken[1]) {
             true => Ok(taken),
-            false => Err(called_as(self, given)),
+            false => Err(wrong_arguments_error(self, given)),
         }
     }
 
-    fn gives(&self, taken: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
-        let aggregate = ListAggregate::aggregate(constants.get(1).copied().flatten())?;
-        let fits = match (aggregate.argument(), taken.get(2)) {
-            (Argument::None | Argument::Separator, None) => true,
-            (Argument::Separator, Some(of)) => is_text(of),
-            (Argument::Fraction, Some(of)) => of.is_numeric(),
+    fn return_type(
+        &self,
+        taken: &[DataType],
+        constants: &[Option<&ScalarValue>],
+    ) -> Result<DataType> {
+        let aggregate =
+            ListAggregateFunction::parse_aggregate_name(constants.get(1).copied().flatten())?;
+        let fits = match (aggregate.extra_argument(), taken.get(2)) {
+            (ExtraArgument::None | ExtraArgument::Separator, None) => true,
+            (ExtraArgument::Separator, Some(of)) => is_text_type(of),
+            (ExtraArgument::Fraction, Some(of)) => of.is_numeric(),
             _ => false,
         };
-        let item = taken.first().and_then(item_of).filter(|_| fits);
-        item.and_then(|item| aggregate.answer(item)).ok_or_else(|| called_as(self, taken))
+        let item = taken.first().and_then(list_item_type).filter(|_| fits);
+        item.and_then(|item| aggregate.result_type(item))
+            .ok_or_else(|| wrong_arguments_error(self, taken))
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        let ColumnarValue::Scalar(name) = given.value(1)? else {
-            return Err(broken("`list_aggregate` has lost its constant"));
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        let ColumnarValue::Scalar(name) = given.argument(1)? else {
+            return Err(internal_error("`list_aggregate` has lost its constant"));
         };
-        aggregated(ListAggregate::aggregate(Some(name))?, self.names()[0], given, 2)
+        aggregate_lists(
+            ListAggregateFunction::parse_aggregate_name(Some(name))?,
+            self.names()[0],
+            given,
+            2,
+        )
     }
 }
 
 /// An aggregate of a list with a name of its own.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct ListFunction(Aggregate);
+pub(super) struct NamedListAggregateFunction(ItemAggregate);
 
-impl ListFunction {
-    pub(super) fn all() -> impl Iterator<Item = ListFunction> {
-        use Aggregate as A;
+impl NamedListAggregateFunction {
+    pub(super) fn all() -> impl Iterator<Item = NamedListAggregateFunction> {
+        use ItemAggregate as A;
         [
             A::Mode,
             A::Median,
-            A::Deviation,
+            A::MedianAbsoluteDeviation,
             A::VarPop,
             A::VarSamp,
             A::StddevPop,
@@ -986,122 +1021,122 @@ impl ListFunction {
             A::BoolAnd,
             A::BoolOr,
             A::DistinctCount,
-            A::Texts,
+            A::JoinedText,
         ]
         .into_iter()
-        .map(ListFunction)
+        .map(NamedListAggregateFunction)
     }
 }
 
-const SECTION: DocSection = DOC_SECTION_ARRAY;
+const LIST_SECTION: DocSection = DOC_SECTION_ARRAY;
 
-impl Function for ListFunction {
+impl RowFunction for NamedListAggregateFunction {
     fn names(&self) -> &'static [&'static str] {
         match self.0 {
-            Aggregate::Mode => &["list_mode"],
-            Aggregate::Median => &["list_median"],
-            Aggregate::Deviation => &["list_mad"],
-            Aggregate::VarPop => &["list_var_pop"],
-            Aggregate::VarSamp => &["list_var_samp"],
-            Aggregate::StddevPop => &["list_stddev_pop"],
-            Aggregate::StddevSamp => &["list_stddev_samp"],
-            Aggregate::StandardError => &["list_sem"],
-            Aggregate::Skewness => &["list_skewness"],
-            Aggregate::Kurtosis => &["list_kurtosis"],
-            Aggregate::KurtosisPop => &["list_kurtosis_pop"],
-            Aggregate::Entropy => &["list_entropy"],
-            Aggregate::Histogram => &["list_histogram"],
-            Aggregate::BitAnd => &["list_bit_and"],
-            Aggregate::BitOr => &["list_bit_or"],
-            Aggregate::BitXor => &["list_bit_xor"],
-            Aggregate::BoolAnd => &["list_bool_and"],
-            Aggregate::BoolOr => &["list_bool_or"],
-            Aggregate::DistinctCount => &["list_approx_count_distinct"],
+            ItemAggregate::Mode => &["list_mode"],
+            ItemAggregate::Median => &["list_median"],
+            ItemAggregate::MedianAbsoluteDeviation => &["list_mad"],
+            ItemAggregate::VarPop => &["list_var_pop"],
+            ItemAggregate::VarSamp => &["list_var_samp"],
+            ItemAggregate::StddevPop => &["list_stddev_pop"],
+            ItemAggregate::StddevSamp => &["list_stddev_samp"],
+            ItemAggregate::StandardError => &["list_sem"],
+            ItemAggregate::Skewness => &["list_skewness"],
+            ItemAggregate::Kurtosis => &["list_kurtosis"],
+            ItemAggregate::KurtosisPop => &["list_kurtosis_pop"],
+            ItemAggregate::Entropy => &["list_entropy"],
+            ItemAggregate::Histogram => &["list_histogram"],
+            ItemAggregate::BitAnd => &["list_bit_and"],
+            ItemAggregate::BitOr => &["list_bit_or"],
+            ItemAggregate::BitXor => &["list_bit_xor"],
+            ItemAggregate::BoolAnd => &["list_bool_and"],
+            ItemAggregate::BoolOr => &["list_bool_or"],
+            ItemAggregate::DistinctCount => &["list_approx_count_distinct"],
             _ => &["list_string_agg"],
         }
     }
 
-    fn told(&self) -> Told {
+    fn docs(&self) -> FunctionDocs {
         let (calls, what) = match self.0 {
-            Aggregate::Mode => (
+            ItemAggregate::Mode => (
                 "list_mode(list)",
                 "The most frequent item, the first of several: `list_mode([3, 1, 1])` is `1`.",
             ),
-            Aggregate::Median => (
+            ItemAggregate::Median => (
                 "list_median(list)",
                 "The median of a list, of two numbers or times their middle, of other items the smaller: \
                  `list_median([1, 2, 4, 9])` is `3.0`.",
             ),
-            Aggregate::Deviation => (
+            ItemAggregate::MedianAbsoluteDeviation => (
                 "list_mad(list)",
                 "The median of the distances from the median, an INTERVAL for times: `list_mad([1, 2, 9])` is `1.0`.",
             ),
-            Aggregate::VarPop => (
+            ItemAggregate::VarPop => (
                 "list_var_pop(list)",
                 "The variance of numbers that are all there are: `list_var_pop([1, 3])` is `1.0`.",
             ),
-            Aggregate::VarSamp => (
+            ItemAggregate::VarSamp => (
                 "list_var_samp(list)",
                 "The variance of numbers that are a sample, NULL for fewer than two: `list_var_samp([1, 3])` is `2.0`.",
             ),
-            Aggregate::StddevPop => (
+            ItemAggregate::StddevPop => (
                 "list_stddev_pop(list)",
                 "The standard deviation of numbers that are all there are: `list_stddev_pop([1, 3])` is `1.0`.",
             ),
-            Aggregate::StddevSamp => (
+            ItemAggregate::StddevSamp => (
                 "list_stddev_samp(list)",
                 "The standard deviation of numbers that are a sample, NULL for fewer than two: \
                  `list_stddev_samp([1, 4, 7])` is `3.0`.",
             ),
-            Aggregate::StandardError => (
+            ItemAggregate::StandardError => (
                 "list_sem(list)",
                 "The standard error of the mean, from the deviation of the population: `list_sem([1, 1, 3, 3])` is \
                  `0.5`.",
             ),
-            Aggregate::Skewness => (
+            ItemAggregate::Skewness => (
                 "list_skewness(list)",
                 "The skewness of a sample, NULL for fewer than three numbers or equal ones: `list_skewness([1, 2, 3])` \
                  is `0.0`.",
             ),
-            Aggregate::Kurtosis => (
+            ItemAggregate::Kurtosis => (
                 "list_kurtosis(list)",
                 "The excess kurtosis of a sample, NULL for fewer than four numbers or equal ones: \
                  `list_kurtosis([1, 1, 3, 3])` is `-6.0`.",
             ),
-            Aggregate::KurtosisPop => (
+            ItemAggregate::KurtosisPop => (
                 "list_kurtosis_pop(list)",
                 "The excess kurtosis of a population, NULL for fewer than two numbers or equal ones: \
                  `list_kurtosis_pop([1, 3])` is `-2.0`.",
             ),
-            Aggregate::Entropy => (
+            ItemAggregate::Entropy => (
                 "list_entropy(list)",
                 "The entropy of the items in bits: `list_entropy(['a', 'b'])` is `1.0`.",
             ),
-            Aggregate::Histogram => (
+            ItemAggregate::Histogram => (
                 "list_histogram(list)",
                 "A map from each different item to its count, by the order of the items: \
                  `list_histogram([2, 1, 2])` is `{1: 1, 2: 2}`.",
             ),
-            Aggregate::BitAnd => (
+            ItemAggregate::BitAnd => (
                 "list_bit_and(list)",
                 "The bits that all numbers have: `list_bit_and([5, 7])` is `5`.",
             ),
-            Aggregate::BitOr => {
+            ItemAggregate::BitOr => {
                 ("list_bit_or(list)", "The bits that any number has: `list_bit_or([5, 2])` is `7`.")
             }
-            Aggregate::BitXor => (
+            ItemAggregate::BitXor => (
                 "list_bit_xor(list)",
                 "The bits that an odd count of the numbers has: `list_bit_xor([5, 7])` is `2`.",
             ),
-            Aggregate::BoolAnd => (
+            ItemAggregate::BoolAnd => (
                 "list_bool_and(list)",
                 "True if all items are, NULL of none: `list_bool_and([TRUE, FALSE])` is `false`.",
             ),
-            Aggregate::BoolOr => (
+            ItemAggregate::BoolOr => (
                 "list_bool_or(list)",
                 "True if any item is, NULL of none: `list_bool_or([TRUE, FALSE])` is `true`.",
             ),
-            Aggregate::DistinctCount => (
+            ItemAggregate::DistinctCount => (
                 "list_approx_count_distinct(list)",
                 "The count of different items, which is exact here: `list_approx_count_distinct([1, 1, 2])` is `2`.",
             ),
@@ -1111,26 +1146,27 @@ impl Function for ListFunction {
                  `list_string_agg([1, 2])` is `1,2`.",
             ),
         };
-        Told { section: SECTION, calls, what }
+        FunctionDocs { section: LIST_SECTION, syntax: calls, description: what }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let taken = match given {
-            [list] => list_taken(list).map(|list| vec![list]),
-            [list, separator] if self.0 == Aggregate::Texts => {
-                list_taken(list).zip(as_text(separator)).map(|(list, text)| vec![list, text])
-            }
+            [list] => list_cast_type(list).map(|list| vec![list]),
+            [list, separator] if self.0 == ItemAggregate::JoinedText => list_cast_type(list)
+                .zip(text_cast_type(separator))
+                .map(|(list, text)| vec![list, text]),
             _ => None,
         };
-        taken.ok_or_else(|| called_as(self, given))
+        taken.ok_or_else(|| wrong_arguments_error(self, given))
     }
 
-    fn gives(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
-        let item = taken.first().and_then(item_of);
-        item.and_then(|item| self.0.answer(item)).ok_or_else(|| called_as(self, taken))
+    fn return_type(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        let item = taken.first().and_then(list_item_type);
+        item.and_then(|item| self.0.result_type(item))
+            .ok_or_else(|| wrong_arguments_error(self, taken))
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        aggregated(self.0, self.names()[0], given, 1)
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        aggregate_lists(self.0, self.names()[0], given, 1)
     }
 }

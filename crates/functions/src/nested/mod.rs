@@ -12,22 +12,22 @@ mod vectors;
 
 use datafusion_expr::ScalarUDF;
 
-use crate::callable::Function;
+use crate::row_function::RowFunction;
 
 /// Returns all functions of this room.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    use aggregates::{ListAggregate, ListFunction};
-    use structs::StructChange;
-    use sums::OfItems;
+    use aggregates::{ListAggregateFunction, NamedListAggregateFunction};
+    use structs::StructChangeFunction;
+    use sums::ListSumOrMean;
     use vectors::VectorFunction;
     let mut all = vec![
-        OfItems::Sum.registered(),
-        OfItems::Mean.registered(),
-        ListAggregate.registered(),
-        StructChange::Update.registered(),
-        StructChange::Insert.registered(),
+        ListSumOrMean::Sum.into_udf(),
+        ListSumOrMean::Mean.into_udf(),
+        ListAggregateFunction.into_udf(),
+        StructChangeFunction::Update.into_udf(),
+        StructChangeFunction::Insert.into_udf(),
     ];
-    all.extend(ListFunction::all().map(Function::registered));
-    all.extend(VectorFunction::ALL.map(Function::registered));
+    all.extend(NamedListAggregateFunction::all().map(RowFunction::into_udf));
+    all.extend(VectorFunction::ALL.map(RowFunction::into_udf));
     all
 }

@@ -8,30 +8,39 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_STRUCT;
 
-use crate::callable::{Function, Given, Rows, Told, as_text, called_as, held, usage};
+use crate::row_function::{
+    ArgumentBatch, FunctionDocs, RowFunction, RowMapping, argument_array, text_cast_type,
+    usage_error, wrong_arguments_error,
+};
 
 /// A function that gives fields to a struct.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) enum StructChange {
+pub(super) enum StructChangeFunction {
     /// `struct_update`: a field that is there gets another value.
     Update,
     /// `struct_insert`: all fields are new.
     Insert,
 }
 
-impl StructChange {
+impl StructChangeFunction {
     /// The fields of the answer.
-    fn fields(&self, taken: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<Fields> {
-        let Some(DataType::Struct(own)) = taken.first() else { return Err(called_as(self, taken)) };
+    fn result_fields(
+        &self,
+        taken: &[DataType],
+        constants: &[Option<&ScalarValue>],
+    ) -> Result<Fields> {
+        let Some(DataType::Struct(own)) = taken.first() else {
+            return Err(wrong_arguments_error(self, taken));
+        };
         let mut fields: Vec<FieldRef> =
             own.iter().map(|field| Arc::new(field.as_ref().clone().with_nullable(true))).collect();
         let mut set_places: Vec<usize> = Vec::new();
         for (at, of) in taken.iter().enumerate().skip(2).step_by(2) {
             let name = constants.get(at - 1).copied().flatten();
             let Some(Some(name)) = name.and_then(|name| name.try_as_str()) else {
-                return Err(usage(
+                return Err(usage_error(
                     format!("`{}` takes names of fields that are constant texts", self.names()[0]),
-                    format!("it is called as {}", self.told().calls),
+                    format!("it is called as {}", self.docs().syntax),
                 ));
             };
             // Fields may differ in case alone: the one of this very name goes first.
@@ -39,8 +48,8 @@ impl StructChange {
                 fields.iter().position(|field| field.name().eq_ignore_ascii_case(name))
             });
             let is_set_twice = place.is_some_and(|place| set_places.contains(&place));
-            if is_set_twice || (place.is_some() && *self == StructChange::Insert) {
-                return Err(usage(
+            if is_set_twice || (place.is_some() && *self == StructChangeFunction::Insert) {
+                return Err(usage_error(
                     format!("`{}` would give a struct the field `{name}` twice", self.names()[0]),
                     "struct_update gives a field another value; name each field once",
                 ));
@@ -57,51 +66,57 @@ impl StructChange {
 }
 
 /// An argument with a value for each row.
-fn column(given: &Given<'_>, at: usize) -> Result<ArrayRef> {
-    let (array, rows) = held(given.value(at)?)?;
+fn argument_column(given: &ArgumentBatch<'_>, at: usize) -> Result<ArrayRef> {
+    let (array, rows) = argument_array(given.argument(at)?)?;
     Ok(match rows {
-        Rows::Each => array,
-        Rows::Alike => take(&array, &UInt64Array::from(vec![0_u64; given.rows]), None)?,
+        RowMapping::PerRow => array,
+        RowMapping::Constant => {
+            take(&array, &UInt64Array::from(vec![0_u64; given.row_count]), None)?
+        }
     })
 }
 
-impl Function for StructChange {
+impl RowFunction for StructChangeFunction {
     fn names(&self) -> &'static [&'static str] {
         match self {
-            StructChange::Update => &["struct_update"],
-            StructChange::Insert => &["struct_insert"],
+            StructChangeFunction::Update => &["struct_update"],
+            StructChangeFunction::Insert => &["struct_insert"],
         }
     }
 
-    fn told(&self) -> Told {
+    fn docs(&self) -> FunctionDocs {
         let (calls, what) = match self {
-            StructChange::Update => (
+            StructChangeFunction::Update => (
                 "struct_update(s, 'name', value, …)",
                 "A struct with other values of fields that it has, by the same letters or else in either case, and further \
                  fields at its end: \
                  `struct_update(struct_insert(date_parts('year', DATE '2026-11-20'), 'a', 1), 'year', 'x', 'b', 2)` is \
                  `{year: x, a: 1, b: 2}`.",
             ),
-            StructChange::Insert => (
+            StructChangeFunction::Insert => (
                 "struct_insert(s, 'name', value, …)",
                 "A struct with further fields at its end: \
                  `struct_insert(date_parts('year', DATE '2026-11-20'), 'a', 1)` is `{year: 2026, a: 1}`.",
             ),
         };
-        Told { section: DOC_SECTION_STRUCT, calls, what }
+        FunctionDocs { section: DOC_SECTION_STRUCT, syntax: calls, description: what }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let has_pairs = matches!(given, [DataType::Struct(_), _, _, ..] if given.len() % 2 == 1);
-        let is_named = given.iter().skip(1).step_by(2).all(|name| as_text(name).is_some());
+        let is_named = given.iter().skip(1).step_by(2).all(|name| text_cast_type(name).is_some());
         match has_pairs && is_named {
             true => Ok(given.to_vec()),
-            false => Err(called_as(self, given)),
+            false => Err(wrong_arguments_error(self, given)),
         }
     }
 
-    fn gives(&self, taken: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
-        Ok(DataType::Struct(self.fields(taken, constants)?))
+    fn return_type(
+        &self,
+        taken: &[DataType],
+        constants: &[Option<&ScalarValue>],
+    ) -> Result<DataType> {
+        Ok(DataType::Struct(self.result_fields(taken, constants)?))
     }
 
     /// A field may be null.
@@ -109,24 +124,26 @@ impl Function for StructChange {
         false
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        let DataType::Struct(fields) = given.answer else { return Err(called_as(self, &[])) };
-        let structs = column(given, 0)?;
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        let DataType::Struct(fields) = given.return_type else {
+            return Err(wrong_arguments_error(self, &[]));
+        };
+        let structs = argument_column(given, 0)?;
         let structs = structs.as_struct();
         // Fields of a struct that is null are null.
         let (_, mut columns, nulls) = structs.clone().into_parts();
         if let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) {
             let places: UInt64Array =
-                (0..given.rows).map(|row| nulls.is_valid(row).then_some(row as u64)).collect();
+                (0..given.row_count).map(|row| nulls.is_valid(row).then_some(row as u64)).collect();
             for column in &mut columns {
                 *column = take(column, &places, None)?;
             }
         }
-        for at in (2..given.values.len()).step_by(2) {
-            let name = given.texts(at - 1)?;
-            let name = name.at(0).unwrap_or_default();
+        for at in (2..given.arguments.len()).step_by(2) {
+            let name = given.text_argument(at - 1)?;
+            let name = name.get(0).unwrap_or_default();
             let place = fields.iter().position(|field| field.name() == name);
-            let value = column(given, at)?;
+            let value = argument_column(given, at)?;
             match place.filter(|place| *place < columns.len()) {
                 Some(place) => columns[place] = value,
                 None => columns.push(value),

@@ -11,17 +11,20 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
-use crate::callable::{Function, Given, Told, broken, called_as, held, overflow};
+use crate::row_function::{
+    ArgumentBatch, FunctionDocs, RowFunction, argument_array, internal_error, overflow_error,
+    wrong_arguments_error,
+};
 
 /// `array_sum` and `array_avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) enum OfItems {
+pub(super) enum ListSumOrMean {
     Sum,
     Mean,
 }
 
 /// The type that items are added up in.
-fn added_up_in(item: &DataType) -> Option<DataType> {
+fn sum_type(item: &DataType) -> Option<DataType> {
     Some(match item {
         DataType::Null => DataType::Int64,
         DataType::UInt64 => DataType::Decimal128(20, 0),
@@ -30,12 +33,12 @@ fn added_up_in(item: &DataType) -> Option<DataType> {
         DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale) => DataType::Decimal128(*precision, *scale),
-        DataType::Dictionary(_, values) => added_up_in(values)?,
+        DataType::Dictionary(_, values) => sum_type(values)?,
         _ => return None,
     })
 }
 
-pub(super) fn item_of(list: &DataType) -> Option<&DataType> {
+pub(super) fn list_item_type(list: &DataType) -> Option<&DataType> {
     match list {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             Some(item.data_type())
@@ -46,7 +49,7 @@ pub(super) fn item_of(list: &DataType) -> Option<&DataType> {
 }
 
 /// The valid items of each list, by their places; none for a list that is null.
-fn each<T>(
+fn map_valid_items<T>(
     lists: &arrow::array::ListArray,
     of: impl Fn(&mut dyn Iterator<Item = usize>) -> Result<Option<T>>,
 ) -> Result<Vec<Option<T>>> {
@@ -64,66 +67,73 @@ fn each<T>(
         .collect()
 }
 
-fn too_large(name: &str) -> datafusion_common::DataFusionError {
-    overflow(
+fn sum_overflow_error(name: &str) -> datafusion_common::DataFusionError {
+    overflow_error(
         format!("what `{name}` adds up does not fit the type of its answer"),
         Some("of items that are DOUBLE it is rounded: CAST(list AS DOUBLE[])"),
     )
 }
 
-impl Function for OfItems {
+impl RowFunction for ListSumOrMean {
     fn names(&self) -> &'static [&'static str] {
         match self {
-            OfItems::Sum => &["array_sum", "list_sum"],
-            OfItems::Mean => &["array_avg", "list_avg"],
+            ListSumOrMean::Sum => &["array_sum", "list_sum"],
+            ListSumOrMean::Mean => &["array_avg", "list_avg"],
         }
     }
 
-    fn told(&self) -> Told {
+    fn docs(&self) -> FunctionDocs {
         let (calls, what) = match self {
-            OfItems::Sum => (
+            ListSumOrMean::Sum => (
                 "array_sum(list)",
                 "What the numbers of a list add up to, nulls left out, and null of none: `array_sum([1, 2])` is `3`.",
             ),
-            OfItems::Mean => (
+            ListSumOrMean::Mean => (
                 "array_avg(list)",
                 "The mean of the numbers of a list, nulls left out, and null of none: `array_avg([1, 2])` is `1.5`.",
             ),
         };
-        Told { section: DOC_SECTION_ARRAY, calls, what }
+        FunctionDocs { section: DOC_SECTION_ARRAY, syntax: calls, description: what }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let [list] = given else { return Err(called_as(self, given)) };
-        let item = item_of(list).and_then(added_up_in).ok_or_else(|| called_as(self, given))?;
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let [list] = given else { return Err(wrong_arguments_error(self, given)) };
+        let item = list_item_type(list)
+            .and_then(sum_type)
+            .ok_or_else(|| wrong_arguments_error(self, given))?;
         Ok(vec![DataType::List(Arc::new(Field::new_list_field(item, true)))])
     }
 
-    fn gives(&self, given: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
-        let item = given.first().and_then(item_of).ok_or_else(|| called_as(self, given))?;
+    fn return_type(&self, given: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+        let item = given
+            .first()
+            .and_then(list_item_type)
+            .ok_or_else(|| wrong_arguments_error(self, given))?;
         Ok(match (self, item) {
-            (OfItems::Mean, _) => DataType::Float64,
-            (OfItems::Sum, DataType::Decimal128(_, scale)) => DataType::Decimal128(38, *scale),
-            (OfItems::Sum, item) => item.clone(),
+            (ListSumOrMean::Mean, _) => DataType::Float64,
+            (ListSumOrMean::Sum, DataType::Decimal128(_, scale)) => {
+                DataType::Decimal128(38, *scale)
+            }
+            (ListSumOrMean::Sum, item) => item.clone(),
         })
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        let (lists, rows) = held(given.value(0)?)?;
-        let lists = lists.as_list_opt::<i32>().ok_or_else(|| broken("a list is none"))?;
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        let (lists, rows) = argument_array(given.argument(0)?)?;
+        let lists = lists.as_list_opt::<i32>().ok_or_else(|| internal_error("a list is none"))?;
         let name = self.names()[0];
         let answers: ArrayRef = match (self, lists.values().data_type()) {
             (_, DataType::Float64) => {
                 let items = lists.values().as_primitive::<Float64Type>();
-                let sums = each(lists, |places| {
+                let sums = map_valid_items(lists, |places| {
                     let (mut sum, mut count) = (0.0, 0_u32);
                     for place in places {
                         sum += items.value(place);
                         count += 1;
                     }
                     Ok((count > 0).then(|| match self {
-                        OfItems::Sum => sum,
-                        OfItems::Mean => sum / f64::from(count),
+                        ListSumOrMean::Sum => sum,
+                        ListSumOrMean::Mean => sum / f64::from(count),
                     }))
                 })?;
                 Arc::new(Float64Array::from(sums))
@@ -132,7 +142,7 @@ impl Function for OfItems {
                 let items = lists.values();
                 let whole = items.as_primitive_opt::<Int64Type>();
                 let decimals = items.as_primitive_opt::<Decimal128Type>();
-                let sums = each(lists, |places| {
+                let sums = map_valid_items(lists, |places| {
                     let (mut sum, mut count) = (0_i128, 0_u32);
                     for place in places {
                         let item = match (whole, decimals) {
@@ -140,13 +150,13 @@ impl Function for OfItems {
                             (_, Some(decimals)) => decimals.value(place),
                             _ => 0,
                         };
-                        sum = sum.checked_add(item).ok_or_else(|| too_large(name))?;
+                        sum = sum.checked_add(item).ok_or_else(|| sum_overflow_error(name))?;
                         count += 1;
                     }
                     Ok((count > 0).then_some((sum, count)))
                 })?;
                 match (self, items.data_type()) {
-                    (OfItems::Mean, of) => {
+                    (ListSumOrMean::Mean, of) => {
                         let scale = match of {
                             DataType::Decimal128(_, scale) => 10_f64.powi(i32::from(*scale)),
                             _ => 1.0,
@@ -162,33 +172,34 @@ impl Function for OfItems {
                             sums.into_iter().map(|sum| sum.map(mean)).collect::<Float64Array>(),
                         )
                     }
-                    (OfItems::Sum, DataType::Decimal128(_, scale)) => {
+                    (ListSumOrMean::Sum, DataType::Decimal128(_, scale)) => {
                         let sums: Decimal128Array =
                             sums.into_iter().map(|sum| sum.map(|(sum, _)| sum)).collect();
                         let fits = |sum: i128| sum.unsigned_abs() < 10_u128.pow(38);
                         if !sums.iter().flatten().all(fits) {
-                            return Err(too_large(name));
+                            return Err(sum_overflow_error(name));
                         }
                         Arc::new(sums.with_precision_and_scale(38, *scale)?)
                     }
-                    (OfItems::Sum, _) => {
-                        let fit = |sum: i128| i64::try_from(sum).map_err(|_| too_large(name));
+                    (ListSumOrMean::Sum, _) => {
+                        let fit =
+                            |sum: i128| i64::try_from(sum).map_err(|_| sum_overflow_error(name));
                         let sums =
                             sums.into_iter().map(|sum| sum.map(|(sum, _)| fit(sum)).transpose());
                         Arc::new(sums.collect::<Result<Int64Array>>()?)
                     }
                 }
             }
-            _ => return Err(broken("a list of no numbers")),
+            _ => return Err(internal_error("a list of no numbers")),
         };
         // A constant list has one answer for all rows.
         let answers = match rows {
-            crate::callable::Rows::Each => answers,
-            crate::callable::Rows::Alike => {
-                let indices = arrow::array::UInt64Array::from(vec![0_u64; given.rows]);
+            crate::row_function::RowMapping::PerRow => answers,
+            crate::row_function::RowMapping::Constant => {
+                let indices = arrow::array::UInt64Array::from(vec![0_u64; given.row_count]);
                 arrow::compute::take(&answers, &indices, None)?
             }
         };
-        Ok(cast_with_options(&answers, given.answer, &STRICT_CAST_OPTIONS)?)
+        Ok(cast_with_options(&answers, given.return_type, &STRICT_CAST_OPTIONS)?)
     }
 }

@@ -10,11 +10,13 @@ use arrow::datatypes::{DataType, Field, Float64Type};
 use datafusion_common::ScalarValue;
 use datafusion_expr::ColumnarValue;
 
-use crate::trial::{answer, call, check, check_refused, text_of};
+use crate::test_calls::{
+    call_with_columns, check_call_errors, check_calls, evaluate_call, format_value,
+};
 
 #[test]
 fn list_aggregate_finds_an_aggregate_by_its_name() {
-    check(&[
+    check_calls(&[
         ("list_aggregate([1, 2, 2], 'SUM')", "5"),
         ("list_aggr([1, 2, 4], 'avg')", "2.3333333333333335"),
         ("array_aggregate([1, 2, 4], 'mean')", "2.3333333333333335"),
@@ -58,7 +60,7 @@ fn list_aggregate_finds_an_aggregate_by_its_name() {
         ("list_aggregate([NULL], 'bit_and')", "NULL"),
         ("list_aggregate([1.5::Decimal128(4, 1), 2.2::Decimal128(4, 1)], 'sum')", "3.7"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("list_aggregate([1], 'nosuch')", "`list_aggregate` knows no aggregate `nosuch`"),
         ("list_aggregate([1], NULL)", "takes the name of an aggregate, a constant"),
         ("list_aggregate([1], 'sum', 2)", "it is called as list_aggregate(list, 'name')"),
@@ -104,14 +106,14 @@ fn aggregates_of_no_items_are_null_and_counts_zero() {
         "string_agg",
     ] {
         for list in ["[]::List(Int64)", "[NULL::Int64]"] {
-            let found = answer(&format!("list_aggregate({list}, '{name}')")).unwrap();
+            let found = evaluate_call(&format!("list_aggregate({list}, '{name}')")).unwrap();
             let expected = if name == "list" && list.contains("NULL") { "[]" } else { "NULL" };
             assert_eq!(found, expected, "{name} of {list}");
         }
     }
     for name in COUNTS {
         for list in ["[]::List(Int64)", "[NULL::Int64]"] {
-            let found = answer(&format!("list_aggregate({list}, '{name}')")).unwrap();
+            let found = evaluate_call(&format!("list_aggregate({list}, '{name}')")).unwrap();
             assert!(found == "0" || found == "0.0", "{name} of {list}: {found}");
         }
     }
@@ -120,7 +122,7 @@ fn aggregates_of_no_items_are_null_and_counts_zero() {
 /// Answers of DuckDB 2.0, to the last digits but one.
 #[test]
 fn statistics_of_lists_are_those_of_duckdb() {
-    check(&[
+    check_calls(&[
         ("list_mad([1, 2, 4, 10])", "1.5"),
         ("list_mad(['NaN'::Float64, 2.0, 4.0])", "2.0"),
         ("list_mad([DATE '2020-01-01', DATE '2020-01-02', DATE '2021-01-01'])", "1 days"),
@@ -157,7 +159,7 @@ fn statistics_of_lists_are_those_of_duckdb() {
         ("list_bool_and([NULL::Boolean])", "NULL"),
         ("list_avg([9007199254740993, 0, 0])", "3002399751580331.0"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("list_skewness(['NaN'::Float64, 2.0, 3.0])", "`list_skewness` has no answer for a number"),
         ("list_kurtosis([1e400, 1.0, 2.0, 3.0])", "that is infinite or NaN"),
         ("list_bit_or([5.5])", "takes other arguments than (DOUBLE[])"),
@@ -171,7 +173,7 @@ fn statistics_keep_their_digits_at_any_size_and_beside_any_mean() {
     let skewed = [1.0, 2.0, 4.0, 8.0];
     let check = |name: &str, numbers: &[f64], expected: f64| {
         let call = format!("{name}({numbers:?})");
-        let found: f64 = answer(&call).unwrap().parse().unwrap();
+        let found: f64 = evaluate_call(&call).unwrap().parse().unwrap();
         let error = (found - expected).abs();
         assert!(error <= expected.abs() * 1e-14, "{call} is {found}, and not {expected}");
     };
@@ -186,7 +188,7 @@ fn statistics_keep_their_digits_at_any_size_and_beside_any_mean() {
             check("list_stddev_samp", &numbers, 3.095695936834452 * scale);
             check("list_sem", &numbers, 1.340475661845451 * scale);
         }
-        assert_ne!(answer(&format!("list_skewness({numbers:?})")).unwrap(), "NULL");
+        assert_ne!(evaluate_call(&format!("list_skewness({numbers:?})")).unwrap(), "NULL");
     }
     for mean in [1e3, 1e9, -1e12, 1e15] {
         let numbers = skewed.map(|number| number + mean);
@@ -199,7 +201,7 @@ fn statistics_keep_their_digits_at_any_size_and_beside_any_mean() {
 
 #[test]
 fn one_number_that_is_not_finite_has_no_variance() {
-    check(&[
+    check_calls(&[
         ("list_var_pop([1e400])", "NaN"),
         ("list_var_pop(['NaN'::Float64])", "NaN"),
         ("list_stddev_pop([1e400])", "NaN"),
@@ -220,8 +222,9 @@ fn floats_within_items_have_one_zero_and_one_nan() {
         let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
         let list: ArrayRef = Arc::new(ListArray::new(field, offsets, items, None));
         let name = ColumnarValue::Scalar(ScalarValue::from(name));
-        let found = call("list_aggregate", &[ColumnarValue::Array(list), name], 1).unwrap();
-        text_of(&ScalarValue::try_from_array(&found.to_array(1).unwrap(), 0).unwrap())
+        let found =
+            call_with_columns("list_aggregate", &[ColumnarValue::Array(list), name], 1).unwrap();
+        format_value(&ScalarValue::try_from_array(&found.to_array(1).unwrap(), 0).unwrap())
     };
     let numbers = pairs.iter().map(|pair| Some(pair.iter().copied().map(Some)));
     let lists = ListArray::from_iter_primitive::<Float64Type, _, _>(numbers);
@@ -247,17 +250,17 @@ fn floats_within_items_have_one_zero_and_one_nan() {
 }
 
 #[test]
-fn cosines_are_the_same_at_any_size() {
+fn cosine_similarity_does_not_depend_on_magnitude() {
     for size in ["1e-320", "1e-200", "1.0", "1e200", "1.7e308"] {
         let lists = format!("[{size}, {size}], [0.0, {size}]");
         let found: f64 =
-            answer(&format!("list_cosine_similarity({lists})")).unwrap().parse().unwrap();
+            evaluate_call(&format!("list_cosine_similarity({lists})")).unwrap().parse().unwrap();
         assert!((found - 0.5f64.sqrt()).abs() < 1e-15, "{size}: {found}");
         let found: f64 =
-            answer(&format!("list_cosine_distance({lists})")).unwrap().parse().unwrap();
+            evaluate_call(&format!("list_cosine_distance({lists})")).unwrap().parse().unwrap();
         assert!((found - (1.0 - 0.5f64.sqrt())).abs() < 1e-15, "{size}: {found}");
     }
-    check(&[
+    check_calls(&[
         ("list_cosine_similarity([1e200, 1e-200], [1e-200, 1e-200])", "0.7071067811865476"),
         ("list_cosine_similarity([1e400, 1.0], [1.0, 1.0])", "NaN"),
         ("list_cosine_similarity(['NaN'::Float64, 1e300], [1.0, 1.0])", "NaN"),
@@ -265,8 +268,8 @@ fn cosines_are_the_same_at_any_size() {
 }
 
 #[test]
-fn vectors_have_products_and_distances() {
-    check(&[
+fn vector_functions_match_expected_values() {
+    check_calls(&[
         ("list_inner_product([]::List(Float64), []::List(Float64))", "0.0"),
         ("list_dot_product([1, 2], [3, 4])", "11.0"),
         ("array_negative_dot_product([1, 2], [3, 4])", "-11.0"),
@@ -276,7 +279,7 @@ fn vectors_have_products_and_distances() {
         ("array_cross_product([-1, -2, 3], [4, 0, -8])", "[16.0, 4.0, 8.0]"),
         ("array_cross_product([1, 2, 3], NULL)", "NULL"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("list_inner_product([1], [1, 2])", "two have 1 and 2 items"),
         ("list_inner_product([1, NULL], [1, 2])", "takes lists without NULL"),
         ("array_cross_product([1, 2], [1, 2])", "takes lists of 3 items, and two have 2"),
@@ -286,7 +289,7 @@ fn vectors_have_products_and_distances() {
 
 /// A struct of `a` 1 and `A` 2, whose fields differ in case alone.
 #[test]
-fn the_field_of_the_very_name_goes_first() {
+fn field_with_exact_case_takes_precedence() {
     let field = |name: &str, value: i64| {
         (Arc::new(Field::new(name, DataType::Int64, true)), {
             Arc::new(Int64Array::from(vec![value])) as ArrayRef
@@ -299,9 +302,9 @@ fn the_field_of_the_very_name_goes_first() {
         });
         let given: Vec<_> =
             std::iter::once(ColumnarValue::Scalar(both.clone())).chain(given).collect();
-        let found = call(name, &given, 1).map_err(|error| error.to_string())?;
+        let found = call_with_columns(name, &given, 1).map_err(|error| error.to_string())?;
         let found = ScalarValue::try_from_array(&found.to_array(1).unwrap(), 0).unwrap();
-        Ok::<_, String>(text_of(&found))
+        Ok::<_, String>(format_value(&found))
     };
     for (fields, expected) in [
         (&[("A", 5)][..], "{a: 1, A: 5}"),
@@ -323,15 +326,15 @@ fn the_field_of_the_very_name_goes_first() {
 }
 
 #[test]
-fn structs_get_other_fields() {
-    check(&[
+fn struct_update_and_insert_set_fields() {
+    check_calls(&[
         (
             "struct_update(date_parts('year', 'doy', DATE '2026-11-20'), 'z', 1, 'YEAR', NULL)",
             "{YEAR: , doy: 324, z: 1}",
         ),
         ("struct_insert(date_parts('year', NULL), 'a', 1)", "{year: , a: 1}"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         (
             "struct_insert(date_parts('year', DATE '2026-11-20'), 'Year', 1)",
             "would give a struct the field `Year` twice",

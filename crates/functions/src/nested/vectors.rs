@@ -8,8 +8,11 @@ use arrow::datatypes::{DataType, Field, Float64Type};
 use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::DOC_SECTION_ARRAY;
 
-use super::sums::item_of;
-use crate::callable::{Function, Given, Rows, Told, broken, called_as, held, usage};
+use super::sums::list_item_type;
+use crate::row_function::{
+    ArgumentBatch, FunctionDocs, RowFunction, RowMapping, argument_array, internal_error,
+    usage_error, wrong_arguments_error,
+};
 
 /// A function of two lists of numbers, in doubles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,11 +34,11 @@ impl VectorFunction {
     ];
 
     /// The number of two lists of the same length; none of no items that have no angle.
-    fn number(self, left: &[f64], right: &[f64]) -> Option<f64> {
+    fn evaluate(self, left: &[f64], right: &[f64]) -> Option<f64> {
         let product = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
         let cosine = || {
             // The angle is the same at any scale, at which squares neither overflow nor vanish.
-            let (left, right) = (scaled_to_one(left), scaled_to_one(right));
+            let (left, right) = (scale_to_one(left), scale_to_one(right));
             let lengths = product(&left, &left).sqrt() * product(&right, &right).sqrt();
             (!left.is_empty()).then(|| (product(&left, &right) / lengths).clamp(-1.0, 1.0))
         };
@@ -50,11 +53,11 @@ impl VectorFunction {
 }
 
 /// Numbers times a power of two that makes the largest about one, where their squares need it.
-fn scaled_to_one(numbers: &[f64]) -> Cow<'_, [f64]> {
+fn scale_to_one(numbers: &[f64]) -> Cow<'_, [f64]> {
     /// Squares of magnitudes up to these, and sums of them, have all their digits.
-    const PLAIN: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
+    const EXACT_SQUARE_RANGE: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
     let largest = numbers.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
-    if largest == 0.0 || !largest.is_finite() || PLAIN.contains(&largest) {
+    if largest == 0.0 || !largest.is_finite() || EXACT_SQUARE_RANGE.contains(&largest) {
         return Cow::Borrowed(numbers);
     }
     let (_, exponent) = libm::frexp(largest);
@@ -64,15 +67,15 @@ fn scaled_to_one(numbers: &[f64]) -> Cow<'_, [f64]> {
 /// The numbers of a column's lists.
 struct NumberLists {
     lists: ArrayRef,
-    rows: Rows,
+    rows: RowMapping,
 }
 
 impl NumberLists {
-    fn from_argument(given: &Given<'_>, at: usize) -> Result<Self> {
-        let (lists, rows) = held(given.value(at)?)?;
+    fn from_argument(given: &ArgumentBatch<'_>, at: usize) -> Result<Self> {
+        let (lists, rows) = argument_array(given.argument(at)?)?;
         match lists.as_list_opt::<i32>() {
             Some(_) => Ok(NumberLists { lists, rows }),
-            None => Err(broken("a list is none")),
+            None => Err(internal_error("a list is none")),
         }
     }
 
@@ -80,9 +83,9 @@ impl NumberLists {
     ///
     /// # Errors
     /// An item is null.
-    fn numbers(&self, row: usize, name: &str) -> Result<Option<&[f64]>> {
+    fn row_numbers(&self, row: usize, name: &str) -> Result<Option<&[f64]>> {
         let lists = self.lists.as_list::<i32>();
-        let row = self.rows.at(row);
+        let row = self.rows.value_index(row);
         if lists.is_null(row) {
             return Ok(None);
         }
@@ -91,7 +94,7 @@ impl NumberLists {
         let place = |at: usize| usize::try_from(places[at]).unwrap_or_default();
         let (start, end) = (place(row), place(row + 1));
         if items.null_count() > 0 && (start..end).any(|at| items.is_null(at)) {
-            return Err(usage(
+            return Err(usage_error(
                 format!("`{name}` takes lists without NULL, and one has a NULL among its items"),
                 "list_transform(list, x -> coalesce(x, 0)) replaces them",
             ));
@@ -100,14 +103,14 @@ impl NumberLists {
     }
 }
 
-fn length_mismatch(name: &str, left: usize, right: usize) -> DataFusionError {
-    usage(
+fn length_mismatch_error(name: &str, left: usize, right: usize) -> DataFusionError {
+    usage_error(
         format!("`{name}` takes lists of the same length, and two have {left} and {right} items"),
         "array_resize(list, n, 0) makes a list longer",
     )
 }
 
-impl Function for VectorFunction {
+impl RowFunction for VectorFunction {
     fn names(&self) -> &'static [&'static str] {
         match self {
             VectorFunction::InnerProduct => &[
@@ -130,7 +133,7 @@ impl Function for VectorFunction {
         }
     }
 
-    fn told(&self) -> Told {
+    fn docs(&self) -> FunctionDocs {
         let (calls, what) = match self {
             VectorFunction::InnerProduct => (
                 "list_inner_product(list, other)",
@@ -159,48 +162,49 @@ impl Function for VectorFunction {
                  `array_cross_product([1, 2, 3], [4, 5, 6])` is `[-3.0, 6.0, -3.0]`.",
             ),
         };
-        Told { section: DOC_SECTION_ARRAY, calls, what }
+        FunctionDocs { section: DOC_SECTION_ARRAY, syntax: calls, description: what }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let is_vector =
-            |list: &DataType| item_of(list).is_some_and(|item| item.is_numeric() || item.is_null());
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let is_vector = |list: &DataType| {
+            list_item_type(list).is_some_and(|item| item.is_numeric() || item.is_null())
+        };
         let numbers = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
         match given {
             [left, right] if is_vector(left) && is_vector(right) => Ok(vec![numbers; 2]),
-            _ => Err(called_as(self, given)),
+            _ => Err(wrong_arguments_error(self, given)),
         }
     }
 
-    fn gives(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    fn return_type(&self, taken: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
         match self {
             VectorFunction::CrossProduct => {
-                taken.first().cloned().ok_or_else(|| called_as(self, taken))
+                taken.first().cloned().ok_or_else(|| wrong_arguments_error(self, taken))
             }
             _ => Ok(DataType::Float64),
         }
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
         let name = self.names()[0];
         let (left, right) =
             (NumberLists::from_argument(given, 0)?, NumberLists::from_argument(given, 1)?);
         let pair = |row: usize| {
-            let pair = left.numbers(row, name)?.zip(right.numbers(row, name)?);
+            let pair = left.row_numbers(row, name)?.zip(right.row_numbers(row, name)?);
             match pair {
                 Some((left, right)) if left.len() != right.len() => {
-                    Err(length_mismatch(name, left.len(), right.len()))
+                    Err(length_mismatch_error(name, left.len(), right.len()))
                 }
                 pair => Ok(pair),
             }
         };
         if *self != VectorFunction::CrossProduct {
-            let found = (0..given.rows)
-                .map(|row| Ok(pair(row)?.and_then(|(left, right)| self.number(left, right))));
+            let found = (0..given.row_count)
+                .map(|row| Ok(pair(row)?.and_then(|(left, right)| self.evaluate(left, right))));
             return Ok(Arc::new(found.collect::<Result<Float64Array>>()?));
         }
         let mut found = ListBuilder::new(Float64Builder::new());
-        for row in 0..given.rows {
+        for row in 0..given.row_count {
             match pair(row)? {
                 None => found.append_null(),
                 Some(([a, b, c], [x, y, z])) => {
@@ -209,7 +213,7 @@ impl Function for VectorFunction {
                     found.append(true);
                 }
                 Some((left, _)) => {
-                    return Err(usage(
+                    return Err(usage_error(
                         format!("`{name}` takes lists of 3 items, and two have {}", left.len()),
                         "a cross product has three dimensions",
                     ));

@@ -37,30 +37,33 @@ use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
-use crate::callable::{Function, Given, Rows, Told, as_text, called_as, held, usage};
+use crate::row_function::{
+    ArgumentBatch, FunctionDocs, RowFunction, RowMapping, argument_array, text_cast_type,
+    usage_error, wrong_arguments_error,
+};
 
 /// A column's values, ready to be written as bytes.
-enum Bytes {
+enum HashedColumn {
     Nulls,
-    Whole(Int64Array),
+    Integers(Int64Array),
     Unsigned(UInt64Array),
-    Float(Float64Array),
-    Text(BinaryArray),
+    Floats(Float64Array),
+    Texts(BinaryArray),
     Binary(BinaryArray),
-    Boolean(BooleanArray),
-    Days(Int64Array),
+    Booleans(BooleanArray),
+    Dates(Int64Array),
     /// With how many nanoseconds its unit has.
-    Instants(Int64Array, i64),
-    TimeOperands(Int64Array, i64),
+    Timestamps(Int64Array, i64),
+    TimesOfDay(Int64Array, i64),
     Intervals(ArrayRef),
-    Differences(Int64Array, i64),
+    Durations(Int64Array, i64),
     Decimals(ArrayRef, i8),
-    List(ArrayRef, Box<Bytes>),
-    Struct(ArrayRef, Vec<Bytes>),
-    Map(ArrayRef, Box<Bytes>, Box<Bytes>),
+    Lists(ArrayRef, Box<HashedColumn>),
+    Structs(ArrayRef, Vec<HashedColumn>),
+    Maps(ArrayRef, Box<HashedColumn>, Box<HashedColumn>),
 }
 
-fn unit_nanos(unit: TimeUnit) -> i64 {
+fn nanos_per_unit(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
         TimeUnit::Millisecond => 1_000_000,
@@ -70,19 +73,19 @@ fn unit_nanos(unit: TimeUnit) -> i64 {
 }
 
 /// Whether values of a type have a hash.
-fn is_hashed(of: &DataType) -> bool {
+fn is_hashable_type(of: &DataType) -> bool {
     match of {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            is_hashed(item.data_type())
+            is_hashable_type(item.data_type())
         }
-        DataType::Struct(fields) => fields.iter().all(|field| is_hashed(field.data_type())),
+        DataType::Struct(fields) => fields.iter().all(|field| is_hashable_type(field.data_type())),
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(fields) => {
-                fields.len() == 2 && fields.iter().all(|field| is_hashed(field.data_type()))
+                fields.len() == 2 && fields.iter().all(|field| is_hashable_type(field.data_type()))
             }
             _ => false,
         },
-        DataType::Dictionary(_, values) => is_hashed(values),
+        DataType::Dictionary(_, values) => is_hashable_type(values),
         DataType::ListView(_)
         | DataType::LargeListView(_)
         | DataType::Union(_, _)
@@ -91,8 +94,8 @@ fn is_hashed(of: &DataType) -> bool {
     }
 }
 
-impl Bytes {
-    fn of(array: &ArrayRef) -> Result<Self> {
+impl HashedColumn {
+    fn from_array(array: &ArrayRef) -> Result<Self> {
         let to = |to: &DataType| cast_with_options(array, to, &STRICT_CAST_OPTIONS);
         let whole = || -> Result<Int64Array> {
             let array = match array.data_type() {
@@ -103,31 +106,35 @@ impl Bytes {
             Ok(whole.as_primitive::<Int64Type>().clone())
         };
         Ok(match array.data_type() {
-            DataType::Null => Bytes::Nulls,
-            DataType::UInt64 => Bytes::Unsigned(array.as_primitive::<UInt64Type>().clone()),
-            of if of.is_integer() => Bytes::Whole(whole()?),
+            DataType::Null => HashedColumn::Nulls,
+            DataType::UInt64 => HashedColumn::Unsigned(array.as_primitive::<UInt64Type>().clone()),
+            of if of.is_integer() => HashedColumn::Integers(whole()?),
             of if of.is_floating() => {
-                Bytes::Float(to(&DataType::Float64)?.as_primitive::<Float64Type>().clone())
+                HashedColumn::Floats(to(&DataType::Float64)?.as_primitive::<Float64Type>().clone())
             }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-                Bytes::Text(to(&DataType::Binary)?.as_binary().clone())
+                HashedColumn::Texts(to(&DataType::Binary)?.as_binary().clone())
             }
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
             | DataType::FixedSizeBinary(_) => {
-                Bytes::Binary(to(&DataType::Binary)?.as_binary().clone())
+                HashedColumn::Binary(to(&DataType::Binary)?.as_binary().clone())
             }
-            DataType::Boolean => Bytes::Boolean(array.as_boolean().clone()),
-            DataType::Date32 => Bytes::Days(whole()?),
-            DataType::Date64 => Bytes::Days(whole()?.unary(|millis| millis.div_euclid(86_400_000))),
-            DataType::Timestamp(unit, _) => Bytes::Instants(whole()?, unit_nanos(*unit)),
+            DataType::Boolean => HashedColumn::Booleans(array.as_boolean().clone()),
+            DataType::Date32 => HashedColumn::Dates(whole()?),
+            DataType::Date64 => {
+                HashedColumn::Dates(whole()?.unary(|millis| millis.div_euclid(86_400_000)))
+            }
+            DataType::Timestamp(unit, _) => {
+                HashedColumn::Timestamps(whole()?, nanos_per_unit(*unit))
+            }
             DataType::Time32(unit) | DataType::Time64(unit) => {
-                Bytes::TimeOperands(whole()?, unit_nanos(*unit))
+                HashedColumn::TimesOfDay(whole()?, nanos_per_unit(*unit))
             }
-            DataType::Duration(unit) => Bytes::Differences(whole()?, unit_nanos(*unit)),
+            DataType::Duration(unit) => HashedColumn::Durations(whole()?, nanos_per_unit(*unit)),
             DataType::Interval(_) => {
-                Bytes::Intervals(to(&DataType::Interval(IntervalUnit::MonthDayNano))?)
+                HashedColumn::Intervals(to(&DataType::Interval(IntervalUnit::MonthDayNano))?)
             }
             DataType::Decimal32(_, scale)
             | DataType::Decimal64(_, scale)
@@ -135,25 +142,28 @@ impl Bytes {
             | DataType::Decimal256(_, scale) => {
                 let scale = *scale;
                 let wide = DataType::Decimal256(Decimal256Type::MAX_PRECISION, scale);
-                Bytes::Decimals(to(&wide)?, scale)
+                HashedColumn::Decimals(to(&wide)?, scale)
             }
-            DataType::Dictionary(_, values) => return Bytes::of(&to(values)?),
+            DataType::Dictionary(_, values) => return HashedColumn::from_array(&to(values)?),
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
                 let list = to(&DataType::LargeList(Arc::clone(item)))?;
-                let items = Bytes::of(list.as_list::<i64>().values())?;
-                Bytes::List(list, Box::new(items))
+                let items = HashedColumn::from_array(list.as_list::<i64>().values())?;
+                HashedColumn::Lists(list, Box::new(items))
             }
             DataType::Struct(_) => {
-                let fields = array.as_struct().columns().iter().map(Bytes::of);
-                Bytes::Struct(Arc::clone(array), fields.collect::<Result<_>>()?)
+                let fields = array.as_struct().columns().iter().map(HashedColumn::from_array);
+                HashedColumn::Structs(Arc::clone(array), fields.collect::<Result<_>>()?)
             }
             DataType::Map(_, _) => {
                 let map = array.as_map();
-                let (keys, values) = (Bytes::of(map.keys())?, Bytes::of(map.values())?);
-                Bytes::Map(Arc::clone(array), Box::new(keys), Box::new(values))
+                let (keys, values) = (
+                    HashedColumn::from_array(map.keys())?,
+                    HashedColumn::from_array(map.values())?,
+                );
+                HashedColumn::Maps(Arc::clone(array), Box::new(keys), Box::new(values))
             }
             other => {
-                return Err(usage(
+                return Err(usage_error(
                     format!("`hash` of a {} is not known", sql_type_name(other)),
                     "CAST(x AS TEXT) has one",
                 ));
@@ -162,7 +172,7 @@ impl Bytes {
     }
 
     /// Writes the value of a row.
-    fn write(&self, row: usize, out: &mut Vec<u8>) {
+    fn write_value(&self, row: usize, out: &mut Vec<u8>) {
         let tagged = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
             out.push(tag);
             out.extend_from_slice(bytes);
@@ -172,15 +182,15 @@ impl Bytes {
             out.extend_from_slice(&(count as u64).to_le_bytes());
         };
         match self {
-            Bytes::Whole(values) if values.is_valid(row) => {
+            HashedColumn::Integers(values) if values.is_valid(row) => {
                 tagged(1, &values.value(row).to_le_bytes(), out);
             }
-            Bytes::Unsigned(values) if values.is_valid(row) => {
+            HashedColumn::Unsigned(values) if values.is_valid(row) => {
                 let value = values.value(row);
                 let tag = if i64::try_from(value).is_ok() { 1 } else { 2 };
                 tagged(tag, &value.to_le_bytes(), out);
             }
-            Bytes::Float(values) if values.is_valid(row) => {
+            HashedColumn::Floats(values) if values.is_valid(row) => {
                 let value = values.value(row);
                 let bits = match value {
                     nan if nan.is_nan() => 0x7ff8_0000_0000_0000,
@@ -189,39 +199,39 @@ impl Bytes {
                 };
                 tagged(3, &bits.to_le_bytes(), out);
             }
-            Bytes::Text(values) if values.is_valid(row) => {
+            HashedColumn::Texts(values) if values.is_valid(row) => {
                 counted(4, values.value(row).len(), out);
                 out.extend_from_slice(values.value(row));
             }
-            Bytes::Binary(values) if values.is_valid(row) => {
+            HashedColumn::Binary(values) if values.is_valid(row) => {
                 counted(5, values.value(row).len(), out);
                 out.extend_from_slice(values.value(row));
             }
-            Bytes::Boolean(values) if values.is_valid(row) => {
+            HashedColumn::Booleans(values) if values.is_valid(row) => {
                 tagged(6, &[u8::from(values.value(row))], out);
             }
-            Bytes::Days(values) if values.is_valid(row) => {
+            HashedColumn::Dates(values) if values.is_valid(row) => {
                 tagged(7, &values.value(row).to_le_bytes(), out);
             }
-            Bytes::Instants(values, unit) if values.is_valid(row) => {
+            HashedColumn::Timestamps(values, unit) if values.is_valid(row) => {
                 let nanos = i128::from(values.value(row)) * i128::from(*unit);
                 tagged(8, &nanos.to_le_bytes(), out);
             }
             // A time of day is below one day of nanoseconds.
-            Bytes::TimeOperands(values, unit) if values.is_valid(row) => {
+            HashedColumn::TimesOfDay(values, unit) if values.is_valid(row) => {
                 tagged(9, &values.value(row).wrapping_mul(*unit).to_le_bytes(), out);
             }
-            Bytes::Intervals(values) if values.is_valid(row) => {
+            HashedColumn::Intervals(values) if values.is_valid(row) => {
                 let span = values.as_primitive::<IntervalMonthDayNanoType>().value(row);
                 tagged(10, &span.months.to_le_bytes(), out);
                 out.extend_from_slice(&span.days.to_le_bytes());
                 out.extend_from_slice(&span.nanoseconds.to_le_bytes());
             }
-            Bytes::Differences(values, unit) if values.is_valid(row) => {
+            HashedColumn::Durations(values, unit) if values.is_valid(row) => {
                 let nanos = i128::from(values.value(row)) * i128::from(*unit);
                 tagged(11, &nanos.to_le_bytes(), out);
             }
-            Bytes::Decimals(values, scale) if values.is_valid(row) => {
+            HashedColumn::Decimals(values, scale) if values.is_valid(row) => {
                 let (mut digits, mut scale) =
                     (values.as_primitive::<Decimal256Type>().value(row), *scale);
                 let ten = i256::from_i128(10);
@@ -232,23 +242,23 @@ impl Bytes {
                 tagged(12, &scale.to_le_bytes(), out);
                 out.extend_from_slice(&digits.to_le_bytes());
             }
-            Bytes::List(values, items) if values.is_valid(row) => {
+            HashedColumn::Lists(values, items) if values.is_valid(row) => {
                 let ends = values.as_list::<i64>().value_offsets();
                 let (from, to) = (ends[row] as usize, ends[row + 1] as usize);
                 counted(13, to - from, out);
-                (from..to).for_each(|item| items.write(item, out));
+                (from..to).for_each(|item| items.write_value(item, out));
             }
-            Bytes::Struct(values, fields) if values.is_valid(row) => {
+            HashedColumn::Structs(values, fields) if values.is_valid(row) => {
                 out.push(14);
-                fields.iter().for_each(|field| field.write(row, out));
+                fields.iter().for_each(|field| field.write_value(row, out));
             }
-            Bytes::Map(values, keys, items) if values.is_valid(row) => {
+            HashedColumn::Maps(values, keys, items) if values.is_valid(row) => {
                 let ends = values.as_map().value_offsets();
                 let (from, to) = (ends[row] as usize, ends[row + 1] as usize);
                 counted(15, to - from, out);
                 for entry in from..to {
-                    keys.write(entry, out);
-                    items.write(entry, out);
+                    keys.write_value(entry, out);
+                    items.write_value(entry, out);
                 }
             }
             _ => out.push(0),
@@ -258,30 +268,30 @@ impl Bytes {
 
 /// `hash`
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct HashOf;
+pub(super) struct HashFunction;
 
-impl Function for HashOf {
+impl RowFunction for HashFunction {
     fn names(&self) -> &'static [&'static str] {
         &["hash"]
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn docs(&self) -> FunctionDocs {
+        FunctionDocs {
             section: DOC_SECTION_HASHING,
-            calls: "hash(x, …)",
-            what: "A number of 64 bits (BIGINT UNSIGNED) that stands for one value or several of any type, nulls too, \
+            syntax: "hash(x, …)",
+            description: "A number of 64 bits (BIGINT UNSIGNED) that stands for one value or several of any type, nulls too, \
                    the same in every release and on every machine: `hash('a', 1)` is `3367035323981720327`.",
         }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        match given.iter().all(is_hashed) && !given.is_empty() {
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given.iter().all(is_hashable_type) && !given.is_empty() {
             true => Ok(given.to_vec()),
-            false => Err(called_as(self, given)),
+            false => Err(wrong_arguments_error(self, given)),
         }
     }
 
-    fn gives(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    fn return_type(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
         Ok(DataType::UInt64)
     }
 
@@ -289,16 +299,18 @@ impl Function for HashOf {
         false
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        let columns = given.values.iter().map(|value| {
-            let (array, rows) = held(value)?;
-            Ok((Bytes::of(&array)?, rows))
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        let columns = given.arguments.iter().map(|value| {
+            let (array, rows) = argument_array(value)?;
+            Ok((HashedColumn::from_array(&array)?, rows))
         });
-        let columns = columns.collect::<Result<Vec<(Bytes, Rows)>>>()?;
+        let columns = columns.collect::<Result<Vec<(HashedColumn, RowMapping)>>>()?;
         let mut bytes = Vec::new();
-        let hashes = (0..given.rows).map(|row| {
+        let hashes = (0..given.row_count).map(|row| {
             bytes.clear();
-            columns.iter().for_each(|(column, rows)| column.write(rows.at(row), &mut bytes));
+            columns
+                .iter()
+                .for_each(|(column, rows)| column.write_value(rows.value_index(row), &mut bytes));
             super::xxh64::xxh64(&bytes)
         });
         Ok(Arc::new(hashes.collect::<UInt64Array>()))
@@ -307,44 +319,44 @@ impl Function for HashOf {
 
 /// `sample_rank`
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct SampleRank;
+pub(super) struct SampleRankFunction;
 
-impl Function for SampleRank {
+impl RowFunction for SampleRankFunction {
     fn names(&self) -> &'static [&'static str] {
         &["sample_rank"]
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn docs(&self) -> FunctionDocs {
+        FunctionDocs {
             section: DOC_SECTION_HASHING,
-            calls: "sample_rank(hash, weight)",
-            what: "By which `weighted_sample` orders rows (BIGINT UNSIGNED): the n that are largest are drawn with chances in \
+            syntax: "sample_rank(hash, weight)",
+            description: "By which `weighted_sample` orders rows (BIGINT UNSIGNED): the n that are largest are drawn with chances in \
                    proportion to their weights, such as `sample_rank(0, 1)` is `4591931904777111056`.",
         }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
             [hash, weight] if hash.is_integer() && weight.is_numeric() => {
                 Ok(vec![DataType::UInt64, DataType::Float64])
             }
-            _ => Err(called_as(self, given)),
+            _ => Err(wrong_arguments_error(self, given)),
         }
     }
 
-    fn gives(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    fn return_type(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
         Ok(DataType::UInt64)
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        let (hashes, each_hash) = given.cast(0, &DataType::UInt64)?;
-        let (weights, each_weight) = given.cast(1, &DataType::Float64)?;
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        let (hashes, each_hash) = given.cast_argument(0, &DataType::UInt64)?;
+        let (weights, each_weight) = given.cast_argument(1, &DataType::Float64)?;
         let hashes = hashes.as_primitive::<UInt64Type>();
         let weights = weights.as_primitive::<Float64Type>();
-        let ranks = (0..given.rows).map(|row| {
-            let (hash, weight) = (each_hash.at(row), each_weight.at(row));
+        let ranks = (0..given.row_count).map(|row| {
+            let (hash, weight) = (each_hash.value_index(row), each_weight.value_index(row));
             (hashes.is_valid(hash) && weights.is_valid(weight))
-                .then(|| rank(hashes.value(hash), weights.value(weight)))
+                .then(|| weighted_sampling_rank(hashes.value(hash), weights.value(weight)))
         });
         Ok(Arc::new(ranks.collect::<UInt64Array>()))
     }
@@ -352,7 +364,7 @@ impl Function for SampleRank {
 
 /// By Efraimidis and Spirakis (2006) the key of a row is the weight's root of a number by chance; its logarithm,
 /// as a whole number of the same order. 0 where the weight is no number.
-fn rank(hash: u64, weight: f64) -> u64 {
+fn weighted_sampling_rank(hash: u64, weight: f64) -> u64 {
     #[expect(clippy::cast_precision_loss, reason = "a chance of 53 bits")]
     let chance = (hash as f64 + 1.0) / 2f64.powi(64);
     let key = chance.ln() / weight;
@@ -365,7 +377,7 @@ fn rank(hash: u64, weight: f64) -> u64 {
 
 /// What is made of a text's bytes, or of bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) enum OfBytes {
+pub(super) enum DigestFunction {
     Md5,
     /// `md5_number_upper`
     Md5Upper,
@@ -383,20 +395,23 @@ pub(super) enum OfBytes {
 }
 
 /// The bytes that an argument is cast to: those of text as they are.
-pub(super) fn as_bytes(given: &DataType) -> Option<DataType> {
+pub(super) fn bytes_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_) => Some(DataType::LargeBinary),
-        DataType::Dictionary(_, values) => as_bytes(values),
-        other => as_text(other),
+        DataType::Dictionary(_, values) => bytes_cast_type(values),
+        other => text_cast_type(other),
     }
 }
 
 /// An argument's bytes.
-pub(super) fn bytes_of(given: &Given<'_>, at: usize) -> Result<(BinaryArray, Rows)> {
-    let (array, rows) = given.cast(at, &DataType::Binary)?;
+pub(super) fn bytes_argument(
+    given: &ArgumentBatch<'_>,
+    at: usize,
+) -> Result<(BinaryArray, RowMapping)> {
+    let (array, rows) = given.cast_argument(at, &DataType::Binary)?;
     Ok((array.as_binary().clone(), rows))
 }
 
@@ -408,127 +423,131 @@ fn write_hex(bytes: &[u8], out: &mut String) {
     }
 }
 
-impl Function for OfBytes {
+impl RowFunction for DigestFunction {
     fn names(&self) -> &'static [&'static str] {
         match self {
-            OfBytes::Md5 => &["md5"],
-            OfBytes::Md5Upper => &["md5_number_upper"],
-            OfBytes::Md5Lower => &["md5_number_lower"],
-            OfBytes::Sha1 => &["sha1", "sha"],
-            OfBytes::Sha224 => &["sha224"],
-            OfBytes::Sha256 => &["sha256"],
-            OfBytes::Sha384 => &["sha384"],
-            OfBytes::Sha512 => &["sha512"],
-            OfBytes::Sha2 => &["sha2"],
-            OfBytes::Crc32 => &["crc32"],
-            OfBytes::XxHash64 => &["xxhash64"],
+            DigestFunction::Md5 => &["md5"],
+            DigestFunction::Md5Upper => &["md5_number_upper"],
+            DigestFunction::Md5Lower => &["md5_number_lower"],
+            DigestFunction::Sha1 => &["sha1", "sha"],
+            DigestFunction::Sha224 => &["sha224"],
+            DigestFunction::Sha256 => &["sha256"],
+            DigestFunction::Sha384 => &["sha384"],
+            DigestFunction::Sha512 => &["sha512"],
+            DigestFunction::Sha2 => &["sha2"],
+            DigestFunction::Crc32 => &["crc32"],
+            DigestFunction::XxHash64 => &["xxhash64"],
         }
     }
 
-    fn told(&self) -> Told {
+    fn docs(&self) -> FunctionDocs {
         let (calls, what) = match self {
-            OfBytes::Md5 => (
+            DigestFunction::Md5 => (
                 "md5(x)",
                 "The MD5 digest of text or bytes, in hexadecimal digits: `md5('abc')` is \
                  `900150983cd24fb0d6963f7d28e17f72`.",
             ),
-            OfBytes::Md5Upper => (
+            DigestFunction::Md5Upper => (
                 "md5_number_upper(x)",
                 "The first eight bytes of the MD5 digest of text or bytes as a number, the lowest first, a BIGINT \
                  UNSIGNED: `md5_number_upper('hello')` is `8514701317032132957`.",
             ),
-            OfBytes::Md5Lower => (
+            DigestFunction::Md5Lower => (
                 "md5_number_lower(x)",
                 "The last eight bytes of the MD5 digest of text or bytes as a number, the lowest first, a BIGINT \
                  UNSIGNED: `md5_number_lower('hello')` is `10575884659879408057`.",
             ),
-            OfBytes::Sha1 => (
+            DigestFunction::Sha1 => (
                 "sha1(x)",
                 "The SHA-1 digest of text or bytes, in hexadecimal digits: `sha1('abc')` is \
                  `a9993e364706816aba3e25717850c26c9cd0d89d`.",
             ),
-            OfBytes::Sha224 => (
+            DigestFunction::Sha224 => (
                 "sha224(x)",
                 "The SHA-224 digest of text or bytes, in hexadecimal digits: `sha224('abc')` is \
                  `23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7`.",
             ),
-            OfBytes::Sha256 => (
+            DigestFunction::Sha256 => (
                 "sha256(x)",
                 "The SHA-256 digest of text or bytes, in hexadecimal digits: `sha256('abc')` is \
                  `ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad`.",
             ),
-            OfBytes::Sha384 => (
+            DigestFunction::Sha384 => (
                 "sha384(x)",
                 "The SHA-384 digest of text or bytes, in hexadecimal digits: `sha384('abc')` is \
                  `cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7`.",
             ),
-            OfBytes::Sha512 => (
+            DigestFunction::Sha512 => (
                 "sha512(x)",
                 "The SHA-512 digest of text or bytes, in hexadecimal digits: `sha512('abc')` is \
                  `ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f`.",
             ),
-            OfBytes::Sha2 => (
+            DigestFunction::Sha2 => (
                 "sha2(x, bits)",
                 "The SHA-2 digest of text or bytes of 224, 256, 384 or 512 bits, in hexadecimal digits; of 0 bits it is \
                  of 256: `sha2('abc', 224)` is `23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7`.",
             ),
-            OfBytes::Crc32 => (
+            DigestFunction::Crc32 => (
                 "crc32(x)",
                 "The CRC-32 checksum of text or bytes, as gzip has it, a BIGINT: `crc32('abc')` is `891568578`.",
             ),
-            OfBytes::XxHash64 => (
+            DigestFunction::XxHash64 => (
                 "xxhash64(x)",
                 "XXH64 of text or bytes with the seed 0, as ClickHouse has it, a BIGINT UNSIGNED: `xxhash64('abc')` is \
                  `4952883123889572249`.",
             ),
         };
-        Told { section: DOC_SECTION_HASHING, calls, what }
+        FunctionDocs { section: DOC_SECTION_HASHING, syntax: calls, description: what }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match (self, given) {
-            (OfBytes::Sha2, [of, bits]) if bits.is_integer() || bits.is_null() => {
-                let of = as_bytes(of).ok_or_else(|| called_as(self, given))?;
+            (DigestFunction::Sha2, [of, bits]) if bits.is_integer() || bits.is_null() => {
+                let of = bytes_cast_type(of).ok_or_else(|| wrong_arguments_error(self, given))?;
                 Ok(vec![of, DataType::Int64])
             }
-            (OfBytes::Sha2, _) => Err(called_as(self, given)),
-            (_, [of]) => Ok(vec![as_bytes(of).ok_or_else(|| called_as(self, given))?]),
-            _ => Err(called_as(self, given)),
+            (DigestFunction::Sha2, _) => Err(wrong_arguments_error(self, given)),
+            (_, [of]) => {
+                Ok(vec![bytes_cast_type(of).ok_or_else(|| wrong_arguments_error(self, given))?])
+            }
+            _ => Err(wrong_arguments_error(self, given)),
         }
     }
 
-    fn gives(&self, _: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
-        if let (OfBytes::Sha2, Some(Some(ScalarValue::Int64(Some(bits))))) =
+    fn return_type(&self, _: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
+        if let (DigestFunction::Sha2, Some(Some(ScalarValue::Int64(Some(bits))))) =
             (self, constants.get(1))
         {
-            sha2_of(*bits)?;
+            sha2_of_bits(*bits)?;
         }
         Ok(match self {
-            OfBytes::Crc32 => DataType::Int64,
-            OfBytes::XxHash64 | OfBytes::Md5Upper | OfBytes::Md5Lower => DataType::UInt64,
+            DigestFunction::Crc32 => DataType::Int64,
+            DigestFunction::XxHash64 | DigestFunction::Md5Upper | DigestFunction::Md5Lower => {
+                DataType::UInt64
+            }
             _ => DataType::Utf8,
         })
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        let (values, rows) = bytes_of(given, 0)?;
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        let (values, rows) = bytes_argument(given, 0)?;
         let value = |row: usize| {
-            let row = rows.at(row);
+            let row = rows.value_index(row);
             values.is_valid(row).then(|| values.value(row))
         };
         match self {
-            OfBytes::Crc32 => {
-                let sums = (0..given.rows)
+            DigestFunction::Crc32 => {
+                let sums = (0..given.row_count)
                     .map(|row| value(row).map(|bytes| i64::from(crc32fast::hash(bytes))));
                 return Ok(Arc::new(sums.collect::<Int64Array>()));
             }
-            OfBytes::XxHash64 => {
-                let sums = (0..given.rows).map(|row| value(row).map(super::xxh64::xxh64));
+            DigestFunction::XxHash64 => {
+                let sums = (0..given.row_count).map(|row| value(row).map(super::xxh64::xxh64));
                 return Ok(Arc::new(sums.collect::<UInt64Array>()));
             }
-            OfBytes::Md5Upper | OfBytes::Md5Lower => {
-                let is_upper = *self == OfBytes::Md5Upper;
-                let sums = (0..given.rows).map(|row| {
+            DigestFunction::Md5Upper | DigestFunction::Md5Lower => {
+                let is_upper = *self == DigestFunction::Md5Upper;
+                let sums = (0..given.row_count).map(|row| {
                     value(row).map(|bytes| {
                         let [upper, lower] = md5_halves(bytes);
                         if is_upper { upper } else { lower }
@@ -539,27 +558,27 @@ impl Function for OfBytes {
             _ => {}
         }
         let bits = match self {
-            OfBytes::Sha2 => Some(given.cast(1, &DataType::Int64)?),
+            DigestFunction::Sha2 => Some(given.cast_argument(1, &DataType::Int64)?),
             _ => None,
         };
-        given.written(|row, out| {
+        given.build_texts(|row, out| {
             let Some(bytes) = value(row) else { return Ok(false) };
             let own = match &bits {
                 Some((bits, rows)) => {
                     let bits = bits.as_primitive::<Int64Type>();
-                    match bits.is_valid(rows.at(row)) {
-                        true => &sha2_of(bits.value(rows.at(row)))?,
+                    match bits.is_valid(rows.value_index(row)) {
+                        true => &sha2_of_bits(bits.value(rows.value_index(row)))?,
                         false => return Ok(false),
                     }
                 }
                 None => self,
             };
             match own {
-                OfBytes::Md5 => write_hex(&Md5::digest(bytes), out),
-                OfBytes::Sha1 => write_hex(&Sha1::digest(bytes), out),
-                OfBytes::Sha224 => write_hex(&Sha224::digest(bytes), out),
-                OfBytes::Sha384 => write_hex(&Sha384::digest(bytes), out),
-                OfBytes::Sha512 => write_hex(&Sha512::digest(bytes), out),
+                DigestFunction::Md5 => write_hex(&Md5::digest(bytes), out),
+                DigestFunction::Sha1 => write_hex(&Sha1::digest(bytes), out),
+                DigestFunction::Sha224 => write_hex(&Sha224::digest(bytes), out),
+                DigestFunction::Sha384 => write_hex(&Sha384::digest(bytes), out),
+                DigestFunction::Sha512 => write_hex(&Sha512::digest(bytes), out),
                 _ => write_hex(&Sha256::digest(bytes), out),
             }
             Ok(true)
@@ -574,14 +593,14 @@ fn md5_halves(bytes: &[u8]) -> [u64; 2] {
     [digest as u64, (digest >> 64) as u64]
 }
 
-fn sha2_of(bits: i64) -> Result<OfBytes> {
+fn sha2_of_bits(bits: i64) -> Result<DigestFunction> {
     Ok(match bits {
-        224 => OfBytes::Sha224,
-        0 | 256 => OfBytes::Sha256,
-        384 => OfBytes::Sha384,
-        512 => OfBytes::Sha512,
+        224 => DigestFunction::Sha224,
+        0 | 256 => DigestFunction::Sha256,
+        384 => DigestFunction::Sha384,
+        512 => DigestFunction::Sha512,
         _ => {
-            return Err(usage(
+            return Err(usage_error(
                 format!("`sha2` has no digest of {bits} bits"),
                 "there are 224, 256, 384 and 512",
             ));

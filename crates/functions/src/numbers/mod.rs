@@ -5,63 +5,82 @@
 //! - `measures`: in which bucket is a number, and how is it read? `floats`: formulas.
 //! - `bins`: bounds of ranges. `kinds`: of which type is a value? `uuids`: versions and times of UUIDs.
 
-mod bins;
 mod bits;
+mod buckets_and_sizes;
+mod equi_width_bins;
 mod floats;
 mod hashes;
-mod kinds;
-mod measures;
-pub(crate) mod numerals;
+pub(crate) mod number_patterns;
 #[cfg(test)]
 mod tests;
+mod typeof_and_error;
 mod uuids;
 mod xxh64;
 
 use datafusion_expr::ScalarUDF;
 
-use crate::callable::Function;
+use crate::row_function::RowFunction;
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    use bits::OfBits;
-    use floats::{Formula, Is};
-    use hashes::OfBytes;
-    use measures::Readable;
+    use bits::BitFunction;
+    use buckets_and_sizes::ReadableNumberFunction;
+    use floats::{FloatFormula, FloatPredicate};
+    use hashes::DigestFunction;
     let mut all = vec![
-        kinds::TypeOf.registered(),
-        kinds::Raised.registered(),
-        hashes::HashOf.registered(),
-        hashes::SampleRank.registered(),
-        measures::WidthBucket.registered(),
-        measures::Bar.registered(),
-        measures::ReadBytes.registered(),
-        bits::ToBase.registered(),
-        uuids::OfUuid::Version.registered(),
-        uuids::OfUuid::Timestamp.registered(),
-        floats::Sign.registered(),
-        bins::EquiWidthBins.registered(),
-        floats::NextAfter.registered(),
-        floats::Binomial.registered(),
+        typeof_and_error::TypeOfFunction.into_udf(),
+        typeof_and_error::ErrorFunction.into_udf(),
+        hashes::HashFunction.into_udf(),
+        hashes::SampleRankFunction.into_udf(),
+        buckets_and_sizes::WidthBucketFunction.into_udf(),
+        buckets_and_sizes::BarFunction.into_udf(),
+        buckets_and_sizes::ParseFormattedBytesFunction.into_udf(),
+        bits::ToBaseFunction.into_udf(),
+        uuids::UuidFunction::Version.into_udf(),
+        uuids::UuidFunction::Timestamp.into_udf(),
+        floats::SignFunction.into_udf(),
+        equi_width_bins::EquiWidthBinsFunction.into_udf(),
+        floats::NextAfterFunction.into_udf(),
+        floats::BinomialFunction.into_udf(),
     ];
     let of_bytes = [
-        OfBytes::Md5,
-        OfBytes::Md5Upper,
-        OfBytes::Md5Lower,
-        OfBytes::Sha1,
-        OfBytes::Sha224,
-        OfBytes::Sha256,
-        OfBytes::Sha384,
-        OfBytes::Sha512,
-        OfBytes::Sha2,
-        OfBytes::Crc32,
-        OfBytes::XxHash64,
+        DigestFunction::Md5,
+        DigestFunction::Md5Upper,
+        DigestFunction::Md5Lower,
+        DigestFunction::Sha1,
+        DigestFunction::Sha224,
+        DigestFunction::Sha256,
+        DigestFunction::Sha384,
+        DigestFunction::Sha512,
+        DigestFunction::Sha2,
+        DigestFunction::Crc32,
+        DigestFunction::XxHash64,
     ];
-    all.extend(of_bytes.map(Function::registered));
-    let of_bits = [OfBits::Count, OfBits::Binary, OfBits::Hex, OfBits::Unhex, OfBits::Unbin];
-    all.extend(of_bits.map(Function::registered));
-    let readable = [Readable::Bytes, Readable::Size, Readable::DecimalSize, Readable::Quantity];
-    all.extend(readable.map(Function::registered));
-    all.extend(Formula::ALL.map(Function::registered));
-    all.extend([Is::Finite, Is::Infinite, Is::NoNumber, Is::Negative].map(Function::registered));
+    all.extend(of_bytes.map(RowFunction::into_udf));
+    let of_bits = [
+        BitFunction::Count,
+        BitFunction::Binary,
+        BitFunction::Hex,
+        BitFunction::Unhex,
+        BitFunction::Unbin,
+    ];
+    all.extend(of_bits.map(RowFunction::into_udf));
+    let readable = [
+        ReadableNumberFunction::FormatBytes,
+        ReadableNumberFunction::ReadableSize,
+        ReadableNumberFunction::ReadableDecimalSize,
+        ReadableNumberFunction::ReadableQuantity,
+    ];
+    all.extend(readable.map(RowFunction::into_udf));
+    all.extend(FloatFormula::ALL.map(RowFunction::into_udf));
+    all.extend(
+        [
+            FloatPredicate::Finite,
+            FloatPredicate::Infinite,
+            FloatPredicate::NotANumber,
+            FloatPredicate::Negative,
+        ]
+        .map(RowFunction::into_udf),
+    );
     all
 }

@@ -1,11 +1,11 @@
 //! What the functions of numbers and of any values answer, call by call.
 
-use crate::trial::{answer, check, check_refused};
+use crate::test_calls::{check_call_errors, check_calls, evaluate_call};
 
 /// Calculated by another implementation, from the layout that `hashes` draws.
 #[test]
-fn hashes_are_of_the_layout_that_is_drawn() {
-    check(&[
+fn hash_values_follow_the_documented_layout() {
+    check_calls(&[
         ("hash(NULL)", "16804241149081757544"),
         ("hash(1)", "8872220978401710467"),
         ("hash(1::Int8)", "8872220978401710467"),
@@ -31,12 +31,12 @@ fn hashes_are_of_the_layout_that_is_drawn() {
         ("hash('a'::Utf8View, 1::Int16)", "3367035323981720327"),
         ("hash('a'::Dictionary(Int32, Utf8), 1)", "3367035323981720327"),
     ]);
-    check_refused(&[("hash()", "it is called as hash(x, …)")]);
+    check_call_errors(&[("hash()", "it is called as hash(x, …)")]);
 }
 
 #[test]
-fn bytes_have_the_digests_that_are_published() {
-    check(&[
+fn digests_match_published_values() {
+    check_calls(&[
         ("md5('')", "d41d8cd98f00b204e9800998ecf8427e"),
         ("md5('abc'::Binary)", "900150983cd24fb0d6963f7d28e17f72"),
         ("md5('abc'::Dictionary(Int32, Utf8))", "900150983cd24fb0d6963f7d28e17f72"),
@@ -49,15 +49,15 @@ fn bytes_have_the_digests_that_are_published() {
         ("xxhash64('')", "17241709254077376921"),
         ("xxhash64('abc'::LargeBinary)", "4952883123889572249"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("sha2('abc', 100)", "`sha2` has no digest of 100 bits"),
         ("md5(1)", "takes other arguments than (BIGINT)"),
     ]);
 }
 
 #[test]
-fn numbers_are_measured() {
-    check(&[
+fn buckets_bars_and_sizes_match_expected_values() {
+    check_calls(&[
         ("width_bucket(-1, 0, 100, 10)", "0"),
         ("width_bucket(0, 0, 100, 10)", "1"),
         ("width_bucket(99.999, 0, 100, 10)", "10"),
@@ -107,7 +107,7 @@ fn numbers_are_measured() {
         ("formatreadablequantity(1234)", "1.23 thousand"),
         ("formatreadablequantity(1e18)", "1000.00 quadrillion"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("width_bucket(1, 5, 5, 10)", "bounds are two different numbers"),
         ("width_bucket(1, 0, 5, 0)", "has no 0 buckets"),
         ("parse_formatted_bytes('abc')", "a number stands before its unit"),
@@ -127,8 +127,8 @@ fn numbers_are_measured() {
 }
 
 #[test]
-fn bits_are_written_and_read() {
-    check(&[
+fn bits_round_trip_through_digit_functions() {
+    check_calls(&[
         ("bit_count(-1)", "64"),
         ("bit_count(0)", "0"),
         ("bit_count('18446744073709551615'::UInt64)", "64"),
@@ -146,7 +146,7 @@ fn bits_are_written_and_read() {
         ("hex(unhex(''))", ""),
         ("from_hex(NULL)", "NULL"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("unhex('xy')", "`xy` does not fit bytes in hexadecimal digits"),
         ("unhex('ä')", "hexadecimal digits"),
         ("hex(1.5)", "takes other arguments"),
@@ -154,8 +154,8 @@ fn bits_are_written_and_read() {
 }
 
 #[test]
-fn formulas_are_calculated() {
-    check(&[
+fn formulas_return_expected_values() {
+    check_calls(&[
         ("even(0)", "0.0"),
         ("even(2)", "2.0"),
         ("even(3)", "4.0"),
@@ -196,7 +196,7 @@ fn formulas_are_calculated() {
         ("typeof(INTERVAL '1 day')", "INTERVAL"),
         ("typeof(1::Decimal128(5, 2))", "DECIMAL(5, 2)"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("gamma(0)", "`gamma` of 0 has no answer"),
         ("lgamma(-2)", "`lgamma` of -2 has no answer"),
         ("error('no such shop')", "no such shop"),
@@ -209,8 +209,8 @@ fn formulas_are_calculated() {
 
 /// Answers of DuckDB 2.0, but for the round bounds of negative maxima, which it puts a width too high.
 #[test]
-fn bins_have_the_same_width() {
-    check(&[
+fn equi_width_bins_match_duckdb() {
+    check_calls(&[
         ("equi_width_bins(0, 10, 2, TRUE)", "[5, 10]"),
         ("equi_width_bins(0, 5, 10, TRUE)", "[0, 1, 2, 3, 4, 5]"),
         ("equi_width_bins(-10, 10, 5, TRUE)", "[-5, 0, 5, 10]"),
@@ -278,7 +278,7 @@ fn bins_have_the_same_width() {
             "[2020-01-15T00:00:00]",
         ),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("equi_width_bins(6, 5, 5, TRUE)", "has a maximum below its minimum"),
         ("equi_width_bins(0, 5, 0, TRUE)", "`equi_width_bins` of 0 bins has no answer"),
         ("equi_width_bins(0, 5, 10001, TRUE)", "it makes 1 to 10000 of them"),
@@ -289,19 +289,19 @@ fn bins_have_the_same_width() {
 }
 
 /// Bounds as a list of numbers.
-fn bounds_of(call: &str) -> Vec<f64> {
-    let list = answer(call).unwrap();
+fn evaluate_bounds(call: &str) -> Vec<f64> {
+    let list = evaluate_call(call).unwrap();
     let bounds = list.trim_matches(['[', ']']).split(", ");
     bounds.map(|bound| bound.parse().unwrap()).collect()
 }
 
 #[test]
-fn bounds_ascend_to_the_maximum_and_keep_their_distances() {
+fn bin_bounds_ascend_to_the_maximum_with_equal_widths() {
     for (low, high) in [(1e9, 1e9 + 1e-3), (-0.3, 0.3), (0.1, 0.7), (-1e300, 3e300), (5.0, 5e7)] {
         for count in [1, 3, 10, 1_000, 10_000] {
             for is_round in ["FALSE", "TRUE"] {
                 let call = format!("equi_width_bins({low:?}, {high:?}, {count}, {is_round})");
-                let bounds = bounds_of(&call);
+                let bounds = evaluate_bounds(&call);
                 assert!(bounds.windows(2).all(|two| two[0] < two[1]), "{call}");
                 assert!(bounds[0] > low && bounds.len() <= 2 * count, "{call}");
                 let last = bounds[bounds.len() - 1];
@@ -310,7 +310,7 @@ fn bounds_ascend_to_the_maximum_and_keep_their_distances() {
         }
     }
     // A thousandth beside a billion: no bound inherits the rounding of the one before.
-    let bounds = bounds_of("equi_width_bins(1000000000.0, 1000000000.001, 1000, FALSE)");
+    let bounds = evaluate_bounds("equi_width_bins(1000000000.0, 1000000000.001, 1000, FALSE)");
     for (bound, place) in bounds.iter().zip(1..) {
         let exact = 1e9 + f64::from(place) * 1e-6;
         assert!((bound - exact).abs() <= 2.4e-7, "{place}: {bound}");
@@ -319,8 +319,8 @@ fn bounds_ascend_to_the_maximum_and_keep_their_distances() {
 }
 
 #[test]
-fn uuids_have_versions_and_times() {
-    check(&[
+fn uuid_functions_extract_version_and_time() {
+    check_calls(&[
         ("uuid_extract_version('{AC227128-7d55-4ee0-a765-5025cc52e55a}')", "4"),
         ("uuid_extract_version('ac2271287d557ee0a7655025cc52e55a')", "7"),
         ("uuid_extract_version('00000000-0000-0000-0000-000000000000')", "0"),
@@ -328,7 +328,7 @@ fn uuids_have_versions_and_times() {
         ("uuid_extract_timestamp(NULL)", "NULL"),
         ("uuid_extract_timestamp('00000000-0000-7000-0000-000000000000')", "1970-01-01T00:00:00Z"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("uuid_extract_version('x')", "a UUID has 32 hexadecimal digits"),
         ("uuid_extract_version('ac2271287d557ee0a7655025cc52e55a0')", "a UUID has 32"),
         (
@@ -340,8 +340,8 @@ fn uuids_have_versions_and_times() {
 }
 
 #[test]
-fn numbers_are_written_in_digits_of_a_base() {
-    check(&[
+fn to_base_writes_digits_of_a_base() {
+    check_calls(&[
         ("to_base(0, 2)", "0"),
         ("to_base(0, 2, 3)", "000"),
         ("to_base(10, 3)", "101"),
@@ -360,7 +360,7 @@ fn numbers_are_written_in_digits_of_a_base() {
         ("hex(unbin(''))", ""),
         ("hex(unhex('ABC'))", "0ABC"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("to_base(10, 1)", "`to_base` has no digits of the base 1"),
         ("to_base(10, 37)", "a base is from 2 to 36"),
         ("to_base(10, 2, 65)", "does not fill up to 65 digits"),

@@ -8,76 +8,81 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::scalar_doc_sections::{DOC_SECTION_DATETIME, DOC_SECTION_STRING};
 use tidemill_base::error::Error;
 
-use crate::callable::{Function, Given, Told, as_text, brief, called_as, external, overflow};
+use crate::row_function::{
+    ArgumentBatch, FunctionDocs, RowFunction, external_error, overflow_error, shorten_for_message,
+    text_cast_type, wrong_arguments_error,
+};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) enum OfUuid {
+pub(super) enum UuidFunction {
     /// `uuid_extract_version`
     Version,
     /// `uuid_extract_timestamp`
     Timestamp,
 }
 
-const ZONE: &str = "UTC";
+const UUID_TIME_ZONE: &str = "UTC";
 
-impl Function for OfUuid {
+impl RowFunction for UuidFunction {
     fn names(&self) -> &'static [&'static str] {
         match self {
-            OfUuid::Version => &["uuid_extract_version"],
-            OfUuid::Timestamp => &["uuid_extract_timestamp"],
+            UuidFunction::Version => &["uuid_extract_version"],
+            UuidFunction::Timestamp => &["uuid_extract_timestamp"],
         }
     }
 
-    fn told(&self) -> Told {
+    fn docs(&self) -> FunctionDocs {
         match self {
-            OfUuid::Version => Told {
+            UuidFunction::Version => FunctionDocs {
                 section: DOC_SECTION_STRING,
-                calls: "uuid_extract_version(x)",
-                what: "The version of a UUID: `uuid_extract_version('ac227128-7d55-7ee0-a765-5025cc52e55a')` is `7`.",
+                syntax: "uuid_extract_version(x)",
+                description: "The version of a UUID: `uuid_extract_version('ac227128-7d55-7ee0-a765-5025cc52e55a')` is `7`.",
             },
-            OfUuid::Timestamp => Told {
+            UuidFunction::Timestamp => FunctionDocs {
                 section: DOC_SECTION_DATETIME,
-                calls: "uuid_extract_timestamp(x)",
-                what: "The time in a UUID of version 7: \
+                syntax: "uuid_extract_timestamp(x)",
+                description: "The time in a UUID of version 7: \
                        `uuid_extract_timestamp('0196f97a-db14-71c3-9132-9f0b1334466f')` is `2025-05-22T19:31:40.436Z`.",
             },
         }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
-            [of] => Ok(vec![as_text(of).ok_or_else(|| called_as(self, given))?]),
-            _ => Err(called_as(self, given)),
+            [of] => Ok(vec![text_cast_type(of).ok_or_else(|| wrong_arguments_error(self, given))?]),
+            _ => Err(wrong_arguments_error(self, given)),
         }
     }
 
-    fn gives(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    fn return_type(&self, _: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
         Ok(match self {
-            OfUuid::Version => DataType::Int64,
-            OfUuid::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some(ZONE.into())),
+            UuidFunction::Version => DataType::Int64,
+            UuidFunction::Timestamp => {
+                DataType::Timestamp(TimeUnit::Microsecond, Some(UUID_TIME_ZONE.into()))
+            }
         })
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        let texts = given.texts(0)?;
-        let numbers = (0..given.rows).map(|row| {
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        let texts = given.text_argument(0)?;
+        let numbers = (0..given.row_count).map(|row| {
             texts
-                .at(row)
+                .get(row)
                 .map(|text| {
                     let uuid = parse_uuid(text)?;
                     match self {
-                        OfUuid::Version => Ok(version(uuid)),
-                        OfUuid::Timestamp => microseconds(text, uuid),
+                        UuidFunction::Version => Ok(uuid_version(uuid)),
+                        UuidFunction::Timestamp => uuid_timestamp_micros(text, uuid),
                     }
                 })
                 .transpose()
         });
         let numbers: Int64Array = numbers.collect::<Result<_>>()?;
         Ok(match self {
-            OfUuid::Version => Arc::new(numbers),
-            OfUuid::Timestamp => {
+            UuidFunction::Version => Arc::new(numbers),
+            UuidFunction::Timestamp => {
                 let times: TimestampMicrosecondArray = numbers.reinterpret_cast();
-                Arc::new(times.with_timezone(ZONE))
+                Arc::new(times.with_timezone(UUID_TIME_ZONE))
             }
         })
     }
@@ -99,8 +104,8 @@ fn parse_uuid(text: &str) -> Result<u128> {
     }
     match count {
         32 => Ok(uuid),
-        _ => Err(external(Error::Cast {
-            value: brief(text),
+        _ => Err(external_error(Error::Cast {
+            value: shorten_for_message(text),
             to: "a UUID".into(),
             cast: None,
             hint: Some(
@@ -110,18 +115,18 @@ fn parse_uuid(text: &str) -> Result<u128> {
     }
 }
 
-fn version(uuid: u128) -> i64 {
+fn uuid_version(uuid: u128) -> i64 {
     ((uuid >> 76) & 15) as i64
 }
 
 /// Returns the microseconds since 1970 in a UUID of version 7, whose first 48 bits are milliseconds.
-fn microseconds(text: &str, uuid: u128) -> Result<i64> {
-    match version(uuid) {
+fn uuid_timestamp_micros(text: &str, uuid: u128) -> Result<i64> {
+    match uuid_version(uuid) {
         7 => Ok((uuid >> 80) as i64 * 1000),
-        other => Err(overflow(
+        other => Err(overflow_error(
             format!(
                 "the UUID `{}` is of version {other}, which has no time that is read",
-                brief(text)
+                shorten_for_message(text)
             ),
             Some("uuid_extract_version(x) = 7 in a condition leaves others out"),
         )),

@@ -3,7 +3,7 @@
 //! Its crate is not called here: a feature of it that nothing else asks for would have all that stands on it
 //! built another time.
 
-const PRIMES: [u64; 5] = [
+const XXH64_PRIMES: [u64; 5] = [
     0x9E37_79B1_85EB_CA87,
     0xC2B2_AE3D_27D4_EB4F,
     0x1656_67B1_9E37_79F9,
@@ -11,11 +11,14 @@ const PRIMES: [u64; 5] = [
     0x27D4_EB2F_1656_67C5,
 ];
 
-fn round(state: u64, word: u64) -> u64 {
-    state.wrapping_add(word.wrapping_mul(PRIMES[1])).rotate_left(31).wrapping_mul(PRIMES[0])
+fn mix_word(state: u64, word: u64) -> u64 {
+    state
+        .wrapping_add(word.wrapping_mul(XXH64_PRIMES[1]))
+        .rotate_left(31)
+        .wrapping_mul(XXH64_PRIMES[0])
 }
 
-fn word(bytes: &[u8; 8]) -> u64 {
+fn word_from_bytes(bytes: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*bytes)
 }
 
@@ -23,14 +26,18 @@ fn word(bytes: &[u8; 8]) -> u64 {
 pub(super) fn xxh64(bytes: &[u8]) -> u64 {
     let (stripes, mut rest) = bytes.as_chunks::<32>();
     let mut hash = match stripes {
-        [] => PRIMES[4],
+        [] => XXH64_PRIMES[4],
         _ => {
-            let mut lanes =
-                [PRIMES[0].wrapping_add(PRIMES[1]), PRIMES[1], 0, 0_u64.wrapping_sub(PRIMES[0])];
+            let mut lanes = [
+                XXH64_PRIMES[0].wrapping_add(XXH64_PRIMES[1]),
+                XXH64_PRIMES[1],
+                0,
+                0_u64.wrapping_sub(XXH64_PRIMES[0]),
+            ];
             for stripe in stripes {
                 let (words, _) = stripe.as_chunks::<8>();
                 for (lane, bytes) in lanes.iter_mut().zip(words) {
-                    *lane = round(*lane, word(bytes));
+                    *lane = mix_word(*lane, word_from_bytes(bytes));
                 }
             }
             let sum = lanes
@@ -38,32 +45,34 @@ pub(super) fn xxh64(bytes: &[u8]) -> u64 {
                 .zip([1, 7, 12, 18])
                 .fold(0_u64, |sum, (lane, turn)| sum.wrapping_add(lane.rotate_left(turn)));
             lanes.iter().fold(sum, |sum, lane| {
-                (sum ^ round(0, *lane)).wrapping_mul(PRIMES[0]).wrapping_add(PRIMES[3])
+                (sum ^ mix_word(0, *lane))
+                    .wrapping_mul(XXH64_PRIMES[0])
+                    .wrapping_add(XXH64_PRIMES[3])
             })
         }
     };
     hash = hash.wrapping_add(bytes.len() as u64);
     while let Some((eight, after)) = rest.split_first_chunk::<8>() {
-        hash = (hash ^ round(0, word(eight)))
+        hash = (hash ^ mix_word(0, word_from_bytes(eight)))
             .rotate_left(27)
-            .wrapping_mul(PRIMES[0])
-            .wrapping_add(PRIMES[3]);
+            .wrapping_mul(XXH64_PRIMES[0])
+            .wrapping_add(XXH64_PRIMES[3]);
         rest = after;
     }
     if let Some((four, after)) = rest.split_first_chunk::<4>() {
-        hash = (hash ^ u64::from(u32::from_le_bytes(*four)).wrapping_mul(PRIMES[0]))
+        hash = (hash ^ u64::from(u32::from_le_bytes(*four)).wrapping_mul(XXH64_PRIMES[0]))
             .rotate_left(23)
-            .wrapping_mul(PRIMES[1])
-            .wrapping_add(PRIMES[2]);
+            .wrapping_mul(XXH64_PRIMES[1])
+            .wrapping_add(XXH64_PRIMES[2]);
         rest = after;
     }
     for byte in rest {
-        hash = (hash ^ u64::from(*byte).wrapping_mul(PRIMES[4]))
+        hash = (hash ^ u64::from(*byte).wrapping_mul(XXH64_PRIMES[4]))
             .rotate_left(11)
-            .wrapping_mul(PRIMES[0]);
+            .wrapping_mul(XXH64_PRIMES[0]);
     }
-    hash = (hash ^ (hash >> 33)).wrapping_mul(PRIMES[1]);
-    hash = (hash ^ (hash >> 29)).wrapping_mul(PRIMES[2]);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(XXH64_PRIMES[1]);
+    hash = (hash ^ (hash >> 29)).wrapping_mul(XXH64_PRIMES[2]);
     hash ^ (hash >> 32)
 }
 
@@ -72,7 +81,7 @@ mod tests {
     use super::xxh64;
 
     #[test]
-    fn hashes_are_those_that_are_published() {
+    fn hashes_match_published_values() {
         for (text, expected) in [
             ("", 0xEF46_DB37_51D8_E999),
             ("a", 0xD24E_C4F1_A98C_6E5B),

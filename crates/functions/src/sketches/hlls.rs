@@ -16,11 +16,13 @@ use arrow::datatypes::{DataType, Field, Fields};
 use datafusion_common::{Result, ScalarValue};
 use tidemill_sketch::{CardinalityEstimator, Hll, HllStorageDialect, SketchEstimate};
 
-use super::{LOG2M_MAX, SECTION, Stored, as_sketch, hll_of};
-use crate::callable::{Function, Given, Told, called_as, external, usage};
+use super::{LOG2M_MAX, SKETCH_SECTION, SketchArgument, decode_hll, sketch_cast_type};
+use crate::row_function::{
+    ArgumentBatch, FunctionDocs, RowFunction, external_error, usage_error, wrong_arguments_error,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum OfHlls {
+pub(super) enum HllFunction {
     /// `hll_cardinality`
     Cardinality,
     /// `hll_error`
@@ -35,27 +37,30 @@ pub(super) enum OfHlls {
     Jaccard,
 }
 
-impl OfHlls {
-    pub(super) const ALL: [OfHlls; 6] = [
-        OfHlls::Cardinality,
-        OfHlls::Error,
-        OfHlls::Merge,
-        OfHlls::Intersection,
-        OfHlls::Difference,
-        OfHlls::Jaccard,
+impl HllFunction {
+    pub(super) const ALL: [HllFunction; 6] = [
+        HllFunction::Cardinality,
+        HllFunction::Error,
+        HllFunction::Merge,
+        HllFunction::Intersection,
+        HllFunction::Difference,
+        HllFunction::Jaccard,
     ];
 
     /// How many sketches it takes.
-    fn sketches(self) -> usize {
+    fn sketch_count(self) -> usize {
         match self {
-            OfHlls::Cardinality | OfHlls::Error => 1,
-            OfHlls::Merge | OfHlls::Intersection | OfHlls::Difference | OfHlls::Jaccard => 2,
+            HllFunction::Cardinality | HllFunction::Error => 1,
+            HllFunction::Merge
+            | HllFunction::Intersection
+            | HllFunction::Difference
+            | HllFunction::Jaccard => 2,
         }
     }
 
     /// Whether it answers with a number and its error.
-    fn compares(self) -> bool {
-        matches!(self, OfHlls::Intersection | OfHlls::Difference | OfHlls::Jaccard)
+    fn has_error_bounds(self) -> bool {
+        matches!(self, HllFunction::Intersection | HllFunction::Difference | HllFunction::Jaccard)
     }
 }
 
@@ -63,11 +68,11 @@ impl OfHlls {
 ///
 /// # Errors
 /// Where it names none.
-fn estimator(name: Option<&ScalarValue>) -> Result<CardinalityEstimator> {
+fn parse_estimator(name: Option<&ScalarValue>) -> Result<CardinalityEstimator> {
     match name.and_then(ScalarValue::try_as_str).flatten() {
         Some("published") => Ok(CardinalityEstimator::Published),
         Some("ertl") => Ok(CardinalityEstimator::Improved),
-        found => Err(usage(
+        found => Err(usage_error(
             match found {
                 Some(found) => format!("there is no estimator `{found}`"),
                 None => "an estimator is a constant".into(),
@@ -83,62 +88,62 @@ fn estimate_fields() -> Fields {
     fields.into_iter().map(|name| Field::new(name, DataType::Float64, true)).collect()
 }
 
-impl Function for OfHlls {
+impl RowFunction for HllFunction {
     fn names(&self) -> &'static [&'static str] {
         match self {
-            OfHlls::Cardinality => &["hll_cardinality"],
-            OfHlls::Error => &["hll_error"],
-            OfHlls::Merge => &["hll_merge"],
-            OfHlls::Intersection => &["hll_intersection"],
-            OfHlls::Difference => &["hll_difference"],
-            OfHlls::Jaccard => &["hll_jaccard"],
+            HllFunction::Cardinality => &["hll_cardinality"],
+            HllFunction::Error => &["hll_error"],
+            HllFunction::Merge => &["hll_merge"],
+            HllFunction::Intersection => &["hll_intersection"],
+            HllFunction::Difference => &["hll_difference"],
+            HllFunction::Jaccard => &["hll_jaccard"],
         }
     }
 
-    fn told(&self) -> Told {
+    fn docs(&self) -> FunctionDocs {
         let (calls, what) = match self {
-            OfHlls::Cardinality => (
+            HllFunction::Cardinality => (
                 "hll_cardinality(s)\nhll_cardinality(s, 'ertl')",
                 "How many different values a HyperLogLog has seen, a DOUBLE as PostgreSQL's `hll` has it; NULL where it \
                  is undefined. By default with the published estimator, as PostgreSQL counts; with `'ertl'` as `unique` \
                  does, without that one's bias between 2.5 and 4 times as many values as registers.",
             ),
-            OfHlls::Error => (
+            HllFunction::Error => (
                 "hll_error(s)\nhll_error(s, 'ertl')",
                 "The relative standard error of `hll_cardinality` of the same arguments: 0 while that is exact.",
             ),
-            OfHlls::Merge => (
+            HllFunction::Merge => (
                 "hll_merge(a, b)",
                 "Two HyperLogLogs as one, of what either has seen; of different parameters it has the smaller ones. Also \
                  `hll_union(a, b)`.",
             ),
-            OfHlls::Intersection => (
+            HllFunction::Intersection => (
                 "hll_intersection(a, b)\nhll_intersection(a, b, true)",
                 "How many values both HyperLogLogs have seen, by inclusion and exclusion: `{value, error, low, high}`, where \
                  `error` is the standard error, and `low` and `high` the interval at 95 %. `value` is NULL where the \
                  error at 95 % exceeds it, unless the last argument is `true`.",
             ),
-            OfHlls::Difference => (
+            HllFunction::Difference => (
                 "hll_difference(a, b)\nhll_difference(a, b, true)",
                 "How many values the first HyperLogLog has seen and the second has not, as `hll_intersection` tells.",
             ),
-            OfHlls::Jaccard => (
+            HllFunction::Jaccard => (
                 "hll_jaccard(a, b)\nhll_jaccard(a, b, true)",
                 "The share of all values that both HyperLogLogs have seen, as `hll_intersection` tells.",
             ),
         };
-        Told { section: SECTION, calls, what }
+        FunctionDocs { section: SKETCH_SECTION, syntax: calls, description: what }
     }
 
-    fn takes(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let refused = || called_as(self, given);
-        let sketches = self.sketches();
+    fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let refused = || wrong_arguments_error(self, given);
+        let sketches = self.sketch_count();
         let (stored, rest) = given.split_at_checked(sketches).ok_or_else(refused)?;
-        let taken = stored.iter().map(as_sketch).collect::<Option<Vec<_>>>();
+        let taken = stored.iter().map(sketch_cast_type).collect::<Option<Vec<_>>>();
         let mut taken = taken.ok_or_else(refused)?;
         match rest {
             [] => {}
-            [DataType::Boolean] if self.compares() => taken.push(DataType::Boolean),
+            [DataType::Boolean] if self.has_error_bounds() => taken.push(DataType::Boolean),
             [DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View] if sketches == 1 => {
                 taken.push(DataType::Utf8);
             }
@@ -147,52 +152,53 @@ impl Function for OfHlls {
         Ok(taken)
     }
 
-    fn gives(&self, _: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
-        match constants.get(self.sketches()) {
+    fn return_type(&self, _: &[DataType], constants: &[Option<&ScalarValue>]) -> Result<DataType> {
+        match constants.get(self.sketch_count()) {
             None => {}
-            Some(name) if self.sketches() == 1 => _ = estimator(*name)?,
+            Some(name) if self.sketch_count() == 1 => _ = parse_estimator(*name)?,
             Some(Some(_)) => {}
             Some(None) => {
-                return Err(usage(
+                return Err(usage_error(
                     format!("the last argument of `{}` is a constant", self.names()[0]),
                     "`true` has numbers told that are less than their error",
                 ));
             }
         }
         Ok(match self {
-            OfHlls::Cardinality | OfHlls::Error => DataType::Float64,
-            OfHlls::Merge => DataType::BinaryView,
-            OfHlls::Intersection | OfHlls::Difference | OfHlls::Jaccard => {
+            HllFunction::Cardinality | HllFunction::Error => DataType::Float64,
+            HllFunction::Merge => DataType::BinaryView,
+            HllFunction::Intersection | HllFunction::Difference | HllFunction::Jaccard => {
                 DataType::Struct(estimate_fields())
             }
         })
     }
 
-    fn calculate(&self, given: &Given<'_>) -> Result<ArrayRef> {
-        if self.sketches() == 1 {
-            let sketches = Sketches::of(given, 0)?;
-            let estimator = match given.values.get(1) {
+    fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
+        if self.sketch_count() == 1 {
+            let sketches = HllArgument::from_argument(given, 0)?;
+            let estimator = match given.arguments.get(1) {
                 Some(name) => {
-                    estimator(Some(&ScalarValue::try_from_array(&name.to_array(1)?, 0)?))?
+                    parse_estimator(Some(&ScalarValue::try_from_array(&name.to_array(1)?, 0)?))?
                 }
                 None => CardinalityEstimator::default(),
             };
-            let answers = (0..given.rows).map(|row| -> Result<Option<f64>> {
-                let answer = sketches.at(row)?.map(|hll| match (self, hll.estimate(estimator)) {
-                    (OfHlls::Error, estimate) if estimate.value == 0.0 => 0.0,
-                    (OfHlls::Error, estimate) => estimate.standard_error / estimate.value,
+            let answers = (0..given.row_count).map(|row| -> Result<Option<f64>> {
+                let answer = sketches.get(row)?.map(|hll| match (self, hll.estimate(estimator)) {
+                    (HllFunction::Error, estimate) if estimate.value == 0.0 => 0.0,
+                    (HllFunction::Error, estimate) => estimate.standard_error / estimate.value,
                     (_, estimate) => estimate.value,
                 });
                 Ok(answer.filter(|answer| !answer.is_nan()))
             });
             return Ok(Arc::new(answers.collect::<Result<Float64Array>>()?));
         }
-        let (left, right) = (Sketches::of(given, 0)?, Sketches::of(given, 1)?);
+        let (left, right) =
+            (HllArgument::from_argument(given, 0)?, HllArgument::from_argument(given, 1)?);
         let both =
-            |row: usize| -> Result<Option<(Hll, Hll)>> { Ok(left.at(row)?.zip(right.at(row)?)) };
-        if let OfHlls::Merge = self {
-            let mut merged = BinaryViewBuilder::with_capacity(given.rows);
-            for row in 0..given.rows {
+            |row: usize| -> Result<Option<(Hll, Hll)>> { Ok(left.get(row)?.zip(right.get(row)?)) };
+        if let HllFunction::Merge = self {
+            let mut merged = BinaryViewBuilder::with_capacity(given.row_count);
+            for row in 0..given.row_count {
                 merged.append_option(both(row)?.map(|(mut left, right)| {
                     left.merge_owned(right);
                     left.to_bytes(HllStorageDialect::default())
@@ -200,21 +206,21 @@ impl Function for OfHlls {
             }
             return Ok(Arc::new(merged.finish()));
         }
-        let is_forced = match given.values.get(2) {
+        let is_forced = match given.arguments.get(2) {
             Some(last) => {
                 let last = ScalarValue::try_from_array(&last.to_array(1)?, 0)?;
                 matches!(last, ScalarValue::Boolean(Some(true)))
             }
             None => false,
         };
-        if given.rows == 0 {
-            return Ok(new_null_array(given.answer, 0));
+        if given.row_count == 0 {
+            return Ok(new_null_array(given.return_type, 0));
         }
         let mut columns: [Float64Builder; 4] =
-            std::array::from_fn(|_| Float64Builder::with_capacity(given.rows));
-        let mut present = Vec::with_capacity(given.rows);
-        for row in 0..given.rows {
-            let found = both(row)?.map(|(left, right)| self.compared(&left, &right));
+            std::array::from_fn(|_| Float64Builder::with_capacity(given.row_count));
+        let mut present = Vec::with_capacity(given.row_count);
+        for row in 0..given.row_count {
+            let found = both(row)?.map(|(left, right)| self.compare(&left, &right));
             let found = found.filter(|found| !found.value.is_nan());
             present.push(found.is_some());
             let [value, error, low, high] = &mut columns;
@@ -231,27 +237,27 @@ impl Function for OfHlls {
     }
 }
 
-impl OfHlls {
-    fn compared(self, left: &Hll, right: &Hll) -> SketchEstimate {
+impl HllFunction {
+    fn compare(self, left: &Hll, right: &Hll) -> SketchEstimate {
         let compared = left.compare(right);
         match self {
-            OfHlls::Jaccard => compared.jaccard,
-            OfHlls::Difference => compared.left_only,
+            HllFunction::Jaccard => compared.jaccard,
+            HllFunction::Difference => compared.left_only,
             _ => compared.intersection,
         }
     }
 }
 
 /// An argument of HyperLogLogs.
-struct Sketches(Stored);
+struct HllArgument(SketchArgument);
 
-impl Sketches {
-    fn of(given: &Given<'_>, at: usize) -> Result<Self> {
-        Stored::of(given, at).map(Sketches)
+impl HllArgument {
+    fn from_argument(given: &ArgumentBatch<'_>, at: usize) -> Result<Self> {
+        SketchArgument::from_argument(given, at).map(HllArgument)
     }
 
-    fn at(&self, row: usize) -> Result<Option<Hll>> {
-        let bytes: Option<Cow<'_, [u8]>> = self.0.at(row)?;
-        bytes.map(|bytes| hll_of(&bytes, LOG2M_MAX)).transpose().map_err(external)
+    fn get(&self, row: usize) -> Result<Option<Hll>> {
+        let bytes: Option<Cow<'_, [u8]>> = self.0.bytes(row)?;
+        bytes.map(|bytes| decode_hll(&bytes, LOG2M_MAX)).transpose().map_err(external_error)
     }
 }

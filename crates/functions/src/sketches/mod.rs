@@ -5,7 +5,7 @@
 //! is asked of one, or of two beside one another.
 
 mod hlls;
-mod ids;
+mod id_sets;
 #[cfg(test)]
 mod tests;
 
@@ -20,15 +20,18 @@ use tidemill_base::error::Error;
 use tidemill_base::hex::{decode_hex, encode_hex};
 use tidemill_sketch::{Hll, SketchError, SortedIdSet};
 
-use crate::callable::{Function, Given, Rows, Texts, as_text, brief, external, is_text};
+use crate::row_function::{
+    ArgumentBatch, RowFunction, RowMapping, TextArgument, external_error, is_text_type,
+    shorten_for_message, text_cast_type,
+};
 
-const SECTION: DocSection =
+const SKETCH_SECTION: DocSection =
     DocSection { include: true, label: "Sketch Functions", description: None };
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    let of_hlls = hlls::OfHlls::ALL.map(Function::registered);
-    of_hlls.into_iter().chain(ids::OfIds::ALL.map(Function::registered)).collect()
+    let of_hlls = hlls::HllFunction::ALL.map(RowFunction::into_udf);
+    of_hlls.into_iter().chain(id_sets::IdSetFunction::ALL.map(RowFunction::into_udf)).collect()
 }
 
 /// The largest `log2m` that a stored sketch may have where nothing else is said: 2^24 registers of 6 bits take
@@ -39,49 +42,50 @@ pub const LOG2M_MAX: u8 = 24;
 ///
 /// # Errors
 /// A message for the user where the bytes are none, or it has more than 2^`log2m_max` registers.
-pub fn hll_of(bytes: &[u8], log2m_max: u8) -> Result<Hll, Error> {
+pub fn decode_hll(bytes: &[u8], log2m_max: u8) -> Result<Hll, Error> {
     Hll::from_bytes_with_log2m_max(bytes, log2m_max)
-        .map_err(|error| refused("HyperLogLog", bytes, &error))
+        .map_err(|error| invalid_sketch_error("HyperLogLog", bytes, &error))
 }
 
 /// The most numbers that a stored set may have: a gigabyte in memory.
-const IDS_MAX: usize = 1 << 27;
+const ID_SET_LEN_MAX: usize = 1 << 27;
 
 /// A stored set of whole numbers.
 ///
 /// # Errors
 /// A message for the user where the bytes are none, or it has more than 2^27 numbers.
-pub fn id_set_of(bytes: &[u8]) -> Result<SortedIdSet, Error> {
-    SortedIdSet::decode_with_max(bytes, IDS_MAX)
-        .map_err(|error| refused("set of ids", bytes, &error))
+pub fn decode_id_set(bytes: &[u8]) -> Result<SortedIdSet, Error> {
+    SortedIdSet::decode_with_max(bytes, ID_SET_LEN_MAX)
+        .map_err(|error| invalid_sketch_error("set of ids", bytes, &error))
 }
 
 /// How many numbers a stored set has, and whether it has one of them.
-fn look_into_id_set(bytes: &[u8], id: Option<u64>) -> Result<(usize, bool), Error> {
-    SortedIdSet::scan_encoded(bytes, id).map_err(|error| refused("set of ids", bytes, &error))
+fn id_set_len_and_contains(bytes: &[u8], id: Option<u64>) -> Result<(usize, bool), Error> {
+    SortedIdSet::scan_encoded(bytes, id)
+        .map_err(|error| invalid_sketch_error("set of ids", bytes, &error))
 }
 
 /// At most how many numbers each row's stored set has, by its first bytes; 0 of what is none. Cost: some 10 ns a row.
-pub fn id_set_lens(column: &ArrayRef) -> Vec<u64> {
+pub fn id_set_len_upper_bounds(column: &ArrayRef) -> Vec<u64> {
     /// What says it stands in the first of them.
-    const HEAD_BYTES: usize = 11;
+    const LEN_HEADER_BYTES: usize = 11;
     /// Numbers that follow one another.
-    const OF_A_BYTE_MAX: u64 = 128;
+    const IDS_PER_BYTE_MAX: u64 = 128;
     let len = |head: &[u8], bytes: usize| {
         let claimed = SortedIdSet::claimed_id_count(head).unwrap_or(0);
-        claimed.min((bytes as u64).saturating_mul(OF_A_BYTE_MAX))
+        claimed.min((bytes as u64).saturating_mul(IDS_PER_BYTE_MAX))
     };
     let of = |to: &DataType| cast(column, to).ok();
     let nothing = || vec![0; column.len()];
     match column.data_type() {
         DataType::Dictionary(_, values) => {
-            of(values).map_or_else(nothing, |values| id_set_lens(&values))
+            of(values).map_or_else(nothing, |values| id_set_len_upper_bounds(&values))
         }
-        text if is_text(text) => of(&DataType::Utf8View).map_or_else(nothing, |texts| {
+        text if is_text_type(text) => of(&DataType::Utf8View).map_or_else(nothing, |texts| {
             let texts = texts.as_string_view().iter();
             let len_of = |text: &str| {
-                let head = text.get(..2 * HEAD_BYTES + 2).unwrap_or(text);
-                bytes_of_text(head).map_or(0, |bytes| len(&bytes, text.len() / 2))
+                let head = text.get(..2 * LEN_HEADER_BYTES + 2).unwrap_or(text);
+                decode_hex_text(head).map_or(0, |bytes| len(&bytes, text.len() / 2))
             };
             texts.map(|text| text.map_or(0, len_of)).collect()
         }),
@@ -96,10 +100,10 @@ pub fn id_set_lens(column: &ArrayRef) -> Vec<u64> {
 ///
 /// # Errors
 /// A message for the user where it is not hexadecimal digits behind `\x`.
-pub fn bytes_of_text(text: &str) -> Result<Vec<u8>, Error> {
+pub fn decode_hex_text(text: &str) -> Result<Vec<u8>, Error> {
     let digits = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X"));
     digits.and_then(decode_hex).ok_or_else(|| Error::InvalidBytes {
-        message: format!("`{}` is no stored sketch or set", brief(text)),
+        message: format!("`{}` is no stored sketch or set", shorten_for_message(text)),
         hint: Some(
             "they are bytes, or text of `\\x` and an even number of hexadecimal digits".into(),
         ),
@@ -107,7 +111,7 @@ pub fn bytes_of_text(text: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// The refusal of bytes that are no sketch.
-fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
+fn invalid_sketch_error(what: &str, bytes: &[u8], error: &SketchError) -> Error {
     let error = error.to_string();
     let (problem, hint) = match error.split_once("\nhint: ") {
         Some((problem, hint)) => (problem.to_owned(), Some(hint.to_owned())),
@@ -130,58 +134,59 @@ fn refused(what: &str, bytes: &[u8], error: &SketchError) -> Error {
 }
 
 /// Whether values of a type may be stored sketches.
-pub fn is_stored(of: &DataType) -> bool {
+pub fn is_sketch_type(of: &DataType) -> bool {
     match of {
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_)
         | DataType::Null => true,
-        DataType::Dictionary(_, values) => is_stored(values),
-        other => is_text(other),
+        DataType::Dictionary(_, values) => is_sketch_type(values),
+        other => is_text_type(other),
     }
 }
 
 /// What an argument that is a sketch is cast to; none where it can be none.
-fn as_sketch(given: &DataType) -> Option<DataType> {
+fn sketch_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::Binary
         | DataType::LargeBinary
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_)
         | DataType::Null => Some(DataType::LargeBinary),
-        DataType::Dictionary(_, values) => as_sketch(values),
-        other => as_text(other),
+        DataType::Dictionary(_, values) => sketch_cast_type(values),
+        other => text_cast_type(other),
     }
 }
 
 /// An argument of sketches.
-enum Stored {
-    Bytes(ArrayRef, Rows),
-    Texts(Texts),
+enum SketchArgument {
+    Bytes(ArrayRef, RowMapping),
+    HexTexts(TextArgument),
 }
 
-impl Stored {
-    fn of(given: &Given<'_>, at: usize) -> Result<Self> {
-        match is_text(&given.value(at)?.data_type()) {
-            true => Ok(Stored::Texts(given.texts(at)?)),
+impl SketchArgument {
+    fn from_argument(given: &ArgumentBatch<'_>, at: usize) -> Result<Self> {
+        match is_text_type(&given.argument(at)?.data_type()) {
+            true => Ok(SketchArgument::HexTexts(given.text_argument(at)?)),
             false => {
-                let (array, rows) = given.cast(at, &DataType::LargeBinary)?;
-                Ok(Stored::Bytes(array, rows))
+                let (array, rows) = given.cast_argument(at, &DataType::LargeBinary)?;
+                Ok(SketchArgument::Bytes(array, rows))
             }
         }
     }
 
     /// A row's bytes; none where it is null.
-    fn at(&self, row: usize) -> Result<Option<Cow<'_, [u8]>>> {
+    fn bytes(&self, row: usize) -> Result<Option<Cow<'_, [u8]>>> {
         match self {
-            Stored::Bytes(array, rows) => {
-                let row = rows.at(row);
+            SketchArgument::Bytes(array, rows) => {
+                let row = rows.value_index(row);
                 let bytes = array.as_binary::<i64>();
                 Ok(bytes.is_valid(row).then(|| Cow::Borrowed(bytes.value(row))))
             }
-            Stored::Texts(texts) => {
-                let bytes = texts.at(row).map(bytes_of_text).transpose().map_err(external)?;
+            SketchArgument::HexTexts(texts) => {
+                let bytes =
+                    texts.get(row).map(decode_hex_text).transpose().map_err(external_error)?;
                 Ok(bytes.map(Cow::Owned))
             }
         }

@@ -6,40 +6,49 @@ use arrow::datatypes::{DataType, Float64Type};
 use tidemill_sketch::{Hll, HllParams, HllStorageDialect};
 
 use super::*;
-use crate::trial::{check, check_refused};
+use crate::test_calls::{check_call_errors, check_calls};
 
 /// Two values, one, none, and the unknown.
-const TWO: &str = r"\x128b7f00000000000000010000000000000002";
-const ONE: &str = r"\x128b7f0000000000000002";
+const HLL_OF_TWO_HASHES: &str = r"\x128b7f00000000000000010000000000000002";
+const HLL_OF_ONE_HASH: &str = r"\x128b7f0000000000000002";
 
 #[test]
-fn stored_sketches_are_asked() {
-    check(&[
-        (&format!("hll_cardinality('{TWO}')"), "2.0"),
-        (&format!("hll_cardinality('{}')", TWO.to_uppercase().replace("\\X", "\\x")), "2.0"),
+fn hll_functions_match_expected_values() {
+    check_calls(&[
+        (&format!("hll_cardinality('{HLL_OF_TWO_HASHES}')"), "2.0"),
+        (
+            &format!(
+                "hll_cardinality('{}')",
+                HLL_OF_TWO_HASHES.to_uppercase().replace("\\X", "\\x")
+            ),
+            "2.0",
+        ),
         (r"hll_cardinality('\x118b7f')", "0.0"),
         (r"hll_cardinality('\x108b7f')", "NULL"),
         ("hll_cardinality(NULL)", "NULL"),
-        (&format!("hll_cardinality('{TWO}', 'ertl')"), "2.0"),
-        (&format!("hll_error('{TWO}')"), "0.0"),
-        (&format!("hll_error('{TWO}', 'published')"), "0.0"),
-        (&format!("hll_merge('{TWO}', '{ONE}')"), &TWO[2..]),
+        (&format!("hll_cardinality('{HLL_OF_TWO_HASHES}', 'ertl')"), "2.0"),
+        (&format!("hll_error('{HLL_OF_TWO_HASHES}')"), "0.0"),
+        (&format!("hll_error('{HLL_OF_TWO_HASHES}', 'published')"), "0.0"),
+        (
+            &format!("hll_merge('{HLL_OF_TWO_HASHES}', '{HLL_OF_ONE_HASH}')"),
+            &HLL_OF_TWO_HASHES[2..],
+        ),
         (r"hll_merge('\x118b7f', NULL)", "NULL"),
         (
-            &format!("hll_intersection('{TWO}', '{ONE}')"),
+            &format!("hll_intersection('{HLL_OF_TWO_HASHES}', '{HLL_OF_ONE_HASH}')"),
             "{value: 1.0, error: 0.0, low: 1.0, high: 1.0}",
         ),
         (
-            &format!("hll_difference('{TWO}', '{ONE}')"),
+            &format!("hll_difference('{HLL_OF_TWO_HASHES}', '{HLL_OF_ONE_HASH}')"),
             "{value: 1.0, error: 0.0, low: 1.0, high: 1.0}",
         ),
         (
-            &format!("hll_jaccard('{TWO}', '{ONE}')"),
+            &format!("hll_jaccard('{HLL_OF_TWO_HASHES}', '{HLL_OF_ONE_HASH}')"),
             "{value: 0.5, error: 0.0, low: 0.5, high: 0.5}",
         ),
-        (&format!("hll_intersection('{TWO}', NULL)"), "NULL"),
+        (&format!("hll_intersection('{HLL_OF_TWO_HASHES}', NULL)"), "NULL"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("hll_cardinality('abc')", "`abc` is no stored sketch"),
         (r"hll_cardinality('\x1')", "an even number"),
         (r"hll_cardinality('\xgg')", "hexadecimal digits"),
@@ -55,7 +64,7 @@ fn stored_sketches_are_asked() {
 }
 
 #[test]
-fn stored_sets_are_asked() {
+fn id_set_functions_match_expected_values() {
     let set = |ids: &[i64]| {
         let mut bytes = Vec::new();
         let ids: tidemill_sketch::SortedIdSet = ids.iter().map(|id| id.cast_unsigned()).collect();
@@ -63,7 +72,7 @@ fn stored_sets_are_asked() {
         bytes.iter().fold(String::from("\\x"), |text, byte| text + &format!("{byte:02x}"))
     };
     let (three, two) = (set(&[7, -1, 1 << 40]), set(&[7, 8]));
-    check(&[
+    check_calls(&[
         (&format!("id_set_cardinality('{three}')"), "3"),
         (&format!("id_set_ids('{three}')"), "[7, 1099511627776, -1]"),
         (&format!("id_set_contains('{three}', -1)"), "true"),
@@ -80,14 +89,14 @@ fn stored_sets_are_asked() {
         (&format!("id_set_cardinality('{}')", set(&[])), "0"),
         ("id_set_ids(NULL)", "NULL"),
     ]);
-    check_refused(&[
-        (&format!("id_set_cardinality('{ONE}')"), "is no set of ids"),
+    check_call_errors(&[
+        (&format!("id_set_cardinality('{HLL_OF_ONE_HASH}')"), "is no set of ids"),
         ("id_set_cardinality('x')", "`x` is no stored sketch"),
         ("id_set_contains('x', 1.5)", "it is called as id_set_contains(s, id)"),
     ]);
 }
 
-fn sketch(ids: std::ops::Range<i64>) -> Vec<u8> {
+fn hll_bytes(ids: std::ops::Range<i64>) -> Vec<u8> {
     let params = HllParams { log2m: 11, regwidth: 5, ..HllParams::default() };
     let mut hll = Hll::new(params).unwrap();
     hll.add_i64s(&ids.collect::<Vec<_>>());
@@ -95,8 +104,8 @@ fn sketch(ids: std::ops::Range<i64>) -> Vec<u8> {
 }
 
 #[test]
-fn numbers_that_are_less_than_their_error_are_kept_back_unless_they_are_asked_for() {
-    let (left, right) = (sketch(0..100_000), sketch(99_000..200_000));
+fn estimate_below_its_error_is_null_unless_forced() {
+    let (left, right) = (hll_bytes(0..100_000), hll_bytes(99_000..200_000));
     let columns: [ArrayRef; 2] = [left, right]
         .map(|bytes| std::sync::Arc::new(BinaryArray::from_vec(vec![&bytes])) as ArrayRef);
     let answer = |is_forced: Option<bool>| {
@@ -105,9 +114,11 @@ fn numbers_that_are_less_than_their_error_are_kept_back_unless_they_are_asked_fo
         values.extend(is_forced.map(|is_forced| {
             datafusion_expr::ColumnarValue::Scalar(datafusion_common::ScalarValue::from(is_forced))
         }));
-        let of = hlls::OfHlls::Intersection;
-        let answer = of.gives(&[], &[]).unwrap();
-        let found = of.calculate(&Given { values: &values, rows: 1, answer: &answer }).unwrap();
+        let of = hlls::HllFunction::Intersection;
+        let answer = of.return_type(&[], &[]).unwrap();
+        let found = of
+            .calculate(&ArgumentBatch { arguments: &values, row_count: 1, return_type: &answer })
+            .unwrap();
         let found = found.as_struct().clone();
         let field = |name: &str| {
             let column = found.column_by_name(name).unwrap().as_primitive::<Float64Type>();
@@ -123,19 +134,20 @@ fn numbers_that_are_less_than_their_error_are_kept_back_unless_they_are_asked_fo
 }
 
 #[test]
-fn a_sketch_as_bytes_is_that_as_text() {
-    let bytes = sketch(0..5_000);
+fn sketch_decodes_equally_from_bytes_and_hex_text() {
+    let bytes = hll_bytes(0..5_000);
     let mut text = String::from("\\x");
     bytes.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
-    assert_eq!(bytes_of_text(&text).unwrap(), bytes);
+    assert_eq!(decode_hex_text(&text).unwrap(), bytes);
     let columns: [ArrayRef; 2] = [
         std::sync::Arc::new(BinaryArray::from_vec(vec![&bytes])),
         std::sync::Arc::new(LargeStringArray::from(vec![text])),
     ];
     let answers = columns.map(|column| {
         let values = [datafusion_expr::ColumnarValue::Array(column)];
-        let given = Given { values: &values, rows: 1, answer: &DataType::Float64 };
-        let found = hlls::OfHlls::Cardinality.calculate(&given).unwrap();
+        let given =
+            ArgumentBatch { arguments: &values, row_count: 1, return_type: &DataType::Float64 };
+        let found = hlls::HllFunction::Cardinality.calculate(&given).unwrap();
         found.as_primitive::<Float64Type>().value(0)
     });
     assert_eq!(answers[0], answers[1]);

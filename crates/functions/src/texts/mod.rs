@@ -8,34 +8,34 @@
 //! - [`graphemes`], [`accents`]: letters as readers see them, and Unicode's canonical forms.
 //! - [`paths`]: paths of files.
 
-mod accents;
-mod codes;
-mod format;
+mod file_paths;
+mod format_strings;
 mod graphemes;
 mod named_groups;
-mod paths;
-mod patterns;
+mod regular_expressions;
 mod similarity;
-mod splits;
+mod text_parts;
+mod unicode_forms;
+mod url_encoding;
 
-pub(crate) use codes::decoded;
 use datafusion_expr::ScalarUDF;
+pub(crate) use url_encoding::percent_decode;
 
 /// How the reference calls these.
-const SECTION: &str = "Text";
+const TEXT_SECTION: &str = "Text";
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     [
-        patterns::functions(),
+        regular_expressions::functions(),
         named_groups::functions(),
-        splits::functions(),
-        format::functions(),
-        codes::functions(),
+        text_parts::functions(),
+        format_strings::functions(),
+        url_encoding::functions(),
         similarity::functions(),
         graphemes::functions(),
-        accents::functions(),
-        paths::functions(),
+        unicode_forms::functions(),
+        file_paths::functions(),
     ]
     .into_iter()
     .flatten()

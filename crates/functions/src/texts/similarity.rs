@@ -6,67 +6,67 @@ use arrow::datatypes::DataType;
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
 
-use super::SECTION;
-use crate::call::{Call, Function, Kind, Texts, failed};
+use super::TEXT_SECTION;
+use crate::closure_function::{ArgumentKind, CallBatch, ClosureFunction, TextOperand, query_error};
 
 /// Maximum number of pairs of letters that one row compares: about three seconds of `damerau_levenshtein`.
-const PAIRS_MAX: usize = 500_000_000;
+const LETTER_PAIRS_MAX: usize = 500_000_000;
 
 /// All functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
-        Function::new(
-            SECTION,
+        ClosureFunction::new(
+            TEXT_SECTION,
             &["damerau_levenshtein(x, y)"],
             "The smallest number of letters to insert, delete, replace or swap with their neighbour that makes one \
              text of another, of texts with up to 500 million pairs of letters: `damerau_levenshtein('there', 'three')` \
              is `1`.",
         )
-        .takes(&[Kind::Text, Kind::Text], 2)
-        .gives(DataType::Int64)
-        .runs(|call| {
-            let pairs = Pairs::of(call)?;
-            call.numbers(|row| {
+        .with_arguments(&[ArgumentKind::Text, ArgumentKind::Text], 2)
+        .with_return_type(DataType::Int64)
+        .into_udf(|call| {
+            let pairs = TextPairOperand::from_arguments(call)?;
+            call.build_integers(|row| {
                 let Some((x, y)) = pairs.get(row) else { return Ok(None) };
-                check_pairs("damerau_levenshtein", x, y)?;
-                Ok(Some(edit_distance(x, y)))
+                check_letter_pair_count("damerau_levenshtein", x, y)?;
+                Ok(Some(damerau_levenshtein_distance(x, y)))
             })
         }),
-        Function::new(
-            SECTION,
+        ClosureFunction::new(
+            TEXT_SECTION,
             &["jaro_similarity(x, y)", "jaro_similarity(x, y, least)"],
             "The Jaro similarity of two texts, from 0 to 1; 0 where it is less than `least`: \
              `jaro_similarity('duck', 'duke')` is `0.8333333333333334`.",
         )
-        .takes(&[Kind::Text, Kind::Text, Kind::Number], 2)
-        .gives(DataType::Float64)
-        .runs(|call| similarities(call, "jaro_similarity", strsim::jaro)),
-        Function::new(
-            SECTION,
+        .with_arguments(&[ArgumentKind::Text, ArgumentKind::Text, ArgumentKind::Number], 2)
+        .with_return_type(DataType::Float64)
+        .into_udf(|call| calculate_similarities(call, "jaro_similarity", strsim::jaro)),
+        ClosureFunction::new(
+            TEXT_SECTION,
             &["jaro_winkler_similarity(x, y)", "jaro_winkler_similarity(x, y, least)"],
             "The Jaro-Winkler similarity of two texts, from 0 to 1, which counts up to four equal letters at the \
              beginning more; 0 where it is less than `least`: `jaro_winkler_similarity('duck', 'duke')` is \
              `0.8666666666666667`.",
         )
-        .takes(&[Kind::Text, Kind::Text, Kind::Number], 2)
-        .gives(DataType::Float64)
-        .runs(|call| similarities(call, "jaro_winkler_similarity", strsim::jaro_winkler)),
-        Function::new(
-            SECTION,
+        .with_arguments(&[ArgumentKind::Text, ArgumentKind::Text, ArgumentKind::Number], 2)
+        .with_return_type(DataType::Float64)
+        .into_udf(|call| calculate_similarities(call, "jaro_winkler_similarity", strsim::jaro_winkler)),
+        ClosureFunction::new(
+            TEXT_SECTION,
             &["hamming(x, y)"],
             "The number of places at which two texts of the same length have different letters: \
              `hamming('duck', 'luck')` is `1`.",
         )
-        .also(&["mismatches"])
-        .takes(&[Kind::Text, Kind::Text], 2)
-        .gives(DataType::Int64)
-        .runs(|call| {
-            let pairs = Pairs::of(call)?;
-            call.numbers(|row| {
+        .with_aliases(&["mismatches"])
+        .with_arguments(&[ArgumentKind::Text, ArgumentKind::Text], 2)
+        .with_return_type(DataType::Int64)
+        .into_udf(|call| {
+            let pairs = TextPairOperand::from_arguments(call)?;
+            call.build_integers(|row| {
                 let Some((x, y)) = pairs.get(row) else { return Ok(None) };
                 let (letters, other) = (x.chars().count(), y.chars().count());
                 if letters != other {
-                    return Err(failed(
+                    return Err(query_error(
                         format!(
                             "`hamming` compares texts of the same length, and these have {letters} and {other} \
                              letters"
@@ -82,14 +82,14 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 }
 
 /// The two texts of each row.
-struct Pairs {
-    left: Texts,
-    right: Texts,
+struct TextPairOperand {
+    left: TextOperand,
+    right: TextOperand,
 }
 
-impl Pairs {
-    fn of(call: &Call) -> PlanResult<Self> {
-        Ok(Pairs { left: call.texts(0)?, right: call.texts(1)? })
+impl TextPairOperand {
+    fn from_arguments(call: &CallBatch) -> PlanResult<Self> {
+        Ok(TextPairOperand { left: call.text_operand(0)?, right: call.text_operand(1)? })
     }
 
     fn get(&self, row: usize) -> Option<(&str, &str)> {
@@ -97,14 +97,14 @@ impl Pairs {
     }
 }
 
-fn similarities(
-    call: &Call,
+fn calculate_similarities(
+    call: &CallBatch,
     name: &str,
     measure: fn(&str, &str) -> f64,
 ) -> PlanResult<arrow::array::ArrayRef> {
-    let (pairs, leasts) = (Pairs::of(call)?, call.doubles(2)?);
-    let has_least = call.count() > 2;
-    call.measures(|row| {
+    let (pairs, leasts) = (TextPairOperand::from_arguments(call)?, call.double_operand(2)?);
+    let has_least = call.argument_count() > 2;
+    call.build_doubles(|row| {
         let Some((x, y)) = pairs.get(row) else { return Ok(None) };
         let least = match has_least {
             true => leasts.get(row),
@@ -115,24 +115,25 @@ fn similarities(
         if x.is_empty() || y.is_empty() {
             return Ok(Some(0.0));
         }
-        check_pairs(name, x, y)?;
+        check_letter_pair_count(name, x, y)?;
         let found = measure(x, y);
         Ok(Some(if found >= least { found } else { 0.0 }))
     })
 }
 
 /// Refuses two texts of more than [`PAIRS_MAX`] pairs of letters.
-fn check_pairs(name: &str, x: &str, y: &str) -> PlanResult<()> {
-    let is_allowed = |x: usize, y: usize| x.checked_mul(y).is_some_and(|pairs| pairs <= PAIRS_MAX);
+fn check_letter_pair_count(name: &str, x: &str, y: &str) -> PlanResult<()> {
+    let is_allowed =
+        |x: usize, y: usize| x.checked_mul(y).is_some_and(|pairs| pairs <= LETTER_PAIRS_MAX);
     if is_allowed(x.len(), y.len()) {
         return Ok(());
     }
     let (letters, other) = (x.chars().count(), y.chars().count());
     match is_allowed(letters, other) {
         true => Ok(()),
-        false => Err(failed(
+        false => Err(query_error(
             format!(
-                "`{name}` compares up to {PAIRS_MAX} pairs of letters, and these texts have {letters} times {other}"
+                "`{name}` compares up to {LETTER_PAIRS_MAX} pairs of letters, and these texts have {letters} times {other}"
             ),
             "left(x, 1000) compares the beginnings",
         )),
@@ -148,9 +149,9 @@ fn check_pairs(name: &str, x: &str, y: &str) -> PlanResult<()> {
 ///
 /// Cost: a step for each pair of letters, of which `check_pairs` bounds the number; memory for four numbers of each
 /// letter of the shorter text and one of each letter of the longer.
-fn edit_distance(x: &str, y: &str) -> i64 {
+fn damerau_levenshtein_distance(x: &str, y: &str) -> i64 {
     /// No row or column.
-    const NONE: u32 = u32::MAX;
+    const NO_MATCH: u32 = u32::MAX;
     // The distance is the same both ways; the rows are as long as `y`.
     let (x, y) = if x.len() < y.len() { (y, x) } else { (x, y) };
     // Letters as the numbers of their first occurrences, by which a row is found without a hash.
@@ -176,11 +177,11 @@ fn edit_distance(x: &str, y: &str) -> i64 {
     // For a column, the distance two rows and columns before its latest match.
     let mut before_match = vec![infinite; y.len()];
     // The latest row of each letter. A gap to one that is not there yet wraps around, and is never 1.
-    let mut row_of_letter: Vec<u32> = vec![NONE; codes.len()];
+    let mut row_of_letter: Vec<u32> = vec![NO_MATCH; codes.len()];
     for (i, &letter) in (1..).zip(&x) {
         std::mem::swap(&mut above, &mut row);
         // The latest column of this row's letter.
-        let mut column_of_match = NONE;
+        let mut column_of_match = NO_MATCH;
         let mut before_swap = infinite;
         let mut two_above_left = row[1];
         row[1] = i;
@@ -212,13 +213,13 @@ fn edit_distance(x: &str, y: &str) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::tests::{answer, check, text};
+    use crate::closure_function::tests::{call_in_all_forms, check_text_calls, text_constant};
     use datafusion_common::ScalarValue;
     use proptest::prelude::*;
 
     #[test]
-    fn distances_and_similarities_are_those_of_duckdb() {
-        check(&[
+    fn distances_and_similarities_match_duckdb() {
+        check_text_calls(&[
             ("damerau_levenshtein", &["out", "out"], "0"),
             ("damerau_levenshtein", &["three", "there"], "1"),
             ("damerau_levenshtein", &["ca", "abc"], "2"),
@@ -252,33 +253,39 @@ mod tests {
             (ScalarValue::from(f64::NAN), "0.0"),
             (ScalarValue::Float64(None), "NULL"),
         ] {
-            let call = [text("CRATE"), text("TRACE"), least];
-            assert_eq!(answer("jaro_similarity", &call), expected);
+            let call = [text_constant("CRATE"), text_constant("TRACE"), least];
+            assert_eq!(call_in_all_forms("jaro_similarity", &call), expected);
         }
     }
 
     #[test]
-    fn pairs_of_letters_are_bounded() {
+    fn letter_pair_maximum_is_enforced() {
         let (long, short) = ("ä".repeat(22_361), "a".repeat(22_361));
         for name in ["damerau_levenshtein", "jaro_similarity", "jaro_winkler_similarity"] {
-            let refused = answer(name, &[text(&long), text(&short)]);
+            let refused = call_in_all_forms(name, &[text_constant(&long), text_constant(&short)]);
             let expected = format!(
                 "`{name}` compares up to 500000000 pairs of letters, and these texts have 22361 times 22361"
             );
             assert!(refused.contains(&expected), "{refused}");
         }
         // Letters count, not bytes, and a long text beside a short one is compared.
-        assert!(check_pairs("f", &"ä".repeat(22_360), &"ä".repeat(22_360)).is_ok());
+        assert!(check_letter_pair_count("f", &"ä".repeat(22_360), &"ä".repeat(22_360)).is_ok());
         let long = "ab".repeat(50_000);
-        assert_eq!(answer("damerau_levenshtein", &[text(&long), text("")]), "100000");
-        assert_eq!(answer("damerau_levenshtein", &[text("ba"), text(&long)]), "99998");
+        assert_eq!(
+            call_in_all_forms("damerau_levenshtein", &[text_constant(&long), text_constant("")]),
+            "100000"
+        );
+        assert_eq!(
+            call_in_all_forms("damerau_levenshtein", &[text_constant("ba"), text_constant(&long)]),
+            "99998"
+        );
     }
 
     proptest! {
         #[test]
-        fn edit_distance_is_that_of_the_whole_matrix(x in "[abcä]{0,9}", y in "[abcä]{0,9}") {
+        fn edit_distance_matches_full_matrix(x in "[abcä]{0,9}", y in "[abcä]{0,9}") {
             let expected = strsim::damerau_levenshtein(&x, &y);
-            prop_assert_eq!(edit_distance(&x, &y), i64::try_from(expected).unwrap());
+            prop_assert_eq!(damerau_levenshtein_distance(&x, &y), i64::try_from(expected).unwrap());
         }
     }
 }

@@ -5,7 +5,7 @@
 
 /// A date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Date {
+pub(super) struct CalendarDate {
     pub(super) year: i64,
     /// 1 to 12.
     pub(super) month: u32,
@@ -13,7 +13,7 @@ pub(super) struct Date {
     pub(super) day: u32,
 }
 
-pub(super) const MONTHS: [&str; 12] = [
+pub(super) const MONTH_NAMES: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -29,11 +29,11 @@ pub(super) const MONTHS: [&str; 12] = [
 ];
 
 /// From Monday on.
-pub(super) const WEEKDAYS: [&str; 7] =
+pub(super) const WEEKDAY_NAMES: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// The date of a number of days since 1970.
-pub(super) fn date_of(days: i64) -> Date {
+pub(super) fn date_from_days(days: i64) -> CalendarDate {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -43,12 +43,12 @@ pub(super) fn date_of(days: i64) -> Date {
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    Date { year, month: month as u32, day: day as u32 }
+    CalendarDate { year, month: month as u32, day: day as u32 }
 }
 
 /// The number of days since 1970 of a date; a day after the month's last is one of the next month.
-pub(super) fn days_of(date: Date) -> i64 {
-    let Date { year, month, day } = date;
+pub(super) fn days_from_date(date: CalendarDate) -> i64 {
+    let CalendarDate { year, month, day } = date;
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -60,17 +60,17 @@ pub(super) fn days_of(date: Date) -> i64 {
 }
 
 /// The first day of a year.
-pub(super) fn first_day(year: i64) -> i64 {
-    days_of(Date { year, month: 1, day: 1 })
+pub(super) fn first_day_of_year(year: i64) -> i64 {
+    days_from_date(CalendarDate { year, month: 1, day: 1 })
 }
 
-pub(super) fn is_leap(year: i64) -> bool {
+pub(super) fn is_leap_year(year: i64) -> bool {
     year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
 }
 
 pub(super) fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
-        2 if is_leap(year) => 29,
+        2 if is_leap_year(year) => 29,
         2 => 28,
         4 | 6 | 9 | 11 => 30,
         _ => 31,
@@ -84,19 +84,19 @@ pub(super) fn weekday(days: i64) -> u32 {
 
 /// The day of the year, from 1.
 pub(super) fn day_of_year(days: i64) -> u32 {
-    (days - first_day(date_of(days).year) + 1) as u32
+    (days - first_day_of_year(date_from_days(days).year) + 1) as u32
 }
 
 /// The year and the week of ISO 8601: weeks begin on Monday, and the first has the year's first Thursday.
 pub(super) fn iso_week(days: i64) -> (i64, u32) {
     let thursday = days - i64::from(weekday(days)) + 3;
-    let year = date_of(thursday).year;
-    (year, ((thursday - first_day(year)) / 7 + 1) as u32)
+    let year = date_from_days(thursday).year;
+    (year, ((thursday - first_day_of_year(year)) / 7 + 1) as u32)
 }
 
 /// The Monday on which a year of ISO 8601 begins.
-pub(super) fn iso_year_begins(year: i64) -> i64 {
-    let fourth = first_day(year) + 3;
+pub(super) fn iso_year_start(year: i64) -> i64 {
+    let fourth = first_day_of_year(year) + 3;
     fourth - i64::from(weekday(fourth))
 }
 
@@ -111,14 +111,14 @@ pub(super) fn week_of_year(days: i64, from_sunday: bool) -> u32 {
 
 /// So many months since the year 0, and the day of the month, as days since 1970: the month's last day where
 /// it has no such day.
-pub(super) fn days_of_month(months: i64, day: u32) -> i64 {
+pub(super) fn days_from_months(months: i64, day: u32) -> i64 {
     let year = months.div_euclid(12);
     let month = months.rem_euclid(12) as u32 + 1;
-    days_of(Date { year, month, day: day.min(days_in_month(year, month)) })
+    days_from_date(CalendarDate { year, month, day: day.min(days_in_month(year, month)) })
 }
 
 /// How many months since the year 0 a date's is.
-pub(super) fn months_of(date: Date) -> i64 {
+pub(super) fn months_since_year_zero(date: CalendarDate) -> i64 {
     date.year * 12 + i64::from(date.month) - 1
 }
 
@@ -129,26 +129,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_and_weeks_are_those_of_chrono() {
+    fn dates_and_weeks_match_chrono() {
         for days in (-800_000..800_000).step_by(37).chain(-1_000..1_000).chain(10_500..11_500) {
-            let date = date_of(days);
+            let date = date_from_days(days);
             let theirs = NaiveDate::from_epoch_days(days as i32).unwrap();
             assert_eq!(
                 (date.year, date.month, date.day),
                 (i64::from(theirs.year()), theirs.month(), theirs.day())
             );
-            assert_eq!(days_of(date), days);
+            assert_eq!(days_from_date(date), days);
             assert_eq!(weekday(days), theirs.weekday().num_days_from_monday());
             assert_eq!(day_of_year(days), theirs.ordinal());
             let week = theirs.iso_week();
             assert_eq!(iso_week(days), (i64::from(week.year()), week.week()));
-            assert_eq!(iso_week(iso_year_begins(date.year)), (date.year, 1));
-            assert_eq!(weekday(iso_year_begins(date.year)), 0);
+            assert_eq!(iso_week(iso_year_start(date.year)), (date.year, 1));
+            assert_eq!(weekday(iso_year_start(date.year)), 0);
             assert_eq!(week_of_year(days, true).to_string(), theirs.format("%-U").to_string());
             assert_eq!(week_of_year(days, false).to_string(), theirs.format("%-W").to_string());
-            let last = days_of_month(months_of(date), 31);
-            assert_eq!(date_of(last).day, days_in_month(date.year, date.month));
-            assert_eq!(date_of(last + 1).day, 1);
+            let last = days_from_months(months_since_year_zero(date), 31);
+            assert_eq!(date_from_days(last).day, days_in_month(date.year, date.month));
+            assert_eq!(date_from_days(last + 1).day, 1);
         }
     }
 }

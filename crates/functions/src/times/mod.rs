@@ -7,85 +7,85 @@
 //! - `differences`: how far are two times apart? `days`: which day is it then? `buckets`: in which bucket is a
 //!   time? `bins`: round bounds of ranges. `epochs`: which number is it? `parts`: fields of times and intervals.
 
-mod bins;
-mod buckets;
 mod calendar;
-mod clocks;
-mod codes;
-mod days;
-mod differences;
-mod epochs;
-mod formats;
-mod letters;
-mod parts;
-mod patterns;
-mod read;
+mod date_fields;
+mod datetime_format;
+mod day_functions;
+mod epoch_functions;
+mod java_patterns;
+mod local_times;
+mod percent_codes;
+mod postgres_patterns;
 #[cfg(test)]
 mod tests;
-mod written;
+mod text_to_time;
+mod time_bins;
+mod time_bucket;
+mod time_differences;
+mod time_to_text;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::ScalarUDF;
 
-pub(crate) use bins::round_time_bins;
-pub(crate) use parts::is_date_field;
-pub(crate) use read::{reads_instants, with_patterns};
+pub(crate) use date_fields::is_date_field_name;
+pub(crate) use text_to_time::{is_instant_format, with_postgres_patterns};
+pub(crate) use time_bins::round_time_bins;
 
-use crate::callable::Function;
+use crate::row_function::RowFunction;
 
 /// Returns `date_field`.
-pub(crate) fn date_field() -> ScalarUDF {
-    parts::DateParts::Field.registered()
+pub(crate) fn date_field_udf() -> ScalarUDF {
+    date_fields::DatePartsFunction::SingleField.into_udf()
 }
 
 /// Returns whether values of a type are days or instants.
-pub(crate) fn has_days(of: &DataType) -> bool {
+pub(crate) fn is_date_or_timestamp(of: &DataType) -> bool {
     matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
 }
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    use days::DayOf;
-    use differences::Difference;
-    use epochs::{Epoch, Made};
-    use written::{AsText, Language, NameOf};
+    use day_functions::DayFunction;
+    use epoch_functions::{EpochFunction, MakeTimeFunction};
+    use time_differences::DifferenceFunction;
+    use time_to_text::{DateNameFunction, FormatLanguage, FormatTimeFunction};
     const UNITS: [TimeUnit; 4] =
         [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
     let mut all = vec![
-        AsText(Language::C).registered(),
-        AsText(Language::Java).registered(),
-        AsText(Language::ClickHouse).registered(),
-        written::ToChar.registered(),
-        NameOf::Day.registered(),
-        NameOf::Month.registered(),
-        read::Strptime::Sure.registered(),
-        read::Strptime::Tried.registered(),
-        read::Strptime::OfJava.registered(),
-        Difference::Crossed.registered(),
-        Difference::Whole.registered(),
-        differences::Age.registered(),
-        differences::MonthsBetween.registered(),
-        DayOf::LastOfMonth.registered(),
-        DayOf::NextWeekday.registered(),
-        DayOf::MonthsLater.registered(),
-        DayOf::DaysLater.registered(),
-        buckets::TimeBucket.registered(),
-        Epoch::Seconds.registered(),
-        Epoch::Unix.registered(),
-        Epoch::Days.registered(),
-        Made::Timestamp.registered(),
-        Made::Day.registered(),
-        Made::Instant.registered(),
-        epochs::FromUnixtime.registered(),
-        epochs::Julian.registered(),
+        FormatTimeFunction(FormatLanguage::C).into_udf(),
+        FormatTimeFunction(FormatLanguage::Java).into_udf(),
+        FormatTimeFunction(FormatLanguage::ClickHouse).into_udf(),
+        time_to_text::ToCharFunction.into_udf(),
+        DateNameFunction::Weekday.into_udf(),
+        DateNameFunction::Month.into_udf(),
+        text_to_time::StrptimeFunction::Strptime.into_udf(),
+        text_to_time::StrptimeFunction::TryStrptime.into_udf(),
+        text_to_time::StrptimeFunction::DateParse.into_udf(),
+        DifferenceFunction::DateDiff.into_udf(),
+        DifferenceFunction::DateSub.into_udf(),
+        time_differences::AgeFunction.into_udf(),
+        time_differences::MonthsBetweenFunction.into_udf(),
+        DayFunction::LastOfMonth.into_udf(),
+        DayFunction::NextWeekday.into_udf(),
+        DayFunction::AddMonths.into_udf(),
+        DayFunction::AddDays.into_udf(),
+        time_bucket::TimeBucketFunction.into_udf(),
+        EpochFunction::Seconds.into_udf(),
+        EpochFunction::UnixTimestamp.into_udf(),
+        EpochFunction::UnixDate.into_udf(),
+        MakeTimeFunction::MakeTimestamp.into_udf(),
+        MakeTimeFunction::DateFromUnixDate.into_udf(),
+        MakeTimeFunction::MakeTimestamptz.into_udf(),
+        epoch_functions::FromUnixtimeFunction.into_udf(),
+        epoch_functions::JulianDayFunction.into_udf(),
     ];
-    all.extend(parts::DateParts::ALL.map(Function::registered));
+    all.extend(date_fields::DatePartsFunction::ALL.map(RowFunction::into_udf));
     for unit in UNITS {
         if unit != TimeUnit::Second {
-            all.push(Epoch::Whole(unit).registered());
+            all.push(EpochFunction::EpochUnits(unit).into_udf());
         }
-        all.push(Epoch::Of(unit).registered());
-        all.push(Made::Of(unit).registered());
+        all.push(EpochFunction::UnixUnits(unit).into_udf());
+        all.push(MakeTimeFunction::TimestampFromUnits(unit).into_udf());
     }
     all
 }

@@ -13,12 +13,12 @@ use datafusion_expr::{
 };
 use proptest::prelude::*;
 
-use crate::trial::{call, check, check_refused};
+use crate::test_calls::{call_with_columns, check_call_errors, check_calls};
 
 /// Answers of DuckDB 2.0.
 #[test]
-fn fields_of_times_are_those_of_duckdb() {
-    check(&[
+fn fields_of_times_match_duckdb() {
+    check_calls(&[
         ("date_parts('year', 'yr', DATE '2020-01-02')", "{year: 2020, yr: 2020}"),
         (
             "date_parts('epoch', 'julian', 'era', 'timezone', 'timezone_hour', TIMESTAMP '2020-01-02 03:04:05.5')",
@@ -62,7 +62,7 @@ fn fields_of_times_are_those_of_duckdb() {
         ("date_part_named('second', TIMESTAMP '2020-01-02 03:04:05.5')", "5.0"),
         ("date_part_named(NULL, DATE '2021-01-03')", "NULL"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("date_parts('foo', DATE '2020-01-02')", "a time has no field `foo`"),
         ("date_parts('year', TIME '10:00:00')", "a TIME has no field `year`"),
         ("date_parts('year', 'YEAR', DATE '2020-01-02')", "has the field `YEAR` twice"),
@@ -75,8 +75,8 @@ fn fields_of_times_are_those_of_duckdb() {
 
 /// Answers of DuckDB 2.0.
 #[test]
-fn parts_of_intervals_have_their_sign() {
-    check(&[
+fn parts_of_intervals_keep_their_sign() {
+    check_calls(&[
         (
             "date_parts('year', 'month', 'epoch', 'hour', INTERVAL '3 years 2 months 40 days 30 hours')",
             "{year: 3, month: 2, epoch: 103420800.0, hour: 30}",
@@ -94,15 +94,15 @@ fn parts_of_intervals_have_their_sign() {
             "{second: 1, ms: 1500, us: 1500000}",
         ),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("date_field('era', INTERVAL '1 month')", "an interval has no field `era`"),
         ("date_field('julian', INTERVAL '1 month')", "an interval has no field `julian`"),
     ]);
 }
 
 #[test]
-fn instants_are_made_of_what_clocks_show() {
-    check(&[
+fn make_timestamptz_converts_local_time_to_instant() {
+    check_calls(&[
         ("make_timestamptz(0)", "1970-01-01T00:00:00Z"),
         ("make_timestamptz(1684509234845000)", "2023-05-19T15:13:54.845Z"),
         (
@@ -118,15 +118,15 @@ fn instants_are_made_of_what_clocks_show() {
         ("make_timestamptz(2021, 12, 30, 10, 12, 4, NULL)", "NULL"),
         ("make_timestamptz(2021, NULL, 30, 10, 12, 4, 'UTC')", "NULL"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("make_timestamptz(2021, 13, 1, 0, 0, 0)", "of month 13 has no answer"),
         ("make_timestamptz(2021, 12, 1, 0, 0, 0, 'Nowhere')", "there is no zone `Nowhere`"),
     ]);
 }
 
 #[test]
-fn times_are_written_by_codes_of_c() {
-    check(&[
+fn strftime_formats_times_by_c_codes() {
+    check_calls(&[
         (
             "strftime(TIMESTAMP '2026-01-05 08:05:09.012345', '%Y-%m-%d %H:%M:%S.%f')",
             "2026-01-05 08:05:09.012345",
@@ -184,7 +184,7 @@ fn times_are_written_by_codes_of_c() {
             "-292277022657 -9223372036854775807",
         ),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("strftime(DATE '2026-01-05', '%Y %Q')", "the format `%Y %Q` has `%Q` at character 4"),
         ("strftime(DATE '2026-01-05', 'a%')", "ends within a code"),
         ("strftime(DATE '2026-01-05', '%-')", "ends within a code"),
@@ -203,8 +203,8 @@ fn times_are_written_by_codes_of_c() {
 }
 
 #[test]
-fn texts_are_read_by_codes_of_c() {
-    check(&[
+fn strptime_parses_texts_by_c_codes() {
+    check_calls(&[
         ("strptime('2026-01-05 08:05:09', '%Y-%m-%d %H:%M:%S')", "2026-01-05T08:05:09"),
         ("strptime(' 5/1/26 8:05 pm ', '%d/%m/%y %I:%M %p')", "2026-01-05T20:05:00"),
         ("strptime('12:30 AM', '%I:%M %p')", "1900-01-01T00:30:00"),
@@ -243,7 +243,7 @@ fn texts_are_read_by_codes_of_c() {
         ("try_strptime('x', ['%d.%m.%Y', '%Y-%m-%d'])", "NULL"),
         ("try_strptime('300000', '%Y')", "NULL"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         (
             "strptime('2026-02-30', '%Y-%m-%d')",
             "`2026-02-30` does not fit the format `%Y-%m-%d`: February 2026 has no day 30",
@@ -268,8 +268,8 @@ fn texts_are_read_by_codes_of_c() {
 }
 
 #[test]
-fn times_are_written_by_patterns_of_postgres() {
-    check(&[
+fn to_char_formats_times_by_postgres_patterns() {
+    check_calls(&[
         (
             "to_char(TIMESTAMP '2026-01-05 20:05:09.012345', 'YYYY-MM-DD HH24:MI:SS.MS')",
             "2026-01-05 20:05:09.012",
@@ -335,7 +335,7 @@ fn times_are_written_by_patterns_of_postgres() {
         ("to_char(125::Decimal128(5, 0), '999')", " 125"),
         ("to_char(1.25::Decimal128(5, 2), '9.9')", " 1.3"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         (
             "to_char(DATE '2026-01-05', 'YYYY-XX')",
             "has `X` at character 6, which is no pattern of times",
@@ -349,8 +349,8 @@ fn times_are_written_by_patterns_of_postgres() {
 }
 
 #[test]
-fn times_are_written_by_patterns_of_java_and_codes_of_mysql() {
-    check(&[
+fn date_format_takes_java_patterns_and_mysql_codes() {
+    check_calls(&[
         (
             "date_format(TIMESTAMP '2026-01-05 20:05:09.012345', 'yyyy-MM-dd HH:mm:ss.SSS')",
             "2026-01-05 20:05:09.012",
@@ -400,7 +400,7 @@ fn times_are_written_by_patterns_of_java_and_codes_of_mysql() {
         ("from_unixtime(1767600309, '%Y-%m-%d')", "2026-01-05"),
         ("from_unixtime(NULL)", "NULL"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("date_format(DATE '2026-01-05', 'YYYY-MM-dd')", "hint: a year is y"),
         ("date_format(DATE '2026-01-05', 'yyyy-MM-DD')", "has `DD` at character 9"),
         ("date_format(DATE '2026-01-05', 'yyyy ''')", "a quote that does not end"),
@@ -415,8 +415,8 @@ fn times_are_written_by_patterns_of_java_and_codes_of_mysql() {
 }
 
 #[test]
-fn differences_are_counted_in_boundaries_or_in_whole_units() {
-    check(&[
+fn differences_count_boundaries_or_whole_units() {
+    check_calls(&[
         ("date_diff('day', DATE '2026-01-05', DATE '2026-02-01')", "27"),
         (
             "date_diff('days', TIMESTAMP '2026-01-05 23:59:59', TIMESTAMP '2026-01-06 00:00:01')",
@@ -480,7 +480,7 @@ fn differences_are_counted_in_boundaries_or_in_whole_units() {
             "3.9495967741935485",
         ),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         (
             "date_diff('fortnight', DATE '2026-01-01', DATE '2026-01-01')",
             "`fortnight` is no unit of time",
@@ -495,8 +495,8 @@ fn differences_are_counted_in_boundaries_or_in_whole_units() {
 }
 
 #[test]
-fn buckets_begin_where_their_origin_says() {
-    check(&[
+fn time_buckets_start_at_multiples_from_the_origin() {
+    check_calls(&[
         (
             "time_bucket(INTERVAL '5 minutes', TIMESTAMP '2026-01-05 08:04:59')",
             "2026-01-05T08:00:00",
@@ -548,7 +548,7 @@ fn buckets_begin_where_their_origin_says() {
         ("time_bucket(INTERVAL '1 day', NULL)", "NULL"),
         ("time_bucket(INTERVAL '1 day', '2026-01-05 08:05:00')", "2026-01-05T00:00:00"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("time_bucket(INTERVAL '0 days', DATE '2026-01-05')", "more than nothing"),
         ("time_bucket(INTERVAL '-1 days', DATE '2026-01-05')", "more than nothing"),
         ("time_bucket(INTERVAL '1 month 1 day', DATE '2026-01-05')", "not of both"),
@@ -557,8 +557,8 @@ fn buckets_begin_where_their_origin_says() {
 }
 
 #[test]
-fn days_and_numbers_are_made_of_times() {
-    check(&[
+fn day_and_epoch_functions_match_expected_values() {
+    check_calls(&[
         ("last_day(DATE '2026-02-01')", "2026-02-28"),
         ("last_day(TIMESTAMP '2024-02-29 23:59:59')", "2024-02-29"),
         ("last_day('2026-12-05')", "2026-12-31"),
@@ -605,7 +605,7 @@ fn days_and_numbers_are_made_of_times() {
         ("date_from_unix_date(-1)", "1969-12-31"),
         ("julian(DATE '2026-01-05')", "2461046.0"),
     ]);
-    check_refused(&[
+    check_call_errors(&[
         ("next_day(DATE '2026-01-05', 'someday')", "`someday` is no day of the week"),
         ("make_timestamp(2026, 2, 29, 0, 0, 0)", "day 29, in a month of 28, has no answer"),
         ("make_timestamp(2026, 1, 1, 0, 0, 60)", "second 60"),
@@ -622,19 +622,19 @@ fn days_and_numbers_are_made_of_times() {
 }
 
 #[test]
-fn a_format_that_is_longer_than_a_line_is_refused() {
+fn format_above_maximum_length_is_rejected() {
     let long = format!("'{}'", "x".repeat(1_001));
     for call in ["strftime(DATE '2026-01-05', $)", "to_char(1, $)", "strptime('x', $)"] {
         let call = call.replace('$', &long);
-        check_refused(&[(&call, "a format has 1001 bytes; 1000 is the most")]);
+        check_call_errors(&[(&call, "a format has 1001 bytes; 1000 is the most")]);
     }
 }
 
 /// A function that takes formats of chrono's, and answers with none.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Theirs(Signature, DataType);
+struct ChronoFormatFunction(Signature, DataType);
 
-impl ScalarUDFImpl for Theirs {
+impl ScalarUDFImpl for ChronoFormatFunction {
     fn name(&self) -> &str {
         "to_timestamp"
     }
@@ -648,12 +648,12 @@ impl ScalarUDFImpl for Theirs {
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Err(crate::callable::usage("theirs", "none"))
+        Err(crate::row_function::usage_error("theirs", "none"))
     }
 }
 
 #[test]
-fn patterns_of_postgres_are_read_and_formats_of_chrono_left_to_theirs() {
+fn postgres_patterns_are_parsed_and_chrono_formats_passed_on() {
     let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
     for (answer, text, pattern, expected) in [
         (&nanos, "05 Jan 2026", "DD Mon YYYY", "2026-01-05T00:00:00"),
@@ -671,8 +671,9 @@ fn patterns_of_postgres_are_read_and_formats_of_chrono_left_to_theirs() {
         (&DataType::Date32, "2026-02-30", "%Y", "theirs"),
         (&DataType::Date32, "2026-02-30", "YYYY-XX", "has `X` at character 6"),
     ] {
-        let theirs = Theirs(Signature::variadic_any(Volatility::Immutable), answer.clone());
-        let function = crate::with_patterns(&Arc::new(ScalarUDF::from(theirs)));
+        let theirs =
+            ChronoFormatFunction(Signature::variadic_any(Volatility::Immutable), answer.clone());
+        let function = crate::with_postgres_patterns(&Arc::new(ScalarUDF::from(theirs)));
         let pattern_value = datafusion_common::ScalarValue::from(pattern);
         let fields =
             ["text", "pattern"].map(|name| Arc::new(Field::new(name, DataType::Utf8, true)));
@@ -695,7 +696,11 @@ fn patterns_of_postgres_are_read_and_formats_of_chrono_left_to_theirs() {
                 let found = found.to_array(2).unwrap();
                 assert!(arrow::array::Array::is_null(&found, 1));
                 let first = datafusion_common::ScalarValue::try_from_array(&found, 0).unwrap();
-                assert_eq!(crate::trial::text_of(&first), expected, "{text} by {pattern}");
+                assert_eq!(
+                    crate::test_calls::format_value(&first),
+                    expected,
+                    "{text} by {pattern}"
+                );
             }
             Err(error) => {
                 let error = error.to_string();
@@ -711,7 +716,7 @@ fn patterns_of_postgres_are_read_and_formats_of_chrono_left_to_theirs() {
 proptest! {
     /// What is written by a format is read by it again, and is what chrono writes.
     #[test]
-    fn times_are_written_as_chrono_does_and_read_again(
+    fn formatted_times_match_chrono_and_parse_back(
         micros in -62_135_596_800_000_000_i64..253_402_300_799_999_999,
     ) {
         let chrono: NaiveDateTime = DateTime::from_timestamp_micros(micros).unwrap().naive_utc();
@@ -725,14 +730,14 @@ proptest! {
             ("%Y %W %a %T.%f", "%Y %W %a %T.%6f"),
             ("%a, %e %b %Y %k:%M:%S.%f %z", "%a, %e %b %Y %k:%M:%S.%6f +0000"),
         ] {
-            let written = call(
+            let written = call_with_columns(
                 "strftime",
                 &[ColumnarValue::Array(Arc::clone(&times)), ColumnarValue::Scalar(format.into())],
                 1,
             ).unwrap().to_array(1).unwrap();
             let text = written.as_string::<i32>().value(0).to_owned();
             prop_assert_eq!(&text, &chrono.format(same).to_string());
-            let read = call(
+            let read = call_with_columns(
                 "strptime",
                 &[ColumnarValue::Array(written), ColumnarValue::Scalar(format.into())],
                 1,
@@ -743,13 +748,13 @@ proptest! {
 
     /// No text and no format makes a panic.
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC{0,24}", format in "[%a-zA-Z0-9 '\":.\\\\-]{0,12}") {
-        use super::written::Language;
-        for language in [Language::C, Language::Postgres, Language::Java, Language::ClickHouse] {
-            if let Ok(parsed) = language.parsed(&format) {
-                let _ = parsed.read(&text);
+    fn no_text_and_format_cause_a_panic(text in "\\PC{0,24}", format in "[%a-zA-Z0-9 '\":.\\\\-]{0,12}") {
+        use super::time_to_text::FormatLanguage;
+        for language in [FormatLanguage::C, FormatLanguage::Postgres, FormatLanguage::Java, FormatLanguage::ClickHouse] {
+            if let Ok(parsed) = language.parse_format(&format) {
+                let _ = parsed.parse(&text);
             }
         }
-        let _ = crate::numbers::numerals::Numerals::parsed(&format);
+        let _ = crate::numbers::number_patterns::NumberPattern::parse(&format);
     }
 }

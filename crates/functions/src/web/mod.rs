@@ -4,16 +4,19 @@
 //! - [`addresses`]: IP addresses and their prefixes.
 //! - [`agents`]: what `User-Agent` says.
 
-mod addresses;
-mod agents;
+mod ip_addresses;
 mod urls;
+mod user_agents;
 
 use datafusion_expr::ScalarUDF;
 
 /// How the reference calls these.
-const SECTION: &str = "Web";
+const WEB_SECTION: &str = "Web";
 
 /// All of them.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
-    [urls::functions(), addresses::functions(), agents::functions()].into_iter().flatten().collect()
+    [urls::functions(), ip_addresses::functions(), user_agents::functions()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

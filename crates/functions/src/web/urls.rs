@@ -10,11 +10,13 @@ use arrow::datatypes::DataType;
 use datafusion_common::Result as PlanResult;
 use datafusion_expr::ScalarUDF;
 
-use super::SECTION;
-use crate::call::{Call, Function, Kind, list_of, refused, shown};
-use crate::texts::decoded;
+use super::WEB_SECTION;
+use crate::closure_function::{
+    ArgumentKind, CallBatch, ClosureFunction, excerpt_for_message, list_type, usage_error,
+};
+use crate::texts::percent_decode;
 
-const TEXT: Kind = Kind::Text;
+const TEXT_ARGUMENT: ArgumentKind = ArgumentKind::Text;
 
 /// A URL, cut into its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +31,10 @@ struct Url<'a> {
 }
 
 impl<'a> Url<'a> {
-    fn of(text: &'a str) -> Self {
-        let (scheme, authority, target) = origin(text);
-        let (rest, fragment) = cut(target, '#');
-        let (path, query) = cut(rest, '?');
+    fn parse(text: &'a str) -> Self {
+        let (scheme, authority, target) = split_origin(text);
+        let (rest, fragment) = split_at_char(target, '#');
+        let (path, query) = split_at_char(rest, '?');
         Url { scheme, authority, path, query, fragment, target }
     }
 
@@ -41,14 +43,14 @@ impl<'a> Url<'a> {
     }
 
     /// Host and port as they stand.
-    fn place(&self) -> Option<&'a str> {
+    fn host_and_port(&self) -> Option<&'a str> {
         let authority = self.authority?;
         Some(authority.rsplit_once('@').map_or(authority, |(_, place)| place))
     }
 
     /// An IPv6 address without its brackets.
     fn host(&self) -> Option<&'a str> {
-        let place = self.place()?;
+        let place = self.host_and_port()?;
         let host = match place.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
             None => place.split(':').next().unwrap_or_default(),
@@ -57,18 +59,18 @@ impl<'a> Url<'a> {
     }
 
     fn port(&self) -> Option<&'a str> {
-        let place = self.place()?;
+        let place = self.host_and_port()?;
         let behind = place.rsplit_once(']').map_or(place, |(_, behind)| behind);
         Some(behind.rsplit_once(':')?.1)
     }
 
     /// Path and query as they stand.
-    fn file(&self) -> &'a str {
-        cut(self.target, '#').0
+    fn path_and_query(&self) -> &'a str {
+        split_at_char(self.target, '#').0
     }
 
     /// The names and values of the query's parameters, as they stand.
-    fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+    fn query_parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let query = self.query.unwrap_or_default();
         let each = query.split(['&', ';']).filter(|parameter| !parameter.is_empty());
         each.map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")))
@@ -76,7 +78,7 @@ impl<'a> Url<'a> {
 }
 
 /// What is before the first such sign, and what is behind it.
-fn cut(text: &str, sign: char) -> (&str, Option<&str>) {
+fn split_at_char(text: &str, sign: char) -> (&str, Option<&str>) {
     match text.split_once(sign) {
         Some((before, behind)) => (before, Some(behind)),
         None => (text, None),
@@ -84,7 +86,7 @@ fn cut(text: &str, sign: char) -> (&str, Option<&str>) {
 }
 
 /// Scheme, authority and the rest.
-fn origin(text: &str) -> (Option<&str>, Option<&str>, &str) {
+fn split_origin(text: &str) -> (Option<&str>, Option<&str>, &str) {
     let end = text.find(|letter: char| {
         !(letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.' | '_'))
     });
@@ -110,8 +112,8 @@ fn origin(text: &str) -> (Option<&str>, Option<&str>, &str) {
 }
 
 /// A host, also of what is written without a scheme, as ClickHouse has it: `example.com/a`, `//example.com/a`.
-fn domain(text: &str) -> Option<&str> {
-    let url = Url::of(text);
+fn parse_domain(text: &str) -> Option<&str> {
+    let url = Url::parse(text);
     if url.authority.is_some() {
         return url.host();
     }
@@ -131,7 +133,7 @@ fn domain(text: &str) -> Option<&str> {
     (is_host && (is_relative || host.contains('.')) && !host.starts_with('.')).then_some(host)
 }
 
-fn without_www(host: &str) -> &str {
+fn strip_www(host: &str) -> &str {
     match host.get(..4) {
         Some(www) if www.eq_ignore_ascii_case("www.") => host.get(4..).unwrap_or_default(),
         _ => host,
@@ -146,7 +148,7 @@ fn last_labels(host: &str, count: usize) -> &str {
 
 /// What of a host is registered, by a rule of thumb: the last two labels, and the last three where the second of
 /// them from behind is one of those that countries register under.
-fn registered(host: &str) -> Option<&str> {
+fn registered_domain(host: &str) -> Option<&str> {
     const SHARED: [&str; 12] =
         ["com", "net", "org", "co", "biz", "gov", "edu", "ac", "or", "ne", "go", "gob"];
     let host = host.trim_end_matches('.');
@@ -160,138 +162,141 @@ fn registered(host: &str) -> Option<&str> {
 }
 
 /// A function whose answer is a part of a URL.
-fn part(
+fn url_part_function(
     calls: &[&'static str],
     what: &str,
     aliases: &[&str],
     of: fn(&str) -> Option<&str>,
 ) -> ScalarUDF {
-    Function::new(SECTION, calls, what).also(aliases).takes(&[TEXT], 1).runs(move |call| {
-        let texts = call.texts(0)?;
-        call.parts(|row| Ok(texts.get(row).and_then(of)))
-    })
+    ClosureFunction::new(WEB_SECTION, calls, what)
+        .with_aliases(aliases)
+        .with_arguments(&[TEXT_ARGUMENT], 1)
+        .into_udf(move |call| {
+            let texts = call.text_operand(0)?;
+            call.build_borrowed_texts(|row| Ok(texts.get(row).and_then(of)))
+        })
 }
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
-    let mut all = parts();
-    all.extend(of_parameters());
+    let mut all = part_functions();
+    all.extend(parameter_functions());
     all
 }
 
-fn parts() -> Vec<ScalarUDF> {
+fn part_functions() -> Vec<ScalarUDF> {
     vec![
-        part(
+        url_part_function(
             &["url_extract_protocol(url)"],
             "The scheme of a URL: https.",
             &["protocol"],
-            |text| Url::of(text).scheme,
+            |text| Url::parse(text).scheme,
         ),
-        part(
+        url_part_function(
             &["url_extract_host(url)"],
             "The host of a URL, that of an IPv6 address without its brackets; null where there is none.",
             &[],
-            |text| Url::of(text).host(),
+            |text| Url::parse(text).host(),
         ),
-        Function::new(SECTION, &["url_extract_port(url)"], "The port that a URL names, as a number.")
-            .also(&["port"])
-            .takes(&[TEXT], 1)
-            .gives(DataType::Int64)
-            .runs(|call| {
-                let texts = call.texts(0)?;
-                call.numbers(|row| {
-                    let port = texts.get(row).and_then(|text| Url::of(text).port());
+        ClosureFunction::new(WEB_SECTION, &["url_extract_port(url)"], "The port that a URL names, as a number.")
+            .with_aliases(&["port"])
+            .with_arguments(&[TEXT_ARGUMENT], 1)
+            .with_return_type(DataType::Int64)
+            .into_udf(|call| {
+                let texts = call.text_operand(0)?;
+                call.build_integers(|row| {
+                    let port = texts.get(row).and_then(|text| Url::parse(text).port());
                     Ok(port.and_then(|port| port.parse::<u16>().ok()).map(i64::from))
                 })
             }),
-        part(
+        url_part_function(
             &["url_extract_path(url)"],
             "The path of a URL or of a request's target, without its query string.",
             &["path", "url_path"],
-            |text| Some(Url::of(text).path),
+            |text| Some(Url::parse(text).path),
         ),
-        part(
+        url_part_function(
             &["url_extract_query(url)"],
             "The query string of a URL or of a request's target, without its question mark.",
             &["querystring"],
-            |text| Url::of(text).query,
+            |text| Url::parse(text).query,
         ),
-        part(
+        url_part_function(
             &["url_extract_fragment(url)"],
             "What stands behind the number sign of a URL.",
             &["fragment"],
-            |text| Url::of(text).fragment,
+            |text| Url::parse(text).fragment,
         ),
-        part(
+        url_part_function(
             &["pathfull(url)"],
             "The path of a URL with its query string and fragment.",
             &[],
-            |text| Some(Url::of(text).target),
+            |text| Some(Url::parse(text).target),
         ),
-        part(
+        url_part_function(
             &["domain(url)"],
             "The host of a URL, also of one that is written without its scheme: example.com/a.",
             &[],
-            domain,
+            parse_domain,
         ),
-        part(
+        url_part_function(
             &["domainwithoutwww(url)"],
             "The host of a URL without the www. that it begins with.",
             &[],
-            |text| domain(text).map(without_www),
+            |text| parse_domain(text).map(strip_www),
         ),
-        part(
+        url_part_function(
             &["topleveldomain(url)"],
             "The last label of a URL's host: com.",
             &[],
             |text| {
-                let host = domain(text)?;
-                registered(host)?;
+                let host = parse_domain(text)?;
+                registered_domain(host)?;
                 Some(last_labels(host.trim_end_matches('.'), 1))
             },
         ),
-        part(
+        url_part_function(
             &["cuttofirstsignificantsubdomain(url)"],
             "What of a URL's host is registered, by a rule of thumb: example.com, example.co.uk.",
             &[],
-            |text| registered(domain(text)?),
+            |text| registered_domain(parse_domain(text)?),
         ),
-        part(
+        url_part_function(
             &["firstsignificantsubdomain(url)"],
             "The first label of what of a URL's host is registered, by a rule of thumb: example.",
             &[],
-            |text| registered(domain(text)?)?.split('.').next(),
+            |text| registered_domain(parse_domain(text)?)?.split('.').next(),
         ),
-        part(
+        url_part_function(
             &["cutquerystring(url)"],
             "A URL without its query string; with its fragment, if it has no query string.",
             &[],
-            |text| Some(cut(text, '?').0),
+            |text| Some(split_at_char(text, '?').0),
         ),
-        part(
+        url_part_function(
             &["cutfragment(url)"],
             "A URL without its fragment.",
             &[],
-            |text| Some(cut(text, '#').0),
+            |text| Some(split_at_char(text, '#').0),
         ),
-        part(
+        url_part_function(
             &["cutquerystringandfragment(url)"],
             "A URL without its query string and its fragment.",
             &[],
-            |text| Some(cut(cut(text, '#').0, '?').0),
+            |text| Some(split_at_char(split_at_char(text, '#').0, '?').0),
         ),
-        Function::new(
-            SECTION,
+        ClosureFunction::new(
+            WEB_SECTION,
             &["parse_url(url, part)", "parse_url(url, 'QUERY', key)"],
             "A part of a URL: PROTOCOL, HOST, PATH, QUERY, REF, FILE, AUTHORITY, USERINFO or PORT; of its query \
              string, the value of a parameter as it stands.",
         )
-        .takes(&[TEXT, TEXT, TEXT], 2)
-        .settles(|asked| {
-            if let Some(name) = asked.text(1) {
-                let part = Part::named(name)?;
-                if asked.count() > 2 && part != Part::Query {
-                    return Err(refused(
+        .with_arguments(&[TEXT_ARGUMENT, TEXT_ARGUMENT, TEXT_ARGUMENT], 2)
+        .with_return_type_closure(|asked| {
+            if let Some(name) = asked.constant_text(1) {
+                let part = UrlPart::from_name(name)?;
+                if asked.argument_count() > 2 && part != UrlPart::Query {
+                    return Err(usage_error(
                         format!("`parse_url` takes a key for the part QUERY, and not for {name}"),
                         "parse_url(url, 'QUERY', 'q') is the value of q",
                     ));
@@ -299,25 +304,25 @@ fn parts() -> Vec<ScalarUDF> {
             }
             Ok(DataType::Utf8View)
         })
-        .runs(|call| {
-            let (texts, names, keys) = (call.texts(0)?, call.texts(1)?, call.texts(2)?);
-            let has_key = call.count() > 2;
-            let constant = names.constant().map(Part::named).transpose()?;
-            call.parts(|row| {
+        .into_udf(|call| {
+            let (texts, names, keys) = (call.text_operand(0)?, call.text_operand(1)?, call.text_operand(2)?);
+            let has_key = call.argument_count() > 2;
+            let constant = names.constant().map(UrlPart::from_name).transpose()?;
+            call.build_borrowed_texts(|row| {
                 let (Some(text), Some(name)) = (texts.get(row), names.get(row)) else {
                     return Ok(None);
                 };
                 let part = match constant {
                     Some(part) => part,
-                    None => Part::named(name)?,
+                    None => UrlPart::from_name(name)?,
                 };
-                let url = Url::of(text);
+                let url = Url::parse(text);
                 Ok(match (part, has_key) {
-                    (Part::Query, true) => keys.get(row).and_then(|key| {
-                        url.parameters().find(|(name, _)| *name == key).map(|(_, value)| value)
+                    (UrlPart::Query, true) => keys.get(row).and_then(|key| {
+                        url.query_parameters().find(|(name, _)| *name == key).map(|(_, value)| value)
                     }),
                     (_, true) => None,
-                    (part, false) => part.of(&url),
+                    (part, false) => part.extract(&url),
                 })
             })
         }),
@@ -326,7 +331,7 @@ fn parts() -> Vec<ScalarUDF> {
 
 /// The parts that Spark names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     Protocol,
     Host,
     Path,
@@ -338,118 +343,118 @@ enum Part {
     Port,
 }
 
-impl Part {
-    fn named(name: &str) -> PlanResult<Self> {
+impl UrlPart {
+    fn from_name(name: &str) -> PlanResult<Self> {
         Ok(match name.to_ascii_uppercase().as_str() {
-            "PROTOCOL" | "SCHEME" => Part::Protocol,
-            "HOST" => Part::Host,
-            "PATH" => Part::Path,
-            "QUERY" => Part::Query,
-            "REF" | "FRAGMENT" => Part::Reference,
-            "FILE" => Part::File,
-            "AUTHORITY" => Part::Authority,
-            "USERINFO" => Part::UserInfo,
-            "PORT" => Part::Port,
+            "PROTOCOL" | "SCHEME" => UrlPart::Protocol,
+            "HOST" => UrlPart::Host,
+            "PATH" => UrlPart::Path,
+            "QUERY" => UrlPart::Query,
+            "REF" | "FRAGMENT" => UrlPart::Reference,
+            "FILE" => UrlPart::File,
+            "AUTHORITY" => UrlPart::Authority,
+            "USERINFO" => UrlPart::UserInfo,
+            "PORT" => UrlPart::Port,
             _ => {
-                return Err(refused(
-                    format!("a URL has no part `{}`", shown(name)),
+                return Err(usage_error(
+                    format!("a URL has no part `{}`", excerpt_for_message(name)),
                     "there are PROTOCOL, HOST, PATH, QUERY, REF, FILE, AUTHORITY, USERINFO, PORT",
                 ));
             }
         })
     }
 
-    fn of<'a>(self, url: &Url<'a>) -> Option<&'a str> {
+    fn extract<'a>(self, url: &Url<'a>) -> Option<&'a str> {
         match self {
-            Part::Protocol => url.scheme,
-            Part::Host => url.host(),
-            Part::Path => Some(url.path),
-            Part::Query => url.query,
-            Part::Reference => url.fragment,
-            Part::File => Some(url.file()),
-            Part::Authority => url.authority,
-            Part::UserInfo => url.user_info(),
-            Part::Port => url.port(),
+            UrlPart::Protocol => url.scheme,
+            UrlPart::Host => url.host(),
+            UrlPart::Path => Some(url.path),
+            UrlPart::Query => url.query,
+            UrlPart::Reference => url.fragment,
+            UrlPart::File => Some(url.path_and_query()),
+            UrlPart::Authority => url.authority,
+            UrlPart::UserInfo => url.user_info(),
+            UrlPart::Port => url.port(),
         }
     }
 }
 
-fn of_parameters() -> Vec<ScalarUDF> {
+fn parameter_functions() -> Vec<ScalarUDF> {
     vec![
-        Function::new(
-            SECTION,
+        ClosureFunction::new(
+            WEB_SECTION,
             &["url_extract_parameter(url, name)"],
             "The decoded value of a parameter in the query string of a URL or of a request's target; null where \
              there is none.",
         )
-        .takes(&[TEXT, TEXT], 2)
-        .runs(|call| {
-            let (texts, names) = (call.texts(0)?, call.texts(1)?);
+        .with_arguments(&[TEXT_ARGUMENT, TEXT_ARGUMENT], 2)
+        .into_udf(|call| {
+            let (texts, names) = (call.text_operand(0)?, call.text_operand(1)?);
             let (mut bytes, mut name_read) = (Vec::new(), String::new());
-            call.written(|row, made| {
+            call.build_texts(|row, made| {
                 let (Some(text), Some(name)) = (texts.get(row), names.get(row)) else {
                     return Ok(false);
                 };
-                let mut all = Url::of(text).parameters();
+                let mut all = Url::parse(text).query_parameters();
                 let found = all.find(|(own, _)| {
                     name_read.clear();
-                    decoded(own, true, &mut bytes, &mut name_read);
+                    percent_decode(own, true, &mut bytes, &mut name_read);
                     name_read == name
                 });
                 let Some((_, value)) = found else { return Ok(false) };
-                decoded(value, true, &mut bytes, made);
+                percent_decode(value, true, &mut bytes, made);
                 Ok(true)
             })
         }),
-        Function::new(
-            SECTION,
+        ClosureFunction::new(
+            WEB_SECTION,
             &["extracturlparameter(url, name)"],
             "The value of a parameter in the query string of a URL, as it stands; null where there is none.",
         )
-        .takes(&[TEXT, TEXT], 2)
-        .runs(|call| {
-            let (texts, names) = (call.texts(0)?, call.texts(1)?);
-            call.parts(|row| {
+        .with_arguments(&[TEXT_ARGUMENT, TEXT_ARGUMENT], 2)
+        .into_udf(|call| {
+            let (texts, names) = (call.text_operand(0)?, call.text_operand(1)?);
+            call.build_borrowed_texts(|row| {
                 let (Some(text), Some(name)) = (texts.get(row), names.get(row)) else {
                     return Ok(None);
                 };
-                let mut all = Url::of(text).parameters();
+                let mut all = Url::parse(text).query_parameters();
                 Ok(all.find(|(own, _)| *own == name).map(|(_, value)| value))
             })
         }),
-        Function::new(
-            SECTION,
+        ClosureFunction::new(
+            WEB_SECTION,
             &["extracturlparameters(url)"],
             "The parameters in the query string of a URL, name=value as they stand, as a list.",
         )
-        .takes(&[TEXT], 1)
-        .gives(list_of(DataType::Utf8View))
-        .runs(|call| listed(call, false)),
-        Function::new(
-            SECTION,
+        .with_arguments(&[TEXT_ARGUMENT], 1)
+        .with_return_type(list_type(DataType::Utf8View))
+        .into_udf(|call| list_parameters(call, false)),
+        ClosureFunction::new(
+            WEB_SECTION,
             &["extracturlparameternames(url)"],
             "The names of the parameters in the query string of a URL, as a list.",
         )
-        .takes(&[TEXT], 1)
-        .gives(list_of(DataType::Utf8View))
-        .runs(|call| listed(call, true)),
-        Function::new(
-            SECTION,
+        .with_arguments(&[TEXT_ARGUMENT], 1)
+        .with_return_type(list_type(DataType::Utf8View))
+        .into_udf(|call| list_parameters(call, true)),
+        ClosureFunction::new(
+            WEB_SECTION,
             &["cuturlparameter(url, name)"],
             "A URL without a parameter of its query string, and without its question mark if that was the only one.",
         )
-        .takes(&[TEXT, TEXT], 2)
-        .runs(|call| {
-            let (texts, names) = (call.texts(0)?, call.texts(1)?);
-            call.written(|row, made| {
+        .with_arguments(&[TEXT_ARGUMENT, TEXT_ARGUMENT], 2)
+        .into_udf(|call| {
+            let (texts, names) = (call.text_operand(0)?, call.text_operand(1)?);
+            call.build_texts(|row, made| {
                 let (Some(text), Some(name)) = (texts.get(row), names.get(row)) else {
                     return Ok(false);
                 };
-                let (before, fragment) = cut(text, '#');
-                let (before, query) = cut(before, '?');
+                let (before, fragment) = split_at_char(text, '#');
+                let (before, query) = split_at_char(before, '?');
                 made.push_str(before);
                 let rest = query.unwrap_or_default().split('&');
-                let rest = rest.filter(|parameter| cut(parameter, '=').0 != name && !parameter.is_empty());
+                let rest = rest.filter(|parameter| split_at_char(parameter, '=').0 != name && !parameter.is_empty());
                 for (index, parameter) in rest.enumerate() {
                     made.push(if index == 0 { '?' } else { '&' });
                     made.push_str(parameter);
@@ -464,13 +469,17 @@ fn of_parameters() -> Vec<ScalarUDF> {
     ]
 }
 
-fn listed(call: &Call, names_only: bool) -> PlanResult<ArrayRef> {
-    let texts = call.texts(0)?;
-    call.lists(|row, items| {
+fn list_parameters(call: &CallBatch, names_only: bool) -> PlanResult<ArrayRef> {
+    let texts = call.text_operand(0)?;
+    call.build_text_lists(|row, items| {
         let Some(text) = texts.get(row) else { return Ok(false) };
-        let query = Url::of(text).query.unwrap_or_default();
+        let query = Url::parse(text).query.unwrap_or_default();
         for parameter in query.split(['&', ';']).filter(|parameter| !parameter.is_empty()) {
-            items.add(Some(if names_only { cut(parameter, '=').0 } else { parameter }))?;
+            items.append_item(Some(if names_only {
+                split_at_char(parameter, '=').0
+            } else {
+                parameter
+            }))?;
         }
         Ok(true)
     })
@@ -479,13 +488,13 @@ fn listed(call: &Call, names_only: bool) -> PlanResult<ArrayRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::tests::check;
+    use crate::closure_function::tests::check_text_calls;
     use proptest::prelude::*;
 
     #[test]
-    fn urls_have_parts() {
+    fn url_functions_extract_parts() {
         const FULL: &str = "https://me:pw@Example.com:8443/a/b.html?x=1&y=a%20b#top";
-        check(&[
+        check_text_calls(&[
             ("url_extract_protocol", &[FULL], "https"),
             ("url_extract_host", &[FULL], "Example.com"),
             ("url_extract_port", &[FULL], "8443"),
@@ -564,7 +573,7 @@ mod tests {
 
     #[test]
     fn query_strings_have_parameters() {
-        check(&[
+        check_text_calls(&[
             ("url_extract_parameter", &["/s?q=a+b%26c&x", "q"], "a b&c"),
             ("url_extract_parameter", &["/s?q=a&x", "x"], ""),
             ("url_extract_parameter", &["/s?q=a&x", "y"], "NULL"),
@@ -583,8 +592,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_of_a_url_are_all_of_it(text in "[a-c:/?#@\\[\\]0-9.&=é-]{0,24}") {
-            let url = Url::of(&text);
+        fn url_parts_join_to_the_whole_url(text in "[a-c:/?#@\\[\\]0-9.&=é-]{0,24}") {
+            let url = Url::parse(&text);
             let mut whole = String::new();
             if let Some(scheme) = url.scheme {
                 whole = format!("{scheme}:");
@@ -605,7 +614,7 @@ mod tests {
                 whole = format!("{whole}#{fragment}");
             }
             prop_assert_eq!(&whole, &text);
-            let parts = [url.host(), url.port(), url.user_info(), domain(&text)];
+            let parts = [url.host(), url.port(), url.user_info(), parse_domain(&text)];
             for part in parts.into_iter().flatten() {
                 prop_assert!(text.contains(part));
             }

@@ -1285,7 +1285,7 @@ fn reads_instants(name: &str, arguments: &[&Expr]) -> bool {
     let has_zone = |format: &Expr| match format {
         Expr::Value(value) => {
             let format = value.value.clone().into_string();
-            format.is_some_and(|format| tidemill_functions::reads_instants(name, &format))
+            format.is_some_and(|format| tidemill_functions::is_instant_format(name, &format))
         }
         _ => false,
     };
@@ -1988,7 +1988,7 @@ fn of_its_own(name: &str, arguments: &[&Expr]) -> Option<Expr> {
         }
         // Fields that DataFusion's lacks.
         ("date_part" | "datepart", [field, _])
-            if text(field).is_some_and(tidemill_functions::is_date_field) =>
+            if text(field).is_some_and(tidemill_functions::is_date_field_name) =>
         {
             Some(call_of("date_field", arguments.iter().map(|&each| each.clone()).collect()))
         }

@@ -69,7 +69,7 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         // Fields that DataFusion's `date_part` lacks.
         Expr::Extract { field, syntax: _, expr } => {
             let name = field.to_string().to_lowercase();
-            tidemill_functions::is_date_field(&name).then(|| {
+            tidemill_functions::is_date_field_name(&name).then(|| {
                 let named = Expr::value(Value::SingleQuotedString(name));
                 call_of("date_field", vec![named, *expr.clone()])
             })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewBuilder, Int64Array};
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_functions::sketches::id_set_of;
+use tidemill_functions::sketches::decode_id_set;
 use tidemill_sketch::{DistinctValues, SketchError, SortedIdSet};
 
 use super::sketches::{Filled, SketchKind, booked};
@@ -205,7 +205,7 @@ impl SketchKind for SetsOf {
         let Some(stored) = Stored::of(rows.values()?)? else { return Ok(()) };
         let mut found = Ok(());
         states.each(rows, stored.nulls().as_ref(), |(_, state), row| {
-            match stored.at(row).and_then(|bytes| id_set_of(&bytes)) {
+            match stored.at(row).and_then(|bytes| decode_id_set(&bytes)) {
                 Ok(ids) => self.join(state, ids),
                 Err(error) if found.is_ok() => found = Err(error),
                 Err(_) => {}

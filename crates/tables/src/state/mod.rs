@@ -37,7 +37,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, LargeBinaryBuilder, StructArra
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type, Field, Float32Type, Float64Type};
 use tidemill_base::error::{Error, Result};
-use tidemill_functions::sketches::is_stored;
+use tidemill_functions::sketches::is_sketch_type;
 use tidemill_sketch::{
     DistinctValues, FOUR_POWER_SUMS, FloatSum, Hll, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS, TopK,
 };
@@ -516,7 +516,7 @@ pub fn supports(aggregate: &Aggregate) -> bool {
                 && [argument].into_iter().chain(second).all(has_moments)
         }
         Function::Unique(_) | Function::HllSketch(_) => value::is_hashable(argument),
-        Function::HllUnion { .. } | Function::IdSets { .. } => is_stored(argument),
+        Function::HllUnion { .. } | Function::IdSets { .. } => is_sketch_type(argument),
         Function::IdSet => argument.is_integer() || argument.is_null(),
         Function::CellSums { counts, .. } => *counts || is_summable(argument),
         Function::CellQuantiles { .. } => argument.is_numeric(),

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryViewBuilder};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use tidemill_base::error::Result;
-use tidemill_functions::sketches::{bytes_of_text, hll_of};
+use tidemill_functions::sketches::{decode_hex_text, decode_hll};
 use tidemill_sketch::{Hll, HllStorageDialect, SketchError};
 
 use super::Rows;
@@ -50,7 +50,9 @@ impl Stored {
     pub(super) fn at(&self, row: usize) -> Result<Cow<'_, [u8]>> {
         Ok(match self {
             Stored::Bytes(values) => Cow::Borrowed(values.as_binary_view().value(row)),
-            Stored::Texts(values) => Cow::Owned(bytes_of_text(values.as_string_view().value(row))?),
+            Stored::Texts(values) => {
+                Cow::Owned(decode_hex_text(values.as_string_view().value(row))?)
+            }
         })
     }
 }
@@ -95,7 +97,7 @@ impl SketchKind for UnionOf {
 
     fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
         let Some(stored) = Stored::of(rows.values()?)? else { return Ok(()) };
-        let sketch = |row: usize| hll_of(&stored.at(row)?, self.log2m_max);
+        let sketch = |row: usize| decode_hll(&stored.at(row)?, self.log2m_max);
         let mut found = Ok(());
         states.each(rows, stored.nulls().as_ref(), |state, row| match sketch(row) {
             Ok(hll) => unite(state, hll),
