@@ -31,7 +31,7 @@ use tidemill_source::{
 };
 
 pub use tidemill_sort::id_sets::{IdSetCounts, SetOperation};
-pub use tidemill_sql::sort_error;
+pub use tidemill_sql::convert_sort_error;
 
 /// The least that an input which has to be sorted is given.
 const INPUT_BYTES_MIN: u64 = 1 << 20;
@@ -236,7 +236,7 @@ fn told(error: id_sets::IdSetError) -> Error {
             Ok(ours) => ours,
             Err(source) => Error::io(action, name, source),
         },
-        id_sets::IdSetError::Sort(error) => sort_error(error),
+        id_sets::IdSetError::Sort(error) => convert_sort_error(error),
         id_sets::IdSetError::Output(source) => Error::io("write", "standard output", source),
         other => {
             let (message, hint) = parts(&other);

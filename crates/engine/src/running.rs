@@ -98,7 +98,7 @@ pub fn prepare(own: &Limits, job: &Limits) -> Result<Preparation> {
     if let Some(named) =
         [own, job].map(|limits| &limits.spill_dirs).into_iter().find(|named| !named.is_empty())
     {
-        tidemill_sql::spills::check(named)?;
+        tidemill_sql::spills::check_spill_folders(named)?;
         settings.spill_dirs.clone_from(named);
     }
     let id = RunId::new();

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use tidemill_engine::hex::decode_hex;
-use tidemill_engine::query::Parameter;
+use tidemill_engine::query::QueryParameter;
 use tidemill_engine::{Error, Result};
 
 /// A value: its kind, its text, and what a list holds.
@@ -16,30 +16,30 @@ pub(crate) type GivenParameter = (String, GivenValue);
 ///
 /// # Errors
 /// [`Error::Internal`] for a kind that the package does not give.
-pub(crate) fn parameters(given: Vec<GivenParameter>) -> Result<Vec<(String, Parameter)>> {
+pub(crate) fn parameters(given: Vec<GivenParameter>) -> Result<Vec<(String, QueryParameter)>> {
     given.into_iter().map(|(name, value)| Ok((name, value.parameter()?))).collect()
 }
 
 impl GivenValue {
-    fn parameter(self) -> Result<Parameter> {
+    fn parameter(self) -> Result<QueryParameter> {
         let GivenValue(kind, text, items) = self;
         Ok(match kind.as_str() {
-            "null" => Parameter::Null,
-            "boolean" => Parameter::Boolean(text == "true"),
-            "number" => Parameter::Number(text),
-            "text" => Parameter::Text(text),
-            "date" => Parameter::Typed("DATE", text),
-            "time" => Parameter::Typed("TIME", text),
-            "timestamp" => Parameter::Typed("TIMESTAMP", text),
-            "timestamptz" => Parameter::Typed("TIMESTAMPTZ", text),
-            "interval" => Parameter::Typed("INTERVAL", text),
-            "bytes" => Parameter::Bytes(bytes(&text)?),
+            "null" => QueryParameter::Null,
+            "boolean" => QueryParameter::Boolean(text == "true"),
+            "number" => QueryParameter::Number(text),
+            "text" => QueryParameter::Text(text),
+            "date" => QueryParameter::TypedLiteral("DATE", text),
+            "time" => QueryParameter::TypedLiteral("TIME", text),
+            "timestamp" => QueryParameter::TypedLiteral("TIMESTAMP", text),
+            "timestamptz" => QueryParameter::TypedLiteral("TIMESTAMPTZ", text),
+            "interval" => QueryParameter::TypedLiteral("INTERVAL", text),
+            "bytes" => QueryParameter::Bytes(bytes(&text)?),
             "list" => {
                 let items = items.into_iter().map(GivenValue::parameter);
-                Parameter::List(items.collect::<Result<_>>()?)
+                QueryParameter::List(items.collect::<Result<_>>()?)
             }
             _ => match kind.strip_prefix("cast ") {
-                Some(to) => Parameter::Cast(to.to_owned(), text),
+                Some(to) => QueryParameter::Cast(to.to_owned(), text),
                 None => return Err(Error::Internal(format!("a parameter of kind `{kind}`"))),
             },
         })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use tidemill_engine::ids::sort_error;
+use tidemill_engine::ids::convert_sort_error;
 use tidemill_engine::{CancelFlag, Error, Result};
 use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortOutcome, GnuSortStreams};
 
@@ -55,7 +55,7 @@ fn refuse_pipes(command: &GnuSortCommand) -> Result<()> {
 fn told(error: gnu::GnuSortError) -> Error {
     match error {
         gnu::GnuSortError::Io { action, path, source } => Error::io(action, path, source),
-        gnu::GnuSortError::Sort(error) => sort_error(error),
+        gnu::GnuSortError::Sort(error) => convert_sort_error(error),
         other => Error::usage(other.to_string()),
     }
 }

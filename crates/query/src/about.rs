@@ -19,7 +19,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
 use tidemill_planning::walk_statement_mut;
 use tidemill_sql::dialects;
-use tidemill_sql::statement::one_select;
+use tidemill_sql::statement::parse_select;
 
 use crate::plan::Plan;
 use crate::question::Query as Asked;
@@ -44,7 +44,7 @@ fn rows_of<const N: usize>(
 ) -> Result<Statement> {
     let rows: Vec<String> =
         rows.map(|row| format!("({})", row.map(|value| quoted(&value)).join(", "))).collect();
-    one_select(&format!("SELECT * FROM (VALUES {}) AS answer({columns})", rows.join(", ")))
+    parse_select(&format!("SELECT * FROM (VALUES {}) AS answer({columns})", rows.join(", ")))
 }
 
 fn quoted(text: &str) -> String {
@@ -71,7 +71,7 @@ pub(crate) fn with_values(query: &Asked, values: String, settings: &RunSettings)
             found.push((value, text.to_owned()));
         }
     }
-    let sql = dialects::with_values(&query.sql, &found)?;
+    let sql = dialects::insert_pivot_values(&query.sql, &found)?;
     Ok(Asked { sql, ..query.clone() })
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn summary(statement: &Statement, schema: &Schema, call: &str) -> Res
     let text = format!(
         "SELECT {SUMMARY} FROM (SELECT unnest({call}) AS s FROM (SELECT 1 AS one) AS summarized) AS summary"
     );
-    let mut made = one_select(&text)?;
+    let mut made = parse_select(&text)?;
     if let Statement::Statement(made) = &mut made {
         walk_statement_mut(made, &mut Summarized { query: inner, schema });
     }
@@ -142,7 +142,7 @@ mod tests {
         ]);
         let text = described(&schema).unwrap().to_string();
         assert!(text.contains("('it''s', 'BIGINT', 'YES'), ('b\"c', 'TEXT', 'NO')"), "{text}");
-        let query = one_select("SELECT a FROM t").unwrap();
+        let query = parse_select("SELECT a FROM t").unwrap();
         let (_, call) = Summary::of(&schema);
         let text = summary(&query, &schema, &call).unwrap().to_string();
         assert!(text.contains("FROM (SELECT a FROM t) AS summarized (\"it's\", "), "{text}");

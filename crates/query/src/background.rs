@@ -15,7 +15,7 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result, error_from_panic};
 use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::panics;
-use tidemill_sql::{Told, external, floats};
+use tidemill_sql::{IntoTidemillError, float_order, into_datafusion_error};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 /// A plan that DataFusion runs on threads of its own, its batches in a bounded channel.
@@ -55,7 +55,7 @@ impl Background {
             let end = match fed.await {
                 Ok(Ok(())) => Ok(None),
                 Ok(Err(error)) => Err(error),
-                Err(panic) => Err(external(error_from_panic(panic.as_ref()))),
+                Err(panic) => Err(into_datafusion_error(error_from_panic(panic.as_ref()))),
             };
             // A consumer that has gone wants no end either.
             let _ = sender.send(end).await;
@@ -68,7 +68,7 @@ impl Background {
         plan: LogicalPlan,
         sender: &Sender<PlanResult<Option<RecordBatch>>>,
     ) -> PlanResult<()> {
-        let plan = floats::with_right_extremes(plan)?;
+        let plan = float_order::rewrite_float_and_nested_extremes(plan)?;
         let physical = state.query_planner().create_physical_plan(&plan, &state).await?;
         let mut stream = execute_stream(physical, state.task_ctx())?;
         while let Some(batch) = stream.next().await {
@@ -108,7 +108,7 @@ impl Background {
         loop {
             cancel.check()?;
             match self.batches.poll_recv(&mut Context::from_waker(&waker)) {
-                Poll::Ready(Some(batch)) => return batch.told(),
+                Poll::Ready(Some(batch)) => return batch.into_tidemill_error(),
                 Poll::Ready(None) => {
                     return Err(Error::Internal("the query's threads are gone".into()));
                 }

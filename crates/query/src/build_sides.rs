@@ -40,8 +40,8 @@ use tidemill_base::coverage::format_decimal_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use tidemill_source::{Compression, Format, Source};
-use tidemill_sql::messages::external;
-use tidemill_sql::{Told, dialects};
+use tidemill_sql::error_translation::into_datafusion_error;
+use tidemill_sql::{IntoTidemillError, dialects};
 
 use crate::stand_ins::{positional_schema, scan_stand_in};
 
@@ -70,13 +70,13 @@ pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
     let mut names = Vec::new();
     plan.apply_with_subqueries_dyn(&mut |node| {
         if let LogicalPlan::TableScan(scan) = node
-            && !dialects::makes_rows(scan.table_name.table())
+            && !dialects::is_series_function(scan.table_name.table())
         {
             names.push(scan.table_name.clone());
         }
         Ok(TreeNodeRecursion::Continue)
     })
-    .told()?;
+    .into_tidemill_error()?;
     Ok(names)
 }
 
@@ -176,9 +176,9 @@ impl<'a> StreamPlanner<'a> {
         Ok(Some(
             LogicalPlanBuilder::from(map)
                 .project(columns.collect::<Vec<_>>())
-                .told()?
+                .into_tidemill_error()?
                 .build()
-                .told()?,
+                .into_tidemill_error()?,
         ))
     }
 
@@ -195,7 +195,10 @@ impl<'a> StreamPlanner<'a> {
                 Ok(is_map.then(|| plan.clone()))
             }
             LogicalPlan::Limit(limit) => {
-                match (limit.get_skip_type().told()?, limit.get_fetch_type().told()?) {
+                match (
+                    limit.get_skip_type().into_tidemill_error()?,
+                    limit.get_fetch_type().into_tidemill_error()?,
+                ) {
                     (SkipType::Literal(0), FetchType::Literal(Some(rows))) if is_enough(rows) => {
                         self.take_apart(&limit.input, fetch)
                     }
@@ -220,7 +223,9 @@ impl<'a> StreamPlanner<'a> {
                 if input == *before && self.found.len() == known {
                     return Ok(Some(plan.clone()));
                 }
-                Ok(Some(plan.with_new_exprs(plan.expressions(), vec![input]).told()?))
+                Ok(Some(
+                    plan.with_new_exprs(plan.expressions(), vec![input]).into_tidemill_error()?,
+                ))
             }
             LogicalPlan::Join(join) => self.take_join_apart(join, fetch),
             _ => Ok(None),
@@ -268,7 +273,7 @@ impl<'a> StreamPlanner<'a> {
             join.null_equality,
             false,
         )
-        .told()?;
+        .into_tidemill_error()?;
         Ok(Some(LogicalPlan::Join(swapped)))
     }
 
@@ -276,7 +281,7 @@ impl<'a> StreamPlanner<'a> {
         plan.exists_dyn(&mut |node| {
             Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name == *self.stream))
         })
-        .told()
+        .into_tidemill_error()
     }
 
     /// Notes a build side; gives what stands in its place.
@@ -358,7 +363,9 @@ impl TableProvider for BuildRows {
         _: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let Some(batches) = self.batches.lock().clone() else {
-            return Err(external(Error::Internal("a side was joined before it was read".into())));
+            return Err(into_datafusion_error(Error::Internal(
+                "a side was joined before it was read".into(),
+            )));
         };
         let schema = Arc::clone(&self.schema);
         Ok(MemorySourceConfig::try_new_exec(&[batches], schema, projection.cloned())?)

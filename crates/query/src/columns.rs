@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::names;
+use tidemill_sql::column_names;
 
 /// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`, and `x + 1` for
 /// `x + Int64(1)`.
@@ -30,7 +30,10 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
     let (written, given) = match statement {
         Statement::Statement(statement) => {
             let columns = plan.schema().fields().len();
-            (names::written(statement, columns), names::given(statement, columns))
+            (
+                column_names::select_list_texts(statement, columns),
+                column_names::select_list_aliases(statement, columns),
+            )
         }
         _ => (Vec::new(), Vec::new()),
     };
@@ -46,7 +49,7 @@ pub(crate) fn result_schema(plan: &LogicalPlan, tables: &[&str], statement: &Sta
             Some(true) if written.get(index).is_none_or(Option::is_none) && !is_unnested(plan) => {
                 field.name().clone()
             }
-            _ if !names::is_inward(field.name())
+            _ if !column_names::is_planner_name(field.name())
                 && !is_of_a_field(field.name(), written.get(index))
                 && !hides(field.name(), written.get(index)) =>
             {

@@ -19,7 +19,7 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use parking_lot::Mutex;
 use tidemill_base::batch_compaction;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::external;
+use tidemill_sql::into_datafusion_error;
 
 use crate::columns::named;
 use crate::stand_ins::one_partition;
@@ -201,7 +201,7 @@ impl Iterator for Batches {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.next_batch();
         self.has_ended |= next.is_err();
-        next.map_err(external).transpose()
+        next.map_err(into_datafusion_error).transpose()
     }
 }
 

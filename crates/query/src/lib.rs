@@ -58,7 +58,7 @@ pub use tasks::{
     Came, Done, Failure, Handed, HandedFile, HandedJob, NewTask, Output, Reach, ScratchSpec, Tasks,
     Took, Unordered, Worker, Workers,
 };
-pub use tidemill_sql::parameters::Parameter;
+pub use tidemill_sql::parameters::QueryParameter;
 pub use tidemill_sql::statement::schema_from_sql;
 pub use turbo::run::{Glimpse, Watch};
 pub use turbo::shown::late_seconds;

@@ -23,9 +23,9 @@ use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use futures::StreamExt;
 use futures::executor::block_on;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::Told;
-use tidemill_sql::external;
-use tidemill_sql::known_rows::KnownRows;
+use tidemill_sql::IntoTidemillError;
+use tidemill_sql::into_datafusion_error;
+use tidemill_sql::scan_statistics::ScanWithStatistics;
 
 use crate::scan::{Scan, SplitBatches};
 
@@ -67,7 +67,7 @@ impl Map {
         scan: Arc<Scan>,
     ) -> Result<Self> {
         let mut steps = Vec::new();
-        let is_known = add_steps(&plan, &scan, &mut steps).told()?;
+        let is_known = add_steps(&plan, &scan, &mut steps).into_tidemill_error()?;
         let steps = is_known.then(|| steps.into());
         Ok(Map { plan, context, scan, steps, executed: Arc::default() })
     }
@@ -107,7 +107,7 @@ impl Map {
         let Some(steps) = &self.steps else {
             self.executed.fetch_add(1, Ordering::Relaxed);
             let execute = || self.plan.execute(index, Arc::clone(&self.context));
-            let stream = self.scan.executed(execute).told()?;
+            let stream = self.scan.executed(execute).into_tidemill_error()?;
             return Ok(MapRows::Executed(stream));
         };
         Ok(MapRows::Applied(Applied {
@@ -125,7 +125,7 @@ fn add_steps(
     scan: &Scan,
     steps: &mut Vec<Step>,
 ) -> PlanResult<bool> {
-    if let Some(known) = plan.downcast_ref::<KnownRows>() {
+    if let Some(known) = plan.downcast_ref::<ScanWithStatistics>() {
         let Some(streams) = known.scan().downcast_ref::<StreamingTableExec>() else {
             return Ok(false);
         };
@@ -251,9 +251,9 @@ impl Step {
             Step::Take(columns) => Ok(Some(batch.project(columns)?)),
             Step::Filter { predicate, columns, .. } => {
                 let kept = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
-                let kept = kept
-                    .as_boolean_opt()
-                    .ok_or_else(|| external(Error::Internal("a condition is no BOOLEAN".into())))?;
+                let kept = kept.as_boolean_opt().ok_or_else(|| {
+                    into_datafusion_error(Error::Internal("a condition is no BOOLEAN".into()))
+                })?;
                 let batch = match columns {
                     Some(columns) => batch.project(columns)?,
                     None => batch,

@@ -16,7 +16,7 @@ use tidemill_base::state_folder::RunId;
 use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::RejectLog;
-use tidemill_sql::statement::one_select;
+use tidemill_sql::statement::parse_select;
 use tidemill_tables::Table;
 use tidemill_tables::merge::{Merged, Merger};
 use tidemill_tables::partial::{self, Header, PartialReader, PartialRun};
@@ -111,7 +111,7 @@ impl Merge {
             let reader = PartialReader::open(path)?;
             let mut header = reader.header().clone();
             if !reader.is_of_unknown_run() {
-                return Ok((one_select(&header.sql)?, header));
+                return Ok((parse_select(&header.sql)?, header));
             }
             // Earlier releases kept what may be secret.
             oldest.get_or_insert_with(|| path.clone());

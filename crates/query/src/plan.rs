@@ -38,11 +38,18 @@ use tidemill_source::{
     SplitOptions, flag_distribution, standard_input,
 };
 use tidemill_sql::dialects::{
-    self, CalledSource, CalledSources, ENTRY_COLUMN, SourceColumns, Unhidden,
+    self, JSON_ENTRY_COLUMN, SourceColumns, TableFunctionSource, TableFunctionSources,
+    UsedHiddenColumns,
 };
-use tidemill_sql::random_values::evaluate_once;
-use tidemill_sql::statement::{Asked, Wanted, analyzed_query, asked, honoured, schema_from_sql};
-use tidemill_sql::{Told, casts, correlated, external, floats, names, session, syntax, using};
+use tidemill_sql::random_values::evaluate_random_calls_once;
+use tidemill_sql::statement::{
+    ParsedStatement, StatementKind, check_syntax, explain_analyze_query, parse_statement,
+    schema_from_sql,
+};
+use tidemill_sql::{
+    IntoTidemillError, column_names, correlated_subqueries, float_order, into_datafusion_error,
+    session, statement_planning, syntax, using_columns,
+};
 use tidemill_tables::calls::depends_on_order;
 use tidemill_tables::estimates::{self, Call, Precisions};
 use tidemill_tables::lists::limited_lists;
@@ -141,7 +148,7 @@ impl Over<'_> {
         mut table: impl FnMut(&str, &SchemaRef) -> SourceTable,
     ) -> Result<Plan> {
         let Over { header, settings, rejects, counts_as_before, planned_ns } = self;
-        let called = asked(&header.sql)?.called;
+        let called = parse_statement(&header.sql)?.function_sources;
         let context =
             sessions::open_with(settings.memory_share_bytes(1, 2), settings, counts_as_before)?;
         let sources = [(&header.source, &header.schema)].into_iter();
@@ -151,11 +158,13 @@ impl Over<'_> {
             let row_sample = called.get(name).and_then(|called| called.row_sample);
             let made = Arc::new(table(name, schema).with_row_sample(row_sample));
             let provider = Arc::clone(&made) as Arc<dyn TableProvider>;
-            context.register_table(TableReference::bare(name.as_str()), provider).told()?;
+            context
+                .register_table(TableReference::bare(name.as_str()), provider)
+                .into_tidemill_error()?;
             tables.push((name.clone(), made));
         }
         respell(&mut statement, &context, &tables)?;
-        honoured(&statement, &context)?;
+        check_syntax(&statement, &context)?;
         let (sql, stream) = (header.sql.clone(), Some(header.source.as_str()));
         let query = Query { sql, planned_ns, ..Query::default() };
         Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
@@ -291,19 +300,24 @@ impl Plan {
     /// not there, and what inferring a schema meets.
     pub fn new(query: &Query, settings: &RunSettings) -> Result<Self> {
         run_on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
-            .map_err(|error| text_in_quotes(casts::explained(error, &query.sql, None), &query.sql))
-            .map_err(|error| dialects::without_records(error, &query.sql))
+            .map_err(|error| {
+                text_in_quotes(
+                    statement_planning::explain_cast_error(error, &query.sql, None),
+                    &query.sql,
+                )
+            })
+            .map_err(|error| dialects::explain_missing_record_id(error, &query.sql))
     }
 
     fn planned(query: &Query, settings: &RunSettings) -> Result<Self> {
         if let (Some(sql), false, None) =
-            (analyzed_query(&query.sql)?, query.per_record, query.map.as_ref())
+            (explain_analyze_query(&query.sql)?, query.per_record, query.map.as_ref())
         {
             let began = Instant::now();
             let plan = Self::planned(&Query { sql, ..query.clone() }, settings)?;
             return Ok(Plan { analyzed: Some(began.elapsed()), ..plan });
         }
-        let listed = match dialects::values_wanted(&query.sql) {
+        let listed = match dialects::pivot_values_query(&query.sql) {
             Some(values) => Some(about::with_values(query, values, settings)?),
             None => None,
         };
@@ -315,15 +329,16 @@ impl Plan {
         let rejects = Arc::new(RejectLog::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open(settings.memory_share_bytes(1, 2), settings)?;
         if let Some(stable) = query.stable {
-            session::sort_stably(&context, stable);
+            session::configure_stable_sort(&context, stable);
         }
-        let Asked { mut statement, wanted, called } = asked(&query.sql)?;
+        let ParsedStatement { mut statement, kind: wanted, function_sources: called } =
+            parse_statement(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
         hide_called(&called, &mut urls);
         // What stands for columns is looked at once they are known.
-        if !dialects::names_columns_by_pattern(&statement) {
-            honoured(&statement, &context)?;
+        if !dialects::needs_column_expansion(&statement) {
+            check_syntax(&statement, &context)?;
         }
         let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
         let run = RunState {
@@ -337,8 +352,9 @@ impl Plan {
             cores: settings.cores.clone(),
         };
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
-        let mut references = context.state().resolve_table_references(&statement).told()?;
-        references.retain(|reference| !dialects::makes_rows(reference.table()));
+        let mut references =
+            context.state().resolve_table_references(&statement).into_tidemill_error()?;
+        references.retain(|reference| !dialects::is_series_function(reference.table()));
         let mut found = references
             .iter()
             .map(|reference| {
@@ -375,9 +391,9 @@ impl Plan {
             opened.push((reference, name, source));
         }
         let columns = opened.iter().map(|(_, name, source)| (name.clone(), columns_of(source)));
-        let mut unhidden = dialects::named_hidden(&statement, &columns.collect());
+        let mut unhidden = dialects::used_hidden_columns(&statement, &columns.collect());
         for (reference, name, source) in opened {
-            let sample = called.get(&name).and_then(|called| called.sample);
+            let sample = called.get(&name).and_then(|called| called.percent_sample);
             let row_sample = called.get(&name).and_then(|called| called.row_sample);
             let mut hidden = unhidden.remove(&name).unwrap_or_default();
             if row_sample.is_some() {
@@ -387,14 +403,15 @@ impl Plan {
             let table = Arc::new(table.with_row_sample(row_sample));
             context
                 .register_table(reference, Arc::clone(&table) as Arc<dyn TableProvider>)
-                .told()?;
+                .into_tidemill_error()?;
             tables.push((name, table));
         }
         respell(&mut statement, &context, &tables)
             .map_err(|error| of_sampled_keys(error, &tables))?;
         if let Some(map) = &query.map {
-            let Asked { statement: mut map, wanted, called } = asked(map)?;
-            if !called.is_empty() || wanted != Wanted::Rows {
+            let ParsedStatement { statement: mut map, kind: wanted, function_sources: called } =
+                parse_statement(map)?;
+            if !called.is_empty() || wanted != StatementKind::Select {
                 return Err(Error::usage_with_hint(
                     "a map has no source of its own, and no sample of one",
                     "it is one SELECT of the records of the job's source",
@@ -403,8 +420,9 @@ impl Plan {
             hide_secrets(&mut map, &mut urls);
             respell(&mut map, &context, &tables)
                 .map_err(|error| of_sampled_keys(error, &tables))?;
-            honoured(&map, &context)?;
-            let planned = casts::planned(&context.state(), map).told();
+            check_syntax(&map, &context)?;
+            let planned =
+                statement_planning::statement_to_plan(&context.state(), map).into_tidemill_error();
             let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_with_hint(
@@ -414,7 +432,9 @@ impl Plan {
             }
         }
         if query.per_record {
-            let planned = casts::planned(&context.state(), statement.clone()).told();
+            let planned =
+                statement_planning::statement_to_plan(&context.state(), statement.clone())
+                    .into_tidemill_error();
             let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
             if let Some(step) = refusal_of_map(&planned) {
                 return Err(Error::usage_with_hint(
@@ -423,8 +443,8 @@ impl Plan {
                 ));
             }
         }
-        if wanted != Wanted::Rows && (query.per_record || query.map.is_some()) {
-            return Err(Error::usage(format!("`{}` is no query of records", wanted.word())));
+        if wanted != StatementKind::Select && (query.per_record || query.map.is_some()) {
+            return Err(Error::usage(format!("`{}` is no query of records", wanted.keyword())));
         }
         let over = |statement: Statement, tables: Vec<(String, Arc<SourceTable>)>| {
             let (rejects, context) = (Arc::clone(&rejects), context.clone());
@@ -434,16 +454,16 @@ impl Plan {
                 .map_err(|error| of_sampled_keys(error, &sources))
         };
         match wanted {
-            Wanted::Rows => over(statement, tables),
-            Wanted::Columns => {
+            StatementKind::Select => over(statement, tables),
+            StatementKind::Describe => {
                 let plan = over(statement, tables)?;
                 over(about::described(&plan.schema)?, Vec::new())
             }
-            Wanted::Plan => {
+            StatementKind::Explain => {
                 let plan = over(statement, tables)?;
                 over(about::explained(&plan.explain()?.to_string())?, Vec::new())
             }
-            Wanted::Summary => {
+            StatementKind::Summarize => {
                 let plan = over(statement.clone(), tables.clone())?;
                 let (columns, call) = Summary::of(&plan.schema);
                 context.register_udaf(summary::function_of(columns, &plan.precisions()));
@@ -470,24 +490,28 @@ impl Plan {
         let planned_ns = now.and_then(|now| now.timestamp_nanos_opt());
         let replaced = only_replaced(&statement);
         let plan = |state: &SessionState, statement| {
-            let logical =
-                names::in_any_case(statement, |statement| plan_statement(state, statement))?;
+            let logical = column_names::plan_with_any_case(statement, |statement| {
+                plan_statement(state, statement)
+            })?;
             let logical = sampled::draw_rows(logical, &tables, state)?;
-            correlated::refuse_aggregates_of_outer_rows(&logical)?;
-            let once = evaluate_once(logical.clone())?;
+            correlated_subqueries::reject_outer_aggregates_in_subqueries(&logical)?;
+            let once = evaluate_random_calls_once(logical.clone())?;
             let joins = || {
-                let joins = correlated::as_joins(&once)?.unwrap_or_else(|| once.clone());
+                let joins =
+                    correlated_subqueries::rewrite_as_joins(&once)?.unwrap_or_else(|| once.clone());
                 optimised_plan(state, &logical, joins)
             };
-            let optimised = match correlated::is_below_outer_join(&once)? {
-                true => joins().map_err(|_| external(below_outer_join()))?,
+            let optimised = match correlated_subqueries::has_correlation_below_outer_join(&once)? {
+                true => joins().map_err(|_| into_datafusion_error(below_outer_join()))?,
                 // DataFusion's own refusal says more than that of the joins.
-                false if correlated::skips_level(&once)? => joins().map_err(|error| {
-                    match optimised_plan(state, &logical, once.clone()) {
-                        Err(refusal) => refusal,
-                        Ok(_) => error,
-                    }
-                })?,
+                false if correlated_subqueries::has_reference_beyond_enclosing_query(&once)? => {
+                    joins().map_err(|error| {
+                        match optimised_plan(state, &logical, once.clone()) {
+                            Err(refusal) => refusal,
+                            Ok(_) => error,
+                        }
+                    })?
+                }
                 false => {
                     let optimised = optimised_plan(state, &logical, once.clone());
                     // DataFusion plans few of the subqueries that depend on the row around them.
@@ -497,19 +521,21 @@ impl Plan {
             Ok((logical, optimised))
         };
         let spoken = statement.clone();
-        let (logical, optimised) = casts::plan_statement(&state, statement, plan)
-            .map_err(|error| ambiguous(&error, &spoken).unwrap_or_else(|| error.told()))?;
+        let (logical, optimised) = statement_planning::plan_with_retries(&state, statement, plan)
+            .map_err(|error| {
+            ambiguous(&error, &spoken).unwrap_or_else(|| error.into_tidemill_error())
+        })?;
         if let Some(replaced) = replaced {
-            found_replaced(casts::planned(&state, replaced))?;
+            found_replaced(statement_planning::statement_to_plan(&state, replaced))?;
         }
         // The result's columns are named by the plan as written; optimising may rename. Their
         // types are settled by then: a UNION's, say, are not before.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
         let named = result_schema(&logical, &names, &spoken);
-        let used = Arc::new(prune::used(&logical).told()?);
+        let used = Arc::new(prune::used(&logical).into_tidemill_error()?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
-        let logical = floats::with_nested_extremes(optimised).told()?;
-        let logical = limited_lists(logical).told()?;
+        let logical = float_order::rewrite_nested_extremes(optimised).into_tidemill_error()?;
+        let logical = limited_lists(logical).into_tidemill_error()?;
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.common_file_schema());
@@ -541,8 +567,9 @@ impl Plan {
         let route = route(&logical, &stream)?;
         // Where two of the sources are too large to be held, a join may have to be, too.
         let mut has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
-        let is_large =
-            stream.is_err() && scanned.len() > 1 && logical.exists_dyn(&mut has_join).told()?;
+        let is_large = stream.is_err()
+            && scanned.len() > 1
+            && logical.exists_dyn(&mut has_join).into_tidemill_error()?;
         let joins = if is_large { Joins::Large } else { Joins::Small };
         let sampled = tables.iter().find(|(_, table)| table.is_sample());
         if let (Some(_), Some((name, _))) = (&query.turbo, sampled) {
@@ -896,8 +923,8 @@ impl Plan {
 
     /// What DataFusion runs a plan by whose rows come in order, as do those that its aggregates find equal.
     fn in_order(&self, plan: LogicalPlan, bytes: usize) -> Result<(SessionState, LogicalPlan)> {
-        let state = session::in_order(&self.context.state(), bytes, &self.settings)?;
-        Ok((state, with_places(plan).told()?))
+        let state = session::single_threaded_state(&self.context.state(), bytes, &self.settings)?;
+        Ok((state, with_places(plan).into_tidemill_error()?))
     }
 
     /// Has DataFusion run the plan; says why all of its joins have to be sorted, where one that holds a side
@@ -913,8 +940,8 @@ impl Plan {
                 state
             }
             Joins::Small => state,
-            Joins::Large => session::joining_large(&state, false),
-            Joins::Sorted => session::joining_large(&state, true),
+            Joins::Large => session::large_join_state(&state, false),
+            Joins::Sorted => session::large_join_state(&state, true),
         };
         let cancel = &self.settings.cancel;
         let mut engine = Background::start(state, logical, self.settings.threads, cancel)?;
@@ -1262,8 +1289,8 @@ impl Plan {
 
     /// A map as a physical plan with a partition per split.
     pub(crate) fn per_split(&self, stream: &TableReference, map: &LogicalPlan) -> Result<PerSplit> {
-        let state = session::per_split(&self.context.state());
-        let physical = session::physical(&state, map)?;
+        let state = session::split_scan_state(&self.context.state());
+        let physical = session::create_physical_plan(&state, map)?;
         let table = self.tables.iter().find(|(name, _)| name == stream.table());
         let scan = table
             .and_then(|(_, table)| table.scans().pop())
@@ -1283,7 +1310,7 @@ impl Plan {
     pub(crate) fn coded(&self, parts: &Tables) -> Result<Option<Coded>> {
         let table = self.tables.iter().find(|(name, _)| name == parts.stream.table());
         let coded = table.map(|(_, table)| coded::coded(&parts.map, &parts.spec, table));
-        Ok(coded.transpose().told()?.flatten())
+        Ok(coded.transpose().into_tidemill_error()?.flatten())
     }
 
     /// The table of a source, if it has one of this name.
@@ -1345,17 +1372,17 @@ fn optimised_plan(
     logical: &LogicalPlan,
     wanted: LogicalPlan,
 ) -> PlanResult<LogicalPlan> {
-    recursion_in_subquery(&wanted).map_err(external)?;
-    misplaced(&wanted).map_err(external)?;
+    recursion_in_subquery(&wanted).map_err(into_datafusion_error)?;
+    misplaced(&wanted).map_err(into_datafusion_error)?;
     // Before rules take aggregates apart, and once more when constants are known.
     let wanted = limited_lists(wanted)?;
     let optimised = state.optimize(&wanted).map_err(|error| not_optimised(&wanted, error))?;
     // A condition that is never true leaves no source to aggregate, and nothing to merge with the tables of other runs.
-    let optimised = match has_lost_its_source(logical, &optimised).map_err(external)? {
-        true => session::keeping_sources(state).optimize(&wanted)?,
+    let optimised = match has_lost_its_source(logical, &optimised).map_err(into_datafusion_error)? {
+        true => session::with_sources_kept(state).optimize(&wanted)?,
         false => optimised,
     };
-    not_run(&optimised).map_err(external)?;
+    not_run(&optimised).map_err(into_datafusion_error)?;
     Ok(optimised)
 }
 
@@ -1370,14 +1397,15 @@ fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
             Ok(TreeNodeRecursion::Continue)
         })
     })
-    .told()?;
+    .into_tidemill_error()?;
     Ok(found)
 }
 
 /// Whether a plan that aggregates rows of one source reads none any more, being optimised.
 fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bool> {
-    let aggregates =
-        plan.exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Aggregate(_)))).told()?;
+    let aggregates = plan
+        .exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
+        .into_tidemill_error()?;
     Ok(aggregates
         && build_sides::scanned(plan)?.len() == 1
         && build_sides::scanned(optimised)?.is_empty())
@@ -1410,19 +1438,19 @@ pub(crate) fn respell(
 ) -> Result<()> {
     let schemas: Vec<SchemaRef> = tables.iter().map(|(_, table)| table.schema()).collect();
     if let Statement::Statement(statement) = statement {
-        names::respell(statement, schemas.iter().map(AsRef::as_ref));
+        column_names::respell_names(statement, schemas.iter().map(AsRef::as_ref));
     }
-    let unhidden: Unhidden = tables
+    let unhidden: UsedHiddenColumns = tables
         .iter()
         .filter(|(_, table)| !table.hidden().is_empty())
         .map(|(name, table)| (name.clone(), table.hidden().clone()))
         .collect();
-    if dialects::write_out(statement, &context.state(), &unhidden)? {
-        honoured(statement, context)?;
+    if dialects::expand_columns(statement, &context.state(), &unhidden)? {
+        check_syntax(statement, context)?;
     }
     if let Statement::Statement(statement) = statement {
-        names::one_meaning(statement, schemas.iter().map(AsRef::as_ref))?;
-        using::qualify(statement);
+        column_names::refuse_ambiguous_order_by(statement, schemas.iter().map(AsRef::as_ref))?;
+        using_columns::qualify_using_columns(statement);
     }
     Ok(())
 }
@@ -1501,7 +1529,7 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     walk_statement(statement, &mut names);
     let name = field.name();
     let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let has_entries = statement.to_string().contains(ENTRY_COLUMN);
+    let has_entries = statement.to_string().contains(JSON_ENTRY_COLUMN);
     Some(match names.0.as_slice() {
         [] | [_] if has_entries => Error::usage_with_hint(
             format!("two columns are `{name}`"),
@@ -1527,7 +1555,7 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
 fn only_replaced(statement: &Statement) -> Option<Statement> {
     let Statement::Statement(statement) = statement else { return None };
     let mut statement = statement.clone();
-    syntax::replace_by_except(&mut statement).then_some(Statement::Statement(statement))
+    syntax::rewrite_replace_as_except(&mut statement).then_some(Statement::Statement(statement))
 }
 
 /// The planner passes over a column to be replaced that there is not; one to be left out it
@@ -1539,7 +1567,7 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
             Df::SchemaError(cause, _)
                 if matches!(cause.as_ref(), SchemaError::FieldNotFound { .. }) =>
             {
-                Err(error.told())
+                Err(error.into_tidemill_error())
             }
             Df::Plan(message) if message.contains("duplicate column names") => {
                 Err(Error::usage_with_hint(
@@ -1557,7 +1585,7 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
 /// What a source's columns are called.
 fn columns_of(source: &Source) -> SourceColumns {
     let names = |fields: &[FieldRef]| fields.iter().map(|field| field.name().clone()).collect();
-    SourceColumns { own: names(source.schema().fields()), hidden: names(source.hidden_columns()) }
+    SourceColumns { data: names(source.schema().fields()), hidden: names(source.hidden_columns()) }
 }
 
 /// Opens a source; where the answer may go without some of it, without waiting for files that do not answer.
@@ -1588,7 +1616,11 @@ fn opened_source(
 }
 
 /// A source that SQL calls like a function, with what else is said of files.
-fn called_source(query: &Query, called: &CalledSource, cancel: &CancelFlag) -> Result<SourceSpec> {
+fn called_source(
+    query: &Query,
+    called: &TableFunctionSource,
+    cancel: &CancelFlag,
+) -> Result<SourceSpec> {
     let mut urls = called.urls.iter().cloned();
     let mut spec = query.defaults.clone();
     spec.url = urls.next().unwrap_or_default();
@@ -1609,9 +1641,9 @@ fn called_source(query: &Query, called: &CalledSource, cancel: &CancelFlag) -> R
     if let Some(schema) = &called.schema {
         spec.declared_schema = Some(schema_from_sql(schema)?);
     }
-    let filename = called.filename.iter().map(|name| (HiddenColumn::Filename, name.clone()));
+    let filename = called.filename_column.iter().map(|name| (HiddenColumn::Filename, name.clone()));
     spec.exposed_hidden_columns.extend(filename);
-    if called.file_row_number {
+    if called.has_file_row_number {
         spec.exposed_hidden_columns.push((HiddenColumn::RowNumber, "file_row_number".to_owned()));
     }
     Ok(spec)
@@ -1637,23 +1669,24 @@ fn listed_files(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceSpec> {
 fn find(
     query: &Query,
     reference: &TableReference,
-    called: &CalledSources,
+    called: &TableFunctionSources,
     cancel: &CancelFlag,
 ) -> Result<(String, SourceSpec)> {
     let name = reference.table();
     if let Some(called) = called.get(name) {
-        let Some(table) = &called.table else {
+        let Some(table) = &called.sampled_table else {
             return Ok((name.to_owned(), called_source(query, called, cancel)?));
         };
         let own = TableReference::bare(table.as_str());
-        let (_, spec) =
-            find(query, &own, &CalledSources::new(), cancel).map_err(|error| match error {
+        let (_, spec) = find(query, &own, &TableFunctionSources::new(), cancel).map_err(
+            |error| match error {
                 Error::Usage { .. } => Error::usage_with_hint(
                     format!("`{}` is no source to take a sample of", redact_url(table)),
                     "TABLESAMPLE is of files and sources; rows of a query: WHERE random() < 0.1",
                 ),
                 other => other,
-            })?;
+            },
+        )?;
         return Ok((name.to_owned(), spec));
     }
     if let Some(format) = reference.schema() {
@@ -1696,6 +1729,6 @@ fn has_limit(plan: &LogicalPlan) -> Result<bool> {
         };
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })
-    .told()?;
+    .into_tidemill_error()?;
     Ok(found)
 }

@@ -37,8 +37,8 @@ use tidemill_base::error::Result;
 use tidemill_source::nested_projection::{NestedProjection, NestedProjections};
 use tidemill_source::{FileColumn, RowfileFooterStatistics, Source, Split, SplitOptions};
 use tidemill_sql::datafusion_names::scalars;
-use tidemill_sql::floats::{self, has_floats};
-use tidemill_sql::kept_casts;
+use tidemill_sql::float_order::{self, has_floats};
+use tidemill_sql::opaque_casts;
 use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 
 /// The source's splits without the files and the row groups that `filters` rule out; where `numbered`, such
@@ -235,7 +235,9 @@ fn unqualified(filter: Expr) -> Option<Expr> {
 
 /// The filter with casts of times to other units as casts.
 fn time_casts(filter: Expr) -> Option<Expr> {
-    let cast = filter.transform_up_dyn(&mut |expr| match kept_casts::time_cast(&expr) {
+    let cast = filter.transform_up_dyn(&mut |expr| match opaque_casts::order_preserving_time_cast(
+        &expr,
+    ) {
         Some(cast) => Ok(Transformed::yes(Expr::Cast(cast))),
         None => Ok(Transformed::no(expr)),
     });
@@ -251,7 +253,7 @@ fn unsettled(filter: Expr) -> Option<Expr> {
             other => path(other).is_some(),
         }
     }
-    let bare = filter.transform_up_dyn(&mut |expr| match floats::inside(&expr) {
+    let bare = filter.transform_up_dyn(&mut |expr| match float_order::unwrap_comparable(&expr) {
         Some(inner) if keeps_order(inner) => Ok(Transformed::yes(inner.clone())),
         _ => Ok(Transformed::no(expr)),
     });
@@ -282,7 +284,7 @@ pub(crate) fn read_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predi
 }
 
 fn read_predicate(schema: &SchemaRef, filter: &Expr) -> Option<Predicate> {
-    let place = |expr: &Expr| match floats::inside(expr).unwrap_or(expr) {
+    let place = |expr: &Expr| match float_order::unwrap_comparable(expr).unwrap_or(expr) {
         Expr::Column(column) => schema.index_of(&column.name).ok(),
         _ => None,
     };
@@ -444,7 +446,7 @@ impl RowGroups<'_> {
             (_, FileColumn::PartitionKey(key)) => {
                 let values =
                     self.source.partition_values(self.file, key, self.num_containers()).ok()?;
-                Some(floats::settled(&values))
+                Some(float_order::normalize_floats(&values))
             }
             (index, FileColumn::Missing) => {
                 let data_type = self.source.schema().field(index).data_type();
@@ -541,7 +543,7 @@ impl Blocks<'_> {
             FileColumn::PartitionKey(key) => {
                 let value =
                     self.source.partition_values(self.file, key, self.num_containers()).ok()?;
-                Some(Bounds::Same(floats::settled(&value)))
+                Some(Bounds::Same(float_order::normalize_floats(&value)))
             }
             FileColumn::Missing => Some(Bounds::Null(data_type.clone())),
             FileColumn::OwnColumn { .. } => {

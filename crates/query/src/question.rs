@@ -6,8 +6,8 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
 use tidemill_sink::SinkSpec;
 use tidemill_source::SourceSpec;
-use tidemill_sql::parameters::{self, Parameter};
-use tidemill_sql::session::Stable;
+use tidemill_sql::parameters::{self, QueryParameter};
+use tidemill_sql::session::StableSort;
 
 use crate::tasks::{Output, ScratchSpec, Workers};
 use crate::turbo::Turbo;
@@ -39,7 +39,7 @@ pub struct Query {
     pub keeps_columns: bool,
     /// That rows which tie under its ORDER BY keep the order in which the source has them. For `SELECT *` over one
     /// source.
-    pub stable: Option<Stable>,
+    pub stable: Option<StableSort>,
     /// When the answer may rest on a part of the input. Default: never.
     pub turbo: Option<Turbo>,
     /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
@@ -113,7 +113,7 @@ impl Query {
         let order = order_of(by)?;
         let query = Self::of_source(spec, "*", None)?;
         let sql = format!("{}\nORDER BY {order}", query.sql);
-        Ok(Query { sql, stable: Some(Stable { limit }), ..query })
+        Ok(Query { sql, stable: Some(StableSort { rows_max: limit }), ..query })
     }
 
     /// The same question of which workers, if it has any, may write the rows where somebody delivers them to.
@@ -128,8 +128,8 @@ impl Query {
     ///
     /// # Errors
     /// [`Error::Usage`] for a parameter without a value, and for a value without a parameter.
-    pub fn with_parameters(self, parameters: &[(String, Parameter)]) -> Result<Self> {
-        let sql = parameters::put(&self.sql, parameters)?;
+    pub fn with_parameters(self, parameters: &[(String, QueryParameter)]) -> Result<Self> {
+        let sql = parameters::substitute_parameters(&self.sql, parameters)?;
         Ok(Query { sql, ..self })
     }
 

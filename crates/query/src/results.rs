@@ -13,7 +13,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::type_mismatches::TypeMismatches;
 use tidemill_base::unknown_keys::UnknownKeys;
 use tidemill_source::RejectLog;
-use tidemill_sql::casts;
+use tidemill_sql::statement_planning;
 use tidemill_tables::estimates::{Call, Precisions};
 
 use crate::background::Background;
@@ -163,7 +163,7 @@ pub(crate) fn explained(
     tables: &[(String, Arc<SourceTable>)],
 ) -> Error {
     let Error::Overflow { message, hint } = error else {
-        return casts::explained(error, sql, Some(plan));
+        return statement_planning::explain_cast_error(error, sql, Some(plan));
     };
     let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
     Error::Overflow { message: unqualified(&message, &names), hint }

@@ -23,8 +23,8 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
-use tidemill_sql::random_values::{duplicates_random_value, is_random, is_random_call};
-use tidemill_sql::{Told, external, floats};
+use tidemill_sql::random_values::{duplicates_random_value, has_random_call, is_random_call};
+use tidemill_sql::{IntoTidemillError, float_order, into_datafusion_error};
 use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
 use tidemill_tables::summary::Summary;
 use tidemill_tables::{Aggregate, Function, TableSpec, makes_branches, supports};
@@ -85,7 +85,7 @@ impl Tables {
             LogicalPlan::Unnest(step) => !makes_branches(step),
             _ => false,
         };
-        self.map.exists_dyn(&mut |node| Ok(multiplies(node))).told()
+        self.map.exists_dyn(&mut |node| Ok(multiplies(node))).into_tidemill_error()
     }
 
     /// Returns true if each record of the source is one row of the table's only group.
@@ -98,8 +98,10 @@ impl Tables {
             LogicalPlan::TableScan(scan) => !scan.filters.is_empty() || scan.fetch.is_some(),
             _ => true,
         };
-        let changes =
-            self.map.exists_dyn(&mut |node| Ok(leaves_rows_out_or_adds_some(node))).told()?;
+        let changes = self
+            .map
+            .exists_dyn(&mut |node| Ok(leaves_rows_out_or_adds_some(node)))
+            .into_tidemill_error()?;
         Ok(self.spec.keys.is_empty() && !changes)
     }
 }
@@ -122,8 +124,9 @@ pub(crate) fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>)
         Ok(stream) => stream,
         Err(why) => return Ok(Route::Engine { why: why.clone() }),
     };
-    let recurses =
-        plan.exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_)))).told()?;
+    let recurses = plan
+        .exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::RecursiveQuery(_))))
+        .into_tidemill_error()?;
     if recurses {
         return Ok(Route::Engine { why: "the query has a WITH RECURSIVE".into() });
     }
@@ -141,7 +144,7 @@ pub(crate) fn route(plan: &LogicalPlan, stream: &Result<TableReference, String>)
         }
         Ok(TreeNodeRecursion::Continue)
     })
-    .told()?;
+    .into_tidemill_error()?;
     if let Some(error) = failure {
         return Err(error);
     }
@@ -232,12 +235,14 @@ fn limited_map(plan: &LogicalPlan, sides: &mut StreamPlanner<'_>) -> Result<Opti
                     let input = Arc::new(input.clone());
                     let schema = Arc::clone(plan.schema());
                     let renamed = renamed.collect();
-                    let renamed = Projection::try_new_with_schema(renamed, input, schema).told()?;
+                    let renamed = Projection::try_new_with_schema(renamed, input, schema)
+                        .into_tidemill_error()?;
                     limited.projections.push(renamed);
                 }
                 _ => {
-                    limited.map =
-                        plan.with_new_exprs(plan.expressions(), vec![limited.map]).told()?;
+                    limited.map = plan
+                        .with_new_exprs(plan.expressions(), vec![limited.map])
+                        .into_tidemill_error()?;
                 }
             }
             Ok(Some(limited))
@@ -280,7 +285,7 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
         // The first rows are selected by copies of the select list.
         (expr, LogicalPlan::Distinct(Distinct::On(on))) if is_random_call(expr) => {
             let sorts = on.sort_expr.iter().flatten().map(|sort| &sort.expr);
-            let has_random_key = on.on_expr.iter().chain(sorts).any(is_random);
+            let has_random_key = on.on_expr.iter().chain(sorts).any(has_random_call);
             has_random_key.then(|| ("a random key of `DISTINCT ON`".into(), IN_A_SUBQUERY))
         }
         // `GROUP BY ALL HAVING k` has a copy of the key.
@@ -315,7 +320,7 @@ pub(crate) fn misplaced(plan: &LogicalPlan) -> Result<()> {
 /// Returns true if a plan aggregates by random keys, which a projection below it calculates.
 fn has_random_keys(plan: &LogicalPlan) -> bool {
     let LogicalPlan::Aggregate(AggregateNode { input, .. }) = plan else { return false };
-    matches!(input.as_ref(), LogicalPlan::Projection(below) if below.expr.iter().any(is_random))
+    matches!(input.as_ref(), LogicalPlan::Projection(below) if below.expr.iter().any(has_random_call))
 }
 
 /// Checks an optimised plan for what should not be left in it, as there is no way to run it.
@@ -358,7 +363,7 @@ pub(crate) fn recursion_in_subquery(plan: &LogicalPlan) -> Result<()> {
             })
         })
     })
-    .told()?;
+    .into_tidemill_error()?;
     match name {
         Some(name) => Err(Error::usage_with_hint(
             format!("the recursive step of `{name}` reads its own rows in a subquery"),
@@ -390,7 +395,7 @@ pub(crate) fn not_optimised(plan: &LogicalPlan, error: DataFusionError) -> DataF
     });
     match refused {
         Ok(()) => error,
-        Err(refused) => external(refused),
+        Err(refused) => into_datafusion_error(refused),
     }
 }
 
@@ -437,7 +442,7 @@ fn refuse(
             })
         })
     })
-    .told()?;
+    .into_tidemill_error()?;
     refusal.map_or(Ok(()), Err)
 }
 
@@ -454,7 +459,8 @@ fn spec_of(
     }
     if let Some((summary, arguments)) = summary_of(core) {
         let types = arguments.iter().map(|argument| argument.get_type(schema));
-        let spec = summary.spec(&types.collect::<PlanResult<Vec<DataType>>>().told()?);
+        let spec =
+            summary.spec(&types.collect::<PlanResult<Vec<DataType>>>().into_tidemill_error()?);
         return match spec {
             Ok(spec) => Ok(Ok((map_of(input, 0, arguments)?, Arc::new(spec)))),
             Err(why) => Ok(Err(why)),
@@ -483,7 +489,7 @@ fn spec_of(
                 Function::Mean => uncast(argument, schema)?,
                 _ => argument,
             };
-            let of = argument.get_type(schema).told()?;
+            let of = argument.get_type(schema).into_tidemill_error()?;
             Ok::<_, Error>((column_of(&unsettled(&argument)), of))
         });
         let (argument, argument_type) = match arguments.next().transpose()? {
@@ -523,15 +529,19 @@ fn map_of(input: &LogicalPlan, key_count: usize, columns: &[Expr]) -> Result<Log
         let name = if index < key_count { "key" } else { "value" };
         expr.clone().unalias_nested().data.alias(format!("{name}_{index}"))
     });
-    let map = LogicalPlanBuilder::from(input.clone()).project(named.collect::<Vec<_>>()).told()?;
-    map.build().told()
+    let map = LogicalPlanBuilder::from(input.clone())
+        .project(named.collect::<Vec<_>>())
+        .into_tidemill_error()?;
+    map.build().into_tidemill_error()
 }
 
 /// A key or an argument as it is, without the floats of it being settled: tables do that themselves.
 fn unsettled(expr: &Expr) -> Expr {
     match expr {
-        Expr::Alias(alias) if floats::inside(&alias.expr).is_some() => unsettled(&alias.expr),
-        other => floats::inside(other).unwrap_or(other).clone(),
+        Expr::Alias(alias) if float_order::unwrap_comparable(&alias.expr).is_some() => {
+            unsettled(&alias.expr)
+        }
+        other => float_order::unwrap_comparable(other).unwrap_or(other).clone(),
     }
 }
 
@@ -540,7 +550,7 @@ fn unsettled(expr: &Expr) -> Expr {
 fn uncast(argument: Expr, schema: &DFSchema) -> Result<Expr> {
     if let Expr::Cast(cast) = &argument
         && cast.field.data_type() == &DataType::Float64
-        && cast.expr.get_type(schema).told()?.is_integer()
+        && cast.expr.get_type(schema).into_tidemill_error()?.is_integer()
     {
         return Ok(cast.expr.as_ref().clone());
     }
@@ -557,15 +567,17 @@ impl Tables {
         plan: &LogicalPlan,
         finished: Arc<dyn TableProvider>,
     ) -> Result<LogicalPlan> {
-        let scan = LogicalPlanBuilder::scan(FINISHED, provider_as_source(finished), None).told()?;
+        let scan = LogicalPlanBuilder::scan(FINISHED, provider_as_source(finished), None)
+            .into_tidemill_error()?;
         let restored = self.core.schema.iter().enumerate().map(|(index, (qualifier, field))| {
             Expr::Column(Column::new(Some(FINISHED), column_name(index)))
                 .alias_qualified(qualifier.cloned(), field.name())
         });
         // By the aggregation's own schema: `CAST(a.x AS INT)` may be called `a.x` there, beside `x` of `a`.
-        let input = Arc::new(scan.build().told()?);
+        let input = Arc::new(scan.build().into_tidemill_error()?);
         let schema = Arc::clone(&self.core.schema);
-        let table = Projection::try_new_with_schema(restored.collect(), input, schema).told()?;
+        let table = Projection::try_new_with_schema(restored.collect(), input, schema)
+            .into_tidemill_error()?;
         let table = LogicalPlan::Projection(table);
         let mut replaced = false;
         let finish = plan
@@ -577,7 +589,7 @@ impl Tables {
                 }
                 _ => Ok(Transformed::no(node)),
             })
-            .told()?;
+            .into_tidemill_error()?;
         if !replaced {
             return Err(Error::Internal("the aggregation vanished from its plan".into()));
         }

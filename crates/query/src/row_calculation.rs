@@ -32,7 +32,7 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::{Told, session};
+use tidemill_sql::{IntoTidemillError, session};
 
 use crate::columns::named;
 use crate::stand_ins::{one_partition, positional_schema, scan_stand_in};
@@ -70,12 +70,13 @@ impl RowCalculation {
         for projection in projections {
             let Projection { expr, schema, .. } = projection;
             let (expr, schema) = (expr.clone(), Arc::clone(schema));
-            let next = Projection::try_new_with_schema(expr, Arc::new(plan), schema).told()?;
+            let next = Projection::try_new_with_schema(expr, Arc::new(plan), schema)
+                .into_tidemill_error()?;
             plan = LogicalPlan::Projection(next);
         }
-        let state = session::per_split(state);
-        let physical = session::physical(&state, &plan)?;
-        let projected = physical.execute(0, state.task_ctx()).told()?;
+        let state = session::split_scan_state(state);
+        let physical = session::create_physical_plan(&state, &plan)?;
+        let projected = physical.execute(0, state.task_ctx()).into_tidemill_error()?;
         Ok(RowCalculation { slot, projected })
     }
 
@@ -102,7 +103,7 @@ impl RowCalculation {
             stream.poll_next_unpin(context)
         })));
         match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(batch)) => batch.told().map(Some),
+            Poll::Ready(Some(batch)) => batch.into_tidemill_error().map(Some),
             Poll::Ready(None) => Err(Error::Internal("a projection above a limit ended".into())),
             Poll::Pending if self.slot.batch.lock().is_some() => {
                 Err(Error::Internal("a projection above a limit does not read its rows".into()))

@@ -20,7 +20,7 @@ use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_source::Split;
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 use tracing::debug_span;
 
 use crate::map::{Map, MapRows};
@@ -165,7 +165,7 @@ impl OrderedRows {
                         self.again = None;
                         let outcome = self.shared.scan.outcome(self.at);
                         self.pass(outcome)?;
-                        end.transpose().told()?;
+                        end.transpose().into_tidemill_error()?;
                         continue;
                     }
                 }
@@ -387,7 +387,7 @@ impl Shared {
         let mapping = debug_span!("map", index);
         while let Some(batch) = mapping.in_scope(|| batches.next()) {
             self.progress.map_counters().add_thread_cpu(&mut clock);
-            if !self.hand_over(index, batch.told()?, turn)? {
+            if !self.hand_over(index, batch.into_tidemill_error()?, turn)? {
                 return Ok(());
             }
             // Stopped, it ends with the next batch.

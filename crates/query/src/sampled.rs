@@ -20,7 +20,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::DynLogicalPlan;
 use tidemill_source::{Source, Split};
-use tidemill_sql::dialects::{RowSample, Sample};
+use tidemill_sql::dialects::{PercentSample, RowCountSample};
 
 use crate::scan::SourceTable;
 
@@ -36,7 +36,7 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// A sampler of the rows of a split.
-    pub(crate) fn new(sample: Sample, split: &Split) -> Self {
+    pub(crate) fn new(sample: PercentSample, split: &Split) -> Self {
         let mut state = mixed(sample.seed);
         if let Some(piece) = split.parts.first() {
             for byte in piece.file.display_name().bytes() {
@@ -131,7 +131,7 @@ pub(crate) fn draw_rows(
     let drawn = plan.transform_up_with_subqueries_dyn(&mut |node| {
         let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
         let table = tables.iter().find(|(name, _)| name == scan.table_name.table());
-        let Some((table, RowSample { rows, seed })) =
+        let Some((table, RowCountSample { rows, seed })) =
             table.and_then(|(_, table)| Some((table, table.row_sample()?)))
         else {
             return Ok(Transformed::no(node));

@@ -34,12 +34,12 @@ use tidemill_base::progress::RunProgress;
 use tidemill_remote::{AccessPlan, PrefetchBudget};
 use tidemill_source::nested_projection::NestedProjections;
 use tidemill_source::{ReadOptions, RejectLog, Source, Split, SplitReader, SplitStats};
-use tidemill_sql::Told;
-use tidemill_sql::dialects::{RowSample, Sample};
-use tidemill_sql::external;
-use tidemill_sql::input_order::Place;
-use tidemill_sql::known_rows::KnownRows;
-use tidemill_sql::session::{BATCH_ROWS, ScanMode, Stable};
+use tidemill_sql::IntoTidemillError;
+use tidemill_sql::batch_positions::BatchPosition;
+use tidemill_sql::dialects::{PercentSample, RowCountSample};
+use tidemill_sql::into_datafusion_error;
+use tidemill_sql::scan_statistics::ScanWithStatistics;
+use tidemill_sql::session::{BATCH_ROWS, ScanMode, StableSort};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 
@@ -91,9 +91,9 @@ pub(crate) struct SourceTable {
     /// None for a table that is only planned over: partial tables hold what was read.
     source: Option<Arc<Source>>,
     /// Which part of it is read.
-    sample: Option<Sample>,
+    sample: Option<PercentSample>,
     /// The number of its rows that are drawn, of those that are read.
-    row_sample: Option<RowSample>,
+    row_sample: Option<RowCountSample>,
     run: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
     /// What the query uses of the columns; none until it is planned.
@@ -120,7 +120,7 @@ impl SourceTable {
     pub(crate) fn new(
         source: Arc<Source>,
         run: RunState,
-        sample: Option<Sample>,
+        sample: Option<PercentSample>,
         hidden: &BTreeSet<String>,
     ) -> Self {
         let mut fields = source.schema().fields().to_vec();
@@ -221,18 +221,18 @@ impl SourceTable {
     }
 
     /// Which of its rows are read, if not all.
-    pub(crate) fn sample(&self) -> Option<Sample> {
+    pub(crate) fn sample(&self) -> Option<PercentSample> {
         self.sample
     }
 
     /// The same table, of whose rows a number is drawn.
     #[must_use]
-    pub(crate) fn with_row_sample(self, row_sample: Option<RowSample>) -> Self {
+    pub(crate) fn with_row_sample(self, row_sample: Option<RowCountSample>) -> Self {
         SourceTable { row_sample, ..self }
     }
 
     /// The number of its rows that are drawn, if they are not all taken.
-    pub(crate) fn row_sample(&self) -> Option<RowSample> {
+    pub(crate) fn row_sample(&self) -> Option<RowCountSample> {
         self.row_sample
     }
 
@@ -346,7 +346,7 @@ impl SourceTable {
                 Some(source) => (Arc::clone(source), None),
                 None => {
                     let missing = Error::Internal("a table without files was scanned".into());
-                    return Err(external(missing));
+                    return Err(into_datafusion_error(missing));
                 }
             },
         };
@@ -359,7 +359,7 @@ impl SourceTable {
         let mut wanted =
             projection.unwrap_or(&all).iter().map(|column| self.source_column(*column));
         if let Some(refusal) = wanted.find_map(|column| source.column_error(column)) {
-            return Err(external(refusal.into()));
+            return Err(into_datafusion_error(refusal.into()));
         }
         // A row's place in its split tells whether it is in a sample, so that nothing is left out before.
         let filters = if self.is_sample() { &[] } else { filters };
@@ -376,7 +376,8 @@ impl SourceTable {
         let is_given = given.is_some();
         let splits = match given {
             Some(splits) => splits,
-            None => prune::splits(source, filters, is_numbered, target_bytes).map_err(external)?,
+            None => prune::splits(source, filters, is_numbered, target_bytes)
+                .map_err(into_datafusion_error)?,
         };
         let splits = if cut.is_some_and(|cut| cut.is_tiny) { beginnings(splits) } else { splits };
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
@@ -425,7 +426,7 @@ impl SourceTable {
         let known = Arc::new(move || {
             known::statistics(&scan.source, &scan.splits, scan.projection.as_deref())
         });
-        Ok(Arc::new(KnownRows::new(streams, known, shares_splits)))
+        Ok(Arc::new(ScanWithStatistics::new(streams, known, shares_splits)))
     }
 }
 
@@ -450,7 +451,7 @@ pub(crate) struct Scan {
     /// What text rows must satisfy, by the columns' positions in the source.
     predicates: Vec<Predicate>,
     /// Which of the rows are taken.
-    sample: Option<Sample>,
+    sample: Option<PercentSample>,
     /// Whether these were found to leave many rows.
     leave_many: Arc<AtomicBool>,
     used: Option<Arc<NestedProjections>>,
@@ -660,7 +661,7 @@ impl Scan {
         }
         let scan = Arc::clone(self);
         let mut batches = SplitBatches::new(scan, index);
-        batches.try_for_each(|batch| batch.map(drop)).told()?;
+        batches.try_for_each(|batch| batch.map(drop)).into_tidemill_error()?;
         Ok(())
     }
 
@@ -894,7 +895,7 @@ impl Iterator for SplitBatches {
                 Ok(reader) => none.insert(reader),
                 Err(error) => {
                     self.ended = true;
-                    return Some(Err(external(error)));
+                    return Some(Err(into_datafusion_error(error)));
                 }
             },
         };
@@ -907,7 +908,7 @@ impl Iterator for SplitBatches {
             }
             Some(Err(error)) => {
                 self.end();
-                Some(Err(external(error)))
+                Some(Err(into_datafusion_error(error)))
             }
             None => {
                 self.end();
@@ -970,7 +971,7 @@ impl Scan {
     /// Takes splits and sends their rows until no more are wanted, or nobody is left to want any.
     fn pull(
         &self,
-        send: impl FnMut(Place, Result<RecordBatch>) -> bool,
+        send: impl FnMut(BatchPosition, Result<RecordBatch>) -> bool,
         is_left: impl Fn() -> bool,
     ) -> Result<()> {
         let _reading = Reading::new(&self.queue);
@@ -979,7 +980,7 @@ impl Scan {
 
     fn pull_all(
         &self,
-        mut send: impl FnMut(Place, Result<RecordBatch>) -> bool,
+        mut send: impl FnMut(BatchPosition, Result<RecordBatch>) -> bool,
         is_left: impl Fn() -> bool,
     ) -> Result<()> {
         let splits = self.queued()?;
@@ -1022,7 +1023,7 @@ impl Scan {
     fn pull_again(
         &self,
         round: usize,
-        mut send: impl FnMut(Place, Result<RecordBatch>) -> bool,
+        mut send: impl FnMut(BatchPosition, Result<RecordBatch>) -> bool,
         is_left: impl Fn() -> bool,
     ) -> Result<()> {
         let splits = self.queued()?;
@@ -1082,9 +1083,9 @@ impl Scan {
 }
 
 /// Where the batches of a split are.
-fn places(index: usize) -> impl Iterator<Item = Place> {
+fn places(index: usize) -> impl Iterator<Item = BatchPosition> {
     let split = u32::try_from(index).unwrap_or(u32::MAX);
-    (0..=u32::MAX).map(move |batch| Place { split, batch })
+    (0..=u32::MAX).map(move |batch| BatchPosition { split_index: split, batch_index: batch })
 }
 
 /// How often who waits for readers looks whether the run was stopped.
@@ -1115,25 +1116,25 @@ impl PartitionStream for Pulled {
     }
 
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let tells_places = context.session_config().get_extension::<Stable>().is_some();
+        let tells_places = context.session_config().get_extension::<StableSort>().is_some();
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.scan.schema), 2);
         let sender = builder.tx();
         let scan = Arc::clone(&self.scan);
         let round = self.rounds.fetch_add(1, Ordering::Relaxed);
         builder.spawn_blocking(move || {
-            let send = |place: Place, batch: Result<RecordBatch>| {
+            let send = |place: BatchPosition, batch: Result<RecordBatch>| {
                 let batch = match tells_places {
-                    true => batch.map(|batch| place.told(&batch)),
+                    true => batch.map(|batch| place.attach_to(&batch)),
                     false => batch,
                 };
-                sender.blocking_send(batch.map_err(external)).is_ok()
+                sender.blocking_send(batch.map_err(into_datafusion_error)).is_ok()
             };
             let is_left = || !sender.is_closed();
             let sent = match round {
                 0 => scan.pull(send, is_left),
                 round => scan.pull_again(round, send, is_left),
             };
-            sent.map_err(external)
+            sent.map_err(into_datafusion_error)
         });
         builder.build()
     }

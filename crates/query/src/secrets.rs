@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitorMut};
 use tidemill_base::error::Result;
 use tidemill_base::redaction::redact_url;
 use tidemill_planning::walk_statement_mut;
-use tidemill_sql::dialects::CalledSources;
-use tidemill_sql::statement::one_select;
+use tidemill_sql::dialects::TableFunctionSources;
+use tidemill_sql::statement::parse_select;
 
 /// Gives tables whose URLs hold what may be secret, a password or a signature, names without
 /// it: plans, messages and columns' names show them. Notes the URLs by these names.
@@ -45,7 +45,7 @@ pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String,
 
 /// Notes the URLs of sources that are called like functions, whose tables have names without what may be
 /// secret already.
-pub(crate) fn hide_called(called: &CalledSources, urls: &mut HashMap<String, String>) {
+pub(crate) fn hide_called(called: &TableFunctionSources, urls: &mut HashMap<String, String>) {
     for (name, source) in called {
         if let Some(first) = source.urls.first()
             && source.urls.iter().any(|url| redact_url(url) != *url)
@@ -67,7 +67,7 @@ pub(crate) fn shown_sql(
 
 /// The statement without what may be secret, and its text.
 pub(crate) fn without_secrets(sql: &str) -> Result<(Statement, String)> {
-    let mut statement = one_select(sql)?;
+    let mut statement = parse_select(sql)?;
     let mut hidden = HashMap::new();
     hide_secrets(&mut statement, &mut hidden);
     let shown = shown_sql(sql, &statement, &hidden);

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use tidemill_base::error::Result;
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 
 fn column_name(index: usize) -> String {
     format!("column_{index}")
@@ -37,12 +37,13 @@ pub(crate) fn scan_stand_in(
     provider: Arc<dyn TableProvider>,
     replaced: &DFSchema,
 ) -> Result<LogicalPlan> {
-    let scan = LogicalPlanBuilder::scan(name, provider_as_source(provider), None).told()?;
+    let scan =
+        LogicalPlanBuilder::scan(name, provider_as_source(provider), None).into_tidemill_error()?;
     let restored = replaced.iter().enumerate().map(|(index, (qualifier, field))| {
         Expr::Column(Column::new(Some(name), column_name(index)))
             .alias_qualified(qualifier.cloned(), field.name())
     });
-    scan.project(restored.collect::<Vec<_>>()).told()?.build().told()
+    scan.project(restored.collect::<Vec<_>>()).into_tidemill_error()?.build().into_tidemill_error()
 }
 
 /// Returns a step that reads a table of one partition.

@@ -29,7 +29,7 @@ use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::memory_account::{MemoryAccount, MemoryCharge};
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 use tidemill_tables::merge::{Merged, Merger, Pending};
 use tidemill_tables::portions::Portions;
 use tidemill_tables::{Chunk, Scatter, Table, TableSpec, position};
@@ -502,7 +502,7 @@ impl Runner<'_> {
         let mapping = debug_span!("map", index);
         while let Some(batch) = mapping.in_scope(|| batches.next()) {
             map.add_thread_cpu(&mut clock);
-            let mut batch = batch.told()?;
+            let mut batch = batch.into_tidemill_error()?;
             if self.work.spec.has_positions() {
                 let split = self.work.scan.splits()[index].index;
                 batch = placed(&batch, split, read.rows)?;

@@ -10,7 +10,7 @@ use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
 use tidemill_planning::walk_statement;
 use tidemill_sql::dialects;
-use tidemill_sql::statement::{Asked, analyzed_query, asked};
+use tidemill_sql::statement::{ParsedStatement, explain_analyze_query, parse_statement};
 
 use crate::question::Query;
 
@@ -29,16 +29,16 @@ impl Query {
     pub fn unknown_tables(&self) -> Vec<UnknownTable> {
         let mut found = BTreeSet::new();
         // A PIVOT that lists no values is a question of its own first.
-        let analyzed = analyzed_query(&self.sql).ok().flatten();
+        let analyzed = explain_analyze_query(&self.sql).ok().flatten();
         let own = analyzed.as_ref().unwrap_or(&self.sql);
-        for sql in [Some(own.clone()), dialects::values_wanted(own)] {
-            let asked = sql.and_then(|sql| asked(&sql).ok());
+        for sql in [Some(own.clone()), dialects::pivot_values_query(own)] {
+            let asked = sql.and_then(|sql| parse_statement(&sql).ok());
             if let Some(asked) = asked {
                 found.append(&mut tables_of(&asked));
             }
         }
         found.retain(|table| {
-            !dialects::makes_rows(&table.name)
+            !dialects::is_series_function(&table.name)
                 && !self.sources.iter().any(|source| source.name == table.name)
                 && !looks_like_file(&table.name)
         });
@@ -51,7 +51,7 @@ pub(crate) fn looks_like_file(name: &str) -> bool {
     name.contains(['/', '.', '*', '?', '[', '{', ':']) || name == "-" || Path::new(name).exists()
 }
 
-fn tables_of(asked: &Asked) -> BTreeSet<UnknownTable> {
+fn tables_of(asked: &ParsedStatement) -> BTreeSet<UnknownTable> {
     let Statement::Statement(statement) = &asked.statement else { return BTreeSet::new() };
     // Those that are no names of the statement's own, as in WITH.
     let Ok((read, _)) = resolve_table_references(&asked.statement, true) else {
@@ -63,11 +63,11 @@ fn tables_of(asked: &Asked) -> BTreeSet<UnknownTable> {
     walk_statement(statement, &mut names);
     let mut found = names.0;
     found.retain(|table| {
-        read.contains(table.name.as_str()) && !asked.called.contains_key(&table.name)
+        read.contains(table.name.as_str()) && !asked.function_sources.contains_key(&table.name)
     });
     // One that is sampled stands in another's place.
-    let sampled = asked.called.iter().filter(|(name, _)| read.contains(name.as_str()));
-    let sampled = sampled.filter_map(|(_, called)| called.table.clone());
+    let sampled = asked.function_sources.iter().filter(|(name, _)| read.contains(name.as_str()));
+    let sampled = sampled.filter_map(|(_, called)| called.sampled_table.clone());
     found.extend(sampled.map(|name| UnknownTable { written: name.clone(), name }));
     found
 }

@@ -46,45 +46,45 @@ use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
 use crate::datafusion_names::scalars;
-use crate::messages::external;
-use crate::rewrite::all_expressions;
-use crate::{instants, names, replaced, spans};
+use crate::error_translation::into_datafusion_error;
+use crate::plan_rewriting::rewrite_all_expressions;
+use crate::{column_names, interval_parts, numeric_conversions, replacement_functions};
 
 /// What is calculated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Operation {
+enum ArithmeticOperation {
     Add,
     Subtract,
     Multiply,
     /// To a whole number, of integers; of decimals, to places.
     Divide,
     /// Of integers, to a DOUBLE.
-    Quotient,
+    DivideAsDouble,
     ShiftLeft,
     ShiftRight,
     Negate,
     Abs,
 }
 
-impl Operation {
+impl ArithmeticOperation {
     /// What a column of it is called: as the operator's own expression is.
     fn column_name(self, args: &[Expr]) -> String {
         let names: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
         match (self.operator(), names.as_slice()) {
             (Some(operator), [left, right]) => format!("{left} {operator} {right}"),
-            (None, [value]) if self == Operation::Negate => format!("(- {value})"),
+            (None, [value]) if self == ArithmeticOperation::Negate => format!("(- {value})"),
             (_, names) => format!("{}({})", self.name(), names.join(",")),
         }
     }
 
-    fn of(operator: Operator) -> Option<Self> {
+    fn from_operator(operator: Operator) -> Option<Self> {
         Some(match operator {
-            Operator::Plus => Operation::Add,
-            Operator::Minus => Operation::Subtract,
-            Operator::Multiply => Operation::Multiply,
-            Operator::Divide => Operation::Divide,
-            Operator::BitwiseShiftLeft => Operation::ShiftLeft,
-            Operator::BitwiseShiftRight => Operation::ShiftRight,
+            Operator::Plus => ArithmeticOperation::Add,
+            Operator::Minus => ArithmeticOperation::Subtract,
+            Operator::Multiply => ArithmeticOperation::Multiply,
+            Operator::Divide => ArithmeticOperation::Divide,
+            Operator::BitwiseShiftLeft => ArithmeticOperation::ShiftLeft,
+            Operator::BitwiseShiftRight => ArithmeticOperation::ShiftRight,
             _ => return None,
         })
     }
@@ -92,39 +92,39 @@ impl Operation {
     /// The operator; none of what takes one value.
     fn operator(self) -> Option<Operator> {
         Some(match self {
-            Operation::Add => Operator::Plus,
-            Operation::Subtract => Operator::Minus,
-            Operation::Multiply => Operator::Multiply,
-            Operation::Divide | Operation::Quotient => Operator::Divide,
-            Operation::ShiftLeft => Operator::BitwiseShiftLeft,
-            Operation::ShiftRight => Operator::BitwiseShiftRight,
-            Operation::Negate | Operation::Abs => return None,
+            ArithmeticOperation::Add => Operator::Plus,
+            ArithmeticOperation::Subtract => Operator::Minus,
+            ArithmeticOperation::Multiply => Operator::Multiply,
+            ArithmeticOperation::Divide | ArithmeticOperation::DivideAsDouble => Operator::Divide,
+            ArithmeticOperation::ShiftLeft => Operator::BitwiseShiftLeft,
+            ArithmeticOperation::ShiftRight => Operator::BitwiseShiftRight,
+            ArithmeticOperation::Negate | ArithmeticOperation::Abs => return None,
         })
     }
 
     fn name(self) -> &'static str {
         match self {
-            Operation::Add => "add",
-            Operation::Subtract => "subtract",
-            Operation::Multiply => "multiply",
-            Operation::Divide => "divide",
-            Operation::Quotient => "quotient",
-            Operation::ShiftLeft => "shift_left",
-            Operation::ShiftRight => "shift_right",
-            Operation::Negate => "negate",
-            Operation::Abs => "abs",
+            ArithmeticOperation::Add => "add",
+            ArithmeticOperation::Subtract => "subtract",
+            ArithmeticOperation::Multiply => "multiply",
+            ArithmeticOperation::Divide => "divide",
+            ArithmeticOperation::DivideAsDouble => "quotient",
+            ArithmeticOperation::ShiftLeft => "shift_left",
+            ArithmeticOperation::ShiftRight => "shift_right",
+            ArithmeticOperation::Negate => "negate",
+            ArithmeticOperation::Abs => "abs",
         }
     }
 
     fn is_shift(self) -> bool {
-        matches!(self, Operation::ShiftLeft | Operation::ShiftRight)
+        matches!(self, ArithmeticOperation::ShiftLeft | ArithmeticOperation::ShiftRight)
     }
 
     /// The operation on these values as SQL has it.
-    fn shown(self, left: &str, right: &str) -> String {
+    fn to_sql(self, left: &str, right: &str) -> String {
         match (self, self.operator()) {
             (_, Some(operator)) => format!("{left} {operator} {right}"),
-            (Operation::Abs, None) => format!("abs({left})"),
+            (ArithmeticOperation::Abs, None) => format!("abs({left})"),
             (_, None) => format!("-({left})"),
         }
     }
@@ -132,61 +132,68 @@ impl Operation {
 
 /// An operation as a function.
 #[derive(Debug)]
-struct Checked {
-    operation: Operation,
+struct CheckedOperation {
+    operation: ArithmeticOperation,
     signature: Signature,
     /// The expression as messages show it; of two that are alike otherwise either will do.
-    text: String,
+    sql_text: String,
     /// What a column of it is called. Plans ask for it at every step and level: made anew each time it
     /// would take a time that grows with the third power of an expression's depth.
-    name: String,
+    column_name: String,
     /// The type of the answer.
-    answer: DataType,
+    result_type: DataType,
 }
 
-impl PartialEq for Checked {
+impl PartialEq for CheckedOperation {
     fn eq(&self, other: &Self) -> bool {
         self.operation == other.operation
     }
 }
 
-impl Eq for Checked {}
+impl Eq for CheckedOperation {}
 
-impl Hash for Checked {
+impl Hash for CheckedOperation {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.operation.hash(state);
     }
 }
 
-impl Checked {
-    fn call(operation: Operation, args: Vec<Expr>, answer: DataType) -> Expr {
-        let texts: Vec<String> = args.iter().map(shown).collect();
+impl CheckedOperation {
+    fn call_expr(operation: ArithmeticOperation, args: Vec<Expr>, answer: DataType) -> Expr {
+        let texts: Vec<String> = args.iter().map(expr_text).collect();
         let empty = String::new();
-        let text = operation.shown(texts.first().unwrap_or(&empty), texts.get(1).unwrap_or(&empty));
+        let text =
+            operation.to_sql(texts.first().unwrap_or(&empty), texts.get(1).unwrap_or(&empty));
         let name = operation.column_name(&args);
         let signature = Signature::any(args.len(), Volatility::Immutable);
-        let function = Checked { operation, signature, text, name, answer };
+        let function = CheckedOperation {
+            operation,
+            signature,
+            sql_text: text,
+            column_name: name,
+            result_type: answer,
+        };
         let function = Arc::new(ScalarUDF::from(function));
         Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
     }
 
     /// The function of an expression that is a call of one of ours.
-    fn of(expr: &Expr) -> Option<&Checked> {
+    fn from_expr(expr: &Expr) -> Option<&CheckedOperation> {
         match expr {
             Expr::ScalarFunction(call) => call.func.inner().downcast_ref(),
             _ => None,
         }
     }
 
-    fn overflow(&self, what: &str, left: &str, right: &str, data_type: &DataType) -> Error {
+    fn overflow_error(&self, what: &str, left: &str, right: &str, data_type: &DataType) -> Error {
         let own = sql_type_name(data_type);
         let wider = match data_type {
             DataType::Int64 | DataType::UInt64 => "DECIMAL(38, 0)",
             _ if data_type.is_integer() => "BIGINT",
             _ => "DOUBLE",
         };
-        let values = self.operation.shown(left, right);
-        let text = names::in_sql(&self.text);
+        let values = self.operation.to_sql(left, right);
+        let text = column_names::plan_text_to_sql(&self.sql_text);
         let place = match values == text {
             true => String::new(),
             false => format!(", in `{text}`"),
@@ -199,9 +206,9 @@ impl Checked {
 }
 
 /// An expression without the names of tables, which are paths.
-fn shown(expr: &Expr) -> String {
-    if let Some(ours) = Checked::of(expr) {
-        return ours.text.clone();
+fn expr_text(expr: &Expr) -> String {
+    if let Some(ours) = CheckedOperation::from_expr(expr) {
+        return ours.sql_text.clone();
     }
     let short = expr.clone().transform_up_dyn(&mut |expr| match expr {
         Expr::Column(column) => {
@@ -216,13 +223,13 @@ fn shown(expr: &Expr) -> String {
     }
 }
 
-impl ScalarUDFImpl for Checked {
+impl ScalarUDFImpl for CheckedOperation {
     fn name(&self) -> &str {
         self.operation.name()
     }
 
     fn schema_name(&self, _: &[Expr]) -> PlanResult<String> {
-        Ok(self.name.clone())
+        Ok(self.column_name.clone())
     }
 
     fn signature(&self) -> &Signature {
@@ -231,12 +238,14 @@ impl ScalarUDFImpl for Checked {
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         match (self.operation.operator(), arguments) {
-            _ if self.operation == Operation::Quotient => Ok(DataType::Float64),
+            _ if self.operation == ArithmeticOperation::DivideAsDouble => Ok(DataType::Float64),
             (Some(operator), [left, right]) => {
                 BinaryTypeCoercer::new(left, &operator, right).get_result_type()
             }
             (_, [value, ..]) => Ok(value.clone()),
-            _ => Err(external(Error::Internal("an operation without arguments".into()))),
+            _ => {
+                Err(into_datafusion_error(Error::Internal("an operation without arguments".into())))
+            }
         }
     }
 
@@ -255,9 +264,13 @@ impl ScalarUDFImpl for Checked {
         let answer = args.return_field.data_type();
         let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let found = match args.args.as_slice() {
-            [value] => self.one(value, answer)?,
-            [left, right] => self.two(left, right, answer)?,
-            _ => return Err(external(Error::Internal("an operation without arguments".into()))),
+            [value] => self.evaluate_unary(value, answer)?,
+            [left, right] => self.evaluate_binary(left, right, answer)?,
+            _ => {
+                return Err(into_datafusion_error(Error::Internal(
+                    "an operation without arguments".into(),
+                )));
+            }
         };
         match all_scalar {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
@@ -269,25 +282,25 @@ impl ScalarUDFImpl for Checked {
 }
 
 /// One side of an operation: a value per row, or one for all.
-enum Side<'a, T: ArrowPrimitiveType> {
-    Each(&'a PrimitiveArray<T>),
-    All(T::Native),
+enum OperandValues<'a, T: ArrowPrimitiveType> {
+    PerRow(&'a PrimitiveArray<T>),
+    Constant(T::Native),
 }
 
-impl<T: ArrowPrimitiveType> Side<'_, T> {
-    fn get(&self, row: usize) -> T::Native {
+impl<T: ArrowPrimitiveType> OperandValues<'_, T> {
+    fn value(&self, row: usize) -> T::Native {
         match self {
-            Side::Each(array) => array.value(row),
-            Side::All(value) => *value,
+            OperandValues::PerRow(array) => array.value(row),
+            OperandValues::Constant(value) => *value,
         }
     }
 }
 
 /// The results of `operation`, which also says, by bits that are not zero, where its result does not
 /// fit; the first two values, neither of them null, of which it does not.
-fn calculated<T: ArrowPrimitiveType, F: Copy + Default + PartialEq + BitOr<Output = F>>(
-    left: &Side<'_, T>,
-    right: &Side<'_, T>,
+fn calculate<T: ArrowPrimitiveType, F: Copy + Default + PartialEq + BitOr<Output = F>>(
+    left: &OperandValues<'_, T>,
+    right: &OperandValues<'_, T>,
     operation: impl Fn(T::Native, T::Native) -> (T::Native, F),
 ) -> Result<PrimitiveArray<T>, (T::Native, T::Native)> {
     let mut failed = F::default();
@@ -304,24 +317,26 @@ fn calculated<T: ArrowPrimitiveType, F: Copy + Default + PartialEq + BitOr<Outpu
         }};
     }
     let (values, nulls) = match (left, right) {
-        (Side::Each(left), Side::Each(right)) => {
+        (OperandValues::PerRow(left), OperandValues::PerRow(right)) => {
             let pairs = left.values().iter().copied().zip(right.values().iter().copied());
             (pass!(pairs, left.len()), NullBuffer::union(left.nulls(), right.nulls()))
         }
-        (Side::Each(left), Side::All(right)) => {
+        (OperandValues::PerRow(left), OperandValues::Constant(right)) => {
             let pairs = left.values().iter().map(|left| (*left, *right));
             (pass!(pairs, left.len()), left.nulls().cloned())
         }
-        (Side::All(left), Side::Each(right)) => {
+        (OperandValues::Constant(left), OperandValues::PerRow(right)) => {
             let pairs = right.values().iter().map(|right| (*left, *right));
             (pass!(pairs, right.len()), right.nulls().cloned())
         }
-        (Side::All(left), Side::All(right)) => (pass!([(*left, *right)], 1), None),
+        (OperandValues::Constant(left), OperandValues::Constant(right)) => {
+            (pass!([(*left, *right)], 1), None)
+        }
     };
     if failed != F::default() {
         let is_present = |row: &usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row));
         let pairs = (0..values.len()).filter(is_present);
-        let mut pairs = pairs.map(|row| (left.get(row), right.get(row)));
+        let mut pairs = pairs.map(|row| (left.value(row), right.value(row)));
         if let Some(pair) = pairs.find(|(left, right)| operation(*left, *right).1 != F::default()) {
             return Err(pair);
         }
@@ -405,45 +420,50 @@ macro_rules! integers {
 }
 
 /// An array of one null.
-fn null_of(data_type: &DataType) -> ArrayRef {
+fn null_array(data_type: &DataType) -> ArrayRef {
     arrow::array::new_null_array(data_type, 1)
 }
 
-impl Checked {
-    fn one(&self, value: &ColumnarValue, answer: &DataType) -> PlanResult<ArrayRef> {
+impl CheckedOperation {
+    fn evaluate_unary(&self, value: &ColumnarValue, answer: &DataType) -> PlanResult<ArrayRef> {
         let array = match value {
             ColumnarValue::Array(array) => Arc::clone(array),
             ColumnarValue::Scalar(value) => value.to_array()?,
         };
         macro_rules! unary {
             ($t:ty, $native:ty, $array:expr) => {{
-                let values = Side::<$t>::Each($array.as_primitive::<$t>());
-                let none = Side::<$t>::All(0);
+                let values = OperandValues::<$t>::PerRow($array.as_primitive::<$t>());
+                let none = OperandValues::<$t>::Constant(0);
                 let found = match self.operation {
                     #[allow(unused_comparisons)]
-                    Operation::Abs => {
-                        calculated(&values, &none, |value, zero: $native| match value < 0 {
+                    ArithmeticOperation::Abs => {
+                        calculate(&values, &none, |value, zero: $native| match value < 0 {
                             true => zero.overflowing_sub(value),
                             false => (value, false),
                         })
                     }
-                    _ => calculated(&values, &none, |value, zero: $native| {
+                    _ => calculate(&values, &none, |value, zero: $native| {
                         zero.overflowing_sub(value)
                     }),
                 };
                 found.map(|array| Arc::new(array) as ArrayRef).map_err(|(value, _)| {
-                    external(self.overflow("integer", &value.to_string(), "", answer))
+                    into_datafusion_error(self.overflow_error(
+                        "integer",
+                        &value.to_string(),
+                        "",
+                        answer,
+                    ))
                 })
             }};
         }
         integers!(array.data_type(), unary, array; match self.operation {
             // Decimals are symmetric: nothing overflows.
-            Operation::Abs => Err(external(Error::Internal("abs of no integer".into()))),
+            ArithmeticOperation::Abs => Err(into_datafusion_error(Error::Internal("abs of no integer".into()))),
             _ => Ok(numeric::neg(array.as_ref())?),
         })
     }
 
-    fn two(
+    fn evaluate_binary(
         &self,
         left: &ColumnarValue,
         right: &ColumnarValue,
@@ -454,23 +474,23 @@ impl Checked {
             ColumnarValue::Array(_) => false,
         };
         if is_null(left) || is_null(right) {
-            return Ok(null_of(answer));
+            return Ok(null_array(answer));
         }
-        if self.operation == Operation::Quotient {
-            return quotient(left, right);
+        if self.operation == ArithmeticOperation::DivideAsDouble {
+            return divide_as_doubles(left, right);
         }
-        if self.operation == Operation::Divide || !answer.is_integer() {
-            return self.by_arrow(left, right, answer);
+        if self.operation == ArithmeticOperation::Divide || !answer.is_integer() {
+            return self.evaluate_with_arrow(left, right, answer);
         }
-        let (left, right) = (held(left)?, held(right)?);
+        let (left, right) = (operand_array(left)?, operand_array(right)?);
         macro_rules! binary {
             ($t:ty, $native:ty, $left:expr, $right:expr) => {{
-                let (left, right) = (side::<$t>($left)?, side::<$t>($right)?);
+                let (left, right) = (operand_values::<$t>($left)?, operand_values::<$t>($right)?);
                 let found = match self.operation {
-                    Operation::Add => calculated(&left, &right, <$native>::plus),
-                    Operation::Subtract => calculated(&left, &right, <$native>::minus),
-                    Operation::Multiply => calculated(&left, &right, <$native>::times),
-                    Operation::ShiftLeft => calculated(&left, &right, |value, by| {
+                    ArithmeticOperation::Add => calculate(&left, &right, <$native>::plus),
+                    ArithmeticOperation::Subtract => calculate(&left, &right, <$native>::minus),
+                    ArithmeticOperation::Multiply => calculate(&left, &right, <$native>::times),
+                    ArithmeticOperation::ShiftLeft => calculate(&left, &right, |value, by| {
                         match u32::try_from(by).ok().filter(|by| *by < <$native>::BITS) {
                             // What was shifted out does not come back.
                             Some(by) => (value << by, (value << by) >> by != value),
@@ -478,7 +498,7 @@ impl Checked {
                             None => (0, value != 0 || by < 0),
                         }
                     }),
-                    _ => calculated(&left, &right, |value, by| match u32::try_from(by) {
+                    _ => calculate(&left, &right, |value, by| match u32::try_from(by) {
                         Ok(by) if by < <$native>::BITS => (value >> by, false),
                         // All bits are as the sign then.
                         Ok(_) => ((value >> (<$native>::BITS - 1)) >> 1, false),
@@ -488,31 +508,33 @@ impl Checked {
                 };
                 found.map(|array| Arc::new(array) as ArrayRef).map_err(|(left, right)| {
                     let (left, right) = (left.to_string(), right.to_string());
-                    external(self.overflow("integer", &left, &right, answer))
+                    into_datafusion_error(self.overflow_error("integer", &left, &right, answer))
                 })
             }};
         }
         integers!(answer, binary, &left, &right; {
-            Err(external(Error::Internal(format!("{} of {answer}", self.name()))))
+            Err(into_datafusion_error(Error::Internal(format!("{} of {answer}", self.name()))))
         })
     }
 
     /// Decimals and divisions, which Arrow's kernels check, but for a decimal's digits.
-    fn by_arrow(
+    fn evaluate_with_arrow(
         &self,
         left: &ColumnarValue,
         right: &ColumnarValue,
         answer: &DataType,
     ) -> PlanResult<ArrayRef> {
         let operation = match self.operation {
-            Operation::Add => numeric::add,
-            Operation::Subtract => numeric::sub,
-            Operation::Multiply => numeric::mul,
+            ArithmeticOperation::Add => numeric::add,
+            ArithmeticOperation::Subtract => numeric::sub,
+            ArithmeticOperation::Multiply => numeric::mul,
             _ => numeric::div,
         };
-        let (left, right) = (held(left)?, held(right)?);
+        let (left, right) = (operand_array(left)?, operand_array(right)?);
         let overflow = |found: ArrowError| match found {
-            ArrowError::ArithmeticOverflow(_) => external(self.unfit(answer)),
+            ArrowError::ArithmeticOverflow(_) => {
+                into_datafusion_error(self.out_of_range_error(answer))
+            }
             other => other.into(),
         };
         let found = operation(left.datum(), right.datum()).map_err(overflow)?;
@@ -528,14 +550,16 @@ impl Checked {
             _ => true,
         };
         match fits {
-            true if self.operation == Operation::Divide => rounded(found, &left, &right),
+            true if self.operation == ArithmeticOperation::Divide => {
+                round_quotients(found, &left, &right)
+            }
             true => Ok(found),
-            false => Err(external(self.unfit(answer))),
+            false => Err(into_datafusion_error(self.out_of_range_error(answer))),
         }
     }
 
     /// Somewhere a result does not fit.
-    fn unfit(&self, answer: &DataType) -> Error {
+    fn out_of_range_error(&self, answer: &DataType) -> Error {
         let (what, hint) = match answer.is_integer() {
             true => ("integer", "DECIMAL(38, 0)"),
             false => ("decimal", "DOUBLE"),
@@ -543,7 +567,7 @@ impl Checked {
         Error::Overflow {
             message: format!(
                 "{what} overflow: `{}` does not fit {}",
-                self.text,
+                self.sql_text,
                 sql_type_name(answer)
             ),
             hint: Some(format!("calculate in another type: CAST(x AS {hint})")),
@@ -552,7 +576,11 @@ impl Checked {
 }
 
 /// Quotients of decimals, which Arrow cuts, rounded half away from zero. Other quotients stay as they are.
-fn rounded(quotients: ArrayRef, left: &Held, right: &Held) -> PlanResult<ArrayRef> {
+fn round_quotients(
+    quotients: ArrayRef,
+    left: &OperandArray,
+    right: &OperandArray,
+) -> PlanResult<ArrayRef> {
     let types = [quotients.data_type(), left.data_type(), right.data_type()];
     let [
         DataType::Decimal128(_, places),
@@ -592,34 +620,38 @@ fn rounded(quotients: ArrayRef, left: &Held, right: &Held) -> PlanResult<ArrayRe
             }
         }
     };
-    let (left, right) = (side::<Decimal128Type>(left)?, side::<Decimal128Type>(right)?);
-    let rounded: Decimal128Array = calculated(&left, &right, quotient)
-        .map_err(|_| external(Error::Internal("a quotient beyond 38 digits".into())))?;
+    let (left, right) =
+        (operand_values::<Decimal128Type>(left)?, operand_values::<Decimal128Type>(right)?);
+    let rounded: Decimal128Array = calculate(&left, &right, quotient).map_err(|_| {
+        into_datafusion_error(Error::Internal("a quotient beyond 38 digits".into()))
+    })?;
     Ok(Arc::new(rounded.with_data_type(quotients.data_type().clone())))
 }
 
 /// The quotients of integers of any widths, each taken to a double first, which holds it whole up to 2^53.
-fn quotient(left: &ColumnarValue, right: &ColumnarValue) -> PlanResult<ArrayRef> {
-    let (left, right) = (held(left)?.doubles()?, held(right)?.doubles()?);
-    let (left, right) = (side::<Float64Type>(&left)?, side::<Float64Type>(&right)?);
-    let found = calculated(&left, &right, |dividend, divisor| (dividend / divisor, divisor == 0.0));
+fn divide_as_doubles(left: &ColumnarValue, right: &ColumnarValue) -> PlanResult<ArrayRef> {
+    let (left, right) =
+        (operand_array(left)?.cast_to_doubles()?, operand_array(right)?.cast_to_doubles()?);
+    let (left, right) =
+        (operand_values::<Float64Type>(&left)?, operand_values::<Float64Type>(&right)?);
+    let found = calculate(&left, &right, |dividend, divisor| (dividend / divisor, divisor == 0.0));
     found.map(|array| Arc::new(array) as ArrayRef).map_err(|_| {
         let message = "division by zero\nhint: n / nullif(m, 0) is null where m is 0";
-        external(Error::Query(message.into()))
+        into_datafusion_error(Error::Query(message.into()))
     })
 }
 
 /// A side's array, of one row where it is the same for all.
-enum Held {
-    Each(ArrayRef),
-    All(arrow::array::Scalar<ArrayRef>),
+enum OperandArray {
+    PerRow(ArrayRef),
+    Constant(arrow::array::Scalar<ArrayRef>),
 }
 
-impl Held {
+impl OperandArray {
     fn datum(&self) -> &dyn Datum {
         match self {
-            Held::Each(array) => array,
-            Held::All(scalar) => scalar,
+            OperandArray::PerRow(array) => array,
+            OperandArray::Constant(scalar) => scalar,
         }
     }
 
@@ -627,40 +659,42 @@ impl Held {
         self.datum().get().0.data_type()
     }
 
-    fn doubles(self) -> PlanResult<Self> {
+    fn cast_to_doubles(self) -> PlanResult<Self> {
         let cast = |array: &dyn Array| arrow::compute::cast(array, &DataType::Float64);
         Ok(match self {
-            Held::Each(array) => Held::Each(cast(array.as_ref())?),
-            Held::All(scalar) => {
-                Held::All(arrow::array::Scalar::new(cast(scalar.into_inner().as_ref())?))
-            }
+            OperandArray::PerRow(array) => OperandArray::PerRow(cast(array.as_ref())?),
+            OperandArray::Constant(scalar) => OperandArray::Constant(arrow::array::Scalar::new(
+                cast(scalar.into_inner().as_ref())?,
+            )),
         })
     }
 }
 
-fn held(side: &ColumnarValue) -> PlanResult<Held> {
+fn operand_array(side: &ColumnarValue) -> PlanResult<OperandArray> {
     Ok(match side {
-        ColumnarValue::Array(array) => Held::Each(Arc::clone(array)),
-        ColumnarValue::Scalar(value) => Held::All(value.to_scalar()?),
+        ColumnarValue::Array(array) => OperandArray::PerRow(Arc::clone(array)),
+        ColumnarValue::Scalar(value) => OperandArray::Constant(value.to_scalar()?),
     })
 }
 
-fn side<T: ArrowPrimitiveType>(held: &Held) -> PlanResult<Side<'_, T>> {
-    let unexpected = || external(Error::Internal("an operation on two types".into()));
+fn operand_values<T: ArrowPrimitiveType>(held: &OperandArray) -> PlanResult<OperandValues<'_, T>> {
+    let unexpected = || into_datafusion_error(Error::Internal("an operation on two types".into()));
     match held {
-        Held::Each(array) => array.as_primitive_opt().map(Side::Each).ok_or_else(unexpected),
-        Held::All(scalar) => {
+        OperandArray::PerRow(array) => {
+            array.as_primitive_opt().map(OperandValues::PerRow).ok_or_else(unexpected)
+        }
+        OperandArray::Constant(scalar) => {
             let array = scalar.get().0.as_primitive_opt::<T>().ok_or_else(unexpected)?;
-            Ok(Side::All(array.value(0)))
+            Ok(OperandValues::Constant(array.value(0)))
         }
     }
 }
 
 /// Plans `/` of two integers, `//` and `DIV`.
 #[derive(Debug)]
-pub(crate) struct Quotients;
+pub(crate) struct DivisionPlanner;
 
-impl ExprPlanner for Quotients {
+impl ExprPlanner for DivisionPlanner {
     fn plan_binary_op(
         &self,
         expr: RawBinaryExpr,
@@ -671,7 +705,11 @@ impl ExprPlanner for Quotients {
         Ok(match expr.op {
             BinaryOperator::Divide if is_integer(&expr.left) && is_integer(&expr.right) => {
                 let args = vec![expr.left, expr.right];
-                let quotient = Checked::call(Operation::Quotient, args, DataType::Float64);
+                let quotient = CheckedOperation::call_expr(
+                    ArithmeticOperation::DivideAsDouble,
+                    args,
+                    DataType::Float64,
+                );
                 PlannerResult::Planned(quotient)
             }
             BinaryOperator::DuckIntegerDivide => {
@@ -679,15 +717,17 @@ impl ExprPlanner for Quotients {
                 let whole = BinaryExpr::new(left, Operator::Divide, right);
                 PlannerResult::Planned(Expr::BinaryExpr(whole))
             }
-            BinaryOperator::Modulo if is_integer(&expr.left) => match whole_divisor(&expr.right) {
-                Some(divisor) => {
-                    let right = Box::new(Expr::Literal(divisor.into(), None));
-                    let rest = BinaryExpr::new(Box::new(expr.left), Operator::Modulo, right);
-                    let rest = Cast::new(Box::new(Expr::BinaryExpr(rest)), DataType::Float64);
-                    PlannerResult::Planned(Expr::Cast(rest))
+            BinaryOperator::Modulo if is_integer(&expr.left) => {
+                match whole_number_divisor(&expr.right) {
+                    Some(divisor) => {
+                        let right = Box::new(Expr::Literal(divisor.into(), None));
+                        let rest = BinaryExpr::new(Box::new(expr.left), Operator::Modulo, right);
+                        let rest = Cast::new(Box::new(Expr::BinaryExpr(rest)), DataType::Float64);
+                        PlannerResult::Planned(Expr::Cast(rest))
+                    }
+                    None => PlannerResult::Original(expr),
                 }
-                None => PlannerResult::Original(expr),
-            },
+            }
             _ => PlannerResult::Original(expr),
         })
     }
@@ -695,7 +735,7 @@ impl ExprPlanner for Quotients {
 
 /// The whole number that a literal such as `2.0` is, but 0: an integer has its remainder exactly, where as a DOUBLE it
 /// would be rounded beyond 2^53.
-fn whole_divisor(expr: &Expr) -> Option<i64> {
+fn whole_number_divisor(expr: &Expr) -> Option<i64> {
     /// Doubles below it are all integers of 64 bits, if they have no fraction.
     const MAX: f64 = 9e18;
     let Expr::Literal(ScalarValue::Float64(Some(divisor)), _) = expr else { return None };
@@ -705,15 +745,15 @@ fn whole_divisor(expr: &Expr) -> Option<i64> {
 
 /// Puts checked operations into plans whose types are settled.
 #[derive(Debug)]
-pub(crate) struct CheckedArithmetic;
+pub(crate) struct CheckedArithmeticRule;
 
-impl AnalyzerRule for CheckedArithmetic {
+impl AnalyzerRule for CheckedArithmeticRule {
     fn name(&self) -> &str {
         "checked_arithmetic"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        all_expressions(plan, &checked)
+        rewrite_all_expressions(plan, &replace_with_checked_operation)
     }
 }
 
@@ -722,26 +762,26 @@ fn is_decimal(data_type: &DataType) -> bool {
 }
 
 /// The type of an expression, of which ours know theirs without a look at what is below.
-fn type_of(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
-    match Checked::of(expr) {
-        Some(ours) => Ok(ours.answer.clone()),
+fn expr_type(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
+    match CheckedOperation::from_expr(expr) {
+        Some(ours) => Ok(ours.result_type.clone()),
         None => expr.get_type(schema),
     }
 }
 
-fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+fn replace_with_checked_operation(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
         // Types are settled here, and with them the casts that nobody has written.
         Expr::Cast(Cast { expr, field })
             if matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))
-                && matches!(type_of(&expr, schema), Ok(DataType::Duration(_))) =>
+                && matches!(expr_type(&expr, schema), Ok(DataType::Duration(_))) =>
         {
-            Ok(Transformed::yes(spans::with_days(*expr)))
+            Ok(Transformed::yes(interval_parts::duration_to_interval(*expr)))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let found = Operation::of(op).and_then(|operation| {
-                let one = type_of(&left, schema).ok()?;
-                let other = type_of(&right, schema).ok()?;
+            let found = ArithmeticOperation::from_operator(op).and_then(|operation| {
+                let one = expr_type(&left, schema).ok()?;
+                let other = expr_type(&right, schema).ok()?;
                 let is_ours = match one.is_integer() {
                     true => one == other,
                     false => !operation.is_shift() && is_decimal(&one) && is_decimal(&other),
@@ -750,36 +790,46 @@ fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 is_ours.then(|| Some((operation, coercer.get_result_type().ok()?))).flatten()
             });
             Ok(match found {
-                Some((operation, answer)) => {
-                    Transformed::yes(Checked::call(operation, vec![*left, *right], answer))
-                }
+                Some((operation, answer)) => Transformed::yes(CheckedOperation::call_expr(
+                    operation,
+                    vec![*left, *right],
+                    answer,
+                )),
                 None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             })
         }
         Expr::Cast(cast)
             if cast.field.data_type() == &DataType::Float64
-                && type_of(&cast.expr, schema).is_ok_and(|of| is_decimal(&of)) =>
+                && expr_type(&cast.expr, schema).is_ok_and(|of| is_decimal(&of)) =>
         {
-            Ok(Transformed::yes(instants::to_double(*cast.expr)))
+            Ok(Transformed::yes(numeric_conversions::decimal_to_double(*cast.expr)))
         }
         Expr::ScalarFunction(call) if call.func.name() == scalars::ROUND => {
-            Ok(match replaced::of_type(&call, schema)? {
+            Ok(match replacement_functions::fix_round_return_type(&call, schema)? {
                 Some(call) => Transformed::yes(Expr::ScalarFunction(call)),
                 None => Transformed::no(Expr::ScalarFunction(call)),
             })
         }
         Expr::Negative(value) => {
-            let of = type_of(&value, schema).ok();
+            let of = expr_type(&value, schema).ok();
             Ok(match of.filter(|of| of.is_integer() || is_decimal(of)) {
-                Some(of) => Transformed::yes(Checked::call(Operation::Negate, vec![*value], of)),
+                Some(of) => Transformed::yes(CheckedOperation::call_expr(
+                    ArithmeticOperation::Negate,
+                    vec![*value],
+                    of,
+                )),
                 None => Transformed::no(Expr::Negative(value)),
             })
         }
         Expr::ScalarFunction(call) if call.func.name() == scalars::ABS && call.args.len() == 1 => {
-            let is_done = call.func.inner().is::<Checked>();
-            let of = type_of(&call.args[0], schema).ok();
+            let is_done = call.func.inner().is::<CheckedOperation>();
+            let of = expr_type(&call.args[0], schema).ok();
             Ok(match of.filter(|of| !is_done && of.is_integer()) {
-                Some(of) => Transformed::yes(Checked::call(Operation::Abs, call.args, of)),
+                Some(of) => Transformed::yes(CheckedOperation::call_expr(
+                    ArithmeticOperation::Abs,
+                    call.args,
+                    of,
+                )),
                 None => Transformed::no(Expr::ScalarFunction(call)),
             })
         }

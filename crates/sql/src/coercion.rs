@@ -43,24 +43,25 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
 
-use crate::cast_times::{cast_time, counts_time, whole_count};
-use crate::datafusion_names::{aggregates, scalars, windows};
-use crate::instants::{DAY, nanoseconds_of};
-use crate::meeting::{
-    Meeting, beside_of, cast_to, compared, comparison, in_one_zone, is_span, joint, joint_of,
-    joint_of_ours, meeting,
+use crate::common_type::{
+    CommonType, align_time_zones, cast_if_needed, coerce_by_spelling, coerce_comparison,
+    coerced_comparison_expr, common_column_type, common_column_type_of_all, comparison_type,
+    is_interval_or_duration, overridden_column_type,
 };
-use crate::messages::external;
-use crate::replaced::list_length;
-use crate::rewrite::{all_steps, is_comparison, with_types};
-use crate::{bytes, frames, spans, times};
+use crate::datafusion_names::{aggregates, scalars, windows};
+use crate::error_translation::into_datafusion_error;
+use crate::numeric_conversions::{DAY_NANOS, unit_nanoseconds};
+use crate::plan_rewriting::{is_comparison_operator, rewrite_all_nodes, schema_with_types};
+use crate::replacement_functions::array_length;
+use crate::time_casts::{is_time_to_integer_cast, rewrite_timestamp_cast, whole_seconds_or_days};
+use crate::{bytea, date_functions, interval_parts, window_frames};
 
 /// Comparisons of times of day and differences of times of two zones or units: in a select list the planner
 /// asks for their type before any rule can settle it.
 #[derive(Debug)]
-pub(crate) struct TimeOperands;
+pub(crate) struct TimeOperandPlanner;
 
-impl ExprPlanner for TimeOperands {
+impl ExprPlanner for TimeOperandPlanner {
     fn plan_binary_op(
         &self,
         expr: RawBinaryExpr,
@@ -75,7 +76,7 @@ impl ExprPlanner for TimeOperands {
             BinaryOperator::GtEq => Operator::GtEq,
             BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
             BinaryOperator::Minus => {
-                return Ok(match subtractable(&expr.left, &expr.right, schema) {
+                return Ok(match align_subtraction_operands(&expr.left, &expr.right, schema) {
                     Some((left, right)) => {
                         let (left, right) = (Box::new(left), Box::new(right));
                         let difference = BinaryExpr::new(left, Operator::Minus, right);
@@ -92,28 +93,29 @@ impl ExprPlanner for TimeOperands {
         if !is_time(&expr.left) || !is_time(&expr.right) {
             return Ok(PlannerResult::Original(expr));
         }
-        let compared = comparison(&expr.left, operator, &expr.right, schema);
+        let compared = coerced_comparison_expr(&expr.left, operator, &expr.right, schema);
         Ok(PlannerResult::Planned(compared))
     }
 }
 
 /// Casts values to a common type before DataFusion would.
 #[derive(Debug)]
-pub(crate) struct CommonTypes;
+pub(crate) struct CommonTypeRule;
 
-impl AnalyzerRule for CommonTypes {
+impl AnalyzerRule for CommonTypeRule {
     fn name(&self) -> &str {
         "common_types"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
         let types = |expr, schema: &DFSchema| {
-            frames::settled(expr, schema)?.transform_data(|expr| settled(expr, schema))
+            window_frames::rewrite_window_call(expr, schema)?
+                .transform_data(|expr| coerce_expression(expr, schema))
         };
-        all_steps(plan, &types, |plan, _| match plan {
-            LogicalPlan::Union(union) => united(union),
-            LogicalPlan::Values(values) => in_step(values),
-            LogicalPlan::Window(window) => frames::nulls_apart(window),
+        rewrite_all_nodes(plan, &types, |plan, _| match plan {
+            LogicalPlan::Union(union) => coerce_union_columns(union),
+            LogicalPlan::Values(values) => align_values_time_units(values),
+            LogicalPlan::Window(window) => window_frames::separate_null_key_frames(window),
             LogicalPlan::Distinct(Distinct::On(mut on)) => {
                 // The second mention of a key orders nothing.
                 let mut is_other = false;
@@ -134,9 +136,9 @@ impl AnalyzerRule for CommonTypes {
                 let mut changed = false;
                 for (left, right) in &mut join.on {
                     let types = [left.get_type(schemas[0])?, right.get_type(schemas[1])?];
-                    day_beside_number(&types)?;
-                    bytes::no_text(&types)?;
-                    if let Some(sides) = compared(left, right, schemas) {
+                    refuse_date_with_number(&types)?;
+                    bytea::refuse_mixed_bytes_and_text(&types)?;
+                    if let Some(sides) = coerce_comparison(left, right, schemas) {
                         (*left, *right) = sides;
                         changed = true;
                     }
@@ -150,7 +152,7 @@ impl AnalyzerRule for CommonTypes {
 }
 
 /// Rows of VALUES of which a time needs another unit than the others of its column: all take it.
-fn in_step(mut values: Values) -> PlanResult<Transformed<LogicalPlan>> {
+fn align_values_time_units(mut values: Values) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = Arc::clone(&values.schema);
     let mut types: Vec<DataType> =
         schema.fields().iter().map(|field| field.data_type().clone()).collect();
@@ -171,17 +173,17 @@ fn in_step(mut values: Values) -> PlanResult<Transformed<LogicalPlan>> {
     for row in &mut values.values {
         for (value, to) in row.iter_mut().zip(&types) {
             if matches!(to, DataType::Timestamp(_, _)) && value.get_type(&nothing)? != *to {
-                *value = cast_to(std::mem::take(value), to, &nothing);
+                *value = cast_if_needed(std::mem::take(value), to, &nothing);
             }
         }
     }
-    values.schema = with_types(&schema, types)?;
+    values.schema = schema_with_types(&schema, types)?;
     Ok(Transformed::yes(LogicalPlan::Values(values)))
 }
 
 /// The branches of a UNION with their columns cast to common types. What DataFusion chooses it
 /// chooses from the types that the branches have by now.
-fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
+fn coerce_union_columns(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
     let width = union.schema.fields().len();
     if union.inputs.iter().any(|input| input.schema().fields().len() != width) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
@@ -192,14 +194,14 @@ fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
             let is_text = |of: &DataType| of.is_string();
             match types().any(is_text) && !types().all(|of| is_text(of) || of.is_null()) {
                 true => Some((DataType::Utf8, true)),
-                false => joint_of(types()),
+                false => common_column_type_of_all(types()),
             }
         })
         .collect();
     for index in 0..width {
         let types =
             union.inputs.iter().map(|input| input.schema().field(index).data_type().clone());
-        day_beside_number(&types.collect::<Vec<_>>())?;
+        refuse_date_with_number(&types.collect::<Vec<_>>())?;
     }
     let mut inputs = Vec::with_capacity(union.inputs.len());
     for input in &union.inputs {
@@ -207,9 +209,8 @@ fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
         let columns = schema.iter().zip(&types).map(|((qualifier, field), to)| {
             let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
             match to {
-                Some((to, true)) if field.data_type() != to => {
-                    cast_to(column, to, schema).alias_qualified(qualifier.cloned(), field.name())
-                }
+                Some((to, true)) if field.data_type() != to => cast_if_needed(column, to, schema)
+                    .alias_qualified(qualifier.cloned(), field.name()),
                 _ => column,
             }
         });
@@ -226,14 +227,16 @@ fn united(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
     // are settled next.
     let types = union.schema.fields().iter().zip(types);
     let types = types.map(|(field, to)| to.map_or_else(|| field.data_type().clone(), |to| to.0));
-    let schema = with_types(&union.schema, types)?;
+    let schema = schema_with_types(&union.schema, types)?;
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
 /// Refuses what DataFusion takes a number for a day in, the days since 1970.
-fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
+fn refuse_numbers_as_days(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
     let beside: Vec<&Expr> = match expr {
-        Expr::BinaryExpr(binary) if is_comparison(binary.op) => vec![&binary.left, &binary.right],
+        Expr::BinaryExpr(binary) if is_comparison_operator(binary.op) => {
+            vec![&binary.left, &binary.right]
+        }
         Expr::Between(between) => vec![&between.expr, &between.low, &between.high],
         Expr::InList(among) => std::iter::once(among.expr.as_ref()).chain(&among.list).collect(),
         Expr::Case(case) => case
@@ -259,18 +262,18 @@ fn no_day_is_a_number(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
             let rows = subquery.subquery.schema().fields();
             let types = rows.iter().map(|field| field.data_type().clone());
             let types: Vec<_> = types.chain(expr.get_type(schema).ok()).collect();
-            return day_beside_number(&types);
+            return refuse_date_with_number(&types);
         }
         _ => return Ok(()),
     };
     let types = beside.iter().filter_map(|expr| expr.get_type(schema).ok());
-    day_beside_number(&types.collect::<Vec<_>>())
+    refuse_date_with_number(&types.collect::<Vec<_>>())
 }
 
-fn day_beside_number(types: &[DataType]) -> PlanResult<()> {
+fn refuse_date_with_number(types: &[DataType]) -> PlanResult<()> {
     let has_day = types.iter().any(|of| matches!(of, DataType::Date32 | DataType::Date64));
     match types.iter().find(|of| of.is_numeric()).filter(|_| has_day) {
-        Some(number) => Err(external(Error::usage_with_hint(
+        Some(number) => Err(into_datafusion_error(Error::usage_with_hint(
             format!("a DATE and a {} have nothing in common", sql_type_name(number)),
             "a day is written in quotes: DATE '2026-03-01'",
         ))),
@@ -279,11 +282,11 @@ fn day_beside_number(types: &[DataType]) -> PlanResult<()> {
 }
 
 /// A time to which an interval is added that is finer than the time's type: in a type that holds the sum.
-fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
-    let microsecond = nanoseconds_of(&TimeUnit::Microsecond);
+fn widen_time_for_interval(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let microsecond = unit_nanoseconds(&TimeUnit::Microsecond);
     let (unit, zone) = match time.get_type(schema).ok()? {
-        DataType::Date32 | DataType::Date64 => (DAY, None),
-        DataType::Timestamp(unit, zone) => (nanoseconds_of(&unit), zone),
+        DataType::Date32 | DataType::Date64 => (DAY_NANOS, None),
+        DataType::Timestamp(unit, zone) => (unit_nanoseconds(&unit), zone),
         _ => return None,
     };
     if !matches!(by.get_type(schema).ok()?, DataType::Interval(_)) {
@@ -292,7 +295,7 @@ fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
     let finest = match by {
         Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(by)), _) => by.nanoseconds.into(),
         Expr::Literal(ScalarValue::IntervalDayTime(Some(by)), _) => {
-            i128::from(by.milliseconds) * nanoseconds_of(&TimeUnit::Millisecond)
+            i128::from(by.milliseconds) * unit_nanoseconds(&TimeUnit::Millisecond)
         }
         Expr::Literal(_, _) => 0,
         // Who knows.
@@ -305,30 +308,30 @@ fn moved(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
         0 => TimeUnit::Microsecond,
         _ => TimeUnit::Nanosecond,
     };
-    Some(cast_to(time.clone(), &DataType::Timestamp(unit, zone), schema))
+    Some(cast_if_needed(time.clone(), &DataType::Timestamp(unit, zone), schema))
 }
 
-fn settled(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let zoned = differences_in_one_zone(expr, schema);
+fn coerce_expression(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let zoned = align_difference_zones(expr, schema);
     let was_brought = zoned.transformed;
-    let mut done = typed(zoned.data, schema)?;
+    let mut done = coerce_operand_types(zoned.data, schema)?;
     done.transformed |= was_brought;
     Ok(done)
 }
 
 /// A difference of two times, by an operator or a function, with both times in one zone.
-fn differences_in_one_zone(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+fn align_difference_zones(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
-            let sides = subtractable(&left, &right, schema);
+            let sides = align_subtraction_operands(&left, &right, schema);
             let changed = sides.is_some();
             let (left, right) = sides.unwrap_or((*left, *right));
             let difference = BinaryExpr::new(Box::new(left), Operator::Minus, Box::new(right));
             Transformed::new_transformed(Expr::BinaryExpr(difference), changed)
         }
-        Expr::ScalarFunction(mut call) if is_difference(call.func.name()) => {
+        Expr::ScalarFunction(mut call) if is_difference_function(call.func.name()) => {
             let sides = match call.args.as_slice() {
-                [.., left, right] => in_one_zone(left, right, schema),
+                [.., left, right] => align_time_zones(left, right, schema),
                 _ => None,
             };
             let Some((left, right)) = sides else {
@@ -343,39 +346,45 @@ fn differences_in_one_zone(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 }
 
 /// Two times, one of a zone, in one zone and one unit; none where they are so already, or are no such times.
-fn subtractable(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
-    match in_one_zone(left, right, schema) {
-        Some((left, right)) => Some(in_finer_unit(&left, &right, schema).unwrap_or((left, right))),
-        None => in_finer_unit(left, right, schema),
+fn align_subtraction_operands(
+    left: &Expr,
+    right: &Expr,
+    schema: &DFSchema,
+) -> Option<(Expr, Expr)> {
+    match align_time_zones(left, right, schema) {
+        Some((left, right)) => {
+            Some(align_time_units(&left, &right, schema).unwrap_or((left, right)))
+        }
+        None => align_time_units(left, right, schema),
     }
 }
 
 /// Two times of one zone with the coarser one cast to the unit of the other: DataFusion subtracts no times
 /// of a zone that have different units. None where there is nothing to cast.
-fn in_finer_unit(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
+fn align_time_units(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
     let (one, other) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
     let (DataType::Timestamp(unit, Some(zone)), DataType::Timestamp(other_unit, Some(_))) =
         (&one, &other)
     else {
         return None;
     };
-    let finer = match nanoseconds_of(unit).cmp(&nanoseconds_of(other_unit)) {
+    let finer = match unit_nanoseconds(unit).cmp(&unit_nanoseconds(other_unit)) {
         Ordering::Equal => return None,
         Ordering::Less => unit,
         Ordering::Greater => other_unit,
     };
     let to = DataType::Timestamp(*finer, Some(Arc::clone(zone)));
-    Some((cast_to(left.clone(), &to, schema), cast_to(right.clone(), &to, schema)))
+    Some((cast_if_needed(left.clone(), &to, schema), cast_if_needed(right.clone(), &to, schema)))
 }
 
 /// Returns whether a function says how far its last two arguments are apart.
-fn is_difference(name: &str) -> bool {
+fn is_difference_function(name: &str) -> bool {
     matches!(name, "age" | "date_diff" | "date_sub" | "months_between")
 }
 
-fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    no_day_is_a_number(&expr, schema)?;
-    bytes::none_beside_text(&expr, schema)?;
+fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    refuse_numbers_as_days(&expr, schema)?;
+    bytea::refuse_bytes_text_comparison(&expr, schema)?;
     if let Expr::BinaryExpr(BinaryExpr {
         left,
         op: op @ (Operator::Plus | Operator::Minus),
@@ -385,10 +394,10 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         let sum = |left: Expr, right: Expr| {
             Expr::BinaryExpr(BinaryExpr::new(Box::new(left), *op, Box::new(right)))
         };
-        if let Some(time) = moved(left, right, schema) {
+        if let Some(time) = widen_time_for_interval(left, right, schema) {
             return Ok(Transformed::yes(sum(time, right.as_ref().clone())));
         }
-        if let (Operator::Plus, Some(time)) = (op, moved(right, left, schema)) {
+        if let (Operator::Plus, Some(time)) = (op, widen_time_for_interval(right, left, schema)) {
             return Ok(Transformed::yes(sum(left.as_ref().clone(), time)));
         }
     }
@@ -398,9 +407,9 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
         Expr::Cast(Cast { ref expr, ref field })
         | Expr::TryCast(TryCast { ref expr, ref field })
-            if is_span_as_number(expr, field, schema) =>
+            if is_duration_to_number_cast(expr, field, schema) =>
         {
-            Err(external(Error::usage_with_hint(
+            Err(into_datafusion_error(Error::usage_with_hint(
                 format!(
                     "a difference of two times is not cast to {}",
                     sql_type_name(field.data_type())
@@ -408,25 +417,29 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 "extract(epoch FROM b - a) is how many seconds it has, as a DOUBLE",
             )))
         }
-        Expr::Cast(Cast { ref expr, ref field }) if counts_time(expr, field, schema)? => {
-            let whole = whole_count(expr.as_ref().clone(), schema)?;
+        Expr::Cast(Cast { ref expr, ref field })
+            if is_time_to_integer_cast(expr, field, schema)? =>
+        {
+            let whole = whole_seconds_or_days(expr.as_ref().clone(), schema)?;
             Ok(Transformed::yes(Expr::Cast(Cast::new(Box::new(whole), field.data_type().clone()))))
         }
-        Expr::TryCast(TryCast { ref expr, ref field }) if counts_time(expr, field, schema)? => {
-            let whole = whole_count(expr.as_ref().clone(), schema)?;
+        Expr::TryCast(TryCast { ref expr, ref field })
+            if is_time_to_integer_cast(expr, field, schema)? =>
+        {
+            let whole = whole_seconds_or_days(expr.as_ref().clone(), schema)?;
             let to = field.data_type().clone();
             Ok(Transformed::yes(Expr::TryCast(TryCast::new(Box::new(whole), to))))
         }
-        Expr::Cast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
+        Expr::Cast(cast) => Ok(match rewrite_timestamp_cast(&cast.expr, &cast.field, schema)? {
             Some((value, to)) => Transformed::yes(Expr::Cast(Cast::new(Box::new(value), to))),
             None => Transformed::no(Expr::Cast(cast)),
         }),
-        Expr::TryCast(cast) => Ok(match cast_time(&cast.expr, &cast.field, schema)? {
+        Expr::TryCast(cast) => Ok(match rewrite_timestamp_cast(&cast.expr, &cast.field, schema)? {
             Some((value, to)) => Transformed::yes(Expr::TryCast(TryCast::new(Box::new(value), to))),
             None => Transformed::no(Expr::TryCast(cast)),
         }),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
-            let sides = compared(&left, &right, [schema, schema]);
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison_operator(op) => {
+            let sides = coerce_comparison(&left, &right, [schema, schema]);
             let changed = sides.is_some();
             let (left, right) = sides.unwrap_or((*left, *right));
             let both = BinaryExpr::new(Box::new(left), op, Box::new(right));
@@ -440,7 +453,8 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             }) =>
         {
             let whole = DataType::Decimal128(20, 0);
-            let (left, right) = (cast_to(*left, &whole, schema), cast_to(*right, &whole, schema));
+            let (left, right) =
+                (cast_if_needed(*left, &whole, schema), cast_if_needed(*right, &whole, schema));
             let operate = |left: Expr, operator, right: Expr| {
                 Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
             };
@@ -451,7 +465,7 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         // How long it is between a date and a time, in the time's unit.
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
             let both = match (left.get_type(schema), right.get_type(schema)) {
-                (Ok(one), Ok(other)) => joint(&one, &other),
+                (Ok(one), Ok(other)) => common_column_type(&one, &other),
                 _ => None,
             };
             let both = both.filter(|both| matches!(both, DataType::Timestamp(_, _)));
@@ -460,34 +474,34 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             };
             Ok(match both {
                 Some(to) => Transformed::yes(difference(
-                    cast_to(*left, &to, schema),
-                    cast_to(*right, &to, schema),
+                    cast_if_needed(*left, &to, schema),
+                    cast_if_needed(*right, &to, schema),
                 )),
                 None => Transformed::no(difference(*left, *right)),
             })
         }
         Expr::Like(like) => {
-            bytes::not_like(&like, schema)?;
+            bytea::refuse_bytes_in_like(&like, schema)?;
             Ok(Transformed::no(Expr::Like(like)))
         }
         Expr::AggregateFunction(call) => {
-            bytes::not_joined(call.func.name(), &call.params.args, schema)?;
+            bytea::refuse_bytes_in_string_agg(call.func.name(), &call.params.args, schema)?;
             Ok(Transformed::no(Expr::AggregateFunction(call)))
         }
         Expr::WindowFunction(call) if call.fun.name() == aggregates::STRING_AGG => {
-            bytes::not_joined(call.fun.name(), &call.params.args, schema)?;
+            bytea::refuse_bytes_in_string_agg(call.fun.name(), &call.params.args, schema)?;
             Ok(Transformed::no(Expr::WindowFunction(call)))
         }
-        Expr::Between(between) => Ok(within(between, schema)),
-        Expr::InList(list) => Ok(among(list, schema)),
-        Expr::InSubquery(among) => among_rows(among, schema),
-        Expr::SetComparison(of) => compared_to_rows(of, schema),
-        Expr::Case(case) => Ok(chosen(case, schema)),
+        Expr::Between(between) => Ok(coerce_between(between, schema)),
+        Expr::InList(list) => Ok(coerce_in_list(list, schema)),
+        Expr::InSubquery(among) => coerce_in_subquery(among, schema),
+        Expr::SetComparison(of) => coerce_set_comparison(of, schema),
+        Expr::Case(case) => Ok(coerce_case(case, schema)),
         Expr::WindowFunction(call)
             if matches!(call.fun.name(), windows::LAG | windows::LEAD)
                 && matches!(call.params.args.get(1), Some(Expr::Literal(rows, _)) if rows.is_null()) =>
         {
-            Err(external(Error::usage_with_hint(
+            Err(into_datafusion_error(Error::usage_with_hint(
                 format!("`{}` by null rows is of no row", call.fun.name()),
                 "its second argument is a number of rows: lag(x, 1)",
             )))
@@ -495,9 +509,9 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         // DataFusion's forgets the values behind the first of several that are not null.
         Expr::WindowFunction(call)
             if call.params.null_treatment == Some(NullTreatment::IgnoreNulls)
-                && leads_by(&call).is_some_and(|rows| rows > 1) =>
+                && rows_ahead(&call).is_some_and(|rows| rows > 1) =>
         {
-            Err(external(Error::usage_with_hint(
+            Err(into_datafusion_error(Error::usage_with_hint(
                 "`lead` by more than one row takes no IGNORE NULLS",
                 "lag(x, 2) IGNORE NULLS OVER (ORDER BY … DESC) is the same, from the other end",
             )))
@@ -511,13 +525,13 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             let both = types(&[&args[0], &args[2]]).filter(|both| {
                 both[0] != both[1] && both.iter().all(|of| of.is_numeric() || of.is_temporal())
             });
-            let Some((to, _)) = both.and_then(|both| joint_of(&both)) else {
+            let Some((to, _)) = both.and_then(|both| common_column_type_of_all(&both)) else {
                 return Ok(Transformed::no(Expr::WindowFunction(call)));
             };
             for arg in [0, 2] {
                 args[arg] = match std::mem::take(&mut args[arg]) {
                     Expr::Literal(value, metadata) => Expr::Literal(value.cast_to(&to)?, metadata),
-                    other => cast_to(other, &to, schema),
+                    other => cast_if_needed(other, &to, schema),
                 };
             }
             Ok(Transformed::yes(Expr::WindowFunction(call)))
@@ -541,7 +555,7 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 }
             }
             // DataFusion makes `3 IN (x, 2)` of it, which is null where `x` is.
-            scalars::ARRAY_HAS if call.args.len() == 2 && is_made_here(&call.args[0]) => {
+            scalars::ARRAY_HAS if call.args.len() == 2 && is_array_constructor(&call.args[0]) => {
                 let is_null = call.args[1].clone().is_null();
                 let found = Expr::ScalarFunction(call);
                 let found = datafusion::functions::core::coalesce().call(vec![found, lit(false)]);
@@ -550,21 +564,21 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(Box::new(found))))))
             }
             // No list is as long, and DataFusion takes no larger numbers.
-            scalars::ARRAY_SLICE if ends_beyond_lists(call.args.get(2)) => {
+            scalars::ARRAY_SLICE if ends_beyond_list_length_limit(call.args.get(2)) => {
                 call.args[2] = lit(i64::from(i32::MAX));
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
             scalars::COALESCE | scalars::NVL | scalars::GREATEST | scalars::LEAST => {
-                if let Some(args) = spans::in_step(&call.args, schema) {
+                if let Some(args) = interval_parts::align_interval_units(&call.args, schema) {
                     call.args = args;
                     return Ok(Transformed::yes(Expr::ScalarFunction(call)));
                 }
                 let args: Vec<&Expr> = call.args.iter().collect();
-                let Some(to) = types(&args).and_then(|types| joint_of_ours(&types)) else {
+                let Some(to) = types(&args).and_then(|types| overridden_column_type(&types)) else {
                     return Ok(Transformed::no(Expr::ScalarFunction(call)));
                 };
                 let args = std::mem::take(&mut call.args).into_iter();
-                call.args = args.map(|arg| cast_to(arg, &to, schema)).collect();
+                call.args = args.map(|arg| cast_if_needed(arg, &to, schema)).collect();
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
             // The number of places is a part of the answer's type, and becomes a literal of another type
@@ -576,65 +590,71 @@ fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
                 ) =>
             {
                 let Expr::Literal(places, metadata) = call.args.remove(1) else {
-                    return Err(external(Error::Internal("`round` lost its places".into())));
+                    return Err(into_datafusion_error(Error::Internal(
+                        "`round` lost its places".into(),
+                    )));
                 };
                 let places = places.cast_to(&DataType::Int32)?;
                 call.args.push(Expr::Literal(places, metadata));
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
             scalars::TO_CHAR
-                if call
-                    .args
-                    .first()
-                    .is_some_and(|of| of.get_type(schema).is_ok_and(|of| is_span(&of))) =>
+                if call.args.first().is_some_and(|of| {
+                    of.get_type(schema).is_ok_and(|of| is_interval_or_duration(&of))
+                }) =>
             {
-                Err(external(Error::usage_with_hint(
+                Err(into_datafusion_error(Error::usage_with_hint(
                     "`to_char` has no format of intervals",
                     "extract(hour FROM b - a) and its like have their parts; CAST(b - a AS TEXT) is all of it",
                 )))
             }
-            scalars::DATE_PART => Ok(match spans::part_of(&call.args, schema)? {
-                Some(part) => Transformed::yes(part),
-                // What `extract` is planned as is not the registered one.
-                None if call.func.as_ref() != times::date_part().as_ref() => {
-                    call.func = times::date_part();
-                    Transformed::yes(Expr::ScalarFunction(call))
-                }
-                None => Transformed::no(Expr::ScalarFunction(call)),
-            }),
+            scalars::DATE_PART => {
+                Ok(match interval_parts::plan_interval_date_part(&call.args, schema)? {
+                    Some(part) => Transformed::yes(part),
+                    // What `extract` is planned as is not the registered one.
+                    None if call.func.as_ref() != date_functions::date_part_udf().as_ref() => {
+                        call.func = date_functions::date_part_udf();
+                        Transformed::yes(Expr::ScalarFunction(call))
+                    }
+                    None => Transformed::no(Expr::ScalarFunction(call)),
+                })
+            }
             // DataFusion's wants all three of one type.
             scalars::NVL2 if call.args.len() == 3 => {
                 let mut args = std::mem::take(&mut call.args).into_iter().map(Box::new);
                 let (Some(value), Some(then), otherwise) = (args.next(), args.next(), args.next())
                 else {
-                    return Err(external(Error::Internal("`nvl2` lost its arguments".into())));
+                    return Err(into_datafusion_error(Error::Internal(
+                        "`nvl2` lost its arguments".into(),
+                    )));
                 };
                 let when = vec![(Box::new(Expr::IsNotNull(value)), then)];
-                let case = chosen(Case::new(None, when, otherwise), schema).data;
+                let case = coerce_case(Case::new(None, when, otherwise), schema).data;
                 Ok(Transformed::yes(case))
             }
             // What is given back is the first value as it is, whatever it is compared with.
             scalars::NULLIF if call.args.len() == 2 && !call.args[0].is_volatile() => {
-                let is_equal = comparison(&call.args[0], Operator::Eq, &call.args[1], schema);
+                let is_equal =
+                    coerced_comparison_expr(&call.args[0], Operator::Eq, &call.args[1], schema);
                 let mut value = Box::new(call.args[0].clone());
                 // Of texts as the call has it: who refers to it from a subquery has seen that type.
                 let own = value.get_type(schema)?;
                 let of_call = Expr::ScalarFunction(call).get_type(schema)?;
                 if own.is_string() && of_call.is_string() {
-                    value = Box::new(cast_to(*value, &of_call, schema));
+                    value = Box::new(cast_if_needed(*value, &of_call, schema));
                 }
                 let null = ScalarValue::try_from(value.get_type(schema)?)?;
                 let then = Box::new(Expr::Literal(null, None));
                 let when = vec![(Box::new(is_equal), then)];
                 Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(value)))))
             }
-            _ => lists_apart(call, schema),
+            _ => resolve_list_arguments(call, schema),
         },
         other => Ok(Transformed::no(other)),
     }
 }
 
-fn ends_beyond_lists(end: Option<&Expr>) -> bool {
+fn ends_beyond_list_length_limit(end: Option<&Expr>) -> bool {
     let Some(Expr::Literal(end, _)) = end else { return false };
     match end {
         ScalarValue::Int64(Some(end)) => *end > i64::from(i32::MAX),
@@ -643,12 +663,12 @@ fn ends_beyond_lists(end: Option<&Expr>) -> bool {
     }
 }
 
-fn is_made_here(list: &Expr) -> bool {
+fn is_array_constructor(list: &Expr) -> bool {
     matches!(list, Expr::ScalarFunction(call) if call.func.name() == scalars::MAKE_ARRAY)
 }
 
 /// How many rows ahead `lead`, or `lag` by a negative number, takes its value from.
-fn leads_by(call: &WindowFunction) -> Option<i64> {
+fn rows_ahead(call: &WindowFunction) -> Option<i64> {
     let rows = match call.params.args.get(1) {
         None => 1,
         Some(Expr::Literal(rows, _)) => match rows.cast_to(&DataType::Int64).ok()? {
@@ -664,7 +684,7 @@ fn leads_by(call: &WindowFunction) -> Option<i64> {
     }
 }
 
-fn is_span_as_number(value: &Expr, to: &FieldRef, schema: &DFSchema) -> bool {
+fn is_duration_to_number_cast(value: &Expr, to: &FieldRef, schema: &DFSchema) -> bool {
     let is_difference = |of: DataType| matches!(of, DataType::Duration(_));
     to.data_type().is_numeric() && value.get_type(schema).is_ok_and(is_difference)
 }
@@ -674,12 +694,15 @@ fn is_span_as_number(value: &Expr, to: &FieldRef, schema: &DFSchema) -> bool {
 ///
 /// # Errors
 /// Where there is none.
-fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+fn resolve_list_arguments(
+    mut call: ScalarFunction,
+    schema: &DFSchema,
+) -> PlanResult<Transformed<Expr>> {
     let of = call.args.iter().map(|arg| Ok(arg.to_field(schema)?.1));
     let Ok(of) = of.collect::<PlanResult<Vec<FieldRef>>>() else {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     };
-    bytes::none_as_text(&call, &of)?;
+    bytea::refuse_bytes_as_text_argument(&call, &of)?;
     let is_list = |of: &DataType| {
         matches!(of, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _))
     };
@@ -688,7 +711,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     let has_list = of.iter().any(|of| is_list(of.data_type()));
     let are_lists = of.iter().all(|of| is_list(of.data_type()) || of.data_type().is_null());
     let replaced = match name {
-        scalars::CHARACTER_LENGTH if is_alone => Some(list_length()),
+        scalars::CHARACTER_LENGTH if is_alone => Some(array_length()),
         scalars::REVERSE if is_alone => Some(array_reverse_udf()),
         scalars::CONCAT if has_list && are_lists => {
             // A null adds nothing to a list, and has no type of one.
@@ -712,7 +735,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
             if !is_list(of.data_type()) {
                 return value.clone();
             }
-            let has_items = list_length().call(vec![value.clone()]).gt(lit(0));
+            let has_items = array_length().call(vec![value.clone()]).gt(lit(0));
             let text = array_to_string_udf().call(vec![value.clone(), separator.clone()]);
             Expr::Case(Case::new(None, vec![(Box::new(has_items), Box::new(text))], None))
         });
@@ -731,7 +754,7 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
     let is_text =
         |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     match of.iter().zip(&taken).find(|(of, to)| is_nested(of) && is_text(to.data_type())) {
-        Some((of, _)) => Err(external(Error::usage_with_hint(
+        Some((of, _)) => Err(into_datafusion_error(Error::usage_with_hint(
             format!("`{name}` takes text, and not {}", sql_type_name(of.data_type())),
             "array_to_string(list, ', ') makes text of a list, and CAST(x AS TEXT) of anything",
         ))),
@@ -740,13 +763,15 @@ fn lists_apart(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transf
 }
 
 /// BETWEEN as two comparisons, where one of them needs it.
-fn within(between: Between, schema: &DFSchema) -> Transformed<Expr> {
-    let needs = |bound: &Expr| compared(&between.expr, bound, [schema, schema]).is_some();
-    let is_mixed = is_mixed([&*between.expr, &*between.low, &*between.high], schema);
+fn coerce_between(between: Between, schema: &DFSchema) -> Transformed<Expr> {
+    let needs = |bound: &Expr| coerce_comparison(&between.expr, bound, [schema, schema]).is_some();
+    let is_mixed =
+        has_incompatible_number_types([&*between.expr, &*between.low, &*between.high], schema);
     if !is_mixed && !needs(&between.low) && !needs(&between.high) {
         return Transformed::no(Expr::Between(between));
     }
-    let compare = |operator, bound: &Expr| comparison(&between.expr, operator, bound, schema);
+    let compare =
+        |operator, bound: &Expr| coerced_comparison_expr(&between.expr, operator, bound, schema);
     Transformed::yes(match between.negated {
         false => compare(Operator::GtEq, &between.low).and(compare(Operator::LtEq, &between.high)),
         true => compare(Operator::Lt, &between.low).or(compare(Operator::Gt, &between.high)),
@@ -755,15 +780,15 @@ fn within(between: Between, schema: &DFSchema) -> Transformed<Expr> {
 
 /// IN over values of other types: with both sides cast where one cast does for all, else value by
 /// value.
-fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+fn coerce_in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     let Ok(own) = list.expr.get_type(schema) else {
         return Transformed::no(Expr::InList(list));
     };
     if let (Expr::Literal(_, _), true) = (list.expr.as_ref(), own.is_string()) {
         let mut types = list.list.iter().filter_map(|item| item.get_type(schema).ok());
-        if let Some(value) = types.find_map(|of| bytes::written_beside(&list.expr, &of)) {
+        if let Some(value) = types.find_map(|of| bytea::text_literal_as_bytes(&list.expr, &of)) {
             let list = InList::new(Box::new(value), list.list, list.negated);
-            return Transformed::yes(among(list, schema).data);
+            return Transformed::yes(coerce_in_list(list, schema).data);
         }
     }
     let items: Vec<Expr> = list
@@ -771,40 +796,40 @@ fn among(list: InList, schema: &DFSchema) -> Transformed<Expr> {
         .iter()
         .map(|item| {
             let of = item.get_type(schema).ok();
-            of.and_then(|of| beside_of(item, &of, &own)).unwrap_or_else(|| item.clone())
+            of.and_then(|of| coerce_by_spelling(item, &of, &own)).unwrap_or_else(|| item.clone())
         })
         .collect();
-    let mut meetings: Vec<Option<Meeting>> = items
+    let mut meetings: Vec<Option<CommonType>> = items
         .iter()
         .filter_map(|item| item.get_type(schema).ok().filter(|of| !of.is_null()))
-        .map(|of| meeting(&own, &of))
+        .map(|of| comparison_type(&own, &of))
         .collect();
     meetings.dedup();
-    let is_mixed = is_mixed(items.iter().chain([list.expr.as_ref()]), schema);
+    let is_mixed = has_incompatible_number_types(items.iter().chain([list.expr.as_ref()]), schema);
     match meetings.as_slice() {
-        _ if is_mixed => one_by_one(list, &items, schema),
+        _ if is_mixed => expand_in_list(list, &items, schema),
         [] | [None] if items == list.list => Transformed::no(Expr::InList(list)),
         [] | [None] => Transformed::yes(Expr::InList(InList::new(list.expr, items, list.negated))),
         [Some(meeting)] => {
-            let value = Box::new(meeting.side(*list.expr, schema));
+            let value = Box::new(meeting.coerce_operand(*list.expr, schema));
             let items = items.into_iter().map(|item| match item.get_type(schema) {
                 Ok(of) if of.is_null() => item,
-                _ => meeting.side(item, schema),
+                _ => meeting.coerce_operand(item, schema),
             });
             Transformed::yes(Expr::InList(InList::new(value, items.collect(), list.negated)))
         }
-        _ => one_by_one(list, &items, schema),
+        _ => expand_in_list(list, &items, schema),
     }
 }
 
 /// IN as comparisons with each item.
-fn one_by_one(list: InList, items: &[Expr], schema: &DFSchema) -> Transformed<Expr> {
+fn expand_in_list(list: InList, items: &[Expr], schema: &DFSchema) -> Transformed<Expr> {
     let (one, and) = match list.negated {
         false => (Operator::Eq, Operator::Or),
         true => (Operator::NotEq, Operator::And),
     };
     let mut each: Vec<Expr> =
-        items.iter().map(|item| comparison(&list.expr, one, item, schema)).collect();
+        items.iter().map(|item| coerced_comparison_expr(&list.expr, one, item, schema)).collect();
     // In a balanced tree: a chain would be as deep as the list is long.
     while each.len() > 1 {
         let pairs = each.chunks(2).map(|pair| match pair {
@@ -825,7 +850,10 @@ fn one_by_one(list: InList, items: &[Expr], schema: &DFSchema) -> Transformed<Ex
 
 /// Returns whether values have types that no one type holds: floats, and decimals or the integers that only a decimal has in common.
 /// DataFusion compares all of them as decimals of 15 places, and two alone as DOUBLEs.
-fn is_mixed<'e>(values: impl IntoIterator<Item = &'e Expr>, schema: &DFSchema) -> bool {
+fn has_incompatible_number_types<'e>(
+    values: impl IntoIterator<Item = &'e Expr>,
+    schema: &DFSchema,
+) -> bool {
     let types: Vec<DataType> =
         values.into_iter().filter_map(|value| value.get_type(schema).ok()).collect();
     let has = |is_of: &dyn Fn(&DataType) -> bool| types.iter().any(is_of);
@@ -835,8 +863,9 @@ fn is_mixed<'e>(values: impl IntoIterator<Item = &'e Expr>, schema: &DFSchema) -
 }
 
 /// IN over a subquery's values of another type.
-fn among_rows(among: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let Some((value, subquery)) = met_by_rows(&among.expr, &among.subquery, schema)? else {
+fn coerce_in_subquery(among: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let Some((value, subquery)) = coerce_value_and_subquery(&among.expr, &among.subquery, schema)?
+    else {
         return Ok(Transformed::no(Expr::InSubquery(among)));
     };
     let among = InSubquery::new(Box::new(value), subquery, among.negated);
@@ -844,8 +873,8 @@ fn among_rows(among: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Ex
 }
 
 /// ANY and ALL of a subquery's values of another type.
-fn compared_to_rows(of: SetComparison, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let Some((value, subquery)) = met_by_rows(&of.expr, &of.subquery, schema)? else {
+fn coerce_set_comparison(of: SetComparison, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let Some((value, subquery)) = coerce_value_and_subquery(&of.expr, &of.subquery, schema)? else {
         return Ok(Transformed::no(Expr::SetComparison(of)));
     };
     let of = SetComparison::new(Box::new(value), subquery, of.op, of.quantifier);
@@ -853,7 +882,7 @@ fn compared_to_rows(of: SetComparison, schema: &DFSchema) -> PlanResult<Transfor
 }
 
 /// A value and the rows of a subquery where they meet at a type; none where DataFusion's is as good.
-fn met_by_rows(
+fn coerce_value_and_subquery(
     value: &Expr,
     subquery: &Subquery,
     schema: &DFSchema,
@@ -863,28 +892,28 @@ fn met_by_rows(
         return Ok(None);
     };
     let (qualifier, field) = plan.schema().qualified_field(0);
-    if let Some(bytes) = bytes::written_beside(value, field.data_type()) {
+    if let Some(bytes) = bytea::text_literal_as_bytes(value, field.data_type()) {
         return Ok(Some((bytes, subquery.clone())));
     }
-    let Some(meeting) = meeting(&own, field.data_type()) else { return Ok(None) };
+    let Some(meeting) = comparison_type(&own, field.data_type()) else { return Ok(None) };
     let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
-    let column = meeting.side(column, plan.schema()).alias(field.name());
+    let column = meeting.coerce_operand(column, plan.schema()).alias(field.name());
     let rows = LogicalPlanBuilder::from(Arc::clone(plan)).project(vec![column])?.build()?;
-    let value = meeting.side(value.clone(), schema);
+    let value = meeting.coerce_operand(value.clone(), schema);
     Ok(Some((value, subquery.with_plan(Arc::new(rows)))))
 }
 
 /// CASE with its answers of one type, and its value compared as `=` does.
-fn chosen(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
+fn coerce_case(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
     let mut changed = false;
     if let Some(value) = &case.expr {
-        let needs = |when: &Expr| compared(value, when, [schema, schema]).is_some();
+        let needs = |when: &Expr| coerce_comparison(value, when, [schema, schema]).is_some();
         let mut whens = case.when_then_expr.iter().map(|(when, _)| when.as_ref());
-        let is_mixed = is_mixed(whens.clone().chain([value.as_ref()]), schema);
+        let is_mixed = has_incompatible_number_types(whens.clone().chain([value.as_ref()]), schema);
         if !value.is_volatile() && (is_mixed || whens.any(needs)) {
             let value = value.as_ref().clone();
             for (when, _) in &mut case.when_then_expr {
-                **when = comparison(&value, Operator::Eq, when, schema);
+                **when = coerced_comparison_expr(&value, Operator::Eq, when, schema);
             }
             case.expr = None;
             changed = true;
@@ -892,10 +921,10 @@ fn chosen(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
     }
     let answers = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
     let types: Option<Vec<DataType>> = answers.map(|answer| answer.get_type(schema).ok()).collect();
-    if let Some(to) = types.and_then(|types| joint_of_ours(&types)) {
+    if let Some(to) = types.and_then(|types| overridden_column_type(&types)) {
         let answers = case.when_then_expr.iter_mut().map(|(_, then)| then);
         for answer in answers.chain(&mut case.else_expr) {
-            **answer = cast_to((**answer).clone(), &to, schema);
+            **answer = cast_if_needed((**answer).clone(), &to, schema);
         }
         changed = true;
     }

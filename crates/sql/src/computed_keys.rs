@@ -19,9 +19,9 @@ use tidemill_planning::DynTreeNode;
 
 /// The rule for keys.
 #[derive(Debug)]
-pub(crate) struct ComputedKeys;
+pub(crate) struct ComputedKeyRule;
 
-impl OptimizerRule for ComputedKeys {
+impl OptimizerRule for ComputedKeyRule {
     fn name(&self) -> &str {
         "windows_have_columns_as_keys"
     }
@@ -36,15 +36,15 @@ impl OptimizerRule for ComputedKeys {
         _: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
         if let LogicalPlan::Sort(sort) = &plan {
-            return Ok(match sorted_by_columns(sort)? {
+            return Ok(match sort_by_key_columns(sort)? {
                 Some(made) => Transformed::yes(made),
                 None => Transformed::no(plan),
             });
         }
         let LogicalPlan::Window(top) = &plan else { return Ok(Transformed::no(plan)) };
-        let chain = chain(top);
+        let chain = stacked_windows(top);
         let mut computed: Vec<&Expr> = Vec::new();
-        for key in chain.iter().flat_map(|window| keys(window)) {
+        for key in chain.iter().flat_map(|window| computed_window_keys(window)) {
             if !computed.contains(&key) {
                 computed.push(key);
             }
@@ -55,21 +55,21 @@ impl OptimizerRule for ComputedKeys {
         if computed.is_empty() {
             return Ok(Transformed::no(plan));
         }
-        let (mut made, named) = with_keys(below, computed)?;
+        let (mut made, named) = add_key_columns(below, computed)?;
         let names = NamePreserver::new_for_projection();
         for window in chain.iter().rev() {
             let calls = window.window_expr.iter().map(|call| {
                 let name = names.save(call);
-                name.restore(with_columns(call.clone(), &named))
+                name.restore(replace_keys_by_columns(call.clone(), &named))
             });
             made = LogicalPlan::Window(Window::try_new(calls.collect(), Arc::new(made))?);
         }
-        Ok(Transformed::yes(with_columns_of(made, &top.schema)?))
+        Ok(Transformed::yes(project_to_schema(made, &top.schema)?))
     }
 }
 
 /// Returns a plan with one column more for each key, and the names of these.
-fn with_keys<'k>(
+fn add_key_columns<'k>(
     below: &Arc<LogicalPlan>,
     keys: Vec<&'k Expr>,
 ) -> PlanResult<(LogicalPlan, Vec<(&'k Expr, String)>)> {
@@ -84,7 +84,7 @@ fn with_keys<'k>(
 }
 
 /// Returns the columns of a plan that `schema` has.
-fn with_columns_of(plan: LogicalPlan, schema: &DFSchemaRef) -> PlanResult<LogicalPlan> {
+fn project_to_schema(plan: LogicalPlan, schema: &DFSchemaRef) -> PlanResult<LogicalPlan> {
     let outputs = schema.iter().map(|field| Expr::Column(Column::from(field)));
     let outputs = outputs.collect();
     let above = Projection::try_new_with_schema(outputs, Arc::new(plan), Arc::clone(schema))?;
@@ -92,7 +92,7 @@ fn with_columns_of(plan: LogicalPlan, schema: &DFSchemaRef) -> PlanResult<Logica
 }
 
 /// Returns a sort by columns in the place of one by functions within operators; none of another one.
-fn sorted_by_columns(sort: &Sort) -> PlanResult<Option<LogicalPlan>> {
+fn sort_by_key_columns(sort: &Sort) -> PlanResult<Option<LogicalPlan>> {
     let mut computed: Vec<&Expr> = Vec::new();
     for key in sort.expr.iter().map(|key| &key.expr) {
         let mut is_function = |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(_)));
@@ -104,7 +104,7 @@ fn sorted_by_columns(sort: &Sort) -> PlanResult<Option<LogicalPlan>> {
     if computed.is_empty() {
         return Ok(None);
     }
-    let (made, named) = with_keys(&sort.input, computed)?;
+    let (made, named) = add_key_columns(&sort.input, computed)?;
     let mut keys = sort.expr.clone();
     for key in &mut keys {
         if let Some((_, name)) = named.iter().find(|(computed, _)| **computed == key.expr) {
@@ -112,17 +112,17 @@ fn sorted_by_columns(sort: &Sort) -> PlanResult<Option<LogicalPlan>> {
         }
     }
     let sorted = LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(made), fetch: sort.fetch });
-    with_columns_of(sorted, sort.input.schema()).map(Some)
+    project_to_schema(sorted, sort.input.schema()).map(Some)
 }
 
 /// A window and those below it, one upon the other, as far as the keys of all are of columns that are
 /// there below the last.
-fn chain(top: &Window) -> Vec<&Window> {
+fn stacked_windows(top: &Window) -> Vec<&Window> {
     let mut chain = vec![top];
     let mut last = top;
     while let LogicalPlan::Window(next) = last.input.as_ref() {
         let below = next.input.schema();
-        let mut all = chain.iter().flat_map(|window| keys(window));
+        let mut all = chain.iter().flat_map(|window| computed_window_keys(window));
         let is_below = |key: &Expr| key.column_refs().into_iter().all(|of| below.has_column(of));
         if !all.all(is_below) {
             break;
@@ -133,17 +133,17 @@ fn chain(top: &Window) -> Vec<&Window> {
     chain
 }
 
-fn call_of(expr: &Expr) -> Option<&WindowFunction> {
+fn window_call(expr: &Expr) -> Option<&WindowFunction> {
     match expr {
         Expr::WindowFunction(call) => Some(call),
-        Expr::Alias(alias) => call_of(&alias.expr),
+        Expr::Alias(alias) => window_call(&alias.expr),
         _ => None,
     }
 }
 
 /// The keys of a window that are no columns.
-fn keys(window: &Window) -> impl Iterator<Item = &Expr> {
-    let params = window.window_expr.iter().filter_map(|expr| Some(&call_of(expr)?.params));
+fn computed_window_keys(window: &Window) -> impl Iterator<Item = &Expr> {
+    let params = window.window_expr.iter().filter_map(|expr| Some(&window_call(expr)?.params));
     let all = params.flat_map(|params| {
         params.partition_by.iter().chain(params.order_by.iter().map(|key| &key.expr))
     });
@@ -155,11 +155,11 @@ fn is_computed(key: &Expr) -> bool {
 }
 
 /// A window's call with its keys as columns.
-fn with_columns(expr: Expr, named: &[(&Expr, String)]) -> Expr {
+fn replace_keys_by_columns(expr: Expr, named: &[(&Expr, String)]) -> Expr {
     let mut call = match expr {
         Expr::WindowFunction(call) => call,
         Expr::Alias(mut alias) => {
-            *alias.expr = with_columns(*alias.expr, named);
+            *alias.expr = replace_keys_by_columns(*alias.expr, named);
             return Expr::Alias(alias);
         }
         other => return other,

@@ -9,13 +9,13 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use tidemill_base::error::{Error, Result};
 
-use crate::messages::Told;
-use crate::parameters::{line_starts, offset};
-use crate::statement::blanked;
-use crate::syntax::Spoken;
+use crate::error_translation::IntoTidemillError;
+use crate::parameters::{byte_offset, line_start_offsets};
+use crate::statement::blank_text;
+use crate::syntax::TidemillDialect;
 
 /// The form that messages show.
-const FORM: &str = "COPY (SELECT …) TO 'out.parquet' (FORMAT parquet, OVERWRITE_OR_IGNORE)";
+const COPY_SYNTAX: &str = "COPY (SELECT …) TO 'out.parquet' (FORMAT parquet, OVERWRITE_OR_IGNORE)";
 
 /// A `COPY … TO` statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,20 +43,27 @@ impl CopyStatement {
     /// # Errors
     /// [`Error::Usage`] for `COPY … FROM`, and for what is no `COPY … TO`.
     pub fn parse(sql: &str) -> Result<Option<Self>> {
-        let tokens = match Tokenizer::new(&Spoken, sql).tokenize_with_location() {
+        let tokens = match Tokenizer::new(&TidemillDialect, sql).tokenize_with_location() {
             Ok(tokens) => tokens,
             Err(_) if !starts_with_copy(sql) => return Ok(None),
-            Err(error) => return Err(DataFusionError::from(ParserError::from(error)).told()),
+            Err(error) => {
+                return Err(DataFusionError::from(ParserError::from(error)).into_tidemill_error());
+            }
         };
         let tokens: Vec<TokenWithSpan> = tokens
             .into_iter()
             .filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF))
             .collect();
-        let mut reader = Reader { sql, starts: line_starts(sql), tokens: &tokens, at: 0 };
-        if !reader.takes_word("COPY") {
+        let mut reader = CopyTokenReader {
+            sql,
+            line_starts: line_start_offsets(sql),
+            tokens: &tokens,
+            position: 0,
+        };
+        if !reader.take_word("COPY") {
             return Ok(None);
         }
-        reader.statement().map(Some)
+        reader.parse_statement().map(Some)
     }
 }
 
@@ -66,16 +73,16 @@ fn starts_with_copy(sql: &str) -> bool {
 }
 
 /// The tokens of a statement without spaces and comments, and the next one.
-struct Reader<'a> {
+struct CopyTokenReader<'a> {
     sql: &'a str,
-    starts: Vec<usize>,
+    line_starts: Vec<usize>,
     tokens: &'a [TokenWithSpan],
-    at: usize,
+    position: usize,
 }
 
-impl Reader<'_> {
+impl CopyTokenReader<'_> {
     fn peek(&self) -> Option<&Token> {
-        self.tokens.get(self.at).map(|token| &token.token)
+        self.tokens.get(self.position).map(|token| &token.token)
     }
 
     fn is_word(&self, expected: &str) -> bool {
@@ -83,47 +90,48 @@ impl Reader<'_> {
             if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
     }
 
-    fn takes_word(&mut self, expected: &str) -> bool {
+    fn take_word(&mut self, expected: &str) -> bool {
         let is_it = self.is_word(expected);
-        self.at += usize::from(is_it);
+        self.position += usize::from(is_it);
         is_it
     }
 
-    fn takes(&mut self, expected: &Token) -> bool {
+    fn take_token(&mut self, expected: &Token) -> bool {
         let is_it = self.peek() == Some(expected);
-        self.at += usize::from(is_it);
+        self.position += usize::from(is_it);
         is_it
     }
 
     /// Refuses the next token, which stands where `wanted` should.
-    fn unexpected(&self, wanted: &str) -> Error {
+    fn unexpected_token_error(&self, wanted: &str) -> Error {
         let found = match self.peek() {
             Some(token) => format!("`{token}`"),
             None => "the end".to_owned(),
         };
-        Error::usage_with_hint(format!("COPY has {found} where {wanted} should stand"), FORM)
+        Error::usage_with_hint(format!("COPY has {found} where {wanted} should stand"), COPY_SYNTAX)
     }
 
-    fn byte(&self, location: Location) -> Result<usize> {
-        offset(self.sql, &self.starts, location)
+    fn byte_offset_of(&self, location: Location) -> Result<usize> {
+        byte_offset(self.sql, &self.line_starts, location)
             .ok_or_else(|| Error::Internal(format!("no place in the SQL at {location}")))
     }
 
     /// The text from one token to the one before another, by their places.
-    fn text(&self, from: usize, to: usize) -> Result<&str> {
+    fn text_between(&self, from: usize, to: usize) -> Result<&str> {
         let (Some(first), Some(last)) =
             (self.tokens.get(from), to.checked_sub(1).and_then(|last| self.tokens.get(last)))
         else {
             return Ok("");
         };
-        let (start, end) = (self.byte(first.span.start)?, self.byte(last.span.end)?);
+        let (start, end) =
+            (self.byte_offset_of(first.span.start)?, self.byte_offset_of(last.span.end)?);
         Ok(self.sql.get(start..end).unwrap_or_default())
     }
 
     /// The place of the bracket that closes the one before the next token.
-    fn closing(&self) -> Result<usize> {
+    fn find_closing_parenthesis(&self) -> Result<usize> {
         let mut depth = 0usize;
-        for (at, token) in self.tokens.iter().enumerate().skip(self.at) {
+        for (at, token) in self.tokens.iter().enumerate().skip(self.position) {
             match token.token {
                 Token::LParen => depth += 1,
                 Token::RParen if depth == 0 => return Ok(at),
@@ -131,22 +139,22 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        Err(Error::usage_with_hint("a `(` of COPY has no `)`", FORM))
+        Err(Error::usage_with_hint("a `(` of COPY has no `)`", COPY_SYNTAX))
     }
 
-    fn statement(&mut self) -> Result<CopyStatement> {
+    fn parse_statement(&mut self) -> Result<CopyStatement> {
         if self.is_word("FROM") {
-            return Err(copies_from());
+            return Err(copy_from_error());
         }
-        let query = match self.takes(&Token::LParen) {
-            true => self.query()?,
-            false => self.table()?,
+        let query = match self.take_token(&Token::LParen) {
+            true => self.parse_query()?,
+            false => self.parse_table()?,
         };
         if self.is_word("FROM") {
-            return Err(copies_from());
+            return Err(copy_from_error());
         }
-        if !self.takes_word("TO") {
-            return Err(self.unexpected("TO"));
+        if !self.take_word("TO") {
+            return Err(self.unexpected_token_error("TO"));
         }
         let target = match self.peek() {
             Some(
@@ -158,118 +166,121 @@ impl Reader<'_> {
                 }),
             ) => path.clone(),
             Some(Token::Word(_)) if self.is_word("STDOUT") => "-".to_owned(),
-            _ => return Err(self.unexpected("a file in single quotes")),
+            _ => return Err(self.unexpected_token_error("a file in single quotes")),
         };
-        self.at += 1;
-        self.takes_word("WITH");
-        let options = match self.takes(&Token::LParen) {
-            true => self.options()?,
+        self.position += 1;
+        self.take_word("WITH");
+        let options = match self.take_token(&Token::LParen) {
+            true => self.parse_options()?,
             false => Vec::new(),
         };
-        while self.takes(&Token::SemiColon) {}
+        while self.take_token(&Token::SemiColon) {}
         match self.peek() {
             None => Ok(CopyStatement { query, target, options }),
             Some(Token::Word(_)) if options.is_empty() => {
                 let wanted = "the end, or options in brackets: (FORMAT csv, HEADER),";
-                Err(self.unexpected(wanted))
+                Err(self.unexpected_token_error(wanted))
             }
-            Some(_) => Err(self.unexpected("the end")),
+            Some(_) => Err(self.unexpected_token_error("the end")),
         }
     }
 
     /// The query in the brackets that have just been opened.
-    fn query(&mut self) -> Result<String> {
-        let end = self.closing()?;
-        if end == self.at {
-            return Err(self.unexpected("a query"));
+    fn parse_query(&mut self) -> Result<String> {
+        let end = self.find_closing_parenthesis()?;
+        if end == self.position {
+            return Err(self.unexpected_token_error("a query"));
         }
-        let first = self.tokens.get(self.at).map_or(Ok(0), |token| self.byte(token.span.start))?;
+        let first = self
+            .tokens
+            .get(self.position)
+            .map_or(Ok(0), |token| self.byte_offset_of(token.span.start))?;
         let before = self.sql.get(..first).unwrap_or_default();
-        let query = blanked(before) + self.text(self.at, end)?;
-        self.at = end + 1;
+        let query = blank_text(before) + self.text_between(self.position, end)?;
+        self.position = end + 1;
         Ok(query)
     }
 
     /// The query of a table's rows: a file in single quotes or a name, perhaps with columns in brackets.
-    fn table(&mut self) -> Result<String> {
-        let from = self.at;
+    fn parse_table(&mut self) -> Result<String> {
+        let from = self.position;
         match self.peek() {
-            Some(Token::SingleQuotedString(_)) => self.at += 1,
+            Some(Token::SingleQuotedString(_)) => self.position += 1,
             Some(Token::Word(_)) => {
-                self.at += 1;
-                while self.takes(&Token::Period) {
-                    self.at += 1;
+                self.position += 1;
+                while self.take_token(&Token::Period) {
+                    self.position += 1;
                 }
             }
-            _ => return Err(self.unexpected("a query in brackets or a table")),
+            _ => return Err(self.unexpected_token_error("a query in brackets or a table")),
         }
-        let table = self.text(from, self.at)?.to_owned();
-        if !self.takes(&Token::LParen) {
+        let table = self.text_between(from, self.position)?.to_owned();
+        if !self.take_token(&Token::LParen) {
             return Ok(format!("SELECT * FROM {table}"));
         }
-        let end = self.closing()?;
-        let columns = self.text(self.at, end)?.to_owned();
-        self.at = end + 1;
+        let end = self.find_closing_parenthesis()?;
+        let columns = self.text_between(self.position, end)?.to_owned();
+        self.position = end + 1;
         Ok(format!("SELECT {columns} FROM {table}"))
     }
 
     /// The options in the brackets that have just been opened.
-    fn options(&mut self) -> Result<Vec<CopyOption>> {
+    fn parse_options(&mut self) -> Result<Vec<CopyOption>> {
         let mut options: Vec<CopyOption> = Vec::new();
-        if self.takes(&Token::RParen) {
+        if self.take_token(&Token::RParen) {
             return Ok(options);
         }
         loop {
             let name = match self.peek() {
                 Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_uppercase(),
-                _ => return Err(self.unexpected("an option's name")),
+                _ => return Err(self.unexpected_token_error("an option's name")),
             };
-            self.at += 1;
+            self.position += 1;
             if options.iter().any(|option| option.name == name) {
                 return Err(Error::usage(format!("COPY has the option {name} twice")));
             }
-            let is_named = self.takes(&Token::Eq);
+            let is_named = self.take_token(&Token::Eq);
             let values = match self.peek() {
                 Some(Token::Comma | Token::RParen) if !is_named => Vec::new(),
                 Some(Token::LParen) => {
-                    self.at += 1;
-                    let mut values = vec![self.value()?];
-                    while self.takes(&Token::Comma) {
-                        values.push(self.value()?);
+                    self.position += 1;
+                    let mut values = vec![self.parse_option_value()?];
+                    while self.take_token(&Token::Comma) {
+                        values.push(self.parse_option_value()?);
                     }
-                    if !self.takes(&Token::RParen) {
-                        return Err(self.unexpected("`,` or `)`"));
+                    if !self.take_token(&Token::RParen) {
+                        return Err(self.unexpected_token_error("`,` or `)`"));
                     }
                     values
                 }
-                _ => vec![self.value()?],
+                _ => vec![self.parse_option_value()?],
             };
             options.push(CopyOption { name, values });
-            if self.takes(&Token::RParen) {
+            if self.take_token(&Token::RParen) {
                 return Ok(options);
             }
-            if !self.takes(&Token::Comma) {
-                return Err(self.unexpected("`,` or `)`"));
+            if !self.take_token(&Token::Comma) {
+                return Err(self.unexpected_token_error("`,` or `)`"));
             }
         }
     }
 
     /// The value of an option: a text in quotes, a word or a number.
-    fn value(&mut self) -> Result<String> {
+    fn parse_option_value(&mut self) -> Result<String> {
         let value = match self.peek() {
             Some(Token::Word(word)) => word.value.clone(),
             Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => {
                 text.clone()
             }
             Some(Token::Number(number, _)) => number.clone(),
-            _ => return Err(self.unexpected("an option's value")),
+            _ => return Err(self.unexpected_token_error("an option's value")),
         };
-        self.at += 1;
+        self.position += 1;
         Ok(value)
     }
 }
 
-fn copies_from() -> Error {
+fn copy_from_error() -> Error {
     Error::usage_with_hint(
         "COPY … FROM loads a table, and there are no tables to load",
         "a file is a table where it lies: SELECT * FROM 'file.csv'; COPY (SELECT …) TO 'file' writes one",
@@ -286,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_taken_apart() {
+    fn copy_statements_are_parsed() {
         let check = |sql: &str, query: &str, target: &str, options: &[CopyOption]| {
             let found = CopyStatement::parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
             let found = found.unwrap_or_else(|| panic!("{sql} is no COPY"));
@@ -317,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_copy_is_refused_with_its_place() {
+    fn invalid_copy_is_refused_with_found_token() {
         for (sql, expected) in [
             ("COPY t FROM 'a.csv'", "COPY … FROM loads a table"),
             ("COPY FROM DATABASE a TO b", "COPY … FROM loads a table"),

@@ -248,7 +248,7 @@ names! {
 }
 
 /// Part of DataFusion's error message for two columns with the same name.
-pub const DUPLICATE_NAMES: &str = "require unique expression names";
+pub const DUPLICATE_NAMES_MESSAGE: &str = "require unique expression names";
 
 /// Checks that DataFusion has every rule and every function that is recognised by name. The first call in a process
 /// takes about 50 µs; later calls reuse its result.
@@ -256,12 +256,12 @@ pub const DUPLICATE_NAMES: &str = "require unique expression names";
 /// # Errors
 /// [`Error::Internal`] that lists the missing names. It occurs only after an upgrade of DataFusion, which then needs a
 /// change of this module.
-pub fn check() -> Result<()> {
+pub fn check_names() -> Result<()> {
     static MISSING: LazyLock<Vec<String>> = LazyLock::new(|| missing_names(&required_names()));
-    report(&MISSING)
+    refuse_missing_names(&MISSING)
 }
 
-fn report(missing: &[String]) -> Result<()> {
+fn refuse_missing_names(missing: &[String]) -> Result<()> {
     match missing {
         [] => Ok(()),
         missing => Err(Error::Internal(format!(
@@ -273,16 +273,20 @@ fn report(missing: &[String]) -> Result<()> {
 }
 
 /// Names of a kind.
-struct Names {
+struct RequiredNames {
     kind: &'static str,
     names: Vec<&'static str>,
     /// Returns DataFusion's own list of names of the kind.
-    known: fn() -> HashSet<String>,
+    list_known_names: fn() -> HashSet<String>,
 }
 
 /// Returns all names that DataFusion lists somewhere.
-fn required_names() -> Vec<Names> {
-    let of = |kind, names: &[&'static str], known| Names { kind, names: names.to_vec(), known };
+fn required_names() -> Vec<RequiredNames> {
+    let of = |kind, names: &[&'static str], known| RequiredNames {
+        kind,
+        names: names.to_vec(),
+        list_known_names: known,
+    };
     let of_texts = tidemill_functions::ONCE_PER_TEXT.iter().copied();
     let scalars = scalars::ALL.iter().copied().chain(of_texts).collect::<Vec<_>>();
     vec![
@@ -312,9 +316,9 @@ fn required_names() -> Vec<Names> {
 }
 
 /// Returns the names that DataFusion does not have, each with its kind.
-fn missing_names(required: &[Names]) -> Vec<String> {
+fn missing_names(required: &[RequiredNames]) -> Vec<String> {
     let mut missing = Vec::new();
-    for Names { kind, names, known } in required {
+    for RequiredNames { kind, names, list_known_names: known } in required {
         let known = known();
         let unknown = names.iter().filter(|name| !known.contains(**name));
         missing.extend(unknown.map(|name| format!("{kind} `{name}`")));

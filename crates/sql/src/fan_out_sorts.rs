@@ -12,7 +12,7 @@
 //! How the rest lies is in `rests`. What is sorted by and is a column is not stored twice: the key gives it back. A rest that is too long for the
 //! sorter is parked on disk, and the record has its place.
 
-mod rests;
+mod payload_codec;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -48,36 +48,36 @@ use tidemill_sort::{
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 
-use crate::in_place::InPlace;
-use crate::input_order::Place;
-use crate::messages::external;
-use crate::pool::{Pool, size_above};
-use crate::session::Stable;
-use crate::spills::{Spill, SpillSpace, Writer};
-use rests::{Encoded, Rests};
+use crate::batch_positions::BatchPosition;
+use crate::error_translation::into_datafusion_error;
+use crate::execution_override::ExecutionOverride;
+use crate::memory_pool::{OperatorMemoryPool, memory_flag_value};
+use crate::session::StableSort;
+use crate::spills::{SpillAppender, SpillSpace, SpilledData};
+use payload_codec::{EncodedPayloads, PayloadCodec};
 
 /// What the step registers with the memory pool.
-pub(crate) const CONSUMER: &str = "FanOutSort";
+pub(crate) const FAN_OUT_SORT_CONSUMER: &str = "FanOutSort";
 
 /// An entry of the sorter's, beside a record's bytes.
-const ENTRY_BYTES: usize = 18;
+const SORT_ENTRY_BYTES: usize = 18;
 
 /// A batch that is handed on has so much, or one row.
-const PORTION_BYTES: u64 = 4 << 20;
+const OUTPUT_BATCH_BYTES: u64 = 4 << 20;
 
 /// The rest of a record follows, or the place where it is parked.
-const FOLLOWS: u8 = 0;
-const PARKED: u8 = 1;
+const PAYLOAD_INLINE: u8 = 0;
+const PAYLOAD_SPILLED: u8 = 1;
 
 /// What the sorts of a session need to know of its run; an extension of the configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct OfRun(pub(crate) RunSettings);
+pub(crate) struct SortRunSettings(pub(crate) RunSettings);
 
 /// Puts our sorts in the place of DataFusion's, but of the first few rows, which a heap has.
 #[derive(Debug)]
-pub(crate) struct FanOutSorts;
+pub(crate) struct FanOutSortRule;
 
-impl PhysicalOptimizerRule for FanOutSorts {
+impl PhysicalOptimizerRule for FanOutSortRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -86,18 +86,22 @@ impl PhysicalOptimizerRule for FanOutSorts {
         plan.transform_up_dyn(&mut |plan| {
             let run = if let Some(sort) = plan.downcast_ref::<SortExec>() {
                 let is_of_all = sort.fetch().is_none();
-                (is_of_all && is_storable(&sort.schema())).then_some(partition as _)
+                (is_of_all && is_row_encodable(&sort.schema()))
+                    .then_some(execute_partition_sort as _)
             } else if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-                let sort = sort_below(merge);
+                let sort = merged_sort(merge);
                 let is_of_all = merge.fetch().is_none();
-                sort.filter(|sort| is_of_all && sort.expr() == merge.expr()).map(|_| whole as _)
+                sort.filter(|sort| is_of_all && sort.expr() == merge.expr())
+                    .map(|_| execute_merged_sort as _)
             } else {
                 None
             };
             Ok(match run {
-                Some(run) => {
-                    Transformed::yes(Arc::new(InPlace { name: CONSUMER, theirs: plan, run }) as _)
-                }
+                Some(run) => Transformed::yes(Arc::new(ExecutionOverride {
+                    name: FAN_OUT_SORT_CONSUMER,
+                    datafusion_plan: plan,
+                    execute_fn: run,
+                }) as _),
                 None => Transformed::no(plan),
             })
         })
@@ -114,61 +118,63 @@ impl PhysicalOptimizerRule for FanOutSorts {
 }
 
 /// The sort whose partitions are merged, if it is one of ours.
-fn sort_below(merge: &SortPreservingMergeExec) -> Option<&SortExec> {
-    let below = merge.input().downcast_ref::<InPlace>()?;
-    below.theirs.downcast_ref::<SortExec>()
+fn merged_sort(merge: &SortPreservingMergeExec) -> Option<&SortExec> {
+    let below = merge.input().downcast_ref::<ExecutionOverride>()?;
+    below.datafusion_plan.downcast_ref::<SortExec>()
 }
 
-fn is_storable(schema: &Schema) -> bool {
+fn is_row_encodable(schema: &Schema) -> bool {
     let of = |field: &Arc<arrow::datatypes::Field>| SortField::new(field.data_type().clone());
     RowConverter::supports_fields(&schema.fields().iter().map(of).collect::<Vec<_>>())
 }
 
 /// A sort of one partition, or of all, if they are to be one.
-fn partition(
+fn execute_partition_sort(
     theirs: &Arc<dyn ExecutionPlan>,
     partition: usize,
     context: Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream> {
     let Some(sort) = theirs.downcast_ref::<SortExec>() else {
-        return Err(external(Error::Internal("a sort of another kind".into())));
+        return Err(into_datafusion_error(Error::Internal("a sort of another kind".into())));
     };
     let joined = sort.input().downcast_ref::<CoalescePartitionsExec>();
     match joined.filter(|joined| joined.fetch().is_none() && !sort.preserve_partitioning()) {
-        Some(joined) => run(sort.expr(), joined.input(), None, &context),
-        None => run(sort.expr(), sort.input(), Some(partition), &context),
+        Some(joined) => execute_sort(sort.expr(), joined.input(), None, &context),
+        None => execute_sort(sort.expr(), sort.input(), Some(partition), &context),
     }
 }
 
 /// A sort of all partitions.
-fn whole(
+fn execute_merged_sort(
     theirs: &Arc<dyn ExecutionPlan>,
     _: usize,
     context: Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream> {
     let merge = theirs.downcast_ref::<SortPreservingMergeExec>();
-    match merge.and_then(sort_below) {
-        Some(sort) => run(sort.expr(), sort.input(), None, &context),
-        None => Err(external(Error::Internal("a merge of another kind".into()))),
+    match merge.and_then(merged_sort) {
+        Some(sort) => execute_sort(sort.expr(), sort.input(), None, &context),
+        None => Err(into_datafusion_error(Error::Internal("a merge of another kind".into()))),
     }
 }
 
-fn run(
+fn execute_sort(
     by: &LexOrdering,
     input: &Arc<dyn ExecutionPlan>,
     partition: Option<usize>,
     context: &Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream> {
     let config = context.session_config();
-    let Some(OfRun(settings)) = config.get_extension::<OfRun>().map(|of| of.as_ref().clone())
+    let Some(SortRunSettings(settings)) =
+        config.get_extension::<SortRunSettings>().map(|of| of.as_ref().clone())
     else {
-        return Err(external(Error::Internal("a sort of no run".into())));
+        return Err(into_datafusion_error(Error::Internal("a sort of no run".into())));
     };
     let schema = input.schema();
     let count = input.output_partitioning().partition_count();
-    let consumer = MemoryConsumer::new(format!("{CONSUMER}[{}]", partition.unwrap_or_default()));
-    let sort = Sort {
-        form: Arc::new(Form::new(by, &schema)?),
+    let consumer =
+        MemoryConsumer::new(format!("{FAN_OUT_SORT_CONSUMER}[{}]", partition.unwrap_or_default()));
+    let sort = FanOutSort {
+        record_format: Arc::new(RecordFormat::new(by, &schema)?),
         // Who shares memory registers before it is first asked for.
         reservation: consumer.with_can_spill(true).register(context.memory_pool()),
         threads: partition.map_or(settings.threads, |_| (settings.threads / count).max(1)),
@@ -184,8 +190,8 @@ fn run(
 }
 
 /// A sort that has not begun.
-struct Sort {
-    form: Arc<Form>,
+struct FanOutSort {
+    record_format: Arc<RecordFormat>,
     reservation: MemoryReservation,
     threads: usize,
     batch_rows: usize,
@@ -193,68 +199,73 @@ struct Sort {
     settings: RunSettings,
 }
 
-impl Sort {
+impl FanOutSort {
     fn start(self, inputs: Vec<SendableRecordBatchStream>) -> SendableRecordBatchStream {
-        let schema = Arc::clone(&self.form.schema);
+        let schema = Arc::clone(&self.record_format.schema);
         let mut builder = RecordBatchReceiverStream::builder(schema, 2);
         let sender = builder.tx();
         builder.spawn(async move {
-            let (batch_rows, form) = (self.batch_rows, Arc::clone(&self.form));
-            let (sorted, held) = self.gathered(inputs).await?;
+            let (batch_rows, form) = (self.batch_rows, Arc::clone(&self.record_format));
+            let (sorted, held) = self.sort_inputs(inputs).await?;
             let handed_on = tokio::task::spawn_blocking(move || {
-                hand_on(sorted, &held, &form, batch_rows, &sender)
+                send_batches(sorted, &held, &form, batch_rows, &sender)
             });
             handed_on.await.unwrap_or_else(|ended| match ended.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 // The run has ended before.
-                Err(_) => Err(external(Error::Interrupted)),
+                Err(_) => Err(into_datafusion_error(Error::Interrupted)),
             })
         });
         builder.build()
     }
 
     /// All rows of some inputs, which are read at once.
-    async fn gathered(
+    async fn sort_inputs(
         self,
         inputs: Vec<SendableRecordBatchStream>,
-    ) -> PlanResult<(SortedRecords<EncodedKeyOrder>, Arc<Held>)> {
-        let pool = self.context.memory_pool().downcast_ref::<Pool>();
-        let share = pool.map_or(self.settings.memory_share_bytes(1, 4), Pool::share) as u64;
+    ) -> PlanResult<(SortedRecords<EncodedKeyOrder>, Arc<SortResources>)> {
+        let pool = self.context.memory_pool().downcast_ref::<OperatorMemoryPool>();
+        let share = pool.map_or(
+            self.settings.memory_share_bytes(1, 4),
+            OperatorMemoryPool::spillable_share_bytes,
+        ) as u64;
         let mut options = Options::default();
         options.memory_bytes = share.max(MEMORY_BYTES_MIN);
         options.threads = self.threads;
         options.stable = true;
-        let stable = self.context.session_config().get_extension::<Stable>();
-        options.limit = stable.and_then(|stable| stable.limit);
+        let stable = self.context.session_config().get_extension::<StableSort>();
+        options.limit = stable.and_then(|stable| stable.rows_max);
         options.spill_dirs = self.settings.spill_dirs.clone();
         options.cancel = self.settings.cancel.atomic_flag().into();
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let sorter = Sorter::new(EncodedKeyOrder, RecordShape::Variable, options).map_err(told)?;
-        let held = Arc::new(Held {
+        let sorter = Sorter::new(EncodedKeyOrder, RecordShape::Variable, options)
+            .map_err(sort_error_to_datafusion)?;
+        let held = Arc::new(SortResources {
             record_bytes_max: sorter.budget().record_bytes_max,
             memory_bytes,
             reservation: self.reservation,
-            parked: Mutex::new(Parked::new(&self.settings)),
-            spilled: Mutex::new(0),
+            oversized_payloads: Mutex::new(OversizedPayloads::new(&self.settings)),
+            counted_spill_bytes: Mutex::new(0),
             progress: self.settings.progress,
         });
         let sorter = Arc::new(sorter);
         let mut tasks = JoinSet::new();
         for (index, input) in inputs.into_iter().enumerate() {
-            let (sorter, form) = (Arc::clone(&sorter), Arc::clone(&self.form));
-            tasks.spawn(gather(input, sorter, index as u64, form, Arc::clone(&held)));
+            let (sorter, form) = (Arc::clone(&sorter), Arc::clone(&self.record_format));
+            tasks.spawn(push_input(input, sorter, index as u64, form, Arc::clone(&held)));
         }
         while let Some(ended) = tasks.join_next().await {
             match ended.map_err(tokio::task::JoinError::try_into_panic) {
                 Ok(done) => done?,
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                Err(Err(_)) => return Err(external(Error::Interrupted)),
+                Err(Err(_)) => return Err(into_datafusion_error(Error::Interrupted)),
             }
         }
-        held.parked.lock().writer.rest()?;
+        held.oversized_payloads.lock().writer.flush_and_release_buffer()?;
         let sorter = Arc::into_inner(sorter);
-        let sorter = sorter.ok_or_else(|| external(Error::Internal("a sort goes on".into())))?;
-        let sorted = sorter.finish().map_err(told)?;
+        let sorter = sorter
+            .ok_or_else(|| into_datafusion_error(Error::Internal("a sort goes on".into())))?;
+        let sorted = sorter.finish().map_err(sort_error_to_datafusion)?;
         if sorted.is_spilled() {
             held.reservation.try_resize(held.memory_bytes)?;
         }
@@ -263,56 +274,57 @@ impl Sort {
 }
 
 /// What a sort has beside its records.
-struct Held {
+struct SortResources {
     record_bytes_max: usize,
     memory_bytes: usize,
     /// Of the sorter's memory as much as it has filled.
     reservation: MemoryReservation,
-    parked: Mutex<Parked>,
+    oversized_payloads: Mutex<OversizedPayloads>,
     /// Of what was spilled so much is counted.
-    spilled: Mutex<u64>,
+    counted_spill_bytes: Mutex<u64>,
     progress: RunProgress,
 }
 
-impl Held {
+impl SortResources {
     /// Notes what the sorter was given: it spills when it has no room for more.
-    fn grow(&self, bytes: usize) -> PlanResult<()> {
+    fn reserve_sorter_bytes(&self, bytes: usize) -> PlanResult<()> {
         let more = self.memory_bytes.saturating_sub(self.reservation.size()).min(bytes);
         self.reservation.try_grow(more)
     }
 
     /// Counts what was spilled since the last time.
-    fn count(&self, disk: DiskCounts) {
-        let mut spilled = self.spilled.lock();
+    fn count_spilled_bytes(&self, disk: DiskCounts) {
+        let mut spilled = self.counted_spill_bytes.lock();
         self.progress.add_spilled_bytes(disk.write_bytes.saturating_sub(*spilled));
         *spilled = disk.write_bytes.max(*spilled);
     }
 }
 
 /// What is too long for the sorter.
-struct Parked {
-    spill: Spill,
-    writer: Writer,
+struct OversizedPayloads {
+    spill: SpilledData,
+    writer: SpillAppender,
     end: u64,
 }
 
-impl Parked {
+impl OversizedPayloads {
     fn new(settings: &RunSettings) -> Self {
-        let spill = SpillSpace::new(&settings.spill_dirs, &settings.progress).create();
+        let spill = SpillSpace::new(&settings.spill_dirs, &settings.progress).create_spill();
         let writer = spill.writer();
-        Parked { spill, writer, end: 0 }
+        OversizedPayloads { spill, writer, end: 0 }
     }
 
     /// Where the bytes are now.
-    fn park(&mut self, bytes: &[u8]) -> PlanResult<[u8; 16]> {
+    fn append(&mut self, bytes: &[u8]) -> PlanResult<[u8; 16]> {
         let place = (u128::from(self.end) << 64 | bytes.len() as u128).to_be_bytes();
         self.writer.write_all(bytes)?;
         self.end += bytes.len() as u64;
         Ok(place)
     }
 
-    fn fetch(&self, place: &[u8]) -> PlanResult<Vec<u8>> {
-        let damaged = || external(Error::Internal("a parked row without a place".into()));
+    fn read(&self, place: &[u8]) -> PlanResult<Vec<u8>> {
+        let damaged =
+            || into_datafusion_error(Error::Internal("a parked row without a place".into()));
         let place = u128::from_be_bytes(place.try_into().map_err(|_| damaged())?);
         let mut bytes = vec![0; usize::try_from(place as u64).map_err(|_| damaged())?];
         self.spill.read_exact_at((place >> 64) as u64, &mut bytes)?;
@@ -322,106 +334,111 @@ impl Parked {
 
 /// Makes records of one input's rows. Ties come out in the order of their tasks: batches that say where they are
 /// have one each, or share that of the batch before them; others have that of the input.
-async fn gather(
+async fn push_input(
     mut input: SendableRecordBatchStream,
     sorter: Arc<Sorter<EncodedKeyOrder>>,
     index: u64,
-    form: Arc<Form>,
-    held: Arc<Held>,
+    form: Arc<RecordFormat>,
+    held: Arc<SortResources>,
 ) -> PlanResult<()> {
-    let mut encoded = Encoded::default();
-    let mut current: Option<(SortTask<EncodedKeyOrder>, Option<Place>)> = None;
+    let mut encoded = EncodedPayloads::default();
+    let mut current: Option<(SortTask<EncodedKeyOrder>, Option<BatchPosition>)> = None;
     while let Some(batch) = input.next().await.transpose()? {
-        let place = Place::of(&batch);
-        let goes_on = |before: &Option<Place>| match (before, &place) {
-            (Some(before), Some(place)) => place.follows(before),
+        let place = BatchPosition::from_batch(&batch);
+        let goes_on = |before: &Option<BatchPosition>| match (before, &place) {
+            (Some(before), Some(place)) => place.is_directly_after(before),
             (before, place) => before.is_none() && place.is_none(),
         };
         if let Some((task, _)) = current.take_if(|(_, before)| !goes_on(before)) {
-            commit(task)?;
+            commit_task(task)?;
         }
-        let begin = || (sorter.start_task(place.as_ref().map_or(index, Place::number)), None);
+        let begin =
+            || (sorter.start_task(place.as_ref().map_or(index, BatchPosition::sort_key)), None);
         let (task, before) = current.get_or_insert_with(begin);
         *before = place;
-        let bytes = form.push(&batch, &held, &mut encoded, task)?;
-        held.grow(bytes)?;
-        held.count(task.disk_counts());
+        let bytes = form.push_batch(&batch, &held, &mut encoded, task)?;
+        held.reserve_sorter_bytes(bytes)?;
+        held.count_spilled_bytes(task.disk_counts());
     }
-    current.map_or(Ok(()), |(task, _)| commit(task))
+    current.map_or(Ok(()), |(task, _)| commit_task(task))
 }
 
 /// Has a task's rows count.
-fn commit(task: SortTask<EncodedKeyOrder>) -> PlanResult<()> {
-    match task.commit().map_err(told)? {
+fn commit_task(task: SortTask<EncodedKeyOrder>) -> PlanResult<()> {
+    match task.commit().map_err(sort_error_to_datafusion)? {
         true => Ok(()),
         // Its rows would be missing.
-        false => Err(external(Error::Internal("two batches of one place".into()))),
+        false => Err(into_datafusion_error(Error::Internal("two batches of one place".into()))),
     }
 }
 
 /// Makes rows of records, and sends them until nobody wants more.
-fn hand_on(
+fn send_batches(
     sorted: SortedRecords<EncodedKeyOrder>,
-    held: &Held,
-    form: &Form,
+    held: &SortResources,
+    form: &RecordFormat,
     batch_rows: usize,
     sender: &Sender<PlanResult<RecordBatch>>,
 ) -> PlanResult<()> {
-    let mut blocks = sorted.into_blocks(OutputFraming::LengthPrefixed).map_err(told)?;
-    while let Some(block) = blocks.next_block().map_err(told)? {
-        held.count(blocks.disk_counts());
+    let mut blocks =
+        sorted.into_blocks(OutputFraming::LengthPrefixed).map_err(sort_error_to_datafusion)?;
+    while let Some(block) = blocks.next_block().map_err(sort_error_to_datafusion)? {
+        held.count_spilled_bytes(blocks.disk_counts());
         let records: Vec<&[u8]> = block.records().collect();
         let mut rest = records.as_slice();
         while !rest.is_empty() {
-            let (some, others) = rest.split_at(portion(rest, batch_rows));
+            let (some, others) = rest.split_at(batch_record_count(rest, batch_rows));
             rest = others;
-            if sender.blocking_send(Ok(form.batch(some, held)?)).is_err() {
+            if sender.blocking_send(Ok(form.decode_batch(some, held)?)).is_err() {
                 return Ok(());
             }
         }
     }
-    held.count(blocks.finish().map_err(told)?.disk);
+    held.count_spilled_bytes(blocks.finish().map_err(sort_error_to_datafusion)?.disk);
     Ok(())
 }
 
 /// How many of the next records are a batch: as many as have few bytes with what is parked of them, at least one.
-fn portion(records: &[&[u8]], batch_rows: usize) -> usize {
+fn batch_record_count(records: &[&[u8]], batch_rows: usize) -> usize {
     let mut bytes = 0u64;
     let within = |record: &&&[u8]| {
-        bytes = bytes.saturating_add(record.len() as u64).saturating_add(parked_bytes(record));
-        bytes <= PORTION_BYTES
+        bytes =
+            bytes.saturating_add(record.len() as u64).saturating_add(spilled_payload_bytes(record));
+        bytes <= OUTPUT_BATCH_BYTES
     };
     records.iter().take(batch_rows).take_while(within).count().max(1)
 }
 
 /// How much of a row is parked.
-fn parked_bytes(record: &[u8]) -> u64 {
+fn spilled_payload_bytes(record: &[u8]) -> u64 {
     match EncodedKeyOrder::split_key(record).1.split_first() {
-        Some((&PARKED, place)) => place.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)),
+        Some((&PAYLOAD_SPILLED, place)) => {
+            place.last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        }
         _ => 0,
     }
 }
 
 /// Which column of a record one of the rows is.
 #[derive(Debug, Clone, Copy)]
-enum Stored {
+enum ColumnLocation {
     Key(usize),
-    Rest(usize),
+    Payload(usize),
 }
 
 /// How rows lie in records.
-struct Form {
+struct RecordFormat {
     schema: SchemaRef,
-    by: Vec<PhysicalSortExpr>,
-    keys: RowConverter,
+    sort_exprs: Vec<PhysicalSortExpr>,
+    key_converter: RowConverter,
     /// Columns that are no keys, or not as they are.
-    rest: Vec<usize>,
-    rests: Rests,
-    places: Vec<Stored>,
+    payload_columns: Vec<usize>,
+    payload_codec: PayloadCodec,
+    column_locations: Vec<ColumnLocation>,
 }
 
-impl Form {
-    fn new(by: &LexOrdering, schema: &SchemaRef) -> PlanResult<Form> {
+impl RecordFormat {
+    fn new(by: &LexOrdering, schema: &SchemaRef) -> PlanResult<RecordFormat> {
         let by: Vec<PhysicalSortExpr> = by.iter().cloned().collect();
         let keys = by.iter().map(|key| {
             let of = key.expr.data_type(schema)?;
@@ -436,76 +453,86 @@ impl Form {
             by.iter().position(is_it).map_or_else(
                 || {
                     rest.push(index);
-                    Stored::Rest(rest.len() - 1)
+                    ColumnLocation::Payload(rest.len() - 1)
                 },
-                Stored::Key,
+                ColumnLocation::Key,
             )
         });
-        let places: Vec<Stored> = places.collect();
-        let rests = Rests::new(rest.iter().map(|index| &schema.fields()[*index]))?;
-        Ok(Form { schema: Arc::clone(schema), by, keys, rest, rests, places })
+        let places: Vec<ColumnLocation> = places.collect();
+        let rests = PayloadCodec::new(rest.iter().map(|index| &schema.fields()[*index]))?;
+        Ok(RecordFormat {
+            schema: Arc::clone(schema),
+            sort_exprs: by,
+            key_converter: keys,
+            payload_columns: rest,
+            payload_codec: rests,
+            column_locations: places,
+        })
     }
 
     /// Gives a batch's rows to the sorter; what they take there.
-    fn push(
+    fn push_batch(
         &self,
         batch: &RecordBatch,
-        held: &Held,
-        encoded: &mut Encoded,
+        held: &SortResources,
+        encoded: &mut EncodedPayloads,
         task: &mut SortTask<EncodedKeyOrder>,
     ) -> PlanResult<usize> {
-        let keys = self.by.iter().map(|key| Ok(key.evaluate_to_sort_column(batch)?.values));
-        let keys = self.keys.convert_columns(&keys.collect::<PlanResult<Vec<_>>>()?)?;
+        let keys = self.sort_exprs.iter().map(|key| Ok(key.evaluate_to_sort_column(batch)?.values));
+        let keys = self.key_converter.convert_columns(&keys.collect::<PlanResult<Vec<_>>>()?)?;
         let rest: Vec<ArrayRef> =
-            self.rest.iter().map(|index| Arc::clone(batch.column(*index))).collect();
-        self.rests.encode(&rest, batch.num_rows(), encoded)?;
+            self.payload_columns.iter().map(|index| Arc::clone(batch.column(*index))).collect();
+        self.payload_codec.encode(&rest, batch.num_rows(), encoded)?;
         let mut bytes = 0;
         for row in 0..batch.num_rows() {
             let (key, rest) = (keys.row(row).data(), encoded.row(row));
             let length = u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes();
             let record_bytes = length.len() + key.len() + 1 + rest.len();
             let pushed = match record_bytes <= held.record_bytes_max {
-                true => task.push_concatenated(&[&length, key, &[FOLLOWS], rest]),
+                true => task.push_concatenated(&[&length, key, &[PAYLOAD_INLINE], rest]),
                 false => {
-                    let place = held.parked.lock().park(rest)?;
-                    task.push_concatenated(&[&length, key, &[PARKED], &place])
+                    let place = held.oversized_payloads.lock().append(rest)?;
+                    task.push_concatenated(&[&length, key, &[PAYLOAD_SPILLED], &place])
                 }
             };
-            pushed.map_err(told)?;
-            bytes += record_bytes.min(held.record_bytes_max) + ENTRY_BYTES;
+            pushed.map_err(sort_error_to_datafusion)?;
+            bytes += record_bytes.min(held.record_bytes_max) + SORT_ENTRY_BYTES;
         }
         Ok(bytes)
     }
 
     /// The rows of some records.
-    fn batch(&self, records: &[&[u8]], held: &Held) -> PlanResult<RecordBatch> {
+    fn decode_batch(&self, records: &[&[u8]], held: &SortResources) -> PlanResult<RecordBatch> {
         let (mut keys, mut rests) = (Vec::with_capacity(records.len()), Vec::new());
         let mut fetched = Vec::new();
         for record in records {
             let (key, rest) = EncodedKeyOrder::split_key(record);
             keys.push(key);
             match rest.split_first() {
-                Some((&FOLLOWS, rest)) => rests.push(Some(rest)),
+                Some((&PAYLOAD_INLINE, rest)) => rests.push(Some(rest)),
                 Some((_, place)) => {
-                    fetched.push(held.parked.lock().fetch(place)?);
+                    fetched.push(held.oversized_payloads.lock().read(place)?);
                     rests.push(None);
                 }
-                None => return Err(external(Error::Internal("a record cut short".into()))),
+                None => {
+                    return Err(into_datafusion_error(Error::Internal("a record cut short".into())));
+                }
             }
         }
         let mut fetched = fetched.iter().map(Vec::as_slice);
         let rests = rests.into_iter().map(|rest| rest.or_else(|| fetched.next()));
         let rests: Vec<&[u8]> = rests.map(Option::unwrap_or_default).collect();
-        let parser = self.keys.parser();
-        let keys = self.keys.convert_rows(keys.iter().map(|key| parser.parse(key)))?;
-        let rests = self.rests.decode(&rests)?;
-        let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| {
-            let column = match place {
-                Stored::Key(index) => &keys[*index],
-                Stored::Rest(index) => &rests[*index],
-            };
-            typed(column, field.data_type())
-        });
+        let parser = self.key_converter.parser();
+        let keys = self.key_converter.convert_rows(keys.iter().map(|key| parser.parse(key)))?;
+        let rests = self.payload_codec.decode(&rests)?;
+        let columns =
+            self.column_locations.iter().zip(self.schema.fields()).map(|(place, field)| {
+                let column = match place {
+                    ColumnLocation::Key(index) => &keys[*index],
+                    ColumnLocation::Payload(index) => &rests[*index],
+                };
+                cast_to_type(column, field.data_type())
+            });
         let columns = columns.collect::<PlanResult<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(records.len()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
@@ -513,15 +540,15 @@ impl Form {
 }
 
 /// A column as the rows have it: what has codes comes back without.
-fn typed(column: &ArrayRef, wanted: &DataType) -> PlanResult<ArrayRef> {
+fn cast_to_type(column: &ArrayRef, wanted: &DataType) -> PlanResult<ArrayRef> {
     match column.data_type() == wanted {
         true => Ok(Arc::clone(column)),
         false => Ok(cast(column, wanted)?),
     }
 }
 
-fn told(error: tidemill_sort::Error) -> DataFusionError {
-    external(match error {
+fn sort_error_to_datafusion(error: tidemill_sort::Error) -> DataFusionError {
+    into_datafusion_error(match error {
         tidemill_sort::Error::RecordTooLong { bytes, limit_bytes } => Error::MemoryBudgetTooSmall {
             message: format!(
                 "out of memory: what a row is sorted by has {}, more than the {} that it may have",
@@ -531,15 +558,15 @@ fn told(error: tidemill_sort::Error) -> DataFusionError {
             // An eighth of a share, which is nearly all of the half that steps have.
             hint: Some(format!(
                 "--memory {} or more may do; or sort by the beginning of it: left(x, 100)",
-                size_above(bytes.saturating_mul(19))
+                memory_flag_value(bytes.saturating_mul(19))
             )),
         },
-        other => sort_error(other),
+        other => convert_sort_error(other),
     })
 }
 
 /// An error of a sort as the others are told.
-pub fn sort_error(error: tidemill_sort::Error) -> Error {
+pub fn convert_sort_error(error: tidemill_sort::Error) -> Error {
     use tidemill_sort::Error as Sort;
     let text = error.to_string();
     let (message, hint) = match text.split_once("\nhint: ") {

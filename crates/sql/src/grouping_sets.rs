@@ -28,13 +28,13 @@ use tidemill_base::error::Error;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::datafusion_names::aggregates;
-use crate::messages::external;
+use crate::error_translation::into_datafusion_error;
 
 /// The rule.
 #[derive(Debug)]
-pub(crate) struct SetsOfColumns;
+pub(crate) struct GroupingSetColumnRule;
 
-impl AnalyzerRule for SetsOfColumns {
+impl AnalyzerRule for GroupingSetColumnRule {
     fn name(&self) -> &str {
         "grouping_sets_of_columns"
     }
@@ -43,7 +43,7 @@ impl AnalyzerRule for SetsOfColumns {
         let mut has_changed = false;
         plan.transform_up_with_subqueries_dyn(&mut |plan| match plan {
             LogicalPlan::Aggregate(step) => {
-                let step = of_columns(step)?;
+                let step = compute_keys_below(step)?;
                 has_changed |= step.transformed;
                 Ok(step)
             }
@@ -55,7 +55,7 @@ impl AnalyzerRule for SetsOfColumns {
     }
 }
 
-fn of_columns(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
+fn compute_keys_below(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     let computed = |key: &Expr| !matches!(key, Expr::Column(_));
     let mut keys: Vec<Expr> = Vec::new();
     for set in step.group_expr.iter().filter(|key| matches!(key, Expr::GroupingSet(_))) {
@@ -127,9 +127,9 @@ fn of_columns(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
 
 /// The rule that keeps what is known of keys below a step with grouping sets.
 #[derive(Debug)]
-pub(crate) struct NothingKnown;
+pub(crate) struct GroupingSetBarrierRule;
 
-impl PhysicalOptimizerRule for NothingKnown {
+impl PhysicalOptimizerRule for GroupingSetBarrierRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -146,7 +146,7 @@ impl PhysicalOptimizerRule for NothingKnown {
             // The order that an aggregate asks for, `list(x ORDER BY y)`, is no property of keys.
             let wanted = plan.required_input_ordering().pop().flatten();
             let wanted = wanted.map(|wanted| LexOrdering::from(wanted.into_single()));
-            let unknown = Arc::new(Unknown::new(Arc::clone(input), wanted));
+            let unknown = Arc::new(PropertyBarrier::new(Arc::clone(input), wanted));
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             Arc::clone(&plan).replace_children(vec![unknown], options).map(Transformed::yes)
         })
@@ -164,13 +164,13 @@ impl PhysicalOptimizerRule for NothingKnown {
 
 /// The rows of a step, of which nothing is said but the order that is asked for above.
 #[derive(Debug)]
-struct Unknown {
+struct PropertyBarrier {
     input: Arc<dyn ExecutionPlan>,
-    wanted: Option<LexOrdering>,
+    required_order: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
 
-impl Unknown {
+impl PropertyBarrier {
     fn new(input: Arc<dyn ExecutionPlan>, wanted: Option<LexOrdering>) -> Self {
         let partitions = input.output_partitioning().partition_count();
         // The sort is put below later on.
@@ -184,17 +184,17 @@ impl Unknown {
                 None => EquivalenceProperties::new(input.schema()),
             })
             .with_partitioning(Partitioning::UnknownPartitioning(partitions));
-        Self { input, wanted, properties: Arc::new(properties) }
+        Self { input, required_order: wanted, properties: Arc::new(properties) }
     }
 }
 
-impl DisplayAs for Unknown {
+impl DisplayAs for PropertyBarrier {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Unknown")
     }
 }
 
-impl ExecutionPlan for Unknown {
+impl ExecutionPlan for PropertyBarrier {
     fn name(&self) -> &str {
         "Unknown"
     }
@@ -228,8 +228,10 @@ impl ExecutionPlan for Unknown {
         _: ReplaceChildrenOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input, self.wanted.clone()))),
-            _ => Err(external(Error::Internal("a step of other than one input".into()))),
+            (Some(input), true) => Ok(Arc::new(Self::new(input, self.required_order.clone()))),
+            _ => {
+                Err(into_datafusion_error(Error::Internal("a step of other than one input".into())))
+            }
         }
     }
 

@@ -20,32 +20,32 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::guards::always_fits;
-use crate::rewrite::all_expressions;
+use crate::plan_rewriting::rewrite_all_expressions;
+use crate::short_circuit_evaluation::is_infallible_cast;
 
 /// The rule for lists of constants.
 #[derive(Debug)]
-pub(crate) struct Constants;
+pub(crate) struct ConstantListRule;
 
-impl AnalyzerRule for Constants {
+impl AnalyzerRule for ConstantListRule {
     fn name(&self) -> &'static str {
         "lists_of_constants"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> PlanResult<LogicalPlan> {
-        all_expressions(plan, &|expr, _| Ok(of_constants(expr)))
+        rewrite_all_expressions(plan, &|expr, _| Ok(split_in_list(expr)))
     }
 }
 
-fn unknown() -> Expr {
+fn null_boolean() -> Expr {
     Expr::Literal(ScalarValue::Boolean(None), None)
 }
 
-fn joined(all: Vec<Expr>, negated: bool) -> Option<Expr> {
+fn join_conditions(all: Vec<Expr>, negated: bool) -> Option<Expr> {
     if negated { conjunction(all) } else { disjunction(all) }
 }
 
-fn of_constants(expr: Expr) -> Transformed<Expr> {
+fn split_in_list(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::InList(InList { expr, list, negated }) if !expr.is_volatile() => {
             let is_constant =
@@ -53,7 +53,7 @@ fn of_constants(expr: Expr) -> Transformed<Expr> {
             if list.iter().all(is_constant) {
                 return Transformed::no(Expr::InList(InList::new(expr, list, negated)));
             }
-            let list: Vec<Expr> = list.into_iter().map(folded).collect();
+            let list: Vec<Expr> = list.into_iter().map(fold_lossless_cast).collect();
             if list.iter().all(is_constant) {
                 return Transformed::yes(Expr::InList(InList::new(expr, list, negated)));
             }
@@ -63,17 +63,17 @@ fn of_constants(expr: Expr) -> Transformed<Expr> {
                 all.push(Expr::InList(InList::new(expr.clone(), constants, negated)));
             }
             all.extend(others.into_iter().map(|item| match (&item, negated) {
-                (Expr::Literal(_, _), _) => unknown(),
+                (Expr::Literal(_, _), _) => null_boolean(),
                 (_, false) => expr.as_ref().clone().eq(item),
                 (_, true) => expr.as_ref().clone().not_eq(item),
             }));
-            match joined(all, negated) {
+            match join_conditions(all, negated) {
                 Some(all) => Transformed::yes(all),
                 None => Transformed::yes(lit(negated)),
             }
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
-            match nothing_in_common(&left, op, &right) {
+            match fold_disjoint_lists(&left, op, &right) {
                 Some(all) => Transformed::yes(all),
                 None => Transformed::no(Expr::BinaryExpr(BinaryExpr::new(left, op, right))),
             }
@@ -85,19 +85,19 @@ fn of_constants(expr: Expr) -> Transformed<Expr> {
 /// A text or a number that was cast to another type of its kind that has it, as a constant of that type. Ten thousand
 /// casts that the optimiser folds would stand in a chain of comparisons until then. How others are written as
 /// text is for later rules to say.
-fn folded(item: Expr) -> Expr {
+fn fold_lossless_cast(item: Expr) -> Expr {
     let Expr::Cast(Cast { expr, field }) = &item else { return item };
     let Expr::Literal(value, _) = expr.as_ref() else { return item };
     let (from, to) = (value.data_type(), field.data_type());
     let are_alike = from.is_string() && to.is_string() || from.is_numeric() && to.is_numeric();
-    match are_alike && always_fits(&from, to) {
+    match are_alike && is_infallible_cast(&from, to) {
         true => value.cast_to(to).map_or(item, |value| Expr::Literal(value, None)),
         false => item,
     }
 }
 
 /// Two lists of one value that no value can meet both of, or that each value meets one of.
-fn nothing_in_common(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
+fn fold_disjoint_lists(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
     let (Expr::InList(one), Expr::InList(other)) = (left, right) else { return None };
     if one.expr != other.expr || one.expr.is_volatile() {
         return None;
@@ -112,8 +112,8 @@ fn nothing_in_common(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
     };
     let value = one.expr.as_ref().clone();
     is_none.then(|| match op {
-        Operator::And => value.is_null().and(unknown()),
-        _ => value.is_not_null().or(unknown()),
+        Operator::And => value.is_null().and(null_boolean()),
+        _ => value.is_not_null().or(null_boolean()),
     })
 }
 
@@ -121,7 +121,7 @@ fn nothing_in_common(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
 ///
 /// # Errors
 /// As DataFusion's rewriting.
-pub(crate) fn one_by_one(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub(crate) fn expand_computed_lists(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     plan.transform_up_with_subqueries_dyn(&mut |step| {
         if matches!(step, LogicalPlan::TableScan(_)) {
             return Ok(Transformed::no(step));
@@ -129,14 +129,14 @@ pub(crate) fn one_by_one(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         let names = NamePreserver::new(&step);
         step.map_expressions_dyn(&mut |expr| {
             let name = names.save(&expr);
-            let expr = expr.transform_up_dyn(&mut compared)?;
+            let expr = expr.transform_up_dyn(&mut expand_computed_list)?;
             Ok(expr.update_data(|expr| name.restore(expr)))
         })
     })
     .data()
 }
 
-fn compared(expr: Expr) -> PlanResult<Transformed<Expr>> {
+fn expand_computed_list(expr: Expr) -> PlanResult<Transformed<Expr>> {
     let is_plain = |item: &Expr| matches!(item, Expr::Literal(_, _) | Expr::Column(_));
     match expr {
         Expr::InList(InList { expr, list, negated })

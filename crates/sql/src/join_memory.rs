@@ -23,21 +23,21 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::known_rows::{KnownRows, row_bytes};
-use crate::messages::external;
+use crate::error_translation::into_datafusion_error;
+use crate::scan_statistics::{ScanWithStatistics, estimate_row_bytes};
 
 /// What a row counts in a hash table beside its columns: its hash, its number and a chain's link, and the
 /// room that a table has left.
-const ENTRY_BYTES: usize = 40;
+const HASH_ENTRY_BYTES: usize = 40;
 
 /// The rule; it runs once it is settled which side of each join is held.
 #[derive(Debug)]
-pub(crate) struct JoinsInMemory {
+pub(crate) struct JoinMemoryRule {
     /// What all sides that are held may take.
-    pub bytes_max: usize,
+    pub build_bytes_max: usize,
 }
 
-impl PhysicalOptimizerRule for JoinsInMemory {
+impl PhysicalOptimizerRule for JoinMemoryRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -51,19 +51,19 @@ impl PhysicalOptimizerRule for JoinsInMemory {
         let plan = plan
             .transform_up_dyn(&mut |step| {
                 if let Some(join) = step.downcast_ref::<HashJoinExec>() {
-                    sides.push(side_bytes(join));
+                    sides.push(build_side_size(join));
                 }
                 Ok(Transformed::no(step))
             })
             .data()?;
-        let is_held = held(&sides, self.bytes_max);
+        let is_held = choose_hash_joins(&sides, self.build_bytes_max);
         let mut is_held = is_held.into_iter();
         plan.transform_up_dyn(&mut |step| {
             let Some(join) = step.downcast_ref::<HashJoinExec>() else {
                 return Ok(Transformed::no(step));
             };
             match is_held.next() {
-                Some(false) => Ok(Transformed::yes(sorted(join)?)),
+                Some(false) => Ok(Transformed::yes(sort_merge_join(join)?)),
                 _ => Ok(Transformed::no(step)),
             }
         })
@@ -80,48 +80,49 @@ impl PhysicalOptimizerRule for JoinsInMemory {
 }
 
 /// What the held side of a join takes.
-enum Side {
+enum BuildSideSize {
     /// It is held however large it is: `NOT IN` looks at all of it for a null.
-    Always,
+    AlwaysHeld,
     Bytes(usize),
     /// Nobody knows before it is read.
     Unknown,
 }
 
-fn side_bytes(join: &HashJoinExec) -> Side {
+fn build_side_size(join: &HashJoinExec) -> BuildSideSize {
     if join.null_aware {
-        return Side::Always;
+        return BuildSideSize::AlwaysHeld;
     }
-    match rows(join.left()) {
+    match estimate_rows(join.left()) {
         Some(rows) => {
-            let each = row_bytes(&join.left().schema()) + ENTRY_BYTES;
-            Side::Bytes(rows.saturating_mul(each))
+            let each = estimate_row_bytes(&join.left().schema()) + HASH_ENTRY_BYTES;
+            BuildSideSize::Bytes(rows.saturating_mul(each))
         }
-        None => Side::Unknown,
+        None => BuildSideSize::Unknown,
     }
 }
 
 /// About how many rows a step has; where it does not say, as many as the largest of its inputs. None of a
 /// source of which nobody knows.
-fn rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+fn estimate_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok();
     if let Some(rows) = known.and_then(|known| known.num_rows.get_value().copied()) {
         return Some(rows);
     }
-    if plan.downcast_ref::<KnownRows>().is_some() {
+    if plan.downcast_ref::<ScanWithStatistics>().is_some() {
         return None;
     }
-    plan.children().into_iter().try_fold(0, |most, input| Some(rows(input)?.max(most)))
+    plan.children().into_iter().try_fold(0, |most, input| Some(estimate_rows(input)?.max(most)))
 }
 
 /// Which of the sides are held: the smallest, as long as they fit.
-fn held(sides: &[Side], bytes_max: usize) -> Vec<bool> {
-    let mut is_held: Vec<bool> = sides.iter().map(|side| matches!(side, Side::Always)).collect();
+fn choose_hash_joins(sides: &[BuildSideSize], bytes_max: usize) -> Vec<bool> {
+    let mut is_held: Vec<bool> =
+        sides.iter().map(|side| matches!(side, BuildSideSize::AlwaysHeld)).collect();
     let mut sized: Vec<(usize, usize)> = sides
         .iter()
         .enumerate()
         .filter_map(|(index, side)| match side {
-            Side::Bytes(bytes) => Some((*bytes, index)),
+            BuildSideSize::Bytes(bytes) => Some((*bytes, index)),
             _ => None,
         })
         .collect();
@@ -134,12 +135,12 @@ fn held(sides: &[Side], bytes_max: usize) -> Vec<bool> {
     is_held
 }
 
-fn sorted(join: &HashJoinExec) -> PlanResult<Arc<dyn ExecutionPlan>> {
+fn sort_merge_join(join: &HashJoinExec) -> PlanResult<Arc<dyn ExecutionPlan>> {
     let sorted: Arc<dyn ExecutionPlan> = Arc::new(SortMergeJoinExec::try_new(
         Arc::clone(join.left()),
         Arc::clone(join.right()),
         join.on().to_vec(),
-        join.filter().map(left_first).transpose()?,
+        join.filter().map(put_left_columns_first).transpose()?,
         *join.join_type(),
         vec![SortOptions::default(); join.on().len()],
         join.null_equality(),
@@ -155,14 +156,15 @@ fn sorted(join: &HashJoinExec) -> PlanResult<Arc<dyn ExecutionPlan>> {
 
 /// The condition with the columns of the left side before those of the right one: a join that sorts gives it them so,
 /// whatever it says, and one whose sides were turned round says it the other way.
-fn left_first(condition: &JoinFilter) -> PlanResult<JoinFilter> {
+fn put_left_columns_first(condition: &JoinFilter) -> PlanResult<JoinFilter> {
     let (from, fields) = (condition.column_indices(), condition.schema().fields());
     let mut order: Vec<usize> = (0..from.len()).collect();
     order.sort_by_key(|&index| from[index].side != JoinSide::Left);
     let expression = Arc::clone(condition.expression()).transform_up_dyn(&mut |part| {
         let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
         let place = order.iter().position(|&index| index == column.index());
-        let place = place.ok_or_else(|| external(Error::Internal("a join of what?".into())))?;
+        let place = place
+            .ok_or_else(|| into_datafusion_error(Error::Internal("a join of what?".into())))?;
         Ok(Transformed::yes(Arc::new(Column::new(column.name(), place)) as _))
     });
     let fields: Vec<_> = order.iter().map(|&index| Arc::clone(&fields[index])).collect();
@@ -179,16 +181,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_sides_are_held_while_they_fit() {
-        use Side::{Always, Bytes, Unknown};
+    fn smallest_build_sides_are_held_while_they_fit() {
+        use BuildSideSize::{AlwaysHeld, Bytes, Unknown};
         for (sides, expected) in [
             (vec![Bytes(5), Bytes(1), Bytes(3)], vec![false, true, true]),
-            (vec![Unknown, Bytes(0), Always], vec![false, true, true]),
-            (vec![Always, Bytes(6)], vec![true, false]),
+            (vec![Unknown, Bytes(0), AlwaysHeld], vec![false, true, true]),
+            (vec![AlwaysHeld, Bytes(6)], vec![true, false]),
             (vec![Bytes(usize::MAX), Bytes(2), Bytes(2)], vec![false, true, true]),
             (vec![], vec![]),
         ] {
-            assert_eq!(held(&sides, 5), expected);
+            assert_eq!(choose_hash_joins(&sides, 5), expected);
         }
     }
 }

@@ -11,24 +11,24 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 /// The name of the function, as which the cast is planned.
-pub(crate) const AS_JSON: &str = "tidemill_as_json";
+pub(crate) const JSON_CAST_FUNCTION: &str = "tidemill_as_json";
 
 /// The function; none if `to_json` is not among the product's functions.
-pub(crate) fn as_json() -> Option<ScalarUDF> {
+pub(crate) fn json_cast_udf() -> Option<ScalarUDF> {
     let to_json = tidemill_functions::scalar_functions().find(|it| it.name() == "to_json")?;
     let signature = Signature::any(1, Volatility::Immutable);
-    Some(ScalarUDF::from(AsJson { to_json: Arc::new(to_json), signature }))
+    Some(ScalarUDF::from(JsonCastFunction { to_json: Arc::new(to_json), signature }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct AsJson {
+struct JsonCastFunction {
     to_json: Arc<ScalarUDF>,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for AsJson {
+impl ScalarUDFImpl for JsonCastFunction {
     fn name(&self) -> &str {
-        AS_JSON
+        JSON_CAST_FUNCTION
     }
 
     fn signature(&self) -> &Signature {

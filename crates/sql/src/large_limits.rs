@@ -18,12 +18,12 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 
 /// The rule for a pool of so many bytes.
 #[derive(Debug)]
-pub(crate) struct LargeLimits {
+pub(crate) struct LargeLimitRule {
     /// What the rows of a limit may take by their estimate, which is rough.
-    pub bytes_max: usize,
+    pub heap_bytes_max: usize,
 }
 
-impl PhysicalOptimizerRule for LargeLimits {
+impl PhysicalOptimizerRule for LargeLimitRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -34,7 +34,7 @@ impl PhysicalOptimizerRule for LargeLimits {
                 return Ok(Transformed::no(plan));
             };
             let Some(rows) = sort.fetch() else { return Ok(Transformed::no(plan)) };
-            if rows.saturating_mul(row_bytes(&sort.schema())) <= self.bytes_max {
+            if rows.saturating_mul(heap_row_bytes(&sort.schema())) <= self.heap_bytes_max {
                 return Ok(Transformed::no(plan));
             }
             let all: Arc<dyn ExecutionPlan> = Arc::new(sort.with_fetch(None));
@@ -57,12 +57,14 @@ impl PhysicalOptimizerRule for LargeLimits {
 }
 
 /// What a row takes in a heap, about: its values, and their bytes as they are compared.
-fn row_bytes(schema: &Schema) -> usize {
-    fn bytes(data_type: &DataType) -> usize {
+fn heap_row_bytes(schema: &Schema) -> usize {
+    fn value_bytes(data_type: &DataType) -> usize {
         match data_type {
-            DataType::Struct(fields) => fields.iter().map(|field| bytes(field.data_type())).sum(),
+            DataType::Struct(fields) => {
+                fields.iter().map(|field| value_bytes(field.data_type())).sum()
+            }
             other => other.primitive_width().unwrap_or(48),
         }
     }
-    32 + schema.fields().iter().map(|field| bytes(field.data_type())).sum::<usize>()
+    32 + schema.fields().iter().map(|field| value_bytes(field.data_type())).sum::<usize>()
 }

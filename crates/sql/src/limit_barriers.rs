@@ -40,18 +40,18 @@ use datafusion::physical_plan::{
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::known_rows::KnownRows;
-use crate::messages::external;
-use crate::unions_in_order::UnionsInOrder;
+use crate::error_translation::into_datafusion_error;
+use crate::ordered_unions::OrderedUnionRule;
+use crate::scan_statistics::ScanWithStatistics;
 
 /// DataFusion's rule that places sorts, prevented from moving a sort through a limit.
 #[derive(Debug)]
-pub(crate) struct LimitBarriers {
+pub(crate) struct LimitBarrierRule {
     /// DataFusion's rule.
-    pub theirs: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+    pub datafusion_rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
 }
 
-impl PhysicalOptimizerRule for LimitBarriers {
+impl PhysicalOptimizerRule for LimitBarrierRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -60,28 +60,28 @@ impl PhysicalOptimizerRule for LimitBarriers {
         let ordered = plan.transform_down_dyn(&mut |step| match is_limit(&step)
             && is_in_source_order(&step)
         {
-            true => on_one_partition(step),
+            true => read_splits_in_order(step),
             false => Ok(Transformed::no(step)),
         });
-        let above = self.cut_limits(ordered.data()?, true, config)?;
-        restore_limits(self.theirs.optimize(above, config)?)
+        let above = self.replace_limits_by_leaves(ordered.data()?, true, config)?;
+        restore_limits(self.datafusion_rule.optimize(above, config)?)
     }
 
     fn name(&self) -> &str {
-        self.theirs.name()
+        self.datafusion_rule.name()
     }
 
     fn schema_check(&self) -> bool {
-        self.theirs.schema_check()
+        self.datafusion_rule.schema_check()
     }
 }
 
-impl LimitBarriers {
+impl LimitBarrierRule {
     /// Replaces limits by leaves, each with the limit and the plan below it as optimized by the rule.
     ///
     /// A limit stays if only projections, output requirements and other limits are above it (`is_top`), because no sort
     /// can move through it then. It is still replaced if its rows are in the order of its sources.
-    fn cut_limits(
+    fn replace_limits_by_leaves(
         &self,
         step: Arc<dyn ExecutionPlan>,
         is_top: bool,
@@ -90,7 +90,7 @@ impl LimitBarriers {
         let passes = step.is::<ProjectionExec>() || step.is::<OutputRequirementExec>();
         let is_below_top = is_top && (passes || is_limit(&step));
         let inputs = step.children().into_iter().map(Arc::clone);
-        let inputs = inputs.map(|input| self.cut_limits(input, is_below_top, config));
+        let inputs = inputs.map(|input| self.replace_limits_by_leaves(input, is_below_top, config));
         let inputs = inputs.collect::<PlanResult<Vec<_>>>()?;
         let step = replace_children_if_necessary(step, inputs)?;
         let is_ordered = is_limit(&step) && is_in_source_order(&step);
@@ -98,12 +98,15 @@ impl LimitBarriers {
             return Ok(step);
         }
         let plan = match is_ordered {
-            true => self.ensure_in_source_order(self.cut_sorts(step, false, config)?, config)?,
+            true => self.optimize_in_source_order(
+                self.replace_sorts_by_leaves(step, false, config)?,
+                config,
+            )?,
             // The rule takes a sort away whose columns a projection leaves out, although an OFFSET counts on it.
-            false if is_sorted(&step) => {
-                self.theirs.optimize(self.cut_sorts(step, true, config)?, config)?
-            }
-            false => self.theirs.optimize(step, config)?,
+            false if is_sorted(&step) => self
+                .datafusion_rule
+                .optimize(self.replace_sorts_by_leaves(step, true, config)?, config)?,
+            false => self.datafusion_rule.optimize(step, config)?,
         };
         let properties = Arc::clone(plan.properties());
         Ok(Arc::new(LimitLeaf { plan, properties, is_ordered }))
@@ -111,7 +114,7 @@ impl LimitBarriers {
 
     /// Replaces the topmost sorts below a limit by leaves, each with the sort and the plan below it as optimized by the
     /// rule. A leaf tells its order only if `tells_order`; otherwise sources that are sorted are replaced, too.
-    fn cut_sorts(
+    fn replace_sorts_by_leaves(
         &self,
         limit: Arc<dyn ExecutionPlan>,
         tells_order: bool,
@@ -123,7 +126,7 @@ impl LimitBarriers {
             if !step.is::<SortExec>() && (tells_order || !is_sorted_source) {
                 return Ok(Transformed::no(step));
             }
-            let plan = self.theirs.optimize(step, config)?;
+            let plan = self.datafusion_rule.optimize(step, config)?;
             let mut of_rows = plan.equivalence_properties().clone();
             if !tells_order {
                 of_rows.clear_orderings();
@@ -139,7 +142,7 @@ impl LimitBarriers {
     }
 
     /// Runs the rule for a limit that takes the first rows of its sources, without repartitioning them.
-    fn ensure_in_source_order(
+    fn optimize_in_source_order(
         &self,
         limit: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
@@ -147,7 +150,7 @@ impl LimitBarriers {
         let mut config = config.clone();
         config.execution.target_partitions = 1;
         config.optimizer.enable_round_robin_repartition = false;
-        UnionsInOrder.optimize(self.theirs.optimize(limit, &config)?, &config)
+        OrderedUnionRule.optimize(self.datafusion_rule.optimize(limit, &config)?, &config)
     }
 }
 
@@ -162,7 +165,8 @@ fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
             .into_iter()
             .all(|branch| is_sorted(branch) || is_in_source_order(branch));
     }
-    let keeps_order = step.is::<UnnestExec>() || !step.is::<SortExec>() && keeps_order(step);
+    let keeps_order =
+        step.is::<UnnestExec>() || !step.is::<SortExec>() && preserves_input_order(step);
     keeps_order && step.children().into_iter().all(is_in_source_order)
 }
 
@@ -170,18 +174,18 @@ fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
 fn is_sorted(step: &Arc<dyn ExecutionPlan>) -> bool {
     match step.children()[..] {
         _ if step.is::<SortExec>() => true,
-        [input] => keeps_order(step) && is_sorted(input),
+        [input] => preserves_input_order(step) && is_sorted(input),
         _ => false,
     }
 }
 
-fn keeps_order(step: &Arc<dyn ExecutionPlan>) -> bool {
+fn preserves_input_order(step: &Arc<dyn ExecutionPlan>) -> bool {
     step.maintains_input_order().into_iter().all(|is_kept| is_kept)
         && step.required_input_ordering().iter().all(Option::is_none)
 }
 
 /// Makes the scans below a step read their splits one after another.
-fn on_one_partition(
+fn read_splits_in_order(
     step: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
     step.transform_down_dyn(&mut |step| {
@@ -189,7 +193,10 @@ fn on_one_partition(
             // A sort reads by all threads.
             return Ok(Transformed::new(step, false, TreeNodeRecursion::Jump));
         }
-        let scan = step.downcast_ref::<KnownRows>().map(KnownRows::in_source_order).transpose()?;
+        let scan = step
+            .downcast_ref::<ScanWithStatistics>()
+            .map(ScanWithStatistics::single_partition_scan)
+            .transpose()?;
         Ok(match scan.flatten() {
             Some(scan) => Transformed::yes(scan as _),
             None => Transformed::no(step),
@@ -256,7 +263,9 @@ impl ExecutionPlan for LimitLeaf {
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         match children.is_empty() {
             true => Ok(self),
-            false => Err(external(Error::Internal("a leaf was given an input".into()))),
+            false => {
+                Err(into_datafusion_error(Error::Internal("a leaf was given an input".into())))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use datafusion::common::Result as PlanResult;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo};
 
-use crate::cast_times::SqlTypes;
+use crate::time_casts::SqlTypePlanner;
 
 /// Returns the type of maps from `key` to `value`; none if one of both is a type that is not known here.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn map_type(key: &SqlType, value: &SqlType) -> PlanResult<Option<Data
 
 /// Returns the type as Arrow has it, by the same rules as DataFusion's planner.
 fn arrow_type(sql_type: &SqlType) -> PlanResult<Option<DataType>> {
-    if let Some(field) = SqlTypes.plan_type_field(sql_type)? {
+    if let Some(field) = SqlTypePlanner.plan_type_field(sql_type)? {
         return Ok(Some(field.data_type().clone()));
     }
     Ok(Some(match sql_type {

@@ -31,12 +31,13 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
 
-use crate::messages::external;
+use crate::error_translation::into_datafusion_error;
+use crate::lenient_text_casts::{TextSpelling, complete_texts};
 use crate::nested_text::{
-    Members, PartText, quote, split_list, split_map, split_struct, write_value,
+    NestedPartText, StructMembers, quote_text, split_list, split_map, split_struct,
+    write_leaf_value,
 };
-use crate::rewrite::of_one;
-use crate::text_spellings::{Spelling, complete};
+use crate::plan_rewriting::invoke_unary_function;
 
 /// Returns whether a cast of `from` to `to` is one of these.
 pub(crate) fn is_nested_cast(from: &DataType, to: &DataType) -> bool {
@@ -50,7 +51,7 @@ pub(crate) fn is_nested_cast(from: &DataType, to: &DataType) -> bool {
 /// Returns the cast of `value` as a function.
 pub(crate) fn nested_cast(value: Expr, to: DataType, is_tried: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::from(NestedCast { to, is_tried, signature }));
+    let function = Arc::new(ScalarUDF::from(NestedCast { to, is_try_cast: is_tried, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
 }
 
@@ -69,13 +70,13 @@ fn is_text(data_type: &DataType) -> bool {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NestedCast {
     to: DataType,
-    is_tried: bool,
+    is_try_cast: bool,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for NestedCast {
     fn name(&self) -> &str {
-        if self.is_tried { "try_nested_cast" } else { "nested_cast" }
+        if self.is_try_cast { "try_nested_cast" } else { "nested_cast" }
     }
 
     fn signature(&self) -> &Signature {
@@ -91,7 +92,7 @@ impl ScalarUDFImpl for NestedCast {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        of_one(&args.args, |array| cast_nested(array, &self.to, self.is_tried))
+        invoke_unary_function(&args.args, |array| cast_nested(array, &self.to, self.is_try_cast))
     }
 }
 
@@ -102,7 +103,7 @@ fn cast_nested(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<Ar
     }
     match to {
         to if to.is_string() => write_texts(array, to, is_tried),
-        to if !is_text(array.data_type()) => map_of_struct(array, to, is_tried),
+        to if !is_text(array.data_type()) => struct_to_maps(array, to, is_tried),
         _ => {
             let texts = cast(array, &DataType::Utf8View, false)?;
             let texts = texts.as_string_view().iter();
@@ -118,8 +119,8 @@ fn cast(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef>
 }
 
 /// Returns maps from the names of a struct's fields to their values.
-fn map_of_struct(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
-    let (Some((pair, _)), Some(structs)) = (map_parts(to), array.as_struct_opt()) else {
+fn struct_to_maps(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
+    let (Some((pair, _)), Some(structs)) = (map_entry_fields(to), array.as_struct_opt()) else {
         return exec_err!("a {} is no struct", array.data_type());
     };
     let columns = structs.columns().iter();
@@ -140,11 +141,11 @@ fn map_of_struct(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<
     let keys = interleave(&[names.as_ref()], &name_places)?;
     let values: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
     let values = interleave(&values, &places)?;
-    maps_of(ranges, &keys, &values, to, is_tried)
+    build_maps(ranges, &keys, &values, to, is_tried)
 }
 
 /// The types of a map's key and value, and whether its entries are sorted.
-fn map_parts(to: &DataType) -> Option<(&Fields, bool)> {
+fn map_entry_fields(to: &DataType) -> Option<(&Fields, bool)> {
     match to {
         DataType::Map(entries, sorted) => match entries.data_type() {
             DataType::Struct(pair) if pair.len() == 2 => Some((pair, *sorted)),
@@ -156,17 +157,17 @@ fn map_parts(to: &DataType) -> Option<(&Fields, bool)> {
 
 /// Makes maps of entries, of which each row that is not null has a range. A map in which a key is null, or comes twice, is no
 /// map: it is refused, or null if the cast is tried.
-fn maps_of(
+fn build_maps(
     ranges: Vec<Option<Range<usize>>>,
     keys: &ArrayRef,
     values: &ArrayRef,
     to: &DataType,
     is_tried: bool,
 ) -> PlanResult<ArrayRef> {
-    let (DataType::Map(entries, sorted), Some((pair, _))) = (to, map_parts(to)) else {
+    let (DataType::Map(entries, sorted), Some((pair, _))) = (to, map_entry_fields(to)) else {
         return exec_err!("{to} is no map");
     };
-    let texts = Values::of(keys, is_tried)?;
+    let texts = NestedTexts::from_array(keys, is_tried)?;
     let (mut kept, mut kept_ranges) = (Vec::new(), Vec::with_capacity(ranges.len()));
     let mut valid = Vec::with_capacity(ranges.len());
     for range in ranges {
@@ -178,7 +179,7 @@ fn maps_of(
             texts.write(entry, &mut key);
             if keys.is_null(entry) || seen.contains(&key) {
                 if !is_tried {
-                    return Err(external(Error::usage_with_hint(
+                    return Err(into_datafusion_error(Error::usage_with_hint(
                         format!(
                             "a map has a value for each key, and `{key}` comes twice or is null"
                         ),
@@ -201,12 +202,18 @@ fn maps_of(
     let columns = vec![take(keys, &kept, None)?, take(values, &kept, None)?];
     let pairs = StructArray::try_new(pair.clone(), columns, None)?;
     let nulls = Some(NullBuffer::from(valid));
-    Ok(Arc::new(MapArray::try_new(entries.clone(), lengths(&kept_ranges), pairs, nulls, *sorted)?))
+    Ok(Arc::new(MapArray::try_new(
+        entries.clone(),
+        offsets_from_ranges(&kept_ranges),
+        pairs,
+        nulls,
+        *sorted,
+    )?))
 }
 
 /// Returns the texts of nested values.
 fn write_texts(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
-    let values = Values::of(array, is_tried)?;
+    let values = NestedTexts::from_array(array, is_tried)?;
     let mut texts = StringViewBuilder::with_capacity(array.len());
     let mut text = String::new();
     for row in 0..array.len() {
@@ -223,39 +230,39 @@ fn write_texts(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<Ar
 }
 
 /// Values whose single ones are texts.
-enum Values {
+enum NestedTexts {
     Leaf(StringViewArray),
     List {
         ranges: Vec<Range<usize>>,
-        items: Box<Values>,
+        items: Box<NestedTexts>,
         nulls: Option<NullBuffer>,
     },
     Struct {
-        parts: Vec<(String, Values)>,
+        parts: Vec<(String, NestedTexts)>,
         nulls: Option<NullBuffer>,
     },
     Map {
         ranges: Vec<Range<usize>>,
-        keys: Box<Values>,
-        values: Box<Values>,
+        keys: Box<NestedTexts>,
+        values: Box<NestedTexts>,
         nulls: Option<NullBuffer>,
     },
 }
 
-impl Values {
-    fn of(array: &ArrayRef, is_tried: bool) -> PlanResult<Self> {
+impl NestedTexts {
+    fn from_array(array: &ArrayRef, is_tried: bool) -> PlanResult<Self> {
         let list = |ranges, items: &ArrayRef, nulls: Option<&NullBuffer>| -> PlanResult<Self> {
-            let items = Box::new(Values::of(items, is_tried)?);
-            Ok(Values::List { ranges, items, nulls: nulls.cloned() })
+            let items = Box::new(NestedTexts::from_array(items, is_tried)?);
+            Ok(NestedTexts::List { ranges, items, nulls: nulls.cloned() })
         };
         Ok(match array.data_type() {
             DataType::List(_) => {
                 let lists = array.as_list::<i32>();
-                list(ranges_of(lists.offsets()), lists.values(), lists.nulls())?
+                list(offset_ranges(lists.offsets()), lists.values(), lists.nulls())?
             }
             DataType::LargeList(_) => {
                 let lists = array.as_list::<i64>();
-                list(ranges_of(lists.offsets()), lists.values(), lists.nulls())?
+                list(offset_ranges(lists.offsets()), lists.values(), lists.nulls())?
             }
             DataType::FixedSizeList(_, size) => {
                 let lists = array.as_fixed_size_list();
@@ -266,38 +273,44 @@ impl Values {
             DataType::Struct(fields) => {
                 let structs = array.as_struct();
                 let part = |(field, values): (&FieldRef, &ArrayRef)| -> PlanResult<(String, Self)> {
-                    Ok((quote(field.name()), Values::of(values, is_tried)?))
+                    Ok((quote_text(field.name()), NestedTexts::from_array(values, is_tried)?))
                 };
                 let parts = fields.iter().zip(structs.columns()).map(part);
-                Values::Struct {
+                NestedTexts::Struct {
                     parts: parts.collect::<PlanResult<_>>()?,
                     nulls: structs.nulls().cloned(),
                 }
             }
             DataType::Map(_, _) => {
                 let maps = array.as_map();
-                Values::Map {
-                    ranges: ranges_of(maps.offsets()),
-                    keys: Box::new(Values::of(maps.keys(), is_tried)?),
-                    values: Box::new(Values::of(maps.values(), is_tried)?),
+                NestedTexts::Map {
+                    ranges: offset_ranges(maps.offsets()),
+                    keys: Box::new(NestedTexts::from_array(maps.keys(), is_tried)?),
+                    values: Box::new(NestedTexts::from_array(maps.values(), is_tried)?),
                     nulls: maps.nulls().cloned(),
                 }
             }
             // Arrow has no cast from it to text.
             DataType::FixedSizeBinary(_) => {
                 let bytes = cast(array, &DataType::BinaryView, false)?;
-                Values::Leaf(cast(&bytes, &DataType::Utf8View, is_tried)?.as_string_view().clone())
+                NestedTexts::Leaf(
+                    cast(&bytes, &DataType::Utf8View, is_tried)?.as_string_view().clone(),
+                )
             }
-            _ => Values::Leaf(cast(array, &DataType::Utf8View, is_tried)?.as_string_view().clone()),
+            _ => NestedTexts::Leaf(
+                cast(array, &DataType::Utf8View, is_tried)?.as_string_view().clone(),
+            ),
         })
     }
 
     fn is_null(&self, row: usize) -> bool {
         match self {
-            Values::Leaf(texts) => texts.is_null(row),
-            Values::List { nulls, .. }
-            | Values::Struct { nulls, .. }
-            | Values::Map { nulls, .. } => nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)),
+            NestedTexts::Leaf(texts) => texts.is_null(row),
+            NestedTexts::List { nulls, .. }
+            | NestedTexts::Struct { nulls, .. }
+            | NestedTexts::Map { nulls, .. } => {
+                nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+            }
         }
     }
 
@@ -312,8 +325,8 @@ impl Values {
             separator = ", ";
         };
         match self {
-            Values::Leaf(texts) => write_value(texts.value(row), out),
-            Values::List { ranges, items, .. } => {
+            NestedTexts::Leaf(texts) => write_leaf_value(texts.value(row), out),
+            NestedTexts::List { ranges, items, .. } => {
                 out.push('[');
                 for item in ranges[row].clone() {
                     separate(out);
@@ -321,7 +334,7 @@ impl Values {
                 }
                 out.push(']');
             }
-            Values::Struct { parts, .. } => {
+            NestedTexts::Struct { parts, .. } => {
                 out.push('{');
                 for (name, values) in parts {
                     separate(out);
@@ -330,7 +343,7 @@ impl Values {
                 }
                 out.push('}');
             }
-            Values::Map { ranges, keys, values, .. } => {
+            NestedTexts::Map { ranges, keys, values, .. } => {
                 out.push('{');
                 for entry in ranges[row].clone() {
                     separate(out);
@@ -344,7 +357,7 @@ impl Values {
     }
 }
 
-fn ranges_of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<Range<usize>> {
+fn offset_ranges<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<Range<usize>> {
     offsets.windows(2).map(|pair| pair[0].as_usize()..pair[1].as_usize()).collect()
 }
 
@@ -359,15 +372,23 @@ fn read_values(
         DataType::List(item) => {
             let (ranges, items, nulls) = read_lists(&texts, to, None, is_tried)?;
             let items = read_values(items, &field_of(item), is_tried)?;
-            let lists =
-                GenericListArray::<i32>::try_new(item.clone(), lengths(&ranges), items, nulls)?;
+            let lists = GenericListArray::<i32>::try_new(
+                item.clone(),
+                offsets_from_ranges(&ranges),
+                items,
+                nulls,
+            )?;
             Ok(Arc::new(lists))
         }
         DataType::LargeList(item) => {
             let (ranges, items, nulls) = read_lists(&texts, to, None, is_tried)?;
             let items = read_values(items, &field_of(item), is_tried)?;
-            let lists =
-                GenericListArray::<i64>::try_new(item.clone(), lengths(&ranges), items, nulls)?;
+            let lists = GenericListArray::<i64>::try_new(
+                item.clone(),
+                offsets_from_ranges(&ranges),
+                items,
+                nulls,
+            )?;
             Ok(Arc::new(lists))
         }
         DataType::FixedSizeList(item, size) => {
@@ -381,14 +402,14 @@ fn read_values(
             let mut valid = Vec::with_capacity(texts.len());
             for text in &texts {
                 let members = text.as_deref().and_then(|text| split_struct(text).ok());
-                match members.and_then(|members| values_of(members, fields)) {
+                match members.and_then(|members| struct_field_values(members, fields)) {
                     Some(values) => {
                         let values = columns.iter_mut().zip(values);
                         values.for_each(|(column, value)| column.push(value));
                         valid.push(true);
                     }
                     None => {
-                        refuse(text.as_deref(), to, is_tried)?;
+                        reject_text(text.as_deref(), to, is_tried)?;
                         columns.iter_mut().for_each(|column| column.push(None));
                         valid.push(false);
                     }
@@ -408,14 +429,14 @@ fn read_values(
             )?))
         }
         DataType::Map(_, _) => {
-            let Some((pair, _)) = map_parts(to) else { return exec_err!("{to} is no map") };
+            let Some((pair, _)) = map_entry_fields(to) else { return exec_err!("{to} is no map") };
             let (mut keys, mut values) = (Vec::new(), Vec::new());
             let mut ranges = Vec::with_capacity(texts.len());
             for text in &texts {
                 let start = keys.len();
                 let entries = text.as_deref().and_then(|text| split_map(text).ok());
                 if entries.is_none() {
-                    refuse(text.as_deref(), to, is_tried)?;
+                    reject_text(text.as_deref(), to, is_tried)?;
                 }
                 let is_map = entries.is_some();
                 for (key, value) in entries.into_iter().flatten() {
@@ -426,20 +447,20 @@ fn read_values(
             }
             let keys = read_values(keys, pair[0].data_type(), is_tried)?;
             let values = read_values(values, pair[1].data_type(), is_tried)?;
-            maps_of(ranges, &keys, &values, to, is_tried)
+            build_maps(ranges, &keys, &values, to, is_tried)
         }
         single => {
             let texts: ArrayRef =
                 Arc::new(texts.iter().map(Option::as_deref).collect::<StringViewArray>());
-            match Spelling::of(single) {
-                Some(spelling) => cast(&complete(&texts, spelling)?, single, is_tried),
+            match TextSpelling::for_cast_target(single) {
+                Some(spelling) => cast(&complete_texts(&texts, spelling)?, single, is_tried),
                 None => cast(&texts, single, is_tried),
             }
         }
     }
 }
 
-type Lists = (Vec<Range<usize>>, Vec<Option<Cow<'static, str>>>, Option<NullBuffer>);
+type ListTexts = (Vec<Range<usize>>, Vec<Option<Cow<'static, str>>>, Option<NullBuffer>);
 
 /// Reads lists: the places of their items, the texts of these, and which lists are null. Each has `count` items, if that is
 /// given, also where it is null.
@@ -448,7 +469,7 @@ fn read_lists(
     to: &DataType,
     count: Option<usize>,
     is_tried: bool,
-) -> PlanResult<Lists> {
+) -> PlanResult<ListTexts> {
     let (mut items, mut ranges, mut valid) =
         (Vec::new(), Vec::with_capacity(texts.len()), Vec::new());
     for text in texts {
@@ -459,7 +480,7 @@ fn read_lists(
         match found {
             Some(found) => items.extend(found.into_iter().map(|item| item.map(Cow::Owned))),
             None => {
-                refuse(text.as_deref(), to, is_tried)?;
+                reject_text(text.as_deref(), to, is_tried)?;
                 items.extend(std::iter::repeat_n(None, count.unwrap_or_default()));
             }
         }
@@ -468,14 +489,14 @@ fn read_lists(
     Ok((ranges, items, Some(NullBuffer::from(valid))))
 }
 
-fn lengths<O: OffsetSizeTrait>(ranges: &[Range<usize>]) -> OffsetBuffer<O> {
+fn offsets_from_ranges<O: OffsetSizeTrait>(ranges: &[Range<usize>]) -> OffsetBuffer<O> {
     OffsetBuffer::from_lengths(ranges.iter().map(ExactSizeIterator::len))
 }
 
 /// Refuses a text that is not of the type.
-fn refuse(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
+fn reject_text(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
     match text {
-        Some(text) if !is_tried => Err(external(Error::Cast {
+        Some(text) if !is_tried => Err(into_datafusion_error(Error::Cast {
             value: text.to_owned(),
             to: sql_type_name(to),
             cast: None,
@@ -486,13 +507,14 @@ fn refuse(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
 }
 
 /// The values of a struct's fields; none if a member belongs to no field, or two to one.
-fn values_of(members: Members, fields: &Fields) -> Option<Vec<PartText>> {
+fn struct_field_values(members: StructMembers, fields: &Fields) -> Option<Vec<NestedPartText>> {
     let mut values = vec![None; fields.len()];
     let mut is_set = vec![false; fields.len()];
     let places = match members {
-        Members::Positional(parts) => parts.into_iter().enumerate().collect::<Vec<_>>(),
-        Members::Named(members) => {
-            let placed = |(name, part): (String, PartText)| Some((place_of(&name, fields)?, part));
+        StructMembers::Positional(parts) => parts.into_iter().enumerate().collect::<Vec<_>>(),
+        StructMembers::Named(members) => {
+            let placed =
+                |(name, part): (String, NestedPartText)| Some((field_index(&name, fields)?, part));
             members.into_iter().map(placed).collect::<Option<Vec<_>>>()?
         }
     };
@@ -506,7 +528,7 @@ fn values_of(members: Members, fields: &Fields) -> Option<Vec<PartText>> {
 }
 
 /// The place of the field with a name; letters count if there is such a field.
-fn place_of(name: &str, fields: &Fields) -> Option<usize> {
+fn field_index(name: &str, fields: &Fields) -> Option<usize> {
     let exact = fields.iter().position(|field| field.name() == name);
     let is_same = |field: &FieldRef| field.name().to_lowercase() == name.to_lowercase();
     exact.or_else(|| fields.iter().position(is_same))
@@ -547,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_read_and_written() {
+    fn nested_texts_are_read_and_written() {
         for (text, to, expected) in [
             ("[1, 2,3 ]", list_of(DataType::Int64), "[1, 2, 3]"),
             (" [] ", list_of(DataType::Int64), "[]"),
@@ -587,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_of_the_type_is_refused_and_null_if_tried() {
+    fn invalid_text_fails_cast_and_is_null_in_try_cast() {
         let numbers = list_of(DataType::Int64);
         let pair = DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Int64, true)), 2);
         for (text, to) in [
@@ -617,7 +639,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_of_texts_are_read_back(
+        fn text_lists_round_trip(
             lists in prop::collection::vec(
                 prop::option::of(prop::collection::vec(
                     prop::option::of(prop_oneof!["[a-z ,:='\"()\\[\\]{}\\\\\n]{0,6}", Just("nUll".to_owned()), ".*"]), 0..5,

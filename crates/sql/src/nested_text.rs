@@ -14,36 +14,36 @@
 
 /// A text that is no value of the wanted kind.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedNestedText;
 
-type Result<T> = std::result::Result<T, Malformed>;
+type Result<T> = std::result::Result<T, MalformedNestedText>;
 
 /// The text of a part; `None` for a null.
-pub(crate) type PartText = Option<String>;
+pub(crate) type NestedPartText = Option<String>;
 
 /// The parts of a struct.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Members {
+pub(crate) enum StructMembers {
     /// Names and values.
-    Named(Vec<(String, PartText)>),
+    Named(Vec<(String, NestedPartText)>),
     /// Values in the order of the fields; there may be fewer.
-    Positional(Vec<PartText>),
+    Positional(Vec<NestedPartText>),
 }
 
 /// Splits the text of a list into its items.
-pub(crate) fn split_list(text: &str) -> Result<Vec<PartText>> {
-    let mut scanner = Scanner { text, at: 0 };
-    let end = match scanner.next()? {
+pub(crate) fn split_list(text: &str) -> Result<Vec<NestedPartText>> {
+    let mut scanner = NestedTextScanner { text, position: 0 };
+    let end = match scanner.next_byte()? {
         b'[' => b']',
         b'{' => b'}',
-        _ => return Err(Malformed),
+        _ => return Err(MalformedNestedText),
     };
     let mut items = Vec::new();
     loop {
-        let item = scanner.value(&[b',', end])?;
-        let is_last = scanner.next()? == end;
+        let item = scanner.take_value(&[b',', end])?;
+        let is_last = scanner.next_byte()? == end;
         if !(is_last && items.is_empty() && item.is_empty()) {
-            items.push(part_of(item)?);
+            items.push(parse_part(item)?);
         }
         if is_last {
             return scanner.finish(items);
@@ -52,41 +52,41 @@ pub(crate) fn split_list(text: &str) -> Result<Vec<PartText>> {
 }
 
 /// Splits the text of a struct into its members.
-pub(crate) fn split_struct(text: &str) -> Result<Members> {
-    let mut scanner = Scanner { text, at: 0 };
-    match scanner.next()? {
+pub(crate) fn split_struct(text: &str) -> Result<StructMembers> {
+    let mut scanner = NestedTextScanner { text, position: 0 };
+    match scanner.next_byte()? {
         b'(' => {
             let values = split_tuple(&mut scanner)?;
-            scanner.finish(Members::Positional(values))
+            scanner.finish(StructMembers::Positional(values))
         }
         b'{' => {
             let mut members = Vec::new();
-            if scanner.take(b'}') {
-                return scanner.finish(Members::Named(members));
+            if scanner.take_byte(b'}') {
+                return scanner.finish(StructMembers::Named(members));
             }
             loop {
-                let name = scanner.name()?;
-                scanner.next()?;
+                let name = scanner.take_field_name()?;
+                scanner.next_byte()?;
                 if name.is_empty() || is_null(name) {
-                    return Err(Malformed);
+                    return Err(MalformedNestedText);
                 }
                 let name = unquote(name, false)?;
-                members.push((name, part_of(scanner.value(b",}")?)?));
-                if scanner.next()? == b'}' {
-                    return scanner.finish(Members::Named(members));
+                members.push((name, parse_part(scanner.take_value(b",}")?)?));
+                if scanner.next_byte()? == b'}' {
+                    return scanner.finish(StructMembers::Named(members));
                 }
             }
         }
-        _ => Err(Malformed),
+        _ => Err(MalformedNestedText),
     }
 }
 
 /// The values between round brackets, of which the first one is taken already. A comma may follow the last one.
-fn split_tuple(scanner: &mut Scanner) -> Result<Vec<PartText>> {
+fn split_tuple(scanner: &mut NestedTextScanner) -> Result<Vec<NestedPartText>> {
     let mut values = Vec::new();
-    while !scanner.take(b')') {
-        values.push(part_of(scanner.value(b",)")?)?);
-        if scanner.next()? == b')' {
+    while !scanner.take_byte(b')') {
+        values.push(parse_part(scanner.take_value(b",)")?)?);
+        if scanner.next_byte()? == b')' {
             break;
         }
     }
@@ -94,32 +94,32 @@ fn split_tuple(scanner: &mut Scanner) -> Result<Vec<PartText>> {
 }
 
 /// Splits the text of a map into its keys and values.
-pub(crate) fn split_map(text: &str) -> Result<Vec<(String, PartText)>> {
-    let mut scanner = Scanner { text, at: 0 };
-    if scanner.next()? != b'{' {
-        return Err(Malformed);
+pub(crate) fn split_map(text: &str) -> Result<Vec<(String, NestedPartText)>> {
+    let mut scanner = NestedTextScanner { text, position: 0 };
+    if scanner.next_byte()? != b'{' {
+        return Err(MalformedNestedText);
     }
     let mut entries = Vec::new();
-    if scanner.take(b'}') {
+    if scanner.take_byte(b'}') {
         return scanner.finish(entries);
     }
     loop {
-        let key = match scanner.json_key() {
+        let key = match scanner.take_json_key() {
             Some(key) => key,
-            None => scanner.value(b"=")?,
+            None => scanner.take_value(b"=")?,
         };
-        scanner.next()?;
+        scanner.next_byte()?;
         // A key of a map is not null.
-        let key = part_of(key)?.ok_or(Malformed)?;
-        entries.push((key, part_of(scanner.value(b",}")?)?));
-        if scanner.next()? == b'}' {
+        let key = parse_part(key)?.ok_or(MalformedNestedText)?;
+        entries.push((key, parse_part(scanner.take_value(b",}")?)?));
+        if scanner.next_byte()? == b'}' {
             return scanner.finish(entries);
         }
     }
 }
 
 /// Appends a single value, in quotes if it would not be read back without them.
-pub(crate) fn write_value(text: &str, out: &mut String) {
+pub(crate) fn write_leaf_value(text: &str, out: &mut String) {
     let is_special = |byte: u8| b",:='\"()[]{}".contains(&byte);
     let bytes = text.as_bytes();
     let needs_quotes = text.is_empty()
@@ -128,13 +128,13 @@ pub(crate) fn write_value(text: &str, out: &mut String) {
         || bytes.last().is_some_and(is_space)
         || text.bytes().any(is_special);
     match needs_quotes {
-        true => out.push_str(&quote(text)),
+        true => out.push_str(&quote_text(text)),
         false => out.push_str(text),
     }
 }
 
 /// Returns a text in single quotes.
-pub(crate) fn quote(text: &str) -> String {
+pub(crate) fn quote_text(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
@@ -151,121 +151,121 @@ fn is_quote(byte: u8) -> bool {
 }
 
 /// A text and how far it is read. All bytes that matter are ASCII, so that a text is never cut within a character.
-struct Scanner<'a> {
+struct NestedTextScanner<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> NestedTextScanner<'a> {
     fn peek(&self) -> Result<u8> {
-        self.text.as_bytes().get(self.at).copied().ok_or(Malformed)
+        self.text.as_bytes().get(self.position).copied().ok_or(MalformedNestedText)
     }
 
     fn skip_spaces(&mut self) {
         while self.peek().is_ok_and(|byte| is_space(&byte)) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
     /// Takes the next byte that is not white space.
-    fn next(&mut self) -> Result<u8> {
+    fn next_byte(&mut self) -> Result<u8> {
         self.skip_spaces();
         let byte = self.peek()?;
-        self.at += 1;
+        self.position += 1;
         Ok(byte)
     }
 
     /// Takes `byte`, if it is the next one that is not white space.
-    fn take(&mut self, byte: u8) -> bool {
+    fn take_byte(&mut self, byte: u8) -> bool {
         self.skip_spaces();
         let is_next = self.peek() == Ok(byte);
-        self.at += usize::from(is_next);
+        self.position += usize::from(is_next);
         is_next
     }
 
     /// Returns `value` if nothing but white space is left.
     fn finish<T>(&mut self, value: T) -> Result<T> {
         self.skip_spaces();
-        if self.at == self.text.len() { Ok(value) } else { Err(Malformed) }
+        if self.position == self.text.len() { Ok(value) } else { Err(MalformedNestedText) }
     }
 
     /// Takes a value as it is written, up to one of `ends` that stands outside quotes and brackets.
-    fn value(&mut self, ends: &[u8]) -> Result<&'a str> {
-        let start = self.at;
+    fn take_value(&mut self, ends: &[u8]) -> Result<&'a str> {
+        let start = self.position;
         let mut is_escaped = false;
         loop {
             let byte = self.peek()?;
             if ends.contains(&byte) {
-                return Ok(self.since(start));
+                return Ok(self.trimmed_text_since(start));
             }
             match byte {
                 quote if is_quote(quote) && !is_escaped => self.skip_quoted()?,
                 b'[' | b'{' | b'(' => self.skip_brackets()?,
-                _ => self.at += 1,
+                _ => self.position += 1,
             }
             is_escaped = byte == b'\\';
         }
     }
 
     /// Takes the name of a struct's field as it is written, up to a colon outside quotes. Brackets are characters of it.
-    fn name(&mut self) -> Result<&'a str> {
-        let start = self.at;
+    fn take_field_name(&mut self) -> Result<&'a str> {
+        let start = self.position;
         let mut is_escaped = false;
         loop {
             let byte = self.peek()?;
             match byte {
-                b':' => return Ok(self.since(start)),
+                b':' => return Ok(self.trimmed_text_since(start)),
                 quote if is_quote(quote) && !is_escaped => self.skip_quoted()?,
-                _ => self.at += 1,
+                _ => self.position += 1,
             }
             is_escaped = byte == b'\\' && !is_escaped;
         }
     }
 
     /// Takes a key as JSON has it: in quotes, with a colon behind it, which is not taken.
-    fn json_key(&mut self) -> Option<&'a str> {
+    fn take_json_key(&mut self) -> Option<&'a str> {
         self.skip_spaces();
-        let start = self.at;
+        let start = self.position;
         if self.peek().is_ok_and(is_quote) && self.skip_quoted().is_ok() {
-            let key = self.since(start);
+            let key = self.trimmed_text_since(start);
             self.skip_spaces();
             if self.peek() == Ok(b':') {
                 return Some(key);
             }
         }
-        self.at = start;
+        self.position = start;
         None
     }
 
     /// Returns the text from `start` on, without the white space at both ends.
-    fn since(&self, start: usize) -> &'a str {
+    fn trimmed_text_since(&self, start: usize) -> &'a str {
         let is_space = |sign: char| sign.is_ascii() && is_space(&(sign as u8));
-        self.text[start..self.at].trim_matches(is_space)
+        self.text[start..self.position].trim_matches(is_space)
     }
 
     /// Takes four hexadecimal digits.
-    fn utf16_unit(&mut self) -> Result<u16> {
-        let digits = self.text.get(self.at..self.at + 4).ok_or(Malformed)?;
-        self.at += 4;
+    fn take_utf16_unit(&mut self) -> Result<u16> {
+        let digits = self.text.get(self.position..self.position + 4).ok_or(MalformedNestedText)?;
+        self.position += 4;
         match digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            true => u16::from_str_radix(digits, 16).map_err(|_| Malformed),
-            false => Err(Malformed),
+            true => u16::from_str_radix(digits, 16).map_err(|_| MalformedNestedText),
+            false => Err(MalformedNestedText),
         }
     }
 
     /// Skips a quoted text, whose opening quote is the next byte.
     fn skip_quoted(&mut self) -> Result<()> {
         let quote = self.peek()?;
-        self.at += 1;
+        self.position += 1;
         loop {
             let byte = self.peek()?;
-            self.at += 1;
+            self.position += 1;
             if byte == quote {
                 return Ok(());
             }
             if byte == b'\\' {
                 self.peek()?;
-                self.at += 1;
+                self.position += 1;
             }
         }
     }
@@ -278,7 +278,7 @@ impl<'a> Scanner<'a> {
             let byte = self.peek()?;
             match byte {
                 quote if is_quote(quote) && !is_escaped => self.skip_quoted()?,
-                _ => self.at += 1,
+                _ => self.position += 1,
             }
             match byte {
                 b'[' => closers.push(b']'),
@@ -298,37 +298,38 @@ impl<'a> Scanner<'a> {
 }
 
 /// Returns a value without its quotes; `None` for a null.
-fn part_of(written: &str) -> Result<PartText> {
+fn parse_part(written: &str) -> Result<NestedPartText> {
     if is_null(written) { Ok(None) } else { unquote(written, true).map(Some) }
 }
 
 /// Drops quotes and backslashes. With `keeps_brackets`, everything between brackets stays as it is.
 fn unquote(written: &str, keeps_brackets: bool) -> Result<String> {
     let mut out = String::with_capacity(written.len());
-    let mut scanner = Scanner { text: written, at: 0 };
+    let mut scanner = NestedTextScanner { text: written, position: 0 };
     let mut opened = None;
-    while let Some(sign) = written[scanner.at..].chars().next() {
-        let start = scanner.at;
-        scanner.at += sign.len_utf8();
+    while let Some(sign) = written[scanner.position..].chars().next() {
+        let start = scanner.position;
+        scanner.position += sign.len_utf8();
         match (sign, opened) {
             ('\\', Some(quote)) => {
-                let escaped = written[scanner.at..].chars().next().ok_or(Malformed)?;
-                scanner.at += escaped.len_utf8();
+                let escaped =
+                    written[scanner.position..].chars().next().ok_or(MalformedNestedText)?;
+                scanner.position += escaped.len_utf8();
                 out.push(match quote {
-                    '"' => json_character(escaped, &mut scanner)?,
+                    '"' => json_escape_character(escaped, &mut scanner)?,
                     _ => escaped,
                 });
             }
             ('\\', None) if scanner.peek().is_ok_and(is_quote) => {
                 out.push(char::from(scanner.peek()?));
-                scanner.at += 1;
+                scanner.position += 1;
             }
             ('\'' | '"', None) => opened = Some(sign),
             (sign, Some(quote)) if sign == quote => opened = None,
             ('[' | '{' | '(', None) if keeps_brackets => {
-                scanner.at = start;
+                scanner.position = start;
                 scanner.skip_brackets()?;
-                out.push_str(&written[start..scanner.at]);
+                out.push_str(&written[start..scanner.position]);
             }
             _ => out.push(sign),
         }
@@ -338,7 +339,7 @@ fn unquote(written: &str, keeps_brackets: bool) -> Result<String> {
 
 /// Returns the character that `\escaped` is in a text of JSON, or `escaped` itself if JSON has no such escape. The digits of
 /// `\u` follow in the scanner.
-fn json_character(escaped: char, scanner: &mut Scanner) -> Result<char> {
+fn json_escape_character(escaped: char, scanner: &mut NestedTextScanner) -> Result<char> {
     Ok(match escaped {
         'b' => '\u{8}',
         'f' => '\u{c}',
@@ -346,17 +347,17 @@ fn json_character(escaped: char, scanner: &mut Scanner) -> Result<char> {
         'r' => '\r',
         't' => '\t',
         'u' => {
-            let mut units = vec![scanner.utf16_unit()?];
+            let mut units = vec![scanner.take_utf16_unit()?];
             // The first half of a character beyond U+FFFF.
             let is_first_half = (0xd800..0xdc00).contains(&units[0]);
-            if is_first_half && scanner.text[scanner.at..].starts_with("\\u") {
-                scanner.at += 2;
-                units.push(scanner.utf16_unit()?);
+            if is_first_half && scanner.text[scanner.position..].starts_with("\\u") {
+                scanner.position += 2;
+                units.push(scanner.take_utf16_unit()?);
             }
             let mut characters = char::decode_utf16(units);
             match (characters.next(), characters.next()) {
                 (Some(Ok(character)), None) => character,
-                _ => return Err(Malformed),
+                _ => return Err(MalformedNestedText),
             }
         }
         other => other,
@@ -367,7 +368,7 @@ fn json_character(escaped: char, scanner: &mut Scanner) -> Result<char> {
 mod tests {
     use super::*;
 
-    fn texts(parts: &[Option<&str>]) -> Vec<PartText> {
+    fn texts(parts: &[Option<&str>]) -> Vec<NestedPartText> {
         parts.iter().map(|part| part.map(str::to_owned)).collect()
     }
 
@@ -408,7 +409,7 @@ mod tests {
         let named = |members: &[(&str, Option<&str>)]| {
             let members =
                 members.iter().map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned)));
-            Ok(Members::Named(members.collect()))
+            Ok(StructMembers::Named(members.collect()))
         };
         for (text, members) in [
             ("{ }", &[][..]),
@@ -438,7 +439,7 @@ mod tests {
             ("([1,2],)", &[Some("[1,2]")]),
             ("((42), {b: (1)})", &[Some("(42)"), Some("{b: (1)}")]),
         ] {
-            assert_eq!(split_struct(text), Ok(Members::Positional(texts(values))), "{text}");
+            assert_eq!(split_struct(text), Ok(StructMembers::Positional(texts(values))), "{text}");
         }
     }
 
@@ -478,20 +479,20 @@ mod tests {
             "[\"\\udc00\"]",
             "[it's, ok]",
         ] {
-            assert_eq!(split_list(text), Err(Malformed), "{text}");
+            assert_eq!(split_list(text), Err(MalformedNestedText), "{text}");
         }
         for text in
             ["{a 1}", "{a: 1,}", "{: 1}", "{NULL: 1}", "{a: 1}}", "{a: \"b}", "(a", "[a: 1]"]
         {
-            assert_eq!(split_struct(text), Err(Malformed), "{text}");
+            assert_eq!(split_struct(text), Err(MalformedNestedText), "{text}");
         }
         for text in ["{k:1}", "{NULL=1}", "{k = a,b}", "{k=1,}", "(k=1)"] {
-            assert_eq!(split_map(text), Err(Malformed), "{text}");
+            assert_eq!(split_map(text), Err(MalformedNestedText), "{text}");
         }
     }
 
     #[test]
-    fn values_are_quoted_where_they_would_not_be_read_back() {
+    fn values_are_quoted_only_when_needed_to_read_them_back() {
         for (value, written) in [
             ("a b", "a b"),
             ("", "''"),
@@ -503,7 +504,7 @@ mod tests {
             ("it's", r"'it\'s'"),
         ] {
             let mut out = String::new();
-            write_value(value, &mut out);
+            write_leaf_value(value, &mut out);
             assert_eq!(out, written);
             assert_eq!(split_list(&format!("[{out}]")), Ok(vec![Some(value.to_owned())]));
         }

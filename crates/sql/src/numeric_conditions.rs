@@ -11,20 +11,20 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::meeting::as_boolean;
+use crate::common_type::literal_as_boolean;
 
 /// Plans AND and OR of whole numbers, and comparisons of a BOOLEAN with one.
 #[derive(Debug)]
-pub(crate) struct NumericConditions;
+pub(crate) struct NumericConditionPlanner;
 
-impl ExprPlanner for NumericConditions {
+impl ExprPlanner for NumericConditionPlanner {
     fn plan_binary_op(
         &self,
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> PlanResult<PlannerResult<RawBinaryExpr>> {
         if is_comparison(&expr.op) {
-            return Ok(PlannerResult::Original(with_one_type(expr, schema)));
+            return Ok(PlannerResult::Original(coerce_boolean_comparison(expr, schema)));
         }
         if !matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
             return Ok(PlannerResult::Original(expr));
@@ -54,15 +54,15 @@ fn is_comparison(operator: &BinaryOperator) -> bool {
 
 /// A comparison of a BOOLEAN with a whole number as one of two numbers, and with a text that is written out as one of two BOOLEANs;
 /// any other as it is.
-fn with_one_type(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+fn coerce_boolean_comparison(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let is_boolean = |side: &Expr| side.get_type(schema).is_ok_and(|of| of == DataType::Boolean);
     match (is_boolean(&expr.left), is_boolean(&expr.right)) {
         (true, false) => {
-            let (left, right) = beside_boolean(expr.left, expr.right, schema);
+            let (left, right) = coerce_operand_beside_boolean(expr.left, expr.right, schema);
             RawBinaryExpr { left, right, op: expr.op }
         }
         (false, true) => {
-            let (right, left) = beside_boolean(expr.right, expr.left, schema);
+            let (right, left) = coerce_operand_beside_boolean(expr.right, expr.left, schema);
             RawBinaryExpr { left, right, op: expr.op }
         }
         _ => expr,
@@ -71,8 +71,8 @@ fn with_one_type(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
 
 /// Returns a BOOLEAN and a value of another type beside it with one type, if there is one. The BOOLEAN stays a column where the other is 1,
 /// 0, or a text: what is known of a file's column answers for it.
-fn beside_boolean(boolean: Expr, other: Expr, schema: &DFSchema) -> (Expr, Expr) {
-    if let Some(other) = as_boolean(&other, &DataType::Boolean) {
+fn coerce_operand_beside_boolean(boolean: Expr, other: Expr, schema: &DFSchema) -> (Expr, Expr) {
+    if let Some(other) = literal_as_boolean(&other, &DataType::Boolean) {
         return (boolean, other);
     }
     let is_text = matches!(&other, Expr::Literal(text, _) if text.data_type().is_string());

@@ -10,11 +10,11 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::hex::encode_hex;
 use tidemill_base::{redaction, suggestions};
 
-use crate::syntax::Spoken;
+use crate::syntax::TidemillDialect;
 
 /// A value that a statement is given.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Parameter {
+pub enum QueryParameter {
     /// No value.
     Null,
     /// A truth value.
@@ -24,66 +24,66 @@ pub enum Parameter {
     /// A text.
     Text(String),
     /// A value of a type that is written as a text: `DATE '2026-11-20'`.
-    Typed(&'static str, String),
+    TypedLiteral(&'static str, String),
     /// A value that is cast from a text: the type, and the text.
     Cast(String, String),
     /// Bytes.
     Bytes(Vec<u8>),
     /// Values behind one another: a list, and what `x IN $1` looks among.
-    List(Vec<Parameter>),
+    List(Vec<QueryParameter>),
 }
 
-impl Parameter {
+impl QueryParameter {
     /// What a text on the command line is: a number, `true`, `false` or `null` where it reads as one, and a
     /// text otherwise; what stands in single quotes is a text.
     pub fn from_text(text: &str) -> Self {
         let quoted = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
         if let Some(inner) = quoted {
-            return Parameter::Text(inner.replace("''", "'"));
+            return QueryParameter::Text(inner.replace("''", "'"));
         }
         match text.to_ascii_lowercase().as_str() {
-            "null" => Parameter::Null,
-            "true" => Parameter::Boolean(true),
-            "false" => Parameter::Boolean(false),
-            _ if is_number(text) => Parameter::Number(text.to_owned()),
-            _ => Parameter::Text(text.to_owned()),
+            "null" => QueryParameter::Null,
+            "true" => QueryParameter::Boolean(true),
+            "false" => QueryParameter::Boolean(false),
+            _ if is_sql_number(text) => QueryParameter::Number(text.to_owned()),
+            _ => QueryParameter::Text(text.to_owned()),
         }
     }
 
     /// The literal.
-    fn literal(&self) -> String {
+    fn to_literal(&self) -> String {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         match self {
-            Parameter::Null => "NULL".into(),
-            Parameter::Boolean(yes) => if *yes { "TRUE" } else { "FALSE" }.into(),
+            QueryParameter::Null => "NULL".into(),
+            QueryParameter::Boolean(yes) => if *yes { "TRUE" } else { "FALSE" }.into(),
             // In brackets: what stands before it may be another minus.
-            Parameter::Number(number) if number.starts_with('-') => format!("({number})"),
-            Parameter::Number(number) => number.clone(),
-            Parameter::Text(text) => quoted(text),
-            Parameter::Typed(of, text) => format!("({of} {})", quoted(text)),
-            Parameter::Cast(to, text) => format!("CAST({} AS {to})", quoted(text)),
-            Parameter::Bytes(bytes) => format!("X'{}'", encode_hex(bytes)),
-            Parameter::List(items) => format!("[{}]", literals(items)),
+            QueryParameter::Number(number) if number.starts_with('-') => format!("({number})"),
+            QueryParameter::Number(number) => number.clone(),
+            QueryParameter::Text(text) => quoted(text),
+            QueryParameter::TypedLiteral(of, text) => format!("({of} {})", quoted(text)),
+            QueryParameter::Cast(to, text) => format!("CAST({} AS {to})", quoted(text)),
+            QueryParameter::Bytes(bytes) => format!("X'{}'", encode_hex(bytes)),
+            QueryParameter::List(items) => format!("[{}]", comma_separated_literals(items)),
         }
     }
 
     /// What stands behind `IN`, which brackets are a part of.
-    fn among(&self) -> String {
+    fn to_in_list(&self) -> String {
         match self {
             // Nothing is among no values, and SQL has no empty list of them.
-            Parameter::List(items) if items.is_empty() => "(SELECT NULL WHERE FALSE)".into(),
-            Parameter::List(items) => format!("({})", literals(items)),
-            one => format!("({})", one.literal()),
+            QueryParameter::List(items) if items.is_empty() => "(SELECT NULL WHERE FALSE)".into(),
+            QueryParameter::List(items) => format!("({})", comma_separated_literals(items)),
+            one => format!("({})", one.to_literal()),
         }
     }
 }
 
-fn literals(items: &[Parameter]) -> String {
-    items.iter().map(Parameter::literal).collect::<Vec<_>>().join(", ")
+fn comma_separated_literals(items: &[QueryParameter]) -> String {
+    items.iter().map(QueryParameter::to_literal).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a text is a number as SQL writes it, a sign before it.
-fn is_number(text: &str) -> bool {
+fn is_sql_number(text: &str) -> bool {
     let text = text.strip_prefix('-').unwrap_or(text);
     let (digits, exponent) = match text.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, Some(exponent)),
@@ -102,61 +102,61 @@ fn is_number(text: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Usage`] for one that has no value, and for a value that the statement has no place for.
-pub fn put(sql: &str, parameters: &[(String, Parameter)]) -> Result<String> {
+pub fn substitute_parameters(sql: &str, parameters: &[(String, QueryParameter)]) -> Result<String> {
     for (name, value) in parameters {
-        if let Parameter::Text(text) | Parameter::Number(text) = value {
+        if let QueryParameter::Text(text) | QueryParameter::Number(text) = value {
             redaction::register_secret_value(name, text);
         }
     }
     // What is no SQL has its own message, later on.
-    let Ok(tokens) = Tokenizer::new(&Spoken, sql).tokenize_with_location() else {
+    let Ok(tokens) = Tokenizer::new(&TidemillDialect, sql).tokenize_with_location() else {
         return Ok(sql.to_owned());
     };
-    let places = places(&tokens);
+    let places = find_occurrences(&tokens);
     if places.is_empty() && parameters.is_empty() {
         return Ok(sql.to_owned());
     }
-    let starts = line_starts(sql);
+    let starts = line_start_offsets(sql);
     let mut made = String::with_capacity(sql.len());
     let mut copied = 0;
     let mut used = vec![false; parameters.len()];
     for place in &places {
         let found = parameters.iter().position(|(name, _)| *name == place.name);
-        let Some(found) = found else { return Err(missing(place, parameters)) };
+        let Some(found) = found else { return Err(missing_value_error(place, parameters)) };
         used[found] = true;
         let (Some(start), Some(end)) =
-            (offset(sql, &starts, place.start), offset(sql, &starts, place.end))
+            (byte_offset(sql, &starts, place.start), byte_offset(sql, &starts, place.end))
         else {
-            return Err(Error::Internal(format!("no place for `{}`", place.written)));
+            return Err(Error::Internal(format!("no place for `{}`", place.source_text)));
         };
         made.push_str(sql.get(copied..start).unwrap_or_default());
         let value = &parameters[found].1;
-        made.push_str(&if place.is_behind_in { value.among() } else { value.literal() });
+        made.push_str(&if place.follows_in { value.to_in_list() } else { value.to_literal() });
         copied = end;
     }
     made.push_str(sql.get(copied..).unwrap_or_default());
     match used.iter().position(|used| !used) {
-        Some(unused) => Err(unused_parameter(&parameters[unused].0, &places)),
+        Some(unused) => Err(unused_parameter_error(&parameters[unused].0, &places)),
         None => Ok(made),
     }
 }
 
 /// Where a value goes.
-struct Place {
+struct ParameterOccurrence {
     name: String,
-    written: String,
+    source_text: String,
     start: Location,
     end: Location,
     /// Whether it is all that stands behind `IN`.
-    is_behind_in: bool,
+    follows_in: bool,
 }
 
-fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
-    let mut found: Vec<Place> = Vec::new();
+fn find_occurrences(tokens: &[TokenWithSpan]) -> Vec<ParameterOccurrence> {
+    let mut found: Vec<ParameterOccurrence> = Vec::new();
     let mut marks = 0;
     for (at, TokenWithSpan { token, span }) in tokens.iter().enumerate() {
         let next = tokens.get(at + 1);
-        let is_behind_in = is_behind_in(tokens.get(..at).unwrap_or_default());
+        let is_behind_in = ends_with_in(tokens.get(..at).unwrap_or_default());
         match token {
             Token::Placeholder(written) => {
                 let name = match written.trim_start_matches(['$', ':', '?', '@']) {
@@ -168,16 +168,28 @@ fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
                 };
                 let written = written.clone();
                 let (start, end) = (span.start, span.end);
-                found.push(Place { name, written, start, end, is_behind_in });
+                found.push(ParameterOccurrence {
+                    name,
+                    source_text: written,
+                    start,
+                    end,
+                    follows_in: is_behind_in,
+                });
             }
-            Token::Colon if begins_a_value(at.checked_sub(1).and_then(|at| tokens.get(at))) => {
+            Token::Colon if can_precede_value(at.checked_sub(1).and_then(|at| tokens.get(at))) => {
                 let Some(TokenWithSpan { token: Token::Word(word), span: name }) = next else {
                     continue;
                 };
                 if word.quote_style.is_none() && name.start == span.end {
                     let (name, end) = (word.value.clone(), name.end);
                     let (written, start) = (format!(":{name}"), span.start);
-                    found.push(Place { name, written, start, end, is_behind_in });
+                    found.push(ParameterOccurrence {
+                        name,
+                        source_text: written,
+                        start,
+                        end,
+                        follows_in: is_behind_in,
+                    });
                 }
             }
             _ => {}
@@ -187,13 +199,13 @@ fn places(tokens: &[TokenWithSpan]) -> Vec<Place> {
 }
 
 /// Whether the last word of these is `IN`.
-fn is_behind_in(tokens: &[TokenWithSpan]) -> bool {
+fn ends_with_in(tokens: &[TokenWithSpan]) -> bool {
     let last = tokens.iter().rev().find(|token| !matches!(token.token, Token::Whitespace(_)));
     matches!(last.map(|last| &last.token), Some(Token::Word(word)) if word.keyword == Keyword::IN)
 }
 
 /// Whether what follows a token can be a value, and not the end of a slice or a key's value.
-fn begins_a_value(before: Option<&TokenWithSpan>) -> bool {
+fn can_precede_value(before: Option<&TokenWithSpan>) -> bool {
     match before.map(|token| &token.token) {
         None
         | Some(
@@ -218,8 +230,11 @@ fn begins_a_value(before: Option<&TokenWithSpan>) -> bool {
     }
 }
 
-fn missing(place: &Place, parameters: &[(String, Parameter)]) -> Error {
-    let Place { name, written, .. } = place;
+fn missing_value_error(
+    place: &ParameterOccurrence,
+    parameters: &[(String, QueryParameter)],
+) -> Error {
+    let ParameterOccurrence { name, source_text: written, .. } = place;
     let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
     let given = match names.is_empty() {
         true => String::new(),
@@ -231,8 +246,8 @@ fn missing(place: &Place, parameters: &[(String, Parameter)]) -> Error {
     )
 }
 
-fn unused_parameter(name: &str, places: &[Place]) -> Error {
-    let written: Vec<&str> = places.iter().map(|place| place.written.as_str()).collect();
+fn unused_parameter_error(name: &str, places: &[ParameterOccurrence]) -> Error {
+    let written: Vec<&str> = places.iter().map(|place| place.source_text.as_str()).collect();
     let hint = match written.is_empty() {
         true => "the SQL has no parameter; it would be written $1 or :name".to_owned(),
         false => format!("the SQL has {}", suggestions::format_name_list(&written)),
@@ -241,13 +256,13 @@ fn unused_parameter(name: &str, places: &[Place]) -> Error {
 }
 
 /// Returns the byte at which each line of a text begins.
-pub(crate) fn line_starts(text: &str) -> Vec<usize> {
+pub(crate) fn line_start_offsets(text: &str) -> Vec<usize> {
     let ends = text.match_indices('\n').map(|(at, _)| at + 1);
     std::iter::once(0).chain(ends).collect()
 }
 
 /// The byte at a line and a character of it, both counted from one.
-pub(crate) fn offset(text: &str, starts: &[usize], location: Location) -> Option<usize> {
+pub(crate) fn byte_offset(text: &str, starts: &[usize], location: Location) -> Option<usize> {
     let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
     let start = *starts.get(line)?;
     let column = usize::try_from(location.column).ok()?.checked_sub(1)?;
@@ -263,17 +278,18 @@ mod tests {
     use super::*;
 
     fn check(sql: &str, parameters: &[(&str, &str)], expected: &str) {
-        let parameters: Vec<(String, Parameter)> = parameters
+        let parameters: Vec<(String, QueryParameter)> = parameters
             .iter()
-            .map(|(name, value)| ((*name).to_owned(), Parameter::from_text(value)))
+            .map(|(name, value)| ((*name).to_owned(), QueryParameter::from_text(value)))
             .collect();
-        let found = put(sql, &parameters).unwrap_or_else(|error| error.to_string());
+        let found =
+            substitute_parameters(sql, &parameters).unwrap_or_else(|error| error.to_string());
         assert_eq!(found.lines().next(), expected.lines().next(), "{sql}");
         assert!(found.starts_with(expected), "{sql}: {found}");
     }
 
     #[test]
-    fn values_are_put_in_as_literals() {
+    fn values_are_substituted_as_literals() {
         check("SELECT $1, $2", &[("1", "5"), ("2", "a'b")], "SELECT 5, 'a''b'");
         check("SELECT ?, ?", &[("1", "x"), ("2", "null")], "SELECT 'x', NULL");
         check(
@@ -289,54 +305,54 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_kind_are_literals() {
+    fn values_of_every_kind_become_literals() {
         let list = |items: &[&str]| {
-            Parameter::List(items.iter().map(|item| Parameter::from_text(item)).collect())
+            QueryParameter::List(items.iter().map(|item| QueryParameter::from_text(item)).collect())
         };
-        let check = |sql: &str, value: Parameter, expected: &str| {
-            let made = put(sql, &[("x".to_owned(), value)]).unwrap();
+        let check = |sql: &str, value: QueryParameter, expected: &str| {
+            let made = substitute_parameters(sql, &[("x".to_owned(), value)]).unwrap();
             assert_eq!(made, expected, "{sql}");
         };
-        let typed = |of, text: &str| Parameter::Typed(of, text.to_owned());
-        let cast = |to: &str, text: &str| Parameter::Cast(to.to_owned(), text.to_owned());
+        let typed = |of, text: &str| QueryParameter::TypedLiteral(of, text.to_owned());
+        let cast = |to: &str, text: &str| QueryParameter::Cast(to.to_owned(), text.to_owned());
         check("$x", typed("DATE", "2026-11-20"), "(DATE '2026-11-20')");
         check("$x", cast("DECIMAL(3, 2)", "1.10"), "CAST('1.10' AS DECIMAL(3, 2))");
         check("$x", cast("DOUBLE", "a'b"), "CAST('a''b' AS DOUBLE)");
-        check("$x", Parameter::Bytes(vec![0, 10, 255]), "X'000aff'");
+        check("$x", QueryParameter::Bytes(vec![0, 10, 255]), "X'000aff'");
         check("$x", list(&["1", "a", "null"]), "[1, 'a', NULL]");
         check("a IN $x", list(&["1", "-2"]), "a IN (1, (-2))");
         check("a NOT in\n:x OR b", list(&["a"]), "a NOT in\n('a') OR b");
         check("a IN $x", list(&[]), "a IN (SELECT NULL WHERE FALSE)");
-        check("a IN $x", Parameter::from_text("5"), "a IN (5)");
-        check("a IN ($x, 7)", Parameter::from_text("5"), "a IN (5, 7)");
+        check("a IN $x", QueryParameter::from_text("5"), "a IN (5)");
+        check("a IN ($x, 7)", QueryParameter::from_text("5"), "a IN (5, 7)");
         check("[$x]", list(&["1", "2"]), "[[1, 2]]");
     }
 
     #[test]
-    fn what_is_no_parameter_stays() {
+    fn text_without_parameters_is_unchanged() {
         check("SELECT l[1:2], x::INT, {'a':b}", &[], "SELECT l[1:2], x::INT, {'a':b}");
         check("SELECT '$1' -- $1", &[], "SELECT '$1' -- $1");
     }
 
     #[test]
-    fn each_parameter_has_a_value_and_each_value_a_place() {
+    fn missing_and_unused_values_are_refused() {
         check("SELECT $1", &[], "parameter `$1` has no value");
         check("SELECT 1", &[("a", "1")], "the SQL has no parameter `a`");
     }
 
     proptest! {
         #[test]
-        fn a_value_is_one_literal_whatever_is_in_it(text in any::<String>()) {
-            let parameters = [("x".to_owned(), Parameter::Text(text.clone()))];
-            let made = put("SELECT $x", &parameters).unwrap();
-            let tokens = Tokenizer::new(&Spoken, &made).tokenize().unwrap();
+        fn any_text_becomes_exactly_one_literal(text in any::<String>()) {
+            let parameters = [("x".to_owned(), QueryParameter::Text(text.clone()))];
+            let made = substitute_parameters("SELECT $x", &parameters).unwrap();
+            let tokens = Tokenizer::new(&TidemillDialect, &made).tokenize().unwrap();
             prop_assert_eq!(tokens.last(), Some(&Token::SingleQuotedString(text)));
             prop_assert_eq!(tokens.len(), 3);
         }
 
         #[test]
-        fn no_text_is_taken_for_what_it_is_not(sql in any::<String>()) {
-            let _ = put(&sql, &[]);
+        fn arbitrary_sql_does_not_panic(sql in any::<String>()) {
+            let _ = substitute_parameters(&sql, &[]);
         }
     }
 }

@@ -5,10 +5,10 @@
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidemill_base::suggestions;
 
-use crate::syntax::Spoken;
+use crate::syntax::TidemillDialect;
 
 /// Words of which a slip is looked for.
-const WORDS: [&str; 24] = [
+const SUGGESTED_KEYWORDS: [&str; 24] = [
     "SELECT",
     "FROM",
     "WHERE",
@@ -36,7 +36,7 @@ const WORDS: [&str; 24] = [
 ];
 
 /// What may be written instead, by the word at which the parser stopped.
-const BY_WORD: [(&str, &str); 17] = [
+const HINTS_BY_WORD: [(&str, &str); 17] = [
     (
         "EXCLUDE",
         "a window's frame leaves no rows out; of a sum, sum(x) OVER (…) - x leaves the row itself out",
@@ -67,10 +67,10 @@ const BY_WORD: [(&str, &str); 17] = [
 ];
 
 /// A CASE that goes on.
-const CASE: &str = "CASE has an END: CASE WHEN a THEN b ELSE c END";
+const CASE_HINT: &str = "CASE has an END: CASE WHEN a THEN b ELSE c END";
 
 /// A hint for what the parser says of a text, where there is one.
-pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
+pub(crate) fn parse_error_hint(sql: &str, message: &str) -> Option<String> {
     if message.contains("Unterminated string literal") {
         return Some(
             "a text ends with a single quote; one within it is written twice: 'it''s'".into(),
@@ -85,13 +85,13 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
                 .into(),
         );
     }
-    let tokens = Tokenizer::new(&Spoken, sql).tokenize_with_location().ok()?;
+    let tokens = Tokenizer::new(&TidemillDialect, sql).tokenize_with_location().ok()?;
     let tokens: Vec<&TokenWithSpan> =
         tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     if found.starts_with("EOF") {
-        return Some(unfinished(&tokens));
+        return Some(unexpected_end_hint(&tokens));
     }
-    let place = place(message)?;
+    let place = error_location(message)?;
     let at =
         tokens.iter().position(|token| (token.span.start.line, token.span.start.column) == place);
     let at = at?;
@@ -114,7 +114,7 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     if ["ASCENDING", "ACS"].contains(&upper.as_str()) {
         return Some("did you mean ASC?".into());
     }
-    if let Some(meant) = slip(&here).or_else(|| slip(&before)) {
+    if let Some(meant) = nearest_keyword(&here).or_else(|| nearest_keyword(&before)) {
         return Some(format!("did you mean {meant}?"));
     }
     let behind_over = |words: &[&str]| {
@@ -135,7 +135,7 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     if upper == "BY" {
         return Some("an order of a window stands behind it: rank() OVER (ORDER BY a)".into());
     }
-    if let Some((_, hint)) = BY_WORD.iter().find(|(word, _)| *word == upper) {
+    if let Some((_, hint)) = HINTS_BY_WORD.iter().find(|(word, _)| *word == upper) {
         return Some((*hint).to_owned());
     }
     let is_word = |token: &TokenWithSpan| matches!(token.token, Token::Word(_));
@@ -146,9 +146,11 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
         tokens.iter().filter(|token| token.token.to_string().eq_ignore_ascii_case(wanted)).count()
     };
     if before.eq_ignore_ascii_case("WHEN") && count("CASE") > count("END") {
-        return Some(CASE.to_owned());
+        return Some(CASE_HINT.to_owned());
     }
-    if let Some(hint) = not_ended(&tokens[..at]).or_else(|| out_of_order(&tokens[..at], &upper)) {
+    if let Some(hint) =
+        unclosed_construct_hint(&tokens[..at]).or_else(|| clause_order_hint(&tokens[..at], &upper))
+    {
         return Some(hint);
     }
     // A clause's word was taken for a name, where something else should stand.
@@ -162,9 +164,9 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
     }
     if ["FROM", "WHERE"].contains(&upper.as_str())
         && message.contains("Expected: ), found")
-        && is_open(&tokens[..at])
+        && has_open_bracket(&tokens[..at])
     {
-        return Some(NOT_CLOSED.into());
+        return Some(UNCLOSED_BRACKET_HINT.into());
     }
     if let (Some(this), Some(last)) =
         (tokens.get(at), at.checked_sub(1).and_then(|at| tokens.get(at)))
@@ -181,30 +183,30 @@ pub(crate) fn hint(sql: &str, message: &str) -> Option<String> {
         at.checked_sub(2).and_then(|at| tokens.get(at)),
     ) && is_word(called)
         && is_name(last)
-        && !matches!(&last.token, Token::Word(word) if WORDS.contains(&word.value.to_uppercase().as_str()))
+        && !matches!(&last.token, Token::Word(word) if SUGGESTED_KEYWORDS.contains(&word.value.to_uppercase().as_str()))
     {
         return Some(format!(
             "a comma or an operator is missing between `{}` and `{}(`",
             last.token, called.token
         ));
     }
-    match (&tokens[at].token, is_open(&tokens[..at])) {
+    match (&tokens[at].token, has_open_bracket(&tokens[..at])) {
         (Token::RParen, false) => Some("a bracket is closed that was not opened".into()),
-        (_, true) if message.contains("Expected: )") => Some(NOT_CLOSED.into()),
+        (_, true) if message.contains("Expected: )") => Some(UNCLOSED_BRACKET_HINT.into()),
         _ => None,
     }
 }
 
-const NOT_CLOSED: &str = "a bracket is not closed before this";
+const UNCLOSED_BRACKET_HINT: &str = "a bracket is not closed before this";
 
 /// Whether more brackets are opened than closed.
-fn is_open(tokens: &[&TokenWithSpan]) -> bool {
+fn has_open_bracket(tokens: &[&TokenWithSpan]) -> bool {
     let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
     count(Token::LParen) > count(Token::RParen)
 }
 
 /// A CASE, or a bracket before a clause, that was not ended.
-fn not_ended(before: &[&TokenWithSpan]) -> Option<String> {
+fn unclosed_construct_hint(before: &[&TokenWithSpan]) -> Option<String> {
     let (mut cases, mut brackets) = (0_usize, Vec::new());
     for token in before {
         match &token.token {
@@ -220,9 +222,9 @@ fn not_ended(before: &[&TokenWithSpan]) -> Option<String> {
                         }
                     }
                     "FROM" | "WHERE" if brackets.last() == Some(&false) && cases == 0 => {
-                        return Some(NOT_CLOSED.into());
+                        return Some(UNCLOSED_BRACKET_HINT.into());
                     }
-                    "FROM" if cases > 0 => return Some(CASE.into()),
+                    "FROM" if cases > 0 => return Some(CASE_HINT.into()),
                     _ => {}
                 }
             }
@@ -233,9 +235,10 @@ fn not_ended(before: &[&TokenWithSpan]) -> Option<String> {
 }
 
 /// A clause behind one that it stands before.
-fn out_of_order(before: &[&TokenWithSpan], clause: &str) -> Option<String> {
-    const ORDER: [&str; 7] = ["FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT"];
-    let own = ORDER.iter().position(|one| *one == clause)?;
+fn clause_order_hint(before: &[&TokenWithSpan], clause: &str) -> Option<String> {
+    const CLAUSE_ORDER: [&str; 7] =
+        ["FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT"];
+    let own = CLAUSE_ORDER.iter().position(|one| *one == clause)?;
     let mut depth = 0_usize;
     let behind = before.iter().rev().find_map(|token| match &token.token {
         Token::RParen => {
@@ -248,7 +251,7 @@ fn out_of_order(before: &[&TokenWithSpan], clause: &str) -> Option<String> {
         }
         Token::Word(word) if word.quote_style.is_none() && depth == 0 => {
             let upper = word.value.to_uppercase();
-            ORDER.iter().position(|one| *one == upper)
+            CLAUSE_ORDER.iter().position(|one| *one == upper)
         }
         _ => None,
     });
@@ -256,12 +259,12 @@ fn out_of_order(before: &[&TokenWithSpan], clause: &str) -> Option<String> {
         "GROUP" | "ORDER" => format!("{clause} BY"),
         other => other.to_owned(),
     };
-    let later = ORDER.get(behind.filter(|behind| *behind > own)?)?;
+    let later = CLAUSE_ORDER.get(behind.filter(|behind| *behind > own)?)?;
     Some(format!("{} stands before {}", shown(clause), shown(later)))
 }
 
 /// What is missing at the end of a text.
-fn unfinished(tokens: &[&TokenWithSpan]) -> String {
+fn unexpected_end_hint(tokens: &[&TokenWithSpan]) -> String {
     let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
     let open = count(Token::LParen).saturating_sub(count(Token::RParen));
     match (open, tokens.last()) {
@@ -275,20 +278,20 @@ fn unfinished(tokens: &[&TokenWithSpan]) -> String {
 }
 
 /// Where a message says that the parser stopped.
-fn place(message: &str) -> Option<(u64, u64)> {
+fn error_location(message: &str) -> Option<(u64, u64)> {
     let (_, place) = message.rsplit_once(" at Line: ")?;
     let (line, column) = place.split_once(", Column: ")?;
     Some((line.trim().parse().ok()?, column.trim().parse().ok()?))
 }
 
 /// The word of which another is a slip.
-fn slip(word: &str) -> Option<&'static str> {
+fn nearest_keyword(word: &str) -> Option<&'static str> {
     let upper = word.to_uppercase();
     let is_one = upper.len() > 3 && upper.chars().all(|c| c.is_ascii_alphabetic());
-    if !is_one || WORDS.contains(&upper.as_str()) {
+    if !is_one || SUGGESTED_KEYWORDS.contains(&upper.as_str()) {
         return None;
     }
-    suggestions::nearest_candidate(&upper, WORDS)
+    suggestions::nearest_candidate(&upper, SUGGESTED_KEYWORDS)
 }
 
 #[cfg(test)]
@@ -297,7 +300,7 @@ mod tests {
     use crate::dialects;
 
     #[test]
-    fn what_is_not_read_is_answered_with_what_to_write() {
+    fn parse_errors_have_hints() {
         for (sql, expected) in [
             ("SELECT * FORM t", "did you mean FROM?"),
             ("SELECT a FORM t", "did you mean FROM?"),
@@ -331,8 +334,8 @@ mod tests {
                 "a window's frame leaves no rows out",
             ),
         ] {
-            let error = dialects::parsed(sql).expect_err(sql).to_string();
-            let found = hint(sql, &error).unwrap_or_default();
+            let error = dialects::parse_statements(sql).expect_err(sql).to_string();
+            let found = parse_error_hint(sql, &error).unwrap_or_default();
             assert!(found.starts_with(expected), "{sql}: {error}: {found}");
         }
     }

@@ -25,18 +25,18 @@ use datafusion::physical_expr::expressions::Literal;
 use tidemill_sketch::QuantileLevel;
 
 /// The function as a session has it.
-pub(crate) fn percentile_cont() -> AggregateUDF {
+pub(crate) fn exact_percentile_cont_udaf() -> AggregateUDF {
     let theirs = PercentileCont::new();
     let numbers = theirs.signature();
     let either = vec![numbers.type_signature.clone(), TypeSignature::UserDefined];
     let mut signature = Signature::one_of(either, Volatility::Immutable);
     signature.parameter_names.clone_from(&numbers.parameter_names);
-    AggregateUDF::from(Percentile { theirs, signature })
+    AggregateUDF::from(ExactPercentileCont { datafusion_function: theirs, signature })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Percentile {
-    theirs: PercentileCont,
+struct ExactPercentileCont {
+    datafusion_function: PercentileCont,
     signature: Signature,
 }
 
@@ -45,7 +45,7 @@ struct Percentile {
 /// It lies between two values, so a unit of a second or a millisecond becomes a microsecond, and a
 /// date a timestamp.
 #[must_use]
-pub fn time_type(of: &DataType) -> Option<DataType> {
+pub fn interpolated_time_type(of: &DataType) -> Option<DataType> {
     Some(match of {
         DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Microsecond, None),
         DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
@@ -57,13 +57,13 @@ pub fn time_type(of: &DataType) -> Option<DataType> {
     })
 }
 
-impl AggregateUDFImpl for Percentile {
+impl AggregateUDFImpl for ExactPercentileCont {
     fn name(&self) -> &str {
-        self.theirs.name()
+        self.datafusion_function.name()
     }
 
     fn aliases(&self) -> &[String] {
-        self.theirs.aliases()
+        self.datafusion_function.aliases()
     }
 
     fn signature(&self) -> &Signature {
@@ -72,7 +72,7 @@ impl AggregateUDFImpl for Percentile {
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
-            [of, _] => match time_type(of) {
+            [of, _] => match interpolated_time_type(of) {
                 Some(time) => Ok(vec![time, DataType::Float64]),
                 None => plan_err!("`{}` takes numbers and times", self.name()),
             },
@@ -81,41 +81,52 @@ impl AggregateUDFImpl for Percentile {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.theirs.return_type(arguments)
+        self.datafusion_function.return_type(arguments)
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        if args.input_fields.first().is_some_and(|of| time_type(of.data_type()).is_some()) {
+        if args
+            .input_fields
+            .first()
+            .is_some_and(|of| interpolated_time_type(of.data_type()).is_some())
+        {
             let item = Arc::new(Field::new_list_field(DataType::Int64, true));
             let name = format_state_name(args.name, "times");
             return Ok(vec![Arc::new(Field::new(name, DataType::List(item), true))]);
         }
-        self.theirs.state_fields(args)
+        self.datafusion_function.state_fields(args)
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let of = args.expr_fields[0].data_type().clone();
-        let q = share(&args);
-        if time_type(&of).is_some() {
+        let q = fraction_argument(&args);
+        if interpolated_time_type(&of).is_some() {
             return match q {
                 Some(q) => {
                     let is_distinct = args.is_distinct;
-                    Ok(Box::new(TimeValues { units: Vec::new(), q, of, is_distinct }))
+                    Ok(Box::new(TimePercentileAccumulator {
+                        units: Vec::new(),
+                        fraction: q,
+                        value_type: of,
+                        is_distinct,
+                    }))
                 }
                 None => plan_err!("the share of `{}` is a number from 0 to 1", self.name()),
             };
         }
-        let inner = self.theirs.accumulator(args)?;
+        let inner = self.datafusion_function.accumulator(args)?;
         Ok(match (of, q) {
             (DataType::Null, _) | (_, None) => inner,
-            (of, Some(q)) => Box::new(Values { inner, q, of }),
+            (of, Some(q)) => Box::new(PercentileAccumulator { inner, fraction: q, value_type: of }),
         })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        let is_of_times =
-            args.expr_fields.first().is_some_and(|of| time_type(of.data_type()).is_some());
-        !is_of_times && self.theirs.groups_accumulator_supported(args)
+        let is_of_times = args
+            .expr_fields
+            .first()
+            .is_some_and(|of| interpolated_time_type(of.data_type()).is_some());
+        !is_of_times && self.datafusion_function.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(
@@ -123,29 +134,29 @@ impl AggregateUDFImpl for Percentile {
         args: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
         let of = args.expr_fields[0].data_type().clone();
-        let q = share(&args);
-        let inner = self.theirs.create_groups_accumulator(args)?;
+        let q = fraction_argument(&args);
+        let inner = self.datafusion_function.create_groups_accumulator(args)?;
         Ok(match q {
-            Some(q) => Box::new(ValuesOfGroups { inner, q, of }),
+            Some(q) => Box::new(PercentileGroupsAccumulator { inner, fraction: q, value_type: of }),
             None => inner,
         })
     }
 
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
-        self.theirs.simplify()
+        self.datafusion_function.simplify()
     }
 
     fn supports_within_group_clause(&self) -> bool {
-        self.theirs.supports_within_group_clause()
+        self.datafusion_function.supports_within_group_clause()
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        self.theirs.documentation()
+        self.datafusion_function.documentation()
     }
 }
 
 /// Which share of the values is below the answer; what is no literal is left to DataFusion to refuse.
-fn share(args: &AccumulatorArgs) -> Option<f64> {
+fn fraction_argument(args: &AccumulatorArgs) -> Option<f64> {
     let literal = args.exprs.get(1)?.downcast_ref::<Literal>()?;
     let q = match literal.value().cast_to(&DataType::Float64).ok()? {
         ScalarValue::Float64(Some(q)) if (0.0..=1.0).contains(&q) => q,
@@ -159,19 +170,19 @@ fn share(args: &AccumulatorArgs) -> Option<f64> {
 ///
 /// # Errors
 /// Where the values are no numbers.
-pub fn percentile(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
+pub fn percentile_of_array(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
     let values = cast(values, &DataType::Float64)?;
-    Ok(percentile_of(values.as_primitive::<Float64Type>().iter().flatten().collect(), q))
+    Ok(percentile_of_floats(values.as_primitive::<Float64Type>().iter().flatten().collect(), q))
 }
 
 /// The same of floats: [`Share::quantile_of`], as `quantile` and the quantiles of lists are. None for a share that is not
 /// from 0 to 1.
-pub fn percentile_of(mut values: Vec<f64>, q: f64) -> Option<f64> {
+pub fn percentile_of_floats(mut values: Vec<f64>, q: f64) -> Option<f64> {
     QuantileLevel::new(q)?.select_quantile(&mut values)
 }
 
 /// The list of values in a state of DataFusion's.
-fn values_of(state: &[ArrayRef]) -> Result<&arrow::array::ListArray> {
+fn state_list(state: &[ArrayRef]) -> Result<&arrow::array::ListArray> {
     match state {
         [list] if matches!(list.data_type(), DataType::List(_)) => Ok(list.as_list::<i32>()),
         _ => exec_err!("the state of percentile_cont is no list"),
@@ -179,13 +190,13 @@ fn values_of(state: &[ArrayRef]) -> Result<&arrow::array::ListArray> {
 }
 
 #[derive(Debug)]
-struct Values {
+struct PercentileAccumulator {
     inner: Box<dyn Accumulator>,
-    q: f64,
-    of: DataType,
+    fraction: f64,
+    value_type: DataType,
 }
 
-impl Accumulator for Values {
+impl Accumulator for PercentileAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.inner.update_batch(values)
     }
@@ -214,28 +225,28 @@ impl Accumulator for Values {
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let state: Vec<ArrayRef> =
             self.inner.state()?.iter().map(ScalarValue::to_array).collect::<Result<_>>()?;
-        let answer = match values_of(&state)?.is_null(0) {
+        let answer = match state_list(&state)?.is_null(0) {
             true => None,
-            false => percentile(&values_of(&state)?.value(0), self.q)?,
+            false => percentile_of_array(&state_list(&state)?.value(0), self.fraction)?,
         };
         self.inner.merge_batch(&state)?;
-        ScalarValue::Float64(answer).cast_to(&self.of)
+        ScalarValue::Float64(answer).cast_to(&self.value_type)
     }
 }
 
 /// The times of one group, as numbers of their units since 1970 or midnight.
 #[derive(Debug)]
-struct TimeValues {
+struct TimePercentileAccumulator {
     units: Vec<i64>,
-    q: f64,
-    of: DataType,
+    fraction: f64,
+    value_type: DataType,
     is_distinct: bool,
 }
 
 /// The time below which a share of all is, between two of them by their distance; none of no times.
 /// It is exact, and rounded once to a unit: of two that are as near the one farther from zero, as a
 /// mean of times is.
-pub fn time_at(units: &mut [i64], q: f64) -> Option<i64> {
+pub fn percentile_of_times(units: &mut [i64], q: f64) -> Option<i64> {
     let last = units.len().checked_sub(1)?;
     let place = q * last as f64;
     let below = (place.floor() as usize).min(last);
@@ -255,8 +266,8 @@ pub fn time_at(units: &mut [i64], q: f64) -> Option<i64> {
     })
 }
 
-impl TimeValues {
-    fn units_of(values: &[ArrayRef]) -> Result<ArrayRef> {
+impl TimePercentileAccumulator {
+    fn cast_to_units(values: &[ArrayRef]) -> Result<ArrayRef> {
         match values.first() {
             Some(values) => Ok(cast(values, &DataType::Int64)?),
             None => exec_err!("a percentile of nothing"),
@@ -264,14 +275,15 @@ impl TimeValues {
     }
 }
 
-impl Accumulator for TimeValues {
+impl Accumulator for TimePercentileAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.units.extend(Self::units_of(values)?.as_primitive::<Int64Type>().iter().flatten());
+        self.units
+            .extend(Self::cast_to_units(values)?.as_primitive::<Int64Type>().iter().flatten());
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for unit in Self::units_of(values)?.as_primitive::<Int64Type>().iter().flatten() {
+        for unit in Self::cast_to_units(values)?.as_primitive::<Int64Type>().iter().flatten() {
             if let Some(at) = self.units.iter().position(|kept| *kept == unit) {
                 self.units.swap_remove(at);
             }
@@ -284,7 +296,7 @@ impl Accumulator for TimeValues {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for units in values_of(states)?.iter().flatten() {
+        for units in state_list(states)?.iter().flatten() {
             self.units.extend(units.as_primitive::<Int64Type>().iter().flatten());
         }
         Ok(())
@@ -304,11 +316,11 @@ impl Accumulator for TimeValues {
                 let mut distinct = self.units.clone();
                 distinct.sort_unstable();
                 distinct.dedup();
-                time_at(&mut distinct, self.q)
+                percentile_of_times(&mut distinct, self.fraction)
             }
-            false => time_at(&mut self.units, self.q),
+            false => percentile_of_times(&mut self.units, self.fraction),
         };
-        ScalarValue::Int64(answer).cast_to(&self.of)
+        ScalarValue::Int64(answer).cast_to(&self.value_type)
     }
 
     fn size(&self) -> usize {
@@ -316,13 +328,13 @@ impl Accumulator for TimeValues {
     }
 }
 
-struct ValuesOfGroups {
+struct PercentileGroupsAccumulator {
     inner: Box<dyn GroupsAccumulator>,
-    q: f64,
-    of: DataType,
+    fraction: f64,
+    value_type: DataType,
 }
 
-impl GroupsAccumulator for ValuesOfGroups {
+impl GroupsAccumulator for PercentileGroupsAccumulator {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -360,13 +372,13 @@ impl GroupsAccumulator for ValuesOfGroups {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let state = self.inner.state(emit_to)?;
-        let lists = values_of(&state)?;
+        let lists = state_list(&state)?;
         let answers = lists.iter().map(|values| match values {
-            Some(values) => percentile(&values, self.q),
+            Some(values) => percentile_of_array(&values, self.fraction),
             None => Ok(None),
         });
         let answers: Float64Array = answers.collect::<Result<_>>()?;
-        Ok(cast(&answers, &self.of)?)
+        Ok(cast(&answers, &self.value_type)?)
     }
 }
 
@@ -377,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_between_two_are_rounded_to_a_unit() {
+    fn interpolated_times_are_rounded_to_a_unit() {
         for (units, q, expected) in [
             (&[][..], 0.5, None),
             (&[7], 0.9, Some(7)),
@@ -406,15 +418,15 @@ mod tests {
             (&[i64::MIN, i64::MAX], 1.0, Some(i64::MAX)),
             (&[i64::MIN, i64::MAX], 0.0, Some(i64::MIN)),
         ] {
-            assert_eq!(time_at(&mut units.to_vec(), q), expected, "{units:?} {q}");
+            assert_eq!(percentile_of_times(&mut units.to_vec(), q), expected, "{units:?} {q}");
         }
     }
 
     #[test]
-    fn the_weight_between_two_values_has_all_its_digits() {
+    fn interpolation_weight_has_full_precision() {
         let check = |values: Vec<f64>, q: f64, expected: Option<f64>| {
             let values: ArrayRef = Arc::new(Float64Array::from(values));
-            assert_eq!(percentile(&values, q).unwrap(), expected);
+            assert_eq!(percentile_of_array(&values, q).unwrap(), expected);
         };
         check(vec![], 0.5, None);
         check(vec![7.0], 0.9, Some(7.0));

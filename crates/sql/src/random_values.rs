@@ -32,25 +32,25 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use crate::datafusion_names::scalars;
 
 /// The table name of the columns that take the place of random calls.
-const TABLE: &str = "evaluated_once";
+const RANDOM_VALUE_TABLE: &str = "evaluated_once";
 
 /// Functions that return another value each time. `error(message)` counts as volatile, too, but must not move: it fails
 /// only for rows that reach it.
-pub(crate) const RANDOM: [&str; 2] = ["random", "uuid"];
+pub(crate) const RANDOM_FUNCTIONS: [&str; 2] = ["random", "uuid"];
 
 /// Functions that become a CASE which evaluates their arguments twice. The last argument of `coalesce` and `nvl` is an
 /// exception.
-const TWICE: [&str; 3] = [scalars::COALESCE, scalars::NVL, scalars::NULLIF];
+const DUPLICATING_FUNCTIONS: [&str; 3] = [scalars::COALESCE, scalars::NVL, scalars::NULLIF];
 
 /// Moves random calls that would be evaluated twice into projections of their own.
 ///
 /// # Errors
 /// As DataFusion's plans.
-pub fn evaluate_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub fn evaluate_random_calls_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let mut has_random = false;
     plan.apply_with_subqueries_dyn(&mut |step| {
         step.apply_expressions_dyn(&mut |expr| {
-            has_random |= is_random(expr);
+            has_random |= has_random_call(expr);
             Ok(match has_random {
                 true => TreeNodeRecursion::Stop,
                 false => TreeNodeRecursion::Continue,
@@ -65,24 +65,24 @@ pub fn evaluate_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 
 /// Returns true if an expression is a call of a [`RANDOM`] function.
 pub fn is_random_call(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(call) if RANDOM.contains(&call.name()))
+    matches!(expr, Expr::ScalarFunction(call) if RANDOM_FUNCTIONS.contains(&call.name()))
 }
 
 /// Returns true if an expression has a call of a [`RANDOM`] function.
-pub fn is_random(expr: &Expr) -> bool {
+pub fn has_random_call(expr: &Expr) -> bool {
     expr.exists_dyn(&mut |expr| Ok(is_random_call(expr))).unwrap_or(true)
 }
 
 /// Returns true if an expression, not one within it, evaluates a random value twice.
 pub fn duplicates_random_value(expr: &Expr) -> bool {
     match expr {
-        Expr::Between(between) => is_random(&between.expr),
-        Expr::InList(list) => is_random(&list.expr),
+        Expr::Between(between) => has_random_call(&between.expr),
+        Expr::InList(list) => has_random_call(&list.expr),
         Expr::Case(case) => {
             let conditions = case.when_then_expr.iter().map(|(when, _)| when);
-            case.expr.iter().chain(conditions).any(|expr| is_random(expr))
+            case.expr.iter().chain(conditions).any(|expr| has_random_call(expr))
         }
-        Expr::ScalarFunction(call) => duplicated_arguments(call).iter().any(is_random),
+        Expr::ScalarFunction(call) => duplicated_arguments(call).iter().any(has_random_call),
         _ => false,
     }
 }
@@ -90,7 +90,7 @@ pub fn duplicates_random_value(expr: &Expr) -> bool {
 /// Returns the arguments of a call that are evaluated twice.
 fn duplicated_arguments(call: &ScalarFunction) -> &[Expr] {
     match call.args.split_last() {
-        Some((_, others)) if TWICE.contains(&call.name()) => others,
+        Some((_, others)) if DUPLICATING_FUNCTIONS.contains(&call.name()) => others,
         _ => &[],
     }
 }
@@ -110,7 +110,8 @@ fn move_random_calls(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> 
         return Ok(Transformed::no(step));
     }
     let (input, columns) = (Arc::new(input.clone()), step.schema().columns());
-    let mut calls = MovedCalls { input: Arc::clone(input.schema()), exprs: Vec::new() };
+    let mut calls =
+        MovedRandomCalls { input_schema: Arc::clone(input.schema()), exprs: Vec::new() };
     let key_count = match &step {
         LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => group_expr.len(),
         _ => 0,
@@ -122,7 +123,7 @@ fn move_random_calls(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> 
         .enumerate()
         .map(|(index, expr)| {
             if index < key_count {
-                return move_key(expr, &mut calls);
+                return move_random_key(expr, &mut calls);
             }
             let name = names.save(&expr);
             Ok(name.restore(
@@ -148,28 +149,29 @@ fn move_random_calls(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> 
 }
 
 /// The expressions of the projection below a step.
-struct MovedCalls {
+struct MovedRandomCalls {
     /// The columns of the step's input, which the projection passes on.
-    input: DFSchemaRef,
+    input_schema: DFSchemaRef,
     exprs: Vec<Expr>,
 }
 
-impl MovedCalls {
+impl MovedRandomCalls {
     /// Adds an expression under a name that is free. Returns its column.
-    fn add(&mut self, expr: Expr) -> Expr {
-        let is_taken = |name: &String| self.input.fields().iter().any(|field| field.name() == name);
+    fn move_to_column(&mut self, expr: Expr) -> Expr {
+        let is_taken =
+            |name: &String| self.input_schema.fields().iter().any(|field| field.name() == name);
         let names = (0..).map(|number| format!("random_value_{number}"));
         let mut free = names.filter(|name| !is_taken(name)).skip(self.exprs.len());
         let name = free.next().unwrap_or_default();
-        self.exprs.push(expr.alias_qualified(Some(TABLE), &name));
-        Expr::Column(Column::new(Some(TABLE), name))
+        self.exprs.push(expr.alias_qualified(Some(RANDOM_VALUE_TABLE), &name));
+        Expr::Column(Column::new(Some(RANDOM_VALUE_TABLE), name))
     }
 }
 
 /// Moves random keys of groups into columns of the same names. Equal keys of grouping sets become one column.
-fn move_key(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Expr> {
+fn move_random_key(expr: Expr, calls: &mut MovedRandomCalls) -> PlanResult<Expr> {
     let mut each = |expr: Expr| {
-        if !is_random(&expr) {
+        if !has_random_call(&expr) {
             return Ok(expr);
         }
         let name = expr.schema_name().to_string();
@@ -196,7 +198,10 @@ fn move_key(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Expr> {
 }
 
 /// Moves the random calls of those parts of an expression that are evaluated twice.
-fn move_duplicated_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Transformed<Expr>> {
+fn move_duplicated_calls(
+    expr: Expr,
+    calls: &mut MovedRandomCalls,
+) -> PlanResult<Transformed<Expr>> {
     if !duplicates_random_value(&expr) {
         let is_lambda = matches!(expr, Expr::Lambda(_));
         let next = if is_lambda { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue };
@@ -233,7 +238,7 @@ fn move_duplicated_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Trans
 
 /// Moves all random calls of an expression. MovedCalls that depend on a row of the query around a subquery, or on a value of a
 /// lambda, stay.
-fn move_all_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Transformed<Expr>> {
+fn move_all_calls(expr: Expr, calls: &mut MovedRandomCalls) -> PlanResult<Transformed<Expr>> {
     expr.transform_down_dyn(&mut |expr| {
         if matches!(expr, Expr::Lambda(_)) {
             return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
@@ -247,6 +252,6 @@ fn move_all_calls(expr: Expr, calls: &mut MovedCalls) -> PlanResult<Transformed<
         if !is_random_call(&expr) || is_bound(&expr)? {
             return Ok(Transformed::no(expr));
         }
-        Ok(Transformed::new(calls.add(expr), true, TreeNodeRecursion::Jump))
+        Ok(Transformed::new(calls.move_to_column(expr), true, TreeNodeRecursion::Jump))
     })
 }

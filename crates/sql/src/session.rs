@@ -18,51 +18,52 @@ use parking_lot::Mutex;
 use tidemill_base::RunSettings;
 use tidemill_base::error::Result;
 
-use crate::arithmetic::{CheckedArithmetic, Quotients};
-use crate::asof::{self, AsOfJoins};
-use crate::bytes::ListsOfBytes;
-use crate::cast_times::SqlTypes;
-use crate::coercion::{CommonTypes, TimeOperands};
-use crate::computed_keys::ComputedKeys;
-use crate::constants::Constants;
+use crate::arithmetic::{CheckedArithmeticRule, DivisionPlanner};
+use crate::asof_joins::{self, AsofJoinRule};
+use crate::bytea::BinaryListPlanner;
+use crate::coercion::{CommonTypeRule, TimeOperandPlanner};
+use crate::computed_keys::ComputedKeyRule;
 use crate::datafusion_names::{self, optimizer_rules, physical_rules, scalars};
-use crate::dialects::ROW_MAKERS;
-use crate::empty_names::EmptyNames;
-use crate::fan_out_sorts::{FanOutSorts, OfRun};
-use crate::filters::Conditions;
-use crate::floats::OneOrder;
-use crate::grouping_sets::{NothingKnown, SetsOfColumns};
-use crate::guards::{Guarded, KeptCases};
-use crate::join_memory::JoinsInMemory;
-use crate::json_casts::as_json;
-use crate::kept_casts::KeptCasts;
-use crate::known_rows::KnownToJoins;
-use crate::large_limits::LargeLimits;
-use crate::limit_barriers::LimitBarriers;
-use crate::messages::Told;
-use crate::multiples::Multiples;
-use crate::nested::NestedOrder;
-use crate::null_safe::JoinKeys;
-use crate::numeric_conditions::NumericConditions;
-use crate::patterns::SimilarTo;
-use crate::portions::KeepToBudget;
-use crate::projections::Projections;
-use crate::sorted_unions::CheckedPlan;
+use crate::dialects::SERIES_FUNCTIONS;
+use crate::empty_field_names::EmptyFieldNamePlanner;
+use crate::error_translation::IntoTidemillError;
+use crate::expression_memory::ExpressionMemoryRule;
+use crate::fan_out_sorts::{FanOutSortRule, SortRunSettings};
+use crate::filter_pushdown::FilterPushdownRule;
+use crate::float_order::FloatOrderRule;
+use crate::grouping_sets::{GroupingSetBarrierRule, GroupingSetColumnRule};
+use crate::interval_multiplication::IntervalMultiplicationPlanner;
+use crate::join_memory::JoinMemoryRule;
+use crate::json_casts::json_cast_udf;
+use crate::large_limits::LargeLimitRule;
+use crate::limit_barriers::LimitBarrierRule;
+use crate::literal_arithmetic::LiteralArithmeticPlanner;
+use crate::local_times::LocalTimeRule;
+use crate::nested_order::NestedOrderRule;
+use crate::null_safe_joins::JoinKeyRule;
+use crate::null_subquery_conditions::NullSubqueryConditionsRule;
+use crate::numeric_conditions::NumericConditionPlanner;
+use crate::opaque_casts::OpaqueCastRule;
+use crate::ordered_unions::OrderedUnionRule;
+use crate::projection_pushdown::ProjectionPushdownRule;
+use crate::scan_statistics::JoinStatisticsRule;
+use crate::short_circuit_evaluation::{CasePreservationRule, ShortCircuitPlanner};
+use crate::similar_to::SimilarToRule;
+use crate::sorted_unions::SortedUnionSanityRule;
 use crate::spills::SpillSpace;
-use crate::subqueries::Unknowns;
-use crate::subquery_sorts::SubquerySorts;
-use crate::text_parts::TextParts;
-use crate::unions_in_order::UnionsInOrder;
-use crate::unnested::{RowsOfLists, Subqueries};
-use crate::windows::filtered::FilteredWindows;
-use crate::windows::in_parts::InParts;
-pub use crate::windows::in_parts::RunningTotals;
-use crate::windows::running_totals::EqualsAtOnce;
-use crate::windows::whole_partitions::OnePartitionAtATime;
-use crate::windows::{CopiedText, Ranks};
-use crate::zones::Clocks;
+use crate::subquery_sorts::SubquerySortRemovalRule;
+use crate::text_subscripts::TextSubscriptPlanner;
+use crate::time_casts::SqlTypePlanner;
+use crate::unnest_keys::{UnnestKeysRule, UnnestSubqueryPlanner};
+use crate::windows::filter_clauses::WindowFilterRule;
+use crate::windows::hash_partitioned::HashPartitionedWindowsRule;
+pub use crate::windows::hash_partitioned::RunningAggregateFn;
+use crate::windows::running_totals::RunningTotalsRule;
+use crate::windows::whole_partitions::WholePartitionsRule;
+use crate::windows::{CopyTextBelowWindowsRule, SignedRankPlanner};
 use crate::{
-    amplify, in_lists, percentiles, pool, portions, replaced, times, utc_timestamps, zone_calls,
+    amplifying_functions, date_functions, expression_memory, in_lists, instant_functions,
+    memory_pool, percentiles, replacement_functions, timezone_function,
 };
 
 /// Rows of a batch at most, everywhere.
@@ -80,13 +81,13 @@ pub enum ScanMode {
 /// That a session runs one stable sort of a source; an extension of its configuration. Scans say of each batch
 /// [where its rows are](crate::input_order).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stable {
+pub struct StableSort {
     /// Only the first so many rows are wanted.
-    pub limit: Option<u64>,
+    pub rows_max: Option<u64>,
 }
 
 /// Has ties of a session's one sort keep the order of the source, whose batches come to it as they are read.
-pub fn sort_stably(context: &SessionContext, stable: Stable) {
+pub fn configure_stable_sort(context: &SessionContext, stable: StableSort) {
     let state = context.state_ref();
     let mut state = state.write();
     let config = state.config_mut();
@@ -95,33 +96,42 @@ pub fn sort_stably(context: &SessionContext, stable: Stable) {
 }
 
 /// The least that the steps above a finished table have.
-const FINISH_BYTES_MIN: usize = 16 << 20;
+const FINISH_PLAN_BYTES_MIN: usize = 16 << 20;
 
 /// With less for each partition, a sort's runs are too short and their merges too narrow: fewer
 /// threads then sort more each.
-const PARTITION_BYTES_MIN: usize = 32 << 20;
+const SORT_PARTITION_BYTES_MIN: usize = 32 << 20;
 
 /// Rules of physical plans that are left out. They move conditions below joins by the columns' bare names,
 /// and so to the wrong one of two columns of a name (DataFusion's issue 25296, mended after its 55.2). What
 /// they move is below the joins already, by the rule for logical plans, and none of our sources takes more.
-const WITHOUT: [&str; 2] = [physical_rules::FILTER_PUSHDOWN, physical_rules::FILTER_PUSHDOWN_POST];
+const REMOVED_PHYSICAL_RULES: [&str; 2] =
+    [physical_rules::FILTER_PUSHDOWN, physical_rules::FILTER_PUSHDOWN_POST];
 
 /// What a run of a plan may take.
-fn runtime(budget_bytes: usize, settings: &RunSettings) -> Result<Arc<RuntimeEnv>> {
+fn build_runtime(budget_bytes: usize, settings: &RunSettings) -> Result<Arc<RuntimeEnv>> {
     let space = SpillSpace::new(&settings.spill_dirs, &settings.progress);
     let disk = DiskManagerBuilder::default()
         .with_temp_file_factory(Arc::new(space))
         .with_max_temp_directory_size(u64::MAX);
     RuntimeEnvBuilder::new()
-        .with_memory_pool(pool::shared(budget_bytes, settings.memory_bytes, &settings.progress))
+        .with_memory_pool(memory_pool::new_memory_pool(
+            budget_bytes,
+            settings.memory_bytes,
+            &settings.progress,
+        ))
         .with_disk_manager_builder(disk)
         .build_arc()
-        .told()
+        .into_tidemill_error()
 }
 
 /// Fits what operators take at a time to what there is for all of them.
-fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<SessionConfig> {
-    let partitions = (budget_bytes / PARTITION_BYTES_MIN).clamp(1, threads.max(1));
+fn fit_config_to_memory(
+    config: SessionConfig,
+    budget_bytes: usize,
+    threads: usize,
+) -> Result<SessionConfig> {
+    let partitions = (budget_bytes / SORT_PARTITION_BYTES_MIN).clamp(1, threads.max(1));
     let each = budget_bytes / partitions;
     // A merge reads four batches of each run: with little memory, small batches keep it wide.
     let batch_rows = match each >> 20 {
@@ -147,7 +157,8 @@ fn fitted(config: SessionConfig, budget_bytes: usize, threads: usize) -> Result<
     // A spill for each batch that waits in a channel. With several batches to a spill, two threads that
     // spill at once leave a reader waiting for the one while what it needs is in the other, for ever:
     // DataFusion's issue 24883, mended after its 55.2.
-    options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).told()?;
+    options.execution.max_spill_file_size_bytes =
+        ConfigNonZeroUsize::try_new(1).into_tidemill_error()?;
     // Above a join the rule forgets the columns that it made of a struct's fields: "unknown column".
     options.optimizer.enable_leaf_expression_pushdown = false;
     // `IS TRUE` and others of its kind are never null by the plan, and may be by the step that runs
@@ -164,13 +175,13 @@ type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// What those who know more aggregates than this crate bring along.
 #[derive(Default)]
-pub struct Brought<'a> {
+pub struct SessionExtensions<'a> {
     /// Rules in the place of those of DataFusion's that are called so.
-    pub others: &'a [(&'a str, LogicalRule)],
+    pub replacement_rules: &'a [(&'a str, LogicalRule)],
     /// A rule that sees windows before they are readied to be run.
-    pub of_windows: Option<LogicalRule>,
+    pub window_rule: Option<LogicalRule>,
     /// Running totals that are had in one loop.
-    pub running_totals: Option<RunningTotals>,
+    pub running_aggregate: Option<RunningAggregateFn>,
 }
 
 /// A session without tables, for plans that may take `budget_bytes`.
@@ -178,19 +189,25 @@ pub struct Brought<'a> {
 /// # Errors
 /// The errors of DataFusion's runtime; [`Error::Internal`](tidemill_base::error::Error::Internal) if DataFusion lacks a
 /// [recognised name](crate::datafusion_names).
-pub fn open(
+pub fn open_session(
     budget_bytes: usize,
     settings: &RunSettings,
-    Brought { others, of_windows, running_totals }: Brought<'_>,
+    SessionExtensions {
+        replacement_rules: others,
+        window_rule: of_windows,
+        running_aggregate: running_totals,
+    }: SessionExtensions<'_>,
 ) -> Result<SessionContext> {
-    datafusion_names::check()?;
+    datafusion_names::check_names()?;
     let config = SessionConfig::new()
         .with_information_schema(false)
         .with_extension(Arc::new(ScanMode::Pooled(settings.threads)))
-        .with_extension(Arc::new(OfRun(settings.clone())));
-    let config = fitted(config, budget_bytes, settings.threads)?;
-    let limits = LargeLimits { bytes_max: budget_bytes / 16 };
-    let portions = KeepToBudget { bytes_max: settings.memory_bytes / portions::SHARE };
+        .with_extension(Arc::new(SortRunSettings(settings.clone())));
+    let config = fit_config_to_memory(config, budget_bytes, settings.threads)?;
+    let limits = LargeLimitRule { heap_bytes_max: budget_bytes / 16 };
+    let portions = ExpressionMemoryRule {
+        expression_bytes_max: settings.memory_bytes / expression_memory::EXPRESSION_MEMORY_DIVISOR,
+    };
     let rules = Optimizer::new().rules.into_iter().map(|rule| {
         let other = others.iter().find(|(name, _)| *name == rule.name());
         match (rule.name(), other) {
@@ -198,66 +215,72 @@ pub fn open(
             (
                 optimizer_rules::EXTRACT_EQUIJOIN_PREDICATE | optimizer_rules::ELIMINATE_CROSS_JOIN,
                 _,
-            ) => Arc::new(JoinKeys { theirs: rule }) as _,
-            (optimizer_rules::PUSH_DOWN_FILTER, _) => Arc::new(Conditions { theirs: rule }) as _,
+            ) => Arc::new(JoinKeyRule { datafusion_rule: rule }) as _,
+            (optimizer_rules::PUSH_DOWN_FILTER, _) => {
+                Arc::new(FilterPushdownRule { datafusion_rule: rule }) as _
+            }
             _ => rule,
         }
     });
     let checked = PhysicalOptimizer::new().rules.into_iter();
-    let checked = checked.filter(|rule| !WITHOUT.contains(&rule.name()));
-    let first: [PhysicalRule; 2] = [Arc::new(NothingKnown), Arc::new(KnownToJoins)];
-    let joins: PhysicalRule = Arc::new(JoinsInMemory { bytes_max: budget_bytes / 2 });
+    let checked = checked.filter(|rule| !REMOVED_PHYSICAL_RULES.contains(&rule.name()));
+    let first: [PhysicalRule; 2] = [Arc::new(GroupingSetBarrierRule), Arc::new(JoinStatisticsRule)];
+    let joins: PhysicalRule = Arc::new(JoinMemoryRule { build_bytes_max: budget_bytes / 2 });
     let checked = first.into_iter().chain(checked).flat_map(|rule| match rule.name() {
-        physical_rules::SANITY_CHECK_PLAN => vec![Arc::new(CheckedPlan) as _],
-        physical_rules::PROJECTION_PUSHDOWN => vec![Arc::new(Projections { theirs: rule }) as _],
-        physical_rules::ENSURE_REQUIREMENTS => vec![Arc::new(LimitBarriers { theirs: rule }) as _],
+        physical_rules::SANITY_CHECK_PLAN => vec![Arc::new(SortedUnionSanityRule) as _],
+        physical_rules::PROJECTION_PUSHDOWN => {
+            vec![Arc::new(ProjectionPushdownRule { datafusion_rule: rule }) as _]
+        }
+        physical_rules::ENSURE_REQUIREMENTS => {
+            vec![Arc::new(LimitBarrierRule { datafusion_rule: rule }) as _]
+        }
         // Run after DataFusion has chosen the build side of each join.
         physical_rules::JOIN_SELECTION => vec![rule, Arc::clone(&joins)],
         _ => vec![rule],
     });
     let state = SessionStateBuilder::new()
         .with_config(config)
-        .with_runtime_env(runtime(budget_bytes, settings)?)
+        .with_runtime_env(build_runtime(budget_bytes, settings)?)
         .with_expr_planners(vec![
-            Arc::new(Constants),
-            Arc::new(TimeOperands),
-            Arc::new(Quotients),
-            Arc::new(Multiples),
-            Arc::new(TextParts),
-            Arc::new(EmptyNames),
-            Arc::new(ListsOfBytes),
-            Arc::new(Ranks),
-            Arc::new(NumericConditions),
+            Arc::new(LiteralArithmeticPlanner),
+            Arc::new(TimeOperandPlanner),
+            Arc::new(DivisionPlanner),
+            Arc::new(IntervalMultiplicationPlanner),
+            Arc::new(TextSubscriptPlanner),
+            Arc::new(EmptyFieldNamePlanner),
+            Arc::new(BinaryListPlanner),
+            Arc::new(SignedRankPlanner),
+            Arc::new(NumericConditionPlanner),
         ])
-        .with_relation_planners(vec![Arc::new(Subqueries)])
+        .with_relation_planners(vec![Arc::new(UnnestSubqueryPlanner)])
         .with_default_features()
         .with_scalar_functions(scalar_functions(settings.memory_bytes))
-        .with_type_planner(Arc::new(SqlTypes))
-        .with_query_planner(Arc::new(Guarded))
+        .with_type_planner(Arc::new(SqlTypePlanner))
+        .with_query_planner(Arc::new(ShortCircuitPlanner))
         .with_analyzer_rules(analyzer_rules())
         .with_optimizer_rules(rules.chain(of_windows).collect())
-        .with_optimizer_rule(Arc::new(ComputedKeys))
-        .with_optimizer_rule(Arc::new(CopiedText))
+        .with_optimizer_rule(Arc::new(ComputedKeyRule))
+        .with_optimizer_rule(Arc::new(CopyTextBelowWindowsRule))
         .with_physical_optimizer_rules(checked.collect())
-        .with_physical_optimizer_rule(Arc::new(UnionsInOrder))
-        .with_physical_optimizer_rule(Arc::new(InParts {
-            bytes_max: portions.bytes_max,
-            running_totals,
+        .with_physical_optimizer_rule(Arc::new(OrderedUnionRule))
+        .with_physical_optimizer_rule(Arc::new(HashPartitionedWindowsRule {
+            expression_bytes_max: portions.expression_bytes_max,
+            running_aggregate: running_totals,
         }))
-        .with_physical_optimizer_rule(Arc::new(OnePartitionAtATime))
-        .with_physical_optimizer_rule(Arc::new(EqualsAtOnce))
+        .with_physical_optimizer_rule(Arc::new(WholePartitionsRule))
+        .with_physical_optimizer_rule(Arc::new(RunningTotalsRule))
         .with_physical_optimizer_rule(Arc::new(limits))
         .with_physical_optimizer_rule(Arc::new(portions))
-        .with_physical_optimizer_rule(Arc::new(FanOutSorts))
+        .with_physical_optimizer_rule(Arc::new(FanOutSortRule))
         .build();
     let context = SessionContext::new_with_state(state);
-    for (own, theirs) in ROW_MAKERS {
+    for (own, theirs) in SERIES_FUNCTIONS {
         // `state()` would copy the whole session.
         let state = context.state_ref();
         let maker = state.read().table_functions().get(theirs).map(|of| Arc::clone(of.function()));
         maker.into_iter().for_each(|maker| context.register_udtf(own, maker));
     }
-    context.register_udaf(percentiles::percentile_cont());
+    context.register_udaf(percentiles::exact_percentile_cont_udaf());
     for function in tidemill_functions::higher_order_functions() {
         context.register_higher_order_function(Arc::new(function));
     }
@@ -272,7 +295,7 @@ fn scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     match last.as_ref() {
         Some((bytes, functions)) if *bytes == memory_bytes => functions.clone(),
         _ => {
-            let functions = make_scalar_functions(memory_bytes);
+            let functions = build_scalar_functions(memory_bytes);
             *last = Some((memory_bytes, functions.clone()));
             functions
         }
@@ -280,14 +303,14 @@ fn scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
 }
 
 /// Makes the list that [`scalar_functions`] returns.
-fn make_scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
-    let mut all = FunctionList::default();
+fn build_scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
+    let mut all = ScalarFunctionList::default();
     SessionStateDefaults::default_scalar_functions().into_iter().for_each(|theirs| all.add(theirs));
-    all.extend([asof::nearest(), zone_calls::timezone()]);
-    all.extend(as_json());
-    all.extend(replaced::functions());
+    all.extend([asof_joins::asof_marker_udf(), timezone_function::timezone_udf()]);
+    all.extend(json_cast_udf());
+    all.extend(replacement_functions::replacement_functions());
     all.extend(tidemill_functions::scalar_functions());
-    for name in TO_TIMESTAMPS.iter().chain([&scalars::TO_DATE]).copied() {
+    for name in TO_TIMESTAMP_FUNCTIONS.iter().chain([&scalars::TO_DATE]).copied() {
         let theirs = all.by_name.get(name).map(tidemill_functions::with_postgres_patterns);
         all.extend(theirs);
     }
@@ -296,32 +319,36 @@ fn make_scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     let costly = tidemill_functions::deduplicate_functions(all.by_name.values());
     all.extend(costly);
     let by_name = all.by_name.clone();
-    all.extend(amplify::limited(by_name.values(), memory_bytes));
-    all.extend([times::date_trunc(), times::date_bin(), times::date_part().as_ref().clone()]);
-    all.extend([utc_timestamps::now()]);
+    all.extend(amplifying_functions::limit_amplifying_functions(by_name.values(), memory_bytes));
+    all.extend([
+        date_functions::date_trunc_udf(),
+        date_functions::date_bin_udf(),
+        date_functions::date_part_udf().as_ref().clone(),
+    ]);
+    all.extend([instant_functions::now_udf()]);
     all.extend(
-        TO_TIMESTAMPS
+        TO_TIMESTAMP_FUNCTIONS
             .into_iter()
             .filter_map(|name| by_name.get(name))
-            .map(utc_timestamps::to_timestamp),
+            .map(instant_functions::to_timestamp_udf),
     );
-    all.in_order
+    all.functions
 }
 
 /// Functions as a session registers them, by their names and aliases.
 #[derive(Default)]
-struct FunctionList {
-    in_order: Vec<Arc<ScalarUDF>>,
+struct ScalarFunctionList {
+    functions: Vec<Arc<ScalarUDF>>,
     by_name: HashMap<String, Arc<ScalarUDF>>,
 }
 
-impl FunctionList {
+impl ScalarFunctionList {
     fn add(&mut self, function: Arc<ScalarUDF>) {
         for alias in function.aliases() {
             self.by_name.insert(alias.clone(), Arc::clone(&function));
         }
         self.by_name.insert(function.name().to_owned(), Arc::clone(&function));
-        self.in_order.push(function);
+        self.functions.push(function);
     }
 
     fn extend(&mut self, functions: impl IntoIterator<Item = ScalarUDF>) {
@@ -330,7 +357,7 @@ impl FunctionList {
 }
 
 /// DataFusion's functions of numbers, and of text by formats of chrono's, that return timestamps.
-const TO_TIMESTAMPS: [&str; 5] = [
+const TO_TIMESTAMP_FUNCTIONS: [&str; 5] = [
     scalars::TO_TIMESTAMP,
     scalars::TO_TIMESTAMP_SECONDS,
     scalars::TO_TIMESTAMP_MILLIS,
@@ -342,28 +369,28 @@ const TO_TIMESTAMPS: [&str; 5] = [
 /// values, the others need all types settled: what is cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
-    rules.insert(0, Arc::new(SubquerySorts));
-    rules.insert(1, Arc::new(AsOfJoins));
-    rules.insert(2, Arc::new(RowsOfLists));
-    rules.insert(3, Arc::new(SetsOfColumns));
-    rules.insert(4, Arc::new(SimilarTo));
-    rules.insert(5, Arc::new(CommonTypes));
-    rules.push(Arc::new(Unknowns));
-    rules.push(Arc::new(in_lists::Constants));
-    rules.push(Arc::new(KeptCasts));
-    rules.push(Arc::new(Clocks));
-    rules.push(Arc::new(CheckedArithmetic));
-    rules.push(Arc::new(OneOrder));
-    rules.push(Arc::new(NestedOrder));
-    rules.push(Arc::new(KeptCases));
-    rules.push(Arc::new(FilteredWindows));
+    rules.insert(0, Arc::new(SubquerySortRemovalRule));
+    rules.insert(1, Arc::new(AsofJoinRule));
+    rules.insert(2, Arc::new(UnnestKeysRule));
+    rules.insert(3, Arc::new(GroupingSetColumnRule));
+    rules.insert(4, Arc::new(SimilarToRule));
+    rules.insert(5, Arc::new(CommonTypeRule));
+    rules.push(Arc::new(NullSubqueryConditionsRule));
+    rules.push(Arc::new(in_lists::ConstantListRule));
+    rules.push(Arc::new(OpaqueCastRule));
+    rules.push(Arc::new(LocalTimeRule));
+    rules.push(Arc::new(CheckedArithmeticRule));
+    rules.push(Arc::new(FloatOrderRule));
+    rules.push(Arc::new(NestedOrderRule));
+    rules.push(Arc::new(CasePreservationRule));
+    rules.push(Arc::new(WindowFilterRule));
     rules
 }
 
 /// The same session, for plans of which the source has to stay where none of its rows can count. A
 /// condition that is never true stays in its place: DataFusion would push it below an aggregate that
 /// answers over no rows.
-pub fn keeping_sources(state: &SessionState) -> SessionState {
+pub fn with_sources_kept(state: &SessionState) -> SessionState {
     const EMPTYING: [&str; 3] = [
         optimizer_rules::ELIMINATE_FILTER,
         optimizer_rules::PROPAGATE_EMPTY_RELATION,
@@ -381,17 +408,17 @@ pub fn keeping_sources(state: &SessionState) -> SessionState {
 ///
 /// # Errors
 /// As DataFusion's runtime.
-pub fn in_order(
+pub fn single_threaded_state(
     state: &SessionState,
     budget_bytes: usize,
     settings: &RunSettings,
 ) -> Result<SessionState> {
-    let budget_bytes = budget_bytes.max(FINISH_BYTES_MIN);
-    let runtime = runtime(budget_bytes, settings)?;
+    let budget_bytes = budget_bytes.max(FINISH_PLAN_BYTES_MIN);
+    let runtime = build_runtime(budget_bytes, settings)?;
     let mut state =
         SessionStateBuilder::new_from_existing(state.clone()).with_runtime_env(runtime).build();
     let config = std::mem::take(state.config_mut());
-    *state.config_mut() = fitted(config, budget_bytes, 1)?;
+    *state.config_mut() = fit_config_to_memory(config, budget_bytes, 1)?;
     state.config_mut().set_extension(Arc::new(ScanMode::Pooled(1)));
     let options = state.config_mut().options_mut();
     options.optimizer.enable_round_robin_repartition = false;
@@ -399,7 +426,7 @@ pub fn in_order(
 }
 
 /// The same session, scanning its tables a partition per split on the asking thread.
-pub fn per_split(state: &SessionState) -> SessionState {
+pub fn split_scan_state(state: &SessionState) -> SessionState {
     let mut state = state.clone();
     let config = state.config_mut();
     // Nothing is sorted here.
@@ -419,7 +446,7 @@ pub fn per_split(state: &SessionState) -> SessionState {
 
 /// The same session for joins of large sources: those whose sides do not fit in memory are sorted, which
 /// spills, or all of them.
-pub fn joining_large(state: &SessionState, all_sorted: bool) -> SessionState {
+pub fn large_join_state(state: &SessionState, all_sorted: bool) -> SessionState {
     let mut state = state.clone();
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = !all_sorted;
@@ -432,8 +459,11 @@ pub fn joining_large(state: &SessionState, all_sorted: bool) -> SessionState {
 ///
 /// # Errors
 /// As DataFusion's planner.
-pub fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-    block_on(state.query_planner().create_physical_plan(plan, state)).told()
+pub fn create_physical_plan(
+    state: &SessionState,
+    plan: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    block_on(state.query_planner().create_physical_plan(plan, state)).into_tidemill_error()
 }
 
 #[cfg(test)]
@@ -444,21 +474,23 @@ mod tests {
     use super::*;
 
     fn answer(context: &SessionContext, call: &str) -> Result<String> {
-        let statement = crate::statement::one_select(&format!("SELECT {call}"))?;
-        let plan = crate::casts::planned(&context.state(), statement).told()?;
-        let frame = block_on(context.execute_logical_plan(plan)).told()?;
-        let batches = block_on(frame.collect()).told()?;
+        let statement = crate::statement::parse_select(&format!("SELECT {call}"))?;
+        let plan = crate::statement_planning::statement_to_plan(&context.state(), statement)
+            .into_tidemill_error()?;
+        let frame = block_on(context.execute_logical_plan(plan)).into_tidemill_error()?;
+        let batches = block_on(frame.collect()).into_tidemill_error()?;
         let options = FormatOptions::new().with_null("NULL");
-        let shown = ArrayFormatter::try_new(batches[0].column(0), &options).told()?;
+        let shown =
+            ArrayFormatter::try_new(batches[0].column(0), &options).into_tidemill_error()?;
         Ok(shown.value(0).to_string())
     }
 
     fn context() -> SessionContext {
-        open(64 << 20, &RunSettings::new(64 << 20), Brought::default()).unwrap()
+        open_session(64 << 20, &RunSettings::new(64 << 20), SessionExtensions::default()).unwrap()
     }
 
     #[test]
-    fn functions_that_differ_each_time_are_known() {
+    fn random_functions_are_all_listed() {
         let state = context().state();
         let functions = state.scalar_functions().values();
         let is_volatile =
@@ -468,13 +500,13 @@ mod tests {
         names.dedup();
         // Volatile to DataFusion, but the same each time for a row.
         let others = ["error", "file_row_index", "input_file_name"];
-        let mut expected = [&crate::random_values::RANDOM[..], &others].concat();
+        let mut expected = [&crate::random_values::RANDOM_FUNCTIONS[..], &others].concat();
         expected.sort_unstable();
         assert_eq!(names, expected);
     }
 
     #[test]
-    fn what_functions_say_of_their_answers_is_what_a_query_answers() {
+    fn documented_examples_match_query_results() {
         let context = context();
         let said = regex::Regex::new(r"`([a-z0-9_]+\([^`]*\))` is `([^`]*)`").unwrap();
         let mut wrong = Vec::new();
@@ -495,7 +527,7 @@ mod tests {
 
     /// Formats of one function in the place of another's, and arguments that are columns.
     #[test]
-    fn times_are_written_and_read_in_queries() {
+    fn time_functions_format_and_parse_in_queries() {
         let context = context();
         let mut wrong = Vec::new();
         for (call, expected) in [

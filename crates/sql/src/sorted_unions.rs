@@ -31,16 +31,19 @@ use crate::datafusion_names::physical_rules;
 
 /// A replacement for DataFusion's rule that checks the requirements of each step.
 #[derive(Debug)]
-pub(crate) struct CheckedPlan;
+pub(crate) struct SortedUnionSanityRule;
 
-impl PhysicalOptimizerRule for CheckedPlan {
+impl PhysicalOptimizerRule for SortedUnionSanityRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let plan =
-            plan.transform_up_dyn(&mut in_whole_order)?.data.transform_up_dyn(&mut sorted)?.data;
+        let plan = plan
+            .transform_up_dyn(&mut sort_branches_by_whole_order)?
+            .data
+            .transform_up_dyn(&mut restore_missing_sort)?
+            .data;
         plan.apply_dyn(&mut |plan| {
             if !merges_sorted_branches(plan)? {
                 check_plan_sanity(plan, &config.optimizer)?;
@@ -60,7 +63,9 @@ impl PhysicalOptimizerRule for CheckedPlan {
 }
 
 /// A merge of the first rows of each branch, with these by the merge's order.
-fn in_whole_order(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn sort_branches_by_whole_order(
+    plan: Arc<dyn ExecutionPlan>,
+) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
         return Ok(Transformed::no(plan));
     };
@@ -79,7 +84,9 @@ fn in_whole_order(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Transformed<Arc<dy
 }
 
 /// A merge of what is sorted, also where DataFusion took the sort away.
-fn sorted(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn restore_missing_sort(
+    plan: Arc<dyn ExecutionPlan>,
+) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
         return Ok(Transformed::no(plan));
     };
@@ -102,7 +109,7 @@ fn merges_sorted_branches(plan: &Arc<dyn ExecutionPlan>) -> PlanResult<bool> {
     let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else { return Ok(false) };
     let Some(union) = merge.input().downcast_ref::<UnionExec>() else { return Ok(false) };
     for branch in union.inputs() {
-        let order = merge.expr().iter().map(|by| in_branch(by, branch));
+        let order = merge.expr().iter().map(|by| sort_expr_in_branch(by, branch));
         let order = order.collect::<PlanResult<Vec<_>>>()?;
         if !branch.equivalence_properties().ordering_satisfy(order)? {
             return Ok(false);
@@ -112,7 +119,7 @@ fn merges_sorted_branches(plan: &Arc<dyn ExecutionPlan>) -> PlanResult<bool> {
 }
 
 /// An order of the union as one of the branch, whose columns may be called otherwise.
-fn in_branch(
+fn sort_expr_in_branch(
     by: &PhysicalSortExpr,
     branch: &Arc<dyn ExecutionPlan>,
 ) -> PlanResult<PhysicalSortExpr> {
@@ -128,13 +135,13 @@ fn in_branch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amplify::tests::context;
+    use crate::amplifying_functions::tests::open_test_session;
     use arrow::array::{ArrayRef, Float32Array, RecordBatch};
     use tidemill_planning::plan_sql;
 
     #[test]
-    fn the_first_rows_of_branches_are_by_all_that_the_merge_is_by() {
-        let context = context(64 << 20);
+    fn branch_limits_sort_by_whole_merge_order() {
+        let context = open_test_session(64 << 20);
         let batch = RecordBatch::try_from_iter([(
             "x",
             Arc::new(Float32Array::from(vec![0.0])) as ArrayRef,

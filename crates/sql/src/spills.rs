@@ -50,7 +50,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first that cannot be spilled to.
-pub fn check(folders: &[PathBuf]) -> Result<()> {
+pub fn check_spill_folders(folders: &[PathBuf]) -> Result<()> {
     for folder in folders {
         let shown = folder.display();
         let refused = match std::fs::metadata(folder) {
@@ -70,7 +70,7 @@ pub fn check(folders: &[PathBuf]) -> Result<()> {
             Err(error) => Some(error),
         };
         match refused {
-            Some(error) if !is_full(&error) => {
+            Some(error) if !is_disk_full_error(&error) => {
                 return Err(Error::usage_with_hint(
                     format!("cannot spill to `{shown}`: {error}"),
                     "name a folder that can be written to: --spill-dir DIR",
@@ -83,7 +83,7 @@ pub fn check(folders: &[PathBuf]) -> Result<()> {
 }
 
 /// Whether a folder has no room, or none for this user or this file.
-fn is_full(error: &io::Error) -> bool {
+fn is_disk_full_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
@@ -93,31 +93,31 @@ fn is_full(error: &io::Error) -> bool {
 /// The place where a run spills to.
 #[derive(Clone)]
 pub struct SpillSpace {
-    inner: Arc<Folders>,
+    inner: Arc<SpillFolders>,
 }
 
-struct Folders {
-    folders: Vec<Folder>,
+struct SpillFolders {
+    folders: Vec<SpillFolder>,
     /// Whose turn it is, counted on and on.
-    turn: AtomicUsize,
+    next_folder: AtomicUsize,
     progress: RunProgress,
 }
 
-struct Folder {
+struct SpillFolder {
     path: PathBuf,
-    blocks: Mutex<Blocks>,
+    blocks: Mutex<FolderBlocks>,
     /// It has refused a write for want of room.
     is_full: AtomicBool,
     #[cfg(test)]
-    fault: fault::Fault,
+    fault: fault::InjectedWriteFault,
 }
 
 #[derive(Default)]
-struct Blocks {
+struct FolderBlocks {
     file: Option<Arc<File>>,
     /// Blocks below `end` that nothing holds.
-    free: Vec<u64>,
-    end: u64,
+    free_blocks: Vec<u64>,
+    end_block: u64,
 }
 
 impl fmt::Debug for SpillSpace {
@@ -131,34 +131,34 @@ impl SpillSpace {
     /// A place in `folders`, one at least, where nothing is made before it is needed. What is written
     /// counts as spilled in `progress`.
     pub fn new(folders: &[PathBuf], progress: &RunProgress) -> Self {
-        let folder = |path: &PathBuf| Folder {
+        let folder = |path: &PathBuf| SpillFolder {
             path: path.clone(),
             blocks: Mutex::default(),
             is_full: AtomicBool::new(false),
             #[cfg(test)]
-            fault: fault::Fault::default(),
+            fault: fault::InjectedWriteFault::default(),
         };
         SpillSpace {
-            inner: Arc::new(Folders {
+            inner: Arc::new(SpillFolders {
                 folders: folders.iter().map(folder).collect(),
-                turn: AtomicUsize::new(0),
+                next_folder: AtomicUsize::new(0),
                 progress: progress.clone(),
             }),
         }
     }
 
     /// An empty spill.
-    pub fn create(&self) -> Spill {
-        let extent = Extent { space: Arc::clone(&self.inner), held: Mutex::default() };
-        Spill { extent: Arc::new(extent) }
+    pub fn create_spill(&self) -> SpilledData {
+        let extent = SpillBlocks { space: Arc::clone(&self.inner), block_list: Mutex::default() };
+        SpilledData { blocks: Arc::new(extent) }
     }
 
     /// How many blocks each folder's file has, and how many of them are free.
     #[cfg(test)]
     fn block_counts(&self) -> Vec<(u64, usize)> {
-        let counts = |folder: &Folder| {
+        let counts = |folder: &SpillFolder| {
             let blocks = folder.blocks.lock();
-            (blocks.end, blocks.free.len())
+            (blocks.end_block, blocks.free_blocks.len())
         };
         self.inner.folders.iter().map(counts).collect()
     }
@@ -166,21 +166,21 @@ impl SpillSpace {
 
 /// What a write has met so far.
 #[derive(Default)]
-struct Refusals {
+struct FullFolders {
     /// The folders that had no room.
     folders: Vec<usize>,
-    last: Option<io::Error>,
+    last_error: Option<io::Error>,
 }
 
-impl Folders {
+impl SpillFolders {
     fn paths(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
     /// The folders in the order in which they are asked for a block: from the one on whose turn it is, and
     /// those that are full after the others. One that becomes full meanwhile may come twice.
-    fn in_turn(&self) -> impl Iterator<Item = (usize, &Folder)> {
-        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+    fn folders_in_write_order(&self) -> impl Iterator<Item = (usize, &SpillFolder)> {
+        let first = self.next_folder.fetch_add(1, Ordering::Relaxed);
         let count = self.folders.len();
         let asked = move |wanted: bool| {
             let order = (0..count).map(move |step| (first % count + step) % count);
@@ -192,71 +192,71 @@ impl Folders {
     }
 
     /// An empty piece at `start` of a spill, in a block that nobody else has.
-    fn piece(&self, start: u64, refusals: &mut Refusals) -> Result<Piece> {
-        for (index, folder) in self.in_turn() {
+    fn allocate_piece(&self, start: u64, refusals: &mut FullFolders) -> Result<SpillPiece> {
+        for (index, folder) in self.folders_in_write_order() {
             if refusals.folders.contains(&index) {
                 continue;
             }
-            match folder.take() {
+            match folder.allocate_block() {
                 Ok((file, block)) => {
-                    return Ok(Piece { folder: index, file, block, start, bytes: 0 });
+                    return Ok(SpillPiece { folder: index, file, block, start, bytes: 0 });
                 }
-                Err(error) if is_full(&error) => self.refused(index, error, refusals),
+                Err(error) if is_disk_full_error(&error) => self.mark_full(index, error, refusals),
                 Err(error) => return Err(Error::io("spill to", &folder.path, error)),
             }
         }
-        let last = refusals.last.take().unwrap_or_else(|| io::ErrorKind::StorageFull.into());
+        let last = refusals.last_error.take().unwrap_or_else(|| io::ErrorKind::StorageFull.into());
         Err(Error::spill_disk_full(self.paths(), last))
     }
 
-    fn refused(&self, index: usize, error: io::Error, refusals: &mut Refusals) {
+    fn mark_full(&self, index: usize, error: io::Error, refusals: &mut FullFolders) {
         let folder = &self.folders[index];
         folder.is_full.store(true, Ordering::Relaxed);
         tracing::debug!(folder = %folder.path.display(), %error, "no room to spill");
         refusals.folders.push(index);
-        refusals.last = Some(error);
+        refusals.last_error = Some(error);
     }
 }
 
-impl Folder {
+impl SpillFolder {
     /// Its file, and a block of it that nobody else has.
-    fn take(&self) -> io::Result<(Arc<File>, u64)> {
+    fn allocate_block(&self) -> io::Result<(Arc<File>, u64)> {
         let mut blocks = self.blocks.lock();
         let file = match &blocks.file {
             Some(file) => Arc::clone(file),
             None => {
                 #[cfg(test)]
-                self.fault.room(0, 1)?;
+                self.fault.accepted_bytes(0, 1)?;
                 let file = Arc::new(tempfile::tempfile_in(&self.path)?);
                 Arc::clone(blocks.file.insert(file))
             }
         };
-        let block = blocks.free.pop().unwrap_or_else(|| {
-            blocks.end += 1;
-            blocks.end - 1
+        let block = blocks.free_blocks.pop().unwrap_or_else(|| {
+            blocks.end_block += 1;
+            blocks.end_block - 1
         });
         Ok((file, block))
     }
 
     /// A block is free again.
-    fn give_back(&self, block: u64) {
-        self.blocks.lock().free.push(block);
+    fn free_block(&self, block: u64) {
+        self.blocks.lock().free_blocks.push(block);
     }
 
     /// Nothing of a block could be written. It is the last to be tried again: others may have room on the
     /// disk already.
-    fn give_back_refused(&self, block: u64) {
+    fn free_refused_block(&self, block: u64) {
         let mut blocks = self.blocks.lock();
-        match block + 1 == blocks.end {
-            true => blocks.end = block,
-            false => blocks.free.insert(0, block),
+        match block + 1 == blocks.end_block {
+            true => blocks.end_block = block,
+            false => blocks.free_blocks.insert(0, block),
         }
     }
 
     /// Writes some of the bytes to a place of its file, at least one; how many.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         #[cfg(test)]
-        let bytes = &bytes[..self.fault.room(offset, bytes.len())?];
+        let bytes = &bytes[..self.fault.accepted_bytes(offset, bytes.len())?];
         match file.write_at(bytes, offset) {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),
             written => written,
@@ -265,7 +265,7 @@ impl Folder {
 }
 
 /// What of a block holds a spill's bytes from `start` on.
-struct Piece {
+struct SpillPiece {
     folder: usize,
     file: Arc<File>,
     block: u64,
@@ -274,9 +274,9 @@ struct Piece {
     bytes: u64,
 }
 
-impl Piece {
+impl SpillPiece {
     /// Where its bytes are in the folder's file.
-    fn offset(&self) -> u64 {
+    fn file_offset(&self) -> u64 {
         self.block * BLOCK_BYTES
     }
 
@@ -286,39 +286,39 @@ impl Piece {
 }
 
 /// The blocks of one spill.
-struct Extent {
-    space: Arc<Folders>,
-    held: Mutex<Held>,
+struct SpillBlocks {
+    space: Arc<SpillFolders>,
+    block_list: Mutex<SpillBlockList>,
 }
 
 #[derive(Default)]
-struct Held {
+struct SpillBlockList {
     /// Each begins where the one before ends; the last ends at `bytes`.
-    pieces: Vec<Piece>,
+    pieces: Vec<SpillPiece>,
     /// How much the last block still takes: nothing where it is full, or its folder.
-    room: u64,
+    last_block_room: u64,
     bytes: u64,
 }
 
-impl Extent {
+impl SpillBlocks {
     fn append(&self, mut bytes: &[u8]) -> Result<()> {
         // Whoever reads sees a length only once its bytes are there.
-        let mut held = self.held.lock();
+        let mut held = self.block_list.lock();
         self.space.progress.add_spilled_bytes(bytes.len() as u64);
-        let mut refusals = Refusals::default();
+        let mut refusals = FullFolders::default();
         while !bytes.is_empty() {
-            if held.room == 0 {
-                let piece = self.space.piece(held.bytes, &mut refusals)?;
+            if held.last_block_room == 0 {
+                let piece = self.space.allocate_piece(held.bytes, &mut refusals)?;
                 held.pieces.push(piece);
-                held.room = BLOCK_BYTES;
+                held.last_block_room = BLOCK_BYTES;
             }
-            let Held { pieces, room, bytes: total } = &mut *held;
+            let SpillBlockList { pieces, last_block_room: room, bytes: total } = &mut *held;
             let Some(piece) = pieces.last_mut() else {
                 return Err(Error::Internal("a spill without a block".to_owned()));
             };
             let most = usize::try_from(*room).unwrap_or(usize::MAX).min(bytes.len());
             let folder = &self.space.folders[piece.folder];
-            match folder.write_at(&piece.file, &bytes[..most], piece.offset() + piece.bytes) {
+            match folder.write_at(&piece.file, &bytes[..most], piece.file_offset() + piece.bytes) {
                 Ok(written) => {
                     bytes = &bytes[written..];
                     piece.bytes += written as u64;
@@ -326,12 +326,12 @@ impl Extent {
                     *room -= written as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_full(&error) => {
+                Err(error) if is_disk_full_error(&error) => {
                     // What it has taken stays where it is.
                     *room = 0;
-                    self.space.refused(piece.folder, error, &mut refusals);
+                    self.space.mark_full(piece.folder, error, &mut refusals);
                     if piece.bytes == 0 {
-                        folder.give_back_refused(piece.block);
+                        folder.free_refused_block(piece.block);
                         pieces.pop();
                     }
                 }
@@ -344,10 +344,10 @@ impl Extent {
     /// Reads what is there from `position` on; nothing at the present end.
     fn read_at(&self, position: u64, into: &mut [u8]) -> Result<usize> {
         let (folder, file, offset, most) = {
-            let held = self.held.lock();
+            let held = self.block_list.lock();
             let index = held.pieces.partition_point(|piece| piece.end() <= position);
             let Some(piece) = held.pieces.get(index) else { return Ok(0) };
-            let offset = piece.offset() + (position - piece.start);
+            let offset = piece.file_offset() + (position - piece.start);
             (piece.folder, Arc::clone(&piece.file), offset, piece.end() - position)
         };
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(into.len());
@@ -363,30 +363,30 @@ impl Extent {
     }
 }
 
-impl Drop for Extent {
+impl Drop for SpillBlocks {
     fn drop(&mut self) {
         // The first to be written is the first to be taken again.
-        for piece in std::mem::take(&mut self.held.get_mut().pieces).into_iter().rev() {
-            self.space.folders[piece.folder].give_back(piece.block);
+        for piece in std::mem::take(&mut self.block_list.get_mut().pieces).into_iter().rev() {
+            self.space.folders[piece.folder].free_block(piece.block);
         }
     }
 }
 
 /// Bytes on disk.
 #[derive(Clone)]
-pub struct Spill {
-    extent: Arc<Extent>,
+pub struct SpilledData {
+    blocks: Arc<SpillBlocks>,
 }
 
-impl Spill {
+impl SpilledData {
     /// How many bytes have been written.
     pub fn bytes(&self) -> u64 {
-        self.extent.held.lock().bytes
+        self.blocks.block_list.lock().bytes
     }
 
     /// Appends to it.
-    pub fn writer(&self) -> Writer {
-        Writer { extent: Arc::clone(&self.extent), buffer: Vec::new() }
+    pub fn writer(&self) -> SpillAppender {
+        SpillAppender { blocks: Arc::clone(&self.blocks), buffer: Vec::new() }
     }
 
     /// Reads what was written to a place of it.
@@ -395,7 +395,7 @@ impl Spill {
     /// As the disk, and where the spill ends before: one of ours, which [`Error::io`] finds again.
     pub fn read_exact_at(&self, mut position: u64, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
-            let read = self.extent.read_at(position, into).map_err(io::Error::other)?;
+            let read = self.blocks.read_at(position, into).map_err(io::Error::other)?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -406,23 +406,28 @@ impl Spill {
     }
 
     /// Reads it from its beginning.
-    pub fn reader(&self) -> Reader {
-        Reader { extent: Arc::clone(&self.extent), position: 0, buffer: Vec::new(), at: 0 }
+    pub fn reader(&self) -> SpillReader {
+        SpillReader {
+            blocks: Arc::clone(&self.blocks),
+            position: 0,
+            buffer: Vec::new(),
+            buffer_position: 0,
+        }
     }
 }
 
 /// Writes to the end of a spill. What is not flushed is lost.
-pub struct Writer {
-    extent: Arc<Extent>,
+pub struct SpillAppender {
+    blocks: Arc<SpillBlocks>,
     buffer: Vec<u8>,
 }
 
-impl Writer {
+impl SpillAppender {
     /// Flushes it, and gives back what it gathers in until it is written to again.
     ///
     /// # Errors
     /// As flushing.
-    pub fn rest(&mut self) -> io::Result<()> {
+    pub fn flush_and_release_buffer(&mut self) -> io::Result<()> {
         self.flush()?;
         self.buffer = Vec::new();
         Ok(())
@@ -430,50 +435,51 @@ impl Writer {
 }
 
 /// What fails is one of our errors inside of an `io::Error`, where [`Error::io`] finds it again.
-impl Write for Writer {
+impl Write for SpillAppender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.flush()?;
         }
         match bytes.len() < BUFFER_BYTES {
             true => self.buffer.extend_from_slice(bytes),
-            false => self.extent.append(bytes).map_err(io::Error::other)?,
+            false => self.blocks.append(bytes).map_err(io::Error::other)?,
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.extent.append(&self.buffer).map_err(io::Error::other)?;
+        self.blocks.append(&self.buffer).map_err(io::Error::other)?;
         self.buffer.clear();
         Ok(())
     }
 }
 
 /// Reads a spill as far as it has been written.
-pub struct Reader {
-    extent: Arc<Extent>,
+pub struct SpillReader {
+    blocks: Arc<SpillBlocks>,
     position: u64,
     buffer: Vec<u8>,
-    at: usize,
+    buffer_position: usize,
 }
 
-impl Read for Reader {
+impl Read for SpillReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.buffer.len() && into.len() >= BUFFER_BYTES {
-            let read = self.extent.read_at(self.position, into).map_err(io::Error::other)?;
+        if self.buffer_position == self.buffer.len() && into.len() >= BUFFER_BYTES {
+            let read = self.blocks.read_at(self.position, into).map_err(io::Error::other)?;
             self.position += read as u64;
             return Ok(read);
         }
-        if self.at == self.buffer.len() {
+        if self.buffer_position == self.buffer.len() {
             self.buffer.resize(BUFFER_BYTES, 0);
-            let read = self.extent.read_at(self.position, &mut self.buffer);
+            let read = self.blocks.read_at(self.position, &mut self.buffer);
             self.buffer.truncate(*read.as_ref().unwrap_or(&0));
-            self.at = 0;
+            self.buffer_position = 0;
             self.position += read.map_err(io::Error::other)? as u64;
         }
-        let count = into.len().min(self.buffer.len() - self.at);
-        into[..count].copy_from_slice(&self.buffer[self.at..self.at + count]);
-        self.at += count;
+        let count = into.len().min(self.buffer.len() - self.buffer_position);
+        into[..count]
+            .copy_from_slice(&self.buffer[self.buffer_position..self.buffer_position + count]);
+        self.buffer_position += count;
         Ok(count)
     }
 }
@@ -482,18 +488,18 @@ impl Read for Reader {
 impl TempFileFactory for SpillSpace {
     fn create_temp_file(&self, what: &str) -> PlanResult<Arc<dyn SpillFile>> {
         tracing::debug!(what, "spill");
-        Ok(Arc::new(self.create()))
+        Ok(Arc::new(self.create_spill()))
     }
 }
 
-impl SpillFile for Spill {
+impl SpillFile for SpilledData {
     fn size(&self) -> Option<u64> {
         Some(self.bytes())
     }
 
     /// A read blocks for as long as the disk takes, on a thread that has nothing to do without it.
     fn read_stream(&self) -> PlanResult<Pin<Box<dyn Stream<Item = PlanResult<Bytes>> + Send>>> {
-        let (extent, mut position) = (Arc::clone(&self.extent), 0);
+        let (extent, mut position) = (Arc::clone(&self.blocks), 0);
         Ok(Box::pin(futures::stream::poll_fn(move |_| {
             let mut bytes = vec![0; BUFFER_BYTES];
             match extent.read_at(position, &mut bytes) {
@@ -513,7 +519,7 @@ impl SpillFile for Spill {
     }
 }
 
-impl SpillWriter for Writer {
+impl SpillWriter for SpillAppender {
     fn finish(&mut self) -> PlanResult<()> {
         Ok(self.flush()?)
     }
@@ -528,21 +534,21 @@ mod fault {
     use parking_lot::Mutex;
 
     #[derive(Default)]
-    pub(super) struct Fault(Mutex<Option<(u64, io::ErrorKind)>>);
+    pub(super) struct InjectedWriteFault(Mutex<Option<(u64, io::ErrorKind)>>);
 
-    impl Fault {
+    impl InjectedWriteFault {
         /// Bytes from `end` on are refused.
         pub(super) fn refuse_from(&self, end: u64, kind: io::ErrorKind) {
             *self.0.lock() = Some((end, kind));
         }
 
         /// Nothing is refused any more.
-        pub(super) fn mend(&self) {
+        pub(super) fn clear(&self) {
             *self.0.lock() = None;
         }
 
         /// How many of so many bytes are taken from a place on: as of a full disk, some of them or none.
-        pub(super) fn room(&self, offset: u64, bytes: usize) -> io::Result<usize> {
+        pub(super) fn accepted_bytes(&self, offset: u64, bytes: usize) -> io::Result<usize> {
             match *self.0.lock() {
                 Some((end, kind)) if offset >= end => Err(kind.into()),
                 Some((end, _)) => {

@@ -20,29 +20,29 @@ use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::{Error, Result};
 use tidemill_planning::{plan_statement, walk_statement, walk_statement_mut};
 
-use crate::cast_times::ArrowTypes;
-use crate::dialects::{self, CalledSources};
-use crate::messages::{Told, nested_too_deeply};
-use crate::parameters::{line_starts, offset};
-use crate::{digits, parse_hints, syntax};
+use crate::dialects::{self, TableFunctionSources};
+use crate::error_translation::{IntoTidemillError, nesting_error};
+use crate::parameters::{byte_offset, line_start_offsets};
+use crate::time_casts::ArrowTypePlanner;
+use crate::{decimal_literals, parse_hints, syntax};
 
 /// How deep expressions may be nested, `a + b + c` counting as two. What walks over them
 /// calls itself at each level, up to the evaluation of each batch.
-const DEPTH_MAX: usize = 1000;
+const EXPRESSION_DEPTH_MAX: usize = 1000;
 
 /// How many queries a UNION may have, and how many tables a FROM: the plan of either is as deep as they are many.
 const BRANCHES_MAX: usize = 1000;
 
 /// How deep the expressions of a statement are nested, and how many queries or tables stand in a row.
 #[derive(Default)]
-struct Depth {
-    now: usize,
-    most: usize,
-    queries: usize,
-    tables: usize,
+struct StatementDepth {
+    current_depth: usize,
+    max_depth: usize,
+    max_union_queries: usize,
+    max_from_tables: usize,
 }
 
-impl Visitor for Depth {
+impl Visitor for StatementDepth {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &SqlQuery) -> ControlFlow<()> {
@@ -51,74 +51,74 @@ impl Visitor for Depth {
             body = left;
             queries += 1;
         }
-        self.queries = self.queries.max(queries);
+        self.max_union_queries = self.max_union_queries.max(queries);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         let tables = select.from.iter().map(|from| 1 + from.joins.len()).sum();
-        self.tables = self.tables.max(tables);
+        self.max_from_tables = self.max_from_tables.max(tables);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
-        self.now += 1;
-        self.most = self.most.max(self.now);
+        self.current_depth += 1;
+        self.max_depth = self.max_depth.max(self.current_depth);
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, _: &SqlExpr) -> ControlFlow<()> {
-        self.now -= 1;
+        self.current_depth -= 1;
         ControlFlow::Continue(())
     }
 }
 
 /// What is asked about a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum StatementKind {
     /// Its rows.
-    Rows,
+    Select,
     /// `DESCRIBE`: its columns and their types.
-    Columns,
+    Describe,
     /// `SUMMARIZE`: of each column the least and the greatest value, and how they are spread.
-    Summary,
+    Summarize,
     /// `EXPLAIN`: how it would be run.
-    Plan,
+    Explain,
 }
 
 /// A text that was understood.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ParsedStatement {
     /// The query.
     pub statement: Statement,
     /// What is asked about it.
-    pub wanted: Wanted,
+    pub kind: StatementKind,
     /// The sources that it calls like functions.
-    pub called: CalledSources,
+    pub function_sources: TableFunctionSources,
 }
 
 /// The statement, if it is one SELECT and its rows are wanted.
 ///
 /// # Errors
 /// As [`asked`].
-pub fn one_select(sql: &str) -> Result<Statement> {
-    match asked(sql)? {
-        Asked { statement, wanted: Wanted::Rows, .. } => Ok(statement),
-        Asked { wanted, .. } => Err(Error::usage_with_hint(
-            format!("`{}` is not run here", wanted.word()),
+pub fn parse_select(sql: &str) -> Result<Statement> {
+    match parse_statement(sql)? {
+        ParsedStatement { statement, kind: StatementKind::Select, .. } => Ok(statement),
+        ParsedStatement { kind: wanted, .. } => Err(Error::usage_with_hint(
+            format!("`{}` is not run here", wanted.keyword()),
             "it is one SELECT; `tidemill query` answers the others",
         )),
     }
 }
 
-impl Wanted {
+impl StatementKind {
     /// The word that asks for it.
-    pub fn word(self) -> &'static str {
+    pub fn keyword(self) -> &'static str {
         match self {
-            Wanted::Rows => "SELECT",
-            Wanted::Columns => "DESCRIBE",
-            Wanted::Summary => "SUMMARIZE",
-            Wanted::Plan => "EXPLAIN",
+            StatementKind::Select => "SELECT",
+            StatementKind::Describe => "DESCRIBE",
+            StatementKind::Summarize => "SUMMARIZE",
+            StatementKind::Explain => "EXPLAIN",
         }
     }
 }
@@ -127,32 +127,35 @@ impl Wanted {
 ///
 /// # Errors
 /// [`Error::Usage`] where it is none.
-pub fn asked(sql: &str) -> Result<Asked> {
+pub fn parse_statement(sql: &str) -> Result<ParsedStatement> {
     // A chain of operators is as deep as it is long, and dropping it takes stack.
     let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
     run_on_large_stack(bytes, || {
-        let (mut statement, wanted) = parsed(sql)?;
-        let mut depth = Depth::default();
-        let mut called = CalledSources::new();
+        let (mut statement, wanted) = parse_single_query(sql)?;
+        let mut depth = StatementDepth::default();
+        let mut called = TableFunctionSources::new();
         if let Statement::Statement(statement) = &mut statement {
-            called = dialects::translate(statement)?;
-            syntax::complete(statement);
+            called = dialects::translate_statement(statement)?;
+            syntax::normalize_statement(statement);
             walk_statement(statement, &mut depth);
         }
-        if depth.most > DEPTH_MAX {
+        if depth.max_depth > EXPRESSION_DEPTH_MAX {
             return Err(Error::usage_with_hint(
-                format!("the SQL nests expressions {} deep; {DEPTH_MAX} is the most", depth.most),
+                format!(
+                    "the SQL nests expressions {} deep; {EXPRESSION_DEPTH_MAX} is the most",
+                    depth.max_depth
+                ),
                 "many alternatives are written `x IN (…)`, many rows as a source to join with",
             ));
         }
-        let in_a_row = [(depth.queries, "queries"), (depth.tables, "tables")];
+        let in_a_row = [(depth.max_union_queries, "queries"), (depth.max_from_tables, "tables")];
         if let Some((count, what)) = in_a_row.into_iter().find(|(count, _)| *count > BRANCHES_MAX) {
             return Err(Error::usage_with_hint(
                 format!("the SQL has {count} {what} in a row; {BRANCHES_MAX} is the most"),
                 "several files are one table: FROM ['a.csv', 'b.csv'], FROM 'logs/*.csv'; rows are VALUES (1), (2)",
             ));
         }
-        Ok(Asked { statement, wanted, called })
+        Ok(ParsedStatement { statement, kind: wanted, function_sources: called })
     })
 }
 
@@ -160,9 +163,9 @@ pub fn asked(sql: &str) -> Result<Asked> {
 ///
 /// # Errors
 /// [`Error::Usage`] for options behind `EXPLAIN ANALYZE` that change nothing here.
-pub fn analyzed_query(sql: &str) -> Result<Option<String>> {
+pub fn explain_analyze_query(sql: &str) -> Result<Option<String>> {
     // A text that is no SQL has its own message later on.
-    let Ok(tokens) = Tokenizer::new(&syntax::Spoken, sql).tokenize_with_location() else {
+    let Ok(tokens) = Tokenizer::new(&syntax::TidemillDialect, sql).tokenize_with_location() else {
         return Ok(None);
     };
     let mut tokens =
@@ -183,24 +186,26 @@ pub fn analyzed_query(sql: &str) -> Result<Option<String>> {
             "EXPLAIN ANALYZE SELECT … has one form, a line of text in each row",
         ));
     }
-    let Some(start) = offset(sql, &line_starts(sql), first.span.start) else { return Ok(None) };
+    let Some(start) = byte_offset(sql, &line_start_offsets(sql), first.span.start) else {
+        return Ok(None);
+    };
     let (before, query) = sql.split_at(start);
-    Ok(Some(blanked(before) + query))
+    Ok(Some(blank_text(before) + query))
 }
 
 /// A text as spaces of the same lines and columns.
-pub(crate) fn blanked(text: &str) -> String {
+pub(crate) fn blank_text(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
 }
 
 /// How many parentheses and CASEs within one another the parser is sure to follow. Beyond, it stumbles
 /// over whatever comes next, and complains of that.
-const NESTING_MAX: usize = 45;
+const PARSER_NESTING_MAX: usize = 45;
 
 /// How many parentheses and CASEs a text has within one another.
-fn nesting(sql: &str) -> usize {
+fn nesting_depth(sql: &str) -> usize {
     use datafusion::sql::sqlparser::keywords::Keyword;
-    let tokens = Tokenizer::new(&syntax::Spoken, sql).tokenize().unwrap_or_default();
+    let tokens = Tokenizer::new(&syntax::TidemillDialect, sql).tokenize().unwrap_or_default();
     let (mut depth, mut most) = (0usize, 0);
     for token in tokens {
         match token {
@@ -216,22 +221,24 @@ fn nesting(sql: &str) -> usize {
 }
 
 /// What statements begin with that change something, in whatever dialect the rest of them is.
-const CHANGES: [&str; 8] =
+const MODIFYING_KEYWORDS: [&str; 8] =
     ["ALTER", "COPY", "CREATE", "DELETE", "DROP", "INSERT", "TRUNCATE", "UPDATE"];
 
 /// `SUMMARIZE` in its place, as long as it is, in a word that the parser knows.
-const SUMMARIZE: (&str, &str) = ("SUMMARIZE", "DESCRIBE ");
+const SUMMARIZE_REPLACEMENT: (&str, &str) = ("SUMMARIZE", "DESCRIBE ");
 
 /// The text with `SUMMARIZE` at its beginning written as DESCRIBE, if it is there.
-fn summarized(sql: &str) -> Option<String> {
+fn replace_summarize(sql: &str) -> Option<String> {
     let start = sql.len() - sql.trim_start().len();
-    let (word, end) = (sql.get(start..)?, start + SUMMARIZE.0.len());
-    let is_it = word.get(..SUMMARIZE.0.len())?.eq_ignore_ascii_case(SUMMARIZE.0);
+    let (word, end) = (sql.get(start..)?, start + SUMMARIZE_REPLACEMENT.0.len());
+    let is_it =
+        word.get(..SUMMARIZE_REPLACEMENT.0.len())?.eq_ignore_ascii_case(SUMMARIZE_REPLACEMENT.0);
     let is_whole = sql.get(end..)?.starts_with(|c: char| !c.is_alphanumeric() && c != '_');
-    (is_it && is_whole).then(|| format!("{}{}{}", &sql[..start], SUMMARIZE.1, &sql[end..]))
+    (is_it && is_whole)
+        .then(|| format!("{}{}{}", &sql[..start], SUMMARIZE_REPLACEMENT.1, &sql[end..]))
 }
 
-fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
+fn parse_single_query(sql: &str) -> Result<(Statement, StatementKind)> {
     let refused = |what: &str| {
         let hint = match what {
             "`COPY`" => {
@@ -241,16 +248,16 @@ fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
         };
         Err(Error::usage_with_hint(format!("{what} is not run here"), hint))
     };
-    let summarized = summarized(sql);
-    let statements = match dialects::parsed(summarized.as_deref().unwrap_or(sql)) {
-        Err(_) if nesting(sql) >= NESTING_MAX => return Err(nested_too_deeply()),
+    let summarized = replace_summarize(sql);
+    let statements = match dialects::parse_statements(summarized.as_deref().unwrap_or(sql)) {
+        Err(_) if nesting_depth(sql) >= PARSER_NESTING_MAX => return Err(nesting_error()),
         Err(error) => {
             let first = sql.split_whitespace().next().unwrap_or_default();
-            if CHANGES.iter().any(|word| word.eq_ignore_ascii_case(first)) {
+            if MODIFYING_KEYWORDS.iter().any(|word| word.eq_ignore_ascii_case(first)) {
                 return refused(&format!("`{}`", first.to_uppercase()));
             }
-            let hint = parse_hints::hint(sql, &error.to_string());
-            return Err(match (DataFusionError::from(error).told(), hint) {
+            let hint = parse_hints::parse_error_hint(sql, &error.to_string());
+            return Err(match (DataFusionError::from(error).into_tidemill_error(), hint) {
                 (Error::Usage { message, hint: None }, Some(hint)) => {
                     Error::usage_with_hint(message, hint)
                 }
@@ -265,21 +272,21 @@ fn parsed(sql: &str) -> Result<(Statement, Wanted)> {
         (Some(_), Some(_)) => return refused("more than one statement"),
         (Some(statement), None) => statement,
     };
-    let (mut statement, wanted) = of_query(statement)?;
+    let (mut statement, wanted) = unwrap_explain(statement)?;
     if !matches!(statement, SqlStatement::Query(_)) {
         let text = statement.to_string();
         return refused(&format!("`{}`", text.split_whitespace().next().unwrap_or_default()));
     }
-    digits::keep(&mut statement);
-    let wanted = if summarized.is_some() { Wanted::Summary } else { wanted };
+    decimal_literals::write_inexact_numbers_as_decimals(&mut statement);
+    let wanted = if summarized.is_some() { StatementKind::Summarize } else { wanted };
     Ok((Statement::Statement(Box::new(statement)), wanted))
 }
 
 /// The query that DESCRIBE or EXPLAIN is about, and which of them it is.
-fn of_query(statement: SqlStatement) -> Result<(SqlStatement, Wanted)> {
+fn unwrap_explain(statement: SqlStatement) -> Result<(SqlStatement, StatementKind)> {
     let wanted = |alias: DescribeAlias| match alias {
-        DescribeAlias::Explain => Wanted::Plan,
-        DescribeAlias::Describe | DescribeAlias::Desc => Wanted::Columns,
+        DescribeAlias::Explain => StatementKind::Explain,
+        DescribeAlias::Describe | DescribeAlias::Desc => StatementKind::Describe,
     };
     match statement {
         SqlStatement::Explain {
@@ -318,25 +325,25 @@ fn of_query(statement: SqlStatement) -> Result<(SqlStatement, Wanted)> {
             has_table_keyword: _,
             table_name,
         } => {
-            let mut statements = dialects::parsed("SELECT * FROM t")
+            let mut statements = dialects::parse_statements("SELECT * FROM t")
                 .map_err(|error| Error::Internal(error.to_string()))?;
             let mut statement = statements.remove(0);
-            walk_statement_mut(&mut statement, &mut OfTable(&table_name));
+            walk_statement_mut(&mut statement, &mut TableReplacer(&table_name));
             let wanted = match describe_alias {
                 // A table by itself has columns, and nothing to be run.
-                DescribeAlias::Explain => Wanted::Columns,
+                DescribeAlias::Explain => StatementKind::Describe,
                 other => wanted(other),
             };
             Ok((statement, wanted))
         }
-        other => Ok((other, Wanted::Rows)),
+        other => Ok((other, StatementKind::Select)),
     }
 }
 
 /// Reads another table.
-struct OfTable<'a>(&'a ObjectName);
+struct TableReplacer<'a>(&'a ObjectName);
 
-impl VisitorMut for OfTable<'_> {
+impl VisitorMut for TableReplacer<'_> {
     type Break = ();
 
     fn post_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
@@ -346,9 +353,9 @@ impl VisitorMut for OfTable<'_> {
 }
 
 /// Checks that all that a statement says is honoured.
-pub fn honoured(statement: &Statement, context: &SessionContext) -> Result<()> {
+pub fn check_syntax(statement: &Statement, context: &SessionContext) -> Result<()> {
     match statement {
-        Statement::Statement(statement) => syntax::check(statement, &context.state()),
+        Statement::Statement(statement) => syntax::check_statement(statement, &context.state()),
         _ => Err(Error::Internal("a statement that is no SELECT".into())),
     }
 }
@@ -369,31 +376,31 @@ pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let hint = "write it as SQL does: --schema 'id BIGINT, name TEXT, ts TIMESTAMP'";
     let refused =
         |e: Error| Error::usage_with_hint(format!("the schema is not understood: {e}"), hint);
-    let sql = format!("CREATE TABLE t ({})", without_interval_units(text));
-    let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.told()))?;
+    let sql = format!("CREATE TABLE t ({})", join_interval_units(text));
+    let mut statements = DFParser::parse_sql(&sql).map_err(|e| refused(e.into_tidemill_error()))?;
     let statement = statements.pop_front().filter(|_| statements.is_empty());
     let statement = statement.ok_or_else(|| refused(Error::usage("it holds a `;`")))?;
     if let Statement::Statement(statement) = &statement {
-        syntax::only_columns(statement)?;
+        syntax::check_column_list(statement)?;
     }
-    let is_unquoted = unquoted_columns(&statement);
+    let is_unquoted = unquoted_column_flags(&statement);
     let state = SessionStateBuilder::new_from_existing(context.state());
-    let mut state = state.with_type_planner(Arc::new(ArrowTypes)).build();
+    let mut state = state.with_type_planner(Arc::new(ArrowTypePlanner)).build();
     // A name of a file's column, or of a key in it, is what is written.
     state.config_mut().options_mut().sql_parser.enable_ident_normalization = false;
     // What a zone's times are read as; without it the zone would be forgotten.
     state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
-    let plan = plan_statement(&state, statement).map_err(|e| refused(e.told()))?;
+    let plan = plan_statement(&state, statement).map_err(|e| refused(e.into_tidemill_error()))?;
     match plan {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
-            Ok(Arc::new(with_unquoted_names(table.input.schema().as_arrow(), &is_unquoted)))
+            Ok(Arc::new(mark_unquoted_names(table.input.schema().as_arrow(), &is_unquoted)))
         }
         _ => Err(refused(Error::usage("it is no list of columns"))),
     }
 }
 
 /// Returns, for each column of a `CREATE TABLE`, whether its name is written without quotes.
-fn unquoted_columns(statement: &Statement) -> Vec<bool> {
+fn unquoted_column_flags(statement: &Statement) -> Vec<bool> {
     match statement {
         Statement::Statement(statement) => match statement.as_ref() {
             SqlStatement::CreateTable(table) => {
@@ -406,7 +413,7 @@ fn unquoted_columns(statement: &Statement) -> Vec<bool> {
 }
 
 /// Returns the columns with a note on those whose names are written without quotes.
-fn with_unquoted_names(schema: &Schema, is_unquoted: &[bool]) -> Schema {
+fn mark_unquoted_names(schema: &Schema, is_unquoted: &[bool]) -> Schema {
     let note = HashMap::from([(UNQUOTED_NAME_METADATA_KEY.to_owned(), String::new())]);
     let fields =
         schema.fields().iter().zip(is_unquoted).map(|(field, is_unquoted)| match is_unquoted {
@@ -418,7 +425,7 @@ fn with_unquoted_names(schema: &Schema, is_unquoted: &[bool]) -> Schema {
 
 /// A list of columns in which `Interval(DayTime)` and its like, which the parser reads as the type of
 /// SQL with a precision, are single words. Names in quotes stay as they are.
-fn without_interval_units(text: &str) -> String {
+fn join_interval_units(text: &str) -> String {
     let parts = text.split('"').enumerate().map(|(at, part)| match at % 2 {
         0 => ["DayTime", "YearMonth", "MonthDayNano"].iter().fold(part.to_owned(), |part, unit| {
             part.replace(&format!("Interval({unit})"), &format!("Interval{unit}"))
@@ -442,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_that_is_shown_is_understood_as_a_schema() {
+    fn displayed_type_parses_as_schema() {
         for (data_type, sql) in [
             (Boolean, "BOOLEAN"),
             (Int8, "TINYINT"),

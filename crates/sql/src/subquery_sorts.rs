@@ -16,9 +16,9 @@ use tidemill_planning::DynLogicalPlan;
 
 /// The rule. See the module.
 #[derive(Debug)]
-pub(crate) struct SubquerySorts;
+pub(crate) struct SubquerySortRemovalRule;
 
-impl AnalyzerRule for SubquerySorts {
+impl AnalyzerRule for SubquerySortRemovalRule {
     fn name(&self) -> &'static str {
         "subquery_sorts"
     }
@@ -29,15 +29,15 @@ impl AnalyzerRule for SubquerySorts {
             has_sorts |= matches!(step, LogicalPlan::Sort(_));
             Ok(if has_sorts { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
-        if has_sorts { without_lost_sorts(plan, true) } else { Ok(plan) }
+        if has_sorts { remove_lost_sorts(plan, true) } else { Ok(plan) }
     }
 }
 
 /// Takes away the sorts of a plan whose order is lost above them. The order of the plan's own rows matters if `is_ordered`.
-fn without_lost_sorts(plan: LogicalPlan, is_ordered: bool) -> PlanResult<LogicalPlan> {
+fn remove_lost_sorts(plan: LogicalPlan, is_ordered: bool) -> PlanResult<LogicalPlan> {
     let plan = match plan {
         LogicalPlan::Sort(sort) if sort.fetch.is_none() && !is_ordered => {
-            return without_lost_sorts(Arc::unwrap_or_clone(sort.input), false);
+            return remove_lost_sorts(Arc::unwrap_or_clone(sort.input), false);
         }
         plan => plan,
     };
@@ -51,7 +51,7 @@ fn without_lost_sorts(plan: LogicalPlan, is_ordered: bool) -> PlanResult<Logical
         | LogicalPlan::Explain(_)
         | LogicalPlan::Analyze(_) => is_ordered,
         // `row_number() OVER ()` numbers rows as they come.
-        LogicalPlan::Window(window) => window.window_expr.iter().all(is_of_rows_as_they_come),
+        LogicalPlan::Window(window) => window.window_expr.iter().all(is_unordered_window),
         _ => false,
     };
     let plan = plan.map_subqueries(|plan| match plan {
@@ -59,18 +59,18 @@ fn without_lost_sorts(plan: LogicalPlan, is_ordered: bool) -> PlanResult<Logical
             let plan = Arc::unwrap_or_clone(subquery.subquery);
             // The order of the subquery itself, which an ARRAY of it takes.
             let is_ordered = matches!(plan, LogicalPlan::Sort(_));
-            subquery.subquery = Arc::new(without_lost_sorts(plan, is_ordered)?);
+            subquery.subquery = Arc::new(remove_lost_sorts(plan, is_ordered)?);
             Ok(Transformed::yes(LogicalPlan::Subquery(subquery)))
         }
         plan => Ok(Transformed::no(plan)),
     });
     let plan = plan.data()?;
     let plan =
-        plan.map_children(|child| Ok(Transformed::yes(without_lost_sorts(child, is_ordered)?)));
+        plan.map_children(|child| Ok(Transformed::yes(remove_lost_sorts(child, is_ordered)?)));
     plan.data()
 }
 
-fn is_of_rows_as_they_come(expr: &Expr) -> bool {
+fn is_unordered_window(expr: &Expr) -> bool {
     let expr = match expr {
         Expr::Alias(alias) => alias.expr.as_ref(),
         expr => expr,

@@ -9,22 +9,22 @@ use std::collections::BTreeSet;
 use datafusion::execution::SessionStateBuilder;
 use tidemill_base::error::Error;
 
-use crate::dialects::calls::{calls_of, rows};
+use crate::dialects::function_calls::{call_rewrites, foreign_signatures};
 
 /// Functions of other engines, and what is written here: of a number `n`, a text `x`, a time `ts`, a day
 /// `d`, a condition `c`, a `list`.
-pub const ELSEWHERE: [(&[&str], &str); 3] = [
+pub const FOREIGN_SCALARS: [(&[&str], &str); 3] = [
     (&["parse_date"], "CAST(strptime('20/11/2026', '%d/%m/%Y') AS DATE)"),
     (&["time_slice"], "time_bucket(INTERVAL '5 minutes', ts)"),
     (&["try_cast", "safe_cast"], "TRY_CAST(x AS BIGINT)"),
 ];
 
 /// The same, of aggregates.
-pub const AGGREGATES: [(&[&str], &str); 2] =
+pub const FOREIGN_AGGREGATES: [(&[&str], &str); 2] =
     [(&["any"], "bool_or(c), any_value(x)"), (&["averageif"], "avg(n) FILTER (WHERE c)")];
 
 /// Functions of other engines that are no expression here, and what is done instead.
-pub const INSTEAD: &[(&[&str], &str)] = &[
+pub const FUNCTION_ALTERNATIVES: &[(&[&str], &str)] = &[
     // Groups.
     (
         &["histogram_numeric", "histogram_values"],
@@ -261,26 +261,26 @@ pub const INSTEAD: &[(&[&str], &str)] = &[
 ];
 
 /// The refusal of a function that is not known.
-pub fn refused(name: &str) -> Error {
+pub fn unknown_function_error(name: &str) -> Error {
     let message = format!("unknown function `{name}`");
     let folded = name.to_lowercase();
-    let elsewhere = ELSEWHERE.iter().chain(&AGGREGATES);
+    let elsewhere = FOREIGN_SCALARS.iter().chain(&FOREIGN_AGGREGATES);
     if let Some((_, written)) =
         elsewhere.into_iter().find(|(names, _)| names.contains(&folded.as_str()))
     {
         return Error::usage_with_hint(message, format!("it is written here as {written}"));
     }
-    if let Some(text) = instead_of(&folded) {
+    if let Some(text) = function_alternative(&folded) {
         return Error::usage_with_hint(message, text);
     }
-    let calls = calls_of(&folded);
+    let calls = foreign_signatures(&folded);
     if !calls.is_empty() {
         return Error::usage_with_hint(
             format!("`{name}` takes other arguments"),
             format!("it is called as {}", calls.join(", ")),
         );
     }
-    match nearest(&folded, &known()) {
+    match nearest_function(&folded, &known_function_names()) {
         Some(meant) => Error::usage(format!("{message}; did you mean `{meant}`?")),
         None => Error::usage_with_hint(
             message,
@@ -291,12 +291,12 @@ pub fn refused(name: &str) -> Error {
 }
 
 /// What is done instead of a call of a function that is no expression here.
-pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
-    INSTEAD.iter().find(|(names, _)| names.contains(&name)).map(|(_, text)| *text)
+pub(crate) fn function_alternative(name: &str) -> Option<&'static str> {
+    FUNCTION_ALTERNATIVES.iter().find(|(names, _)| names.contains(&name)).map(|(_, text)| *text)
 }
 
 /// Aggregates that SQL gains, and DataFusion does not know.
-pub const ADDED: [&str; 15] = [
+pub const ADDED_AGGREGATES: [&str; 15] = [
     "unique",
     "hll_sketch",
     "hll_union",
@@ -315,10 +315,10 @@ pub const ADDED: [&str; 15] = [
 ];
 
 /// The names of all functions that may be called, in order.
-fn known() -> BTreeSet<String> {
+fn known_function_names() -> BTreeSet<String> {
     let state = SessionStateBuilder::new().with_default_features().build();
-    let elsewhere = rows().filter_map(|(call, _)| call.split('(').next());
-    let ours = ADDED.into_iter().chain(elsewhere).map(str::to_owned);
+    let elsewhere = call_rewrites().filter_map(|(call, _)| call.split('(').next());
+    let ours = ADDED_AGGREGATES.into_iter().chain(elsewhere).map(str::to_owned);
     let native = tidemill_functions::scalar_functions().flat_map(|function| {
         let names =
             std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str));
@@ -329,7 +329,7 @@ fn known() -> BTreeSet<String> {
 }
 
 /// The functions that a slip of the pen most likely meant, of several that are as near.
-const USUAL: [&str; 20] = [
+const COMMON_FUNCTIONS: [&str; 20] = [
     "count",
     "sum",
     "min",
@@ -354,7 +354,7 @@ const USUAL: [&str; 20] = [
 
 /// The first of the names that are most like a word: one letter may differ, of six two. A short name is
 /// like many others.
-fn nearest<'a>(word: &str, names: &'a BTreeSet<String>) -> Option<&'a str> {
+fn nearest_function<'a>(word: &str, names: &'a BTreeSet<String>) -> Option<&'a str> {
     names
         .iter()
         .map(|name| (strsim::damerau_levenshtein(word, name), name.as_str()))
@@ -363,7 +363,7 @@ fn nearest<'a>(word: &str, names: &'a BTreeSet<String>) -> Option<&'a str> {
             let is_short = word.chars().count() <= 3;
             !is_short && letters > 2 && *distance <= (letters / 3).clamp(1, 2)
         })
-        .min_by_key(|(distance, name)| (*distance, !USUAL.contains(name)))
+        .min_by_key(|(distance, name)| (*distance, !COMMON_FUNCTIONS.contains(name)))
         .map(|(_, name)| name)
 }
 
@@ -372,11 +372,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_there_is_stands_in_no_table() {
-        let known = known();
-        let elsewhere = ELSEWHERE.iter().chain(&AGGREGATES).flat_map(|(names, _)| names.iter());
+    fn tables_list_no_known_function() {
+        let known = known_function_names();
+        let elsewhere =
+            FOREIGN_SCALARS.iter().chain(&FOREIGN_AGGREGATES).flat_map(|(names, _)| names.iter());
         let mut names = BTreeSet::new();
-        let instead = INSTEAD.iter().flat_map(|(names, _)| names.iter());
+        let instead = FUNCTION_ALTERNATIVES.iter().flat_map(|(names, _)| names.iter());
         for name in elsewhere.chain(instead) {
             assert!(!known.contains(*name), "{name}");
             assert!(names.insert(*name), "{name} twice");
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_near_name_is_suggested_and_always_the_same() {
+    fn only_near_names_are_suggested_deterministically() {
         for (name, expected) in [
             ("uniqe", "unknown function `uniqe`; did you mean `unique`?"),
             ("cuont", "unknown function `cuont`; did you mean `count`?"),
@@ -403,7 +404,7 @@ mod tests {
                 "unknown function `hostName`\nhint: leave it out: a query reads files, and knows no server",
             ),
         ] {
-            let found = refused(name).to_string();
+            let found = unknown_function_error(name).to_string();
             assert!(found.starts_with(expected), "{found}");
         }
     }

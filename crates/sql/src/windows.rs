@@ -5,14 +5,14 @@
 //!   fit, is sorted, and goes through DataFusion's steps but for two, which hold too much:
 //! - `whole_partitions`, `running_totals`: ours in their place; `beside`: values of any length beside their rows.
 
-pub(crate) mod beside;
-pub mod filtered;
-pub(crate) mod in_parts;
+pub mod filter_clauses;
+pub(crate) mod hash_partitioned;
 pub(crate) mod running_totals;
-mod text;
+mod text_copies;
 pub(crate) mod whole_partitions;
+pub(crate) mod window_output;
 
-pub(crate) use text::CopiedText;
+pub(crate) use text_copies::CopyTextBelowWindowsRule;
 
 use arrow::datatypes::DataType;
 use datafusion::common::Result as PlanResult;
@@ -25,9 +25,9 @@ use crate::datafusion_names::windows;
 /// Plans `row_number` and ranks as BIGINT, which counts are, too: DataFusion's have no sign, so that
 /// `row_number() OVER () - 5` would be a DECIMAL and `-rank() OVER (…)` an error.
 #[derive(Debug)]
-pub(crate) struct Ranks;
+pub(crate) struct SignedRankPlanner;
 
-impl ExprPlanner for Ranks {
+impl ExprPlanner for SignedRankPlanner {
     fn plan_window(&self, raw: RawWindowExpr) -> PlanResult<PlannerResult<RawWindowExpr>> {
         if !matches!(
             raw.func_def.name(),

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use parking_lot::Mutex;
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Result;
-use tidemill_sql::messages::external;
+use tidemill_sql::error_translation::into_datafusion_error;
 
 use crate::estimates::Precisions;
 use crate::state::{self, StateColumn, States};
@@ -45,7 +45,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     pub(crate) fn new(aggregate: Aggregate) -> PlanResult<Self> {
-        let column = state::column(&aggregate).map_err(external)?;
+        let column = state::column(&aggregate).map_err(into_datafusion_error)?;
         Ok(Groups { aggregate, column, group_count: 0 })
     }
 
@@ -56,7 +56,7 @@ impl Groups {
 
     /// The states of the first groups, the others staying; all of them in their form on disk.
     fn emitted(&mut self, emit_to: EmitTo) -> PlanResult<(usize, States)> {
-        let all = self.column.take(self.group_count).map_err(external)?;
+        let all = self.column.take(self.group_count).map_err(into_datafusion_error)?;
         let first = match emit_to {
             EmitTo::All => self.group_count,
             EmitTo::First(first) => first.min(self.group_count),
@@ -67,7 +67,7 @@ impl Groups {
             let rows: Vec<u32> = (first..first + rest).map(|row| row as u32).collect();
             let groups: Vec<usize> = (0..rest).collect();
             let routes = state::Routes { rows: &rows, groups: &groups, group_count: rest };
-            self.column.merge(&all, &routes).map_err(external)?;
+            self.column.merge(&all, &routes).map_err(into_datafusion_error)?;
         }
         Ok((first, all))
     }
@@ -90,26 +90,26 @@ impl GroupsAccumulator for Groups {
             groups: group_indices,
             group_count: total_num_groups,
         };
-        self.column.update(&rows).map_err(external)
+        self.column.update(&rows).map_err(into_datafusion_error)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
         if let EmitTo::All = emit_to {
             let count = std::mem::take(&mut self.group_count);
-            return self.column.finish(count).map_err(external);
+            return self.column.finish(count).map_err(into_datafusion_error);
         }
         let (first, states) = self.emitted(emit_to)?;
-        let mut answers = state::column(&self.aggregate).map_err(external)?;
+        let mut answers = state::column(&self.aggregate).map_err(into_datafusion_error)?;
         let rows: Vec<u32> = (0..first as u32).collect();
         let groups: Vec<usize> = (0..first).collect();
         let routes = state::Routes { rows: &rows, groups: &groups, group_count: first };
-        answers.merge(&states, &routes).map_err(external)?;
-        answers.finish(first).map_err(external)
+        answers.merge(&states, &routes).map_err(into_datafusion_error)?;
+        answers.finish(first).map_err(into_datafusion_error)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
         let (first, states) = self.emitted(emit_to)?;
-        let mut travelling = vec![states.encode().map_err(external)?.slice(0, first)];
+        let mut travelling = vec![states.encode().map_err(into_datafusion_error)?.slice(0, first)];
         if self.values_travel() {
             travelling.push(new_null_array(&self.aggregate.argument_type, first));
         }
@@ -135,7 +135,7 @@ impl GroupsAccumulator for Groups {
                 groups: group_indices,
                 group_count: total_num_groups,
             };
-            self.column.update(&rows).map_err(external)?;
+            self.column.update(&rows).map_err(into_datafusion_error)?;
         }
         let some = present(states);
         let (states, groups) = match &some {
@@ -146,11 +146,11 @@ impl GroupsAccumulator for Groups {
                 (filter(states, some)?, Cow::Owned(groups.collect()))
             }
         };
-        let states = self.column.decode(&states).map_err(external)?;
+        let states = self.column.decode(&states).map_err(into_datafusion_error)?;
         let rows: Vec<u32> = (0..groups.len() as u32).collect();
         // Sums, unlike sketches, take several states of one group one after another.
         let routes = state::Routes { rows: &rows, groups: &groups, group_count: total_num_groups };
-        self.column.merge(&states, &routes).map_err(external)
+        self.column.merge(&states, &routes).map_err(into_datafusion_error)
     }
 
     fn convert_to_state(
@@ -159,7 +159,7 @@ impl GroupsAccumulator for Groups {
         opt_filter: Option<&BooleanArray>,
     ) -> PlanResult<Vec<ArrayRef>> {
         if !self.values_travel() {
-            let mut column = state::column(&self.aggregate).map_err(external)?;
+            let mut column = state::column(&self.aggregate).map_err(into_datafusion_error)?;
             let (count, groups) = (values[0].len(), (0..values[0].len()).collect::<Vec<_>>());
             let rows = state::Rows {
                 values: values.first(),
@@ -169,9 +169,9 @@ impl GroupsAccumulator for Groups {
                 groups: &groups,
                 group_count: count,
             };
-            column.update(&rows).map_err(external)?;
+            column.update(&rows).map_err(into_datafusion_error)?;
             let states = column.take(count).and_then(|states| states.encode());
-            return Ok(vec![states.map_err(external)?]);
+            return Ok(vec![states.map_err(into_datafusion_error)?]);
         }
         let values = match opt_filter {
             // A row that does not count is no value.
@@ -184,7 +184,7 @@ impl GroupsAccumulator for Groups {
             }
             None => Arc::clone(&values[0]),
         };
-        let kept = kept_type(&self.aggregate).map_err(external)?;
+        let kept = kept_type(&self.aggregate).map_err(into_datafusion_error)?;
         Ok(vec![new_null_array(&kept, values.len()), values])
     }
 
@@ -216,14 +216,14 @@ impl OneGroup {
         aggregate: Aggregate,
         told: Option<(String, Arc<Precisions>)>,
     ) -> PlanResult<Self> {
-        let column = Mutex::new(state::column(&aggregate).map_err(external)?);
+        let column = Mutex::new(state::column(&aggregate).map_err(into_datafusion_error)?);
         Ok(OneGroup { aggregate, column, told })
     }
 
     fn absorb(&mut self, states: &state::States, count: usize) -> PlanResult<()> {
         for row in 0..count {
             let routes = state::Routes { rows: &[row as u32], groups: &[0], group_count: 1 };
-            self.column.get_mut().merge(states, &routes).map_err(external)?;
+            self.column.get_mut().merge(states, &routes).map_err(into_datafusion_error)?;
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Accumulator for OneGroup {
             groups: &groups,
             group_count: 1,
         };
-        self.column.get_mut().update(&rows).map_err(external)
+        self.column.get_mut().update(&rows).map_err(into_datafusion_error)
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
@@ -252,15 +252,15 @@ impl Accumulator for OneGroup {
             precisions.add(call, &self.aggregate.function, precision);
         }
         // A window calls this for every row, so the states stay.
-        if let Some(answer) = column.answer_in_place().map_err(external)? {
+        if let Some(answer) = column.answer_in_place().map_err(into_datafusion_error)? {
             return ScalarValue::try_from_array(&answer, 0);
         }
-        let states = column.take(1).map_err(external)?;
-        let mut answer = state::column(&self.aggregate).map_err(external)?;
+        let states = column.take(1).map_err(into_datafusion_error)?;
+        let mut answer = state::column(&self.aggregate).map_err(into_datafusion_error)?;
         let all = state::Routes { rows: &[0], groups: &[0], group_count: 1 };
-        answer.merge(&states, &all).map_err(external)?;
+        answer.merge(&states, &all).map_err(into_datafusion_error)?;
         self.absorb(&states, 1)?;
-        ScalarValue::try_from_array(&answer.finish(1).map_err(external)?, 0)
+        ScalarValue::try_from_array(&answer.finish(1).map_err(into_datafusion_error)?, 0)
     }
 
     fn size(&self) -> usize {
@@ -269,7 +269,7 @@ impl Accumulator for OneGroup {
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
         let states = self.column.get_mut().take(1).and_then(|states| states.encode());
-        let states = states.map_err(external)?;
+        let states = states.map_err(into_datafusion_error)?;
         Ok(vec![ScalarValue::try_from_array(&states, 0)?])
     }
 
@@ -278,7 +278,7 @@ impl Accumulator for OneGroup {
             Some(present) => filter(&states[0], &present)?,
             None => Arc::clone(&states[0]),
         };
-        let decoded = self.column.get_mut().decode(&present).map_err(external)?;
+        let decoded = self.column.get_mut().decode(&present).map_err(into_datafusion_error)?;
         self.absorb(&decoded, present.len())
     }
 }
@@ -312,7 +312,7 @@ impl Distinct {
         values: &ArrayRef,
         mut take: impl FnMut(ScalarValue) -> PlanResult<()>,
     ) -> PlanResult<()> {
-        let values = tidemill_sql::floats::settled(values);
+        let values = tidemill_sql::float_order::normalize_floats(values);
         for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
             take(ScalarValue::try_from_array(&values, row)?)?;
         }

@@ -42,8 +42,8 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::datafusion_names::windows;
-use tidemill_sql::unnested::without_keys;
-use tidemill_sql::{floats, kept_casts};
+use tidemill_sql::unnest_keys::hide_keys;
+use tidemill_sql::{float_order, opaque_casts};
 
 use crate::accumulators::{Groups, OneGroup};
 use crate::state::leads;
@@ -137,7 +137,7 @@ impl FirstRows {
             return Err(Error::Internal("rows that are kept have no positions".into()));
         };
         let (by, rest) = argument.split_at(place.min(argument.len()));
-        let by = by.iter().map(floats::settled);
+        let by = by.iter().map(float_order::normalize_floats);
         Ok(by.chain([Arc::clone(positions)]).chain(rest.iter().cloned()).collect())
     }
 
@@ -350,7 +350,7 @@ fn counted(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => counted(&alias.expr),
         Expr::Cast(cast) if keeps(cast.field.data_type()) => counted(&cast.expr),
-        other => match kept_casts::inside(other) {
+        other => match opaque_casts::opaque_cast_parts(other) {
             Some((inner, to)) if keeps(to) => counted(inner),
             _ => other,
         },
@@ -455,7 +455,7 @@ fn aggregated(
         .aggregate(keys, [Expr::AggregateFunction(call).alias(ROWS)])?
         .build()?;
     let lists = [Column::new_unqualified(ROWS)];
-    let made = LogicalPlanBuilder::from(without_keys(groups, &lists)?)
+    let made = LogicalPlanBuilder::from(hide_keys(groups, &lists)?)
         .unnest_column_with_options(Column::new_unqualified(ROWS), options)?
         .project(outputs)?
         .build()?;

@@ -36,7 +36,7 @@ use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use tidemill_base::column_types::dictionary_text_type;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 
 use crate::codes::Codes;
 use crate::prefetch::{AHEAD, prefetch};
@@ -64,7 +64,7 @@ pub(crate) fn kept(keys: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
 pub(crate) fn hashes_of(kept: &[ArrayRef], row_count: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0; row_count];
     if !kept.is_empty() {
-        create_hashes(kept, &RandomState::with_seed(0), &mut hashes).told()?;
+        create_hashes(kept, &RandomState::with_seed(0), &mut hashes).into_tidemill_error()?;
     }
     Ok(hashes)
 }
@@ -94,9 +94,9 @@ impl GroupIndex {
         let columns = keys.fields().iter().map(|key| key_column(&kept_as(key.data_type())));
         Ok(match columns.collect::<Option<Vec<_>>>() {
             Some(columns) => GroupIndex::Hashed(Box::new(HashIndex::new(columns))),
-            None => {
-                GroupIndex::Others(new_group_values(Arc::clone(keys), &GroupOrdering::None).told()?)
-            }
+            None => GroupIndex::Others(
+                new_group_values(Arc::clone(keys), &GroupOrdering::None).into_tidemill_error()?,
+            ),
         })
     }
 
@@ -152,12 +152,12 @@ impl GroupIndex {
                 };
                 here.intern(keys, hashes, rows, groups)
             }
-            (GroupIndex::Others(here), None) => here.intern(keys, groups).told(),
+            (GroupIndex::Others(here), None) => here.intern(keys, groups).into_tidemill_error(),
             (GroupIndex::Others(here), Some(rows)) => {
                 let rows = UInt32Array::from(rows.to_vec());
                 let keys: Vec<ArrayRef> =
                     keys.iter().map(|key| Ok(take(key, &rows, None)?)).collect::<Result<_>>()?;
-                here.intern(&keys, groups).told()
+                here.intern(&keys, groups).into_tidemill_error()
             }
         }
     }
@@ -184,9 +184,10 @@ impl GroupIndex {
                 Ok((keys.collect(), None))
             }
             GroupIndex::Others(groups) => {
-                let keys = groups.emit(EmitTo::All).told()?;
+                let keys = groups.emit(EmitTo::All).into_tidemill_error()?;
                 // Emptied, DataFusion's grouping keeps its capacity; a fresh one gives it back.
-                *groups = new_group_values(Arc::clone(schema), &GroupOrdering::None).told()?;
+                *groups = new_group_values(Arc::clone(schema), &GroupOrdering::None)
+                    .into_tidemill_error()?;
                 Ok((keys, None))
             }
         }

@@ -51,7 +51,7 @@ pub use spec::{Aggregate, BitsOf, Function, Precision, Switch, TableSpec, positi
 pub use state::{CellQuantiles, CellSums, supports};
 use state::{Routes, Rows, StateColumn, States};
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::floats;
+use tidemill_sql::float_order;
 pub use value::{is_hashable, is_rankable};
 
 /// Groups and their states while they can still grow.
@@ -170,8 +170,10 @@ impl Table {
     /// # Errors
     /// Where a sum overflows even its wide state.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
-        let keys: Vec<ArrayRef> =
-            batch.columns()[..self.spec.keys.len()].iter().map(floats::settled).collect();
+        let keys: Vec<ArrayRef> = batch.columns()[..self.spec.keys.len()]
+            .iter()
+            .map(float_order::normalize_floats)
+            .collect();
         self.row_count += batch.num_rows() as u64;
         let positions = self.spec.has_positions().then(|| batch.columns().last()).flatten();
         let group_count = self.assign(&keys, None, None, batch.num_rows())?;

@@ -23,8 +23,8 @@ use datafusion::logical_expr::{
 
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_sql::messages::external;
-use tidemill_sql::percentiles::time_type;
+use tidemill_sql::error_translation::into_datafusion_error;
+use tidemill_sql::percentiles::interpolated_time_type;
 
 use crate::accumulators::{Distinct, Groups, OneGroup};
 use crate::wide_sums::{Cast, TIME_NUMBER};
@@ -45,7 +45,7 @@ struct Median {
 
 /// The type in which values are kept, and of an answer over these.
 fn kept_types(argument: &DataType) -> (DataType, DataType) {
-    match time_type(argument) {
+    match interpolated_time_type(argument) {
         Some(_) => (TIME_NUMBER, TIME_NUMBER),
         None => {
             let answer = widened_decimal(argument).unwrap_or_else(|| argument.clone());
@@ -104,7 +104,7 @@ impl Median {
         let Some(argument) = args.expr_fields.first().map(|field| field.data_type()) else {
             return Ok(None);
         };
-        let number = match time_type(argument) {
+        let number = match interpolated_time_type(argument) {
             Some(_) => TIME_NUMBER,
             None => match widened_decimal(argument) {
                 Some(wider) => wider,
@@ -122,7 +122,9 @@ impl Median {
 
 /// Returns whether a call is over times.
 fn is_of_times(args: &AccumulatorArgs<'_>) -> bool {
-    args.expr_fields.first().is_some_and(|field| time_type(field.data_type()).is_some())
+    args.expr_fields
+        .first()
+        .is_some_and(|field| interpolated_time_type(field.data_type()).is_some())
 }
 
 impl AggregateUDFImpl for Median {
@@ -140,7 +142,7 @@ impl AggregateUDFImpl for Median {
 
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
         if let [of] = given
-            && let Some(time) = time_type(of)
+            && let Some(time) = interpolated_time_type(of)
         {
             return Ok(vec![time]);
         }
@@ -153,7 +155,7 @@ impl AggregateUDFImpl for Median {
         let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.theirs.as_ref());
         let fields = fields.map_err(|_| {
             let found: Vec<String> = given.iter().map(sql_type_name).collect();
-            external(Error::usage_with_hint(
+            into_datafusion_error(Error::usage_with_hint(
                 format!("`{}` takes numbers and times, not {}", self.name(), found.join(", ")),
                 "cast what is a number: median(CAST(x AS DOUBLE))",
             ))

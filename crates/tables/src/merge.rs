@@ -38,7 +38,7 @@ use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::memory_account::{MemoryAccount, MemoryCharge, MemoryHolder};
 use tidemill_base::memory_budget::format_binary_bytes;
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
-use tidemill_sql::pool;
+use tidemill_sql::memory_pool;
 use tidemill_sql::spills::SpillSpace;
 use tracing::debug_span;
 
@@ -920,7 +920,8 @@ impl Folding<'_> {
     fn too_large(&self, table: &Table, disk: &OnDisk) -> Error {
         let (held, function) = (table.bytes() as u64, table.largest().unwrap_or("GROUP BY"));
         // On disk it takes a little less than in memory, and the answer is made beside it.
-        let enough = pool::size_above(held.max(disk.bytes() / 3 * 4).saturating_mul(2));
+        let enough =
+            memory_pool::memory_flag_value(held.max(disk.bytes() / 3 * 4).saturating_mul(2));
         let instead = match function {
             "median" => "quantile(x, 0.5), which keeps a summary",
             _ => "keep fewer values for each group",

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use arrow::array::{Array, AsArray, RecordBatch};
 use tidemill_base::error::Result;
 use tidemill_functions::sketches::id_set_len_upper_bounds;
-use tidemill_sql::pool::too_large_a_set;
+use tidemill_sql::memory_pool::id_set_memory_error;
 
 use crate::{Function, Table, TableSpec};
 
@@ -81,7 +81,7 @@ fn cut_by_sets(
             }
             let own = len.saturating_mul(8);
             if own > group_bytes_max as u64 {
-                return Err(too_large_a_set(own, group_bytes_max as u64));
+                return Err(id_set_memory_error(own, group_bytes_max as u64));
             }
             *bytes = bytes.saturating_add(own);
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use tidemill_base::error::Result;
-use tidemill_sql::floats;
+use tidemill_sql::float_order;
 
 use super::groups::{hashes_of, kept};
 use super::held::{Column, Rows};
@@ -84,7 +84,7 @@ impl Scatter {
     /// Where a key cannot be turned into the type that it is kept as, or hashed.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let (keys, others) = batch.columns().split_at(self.key_count);
-        let keys: Vec<ArrayRef> = keys.iter().map(floats::settled).collect();
+        let keys: Vec<ArrayRef> = keys.iter().map(float_order::normalize_floats).collect();
         let mut columns = kept(&keys)?;
         self.hashes.extend(hashes_of(&columns, batch.num_rows())?);
         columns.extend_from_slice(others);

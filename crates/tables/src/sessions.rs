@@ -6,7 +6,7 @@ use datafusion::prelude::SessionContext;
 use tidemill_base::{Result, RunSettings};
 use tidemill_sql::datafusion_names::optimizer_rules;
 use tidemill_sql::session;
-use tidemill_sql::session::{Brought, LogicalRule};
+use tidemill_sql::session::{LogicalRule, SessionExtensions};
 
 use crate::distinct::DistinctCounts;
 use crate::estimates::Precisions;
@@ -34,12 +34,12 @@ pub fn open_with(
     let distinct: LogicalRule = Arc::new(DistinctCounts::default());
     let others = [(optimizer_rules::SINGLE_DISTINCT_TO_GROUP_BY, distinct)];
     let others = if counts_as_before { &[] } else { &others[..] };
-    let brought = Brought {
-        others,
-        of_windows: Some(Arc::new(KeepFirstRows)),
-        running_totals: Some(sums::running),
+    let brought = SessionExtensions {
+        replacement_rules: others,
+        window_rule: Some(Arc::new(KeepFirstRows)),
+        running_aggregate: Some(sums::running),
     };
-    let context = session::open(budget_bytes, settings, brought)?;
+    let context = session::open_session(budget_bytes, settings, brought)?;
     let precisions = Arc::new(Precisions::default());
     context.state_ref().write().config_mut().set_extension(Arc::clone(&precisions));
     for function in functions::all(&precisions) {

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_sql::datafusion_names::aggregates;
-use tidemill_sql::windows::filtered::no_state;
+use tidemill_sql::windows::filter_clauses::window_state_error;
 
 /// Those of `all` that are ours over such frames.
 pub(crate) fn functions<'a>(
@@ -183,11 +183,11 @@ impl Accumulator for Flags {
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        no_state()
+        window_state_error()
     }
 
     fn merge_batch(&mut self, _: &[ArrayRef]) -> PlanResult<()> {
-        no_state()
+        window_state_error()
     }
 }
 
@@ -252,7 +252,7 @@ impl Accumulator for Bits {
             DataType::UInt16 => ScalarValue::UInt16(Some(bits as u16)),
             DataType::UInt32 => ScalarValue::UInt32(Some(bits as u32)),
             DataType::UInt64 => ScalarValue::UInt64(Some(bits)),
-            _ => return no_state(),
+            _ => return window_state_error(),
         })
     }
 
@@ -261,10 +261,10 @@ impl Accumulator for Bits {
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        no_state()
+        window_state_error()
     }
 
     fn merge_batch(&mut self, _: &[ArrayRef]) -> PlanResult<()> {
-        no_state()
+        window_state_error()
     }
 }

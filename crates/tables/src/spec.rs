@@ -223,7 +223,7 @@ impl Function {
             other => (other.to_string(), String::new()),
         };
         let interval = if precision.exact { "exact".to_string() } else { interval };
-        let column = tidemill_sql::names::in_sql(column);
+        let column = tidemill_sql::column_names::plan_text_to_sql(column);
         let (exact, error) = (precision.exact, precision.error);
         EstimateAccuracy { column, method, exact, interval, error }
     }

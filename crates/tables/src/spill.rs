@@ -8,7 +8,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::spills::{Spill, SpillSpace, Writer};
+use tidemill_sql::spills::{SpillAppender, SpillSpace, SpilledData};
 
 use super::value::{compact, logical_bytes};
 
@@ -18,7 +18,7 @@ pub const BATCH_BYTES: usize = 4 << 20;
 /// Encoded chunks or rows in writing.
 pub struct SpillWriter {
     space: SpillSpace,
-    writer: Option<(Spill, StreamWriter<Writer>)>,
+    writer: Option<(SpilledData, StreamWriter<SpillAppender>)>,
 }
 
 impl SpillWriter {
@@ -35,7 +35,7 @@ impl SpillWriter {
         let (_, writer) = match &mut self.writer {
             Some(writer) => writer,
             none => {
-                let spill = self.space.create();
+                let spill = self.space.create_spill();
                 let writer = StreamWriter::try_new(spill.writer(), batch.schema_ref());
                 none.insert((spill, writer.map_err(failed)?))
             }
@@ -52,7 +52,7 @@ impl SpillWriter {
     /// As [`SpillWriter::write`].
     pub fn rest(&mut self) -> Result<()> {
         let Some((_, writer)) = &mut self.writer else { return Ok(()) };
-        writer.get_mut().rest().map_err(|e| Error::io("spill to", "a file", e))
+        writer.get_mut().flush_and_release_buffer().map_err(|e| Error::io("spill to", "a file", e))
     }
 
     /// Ends writing; the chunks can be read as often as wanted.
@@ -74,12 +74,12 @@ fn failed(error: ArrowError) -> Error {
 }
 
 /// Encoded chunks or rows on disk.
-pub struct SpillFile(Option<Spill>);
+pub struct SpillFile(Option<SpilledData>);
 
 impl SpillFile {
     /// How many bytes the chunks take on disk.
     pub fn bytes(&self) -> u64 {
-        self.0.as_ref().map_or(0, Spill::bytes)
+        self.0.as_ref().map_or(0, SpilledData::bytes)
     }
 
     /// The chunks, in the order in which they were written.

@@ -26,10 +26,10 @@ use tidemill_base::error::Error;
 use tidemill_sketch::{
     FOUR_POWER_SUMS, MomentValue, MomentValueTooLarge, Moments, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS,
 };
+use tidemill_sql::column_names::strip_window_spec;
 use tidemill_sql::datafusion_names::aggregates;
-use tidemill_sql::messages::external;
-use tidemill_sql::names::call_of;
-use tidemill_sql::windows::filtered::no_state;
+use tidemill_sql::error_translation::into_datafusion_error;
+use tidemill_sql::windows::filter_clauses::window_state_error;
 
 use crate::accumulators::{Distinct, Groups};
 use crate::state::{Pairs, Summed, is_whole};
@@ -290,7 +290,7 @@ fn root(left: f64, right: f64) -> f64 {
 
 /// The error of a value that is too large to be squared, or to have a fourth power.
 pub(crate) fn too_large(name: &str) -> Error {
-    let call = call_of(name);
+    let call = strip_window_spec(name);
     let is_of_powers = ["skewness", "kurtosis"].iter().any(|of| call.starts_with(of));
     let what = match is_of_powers {
         true => "beyond 1e70, whose fourth powers",
@@ -342,7 +342,7 @@ impl AggregateUDFImpl for OfPowers {
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        Err(external(Error::Internal(format!("`{}` is declared alone", self.name))))
+        Err(into_datafusion_error(Error::Internal(format!("`{}` is declared alone", self.name))))
     }
 
     fn documentation(&self) -> Option<&Documentation> {
@@ -486,7 +486,10 @@ impl AggregateUDFImpl for Declared {
         }
         if self.statistic.is_of_pairs() {
             // The SQL's walk refuses it.
-            return Err(external(Error::Internal(format!("`{}` of different pairs", self.name()))));
+            return Err(into_datafusion_error(Error::Internal(format!(
+                "`{}` of different pairs",
+                self.name()
+            ))));
         }
         let of = Declared::new(Arc::clone(&self.theirs), self.statistic);
         let argument = aggregate.argument_type.clone();
@@ -541,7 +544,7 @@ impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
     }
 
     fn change(&mut self, columns: &[ArrayRef], is_back: bool) -> PlanResult<()> {
-        let pairs = Pairs::<N>::new(&columns[0], columns.get(1)).map_err(external)?;
+        let pairs = Pairs::<N>::new(&columns[0], columns.get(1)).map_err(into_datafusion_error)?;
         let step = |count: &mut u64| if is_back { *count -= 1 } else { *count += 1 };
         let nulls = pairs.nulls();
         for row in 0..columns[0].len() {
@@ -582,7 +585,7 @@ impl<N: Summed, const SUMS: usize> Accumulator for GroupMoments<N, SUMS> {
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
         if self.large > 0 {
-            return Err(external(too_large(&self.name)));
+            return Err(into_datafusion_error(too_large(&self.name)));
         }
         if self.statistic == Statistic::Regression(Regression::Count) {
             return Ok(ScalarValue::UInt64(Some(self.moments.count())));
@@ -596,10 +599,10 @@ impl<N: Summed, const SUMS: usize> Accumulator for GroupMoments<N, SUMS> {
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
         if self.slides {
-            return no_state();
+            return window_state_error();
         }
         if self.large > 0 {
-            return Err(external(too_large(&self.name)));
+            return Err(into_datafusion_error(too_large(&self.name)));
         }
         let mut bytes = Vec::new();
         self.moments.encode(&mut bytes);
@@ -607,7 +610,8 @@ impl<N: Summed, const SUMS: usize> Accumulator for GroupMoments<N, SUMS> {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let damaged = || external(Error::Internal("a state that is no moments".into()));
+        let damaged =
+            || into_datafusion_error(Error::Internal("a state that is no moments".into()));
         let states: &LargeBinaryArray = states[0].as_binary_opt().ok_or_else(damaged)?;
         for bytes in states.iter().flatten() {
             self.moments.merge(&Moments::decode(bytes).map_err(|_| damaged())?);

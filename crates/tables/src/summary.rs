@@ -32,8 +32,8 @@ use parking_lot::Mutex;
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::HllParams;
-use tidemill_sql::Told;
-use tidemill_sql::messages::external;
+use tidemill_sql::IntoTidemillError;
+use tidemill_sql::error_translation::into_datafusion_error;
 
 use crate::accumulators::kept_type;
 use crate::added::Added;
@@ -206,7 +206,7 @@ impl Summary {
                     (None, Some(_)) => ColumnarValue::Array(Arc::clone(next()?))
                         .cast_to(to, None)
                         .and_then(|value| value.into_array(1))
-                        .told()?,
+                        .into_tidemill_error()?,
                 });
             }
             let answers: Vec<&dyn Array> = answers.iter().map(AsRef::as_ref).collect();
@@ -353,7 +353,11 @@ impl AggregateUDFImpl for Declared {
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
         let spec = self.spec(args.input_fields)?;
         let states = spec.leaders().enumerate().map(|(index, leader)| {
-            Ok(Field::new(format!("state_{index}"), kept_type(leader).map_err(external)?, true))
+            Ok(Field::new(
+                format!("state_{index}"),
+                kept_type(leader).map_err(into_datafusion_error)?,
+                true,
+            ))
         });
         let states = DataType::Struct(states.collect::<PlanResult<Fields>>()?);
         Ok(vec![Arc::new(Field::new(format_state_name(args.name, "state"), states, true))])
@@ -366,7 +370,7 @@ impl AggregateUDFImpl for Declared {
         });
         Ok(Box::new(OfColumns {
             summary: Arc::clone(&self.summary),
-            table: Mutex::new(Table::new(&spec).map_err(external)?),
+            table: Mutex::new(Table::new(&spec).map_err(into_datafusion_error)?),
             rows: Arc::new(Schema::new(rows.collect::<Vec<_>>())),
             spec,
             precisions: Arc::clone(&self.precisions),
@@ -397,7 +401,7 @@ impl Accumulator for OfColumns {
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         let rows = Arc::clone(&self.rows);
         let rows = RecordBatch::try_new_with_options(rows, values.to_vec(), &options)?;
-        self.table.get_mut().update(&rows).map_err(external)
+        self.table.get_mut().update(&rows).map_err(into_datafusion_error)
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
@@ -407,8 +411,10 @@ impl Accumulator for OfColumns {
                 self.precisions.add(aggregate.output.name(), &aggregate.function, precision);
             }
         }
-        let finished = table.finish().map_err(external)?;
-        Ok(ScalarValue::List(Arc::new(self.summary.answer(&finished).map_err(external)?)))
+        let finished = table.finish().map_err(into_datafusion_error)?;
+        Ok(ScalarValue::List(Arc::new(
+            self.summary.answer(&finished).map_err(into_datafusion_error)?,
+        )))
     }
 
     fn size(&self) -> usize {
@@ -417,7 +423,7 @@ impl Accumulator for OfColumns {
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
         let states = self.table.get_mut().take().and_then(|states| states.encode());
-        let states = StructArray::from(states.map_err(external)?);
+        let states = StructArray::from(states.map_err(into_datafusion_error)?);
         Ok(vec![ScalarValue::Struct(Arc::new(states))])
     }
 
@@ -434,10 +440,10 @@ impl Accumulator for OfColumns {
             batch = filter_record_batch(&batch, &BooleanArray::new(nulls.inner().clone(), None))?;
         }
         let table = self.table.get_mut();
-        let chunk = table.decode(&batch).map_err(external)?;
+        let chunk = table.decode(&batch).map_err(into_datafusion_error)?;
         // There is one group, and a group is taken once at a time.
         (0..batch.num_rows() as u32)
             .try_for_each(|row| table.merge(&chunk, &[row]))
-            .map_err(external)
+            .map_err(into_datafusion_error)
     }
 }

@@ -35,10 +35,10 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::FloatSum;
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 use tidemill_sql::datafusion_names::aggregates;
-use tidemill_sql::messages::external;
-use tidemill_sql::percentiles::time_type;
+use tidemill_sql::error_translation::into_datafusion_error;
+use tidemill_sql::percentiles::interpolated_time_type;
 
 use crate::accumulators::{Distinct, Groups, OneGroup, kept_type, present};
 use crate::state::{self, States};
@@ -303,7 +303,7 @@ impl AggregateUDFImpl for Summing {
                 self.nested_answer(&of)?;
                 Ok(vec![of])
             }
-            _ => match (self.which, given.first().and_then(time_type)) {
+            _ => match (self.which, given.first().and_then(interpolated_time_type)) {
                 (Which::Mean, Some(time)) if given.len() == 1 => Ok(vec![time]),
                 (Which::Mean, _) => plan_err!(
                     "`{}` takes numbers, times, and lists, structs and maps of numbers",
@@ -325,7 +325,7 @@ impl AggregateUDFImpl for Summing {
             return self.nested_answer(of);
         }
         if let (Which::Mean, [of]) = (self.which, arguments)
-            && time_type(of).as_ref() == Some(of)
+            && interpolated_time_type(of).as_ref() == Some(of)
         {
             return Ok(of.clone());
         }
@@ -367,12 +367,12 @@ impl AggregateUDFImpl for Summing {
         let aggregate = match &way {
             Way::Plain(aggregate) | Way::Cast { aggregate, .. } => aggregate,
             Way::Nested(aggregate) => {
-                let kept = kept_type(aggregate).map_err(external)?;
+                let kept = kept_type(aggregate).map_err(into_datafusion_error)?;
                 return Ok(vec![Arc::new(Field::new(name, kept, true))]);
             }
             Way::Wide(wide) => return Ok(wide.state_fields()),
         };
-        let kept = kept_type(aggregate).map_err(external)?;
+        let kept = kept_type(aggregate).map_err(into_datafusion_error)?;
         let value = format_state_name(args.name, "value");
         Ok(vec![
             Arc::new(Field::new(name, kept, true)),
@@ -413,7 +413,9 @@ impl AggregateUDFImpl for Summing {
     ) -> PlanResult<Box<dyn GroupsAccumulator>> {
         match self.way_of(&args) {
             Some(way) => way.groups()?.ok_or_else(|| {
-                external(Error::Internal("sums of groups that are added up one by one".into()))
+                into_datafusion_error(Error::Internal(
+                    "sums of groups that are added up one by one".into(),
+                ))
             }),
             None => self.which.theirs().create_groups_accumulator(args),
         }
@@ -538,7 +540,7 @@ impl Total {
     fn answer(&self) -> Result<ScalarValue> {
         let answer = self.aggregate.output.data_type();
         if self.count == 0 {
-            return ScalarValue::try_from(answer).told();
+            return ScalarValue::try_from(answer).into_tidemill_error();
         }
         let is_mean = self.aggregate.function == Function::Mean;
         let sum = match &self.sum {
@@ -655,7 +657,8 @@ pub(crate) fn running(
     let is_mean = of.function == Function::Mean;
     let values = plain(values)?;
     let steps = Steps { values: &values, groups, steps };
-    let overflow = || external(state::overflow(of.output.name(), of.output.data_type()));
+    let overflow =
+        || into_datafusion_error(state::overflow(of.output.name(), of.output.data_type()));
     let whole = |sum: &i128, _| i64::try_from(*sum).map_err(|_| overflow());
     let without_sign = |sum: &i128, _| u64::try_from(*sum).map_err(|_| overflow());
     let mean = |sum: &i128, count| Ok(*sum as f64 / count as f64);
@@ -736,7 +739,7 @@ impl Accumulator for Total {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        self.answer().map_err(external)
+        self.answer().map_err(into_datafusion_error)
     }
 
     fn size(&self) -> usize {
@@ -748,7 +751,8 @@ impl Accumulator for Total {
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let states = self.states().and_then(|states| states.encode()).map_err(external)?;
+        let states =
+            self.states().and_then(|states| states.encode()).map_err(into_datafusion_error)?;
         let value = ScalarValue::try_from(&self.aggregate.argument_type)?;
         Ok(vec![ScalarValue::try_from_array(&states, 0)?, value])
     }
@@ -759,8 +763,8 @@ impl Accumulator for Total {
             Some(present) => filter(&states[0], &present)?,
             None => Arc::clone(&states[0]),
         };
-        let column = state::column(&self.aggregate).map_err(external)?;
-        let states = column.decode(&present).map_err(external)?;
-        self.merge(&states).map_err(external)
+        let column = state::column(&self.aggregate).map_err(into_datafusion_error)?;
+        let states = column.decode(&present).map_err(into_datafusion_error)?;
+        self.merge(&states).map_err(into_datafusion_error)
     }
 }

@@ -21,8 +21,8 @@ use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::Told;
-use tidemill_sql::messages::external;
+use tidemill_sql::IntoTidemillError;
+use tidemill_sql::error_translation::into_datafusion_error;
 
 use crate::state;
 
@@ -80,7 +80,10 @@ fn overflow(name: &str, answer: &DataType) -> Error {
         _ => return state::overflow(name, answer),
     };
     Error::Overflow {
-        message: format!("`{}` does not fit {of}", tidemill_sql::names::call_of(name)),
+        message: format!(
+            "`{}` does not fit {of}",
+            tidemill_sql::column_names::strip_window_spec(name)
+        ),
         hint: Some(hint.into()),
     }
 }
@@ -105,7 +108,7 @@ impl<A: ?Sized> fmt::Debug for Cast<A> {
 impl<A: ?Sized> Cast<A> {
     fn numbers(&self, values: &[ArrayRef]) -> PlanResult<ArrayRef> {
         let Some(values) = values.first() else {
-            return Err(external(Error::Internal("a sum of nothing".into())));
+            return Err(into_datafusion_error(Error::Internal("a sum of nothing".into())));
         };
         let values = match values.data_type() {
             DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_) => {
@@ -119,15 +122,15 @@ impl<A: ?Sized> Cast<A> {
     /// Casts values to a type, or says that what is called so does not fit it.
     fn fitted(&self, values: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
         cast_with_options(values, to, &STRICT_CAST_OPTIONS).map_err(|error| match to.is_decimal() {
-            true => external(overflow(&self.name, &self.answer)),
+            true => into_datafusion_error(overflow(&self.name, &self.answer)),
             false => error.into(),
         })
     }
 
     fn answered(&self, sums: PlanResult<ArrayRef>) -> PlanResult<ArrayRef> {
-        let sums = sums.map_err(|error| match error.told() {
-            Error::Overflow { .. } => external(overflow(&self.name, &self.answer)),
-            other => external(other),
+        let sums = sums.map_err(|error| match error.into_tidemill_error() {
+            Error::Overflow { .. } => into_datafusion_error(overflow(&self.name, &self.answer)),
+            other => into_datafusion_error(other),
         })?;
         let sums: ArrayRef = match (&self.answer, sums.as_primitive_opt::<Decimal128Type>()) {
             // Units as whole numbers, whatever scale they were divided in.
@@ -137,7 +140,7 @@ impl<A: ?Sized> Cast<A> {
             ) => {
                 let units = means.clone().with_precision_and_scale(38, 0)?;
                 cast_with_options(&units, &DataType::Int64, &STRICT_CAST_OPTIONS)
-                    .map_err(|_| external(overflow(&self.name, &self.answer)))?
+                    .map_err(|_| into_datafusion_error(overflow(&self.name, &self.answer)))?
             }
             _ => sums,
         };
@@ -316,7 +319,7 @@ impl Wide {
 
     fn answer(&self) -> Result<ScalarValue> {
         if self.count == 0 {
-            return ScalarValue::try_from(&self.answer).told();
+            return ScalarValue::try_from(&self.answer).into_tidemill_error();
         }
         let too_large = || overflow(&self.name, &self.answer);
         let [months, days, last] = self.parts;
@@ -360,7 +363,7 @@ impl Accumulator for Wide {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        self.answer().map_err(external)
+        self.answer().map_err(into_datafusion_error)
     }
 
     fn size(&self) -> usize {
@@ -376,7 +379,7 @@ impl Accumulator for Wide {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let unexpected = || external(Error::Internal("a sum of another kind".into()));
+        let unexpected = || into_datafusion_error(Error::Internal("a sum of another kind".into()));
         if states.len() != STATE_FIELDS {
             return Err(unexpected());
         }

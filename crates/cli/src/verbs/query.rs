@@ -7,7 +7,7 @@ use tidemill_engine::job::{Job, Limits};
 use tidemill_engine::jobs::{RunDescription, RunRecorder};
 use tidemill_engine::posted::Question;
 use tidemill_engine::posted::asking::Master;
-use tidemill_engine::query::Parameter;
+use tidemill_engine::query::QueryParameter;
 use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::SinkSpec;
@@ -38,7 +38,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         (None, None) => return Err(Error::usage("no SQL is given").into()),
     };
     let parameters = args.param.iter();
-    let parameters = parameters.map(|(name, text)| (name.clone(), Parameter::from_text(text)));
+    let parameters = parameters.map(|(name, text)| (name.clone(), QueryParameter::from_text(text)));
     let turbo = args.turbo.over(&Turbo::default())?;
     let limits = args.limits.limits();
     let mut defaults = args.source.spec()?;

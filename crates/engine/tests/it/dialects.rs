@@ -503,24 +503,24 @@ fn columns_summaries_and_plans_are_answered() {
 #[test]
 fn parameters_are_values() {
     use tidemill_engine::Query;
-    use tidemill_engine::query::Parameter;
+    use tidemill_engine::query::QueryParameter;
 
     let folder = folder();
-    let asked = |sql: &str, parameters: &[(&str, Parameter)]| {
+    let asked = |sql: &str, parameters: &[(&str, QueryParameter)]| {
         let parameters: Vec<_> =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let query = Query { sql: folder.sql(sql), ..Query::default() };
         let query = query.with_parameters(&parameters)?;
         crate::common::ask(&query, &crate::common::settings())
     };
-    let text = |text: &str| Parameter::Text(text.to_owned());
-    let number = |number: &str| Parameter::Number(number.to_owned());
+    let text = |text: &str| QueryParameter::Text(text.to_owned());
+    let number = |number: &str| QueryParameter::Number(number.to_owned());
     let answer = asked(
         "SELECT v FROM '$/f.csv' WHERE k = :k AND v > ? AND ts > :since",
         &[
             ("k", text("a")),
             ("1", number("-1")),
-            ("since", Parameter::Typed("TIMESTAMP", "2026-11-21 00:00:00".into())),
+            ("since", QueryParameter::TypedLiteral("TIMESTAMP", "2026-11-21 00:00:00".into())),
         ],
     );
     assert_eq!(answer.unwrap().rows(), [["3"]]);
@@ -528,8 +528,8 @@ fn parameters_are_values() {
         "SELECT ? AS a, ? AS b, v FROM '$/f.csv' WHERE v = ANY(?) LIMIT 1",
         &[
             ("1", text("'; DROP TABLE x; --")),
-            ("2", Parameter::Null),
-            ("3", Parameter::List(vec![number("2"), number("7")])),
+            ("2", QueryParameter::Null),
+            ("3", QueryParameter::List(vec![number("2"), number("7")])),
         ],
     );
     assert_eq!(answer.unwrap().rows(), [["'; DROP TABLE x; --", "∅", "2"]]);

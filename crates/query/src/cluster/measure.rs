@@ -20,7 +20,7 @@ use tidemill_base::progress::process_cpu_seconds;
 use tidemill_base::redaction::redact_url;
 use tidemill_sampling::SamplingOrder;
 use tidemill_source::split_target_bytes;
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 use tidemill_tables::merge::Merger;
 use tidemill_tables::portions::Portions;
 use tidemill_tables::{Chunk, Switch, Table, TableSpec};
@@ -349,7 +349,7 @@ impl Reader<'_> {
         let mut batches = self.map.rows(index)?;
         let mut first = 0;
         for batch in batches.by_ref() {
-            let mut batch = batch.told()?;
+            let mut batch = batch.into_tidemill_error()?;
             let rows = batch.num_rows() as u64;
             if *has_positions {
                 batch = placed(&batch, index, first)?;

@@ -11,7 +11,7 @@ use tidemill_base::progress::ThreadCpuClock;
 use tidemill_base::redaction::redact_url;
 use tidemill_remote::scratch::ScratchFolder;
 use tidemill_source::{Split, SplitStats};
-use tidemill_sql::statement::one_select;
+use tidemill_sql::statement::parse_select;
 use tidemill_tables::merge::{Merged, Merger, SORTED_GROUPS_MAX};
 use tidemill_tables::{Table, TableSpec};
 
@@ -46,7 +46,7 @@ const PATHS_MAX: usize = 64;
 /// [`Error::Usage`], with the reason.
 pub(crate) fn check(plan: &Plan) -> Result<()> {
     // A worker plans what stands in the SQL.
-    one_select(&plan.query.sql)
+    parse_select(&plan.query.sql)
         .map_err(|_| not_elsewhere("SUMMARIZE is answered on one machine"))?;
     let (stream, map) = match &plan.route {
         Route::Tables(parts) => (&parts.stream, &parts.map),

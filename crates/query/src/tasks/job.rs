@@ -18,7 +18,7 @@ use arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
 use tidemill_source::SourceDescription;
-use tidemill_sql::dialects::Sample;
+use tidemill_sql::dialects::PercentSample;
 use tidemill_tables::sections::{self, Sections};
 
 use super::laid::Laying;
@@ -94,15 +94,15 @@ pub(super) struct SampleSaid {
     seed: u64,
 }
 
-impl From<Sample> for SampleSaid {
-    fn from(Sample { percent, by_split, seed }: Sample) -> Self {
+impl From<PercentSample> for SampleSaid {
+    fn from(PercentSample { percent, by_split, seed }: PercentSample) -> Self {
         SampleSaid { percent, by_split, seed }
     }
 }
 
-impl From<SampleSaid> for Sample {
+impl From<SampleSaid> for PercentSample {
     fn from(SampleSaid { percent, by_split, seed }: SampleSaid) -> Self {
-        Sample { percent, by_split, seed }
+        PercentSample { percent, by_split, seed }
     }
 }
 

@@ -23,7 +23,7 @@ use tidemill_sink::{
 };
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{RejectLog, SourceReopener};
-use tidemill_sql::statement::one_select;
+use tidemill_sql::statement::parse_select;
 use tidemill_tables::merge::{Merger, together};
 use tidemill_tables::partial::Header;
 use tidemill_tables::ranges::Ranges;
@@ -132,7 +132,7 @@ impl Worker {
             counts_as_before: false,
             planned_ns: Some(said.planned_ns),
         };
-        let statement = one_select(&header.sql)?;
+        let statement = parse_select(&header.sql)?;
         let sample = said.sample.map(Into::into);
         let plan = over.plan(statement, |name, schema| {
             let planned_over = SourceTable::without_files(Arc::clone(schema), run.clone());

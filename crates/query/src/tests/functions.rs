@@ -1,9 +1,9 @@
 //! The functions that SQL gains, and what is written here for those of other engines.
 
 use tidemill_base::{Error, RunSettings};
-use tidemill_sql::dialects::calls;
-use tidemill_sql::statement::{honoured, one_select};
-use tidemill_sql::unknown_functions::{ADDED, AGGREGATES, ELSEWHERE};
+use tidemill_sql::dialects::function_calls;
+use tidemill_sql::statement::{check_syntax, parse_select};
+use tidemill_sql::unknown_functions::{ADDED_AGGREGATES, FOREIGN_AGGREGATES, FOREIGN_SCALARS};
 use tidemill_tables::added::Added;
 use tidemill_tables::sessions;
 
@@ -11,7 +11,7 @@ use crate::{Plan, Query};
 
 #[test]
 fn the_functions_that_sql_gains_are_known_by_name() {
-    assert_eq!(ADDED, Added::ALL.map(Added::name));
+    assert_eq!(ADDED_AGGREGATES, Added::ALL.map(Added::name));
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn what_an_added_function_does_not_take_is_refused_by_name() {
         ("SELECT collect(a, 3 ORDER BY b) FROM t", Some("`collect(… ORDER BY …)`")),
         ("SELECT collect(DISTINCT a, 5) FROM t", Some("`collect(DISTINCT …)`")),
     ] {
-        let found = honoured(&one_select(sql).unwrap(), &context);
+        let found = check_syntax(&parse_select(sql).unwrap(), &context);
         let found = found.map_err(|error| error.to_string());
         match expected {
             None => assert_eq!(found, Ok(()), "{sql}"),
@@ -38,7 +38,7 @@ fn what_is_written_here_is_answered() {
     let row = "{\"ts\":\"2026-11-20T10:00:00\",\"d\":\"2026-11-20\",\"x\":\"2026-11-20\",\
                \"n\":5,\"c\":true,\"list\":[1,2]}\n";
     std::fs::write(&file, row).unwrap();
-    for (names, written) in ELSEWHERE.iter().chain(&AGGREGATES) {
+    for (names, written) in FOREIGN_SCALARS.iter().chain(&FOREIGN_AGGREGATES) {
         // A number in a text is what this one is for.
         let written = written.replace("CAST(x AS BIGINT)", "CAST('7' AS BIGINT)");
         let query = Query {
@@ -140,7 +140,7 @@ fn functions_of_other_databases_are_answered_as_they_are_called_there() {
         ("…", "'b'"),
     ];
     let mut wrong = Vec::new();
-    for (call, made) in calls::rows() {
+    for (call, made) in function_calls::call_rewrites() {
         let (name, arguments) = call.trim_end_matches(')').split_once('(').unwrap();
         let of_list = arguments.contains("list");
         let argument = |argument: &str| match argument {

@@ -42,8 +42,8 @@ fn sides_that_fit_are_held_and_those_that_do_not_are_sorted() {
     );
     for (memory_bytes, held, sorted) in [(64 << 20, 1, 1), (256 << 20, 2, 0)] {
         let plan = planned(&sql, &RunSettings::new(memory_bytes));
-        let state = session::joining_large(&plan.context.state(), false);
-        let shown = steps(session::physical(&state, &plan.logical).unwrap().as_ref());
+        let state = session::large_join_state(&plan.context.state(), false);
+        let shown = steps(session::create_physical_plan(&state, &plan.logical).unwrap().as_ref());
         assert_eq!(shown.matches("HashJoinExec").count(), held, "{shown}");
         assert_eq!(shown.matches("SortMergeJoin").count(), sorted, "{shown}");
     }

@@ -21,7 +21,7 @@ use tidemill_base::coverage::{BOUND_METADATA_KEY, EstimateAccuracy};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::DynTreeNode;
 use tidemill_sql::datafusion_names::{aggregates, scalars};
-use tidemill_sql::{Told, floats};
+use tidemill_sql::{IntoTidemillError, float_order};
 use tidemill_tables::calls::aggregate_call;
 use tidemill_tables::{Aggregate, Function, Switch, TableSpec, is_of_one_row};
 
@@ -415,7 +415,7 @@ impl Bounds {
                 Known::Seen | Known::SeenKey => ("what was seen", "is of what was seen"),
             };
             Some(EstimateAccuracy {
-                column: tidemill_sql::names::in_sql(self.own.field(index).name()),
+                column: tidemill_sql::column_names::plan_text_to_sql(self.own.field(index).name()),
                 method: method.to_owned(),
                 exact: false,
                 interval: interval.to_owned(),
@@ -522,7 +522,7 @@ impl Bounds {
     ) -> Result<LogicalPlan> {
         let (plan, is_carried) = match intervals.filter(|_| !is_exact) {
             None => (plain, false),
-            Some(intervals) => match carry(&plain, &self.carried()).told()? {
+            Some(intervals) => match carry(&plain, &self.carried()).into_tidemill_error()? {
                 Some(plan) => (worked_out(plan, intervals, self.carried().len())?, true),
                 None => (plain, false),
             },
@@ -539,7 +539,7 @@ impl Bounds {
                 continue;
             }
             let of = self.type_of(index);
-            let null = lit(ScalarValue::try_from(&of).told()?);
+            let null = lit(ScalarValue::try_from(&of).into_tidemill_error()?);
             let value = || cast(column(index), of.clone());
             let (low, high) = match known {
                 _ if is_exact => (value(), value()),
@@ -553,7 +553,10 @@ impl Bounds {
                         }
                         _ => value().is_not_null(),
                     };
-                    (when(is_shown.clone(), low).end().told()?, when(is_shown, high).end().told()?)
+                    (
+                        when(is_shown.clone(), low).end().into_tidemill_error()?,
+                        when(is_shown, high).end().into_tidemill_error()?,
+                    )
                 }
                 Known::AtLeast => (value(), null),
                 Known::AtLeastAbout(share) => {
@@ -573,7 +576,9 @@ impl Bounds {
         }
         let named = columns.into_iter().enumerate();
         let named = named.map(|(index, column)| column.alias(format!("result_{index}"))).collect();
-        Ok(LogicalPlan::Projection(Projection::try_new(named, Arc::new(plan)).told()?))
+        Ok(LogicalPlan::Projection(
+            Projection::try_new(named, Arc::new(plan)).into_tidemill_error()?,
+        ))
     }
 }
 
@@ -612,7 +617,7 @@ fn worked_out(
     let mut columns: Vec<Expr> = columns.collect();
     let bounds = intervals.call(columns.split_off(columns.len() - carried));
     columns.push(bounds.alias("tidemill_bounds"));
-    Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan)).told()?))
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan)).into_tidemill_error()?))
 }
 
 /// The plan with the finished table's last columns behind its own; none where a step does not give a row for a row.
@@ -950,7 +955,7 @@ impl Found<'_> {
     }
 
     fn expr(&mut self, input: &LogicalPlan, expr: &Expr) -> Is {
-        if let Some(inner) = floats::inside(expr) {
+        if let Some(inner) = float_order::unwrap_comparable(expr) {
             return self.expr(input, inner);
         }
         match expr {

@@ -16,7 +16,7 @@ use tidemill_base::cores::ComputeTurn;
 use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 
 use super::drawing::{Drawing, TICK};
 use super::reading::{Reading, to_replace};
@@ -433,7 +433,7 @@ impl Shared {
         let mut batches = self.map.rows(index)?;
         for batch in batches.by_ref() {
             map.add_thread_cpu(&mut clock);
-            let batch = batch.told()?;
+            let batch = batch.into_tidemill_error()?;
             let so_far = self.scan.so_far(index);
             if !self.looks(index, so_far) {
                 return Ok(());

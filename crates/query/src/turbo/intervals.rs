@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_sampling::SplitSample;
-use tidemill_sql::external;
+use tidemill_sql::into_datafusion_error;
 
 use super::answer::{Bounded, FewRead, RowCounts, Spread, Totals, unreadable};
 use super::bounds::{Estimated, Quantity};
@@ -188,9 +188,9 @@ impl ScalarUDFImpl for Bound {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        let [all] = args.args.as_slice() else { return Err(external(missing())) };
+        let [all] = args.args.as_slice() else { return Err(into_datafusion_error(missing())) };
         let all = all.to_array(args.number_rows)?;
-        let all = all.as_fixed_size_list_opt().ok_or_else(|| external(missing()))?;
+        let all = all.as_fixed_size_list_opt().ok_or_else(|| into_datafusion_error(missing()))?;
         let values = all.values().as_primitive::<Float64Type>();
         let width = usize::try_from(all.value_length()).unwrap_or(0);
         let place = |row: usize| row * width + self.place;
@@ -243,7 +243,7 @@ impl ScalarUDFImpl for Function {
         let rows = args.number_rows;
         let carried = args.args.iter().map(|column| column.to_array(rows));
         let carried = carried.collect::<PlanResult<Vec<_>>>()?;
-        let bounds = self.intervals.of(&carried, rows).map_err(external)?;
+        let bounds = self.intervals.of(&carried, rows).map_err(into_datafusion_error)?;
         let width = i32::try_from(2 * self.intervals.estimates.len()).unwrap_or(i32::MAX);
         let all = FixedSizeListArray::try_new(Arc::new(item()), width, Arc::new(bounds), None)?;
         Ok(ColumnarValue::Array(Arc::new(all)))

@@ -32,7 +32,7 @@ use tidemill_base::memory_account::{MemoryAccount, MemoryCharge, MemoryHolder};
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sampling::SplitSample;
 use tidemill_source::{SkippedFile, SplitPart};
-use tidemill_sql::Told;
+use tidemill_sql::IntoTidemillError;
 use tidemill_tables::merge::{Load, Merged, Merger, Pending};
 use tidemill_tables::{Chunk, Switch, TableSpec};
 
@@ -744,7 +744,7 @@ impl Runner {
             }
             hand.reading.moves();
             map.add_thread_cpu(clock);
-            let mut batch = batch.told()?;
+            let mut batch = batch.into_tidemill_error()?;
             if work.spec.has_positions() {
                 batch = placed(&batch, work.scan.splits()[index].index, row_count)?;
             }

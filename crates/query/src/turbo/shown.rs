@@ -205,7 +205,7 @@ impl ShownBounds {
 
     /// Whether it is of the column that SQL calls so.
     pub(crate) fn is_of(&self, column: &str) -> bool {
-        tidemill_sql::names::in_sql(&self.column) == column
+        tidemill_sql::column_names::plan_text_to_sql(&self.column) == column
     }
 
     /// Returns the coverage entry of the column, which is at index `place` among the columns with bounds.
@@ -241,7 +241,7 @@ impl ShownBounds {
             _ => format!("ratio estimator over {} splits", part.splits),
         };
         EstimateAccuracy {
-            column: tidemill_sql::names::in_sql(&self.column),
+            column: tidemill_sql::column_names::plan_text_to_sql(&self.column),
             method,
             exact: false,
             interval: said.join(", "),

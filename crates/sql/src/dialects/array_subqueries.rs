@@ -8,22 +8,22 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, Value, ValueWithSpan,
 };
 
-use super::calls::name_of;
-use super::written;
-use crate::names::folded;
+use super::function_calls::unquoted_call_name;
+use super::parse_expr;
+use crate::column_names::normalize_ident;
 
-const ITEM: &str = "tidemill_item";
+const ITEM_COLUMN: &str = "tidemill_item";
 
 /// Returns the list of a subquery's values as an aggregate; none of another expression, and of a subquery with several columns
 /// or in the order of a column that it does not have.
-pub(super) fn translated(expr: &Expr) -> Option<Expr> {
+pub(super) fn translate_array_subquery(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else { return None };
     let FunctionArguments::Subquery(query) = &call.args else { return None };
-    if name_of(call)? != "array" {
+    if unquoted_call_name(call)? != "array" {
         return None;
     }
     let mut query = query.as_ref().clone();
-    let (order, key_count) = with_keys(&mut query)?;
+    let (order, key_count) = add_order_columns(&mut query)?;
     let order = match order.is_empty() {
         true => String::new(),
         false => {
@@ -31,22 +31,23 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             format!(" ORDER BY {}", keys.join(", "))
         }
     };
-    let names: Vec<String> =
-        std::iter::once(ITEM.to_owned()).chain((1..=key_count).map(key_name)).collect();
+    let names: Vec<String> = std::iter::once(ITEM_COLUMN.to_owned())
+        .chain((1..=key_count).map(key_column_name))
+        .collect();
     let text = format!(
-        "(SELECT coalesce(array_agg({ITEM}{order}), []) FROM ({query}) AS tidemill_rows ({}))",
+        "(SELECT coalesce(array_agg({ITEM_COLUMN}{order}), []) FROM ({query}) AS tidemill_rows ({}))",
         names.join(", ")
     );
-    written(&text).ok()
+    parse_expr(&text).ok()
 }
 
-fn key_name(place: usize) -> String {
+fn key_column_name(place: usize) -> String {
     format!("tidemill_key_{place}")
 }
 
 /// Adds columns of what a subquery is ordered by; returns the order by the names of the columns, and the number of those that
 /// are added.
-fn with_keys(query: &mut Query) -> Option<(Vec<OrderByExpr>, usize)> {
+fn add_order_columns(query: &mut Query) -> Option<(Vec<OrderByExpr>, usize)> {
     let order = match query.order_by.as_ref().map(|order| &order.kind) {
         None => return Some((Vec::new(), 0)),
         Some(OrderByKind::Expressions(order)) => order.clone(),
@@ -61,22 +62,23 @@ fn with_keys(query: &mut Query) -> Option<(Vec<OrderByExpr>, usize)> {
     let is_value = |key: &Expr| match key {
         Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => place == "1",
         Expr::Identifier(own) => {
-            *key == value || name.as_ref().is_some_and(|name| folded(own) == folded(name))
+            *key == value
+                || name.as_ref().is_some_and(|name| normalize_ident(own) == normalize_ident(name))
         }
         key => *key == value,
     };
     let is_place =
         |key: &Expr| matches!(key, Expr::Value(ValueWithSpan { value: Value::Number(_, _), .. }));
-    let takes_keys = is_of_single_rows(select);
+    let takes_keys = has_single_source_rows(select);
     let mut keys = Vec::with_capacity(order.len());
     let mut count = 0;
     for key in order {
         let name = match is_value(&key.expr) {
-            true => ITEM.to_owned(),
+            true => ITEM_COLUMN.to_owned(),
             false if takes_keys && !is_place(&key.expr) => {
                 count += 1;
                 select.projection.push(SelectItem::UnnamedExpr(key.expr.clone()));
-                key_name(count)
+                key_column_name(count)
             }
             false => return None,
         };
@@ -86,7 +88,7 @@ fn with_keys(query: &mut Query) -> Option<(Vec<OrderByExpr>, usize)> {
 }
 
 /// Returns whether rows are those of the sources, so that each has what it is ordered by.
-fn is_of_single_rows(select: &Select) -> bool {
+fn has_single_source_rows(select: &Select) -> bool {
     let is_grouped = !matches!(&select.group_by,
         GroupByExpr::Expressions(keys, _) if keys.is_empty());
     select.distinct.is_none() && !is_grouped

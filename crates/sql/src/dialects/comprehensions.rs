@@ -11,14 +11,16 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
 
-use super::calls::name_of;
-use super::tokens::{before, ends_a_value, is_word, mended, next};
+use super::function_calls::unquoted_call_name;
+use super::token_rewrites::{
+    can_end_value, is_unquoted_word, next_token, previous_token, rewrite_tokens,
+};
 
 /// The function that a comprehension becomes. `calls` has what it is here.
-pub(super) const COMPREHENSION: &str = "list_comprehension";
+pub(super) const COMPREHENSION_FUNCTION: &str = "list_comprehension";
 
 /// Returns the text of a comprehension, if a call stands for one.
-pub(crate) fn as_written(call: &Function) -> Option<String> {
+pub(crate) fn comprehension_text(call: &Function) -> Option<String> {
     let called = |call: &Function| {
         let FunctionArguments::List(list) = &call.args else { return None };
         let [
@@ -30,7 +32,7 @@ pub(crate) fn as_written(call: &Function) -> Option<String> {
         };
         Some((of.clone(), function.clone()))
     };
-    if name_of(call)? != COMPREHENSION {
+    if unquoted_call_name(call)? != COMPREHENSION_FUNCTION {
         return None;
     }
     if let FunctionArguments::List(list) = &call.args
@@ -48,7 +50,7 @@ pub(crate) fn as_written(call: &Function) -> Option<String> {
     let names = function.params.to_string();
     let names = names.trim_matches(['(', ')']);
     let filtered = match &of {
-        Expr::Function(filter) if name_of(filter)? == "list_filter" => called(filter),
+        Expr::Function(filter) if unquoted_call_name(filter)? == "list_filter" => called(filter),
         _ => None,
     };
     Some(match filtered {
@@ -60,45 +62,51 @@ pub(crate) fn as_written(call: &Function) -> Option<String> {
 }
 
 /// An open bracket.
-struct Bracket {
+struct OpenBracket {
     /// Its place among the tokens that are written.
-    place: usize,
+    token_index: usize,
     /// Returns whether it may begin a list.
-    is_list: bool,
+    can_begin_list: bool,
     /// The places of the words FOR and IN of a comprehension.
-    word_for: Option<usize>,
-    word_in: Option<usize>,
-    word_if: Option<usize>,
+    for_index: Option<usize>,
+    in_index: Option<usize>,
+    if_index: Option<usize>,
 }
 
 /// Rewrites the comprehensions of a statement.
-pub(super) fn read(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    if !tokens.iter().any(|token| is_word(Some(&token.token), "FOR")) {
+pub(super) fn rewrite_comprehensions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !tokens.iter().any(|token| is_unquoted_word(Some(&token.token), "FOR")) {
         return tokens;
     }
     let mut made: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    let mut open: Vec<Bracket> = Vec::new();
+    let mut open: Vec<OpenBracket> = Vec::new();
     for token in tokens {
         let place = made.len();
-        let before = before(&made, place);
+        let before = previous_token(&made, place);
         match &token.token {
             Token::LParen | Token::LBracket | Token::LBrace => {
-                let is_list = token.token == Token::LBracket && !ends_a_value(before);
-                open.push(Bracket { place, is_list, word_for: None, word_in: None, word_if: None });
+                let is_list = token.token == Token::LBracket && !can_end_value(before);
+                open.push(OpenBracket {
+                    token_index: place,
+                    can_begin_list: is_list,
+                    for_index: None,
+                    in_index: None,
+                    if_index: None,
+                });
             }
             Token::RParen | Token::RBracket | Token::RBrace => {
                 let bracket = open.pop().filter(|_| token.token == Token::RBracket);
                 if let Some(bracket) = bracket
-                    && let Some(written) = comprehension(&made, &bracket, token.span)
+                    && let Some(written) = comprehension_call(&made, &bracket, token.span)
                 {
-                    made.truncate(bracket.place);
+                    made.truncate(bracket.token_index);
                     made.extend(written);
                     continue;
                 }
             }
             word => {
-                if let Some(bracket) = open.last_mut().filter(|bracket| bracket.is_list) {
-                    bracket.mark(word, before, place);
+                if let Some(bracket) = open.last_mut().filter(|bracket| bracket.can_begin_list) {
+                    bracket.note_keyword(word, before, place);
                 }
             }
         }
@@ -107,16 +115,22 @@ pub(super) fn read(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     made
 }
 
-impl Bracket {
+impl OpenBracket {
     /// Notes the place of a word that stands directly within the bracket.
-    fn mark(&mut self, word: &Token, before: Option<&Token>, place: usize) {
-        let of_words = (self.word_for, self.word_in, self.word_if);
+    fn note_keyword(&mut self, word: &Token, before: Option<&Token>, place: usize) {
+        let of_words = (self.for_index, self.in_index, self.if_index);
         match of_words {
-            (None, None, None) if is_word(Some(word), "FOR") => self.word_for = Some(place),
-            (Some(_), None, None) if is_word(Some(word), "IN") => self.word_in = Some(place),
+            (None, None, None) if is_unquoted_word(Some(word), "FOR") => {
+                self.for_index = Some(place)
+            }
+            (Some(_), None, None) if is_unquoted_word(Some(word), "IN") => {
+                self.in_index = Some(place)
+            }
             // `if(…)` is a function where a value is expected.
-            (Some(_), Some(_), None) if is_word(Some(word), "IF") && follows_a_value(before) => {
-                self.word_if = Some(place);
+            (Some(_), Some(_), None)
+                if is_unquoted_word(Some(word), "IF") && can_end_value_before_if(before) =>
+            {
+                self.if_index = Some(place);
             }
             _ => {}
         }
@@ -124,13 +138,15 @@ impl Bracket {
 }
 
 /// Returns whether a token may be the last one of a value, so that IF behind it is no function.
-fn follows_a_value(before: Option<&Token>) -> bool {
-    const OPERATORS: [&str; 13] = [
+fn can_end_value_before_if(before: Option<&Token>) -> bool {
+    const NON_VALUE_WORDS: [&str; 13] = [
         "IN", "AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "LIKE", "ILIKE",
         "DISTINCT", "DIV",
     ];
     match before {
-        Some(Token::Word(_)) => !OPERATORS.iter().any(|operator| is_word(before, operator)),
+        Some(Token::Word(_)) => {
+            !NON_VALUE_WORDS.iter().any(|operator| is_unquoted_word(before, operator))
+        }
         Some(
             Token::Number(..)
             | Token::SingleQuotedString(_)
@@ -143,20 +159,20 @@ fn follows_a_value(before: Option<&Token>) -> bool {
 }
 
 /// Returns the calls that a comprehension stands for; its first bracket and what follows it are the last of `tokens`.
-fn comprehension(
+fn comprehension_call(
     tokens: &[TokenWithSpan],
-    bracket: &Bracket,
+    bracket: &OpenBracket,
     end: Span,
 ) -> Option<Vec<TokenWithSpan>> {
-    let (word_for, word_in) = (bracket.word_for?, bracket.word_in?);
-    let span = tokens.get(bracket.place)?.span;
+    let (word_for, word_in) = (bracket.for_index?, bracket.in_index?);
+    let span = tokens.get(bracket.token_index)?.span;
     let names = tokens.get(word_for + 1..word_in)?;
-    let (first, _) = next(names, 0)?;
+    let (first, _) = next_token(names, 0)?;
     // One name, or two of which the second numbers the items.
-    let is_numbered = next(names, first + 1).is_some();
+    let is_numbered = next_token(names, first + 1).is_some();
     let name = match is_numbered {
         false => names.get(first..=first)?.to_vec(),
-        true => in_brackets(names.to_vec(), span),
+        true => parenthesize_tokens(names.to_vec(), span),
     };
     if !names
         .iter()
@@ -164,28 +180,28 @@ fn comprehension(
     {
         return None;
     }
-    let part = |from: usize, to: usize| tokens.get(from..to).map(<[_]>::to_vec).map(mended);
-    let value = part(bracket.place + 1, word_for)?;
-    let list = part(word_in + 1, bracket.word_if.unwrap_or(tokens.len()))?;
-    let list = match bracket.word_if {
+    let part = |from: usize, to: usize| tokens.get(from..to).map(<[_]>::to_vec).map(rewrite_tokens);
+    let value = part(bracket.token_index + 1, word_for)?;
+    let list = part(word_in + 1, bracket.if_index.unwrap_or(tokens.len()))?;
+    let list = match bracket.if_index {
         Some(word_if) => {
             let condition = part(word_if + 1, tokens.len())?;
             if is_numbered {
-                let condition = function_of(&name, condition, span);
-                let mut made = call(COMPREHENSION, list, &name, value, span, end);
+                let condition = lambda_tokens(&name, condition, span);
+                let mut made = lambda_call(COMPREHENSION_FUNCTION, list, &name, value, span, end);
                 let last = made.len() - 1;
-                made.splice(last..last, comma(span).into_iter().chain(condition));
+                made.splice(last..last, comma_tokens(span).into_iter().chain(condition));
                 return Some(made);
             }
-            call("list_filter", list, &name, condition, span, end)
+            lambda_call("list_filter", list, &name, condition, span, end)
         }
         None => list,
     };
-    Some(call(COMPREHENSION, list, &name, value, span, end))
+    Some(lambda_call(COMPREHENSION_FUNCTION, list, &name, value, span, end))
 }
 
 /// Returns `function(list, name -> body)`.
-fn call(
+fn lambda_call(
     function: &str,
     list: Vec<TokenWithSpan>,
     name: &[TokenWithSpan],
@@ -195,33 +211,37 @@ fn call(
 ) -> Vec<TokenWithSpan> {
     let at = |token: Token| TokenWithSpan { token, span };
     let mut made = vec![at(Token::make_word(function, None)), at(Token::LParen)];
-    made.extend(trimmed(list));
-    made.extend(comma(span));
-    made.extend(function_of(name, body, span));
+    made.extend(trim_whitespace(list));
+    made.extend(comma_tokens(span));
+    made.extend(lambda_tokens(name, body, span));
     made.push(TokenWithSpan { token: Token::RParen, span: end });
     made
 }
 
 /// Returns `name -> body`.
-fn function_of(name: &[TokenWithSpan], body: Vec<TokenWithSpan>, span: Span) -> Vec<TokenWithSpan> {
+fn lambda_tokens(
+    name: &[TokenWithSpan],
+    body: Vec<TokenWithSpan>,
+    span: Span,
+) -> Vec<TokenWithSpan> {
     let space = || TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span };
     let mut made = name.to_vec();
     made.extend([space(), TokenWithSpan { token: Token::Arrow, span }, space()]);
-    made.extend(trimmed(body));
+    made.extend(trim_whitespace(body));
     made
 }
 
-fn comma(span: Span) -> [TokenWithSpan; 2] {
+fn comma_tokens(span: Span) -> [TokenWithSpan; 2] {
     [Token::Comma, Token::Whitespace(Whitespace::Space)].map(|token| TokenWithSpan { token, span })
 }
 
-fn in_brackets(tokens: Vec<TokenWithSpan>, span: Span) -> Vec<TokenWithSpan> {
+fn parenthesize_tokens(tokens: Vec<TokenWithSpan>, span: Span) -> Vec<TokenWithSpan> {
     let bracket = |token: Token| std::iter::once(TokenWithSpan { token, span });
-    bracket(Token::LParen).chain(trimmed(tokens)).chain(bracket(Token::RParen)).collect()
+    bracket(Token::LParen).chain(trim_whitespace(tokens)).chain(bracket(Token::RParen)).collect()
 }
 
 /// Leaves out spaces and comments around tokens.
-fn trimmed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+fn trim_whitespace(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_space = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let mut tokens: Vec<TokenWithSpan> = tokens.into_iter().skip_while(is_space).collect();
     while tokens.pop_if(|token| is_space(token)).is_some() {}
@@ -230,17 +250,17 @@ fn trimmed(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parsed_tokens;
+    use super::super::tokenize_sql;
     use super::*;
 
     fn check(sql: &str, expected: &str) {
-        let made = read(parsed_tokens(sql).unwrap());
+        let made = rewrite_comprehensions(tokenize_sql(sql).unwrap());
         let made: String = made.iter().map(|token| token.token.to_string()).collect();
         assert_eq!(made, expected, "{sql}");
     }
 
     #[test]
-    fn comprehensions_are_calls() {
+    fn comprehensions_become_calls() {
         check(
             "SELECT [x * 2 FOR x IN l IF x > 1]",
             "SELECT list_comprehension(list_filter(l, x -> x > 1), x -> x * 2)",
@@ -267,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn other_brackets_stay() {
+    fn other_brackets_are_unchanged() {
         for sql in [
             "SELECT [1, 2], l[1], 'a for b in c', substring(x FROM 1 FOR 2)",
             "SELECT * FROM t PIVOT (sum(x) FOR k IN ('a', 'b'))",
@@ -279,11 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn arrows_into_json_are_told_from_those_of_functions() {
-        let made = read(parsed_tokens("[x -> 'a' for x in data -> 'b']").unwrap());
+    fn json_arrows_are_distinct_from_lambda_arrows() {
+        let made = rewrite_comprehensions(tokenize_sql("[x -> 'a' for x in data -> 'b']").unwrap());
         let arrows = made.iter().filter(|token| token.token == Token::Arrow).count();
         assert_eq!(arrows, 1);
-        let arrows = mended(made).iter().filter(|token| token.token == Token::Arrow).count();
+        let arrows =
+            rewrite_tokens(made).iter().filter(|token| token.token == Token::Arrow).count();
         assert_eq!(arrows, 1);
     }
 }

@@ -9,12 +9,12 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Ident, ObjectName, OrderByExpr, Value,
 };
 
-use super::calls::{both, call_of, in_brackets, name_of};
+use super::function_calls::{and_conditions, function_call, parenthesize, unquoted_call_name};
 
 /// Such a call as the sorting of its list.
-pub(super) fn translated(expr: &Expr) -> Option<Expr> {
+pub(super) fn sort_distinct_list(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else { return None };
-    let name = name_of(call)?;
+    let name = unquoted_call_name(call)?;
     let (is_list, is_text) = (name == "array_agg", name == "string_agg");
     if !is_list && !is_text || call.over.is_some() {
         return None;
@@ -52,14 +52,14 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         list.args.truncate(1);
     }
     if is_text {
-        let known = Expr::IsNotNull(Box::new(in_brackets(value.clone())));
+        let known = Expr::IsNotNull(Box::new(parenthesize(value.clone())));
         inner.filter = Some(Box::new(match inner.filter.take() {
-            Some(own) => both(*own, known),
+            Some(own) => and_conditions(*own, known),
             None => known,
         }));
     }
     let text = |text: &str| Expr::value(Value::SingleQuotedString(text.into()));
-    let sorted = call_of(
+    let sorted = function_call(
         "array_sort",
         vec![
             Expr::Function(inner),
@@ -68,7 +68,7 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         ],
     );
     Some(match separator {
-        Some(separator) => call_of("array_to_string", vec![sorted, separator.clone()]),
+        Some(separator) => function_call("array_to_string", vec![sorted, separator.clone()]),
         None => sorted,
     })
 }

@@ -7,17 +7,17 @@ use tidemill_planning::walk_statement_mut;
 
 /// Returns a statement with LATERAL before each subquery that has a source before it in its FROM; none if no word is missing. To
 /// a subquery that refers to none of them the word means nothing.
-pub(crate) fn with_implicit_laterals(mut statement: Statement) -> Option<Statement> {
-    let mut laterals = Laterals { count: 0 };
+pub(crate) fn add_implicit_laterals(mut statement: Statement) -> Option<Statement> {
+    let mut laterals = LateralInserter { inserted_count: 0 };
     walk_statement_mut(&mut statement, &mut laterals);
-    (laterals.count > 0).then_some(statement)
+    (laterals.inserted_count > 0).then_some(statement)
 }
 
-struct Laterals {
-    count: usize,
+struct LateralInserter {
+    inserted_count: usize,
 }
 
-impl VisitorMut for Laterals {
+impl VisitorMut for LateralInserter {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
@@ -28,7 +28,7 @@ impl VisitorMut for Laterals {
         for factor in factors.skip(1) {
             if let TableFactor::Derived { lateral: lateral @ false, .. } = factor {
                 *lateral = true;
-                self.count += 1;
+                self.inserted_count += 1;
             }
         }
         ControlFlow::Continue(())

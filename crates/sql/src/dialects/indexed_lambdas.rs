@@ -10,17 +10,21 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::walk_expr_mut;
 
-use super::calls::{call_of, in_brackets};
-use super::comprehensions::COMPREHENSION;
-use super::written;
-use crate::names::folded;
+use super::comprehensions::COMPREHENSION_FUNCTION;
+use super::function_calls::{function_call, parenthesize};
+use super::parse_expr;
+use crate::column_names::normalize_ident;
 
 /// Returns a call by places; none of a call whose function takes an item alone, and of one whose function has other functions
 /// with parameters of the same names.
-pub(super) fn translated(name: &str, arguments: &[&Expr]) -> Option<Expr> {
+pub(super) fn translate_indexed_lambda(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     let (is_filter, first_place) = match name {
-        "list_transform" | "list_apply" | "array_transform" | "array_apply" | "apply"
-        | COMPREHENSION => (false, 1),
+        "list_transform"
+        | "list_apply"
+        | "array_transform"
+        | "array_apply"
+        | "apply"
+        | COMPREHENSION_FUNCTION => (false, 1),
         "list_filter" | "array_filter" => (true, 1),
         "transform" => (false, 0),
         "filter" => (true, 0),
@@ -28,24 +32,26 @@ pub(super) fn translated(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     };
     let (list, function, condition) = match arguments {
         [list, Expr::Lambda(function)] => (list, function, None),
-        [list, Expr::Lambda(function), Expr::Lambda(condition)] if name == COMPREHENSION => {
+        [list, Expr::Lambda(function), Expr::Lambda(condition)]
+            if name == COMPREHENSION_FUNCTION =>
+        {
             (list, function, Some(condition))
         }
         _ => return None,
     };
     let OneOrManyWithParens::Many(parameters) = &function.params else { return None };
     let [item, place] = parameters.as_slice() else { return None };
-    let names = [folded(&item.name), folded(&place.name)];
+    let names = [normalize_ident(&item.name), normalize_ident(&place.name)];
     let pair = Expr::Identifier(item.name.clone());
     let field = |name: &str| {
         let name = Expr::value(Value::SingleQuotedString(name.to_owned()));
-        call_of("get_field", vec![pair.clone(), name])
+        function_call("get_field", vec![pair.clone(), name])
     };
     let place_value = match first_place {
         0 => Expr::Nested(Box::new(Expr::BinaryOp {
             left: Box::new(field("2")),
             op: BinaryOperator::Minus,
-            right: Box::new(written("1").ok()?),
+            right: Box::new(parse_expr("1").ok()?),
         })),
         _ => field("2"),
     };
@@ -59,57 +65,62 @@ pub(super) fn translated(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     };
     let by_places = |function: &LambdaFunction| {
         let mut body = function.body.as_ref().clone();
-        let mut values =
-            Values { names: &names, item: &item_value, place: &place_value, is_hidden: false };
+        let mut values = PairFieldSubstitution {
+            names: &names,
+            item: &item_value,
+            position: &place_value,
+            is_shadowed: false,
+        };
         walk_expr_mut(&mut body, &mut values);
-        (!values.is_hidden).then(|| of_pair(body))
+        (!values.is_shadowed).then(|| of_pair(body))
     };
-    let list = in_brackets((*list).clone());
-    let length = call_of("array_length", vec![list.clone()]);
-    let places = call_of("generate_series", vec![written("1").ok()?, length]);
-    let pairs = call_of("list_zip", vec![list, places]);
+    let list = parenthesize((*list).clone());
+    let length = function_call("array_length", vec![list.clone()]);
+    let places = function_call("generate_series", vec![parse_expr("1").ok()?, length]);
+    let pairs = function_call("list_zip", vec![list, places]);
     if is_filter {
-        let filtered = call_of("array_filter", vec![pairs, by_places(function)?]);
-        return Some(call_of("array_transform", vec![filtered, of_pair(item_value.clone())]));
+        let filtered = function_call("array_filter", vec![pairs, by_places(function)?]);
+        return Some(function_call("array_transform", vec![filtered, of_pair(item_value.clone())]));
     }
     let pairs = match condition {
-        Some(condition) => call_of("array_filter", vec![pairs, by_places(condition)?]),
+        Some(condition) => function_call("array_filter", vec![pairs, by_places(condition)?]),
         None => pairs,
     };
-    Some(call_of("array_transform", vec![pairs, by_places(function)?]))
+    Some(function_call("array_transform", vec![pairs, by_places(function)?]))
 }
 
 /// Puts the fields of a pair in the places of the names of an item and its place.
-struct Values<'a> {
+struct PairFieldSubstitution<'a> {
     names: &'a [String; 2],
     item: &'a Expr,
-    place: &'a Expr,
+    position: &'a Expr,
     /// True if a function within has a parameter of one of the names.
-    is_hidden: bool,
+    is_shadowed: bool,
 }
 
-impl VisitorMut for Values<'_> {
+impl VisitorMut for PairFieldSubstitution<'_> {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::Lambda(function) => {
-                let mut own = function.params.iter().map(|parameter| folded(&parameter.name));
-                self.is_hidden |= own.any(|name| self.names.contains(&name));
+                let mut own =
+                    function.params.iter().map(|parameter| normalize_ident(&parameter.name));
+                self.is_shadowed |= own.any(|name| self.names.contains(&name));
             }
             Expr::Identifier(name) => {
-                let name = folded(name);
+                let name = normalize_ident(name);
                 if name == self.names[0] {
                     *expr = self.item.clone();
                 } else if name == self.names[1] {
-                    *expr = self.place.clone();
+                    *expr = self.position.clone();
                 }
             }
             // The field of an item that is a struct.
-            Expr::CompoundIdentifier(parts) if folded(&parts[0]) == self.names[0] => {
+            Expr::CompoundIdentifier(parts) if normalize_ident(&parts[0]) == self.names[0] => {
                 let fields = parts.iter().skip(1);
                 *expr = fields.fold(self.item.clone(), |value, field| {
-                    call_of("get_field", vec![value, text_of(field)])
+                    function_call("get_field", vec![value, field_name_literal(field)])
                 });
             }
             _ => {}
@@ -118,6 +129,6 @@ impl VisitorMut for Values<'_> {
     }
 }
 
-fn text_of(name: &Ident) -> Expr {
-    Expr::value(Value::SingleQuotedString(folded(name)))
+fn field_name_literal(name: &Ident) -> Expr {
+    Expr::value(Value::SingleQuotedString(normalize_ident(name)))
 }

@@ -41,52 +41,56 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Tok
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::{walk_expr, walk_expr_mut, walk_statement_mut};
 
-use crate::names;
-use crate::syntax::Spoken;
+use crate::column_names;
+use crate::syntax::TidemillDialect;
 
 mod array_subqueries;
-pub mod calls;
-mod clauses;
-mod columns;
+mod clause_token_rewrites;
+mod column_expansion;
 pub(crate) mod comprehensions;
-pub(crate) mod copies;
 mod distinct_lists;
-mod hidden;
+pub mod function_calls;
+mod hidden_columns;
 mod implicit_laterals;
 mod indexed_lambdas;
-mod laterals;
+mod lateral_lists;
 mod operators;
 pub(crate) mod outer_fields;
 mod outer_using;
+mod pivot_statements;
 mod pivots;
+mod query_clauses;
+pub(crate) mod random_value_checks;
 mod row_comparisons;
 mod samples;
 mod scalar_subqueries;
 mod set_operations;
-mod spellings;
-mod tables;
-mod tokens;
-mod turned;
-mod types;
+mod table_functions;
+mod token_rewrites;
+mod type_names;
 mod values_rows;
 
-pub(crate) use columns::stands_for_columns;
-pub use columns::{names_columns_by_pattern, write_out};
-pub use hidden::{SourceColumns, Sources, Unhidden, named_hidden};
-pub(crate) use implicit_laterals::with_implicit_laterals;
-pub use laterals::ENTRY_COLUMN;
-pub use samples::{RowSample, Sample, without_records};
-pub use tables::{CalledSource, ROW_MAKERS, makes_rows};
-pub use turned::{values_wanted, with_values};
+pub(crate) use column_expansion::contains_columns_call;
+pub use column_expansion::{expand_columns, needs_column_expansion};
+pub use hidden_columns::{
+    SourceColumns, SourceColumnsByName, UsedHiddenColumns, used_hidden_columns,
+};
+pub(crate) use implicit_laterals::add_implicit_laterals;
+pub use lateral_lists::JSON_ENTRY_COLUMN;
+pub use pivot_statements::{insert_pivot_values, pivot_values_query};
+pub use samples::{PercentSample, RowCountSample, explain_missing_record_id};
+pub use table_functions::{SERIES_FUNCTIONS, TableFunctionSource, is_series_function};
 
 /// The statements of a text.
 ///
 /// # Errors
 /// As the parser.
-pub(crate) fn parsed(sql: &str) -> std::result::Result<Vec<Statement>, ParserError> {
-    let tokens = comprehensions::read(parsed_tokens(sql)?);
-    let tokens = tokens::mended(spellings::read(turned::read(tokens)));
-    let mut parser = Parser::new(&Spoken).with_tokens_with_locations(tokens);
+pub(crate) fn parse_statements(sql: &str) -> std::result::Result<Vec<Statement>, ParserError> {
+    let tokens = comprehensions::rewrite_comprehensions(tokenize_sql(sql)?);
+    let tokens = token_rewrites::rewrite_tokens(clause_token_rewrites::rewrite_clause_tokens(
+        pivot_statements::rewrite_pivot_statements(tokens),
+    ));
+    let mut parser = Parser::new(&TidemillDialect).with_tokens_with_locations(tokens);
     let mut statements = Vec::new();
     // The parser's own loop ends at a word END, too, and forgets what follows.
     loop {
@@ -102,8 +106,8 @@ pub(crate) fn parsed(sql: &str) -> std::result::Result<Vec<Statement>, ParserErr
     }
 }
 
-fn parsed_tokens(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, TokenizerError> {
-    let mut tokens = Tokenizer::new(&Spoken, sql).tokenize_with_location()?;
+fn tokenize_sql(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, TokenizerError> {
+    let mut tokens = Tokenizer::new(&TidemillDialect, sql).tokenize_with_location()?;
     // A column that many logs have, and no function of who asks.
     for token in &mut tokens {
         if let Token::Word(word) = &mut token.token
@@ -116,86 +120,93 @@ fn parsed_tokens(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, Tokenizer
 }
 
 /// An expression in SQL's words.
-fn written(text: &str) -> Result<Expr> {
-    let tokens = parsed_tokens(text).map_err(ParserError::from);
-    let parsed = tokens
-        .and_then(|tokens| Parser::new(&Spoken).with_tokens_with_locations(tokens).parse_expr());
+fn parse_expr(text: &str) -> Result<Expr> {
+    let tokens = tokenize_sql(text).map_err(ParserError::from);
+    let parsed = tokens.and_then(|tokens| {
+        Parser::new(&TidemillDialect).with_tokens_with_locations(tokens).parse_expr()
+    });
     parsed.map_err(|error| Error::Internal(format!("{text}: {error}")))
 }
 
 /// A query in SQL's words.
-fn written_query(text: &str) -> Result<Box<Query>> {
-    let tokens = parsed_tokens(text).map_err(ParserError::from);
-    let query = tokens
-        .and_then(|tokens| Parser::new(&Spoken).with_tokens_with_locations(tokens).parse_query());
+fn parse_query(text: &str) -> Result<Box<Query>> {
+    let tokens = tokenize_sql(text).map_err(ParserError::from);
+    let query = tokens.and_then(|tokens| {
+        Parser::new(&TidemillDialect).with_tokens_with_locations(tokens).parse_query()
+    });
     query.map_err(|error| Error::Internal(format!("{text}: {error}")))
 }
 
 /// Sources that a statement calls like functions, by the names that their tables have in it.
-pub type CalledSources = HashMap<String, CalledSource>;
+pub type TableFunctionSources = HashMap<String, TableFunctionSource>;
 
 /// Writes a statement in the words that are understood here, and says which sources it calls.
 ///
 /// # Errors
 /// [`Error::Usage`] for what is said beside a function that it does not take.
-pub(crate) fn translate(statement: &mut Statement) -> Result<CalledSources> {
-    let mentioned = laterals::MentionedNames::of(statement);
-    let mut clauses = Clauses { called: CalledSources::new(), mentioned, named: 0, refused: None };
+pub(crate) fn translate_statement(statement: &mut Statement) -> Result<TableFunctionSources> {
+    let mentioned = lateral_lists::MentionedNames::from_statement(statement);
+    let mut clauses = ClauseTranslation {
+        function_sources: TableFunctionSources::new(),
+        mentioned_names: mentioned,
+        named_subquery_count: 0,
+        error: None,
+    };
     walk_statement_mut(statement, &mut clauses);
-    let mut translation = Translation::default();
+    let mut translation = ExpressionTranslation::default();
     walk_statement_mut(statement, &mut translation);
-    match clauses.refused.or(translation.refused) {
+    match clauses.error.or(translation.error) {
         Some(error) => Err(error),
-        None => Ok(clauses.called),
+        None => Ok(clauses.function_sources),
     }
 }
 
 /// The first walk: clauses and tables.
-struct Clauses {
-    called: CalledSources,
-    mentioned: laterals::MentionedNames,
+struct ClauseTranslation {
+    function_sources: TableFunctionSources,
+    mentioned_names: lateral_lists::MentionedNames,
     /// How many subqueries in FROM have been given names.
-    named: usize,
-    refused: Option<Error>,
+    named_subquery_count: usize,
+    error: Option<Error>,
 }
 
-impl Clauses {
-    fn unless_refused(&mut self, done: Result<()>) -> ControlFlow<()> {
+impl ClauseTranslation {
+    fn break_on_error(&mut self, done: Result<()>) -> ControlFlow<()> {
         match done {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
-                self.refused = Some(error);
+                self.error = Some(error);
                 ControlFlow::Break(())
             }
         }
     }
 }
 
-impl VisitorMut for Clauses {
+impl VisitorMut for ClauseTranslation {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        clauses::of_query(query);
-        laterals::of_query(query);
-        let done = values_rows::translate(&mut query.body)
-            .and_then(|()| set_operations::translate(&mut query.body));
-        self.unless_refused(done)
+        query_clauses::translate_query_clauses(query);
+        lateral_lists::translate_lateral_order_by(query);
+        let done = values_rows::translate_values(&mut query.body)
+            .and_then(|()| set_operations::translate_set_operations(&mut query.body));
+        self.break_on_error(done)
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        clauses::number_conditions(expr);
-        if let Some(translated) = rows_among(expr, false)
-            .or_else(|| rows_compared(expr))
-            .or_else(|| row_comparisons::translated(expr))
-            .or_else(|| array_subqueries::translated(expr))
+        query_clauses::translate_number_conditions(expr);
+        if let Some(translated) = translate_row_in_subquery(expr, false)
+            .or_else(|| translate_row_equality(expr))
+            .or_else(|| row_comparisons::translate_row_comparison(expr))
+            .or_else(|| array_subqueries::translate_array_subquery(expr))
         {
-            let done = copies::refuse_random_rows(expr)
-                .and_then(|()| copies::refuse_copies(expr, &translated));
-            self.unless_refused(done)?;
+            let done = random_value_checks::refuse_random_rows(expr)
+                .and_then(|()| random_value_checks::refuse_random_copies(expr, &translated));
+            self.break_on_error(done)?;
             *expr = translated;
         }
         if let Expr::Subquery(query) = expr {
-            scalar_subqueries::take_first_row(query);
+            scalar_subqueries::aggregate_first_row(query);
         }
         // `EXISTS (SELECT FROM t)`, as PostgreSQL has it.
         if let Expr::Exists { subquery, .. } = expr
@@ -211,33 +222,33 @@ impl VisitorMut for Clauses {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let compares = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) if compares_rows(expr));
         if select.projection.iter().any(compares) {
-            name_items(select, compares_rows);
+            name_select_items(select, compares_rows);
         }
-        let rows = (&mut select.selection, RowsCompared::Single);
-        let groups = (&mut select.having, RowsCompared::Groups);
+        let rows = (&mut select.selection, ConditionScope::Records);
+        let groups = (&mut select.having, ConditionScope::Groups);
         for (condition, rows) in [rows, groups] {
             if let Some(condition) = condition {
-                let done = translate_conditions(condition, rows);
-                self.unless_refused(done)?;
+                let done = translate_row_conditions(condition, rows);
+                self.break_on_error(done)?;
             }
         }
         if let Some(condition) = &select.having {
-            self.unless_refused(refuse_groups_within(condition))?;
+            self.break_on_error(refuse_nested_group_comparisons(condition))?;
         }
-        tables::name_rows(select);
-        tables::name_subqueries(select, &mut self.named);
-        set_operations::name_subqueries(select);
-        outer_using::write_out(select);
-        let done = samples::of_one_source(select)
-            .and_then(|()| laterals::of_select(select, &self.mentioned))
-            .and_then(|()| clauses::of_select(select));
-        self.unless_refused(done)
+        table_functions::name_series_columns(select);
+        table_functions::name_from_subqueries(select, &mut self.named_subquery_count);
+        set_operations::name_scalar_subqueries(select);
+        outer_using::rewrite_outer_using(select);
+        let done = samples::prepare_sample_aggregates(select)
+            .and_then(|()| lateral_lists::translate_lateral_lists(select, &self.mentioned_names))
+            .and_then(|()| query_clauses::translate_select_clauses(select));
+        self.break_on_error(done)
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
-        let done =
-            pivots::translate(table).and_then(|()| tables::translate(table, &mut self.called));
-        self.unless_refused(done)
+        let done = pivots::translate_pivot(table)
+            .and_then(|()| table_functions::translate_table(table, &mut self.function_sources));
+        self.break_on_error(done)
     }
 }
 
@@ -255,7 +266,7 @@ fn walk_conditions_and_keys(select: &mut Select, visitor: &mut dyn VisitorMut<Br
 }
 
 /// `(a, b) = (-1, x + 1)` and `(a, b) IN ((-1, 2), …)` value by value: the planner takes names and constants alone.
-fn rows_compared(expr: &Expr) -> Option<Expr> {
+fn translate_row_equality(expr: &Expr) -> Option<Expr> {
     let is_plain = |row: &[Expr]| {
         row.iter().all(|value| {
             matches!(value, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_))
@@ -316,7 +327,9 @@ fn row_values(expr: &Expr) -> Option<Vec<&Expr>> {
     match expr {
         Expr::Tuple(values) => Some(values.iter().collect()),
         Expr::Nested(inner) => row_values(inner),
-        Expr::Function(call) if calls::name_of(call).as_deref() == Some("row") => {
+        Expr::Function(call)
+            if function_calls::unquoted_call_name(call).as_deref() == Some("row") =>
+        {
             let FunctionArguments::List(list) = &call.args else { return None };
             let values = list.args.iter().map(|argument| match argument {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
@@ -329,7 +342,7 @@ fn row_values(expr: &Expr) -> Option<Vec<&Expr>> {
 }
 
 /// `(a, b) IN (SELECT x, y …)` by EXISTS, as a condition of rows, which takes null for false, or as a value.
-fn rows_among(expr: &Expr, is_condition: bool) -> Option<Expr> {
+fn translate_row_in_subquery(expr: &Expr, is_condition: bool) -> Option<Expr> {
     let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
     let values = row_values(expr)?;
     let names: Vec<String> = (1..=values.len()).map(|place| format!("tidemill_{place}")).collect();
@@ -360,13 +373,13 @@ fn rows_among(expr: &Expr, is_condition: bool) -> Option<Expr> {
             )
         }
     };
-    written(&text).ok()
+    parse_expr(&text).ok()
 }
 
 /// The rows of a condition: the records of WHERE, or the groups of HAVING.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum RowsCompared {
-    Single,
+enum ConditionScope {
+    Records,
     Groups,
 }
 
@@ -374,21 +387,21 @@ enum RowsCompared {
 ///
 /// # Errors
 /// [`Error::Usage`] where that would copy a random value, and for two aggregates in a row of HAVING.
-fn translate_conditions(condition: &mut Expr, rows: RowsCompared) -> Result<()> {
+fn translate_row_conditions(condition: &mut Expr, rows: ConditionScope) -> Result<()> {
     match condition {
-        Expr::Nested(inner) => translate_conditions(inner, rows),
+        Expr::Nested(inner) => translate_row_conditions(inner, rows),
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
-            translate_conditions(left, rows)?;
-            translate_conditions(right, rows)
+            translate_row_conditions(left, rows)?;
+            translate_row_conditions(right, rows)
         }
         condition => {
             let translated = match rows {
-                RowsCompared::Single => rows_among(condition, true),
-                RowsCompared::Groups => groups_among(condition)?,
+                ConditionScope::Records => translate_row_in_subquery(condition, true),
+                ConditionScope::Groups => translate_group_in_subquery(condition)?,
             };
             if let Some(translated) = translated {
-                copies::refuse_random_rows(condition)?;
-                copies::refuse_copies(condition, &translated)?;
+                random_value_checks::refuse_random_rows(condition)?;
+                random_value_checks::refuse_random_copies(condition, &translated)?;
                 *condition = translated;
             }
             Ok(())
@@ -401,7 +414,7 @@ fn translate_conditions(condition: &mut Expr, rows: RowsCompared) -> Result<()> 
 ///
 /// # Errors
 /// [`Error::Usage`] for two values that are calculated by functions.
-fn groups_among(condition: &Expr) -> Result<Option<Expr>> {
+fn translate_group_in_subquery(condition: &Expr) -> Result<Option<Expr>> {
     let Expr::InSubquery { expr, subquery, negated } = condition else { return Ok(None) };
     let Some(values) = row_values(expr) else { return Ok(None) };
     let mut called = (0..values.len()).filter(|place| calls_function(values[*place]));
@@ -425,14 +438,14 @@ fn groups_among(condition: &Expr) -> Result<Option<Expr>> {
         names.join(", "),
         others.collect::<Vec<_>>().join(" AND ")
     );
-    Ok(written(&text).ok())
+    Ok(parse_expr(&text).ok())
 }
 
 /// Refuses what [`groups_among`] has not written: rows with aggregates among those of subqueries, below OR, NOT and CASE.
-fn refuse_groups_within(condition: &Expr) -> Result<()> {
-    struct Groups(Option<Error>);
+fn refuse_nested_group_comparisons(condition: &Expr) -> Result<()> {
+    struct NestedGroupComparisons(Option<Error>);
 
-    impl Visitor for Groups {
+    impl Visitor for NestedGroupComparisons {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
@@ -449,16 +462,16 @@ fn refuse_groups_within(condition: &Expr) -> Result<()> {
         }
     }
 
-    let mut groups = Groups(None);
+    let mut groups = NestedGroupComparisons(None);
     walk_expr(condition, &mut groups);
     groups.0.map_or(Ok(()), Err)
 }
 
 /// Returns whether a function is called in an expression.
 fn calls_function(expr: &Expr) -> bool {
-    struct Called;
+    struct FunctionCallFinder;
 
-    impl Visitor for Called {
+    impl Visitor for FunctionCallFinder {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
@@ -469,47 +482,47 @@ fn calls_function(expr: &Expr) -> bool {
         }
     }
 
-    walk_expr(expr, &mut Called)
+    walk_expr(expr, &mut FunctionCallFinder)
 }
 
 /// Returns whether [`Clauses`] rewrites a comparison of rows in an expression.
 fn compares_rows(expr: &Expr) -> bool {
-    struct Rows;
+    struct RowComparisonFinder;
 
-    impl Visitor for Rows {
+    impl Visitor for RowComparisonFinder {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match rows_among(expr, false).or_else(|| rows_compared(expr)) {
+            match translate_row_in_subquery(expr, false).or_else(|| translate_row_equality(expr)) {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
             }
         }
     }
 
-    walk_expr(expr, &mut Rows)
+    walk_expr(expr, &mut RowComparisonFinder)
 }
 
 /// Gives items of a select list that will be written otherwise the names of what they are written as now. The second
 /// of a name is told apart by a number, as DuckDB does.
-fn name_items(select: &mut Select, is_changed: fn(&Expr) -> bool) {
+fn name_select_items(select: &mut Select, is_changed: fn(&Expr) -> bool) {
     let mut names = BTreeSet::new();
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
         let written = match &*expr {
-            Expr::Identifier(name) => names::folded(name),
+            Expr::Identifier(name) => column_names::normalize_ident(name),
             Expr::CompoundIdentifier(_) => continue,
             // As many columns as a struct has fields.
             other if is_unnest(other) => continue,
             // As many as it stands for, each of which is told apart by its own.
-            other if stands_for_columns(other) => {
+            other if contains_columns_call(other) => {
                 if is_changed(other) {
-                    let alias = Ident::with_quote('"', names::as_written(other));
+                    let alias = Ident::with_quote('"', column_names::expr_display_text(other));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                 }
                 continue;
             }
-            other => names::as_written(other),
+            other => column_names::expr_display_text(other),
         };
         let is_twice = names.contains(&written);
         if !is_twice && !is_changed(expr) {
@@ -527,37 +540,40 @@ fn name_items(select: &mut Select, is_changed: fn(&Expr) -> bool) {
 
 /// The second walk: expressions, and the names that columns keep.
 #[derive(Default)]
-struct Translation {
-    refused: Option<Error>,
+struct ExpressionTranslation {
+    error: Option<Error>,
 }
 
-impl VisitorMut for Translation {
+impl VisitorMut for ExpressionTranslation {
     type Break = ();
 
     /// Names what will be written otherwise as it is written now.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        name_items(select, is_changed);
+        name_select_items(select, is_translated);
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let made = match &*expr {
-            Expr::Function(call) => calls::translated(call),
-            other => copies::refuse_compared_lists(other).map(|()| operators::translated(other)),
+            Expr::Function(call) => function_calls::translate_call(call),
+            other => random_value_checks::refuse_random_list_comparison(other)
+                .map(|()| operators::translate_operator(other)),
         };
         let made = made.and_then(|made| match made {
-            Some(made) => copies::refuse_copies(expr, &made).map(|()| Some(made)),
+            Some(made) => {
+                random_value_checks::refuse_random_copies(expr, &made).map(|()| Some(made))
+            }
             None => Ok(None),
         });
         match made {
             Ok(Some(made)) => *expr = made,
             Ok(None) => {}
             Err(error) => {
-                self.refused = Some(error);
+                self.error = Some(error);
                 return ControlFlow::Break(());
             }
         }
-        if let Some(sorted) = distinct_lists::translated(expr) {
+        if let Some(sorted) = distinct_lists::sort_distinct_list(expr) {
             *expr = sorted;
         }
         ControlFlow::Continue(())
@@ -571,27 +587,27 @@ fn is_unnest(expr: &Expr) -> bool {
 
 /// Whether an expression is written otherwise by [`Translation`]. One that makes rows, or columns of a
 /// struct's fields, takes no name.
-fn is_changed(expr: &Expr) -> bool {
-    struct Changed(bool);
+fn is_translated(expr: &Expr) -> bool {
+    struct TranslatedExprFinder(bool);
 
-    impl VisitorMut for Changed {
+    impl VisitorMut for TranslatedExprFinder {
         type Break = ();
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             self.0 |= match expr {
                 Expr::Function(call) => {
-                    matches!(calls::translated(call), Ok(Some(_)))
-                        || distinct_lists::translated(expr).is_some()
+                    matches!(function_calls::translate_call(call), Ok(Some(_)))
+                        || distinct_lists::sort_distinct_list(expr).is_some()
                 }
                 // Called as the quotient is, unless it has a name.
                 Expr::BinaryOp { op: BinaryOperator::DuckIntegerDivide, .. } => true,
-                other => operators::translated(other).is_some(),
+                other => operators::translate_operator(other).is_some(),
             };
             ControlFlow::Continue(())
         }
     }
 
-    let mut changed = Changed(false);
+    let mut changed = TranslatedExprFinder(false);
     walk_expr_mut(&mut expr.clone(), &mut changed);
     changed.0
 }

@@ -9,42 +9,42 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::walk_expr_mut;
 
-use super::calls::{call_of, in_brackets};
-use super::types;
-use crate::json_casts::AS_JSON;
-use crate::names::folded;
+use super::function_calls::{function_call, parenthesize};
+use super::type_names;
+use crate::column_names::normalize_ident;
+use crate::json_casts::JSON_CAST_FUNCTION;
 
 /// What an operator, or a form with words of its own, is here, where it is one of another database's.
-pub(super) fn translated(expr: &Expr) -> Option<Expr> {
+pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
     match expr {
-        Expr::BinaryOp { left, op, right } => of_two(left, op, right),
+        Expr::BinaryOp { left, op, right } => translate_binary(left, op, right),
         // `REGEXP` and `RLIKE`.
         Expr::RLike { negated, expr, pattern, regexp: _ } => {
             let op = match negated {
                 true => BinaryOperator::PGRegexNotMatch,
                 false => BinaryOperator::PGRegexMatch,
             };
-            Some(beside(expr, op, pattern))
+            Some(binary_op(expr, op, pattern))
         }
         Expr::Like { negated, any: true, expr, pattern, escape_char: None } => {
-            any_of(*negated, expr, pattern, false)
+            translate_like_any(*negated, expr, pattern, false)
         }
         Expr::ILike { negated, any: true, expr, pattern, escape_char: None } => {
-            any_of(*negated, expr, pattern, true)
+            translate_like_any(*negated, expr, pattern, true)
         }
         Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
-            all_of(*negated, expr, pattern, false)
+            translate_like_all(*negated, expr, pattern, false)
         }
         Expr::ILike { negated, any: false, expr, pattern, escape_char: None } => {
-            all_of(*negated, expr, pattern, true)
+            translate_like_all(*negated, expr, pattern, true)
         }
         Expr::Like { negated, any: false, expr, pattern, escape_char: Some(escape) } => {
-            let pattern = Box::new(escaped(pattern, escape)?);
+            let pattern = Box::new(rewrite_like_escape(pattern, escape)?);
             let (negated, expr) = (*negated, expr.clone());
             Some(Expr::Like { negated, any: false, expr, pattern, escape_char: None })
         }
         Expr::ILike { negated, any: false, expr, pattern, escape_char: Some(escape) } => {
-            let pattern = Box::new(escaped(pattern, escape)?);
+            let pattern = Box::new(rewrite_like_escape(pattern, escape)?);
             let (negated, expr) = (*negated, expr.clone());
             Some(Expr::ILike { negated, any: false, expr, pattern, escape_char: None })
         }
@@ -55,23 +55,23 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             substring_for: None,
             shorthand: false,
             special: _,
-        } if is_text(pattern) => Some(first_group(expr, pattern)),
+        } if is_text_literal(pattern) => Some(first_regex_group(expr, pattern)),
         // ClickHouse's of the same name as the field of a time.
         Expr::Extract {
             field: DateTimeField::Custom(field),
             syntax: ExtractSyntax::Comma,
             expr: pattern,
-        } if is_text(pattern) => {
-            let found = first_group(&Expr::Identifier(field.clone()), pattern);
+        } if is_text_literal(pattern) => {
+            let found = first_regex_group(&Expr::Identifier(field.clone()), pattern);
             let none = Expr::value(Value::SingleQuotedString(String::new()));
-            Some(call_of("coalesce", vec![found, none]))
+            Some(function_call("coalesce", vec![found, none]))
         }
         // Fields that DataFusion's `date_part` lacks.
         Expr::Extract { field, syntax: _, expr } => {
             let name = field.to_string().to_lowercase();
             tidemill_functions::is_date_field_name(&name).then(|| {
                 let named = Expr::value(Value::SingleQuotedString(name));
-                call_of("date_field", vec![named, *expr.clone()])
+                function_call("date_field", vec![named, *expr.clone()])
             })
         }
         // `INTERVAL (n) HOUR`, which is n times an hour.
@@ -89,17 +89,17 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                 last_field: None,
                 fractional_seconds_precision: None,
             });
-            Some(in_brackets(beside(value, BinaryOperator::Multiply, &one)))
+            Some(parenthesize(binary_op(value, BinaryOperator::Multiply, &one)))
         }
         Expr::InUnnest { expr, array_expr, negated } => {
-            let has = call_of("array_has", vec![*array_expr.clone(), *expr.clone()]);
+            let has = function_call("array_has", vec![*array_expr.clone(), *expr.clone()]);
             Some(match negated {
                 true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(has) },
                 false => has,
             })
         }
         Expr::MemberOf(member) => {
-            Some(call_of("array_has", vec![*member.array.clone(), *member.value.clone()]))
+            Some(function_call("array_has", vec![*member.array.clone(), *member.value.clone()]))
         }
         Expr::Convert {
             is_try,
@@ -116,7 +116,7 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             format: None,
         }),
         Expr::Cast { kind, expr, data_type, array: false, format: None } => {
-            if let Some(length) = types::characters(data_type) {
+            if let Some(length) = type_names::character_limit(data_type) {
                 let text = Expr::Cast {
                     kind: kind.clone(),
                     expr: expr.clone(),
@@ -125,17 +125,17 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                     format: None,
                 };
                 let length = Expr::value(Value::Number(length.to_string(), false));
-                return Some(call_of("left", vec![text, length]));
+                return Some(function_call("left", vec![text, length]));
             }
             if matches!(data_type, DataType::JSON | DataType::JSONB) {
-                return Some(call_of(AS_JSON, vec![*expr.clone()]));
+                return Some(function_call(JSON_CAST_FUNCTION, vec![*expr.clone()]));
             }
-            if let Some(bytes) = types::bytes_of(expr, data_type) {
+            if let Some(bytes) = type_names::bytes_literal(expr, data_type) {
                 return Some(bytes);
             }
-            let own = types::ours(data_type);
-            let (digits, data_type) = match (decimal_digits(expr), own) {
-                (Some(digits), own) if types::is_decimal(data_type) => {
+            let own = type_names::translate_type(data_type);
+            let (digits, data_type) = match (decimal_literal_text(expr), own) {
+                (Some(digits), own) if type_names::is_decimal(data_type) => {
                     (Some(digits), own.unwrap_or_else(|| data_type.clone()))
                 }
                 (_, own) => (None, own?),
@@ -150,9 +150,9 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         }
         // `BLOB '\x00'`: a type by a name that it does not have here is one of a cast.
         Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
-            if types::ours(data_type).is_some() =>
+            if type_names::translate_type(data_type).is_some() =>
         {
-            translated(&Expr::Cast {
+            translate_operator(&Expr::Cast {
                 kind: CastKind::Cast,
                 expr: Box::new(Expr::Value(value.clone())),
                 data_type: data_type.clone(),
@@ -160,12 +160,12 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
                 format: None,
             })
         }
-        Expr::UnaryOp { op, expr } => of_one(*op, expr),
+        Expr::UnaryOp { op, expr } => translate_unary(*op, expr),
         Expr::Floor { expr, field: CeilFloorKind::Scale(places) } => {
-            Some(at_places("floor", expr, places))
+            Some(round_to_places("floor", expr, places))
         }
         Expr::Ceil { expr, field: CeilFloorKind::Scale(places) } => {
-            Some(at_places("ceil", expr, places))
+            Some(round_to_places("ceil", expr, places))
         }
         // Texts are in the order of their code points here.
         Expr::Collate { expr, collation }
@@ -184,19 +184,19 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
             let mut is_value = !matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
             let chain = access_chain.iter().map(|one| {
                 is_value |= matches!(one, AccessExpr::Subscript(_));
-                if is_value { access(one) } else { one.clone() }
+                if is_value { translate_access(one) } else { one.clone() }
             });
             let chain = chain.collect();
             let made = Expr::CompoundFieldAccess { root: root.clone(), access_chain: chain };
             (made != *expr).then_some(made)
         }
-        Expr::Lambda(function) => of_fields(function),
+        Expr::Lambda(function) => translate_lambda_fields(function),
         _ => None,
     }
 }
 
-fn of_one(op: UnaryOperator, expr: &Expr) -> Option<Expr> {
-    let call = |name: &str| Some(call_of(name, vec![expr.clone()]));
+fn translate_unary(op: UnaryOperator, expr: &Expr) -> Option<Expr> {
+    let call = |name: &str| Some(function_call(name, vec![expr.clone()]));
     match op {
         UnaryOperator::BitwiseNot => {
             let minus = Expr::UnaryOp {
@@ -204,7 +204,7 @@ fn of_one(op: UnaryOperator, expr: &Expr) -> Option<Expr> {
                 expr: Box::new(Expr::Nested(Box::new(expr.clone()))),
             };
             let one = Expr::value(Value::Number("1".into(), false));
-            Some(in_brackets(beside(&minus, BinaryOperator::Minus, &one)))
+            Some(parenthesize(binary_op(&minus, BinaryOperator::Minus, &one)))
         }
         UnaryOperator::PGAbs => call("abs"),
         UnaryOperator::PGSquareRoot => call("sqrt"),
@@ -215,23 +215,25 @@ fn of_one(op: UnaryOperator, expr: &Expr) -> Option<Expr> {
 }
 
 /// `floor(x, 1)` as `floor(x * 10 ^ 1) / 10 ^ 1`.
-fn at_places(name: &str, expr: &Expr, places: &ValueWithSpan) -> Expr {
+fn round_to_places(name: &str, expr: &Expr, places: &ValueWithSpan) -> Expr {
     let double = || DataType::Double(ExactNumberInfo::None);
     let ten = Expr::value(Value::Number("10".into(), false));
-    let shift = || call_of("power", vec![cast(ten.clone(), double()), Expr::Value(places.clone())]);
-    let moved = beside(&cast(expr.clone(), double()), BinaryOperator::Multiply, &shift());
-    let whole = call_of(name, vec![moved]);
-    in_brackets(beside(&whole, BinaryOperator::Divide, &shift()))
+    let shift = || {
+        function_call("power", vec![cast_expr(ten.clone(), double()), Expr::Value(places.clone())])
+    };
+    let moved = binary_op(&cast_expr(expr.clone(), double()), BinaryOperator::Multiply, &shift());
+    let whole = function_call(name, vec![moved]);
+    parenthesize(binary_op(&whole, BinaryOperator::Divide, &shift()))
 }
 
 /// A function in which `s.a` is the field of a struct that is its parameter, and `[x]` a call.
-fn of_fields(function: &LambdaFunction) -> Option<Expr> {
-    struct Fields<'a> {
+fn translate_lambda_fields(function: &LambdaFunction) -> Option<Expr> {
+    struct LambdaFieldRewriter<'a> {
         parameters: Vec<&'a Ident>,
-        changed: bool,
+        has_changed: bool,
     }
 
-    impl VisitorMut for Fields<'_> {
+    impl VisitorMut for LambdaFieldRewriter<'_> {
         type Break = ();
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
@@ -239,18 +241,18 @@ fn of_fields(function: &LambdaFunction) -> Option<Expr> {
             if let Expr::Array(list) = expr
                 && !list.elem.is_empty()
             {
-                *expr = call_of("make_array", std::mem::take(&mut list.elem));
-                self.changed = true;
+                *expr = function_call("make_array", std::mem::take(&mut list.elem));
+                self.has_changed = true;
                 return ControlFlow::Continue(());
             }
             let Expr::CompoundIdentifier(parts) = expr else { return ControlFlow::Continue(()) };
             let Some((first, fields)) = parts.split_first() else {
                 return ControlFlow::Continue(());
             };
-            if self.parameters.iter().any(|own| folded(own) == folded(first)) {
+            if self.parameters.iter().any(|own| normalize_ident(own) == normalize_ident(first)) {
                 let mut made = Expr::Identifier(first.clone());
                 for field in fields {
-                    let name = Expr::value(Value::SingleQuotedString(folded(field)));
+                    let name = Expr::value(Value::SingleQuotedString(normalize_ident(field)));
                     made = match field.value.is_empty() {
                         // The planner alone knows fields whose name is empty.
                         true => Expr::CompoundFieldAccess {
@@ -259,71 +261,73 @@ fn of_fields(function: &LambdaFunction) -> Option<Expr> {
                                 index: name,
                             })],
                         },
-                        false => call_of("get_field", vec![made, name]),
+                        false => function_call("get_field", vec![made, name]),
                     };
                 }
                 *expr = made;
-                self.changed = true;
+                self.has_changed = true;
             }
             ControlFlow::Continue(())
         }
     }
 
     let parameters = function.params.iter().map(|parameter| &parameter.name).collect();
-    let mut fields = Fields { parameters, changed: false };
+    let mut fields = LambdaFieldRewriter { parameters, has_changed: false };
     let mut body = function.body.clone();
     walk_expr_mut(&mut body, &mut fields);
-    fields.changed.then(|| Expr::Lambda(LambdaFunction { body, ..function.clone() }))
+    fields.has_changed.then(|| Expr::Lambda(LambdaFunction { body, ..function.clone() }))
 }
 
-fn of_two(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+fn translate_binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
     let both = || vec![left.clone(), right.clone()];
     match op {
         BinaryOperator::PGExp | BinaryOperator::BitwiseXor => {
-            let base = cast(left.clone(), DataType::Double(ExactNumberInfo::None));
-            Some(call_of("power", vec![base, right.clone()]))
+            let base = cast_expr(left.clone(), DataType::Double(ExactNumberInfo::None));
+            Some(function_call("power", vec![base, right.clone()]))
         }
-        BinaryOperator::MyIntegerDivide => Some(cast(
-            beside(left, BinaryOperator::DuckIntegerDivide, right),
+        BinaryOperator::MyIntegerDivide => Some(cast_expr(
+            binary_op(left, BinaryOperator::DuckIntegerDivide, right),
             DataType::BigInt(None),
         )),
-        BinaryOperator::Custom(sign) if sign == "->" => Some(call_of("json_extract", both())),
+        BinaryOperator::Custom(sign) if sign == "->" => Some(function_call("json_extract", both())),
         BinaryOperator::Custom(sign) if sign == "->>" => {
-            Some(call_of("json_extract_string", both()))
+            Some(function_call("json_extract_string", both()))
         }
-        BinaryOperator::HashArrow => Some(call_of("json_extract_path", keys(left, right)?)),
+        BinaryOperator::HashArrow => {
+            Some(function_call("json_extract_path", json_path_arguments(left, right)?))
+        }
         BinaryOperator::HashLongArrow => {
-            Some(call_of("json_extract_path_text", keys(left, right)?))
+            Some(function_call("json_extract_path_text", json_path_arguments(left, right)?))
         }
-        BinaryOperator::Regexp => Some(beside(left, BinaryOperator::PGRegexMatch, right)),
+        BinaryOperator::Regexp => Some(binary_op(left, BinaryOperator::PGRegexMatch, right)),
         BinaryOperator::Overlaps => {
             let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return None };
             let ([from, to], [start, end]) = (left.as_slice(), right.as_slice()) else {
                 return None;
             };
-            let before = beside(from, BinaryOperator::Lt, end);
-            let after = beside(start, BinaryOperator::Lt, to);
-            Some(in_brackets(beside(&before, BinaryOperator::And, &after)))
+            let before = binary_op(from, BinaryOperator::Lt, end);
+            let after = binary_op(start, BinaryOperator::Lt, to);
+            Some(parenthesize(binary_op(&before, BinaryOperator::And, &after)))
         }
         // An address in a range, or a range in one at least as wide (`<<=` of PostgreSQL), where a range stands in the SQL.
-        BinaryOperator::PGBitwiseShiftLeft if is_prefix(right) => {
-            Some(call_of("is_subnet_of", vec![right.clone(), left.clone()]))
+        BinaryOperator::PGBitwiseShiftLeft if is_address_range(right) => {
+            Some(function_call("is_subnet_of", vec![right.clone(), left.clone()]))
         }
-        BinaryOperator::PGBitwiseShiftRight if is_prefix(left) => {
-            Some(call_of("is_subnet_of", vec![left.clone(), right.clone()]))
+        BinaryOperator::PGBitwiseShiftRight if is_address_range(left) => {
+            Some(function_call("is_subnet_of", vec![left.clone(), right.clone()]))
         }
-        BinaryOperator::PGStartsWith => Some(call_of("starts_with", both())),
-        BinaryOperator::PGOverlap => Some(call_of("array_has_any", both())),
+        BinaryOperator::PGStartsWith => Some(function_call("starts_with", both())),
+        BinaryOperator::PGOverlap => Some(function_call("array_has_any", both())),
         _ => None,
     }
 }
 
 /// Returns the text of a number with a point, whose digits a cast to DECIMAL takes as they are written: as a DOUBLE 1.005
 /// is less than that.
-fn decimal_digits(expr: &Expr) -> Option<Expr> {
+fn decimal_literal_text(expr: &Expr) -> Option<Expr> {
     match expr {
-        Expr::Nested(inner) => decimal_digits(inner),
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match decimal_digits(expr)? {
+        Expr::Nested(inner) => decimal_literal_text(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match decimal_literal_text(expr)? {
             Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. })
                 if !text.starts_with('-') =>
             {
@@ -341,7 +345,7 @@ fn decimal_digits(expr: &Expr) -> Option<Expr> {
 }
 
 /// Returns whether a text in the SQL is a range of addresses: `'10.0.0.0/8'`.
-fn is_prefix(expr: &Expr) -> bool {
+fn is_address_range(expr: &Expr) -> bool {
     let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) = expr else {
         return false;
     };
@@ -350,25 +354,25 @@ fn is_prefix(expr: &Expr) -> bool {
     })
 }
 
-pub(super) fn cast(expr: Expr, data_type: DataType) -> Expr {
+pub(super) fn cast_expr(expr: Expr, data_type: DataType) -> Expr {
     let expr = Box::new(expr);
     Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
 }
 
-pub(super) fn beside(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
+pub(super) fn binary_op(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     Expr::BinaryOp {
-        left: Box::new(in_brackets(left.clone())),
+        left: Box::new(parenthesize(left.clone())),
         op,
-        right: Box::new(in_brackets(right.clone())),
+        right: Box::new(parenthesize(right.clone())),
     }
 }
 
 /// `items[1].sku` as `items[1]['sku']`, and `items[:2]` as `items[1:2]`.
-fn access(one: &AccessExpr) -> AccessExpr {
+fn translate_access(one: &AccessExpr) -> AccessExpr {
     let number = |number: &str| Some(Expr::value(Value::Number(number.into(), false)));
     match one {
         AccessExpr::Dot(Expr::Identifier(field)) => {
-            let index = Expr::value(Value::SingleQuotedString(folded(field)));
+            let index = Expr::value(Value::SingleQuotedString(normalize_ident(field)));
             AccessExpr::Subscript(Subscript::Index { index })
         }
         AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
@@ -388,18 +392,18 @@ fn access(one: &AccessExpr) -> AccessExpr {
     }
 }
 
-fn is_text(expr: &Expr) -> bool {
+fn is_text_literal(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), span: _ }))
 }
 
 /// The first group of what a pattern finds, or all of it where it has none; null where it finds nothing.
-fn first_group(text: &Expr, pattern: &Expr) -> Expr {
-    let groups = call_of("regexp_match", vec![text.clone(), pattern.clone()]);
-    call_of("array_element", vec![groups, Expr::value(Value::Number("1".into(), false))])
+fn first_regex_group(text: &Expr, pattern: &Expr) -> Expr {
+    let groups = function_call("regexp_match", vec![text.clone(), pattern.clone()]);
+    function_call("array_element", vec![groups, Expr::value(Value::Number("1".into(), false))])
 }
 
 /// A document, and the keys of `'{a,b}'`.
-fn keys(document: &Expr, path: &Expr) -> Option<Vec<Expr>> {
+fn json_path_arguments(document: &Expr, path: &Expr) -> Option<Vec<Expr>> {
     let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(path), .. }) = path else {
         return None;
     };
@@ -410,7 +414,7 @@ fn keys(document: &Expr, path: &Expr) -> Option<Vec<Expr>> {
 }
 
 /// A pattern whose escape is a sign of its own, with the backslash that it is otherwise.
-fn escaped(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
+fn rewrite_like_escape(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
     let Value::SingleQuotedString(escape) = &escape.value else { return None };
     let mut signs = escape.chars();
     let (sign, None) = (signs.next(), signs.next()) else { return None };
@@ -434,7 +438,7 @@ fn escaped(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
 }
 
 /// `x LIKE ALL ('a%', '%b')`, of which the parser makes a call, as `(x LIKE 'a%' AND x LIKE '%b')`.
-fn all_of(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
+fn translate_like_all(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
     let Expr::Function(call) = pattern else { return None };
     if !call.name.to_string().eq_ignore_ascii_case("all") {
         return None;
@@ -461,12 +465,12 @@ fn all_of(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Ex
 }
 
 /// `x LIKE ANY ('a%', 'b%')` as `(x LIKE 'a%' OR x LIKE 'b%')`.
-fn any_of(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
+fn translate_like_any(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
     let patterns: Vec<&Expr> = match pattern {
         Expr::Tuple(patterns) => patterns.iter().collect(),
         Expr::Array(array) => array.elem.iter().collect(),
         Expr::Nested(one) if matches!(one.as_ref(), Expr::Array(_)) => {
-            return any_of(negated, expr, one, folded);
+            return translate_like_any(negated, expr, one, folded);
         }
         Expr::Nested(one) => vec![one.as_ref()],
         Expr::Function(call) => match &call.args {

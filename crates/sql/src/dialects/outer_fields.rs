@@ -8,14 +8,15 @@ use datafusion::common::{Column, DataFusionError};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Statement, Value, VisitorMut};
 use tidemill_planning::walk_statement_mut;
 
-use super::calls::call_of;
+use super::function_calls::function_call;
 
-const REFUSAL: &str = "Nested identifiers are not yet supported for OuterReferenceColumn ";
+const OUTER_FIELD_ERROR: &str =
+    "Nested identifiers are not yet supported for OuterReferenceColumn ";
 
 /// Returns the column, with its table if it has one, whose field a plan was refused for.
-pub(crate) fn refused_column(error: &DataFusionError) -> Option<Vec<String>> {
+pub(crate) fn refused_outer_column(error: &DataFusionError) -> Option<Vec<String>> {
     let DataFusionError::NotImplemented(message) = error.find_root() else { return None };
-    let (_, column) = message.split_once(REFUSAL)?;
+    let (_, column) = message.split_once(OUTER_FIELD_ERROR)?;
     let column = Column::from_qualified_name(column.lines().next()?);
     let mut names = column.relation.map_or(Vec::new(), |table| table.to_vec());
     names.push(column.name);
@@ -23,22 +24,25 @@ pub(crate) fn refused_column(error: &DataFusionError) -> Option<Vec<String>> {
 }
 
 /// Returns a statement whose subqueries ask for the fields of a column by `get_field`; none if there is no such field.
-pub(crate) fn with_outer_fields(mut statement: Statement, column: &[String]) -> Option<Statement> {
-    let mut fields = Fields { column, depth: 0, count: 0 };
+pub(crate) fn rewrite_outer_fields(
+    mut statement: Statement,
+    column: &[String],
+) -> Option<Statement> {
+    let mut fields = OuterFieldRewriter { column, query_depth: 0, rewritten_count: 0 };
     walk_statement_mut(&mut statement, &mut fields);
-    (fields.count > 0).then_some(statement)
+    (fields.rewritten_count > 0).then_some(statement)
 }
 
-struct Fields<'a> {
+struct OuterFieldRewriter<'a> {
     column: &'a [String],
     /// How many queries there are around.
-    depth: usize,
-    count: usize,
+    query_depth: usize,
+    rewritten_count: usize,
 }
 
-impl Fields<'_> {
+impl OuterFieldRewriter<'_> {
     /// Returns how many of a name's parts are the column.
-    fn column_parts(&self, parts: &[Ident]) -> Option<usize> {
+    fn column_part_count(&self, parts: &[Ident]) -> Option<usize> {
         let is_same = |(part, name): (&Ident, &String)| match part.quote_style {
             Some(_) => part.value == *name,
             None => part.value.to_lowercase() == *name,
@@ -52,22 +56,22 @@ impl Fields<'_> {
     }
 }
 
-impl VisitorMut for Fields<'_> {
+impl VisitorMut for OuterFieldRewriter<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
+        self.query_depth += 1;
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
+        self.query_depth -= 1;
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         let Expr::CompoundIdentifier(parts) = expr else { return ControlFlow::Continue(()) };
-        let Some(count) = self.column_parts(parts).filter(|_| self.depth > 1) else {
+        let Some(count) = self.column_part_count(parts).filter(|_| self.query_depth > 1) else {
             return ControlFlow::Continue(());
         };
         let fields = parts.split_off(count);
@@ -84,8 +88,8 @@ impl VisitorMut for Fields<'_> {
         };
         *expr = fields
             .into_iter()
-            .fold(column, |record, field| call_of("get_field", vec![record, name(field)]));
-        self.count += 1;
+            .fold(column, |record, field| function_call("get_field", vec![record, name(field)]));
+        self.rewritten_count += 1;
         ControlFlow::Continue(())
     }
 }

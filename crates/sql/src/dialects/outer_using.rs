@@ -12,14 +12,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::walk_expr_mut;
 
-use super::calls::call_of;
-use super::operators::beside;
+use super::function_calls::function_call;
+use super::operators::binary_op;
 use super::walk_conditions_and_keys;
-use crate::names::{self, folded};
-use crate::using::{Named, qualifier};
+use crate::column_names::{self, normalize_ident};
+use crate::using_columns::{UsingColumnQualifier, table_qualifier};
 
 /// Writes the join of a SELECT with ON.
-pub(super) fn write_out(select: &mut Select) {
+pub(super) fn rewrite_outer_using(select: &mut Select) {
     let [from] = select.from.as_mut_slice() else { return };
     let [join] = from.joins.as_mut_slice() else { return };
     let (constraint, is_full) = match &mut join.join_operator {
@@ -30,7 +30,9 @@ pub(super) fn write_out(select: &mut Select) {
         _ => return,
     };
     let JoinConstraint::Using(columns) = &*constraint else { return };
-    let (Some(left), Some(right)) = (qualifier(&from.relation), qualifier(&join.relation)) else {
+    let (Some(left), Some(right)) =
+        (table_qualifier(&from.relation), table_qualifier(&join.relation))
+    else {
         return;
     };
     let column = |name: &ObjectName| match name.0.as_slice() {
@@ -38,35 +40,36 @@ pub(super) fn write_out(select: &mut Select) {
         _ => None,
     };
     let Some(columns) = columns.iter().map(column).collect::<Option<Vec<Ident>>>() else { return };
-    if columns.is_empty() || !select.projection.iter().all(is_known) {
+    if columns.is_empty() || !select.projection.iter().all(has_known_columns) {
         return;
     }
     let of =
         |side: &Ident, column: &Ident| Expr::CompoundIdentifier(vec![side.clone(), column.clone()]);
     let conditions = columns
         .iter()
-        .map(|column| beside(&of(&left, column), BinaryOperator::Eq, &of(&right, column)));
-    let condition = conditions.reduce(|all, next| beside(&all, BinaryOperator::And, &next));
+        .map(|column| binary_op(&of(&left, column), BinaryOperator::Eq, &of(&right, column)));
+    let condition = conditions.reduce(|all, next| binary_op(&all, BinaryOperator::And, &next));
     let Some(condition) = condition else { return };
     *constraint = JoinConstraint::On(condition);
     let either = |column: &Ident| match is_full {
-        true => call_of("coalesce", vec![of(&left, column), of(&right, column)]),
+        true => function_call("coalesce", vec![of(&left, column), of(&right, column)]),
         false => of(&right, column),
     };
-    let merged = columns.iter().map(|column| (folded(column), either(column))).collect();
-    let mut named = Named::new(&merged);
+    let merged = columns.iter().map(|column| (normalize_ident(column), either(column))).collect();
+    let mut named = UsingColumnQualifier::new(&merged);
     // Of two columns of one name the one without a source is told apart by a number.
-    let with_source: Vec<String> = select.projection.iter().filter_map(last_of_source).collect();
+    let with_source: Vec<String> =
+        select.projection.iter().filter_map(qualified_column_name).collect();
     let mut projection = Vec::with_capacity(select.projection.len());
     for mut item in select.projection.drain(..) {
         match &mut item {
             SelectItem::UnnamedExpr(expr) => {
                 let written = match &*expr {
-                    Expr::Identifier(name) if with_source.contains(&folded(name)) => {
+                    Expr::Identifier(name) if with_source.contains(&normalize_ident(name)) => {
                         Ident::with_quote('"', format!("{}_1", name.value))
                     }
                     Expr::Identifier(name) => name.clone(),
-                    other => Ident::with_quote('"', names::as_written(other)),
+                    other => Ident::with_quote('"', column_names::expr_display_text(other)),
                 };
                 let before = expr.clone();
                 walk_expr_mut(expr, &mut named);
@@ -104,15 +107,17 @@ pub(super) fn write_out(select: &mut Select) {
 }
 
 /// The name of a column that is selected as `a.k`.
-fn last_of_source(item: &SelectItem) -> Option<String> {
+fn qualified_column_name(item: &SelectItem) -> Option<String> {
     match item {
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(folded),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+            parts.last().map(normalize_ident)
+        }
         _ => None,
     }
 }
 
 /// Whether what it names of the join is known: a `*` that leaves some out is not.
-fn is_known(item: &SelectItem) -> bool {
+fn has_known_columns(item: &SelectItem) -> bool {
     match item {
         SelectItem::Wildcard(options) => {
             let WildcardAdditionalOptions { wildcard_token, .. } = options;

@@ -18,14 +18,14 @@ use datafusion::sql::sqlparser::parser::Parser;
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr;
 
-use super::calls::{both, call_of};
-use super::columns::stands_for_columns;
-use super::tables::positional;
-use crate::names;
-use crate::syntax::Spoken;
+use super::column_expansion::contains_columns_call;
+use super::function_calls::{and_conditions, function_call};
+use super::table_functions::positional_arguments;
+use crate::column_names;
+use crate::syntax::TidemillDialect;
 
 /// Writes a table that is turned as a subquery.
-pub(super) fn translate(table: &mut TableFactor) -> Result<()> {
+pub(super) fn translate_pivot(table: &mut TableFactor) -> Result<()> {
     let (query, alias) = match table {
         TableFactor::Pivot {
             table: of,
@@ -53,12 +53,12 @@ pub(super) fn translate(table: &mut TableFactor) -> Result<()> {
                     "make one of several: FOR a || '_' || b IN ('x_1', 'x_2')",
                 ));
             };
-            let turned = pivoted(of, aggregate_functions, column, values)?;
+            let turned = pivot_query(of, aggregate_functions, column, values)?;
             (turned, alias.take())
         }
         TableFactor::Unpivot { table: of, value, name, columns, null_inclusion, alias } => {
             let keeps_null = *null_inclusion == Some(NullInclusion::IncludeNulls);
-            (unpivoted(of, value, name, columns, keeps_null)?, alias.take())
+            (unpivot_query(of, value, name, columns, keeps_null)?, alias.take())
         }
         _ => return Ok(()),
     };
@@ -68,10 +68,10 @@ pub(super) fn translate(table: &mut TableFactor) -> Result<()> {
 }
 
 /// The columns of an expression, as they are written.
-pub(super) fn columns_of(expr: &Expr) -> BTreeSet<Ident> {
-    struct Columns(BTreeSet<Ident>);
+pub(super) fn referenced_columns(expr: &Expr) -> BTreeSet<Ident> {
+    struct ReferencedColumnFinder(BTreeSet<Ident>);
 
-    impl Visitor for Columns {
+    impl Visitor for ReferencedColumnFinder {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
@@ -86,33 +86,33 @@ pub(super) fn columns_of(expr: &Expr) -> BTreeSet<Ident> {
         }
     }
 
-    let mut columns = Columns(BTreeSet::new());
+    let mut columns = ReferencedColumnFinder(BTreeSet::new());
     walk_expr(expr, &mut columns);
     columns.0
 }
 
 /// What a value is called as a column.
-fn name_of(value: &ExprWithAlias) -> String {
+fn value_column_name(value: &ExprWithAlias) -> String {
     match (&value.alias, &value.expr) {
         (Some(alias), _) => alias.value.clone(),
         (None, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), span: _ })) => {
             text.clone()
         }
-        (None, other) => names::as_written(other),
+        (None, other) => column_names::expr_display_text(other),
     }
 }
 
-fn pivoted(
+fn pivot_query(
     of: &TableFactor,
     aggregates: &[ExprWithAlias],
     column: &Expr,
     values: &[ExprWithAlias],
 ) -> Result<Query> {
-    let mut used = columns_of(column);
+    let mut used = referenced_columns(column);
     for aggregate in aggregates {
-        used.extend(columns_of(&aggregate.expr));
+        used.extend(referenced_columns(&aggregate.expr));
     }
-    let mut items = vec![all_but(used)];
+    let mut items = vec![star_except(used)];
     for value in values {
         let of_column = Box::new(Expr::Nested(Box::new(column.clone())));
         let is_value = match &value.expr {
@@ -131,14 +131,18 @@ fn pivoted(
                 ));
             };
             let filter = match &call.filter {
-                Some(own) => both(*own.clone(), is_value.clone()),
+                Some(own) => and_conditions(*own.clone(), is_value.clone()),
                 None => is_value.clone(),
             };
             let call = Function { filter: Some(Box::new(filter)), ..call.clone() };
             let name = match (&aggregate.alias, aggregates.len()) {
-                (Some(alias), _) => format!("{}_{}", name_of(value), alias.value),
-                (None, 1) => name_of(value),
-                (None, _) => format!("{}_{}", name_of(value), names::as_written(&aggregate.expr)),
+                (Some(alias), _) => format!("{}_{}", value_column_name(value), alias.value),
+                (None, 1) => value_column_name(value),
+                (None, _) => format!(
+                    "{}_{}",
+                    value_column_name(value),
+                    column_names::expr_display_text(&aggregate.expr)
+                ),
             };
             items.push(SelectItem::ExprWithAlias {
                 expr: Expr::Function(call),
@@ -146,7 +150,7 @@ fn pivoted(
             });
         }
     }
-    let mut query = select_of(of)?;
+    let mut query = select_star_from(of)?;
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.projection = items;
         select.group_by = GroupByExpr::All(Vec::new());
@@ -154,7 +158,7 @@ fn pivoted(
     Ok(query)
 }
 
-fn unpivoted(
+fn unpivot_query(
     of: &TableFactor,
     value: &Expr,
     name: &Ident,
@@ -167,23 +171,25 @@ fn unpivoted(
             "t UNPIVOT (value FOR name IN (a, b))",
         ));
     };
-    let has_patterns = columns.iter().any(|column| stands_for_columns(&column.expr));
+    let has_patterns = columns.iter().any(|column| contains_columns_call(&column.expr));
     let entries = columns.iter().map(|column| {
         let label = match (&column.alias, &column.expr) {
             (Some(alias), _) => text_literal(alias.value.clone()),
-            (None, Expr::Identifier(own)) => names::label_of(own),
+            (None, Expr::Identifier(own)) => column_names::column_label(own),
             // What is calculated of one column goes by its name.
-            (None, other) => match columns_of(other).into_iter().collect::<Vec<_>>().as_slice() {
-                [own] => names::label_of(own),
-                _ => text_literal(names::as_written(other)),
-            },
+            (None, other) => {
+                match referenced_columns(other).into_iter().collect::<Vec<_>>().as_slice() {
+                    [own] => column_names::column_label(own),
+                    _ => text_literal(column_names::expr_display_text(other)),
+                }
+            }
         };
         (column.expr.clone(), label)
     });
-    let mut query = select_of(of)?;
+    let mut query = select_star_from(of)?;
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.projection = match has_patterns {
-            true => unexpanded_items(entries, name, value),
+            true => unexpanded_unpivot_items(entries, name, value),
             false => unpivot_items(entries.collect(), name, value),
         };
     }
@@ -196,7 +202,7 @@ fn unpivoted(
         alias: None,
         sample: None,
     };
-    let mut outer = select_of(&rows)?;
+    let mut outer = select_star_from(&rows)?;
     if let SetExpr::Select(select) = outer.body.as_mut() {
         select.selection = Some(Expr::IsNotNull(Box::new(Expr::Identifier(value.clone()))));
     }
@@ -204,7 +210,7 @@ fn unpivoted(
 }
 
 /// The call that holds the entries of an UNPIVOT until the columns of its table are known.
-const UNEXPANDED: &str = "tidemill_unpivot";
+const UNEXPANDED_UNPIVOT_FUNCTION: &str = "tidemill_unpivot";
 
 /// Returns `* EXCLUDE (a, b), unnest(['a', 'b']) AS name, unnest([a, b]) AS value` for columns and their labels.
 pub(super) fn unpivot_items(
@@ -212,14 +218,14 @@ pub(super) fn unpivot_items(
     name: &Ident,
     value: &Ident,
 ) -> Vec<SelectItem> {
-    let used = entries.iter().flat_map(|(column, _)| columns_of(column)).collect();
+    let used = entries.iter().flat_map(|(column, _)| referenced_columns(column)).collect();
     let (columns, labels) = entries.into_iter().unzip();
     let list = |items: Vec<Expr>| Expr::Array(Array { elem: items, named: false });
-    vec![all_but(used), unnest_item(list(labels), name), unnest_item(list(columns), value)]
+    vec![star_except(used), unnest_item(list(labels), name), unnest_item(list(columns), value)]
 }
 
 /// Returns the items of an UNPIVOT in which COLUMNS stands for columns: [`unpivot_entries`] finds them.
-fn unexpanded_items(
+fn unexpanded_unpivot_items(
     entries: impl Iterator<Item = (Expr, Expr)>,
     name: &Ident,
     value: &Ident,
@@ -227,14 +233,16 @@ fn unexpanded_items(
     let entries = entries.flat_map(|(columns, label)| [columns, label]).collect();
     let nothing = Expr::value(Value::Null);
     vec![
-        all_but(BTreeSet::new()),
-        unnest_item(call_of(UNEXPANDED, entries), name),
+        star_except(BTreeSet::new()),
+        unnest_item(function_call(UNEXPANDED_UNPIVOT_FUNCTION, entries), name),
         unnest_item(nothing, value),
     ]
 }
 
 /// Returns the columns and labels of an UNPIVOT in which COLUMNS stands for columns, and the names of the columns that it makes.
-pub(super) fn unpivot_entries(select: &Select) -> Option<(Vec<(Expr, Expr)>, Ident, Ident)> {
+pub(super) fn unexpanded_unpivot_entries(
+    select: &Select,
+) -> Option<(Vec<(Expr, Expr)>, Ident, Ident)> {
     let [
         SelectItem::Wildcard(_),
         SelectItem::ExprWithAlias { expr, alias: name },
@@ -243,27 +251,27 @@ pub(super) fn unpivot_entries(select: &Select) -> Option<(Vec<(Expr, Expr)>, Ide
     else {
         return None;
     };
-    let [entries] = arguments_of(expr, "unnest")?.try_into().ok()?;
-    let entries = arguments_of(&entries, UNEXPANDED)?;
+    let [entries] = call_arguments(expr, "unnest")?.try_into().ok()?;
+    let entries = call_arguments(&entries, UNEXPANDED_UNPIVOT_FUNCTION)?;
     let entries =
         entries.as_chunks::<2>().0.iter().map(|[column, label]| (column.clone(), label.clone()));
     Some((entries.collect(), name.clone(), value.clone()))
 }
 
 /// Returns the arguments of a call of a function.
-fn arguments_of(call: &Expr, function: &str) -> Option<Vec<Expr>> {
+fn call_arguments(call: &Expr, function: &str) -> Option<Vec<Expr>> {
     match call {
         Expr::Function(Function { name, args: FunctionArguments::List(list), .. })
             if name.to_string() == function =>
         {
-            positional(&list.args)
+            positional_arguments(&list.args)
         }
         _ => None,
     }
 }
 
 fn unnest_item(list: Expr, alias: &Ident) -> SelectItem {
-    SelectItem::ExprWithAlias { expr: call_of("unnest", vec![list]), alias: alias.clone() }
+    SelectItem::ExprWithAlias { expr: function_call("unnest", vec![list]), alias: alias.clone() }
 }
 
 /// Returns a literal of a text.
@@ -272,15 +280,15 @@ pub(super) fn text_literal(text: String) -> Expr {
 }
 
 /// `* EXCLUDE (…)`.
-fn all_but(used: BTreeSet<Ident>) -> SelectItem {
+fn star_except(used: BTreeSet<Ident>) -> SelectItem {
     let names: Vec<ObjectName> = used.into_iter().map(ObjectName::from).collect();
     let opt_exclude = (!names.is_empty()).then_some(ExcludeSelectItem::Multiple(names));
     SelectItem::Wildcard(WildcardAdditionalOptions { opt_exclude, ..Default::default() })
 }
 
 /// `SELECT * FROM table`.
-fn select_of(table: &TableFactor) -> Result<Query> {
-    let parser = Parser::new(&Spoken).try_with_sql("SELECT * FROM t");
+fn select_star_from(table: &TableFactor) -> Result<Query> {
+    let parser = Parser::new(&TidemillDialect).try_with_sql("SELECT * FROM t");
     let parsed = parser.and_then(|mut parser| parser.parse_statement());
     let Ok(Statement::Query(mut query)) = parsed else {
         return Err(Error::Internal("a SELECT that is none".into()));

@@ -5,10 +5,10 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 
-use super::{row_values, written};
+use super::{parse_expr, row_values};
 
 /// Returns a comparison of a row with any or all rows of a subquery as conditions by EXISTS; none of another expression.
-pub(super) fn translated(expr: &Expr) -> Option<Expr> {
+pub(super) fn translate_row_comparison(expr: &Expr) -> Option<Expr> {
     let (left, op, right, is_all) = match expr {
         Expr::AnyOp { left, compare_op, right, is_some: _ } => (left, compare_op, right, false),
         Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),
@@ -19,8 +19,8 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         row_values(left)?.into_iter().map(|value| format!("({value})")).collect();
     let names: Vec<String> = (1..=values.len()).map(|place| format!("tidemill_{place}")).collect();
     // What holds for all rows is false for none.
-    let op = if is_all { negated(op)? } else { op.clone() };
-    let holds = comparison(&values, &op, &names)?;
+    let op = if is_all { negate_comparison(op)? } else { op.clone() };
+    let holds = row_comparison_sql(&values, &op, &names)?;
     let exists = |condition: &str| {
         format!(
             "EXISTS (SELECT 1 FROM ({subquery}) AS tidemill_rows ({}) WHERE {condition})",
@@ -32,10 +32,10 @@ pub(super) fn translated(expr: &Expr) -> Option<Expr> {
         "CASE WHEN {is_true} THEN {} WHEN {is_unknown} THEN NULL ELSE {is_all} END",
         !is_all
     );
-    written(&text).ok()
+    parse_expr(&text).ok()
 }
 
-fn negated(op: &BinaryOperator) -> Option<BinaryOperator> {
+fn negate_comparison(op: &BinaryOperator) -> Option<BinaryOperator> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     Some(match op {
         Eq => NotEq,
@@ -49,7 +49,7 @@ fn negated(op: &BinaryOperator) -> Option<BinaryOperator> {
 }
 
 /// The comparison of two rows as one of their values.
-fn comparison(left: &[String], op: &BinaryOperator, right: &[String]) -> Option<String> {
+fn row_comparison_sql(left: &[String], op: &BinaryOperator, right: &[String]) -> Option<String> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     let pairs = || left.iter().zip(right);
     let all_equal = || {

@@ -17,15 +17,15 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whi
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr;
 
-use super::tokens::{is_word, next};
-use crate::syntax::Spoken;
+use super::token_rewrites::{is_unquoted_word, next_token};
+use crate::syntax::TidemillDialect;
 
 /// The seed where a statement says none.
-const SEED: u64 = 42;
+const DEFAULT_SEED: u64 = 42;
 
 /// Which part of a source is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sample {
+pub struct PercentSample {
     /// How many of a hundred rows, or splits.
     pub percent: f64,
     /// Whether splits are taken or left, rather than rows.
@@ -36,14 +36,14 @@ pub struct Sample {
 
 /// A number of rows of a source, drawn without replacement: all rows where there are fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RowSample {
+pub struct RowCountSample {
     /// The number.
     pub rows: u64,
     /// The seed, which chooses among samples of this size.
     pub seed: u64,
 }
 
-impl std::fmt::Display for RowSample {
+impl std::fmt::Display for RowCountSample {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "RESERVOIR ({} ROWS) REPEATABLE ({})", self.rows, self.seed)
     }
@@ -51,25 +51,25 @@ impl std::fmt::Display for RowSample {
 
 /// The sample that a clause asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum AskedSample {
+pub(super) enum SampleClause {
     /// A share of the rows, or of the splits.
-    Share(Sample),
+    Percent(PercentSample),
     /// A number of rows.
-    Rows(RowSample),
+    Rows(RowCountSample),
 }
 
-impl std::fmt::Display for AskedSample {
+impl std::fmt::Display for SampleClause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            AskedSample::Share(sample) => write!(f, "{sample}"),
-            AskedSample::Rows(sample) => write!(f, "{sample}"),
+            SampleClause::Percent(sample) => write!(f, "{sample}"),
+            SampleClause::Rows(sample) => write!(f, "{sample}"),
         }
     }
 }
 
-impl Eq for Sample {}
+impl Eq for PercentSample {}
 
-impl Hash for Sample {
+impl Hash for PercentSample {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.percent.to_bits().hash(state);
         self.by_split.hash(state);
@@ -77,7 +77,7 @@ impl Hash for Sample {
     }
 }
 
-impl std::fmt::Display for Sample {
+impl std::fmt::Display for PercentSample {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let method = if self.by_split { "SYSTEM" } else { "BERNOULLI" };
         write!(f, "{method} ({}) REPEATABLE ({})", self.percent, self.seed)
@@ -85,43 +85,44 @@ impl std::fmt::Display for Sample {
 }
 
 /// The aggregates that choose among rows by which record of which file each is.
-const OF_RECORDS: [&str; 2] = ["sample", "weighted_sample"];
+const SAMPLE_AGGREGATES: [&str; 2] = ["sample", "weighted_sample"];
 
 /// What such a call is written with: see its row among the calls.
-const OF_A_RECORD: [&str; 2] = ["file_row_number", "filename"];
+const RECORD_ID_COLUMNS: [&str; 2] = ["file_row_number", "filename"];
 
 /// Lets a sample know which record each row is, through subqueries that make a row of each (a job's map is one), and
 /// refuses it of rows that are no records of one source: after a join a record has many rows.
 ///
 /// # Errors
 /// [`Error::Usage`] for such a call.
-pub(super) fn of_one_source(select: &mut Select) -> Result<()> {
+pub(super) fn prepare_sample_aggregates(select: &mut Select) -> Result<()> {
     #[derive(Default)]
-    struct Calls {
+    struct SampleCallFinder {
         found: Option<String>,
         /// How many subqueries are around: what stands in one is of that.
-        within: usize,
+        query_depth: usize,
     }
 
-    impl Visitor for Calls {
+    impl Visitor for SampleCallFinder {
         type Break = ();
 
         fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.within += 1;
+            self.query_depth += 1;
             ControlFlow::Continue(())
         }
 
         fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.within -= 1;
+            self.query_depth -= 1;
             ControlFlow::Continue(())
         }
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             if let Expr::Function(Function { name, .. }) = expr
-                && self.within == 0
+                && self.query_depth == 0
             {
                 let name = name.to_string().to_lowercase();
-                self.found = self.found.take().or(OF_RECORDS.contains(&&*name).then_some(name));
+                self.found =
+                    self.found.take().or(SAMPLE_AGGREGATES.contains(&&*name).then_some(name));
             }
             ControlFlow::Continue(())
         }
@@ -133,7 +134,7 @@ pub(super) fn of_one_source(select: &mut Select) -> Result<()> {
     {
         return Ok(());
     }
-    let mut calls = Calls::default();
+    let mut calls = SampleCallFinder::default();
     let selected = select.projection.iter().filter_map(|item| match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
@@ -143,17 +144,17 @@ pub(super) fn of_one_source(select: &mut Select) -> Result<()> {
     }
     let Some(name) = calls.found else { return Ok(()) };
     match select.from.as_mut_slice() {
-        [from] if from.joins.is_empty() && gives_records(&from.relation) => {
-            hand_on_records(&mut from.relation);
+        [from] if from.joins.is_empty() && yields_single_records(&from.relation) => {
+            add_record_id_columns(&mut from.relation);
             Ok(())
         }
-        _ => Err(no_records(&name)),
+        _ => Err(sample_records_error(&name)),
     }
 }
 
 /// Whether a table's rows are the records of a source, each once at most: a subquery without anything that puts rows
 /// together, apart or in an order.
-fn gives_records(table: &TableFactor) -> bool {
+fn yields_single_records(table: &TableFactor) -> bool {
     let TableFactor::Derived { lateral: false, subquery, alias, .. } = table else {
         return matches!(table, TableFactor::Table { .. });
     };
@@ -173,10 +174,10 @@ fn gives_records(table: &TableFactor) -> bool {
         && select.qualify.is_none()
         && select.lateral_views.is_empty();
     let is_of_records = match select.from.as_slice() {
-        [from] => from.joins.is_empty() && gives_records(&from.relation),
+        [from] => from.joins.is_empty() && yields_single_records(&from.relation),
         _ => false,
     };
-    let mut more = MoreRows(false);
+    let mut more = UnnestCallFinder(false);
     for item in &select.projection {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             walk_expr(expr, &mut more);
@@ -186,36 +187,36 @@ fn gives_records(table: &TableFactor) -> bool {
 }
 
 /// Functions that make several rows of one.
-const OF_SEVERAL_ROWS: [&str; 7] =
+const UNNEST_FUNCTIONS: [&str; 7] =
     ["unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "arrayjoin", "inline"];
 
 /// Whether such a function is called.
-struct MoreRows(bool);
+struct UnnestCallFinder(bool);
 
-impl Visitor for MoreRows {
+impl Visitor for UnnestCallFinder {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         if let Expr::Function(Function { name, .. }) = expr {
-            self.0 |= OF_SEVERAL_ROWS.contains(&&*name.to_string().to_lowercase());
+            self.0 |= UNNEST_FUNCTIONS.contains(&&*name.to_string().to_lowercase());
         }
         ControlFlow::Continue(())
     }
 }
 
 /// Has such subqueries give which record each row is, where they give no columns of these names.
-fn hand_on_records(table: &mut TableFactor) {
+fn add_record_id_columns(table: &mut TableFactor) {
     let TableFactor::Derived { subquery, .. } = table else { return };
     let SetExpr::Select(select) = subquery.body.as_mut() else { return };
     if let [from] = select.from.as_mut_slice() {
-        hand_on_records(&mut from.relation);
+        add_record_id_columns(&mut from.relation);
     }
     // A source's own `*` leaves out which record a row is.
     let is_of_subquery = matches!(
         select.from.as_slice(),
         [TableWithJoins { relation: TableFactor::Derived { .. }, .. }]
     );
-    for name in OF_A_RECORD {
+    for name in RECORD_ID_COLUMNS {
         let is_given = select.projection.iter().any(|item| match item {
             SelectItem::UnnamedExpr(Expr::Identifier(ident)) => {
                 ident.value.eq_ignore_ascii_case(name)
@@ -237,7 +238,7 @@ fn hand_on_records(table: &mut TableFactor) {
 }
 
 /// The refusal of a sample of rows that are no records.
-fn no_records(name: &str) -> Error {
+fn sample_records_error(name: &str) -> Error {
     Error::usage_with_hint(
         format!("`{name}` takes records of one source, as they are read"),
         "after a join, unnest, UNION, GROUP BY or LIMIT nothing tells which record a row is: sample within the subquery, and join \
@@ -247,12 +248,16 @@ fn no_records(name: &str) -> Error {
 
 /// What is said of a column that such a call asks for, and that the rows do not have, as those of a table that WITH
 /// names.
-pub fn without_records(error: Error, sql: &str) -> Error {
+pub fn explain_missing_record_id(error: Error, sql: &str) -> Error {
     let of_call = |message: &str| message.contains("`file_row_number`");
     let sql = sql.to_lowercase();
     match &error {
         Error::Usage { message, .. } if of_call(message) && !sql.contains("file_row_number") => {
-            OF_RECORDS.into_iter().rev().find(|name| sql.contains(name)).map_or(error, no_records)
+            SAMPLE_AGGREGATES
+                .into_iter()
+                .rev()
+                .find(|name| sql.contains(name))
+                .map_or(error, sample_records_error)
         }
         _ => error,
     }
@@ -260,7 +265,7 @@ pub fn without_records(error: Error, sql: &str) -> Error {
 
 /// What a clause says, read from tokens.
 #[derive(Default)]
-struct Clause {
+struct SampleClauseTokens {
     method: Option<String>,
     quantity: Option<String>,
     unit: Option<&'static str>,
@@ -268,9 +273,10 @@ struct Clause {
 }
 
 /// All samples as `TABLESAMPLE BERNOULLI (10 PERCENT) REPEATABLE (7)`, behind the table that they are of.
-pub(super) fn written_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+pub(super) fn normalize_samples(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_any = |token: &TokenWithSpan| {
-        is_word(Some(&token.token), "TABLESAMPLE") || is_word(Some(&token.token), "SAMPLE")
+        is_unquoted_word(Some(&token.token), "TABLESAMPLE")
+            || is_unquoted_word(Some(&token.token), "SAMPLE")
     };
     if !tokens.iter().any(is_any) {
         return tokens;
@@ -279,45 +285,46 @@ pub(super) fn written_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
         let word = Some(&token.token);
-        let next = significant(&tokens, at + 1);
-        let sample_follows = next.is_some_and(|next| is_word(Some(&tokens[next].token), "SAMPLE"));
-        let (start, of_all, is_share) = if is_word(word, "TABLESAMPLE") {
+        let next = next_token_index(&tokens, at + 1);
+        let sample_follows =
+            next.is_some_and(|next| is_unquoted_word(Some(&tokens[next].token), "SAMPLE"));
+        let (start, of_all, is_share) = if is_unquoted_word(word, "TABLESAMPLE") {
             (Some(at + 1), false, false)
-        } else if is_word(word, "USING") && sample_follows {
+        } else if is_unquoted_word(word, "USING") && sample_follows {
             (next.map(|next| next + 1), true, false)
-        } else if is_word(word, "SAMPLE")
+        } else if is_unquoted_word(word, "SAMPLE")
             && next.is_some_and(|next| matches!(tokens[next].token, Token::Number(..)))
         {
             (Some(at + 1), false, true)
         } else {
             (None, false, false)
         };
-        let read = start.and_then(|start| clause(&tokens, start));
+        let read = start.and_then(|start| parse_clause_tokens(&tokens, start));
         let Some((clause, end)) = read else {
             made.push(token.clone());
             at += 1;
             continue;
         };
-        let text = clause.text(is_share);
-        let Ok(words) = Tokenizer::new(&Spoken, &text).tokenize() else {
+        let text = clause.to_sql(is_share);
+        let Ok(words) = Tokenizer::new(&TidemillDialect, &text).tokenize() else {
             made.push(token.clone());
             at += 1;
             continue;
         };
         let words = words.into_iter().map(|word| TokenWithSpan { token: word, span: token.span });
-        match of_all.then(|| end_of_from(&made)) {
+        match of_all.then(|| find_from_end(&made)) {
             None => made.extend(words),
             Some(Some(place)) => _ = made.splice(place..place, words),
             // Of several tables, of which no one is meant: the parser says so.
             Some(None) => made.push(token.clone()),
         }
-        at = if of_all && end_of_from(&made).is_none() { at + 1 } else { end };
+        at = if of_all && find_from_end(&made).is_none() { at + 1 } else { end };
     }
     made
 }
 
-impl Clause {
-    fn text(&self, is_share: bool) -> String {
+impl SampleClauseTokens {
+    fn to_sql(&self, is_share: bool) -> String {
         let method = match self.method.as_deref() {
             Some("system" | "block") => "SYSTEM",
             _ => "BERNOULLI",
@@ -338,29 +345,32 @@ impl Clause {
 }
 
 /// The place of the next token that is no space.
-fn significant(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
-    next(tokens, from).map(|(at, _)| at)
+fn next_token_index(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
+    next_token(tokens, from).map(|(at, _)| at)
 }
 
 /// A clause that begins there, and where it ends.
-fn clause(tokens: &[TokenWithSpan], from: usize) -> Option<(Clause, usize)> {
-    let mut found = Clause::default();
-    let mut at = significant(tokens, from)?;
+fn parse_clause_tokens(
+    tokens: &[TokenWithSpan],
+    from: usize,
+) -> Option<(SampleClauseTokens, usize)> {
+    let mut found = SampleClauseTokens::default();
+    let mut at = next_token_index(tokens, from)?;
     if let Token::Word(word) = &tokens[at].token {
-        found.method = Some(method(&word.value)?);
-        at = significant(tokens, at + 1)?;
+        found.method = Some(sample_method(&word.value)?);
+        at = next_token_index(tokens, at + 1)?;
     }
     let in_brackets = tokens[at].token == Token::LParen;
     if in_brackets {
-        at = significant(tokens, at + 1)?;
+        at = next_token_index(tokens, at + 1)?;
     }
     let Token::Number(number, _) = &tokens[at].token else { return None };
     found.quantity = Some(number.clone());
     let mut end = at + 1;
-    if let Some(next) = significant(tokens, end) {
+    if let Some(next) = next_token_index(tokens, end) {
         let word = Some(&tokens[next].token);
-        let is_percent = word == Some(&Token::Mod) || is_word(word, "PERCENT");
-        if is_percent || is_word(word, "ROWS") || is_word(word, "ROW") {
+        let is_percent = word == Some(&Token::Mod) || is_unquoted_word(word, "PERCENT");
+        if is_percent || is_unquoted_word(word, "ROWS") || is_unquoted_word(word, "ROW") {
             found.unit = Some(if is_percent { "PERCENT" } else { "ROWS" });
             end = next + 1;
         } else if !in_brackets && found.method.is_none() {
@@ -374,24 +384,24 @@ fn clause(tokens: &[TokenWithSpan], from: usize) -> Option<(Clause, usize)> {
         found.unit = Some("ROWS");
     }
     if in_brackets {
-        let close = significant(tokens, end)?;
+        let close = next_token_index(tokens, end)?;
         if tokens[close].token != Token::RParen {
             return None;
         }
         end = close + 1;
     }
     // `10% (bernoulli, 7)`.
-    if let Some((own, seed, close)) = beside(tokens, end) {
+    if let Some((own, seed, close)) = parse_trailing_method(tokens, end) {
         found.method = Some(own);
         found.seed = seed.or(found.seed);
         end = close;
     }
-    if let Some(next) = significant(tokens, end)
-        && (is_word(Some(&tokens[next].token), "REPEATABLE")
-            || is_word(Some(&tokens[next].token), "SEED"))
-        && let Some(open) = significant(tokens, next + 1)
-        && let Some(number) = significant(tokens, open + 1)
-        && let Some(close) = significant(tokens, number + 1)
+    if let Some(next) = next_token_index(tokens, end)
+        && (is_unquoted_word(Some(&tokens[next].token), "REPEATABLE")
+            || is_unquoted_word(Some(&tokens[next].token), "SEED"))
+        && let Some(open) = next_token_index(tokens, next + 1)
+        && let Some(number) = next_token_index(tokens, open + 1)
+        && let Some(close) = next_token_index(tokens, number + 1)
         && let Token::Number(seed, _) = &tokens[number].token
         && (&tokens[open].token, &tokens[close].token) == (&Token::LParen, &Token::RParen)
     {
@@ -402,19 +412,22 @@ fn clause(tokens: &[TokenWithSpan], from: usize) -> Option<(Clause, usize)> {
 }
 
 /// A method in brackets behind a number, a seed with it, and where the brackets end.
-fn beside(tokens: &[TokenWithSpan], from: usize) -> Option<(String, Option<String>, usize)> {
-    let open = significant(tokens, from)?;
-    let name = significant(tokens, open + 1)?;
+fn parse_trailing_method(
+    tokens: &[TokenWithSpan],
+    from: usize,
+) -> Option<(String, Option<String>, usize)> {
+    let open = next_token_index(tokens, from)?;
+    let name = next_token_index(tokens, open + 1)?;
     let (Token::LParen, Token::Word(word)) = (&tokens[open].token, &tokens[name].token) else {
         return None;
     };
-    let method = method(&word.value)?;
-    let next = significant(tokens, name + 1)?;
+    let method = sample_method(&word.value)?;
+    let next = next_token_index(tokens, name + 1)?;
     match &tokens[next].token {
         Token::RParen => Some((method, None, next + 1)),
         Token::Comma => {
-            let number = significant(tokens, next + 1)?;
-            let close = significant(tokens, number + 1)?;
+            let number = next_token_index(tokens, next + 1)?;
+            let close = next_token_index(tokens, number + 1)?;
             match (&tokens[number].token, &tokens[close].token) {
                 (Token::Number(seed, _), Token::RParen) => {
                     Some((method, Some(seed.clone()), close + 1))
@@ -426,13 +439,13 @@ fn beside(tokens: &[TokenWithSpan], from: usize) -> Option<(String, Option<Strin
     }
 }
 
-fn method(word: &str) -> Option<String> {
+fn sample_method(word: &str) -> Option<String> {
     let word = word.to_lowercase();
     ["bernoulli", "row", "reservoir", "system", "block"].contains(&word.as_str()).then_some(word)
 }
 
 /// Where the one table of the last FROM ends, its alias with it.
-fn end_of_from(tokens: &[TokenWithSpan]) -> Option<usize> {
+fn find_from_end(tokens: &[TokenWithSpan]) -> Option<usize> {
     let mut depth = 0i64;
     let from = tokens.iter().rposition(|token| {
         match &token.token {
@@ -440,9 +453,9 @@ fn end_of_from(tokens: &[TokenWithSpan]) -> Option<usize> {
             Token::LParen => depth -= 1,
             _ => {}
         }
-        depth == 0 && is_word(Some(&token.token), "FROM")
+        depth == 0 && is_unquoted_word(Some(&token.token), "FROM")
     })?;
-    const ENDS: [&str; 9] =
+    const FROM_TERMINATORS: [&str; 9] =
         ["WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER", "LIMIT", "SELECT", "UNION"];
     let mut depth = 0i64;
     for (at, token) in tokens.iter().enumerate().skip(from + 1) {
@@ -450,8 +463,10 @@ fn end_of_from(tokens: &[TokenWithSpan]) -> Option<usize> {
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
             Token::Comma if depth == 0 => return None,
-            word if depth == 0 && is_word(Some(word), "JOIN") => return None,
-            word if depth == 0 && ENDS.iter().any(|end| is_word(Some(word), end)) => {
+            word if depth == 0 && is_unquoted_word(Some(word), "JOIN") => return None,
+            word if depth == 0
+                && FROM_TERMINATORS.iter().any(|end| is_unquoted_word(Some(word), end)) =>
+            {
                 return Some(at);
             }
             _ => {}
@@ -465,7 +480,7 @@ fn end_of_from(tokens: &[TokenWithSpan]) -> Option<usize> {
 ///
 /// # Errors
 /// [`Error::Usage`] for a share or a number of rows that is none.
-pub(super) fn of_clause(kind: &TableSampleKind) -> Result<AskedSample> {
+pub(super) fn parse_table_sample(kind: &TableSampleKind) -> Result<SampleClause> {
     let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) =
         kind;
     let TableSample { modifier: _, name, quantity, seed, bucket, offset } = sample.as_ref();
@@ -480,7 +495,7 @@ pub(super) fn of_clause(kind: &TableSampleKind) -> Result<AskedSample> {
     }
     let Some(quantity) = quantity else { return Err(refused("has a size")) };
     let seed = match seed {
-        None => SEED,
+        None => DEFAULT_SEED,
         Some(seed) => match seed.value.value.to_string().parse() {
             Ok(seed) => seed,
             Err(_) => {
@@ -491,7 +506,9 @@ pub(super) fn of_clause(kind: &TableSampleKind) -> Result<AskedSample> {
     };
     let by_split = matches!(name, Some(TableSampleMethod::System | TableSampleMethod::Block));
     if quantity.unit == Some(TableSampleUnit::Rows) {
-        let Some(rows) = number_text(&quantity.value).and_then(|number| number.parse().ok()) else {
+        let Some(rows) =
+            literal_number_text(&quantity.value).and_then(|number| number.parse().ok())
+        else {
             return Err(refused(&format!("of `{}` rows is none", quantity.value)));
         };
         if by_split {
@@ -502,34 +519,34 @@ pub(super) fn of_clause(kind: &TableSampleKind) -> Result<AskedSample> {
                 ),
             ));
         }
-        return Ok(AskedSample::Rows(RowSample { rows, seed }));
+        return Ok(SampleClause::Rows(RowCountSample { rows, seed }));
     }
-    let percent = number_text(&quantity.value).and_then(|number| number.parse().ok());
+    let percent = literal_number_text(&quantity.value).and_then(|number| number.parse().ok());
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     let Some(percent) = percent else {
         return Err(refused(&format!("of `{}` percent is none", quantity.value)));
     };
-    Ok(AskedSample::Share(Sample { percent, by_split, seed }))
+    Ok(SampleClause::Percent(PercentSample { percent, by_split, seed }))
 }
 
 /// The digits of a number that is written out.
-fn number_text(expr: &Expr) -> Option<String> {
+fn literal_number_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ }) => {
             Some(number.to_string())
         }
-        Expr::Nested(inner) => number_text(inner),
+        Expr::Nested(inner) => literal_number_text(inner),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::parsed_tokens;
+    use super::super::tokenize_sql;
     use super::*;
 
     #[test]
-    fn samples_are_written_out_behind_their_table() {
+    fn samples_are_normalized_behind_their_table() {
         for (sql, expected) in [
             ("FROM t TABLESAMPLE 10%", "FROM t TABLESAMPLE BERNOULLI (10 PERCENT)"),
             ("FROM t TABLESAMPLE SYSTEM (5)", "FROM t TABLESAMPLE SYSTEM (5 PERCENT)"),
@@ -551,7 +568,7 @@ mod tests {
             ("SELECT sample FROM t", "SELECT sample FROM t"),
             ("FROM a JOIN b USING (sample)", "FROM a JOIN b USING (sample)"),
         ] {
-            let made = written_out(parsed_tokens(sql).unwrap());
+            let made = normalize_samples(tokenize_sql(sql).unwrap());
             let text: String = made.iter().map(|token| token.token.to_string()).collect();
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(words(&text), words(expected), "{sql}");

@@ -18,11 +18,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::walk_expr;
 
-use super::columns::names_of;
-use crate::names::{self, folded};
+use super::column_expansion::source_names;
+use crate::column_names::{self, normalize_ident};
 
 /// Writes a correlated `SELECT value … ORDER BY keys LIMIT 1` as an aggregate.
-pub(super) fn take_first_row(query: &mut Query) {
+pub(super) fn aggregate_first_row(query: &mut Query) {
     let Query {
         with: None,
         body,
@@ -38,18 +38,18 @@ pub(super) fn take_first_row(query: &mut Query) {
     else {
         return;
     };
-    if !is_one(limit) || !is_plain(select) || !is_correlated(select) {
+    if !is_limit_one(limit) || !is_ungrouped_select(select) || !is_correlated(select) {
         return;
     }
     let (value, name) = match select.projection.as_slice() {
-        [SelectItem::UnnamedExpr(expr)] => (expr.clone(), name_of(expr)),
+        [SelectItem::UnnamedExpr(expr)] => (expr.clone(), default_column_name(expr)),
         [SelectItem::ExprWithAlias { expr, alias }] => (expr.clone(), alias.clone()),
         _ => return,
     };
     let mut keys = keys.clone();
     for key in &mut keys {
         let is_value = match &key.expr {
-            Expr::Identifier(own) => folded(own) == folded(&name),
+            Expr::Identifier(own) => normalize_ident(own) == normalize_ident(&name),
             Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => place == "1",
             _ => false,
         };
@@ -77,16 +77,16 @@ pub(super) fn take_first_row(query: &mut Query) {
 }
 
 /// Returns the name of a column without an alias.
-fn name_of(expr: &Expr) -> Ident {
+fn default_column_name(expr: &Expr) -> Ident {
     match expr {
         Expr::Identifier(name) => name.clone(),
         Expr::CompoundIdentifier(path) if !path.is_empty() => path[path.len() - 1].clone(),
-        other => Ident::with_quote('"', names::as_written(other)),
+        other => Ident::with_quote('"', column_names::expr_display_text(other)),
     }
 }
 
 /// Returns whether a limit is `LIMIT 1`.
-fn is_one(limit: &LimitClause) -> bool {
+fn is_limit_one(limit: &LimitClause) -> bool {
     let LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by } = limit else {
         return false;
     };
@@ -98,13 +98,15 @@ fn is_one(limit: &LimitClause) -> bool {
 }
 
 /// Returns whether a SELECT neither groups nor aggregates, and has a row for each that WHERE keeps.
-fn is_plain(select: &Select) -> bool {
+fn is_ungrouped_select(select: &Select) -> bool {
     let is_ungrouped = matches!(
         &select.group_by,
         GroupByExpr::Expressions(keys, modifiers) if keys.is_empty() && modifiers.is_empty()
     );
     let is_value = |item: &SelectItem| match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => !has_call(expr),
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            !calls_function_or_subquery(expr)
+        }
         _ => false,
     };
     is_ungrouped
@@ -117,10 +119,10 @@ fn is_plain(select: &Select) -> bool {
 }
 
 /// Returns whether an expression calls a function, which may be an aggregate, or asks a subquery.
-fn has_call(expr: &Expr) -> bool {
-    struct Calls;
+fn calls_function_or_subquery(expr: &Expr) -> bool {
+    struct CallOrSubqueryFinder;
 
-    impl Visitor for Calls {
+    impl Visitor for CallOrSubqueryFinder {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
@@ -131,22 +133,24 @@ fn has_call(expr: &Expr) -> bool {
         }
     }
 
-    walk_expr(expr, &mut Calls)
+    walk_expr(expr, &mut CallOrSubqueryFinder)
 }
 
 /// Returns whether WHERE names a column of a source that FROM does not have.
 fn is_correlated(select: &Select) -> bool {
-    struct Sources {
+    struct OuterNameFinder {
         own: BTreeSet<String>,
     }
 
-    impl Visitor for Sources {
+    impl Visitor for OuterNameFinder {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             match expr {
                 Expr::CompoundIdentifier(path)
-                    if path.first().is_some_and(|name| !self.own.contains(&folded(name))) =>
+                    if path
+                        .first()
+                        .is_some_and(|name| !self.own.contains(&normalize_ident(name))) =>
                 {
                     ControlFlow::Break(())
                 }
@@ -155,6 +159,6 @@ fn is_correlated(select: &Select) -> bool {
         }
     }
 
-    let mut sources = Sources { own: names_of(&select.from) };
+    let mut sources = OuterNameFinder { own: source_names(&select.from) };
     select.selection.as_ref().is_some_and(|condition| walk_expr(condition, &mut sources))
 }

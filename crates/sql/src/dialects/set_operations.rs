@@ -27,17 +27,17 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::Result;
 use tidemill_planning::walk_statement_mut;
 
-use super::written_query;
-use crate::names;
+use super::parse_query;
+use crate::column_names;
 
 /// Rewrites the set operations of a query's body.
 ///
 /// # Errors
 /// [`Error::Internal`] only.
-pub(super) fn translate(body: &mut SetExpr) -> Result<()> {
+pub(super) fn translate_set_operations(body: &mut SetExpr) -> Result<()> {
     let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
-    translate(left)?;
-    translate(right)?;
+    translate_set_operations(left)?;
+    translate_set_operations(right)?;
     if *op == SetOperator::Minus {
         *op = SetOperator::Except;
     }
@@ -51,23 +51,26 @@ pub(super) fn translate(body: &mut SetExpr) -> Result<()> {
         _ => return Ok(()),
     };
     let both = match op {
-        SetOperator::Intersect => BOTH_SIDES[0].0,
-        _ => BOTH_SIDES[1].0,
+        SetOperator::Intersect => SIDES_ALIASES[0].0,
+        _ => SIDES_ALIASES[1].0,
     };
     let (side, block, copy) = ("\"\u{1}side\"", "\"\u{1}block\"", "\"\u{1}copy\"");
-    let query = written_query(&format!(
+    let query = parse_query(&format!(
         "SELECT * EXCLUDE ({left_count}, {right_count}, {block}, {copy}) FROM (\
-         SELECT *, unnest(range(least({COPIES}, {count} - {COPIES} * {block}))) AS {copy} FROM (\
-         SELECT *, unnest(range({count} // {COPIES} + 1)) AS {block} FROM (\
+         SELECT *, unnest(range(least({COPIES_PER_LIST}, {count} - {COPIES_PER_LIST} * {block}))) AS {copy} FROM (\
+         SELECT *, unnest(range({count} // {COPIES_PER_LIST} + 1)) AS {block} FROM (\
          SELECT * EXCLUDE ({side}), count(*) FILTER (WHERE {side} = 0) AS {left_count}, \
          count(*) FILTER (WHERE {side} = 1) AS {right_count} FROM (\
          SELECT *, 0 AS {side} FROM (SELECT 0) AS __left UNION ALL \
          SELECT *, 1 AS {side} FROM (SELECT 1) AS __right) AS {both} GROUP BY ALL) AS __counted) \
          AS __blocks) AS __copied"
     ))?;
-    let branches = [std::mem::replace(left, no_rows()?), std::mem::replace(right, no_rows()?)];
+    let branches = [
+        std::mem::replace(left, placeholder_body()?),
+        std::mem::replace(right, placeholder_body()?),
+    ];
     let mut statement = Statement::Query(query);
-    walk_statement_mut(&mut statement, &mut Branches(branches.map(Some)));
+    walk_statement_mut(&mut statement, &mut BranchSubstitution(branches.map(Some)));
     if let Statement::Query(query) = statement {
         *body = SetExpr::Query(query);
     }
@@ -75,11 +78,11 @@ pub(super) fn translate(body: &mut SetExpr) -> Result<()> {
 }
 
 /// Names the scalar subqueries of a select list that [`translate`] rewrites, as the planner names others: by their column.
-pub(super) fn name_subqueries(select: &mut Select) {
+pub(super) fn name_scalar_subqueries(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
             && let Expr::Subquery(query) = &*expr
-            && let Some(alias) = first_column(&query.body)
+            && let Some(alias) = first_column_name(&query.body)
         {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
@@ -87,10 +90,10 @@ pub(super) fn name_subqueries(select: &mut Select) {
 }
 
 /// Returns the name of the first column of a set operation that counts rows.
-fn first_column(body: &SetExpr) -> Option<Ident> {
+fn first_column_name(body: &SetExpr) -> Option<Ident> {
     let SetExpr::SetOperation { op, set_quantifier, left, .. } = body else { return None };
     if *op == SetOperator::Union || *set_quantifier != SetQuantifier::All {
-        return first_column(left);
+        return first_column_name(left);
     }
     let mut branch = left;
     while let SetExpr::SetOperation { left, .. } = branch.as_ref() {
@@ -101,35 +104,37 @@ fn first_column(body: &SetExpr) -> Option<Ident> {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
         SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => path.last().cloned(),
-        SelectItem::UnnamedExpr(other) => Some(Ident::with_quote('"', names::as_written(other))),
+        SelectItem::UnnamedExpr(other) => {
+            Some(Ident::with_quote('"', column_names::expr_display_text(other)))
+        }
         _ => None,
     }
 }
 
 /// The names of the subquery that has the rows of both sides, and the operators.
-pub(super) const BOTH_SIDES: [(&str, &str); 2] =
+pub(super) const SIDES_ALIASES: [(&str, &str); 2] =
     [("__sides_of_intersect", "INTERSECT ALL"), ("__sides_of_except", "EXCEPT ALL")];
 
 /// Returns the operator whose sides a subquery has, and the sides.
-pub(super) fn sides_of(table: &TableFactor) -> Option<(&'static str, [&SetExpr; 2])> {
+pub(super) fn set_operation_sides(table: &TableFactor) -> Option<(&'static str, [&SetExpr; 2])> {
     let TableFactor::Derived { subquery, alias: Some(alias), .. } = table else { return None };
-    let (_, operator) = BOTH_SIDES.iter().find(|(name, _)| *name == alias.name.value)?;
+    let (_, operator) = SIDES_ALIASES.iter().find(|(name, _)| *name == alias.name.value)?;
     let SetExpr::SetOperation { left, right, .. } = subquery.body.as_ref() else { return None };
     Some((operator, [left, right]))
 }
 
 /// Copies of a row that one list makes.
-const COPIES: u32 = 512;
+const COPIES_PER_LIST: u32 = 512;
 
-fn no_rows() -> Result<Box<SetExpr>> {
-    Ok(written_query("SELECT 0")?.body)
+fn placeholder_body() -> Result<Box<SetExpr>> {
+    Ok(parse_query("SELECT 0")?.body)
 }
 
 /// Puts the left and the right branch of an operation in the place of their subqueries. Each is put there once its place
 /// has been visited, so that subqueries of the branches, which may have the same aliases, are left alone.
-struct Branches([Option<Box<SetExpr>>; 2]);
+struct BranchSubstitution([Option<Box<SetExpr>>; 2]);
 
-impl VisitorMut for Branches {
+impl VisitorMut for BranchSubstitution {
     type Break = ();
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {

@@ -15,20 +15,20 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr;
 
-use super::written_query;
+use super::parse_query;
 
 /// Rewrites the `VALUES` of a query's body whose rows have subqueries.
 ///
 /// # Errors
 /// [`Error::Internal`] only.
-pub(super) fn translate(body: &mut SetExpr) -> Result<()> {
+pub(super) fn translate_values(body: &mut SetExpr) -> Result<()> {
     match body {
         SetExpr::SetOperation { left, right, .. } => {
-            translate(left)?;
-            translate(right)
+            translate_values(left)?;
+            translate_values(right)
         }
         SetExpr::Values(values) if values.rows.iter().any(|row| has_subquery(&row.content)) => {
-            *body = union_of(branches(values)?)?;
+            *body = balanced_union(union_branches(values)?)?;
             Ok(())
         }
         _ => Ok(()),
@@ -37,9 +37,9 @@ pub(super) fn translate(body: &mut SetExpr) -> Result<()> {
 
 /// Returns whether a value of a row is, or holds, a subquery.
 fn has_subquery(row: &[Expr]) -> bool {
-    struct Subqueries;
+    struct SubqueryFinder;
 
-    impl Visitor for Subqueries {
+    impl Visitor for SubqueryFinder {
         type Break = ();
 
         fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
@@ -47,18 +47,18 @@ fn has_subquery(row: &[Expr]) -> bool {
         }
     }
 
-    row.iter().any(|value| walk_expr(value, &mut Subqueries))
+    row.iter().any(|value| walk_expr(value, &mut SubqueryFinder))
 }
 
 /// Returns a SELECT for each row with a subquery, and the rows between as `VALUES`.
-fn branches(values: &Values) -> Result<Vec<SetExpr>> {
+fn union_branches(values: &Values) -> Result<Vec<SetExpr>> {
     let mut branches = Vec::new();
     for rows in values
         .rows
         .chunk_by(|row, next| !has_subquery(&row.content) && !has_subquery(&next.content))
     {
         branches.push(match rows {
-            [row] if has_subquery(&row.content) => select_of(&row.content)?,
+            [row] if has_subquery(&row.content) => select_from_row(&row.content)?,
             rows => SetExpr::Values(Values { rows: rows.to_vec(), ..values.clone() }),
         });
     }
@@ -66,8 +66,8 @@ fn branches(values: &Values) -> Result<Vec<SetExpr>> {
 }
 
 /// Returns `SELECT a AS column1, b AS column2, …`, which names its columns as `VALUES` does.
-fn select_of(row: &[Expr]) -> Result<SetExpr> {
-    let mut body = written_query("SELECT 1")?.body;
+fn select_from_row(row: &[Expr]) -> Result<SetExpr> {
+    let mut body = parse_query("SELECT 1")?.body;
     if let SetExpr::Select(select) = body.as_mut() {
         let columns = row.iter().enumerate().map(|(place, value)| SelectItem::ExprWithAlias {
             expr: value.clone(),
@@ -79,10 +79,10 @@ fn select_of(row: &[Expr]) -> Result<SetExpr> {
 }
 
 /// Returns the `UNION ALL` of branches as a balanced tree: a chain would be as deep as the rows are many.
-fn union_of(mut branches: Vec<SetExpr>) -> Result<SetExpr> {
+fn balanced_union(mut branches: Vec<SetExpr>) -> Result<SetExpr> {
     if branches.len() > 1 {
-        let right = union_of(branches.split_off(branches.len() / 2))?;
-        let left = union_of(branches)?;
+        let right = balanced_union(branches.split_off(branches.len() / 2))?;
+        let left = balanced_union(branches)?;
         return Ok(SetExpr::SetOperation {
             op: SetOperator::Union,
             set_quantifier: SetQuantifier::All,

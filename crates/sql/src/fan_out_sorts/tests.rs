@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use tidemill_base::RunSettings;
 use tidemill_base::error::Result;
 
-use crate::Told;
-use crate::session::{self, Brought};
+use crate::IntoTidemillError;
+use crate::session::{self, SessionExtensions};
 
 /// A batch of columns of all kinds: whether a value is null, and which it is, comes from the numbers.
 fn batch(numbers: &[(u8, i64)]) -> RecordBatch {
@@ -81,18 +81,19 @@ fn sorted(
     memory_bytes: usize,
     settings: &RunSettings,
 ) -> Result<Vec<RecordBatch>> {
-    let context = session::open(memory_bytes, settings, Brought::default())?;
+    let context = session::open_session(memory_bytes, settings, SessionExtensions::default())?;
     let schema = partitions[0][0].schema();
     let table = MemTable::try_new(schema, partitions).unwrap();
     context.register_table("t", Arc::new(table)).unwrap();
-    let statement = crate::statement::one_select(&format!("SELECT * FROM t ORDER BY {order}"))?;
+    let statement = crate::statement::parse_select(&format!("SELECT * FROM t ORDER BY {order}"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
-        let plan = crate::casts::planned(&context.state(), statement).told()?;
-        let frame = context.execute_logical_plan(plan).await.told()?;
-        let mut stream = frame.execute_stream().await.told()?;
+        let plan = crate::statement_planning::statement_to_plan(&context.state(), statement)
+            .into_tidemill_error()?;
+        let frame = context.execute_logical_plan(plan).await.into_tidemill_error()?;
+        let mut stream = frame.execute_stream().await.into_tidemill_error()?;
         let mut batches = Vec::new();
-        while let Some(batch) = stream.next().await.transpose().told()? {
+        while let Some(batch) = stream.next().await.transpose().into_tidemill_error()? {
             batches.push(batch);
         }
         Ok(batches)
@@ -147,7 +148,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn rows_come_out_as_a_stable_sort_has_them(
+    fn sort_matches_stable_reference_sort(
         numbers in prop::collection::vec((any::<u8>(), any::<i64>()), 1..400),
         repeats in 1..60usize,
         by in prop::collection::vec((0..SORTABLE.len(), any::<bool>(), any::<bool>()), 1..4),
@@ -205,7 +206,7 @@ fn columns_keep_their_types() {
 
 /// A row that is larger than the sorter takes, and one whose key is.
 #[test]
-fn rows_that_are_too_long_for_the_sorter_are_parked() {
+fn oversized_payloads_are_spilled_and_oversized_keys_refused() {
     let long = |letter: char, bytes: usize| letter.to_string().repeat(bytes);
     let texts: Vec<String> = (0..40)
         .map(|at: u8| {
@@ -233,7 +234,7 @@ fn rows_that_are_too_long_for_the_sorter_are_parked() {
 }
 
 #[test]
-fn a_run_that_is_stopped_ends_its_sorts() {
+fn cancelled_run_interrupts_its_sorts() {
     let all = batch(&(0..20_000).map(|at| (0, at)).collect::<Vec<_>>());
     let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
     settings.cancel.cancel();
@@ -243,7 +244,7 @@ fn a_run_that_is_stopped_ends_its_sorts() {
 
 /// A folder that is not there is told when it is needed, and not before.
 #[test]
-fn a_spill_folder_that_is_missing_is_named() {
+fn missing_spill_folder_is_named_only_when_needed() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let settings =

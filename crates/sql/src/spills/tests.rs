@@ -14,13 +14,13 @@ fn space_in(count: usize) -> (Vec<TempDir>, SpillSpace) {
 }
 
 /// A folder of a space.
-fn fault(space: &SpillSpace, folder: usize) -> &fault::Fault {
+fn fault(space: &SpillSpace, folder: usize) -> &fault::InjectedWriteFault {
     &space.inner.folders[folder].fault
 }
 
 /// A spill of these bytes.
-fn spilled(space: &SpillSpace, bytes: &[u8]) -> io::Result<Spill> {
-    let spill = space.create();
+fn write_spill(space: &SpillSpace, bytes: &[u8]) -> io::Result<SpilledData> {
+    let spill = space.create_spill();
     let mut writer = spill.writer();
     writer.write_all(bytes)?;
     writer.flush()?;
@@ -31,19 +31,19 @@ fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at.wrapping_mul(seed | 1) >> 3) as u8).collect()
 }
 
-fn whole(spill: &Spill) -> Vec<u8> {
+fn read_spill(spill: &SpilledData) -> Vec<u8> {
     let mut bytes = Vec::new();
     spill.reader().read_to_end(&mut bytes).unwrap();
     bytes
 }
 
 #[test]
-fn spills_that_are_written_in_turns_come_back_each_by_itself() {
+fn interleaved_spills_are_read_back_separately() {
     let folder = tempfile::tempdir().unwrap();
     let progress = RunProgress::new();
     let space = SpillSpace::new(&[folder.path().into()], &progress);
-    let spills: Vec<Spill> = (0..3).map(|_| space.create()).collect();
-    let mut writers: Vec<Writer> = spills.iter().map(Spill::writer).collect();
+    let spills: Vec<SpilledData> = (0..3).map(|_| space.create_spill()).collect();
+    let mut writers: Vec<SpillAppender> = spills.iter().map(SpilledData::writer).collect();
     let mut expected = vec![Vec::new(); 3];
     for turn in 0..60 {
         let index = turn % 3;
@@ -53,7 +53,7 @@ fn spills_that_are_written_in_turns_come_back_each_by_itself() {
     }
     writers.iter_mut().for_each(|writer| writer.flush().unwrap());
     for (spill, expected) in spills.iter().zip(&expected) {
-        assert!(whole(spill) == *expected);
+        assert!(read_spill(spill) == *expected);
         assert_eq!(spill.bytes(), expected.len() as u64);
         let mut streamed = Vec::new();
         let mut stream = spill.read_stream().unwrap();
@@ -70,7 +70,7 @@ fn spills_that_are_written_in_turns_come_back_each_by_itself() {
 #[test]
 fn a_spill_is_read_while_it_grows() {
     let folder = tempfile::tempdir().unwrap();
-    let spill = SpillSpace::new(&[folder.path().into()], &RunProgress::new()).create();
+    let spill = SpillSpace::new(&[folder.path().into()], &RunProgress::new()).create_spill();
     let mut stream = spill.read_stream().unwrap();
     assert!(block_on(stream.next()).is_none());
     let mut writer = spill.writer();
@@ -83,12 +83,12 @@ fn a_spill_is_read_while_it_grows() {
 }
 
 #[test]
-fn what_nobody_holds_any_more_makes_room() {
+fn dropped_spill_frees_its_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let space = SpillSpace::new(&[folder.path().into()], &RunProgress::new());
     let bytes = pattern(5, 3 * BLOCK_BYTES as usize + 1);
     for _ in 0..10 {
-        let spill = space.create();
+        let spill = space.create_spill();
         let mut writer = spill.writer();
         writer.write_all(&bytes).unwrap();
         writer.flush().unwrap();
@@ -105,13 +105,13 @@ fn what_nobody_holds_any_more_makes_room() {
 fn any_number_of_spills_takes_one_open_file() {
     let folder = tempfile::tempdir().unwrap();
     let space = SpillSpace::new(&[folder.path().into()], &RunProgress::new());
-    let spills: Vec<Spill> = (0..100).map(|_| space.create()).collect();
+    let spills: Vec<SpilledData> = (0..100).map(|_| space.create_spill()).collect();
     for spill in &spills {
         let mut writer = spill.writer();
         writer.write_all(b"some").unwrap();
         writer.flush().unwrap();
     }
-    let readers: Vec<Reader> = spills.iter().map(Spill::reader).collect();
+    let readers: Vec<SpillReader> = spills.iter().map(SpilledData::reader).collect();
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
     // A descriptor of another test may be gone by the time it is looked at.
     let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -120,10 +120,10 @@ fn any_number_of_spills_takes_one_open_file() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_named_when_it_is_needed() {
+fn unwritable_folder_is_named_on_first_write() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let spill = SpillSpace::new(std::slice::from_ref(&missing), &RunProgress::new()).create();
+    let spill = SpillSpace::new(std::slice::from_ref(&missing), &RunProgress::new()).create_spill();
     let mut writer = spill.writer();
     let error = writer.write_all(&pattern(1, BUFFER_BYTES)).unwrap_err();
     let message = Error::io("write", "elsewhere", error).to_string();
@@ -132,14 +132,14 @@ fn a_folder_that_cannot_be_written_to_is_named_when_it_is_needed() {
 }
 
 #[test]
-fn blocks_go_round_the_folders() {
+fn blocks_alternate_between_folders() {
     let (folders, space) = space_in(3);
     let bytes = pattern(3, 7 * BLOCK_BYTES as usize + 5);
-    let spill = spilled(&space, &bytes).unwrap();
+    let spill = write_spill(&space, &bytes).unwrap();
     assert_eq!(space.block_counts(), [(3, 0), (3, 0), (2, 0)]);
-    assert!(whole(&spill) == bytes);
+    assert!(read_spill(&spill) == bytes);
     // Many small ones do so, too.
-    let small: Vec<Spill> = (0..6).map(|_| spilled(&space, b"some").unwrap()).collect();
+    let small: Vec<SpilledData> = (0..6).map(|_| write_spill(&space, b"some").unwrap()).collect();
     assert_eq!(space.block_counts(), [(5, 0), (5, 0), (4, 0)]);
     drop((spill, small));
     assert_eq!(space.block_counts(), [(5, 5), (5, 5), (4, 4)]);
@@ -149,7 +149,7 @@ fn blocks_go_round_the_folders() {
 }
 
 #[test]
-fn a_folder_that_is_full_is_left_out_from_the_byte_on_that_it_refuses() {
+fn full_folder_is_skipped_from_refused_byte_on() {
     for kind in
         [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge]
     {
@@ -158,64 +158,65 @@ fn a_folder_that_is_full_is_left_out_from_the_byte_on_that_it_refuses() {
             let (_folders, space) = space_in(2);
             fault(&space, 0).refuse_from(room, kind);
             let bytes = pattern(7, 9 * BLOCK_BYTES as usize + 77);
-            let spill = spilled(&space, &bytes).unwrap();
-            assert!(whole(&spill) == bytes, "{kind} {room}");
+            let spill = write_spill(&space, &bytes).unwrap();
+            assert!(read_spill(&spill) == bytes, "{kind} {room}");
             let mut middle = vec![0; 3 * BLOCK_BYTES as usize];
             spill.read_exact_at(BLOCK_BYTES - 3, &mut middle).unwrap();
             assert!(middle == bytes[BLOCK_BYTES as usize - 3..][..middle.len()], "{kind} {room}");
             let counts = space.block_counts();
             assert!(counts[0].0 <= 2 && counts[1].0 >= 8, "{kind} {room}: {counts:?}");
             // Whatever room it has again: another has some.
-            fault(&space, 0).mend();
-            let more = spilled(&space, &bytes).unwrap();
+            fault(&space, 0).clear();
+            let more = write_spill(&space, &bytes).unwrap();
             assert_eq!(space.block_counts()[0], counts[0], "{kind} {room}");
-            assert!(whole(&more) == bytes && whole(&spill) == bytes, "{kind} {room}");
+            assert!(read_spill(&more) == bytes && read_spill(&spill) == bytes, "{kind} {room}");
         }
     }
 }
 
 #[test]
-fn what_is_free_in_a_full_folder_is_taken_once_all_are_full() {
+fn free_blocks_in_full_folders_are_used_once_all_are_full() {
     let (_folders, space) = space_in(2);
     let full = io::ErrorKind::StorageFull;
     fault(&space, 0).refuse_from(2 * BLOCK_BYTES, full);
     fault(&space, 1).refuse_from(3 * BLOCK_BYTES, full);
     let bytes = pattern(9, BLOCK_BYTES as usize);
-    let mut spills: Vec<Spill> = (0..5).map(|_| spilled(&space, &bytes).unwrap()).collect();
-    assert!(spilled(&space, &bytes).is_err());
+    let mut spills: Vec<SpilledData> =
+        (0..5).map(|_| write_spill(&space, &bytes).unwrap()).collect();
+    assert!(write_spill(&space, &bytes).is_err());
     // The first was in the first folder.
     spills.remove(0);
-    spills.push(spilled(&space, &bytes).unwrap());
-    assert!(spilled(&space, &bytes).is_err());
+    spills.push(write_spill(&space, &bytes).unwrap());
+    assert!(write_spill(&space, &bytes).is_err());
     // Somebody has made room elsewhere.
-    fault(&space, 1).mend();
-    spills.push(spilled(&space, &bytes).unwrap());
-    assert!(spills.iter().all(|spill| whole(spill) == bytes));
+    fault(&space, 1).clear();
+    spills.push(write_spill(&space, &bytes).unwrap());
+    assert!(spills.iter().all(|spill| read_spill(spill) == bytes));
 }
 
 #[test]
-fn a_block_that_was_refused_is_the_last_to_be_taken_again() {
+fn refused_block_is_reused_last() {
     let (_folders, space) = space_in(1);
     let folder = &space.inner.folders[0];
-    let taken = || folder.take().unwrap().1;
+    let taken = || folder.allocate_block().unwrap().1;
     assert_eq!([taken(), taken(), taken(), taken()], [0, 1, 2, 3]);
-    folder.give_back(0);
-    folder.give_back_refused(2);
+    folder.free_block(0);
+    folder.free_refused_block(2);
     assert_eq!(space.block_counts(), [(4, 2)]);
-    folder.give_back_refused(3);
+    folder.free_refused_block(3);
     assert_eq!(space.block_counts(), [(3, 2)], "the end is where it was");
     assert_eq!([taken(), taken(), taken()], [0, 2, 3]);
 }
 
 #[test]
-fn where_all_folders_are_full_each_is_named_with_what_is_free() {
+fn disk_full_error_names_each_folder_with_free_space() {
     let (folders, space) = space_in(2);
     for (index, kind) in
         [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].into_iter().enumerate()
     {
         fault(&space, index).refuse_from(10, kind);
     }
-    let Err(error) = spilled(&space, &pattern(1, BUFFER_BYTES)) else { panic!("it has room") };
+    let Err(error) = write_spill(&space, &pattern(1, BUFFER_BYTES)) else { panic!("it has room") };
     let error = Error::io("write", "elsewhere", error);
     let Error::SpillDiskFull { folders: told, .. } = &error else { panic!("{error:?}") };
     let paths: Vec<String> = folders.iter().map(|it| it.path().display().to_string()).collect();
@@ -227,10 +228,10 @@ fn where_all_folders_are_full_each_is_named_with_what_is_free() {
 }
 
 #[test]
-fn a_folder_that_refuses_for_another_reason_ends_the_write() {
+fn other_folder_error_ends_write() {
     let (_folders, space) = space_in(2);
     fault(&space, 1).refuse_from(0, io::ErrorKind::PermissionDenied);
-    let Err(error) = spilled(&space, &pattern(1, 3 * BLOCK_BYTES as usize)) else {
+    let Err(error) = write_spill(&space, &pattern(1, 3 * BLOCK_BYTES as usize)) else {
         panic!("it was written")
     };
     let message = Error::io("write", "elsewhere", error).to_string();
@@ -239,17 +240,17 @@ fn a_folder_that_refuses_for_another_reason_ends_the_write() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_spilled_to_is_found_out_before() {
+fn unusable_spill_folder_is_reported_in_advance() {
     let folder = tempfile::tempdir().unwrap();
     let good = folder.path().to_path_buf();
     let (missing, file) = (good.join("missing"), good.join("file"));
-    check(std::slice::from_ref(&good)).unwrap();
+    check_spill_folders(std::slice::from_ref(&good)).unwrap();
     assert_eq!(std::fs::read_dir(&good).unwrap().count(), 0);
     std::fs::write(&file, "").unwrap();
     let below = file.join("below");
     for (bad, why) in [(&missing, "there is no such folder"), (&file, "it is a file"), (&below, "")]
     {
-        let error = check(&[good.clone(), bad.clone()]).unwrap_err();
+        let error = check_spill_folders(&[good.clone(), bad.clone()]).unwrap_err();
         assert!(matches!(error, Error::Usage { .. }), "{error:?}");
         let expected = format!("cannot spill to `{}`: {why}", bad.display());
         assert!(error.to_string().starts_with(&expected), "{error}");
@@ -259,7 +260,7 @@ fn a_folder_that_cannot_be_spilled_to_is_found_out_before() {
 
 /// What is done with one of some spills.
 #[derive(Debug, Clone)]
-enum Step {
+enum SpillAction {
     /// So many bytes are written, in one call.
     Write(usize, usize),
     /// It is given up, and another begun.
@@ -269,13 +270,13 @@ enum Step {
     Mend(usize),
 }
 
-fn step(spills: usize, folders: usize) -> impl Strategy<Value = Step> {
+fn spill_action(spills: usize, folders: usize) -> impl Strategy<Value = SpillAction> {
     let bytes = prop_oneof![0..5_000_usize, 100_000..300_000_usize, 900_000..1_500_000_usize];
     prop_oneof![
-        8 => (0..spills, bytes).prop_map(|(spill, bytes)| Step::Write(spill, bytes)),
-        2 => (0..spills).prop_map(Step::Replace),
-        1 => (0..folders, 0..6 * BLOCK_BYTES).prop_map(|(folder, room)| Step::Refuse(folder, room)),
-        1 => (0..folders).prop_map(Step::Mend),
+        8 => (0..spills, bytes).prop_map(|(spill, bytes)| SpillAction::Write(spill, bytes)),
+        2 => (0..spills).prop_map(SpillAction::Replace),
+        1 => (0..folders, 0..6 * BLOCK_BYTES).prop_map(|(folder, room)| SpillAction::Refuse(folder, room)),
+        1 => (0..folders).prop_map(SpillAction::Mend),
     ]
 }
 
@@ -287,20 +288,20 @@ proptest! {
     /// Whatever the folders, and whichever of them is full when: what is read is what was written. Where
     /// none has room, that is the error, and what was written before is still there.
     #[test]
-    fn what_is_read_is_what_was_written(
+    fn spills_return_written_bytes_whichever_folder_is_full(
         folders in 1..4_usize,
-        steps in prop::collection::vec(step(SPILLS, 3), 1..30),
+        steps in prop::collection::vec(spill_action(SPILLS, 3), 1..30),
     ) {
         let (_folders, space) = space_in(folders);
         let begin = || {
-            let spill = space.create();
+            let spill = space.create_spill();
             let writer = spill.writer();
             (spill, writer, Vec::new())
         };
-        let mut spills: Vec<(Spill, Writer, Vec<u8>)> = (0..SPILLS).map(|_| begin()).collect();
+        let mut spills: Vec<(SpilledData, SpillAppender, Vec<u8>)> = (0..SPILLS).map(|_| begin()).collect();
         for (number, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Write(index, bytes) => {
+                SpillAction::Write(index, bytes) => {
                     let (spill, writer, expected) = &mut spills[index];
                     let bytes = pattern(number as u64 + 1, bytes);
                     match writer.write_all(&bytes).and_then(|()| writer.flush()) {
@@ -309,25 +310,25 @@ proptest! {
                             let error = Error::io("write", "elsewhere", error);
                             let is_told = matches!(&error, Error::SpillDiskFull { .. });
                             prop_assert!(is_told, "{}", error);
-                            let found = whole(spill);
+                            let found = read_spill(spill);
                             prop_assert!(found.starts_with(expected));
                             prop_assert!(bytes.starts_with(&found[expected.len()..]));
                             spills[index] = begin();
                         }
                     }
                 }
-                Step::Replace(index) => spills[index] = begin(),
-                Step::Refuse(folder, room) => {
+                SpillAction::Replace(index) => spills[index] = begin(),
+                SpillAction::Refuse(folder, room) => {
                     fault(&space, folder % folders).refuse_from(room, io::ErrorKind::StorageFull);
                 }
-                Step::Mend(folder) => fault(&space, folder % folders).mend(),
+                SpillAction::Mend(folder) => fault(&space, folder % folders).clear(),
             }
             for (spill, _, expected) in &spills {
                 prop_assert_eq!(spill.bytes(), expected.len() as u64);
             }
         }
         for (spill, _, expected) in &spills {
-            prop_assert!(whole(spill) == *expected);
+            prop_assert!(read_spill(spill) == *expected);
         }
         drop(spills);
         for (blocks, free) in space.block_counts() {

@@ -12,13 +12,13 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 /// DataFusion's default, `GenericDialect`, mended. What that one takes is listed at the end, and is to be
 /// kept in step with it when the parser changes.
 #[derive(Debug)]
-pub struct Spoken;
+pub struct TidemillDialect;
 
 macro_rules! as_generic {
     ($($name:ident)*) => { $(fn $name(&self) -> bool { GenericDialect.$name() })* };
 }
 
-impl Dialect for Spoken {
+impl Dialect for TidemillDialect {
     fn dialect(&self) -> TypeId {
         GenericDialect.dialect()
     }

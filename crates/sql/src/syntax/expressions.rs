@@ -11,20 +11,24 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_base::error::{Error, Result};
 
-use super::{Place, WRITE_WINDOW_OUT, Walk, refused};
+use super::{ClauseContext, INLINE_WINDOW_HINT, SyntaxChecker, refuse_clause};
 
-impl Walk<'_> {
-    fn exprs<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>, place: Place) -> Result<()> {
-        exprs.into_iter().try_for_each(|expr| self.expr(expr, place))
+impl SyntaxChecker<'_> {
+    fn check_exprs<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+        place: ClauseContext,
+    ) -> Result<()> {
+        exprs.into_iter().try_for_each(|expr| self.check_expr(expr, place))
     }
 
     /// Looks at an expression; its subqueries are places of their own.
-    pub(super) fn expr(&self, expr: &Expr, place: Place) -> Result<()> {
+    pub(super) fn check_expr(&self, expr: &Expr, place: ClauseContext) -> Result<()> {
         match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => Ok(()),
             Expr::CompoundFieldAccess { root, access_chain } => {
-                self.expr(root, place)?;
-                access_chain.iter().try_for_each(|access| self.access(access, place))
+                self.check_expr(root, place)?;
+                access_chain.iter().try_for_each(|access| self.check_access(access, place))
             }
             Expr::IsFalse(of)
             | Expr::IsNotFalse(of)
@@ -34,41 +38,41 @@ impl Walk<'_> {
             | Expr::IsNotNull(of)
             | Expr::IsUnknown(of)
             | Expr::IsNotUnknown(of)
-            | Expr::Nested(of) => self.expr(of, place),
+            | Expr::Nested(of) => self.check_expr(of, place),
             Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
-                self.exprs([left.as_ref(), right], place)
+                self.check_exprs([left.as_ref(), right], place)
             }
             Expr::InList { expr, list, negated: _ } => {
-                self.expr(expr, place)?;
-                self.exprs(list, place)
+                self.check_expr(expr, place)?;
+                self.check_exprs(list, place)
             }
             Expr::InSubquery { expr, subquery, negated: _ } => {
-                self.expr(expr, place)?;
-                self.query(subquery, place)
+                self.check_expr(expr, place)?;
+                self.check_query(subquery, place)
             }
             Expr::Exists { subquery, negated: _ } | Expr::Subquery(subquery) => {
-                self.query(subquery, place)
+                self.check_query(subquery, place)
             }
             Expr::Between { expr, negated: _, low, high } => {
-                self.exprs([expr.as_ref(), low, high], place)
+                self.check_exprs([expr.as_ref(), low, high], place)
             }
-            Expr::BinaryOp { .. } => self.binary(expr, place),
+            Expr::BinaryOp { .. } => self.check_operator_chain(expr, place),
             Expr::Like { negated: _, any, expr, pattern, escape_char }
             | Expr::ILike { negated: _, any, expr, pattern, escape_char } => {
                 if *any {
-                    return refused("LIKE ANY", "write x LIKE 'a%' OR x LIKE 'b%'");
+                    return refuse_clause("LIKE ANY", "write x LIKE 'a%' OR x LIKE 'b%'");
                 }
                 match escape_char.as_ref().map(|escape| &escape.value) {
                     None => {}
                     Some(Value::SingleQuotedString(escape)) if escape == "\\" => {}
                     Some(escape) => {
-                        return refused(
+                        return refuse_clause(
                             format!("ESCAPE {escape}"),
                             "a backslash escapes % and _ without being named",
                         );
                     }
                 }
-                self.exprs([expr.as_ref(), pattern], place)
+                self.check_exprs([expr.as_ref(), pattern], place)
             }
             Expr::SimilarTo { negated: _, expr, pattern, escape_char } => {
                 match escape_char.as_ref().map(|escape| &escape.value) {
@@ -76,23 +80,23 @@ impl Walk<'_> {
                     Some(Value::SingleQuotedString(escape)) if escape.chars().count() == 1 => {}
                     Some(escape) => {
                         let what = format!("SIMILAR TO … ESCAPE {escape}");
-                        return refused(what, "an escape is one character: ESCAPE '!'");
+                        return refuse_clause(what, "an escape is one character: ESCAPE '!'");
                     }
                 }
-                self.exprs([expr.as_ref(), pattern], place)
+                self.check_exprs([expr.as_ref(), pattern], place)
             }
             // `SOME` is another word for `ANY`.
             Expr::AnyOp { left, compare_op, right, is_some: _ } => {
-                binary_operator(compare_op)?;
-                self.exprs([left.as_ref(), right], place)
+                check_binary_operator(compare_op)?;
+                self.check_exprs([left.as_ref(), right], place)
             }
             Expr::AllOp { left, compare_op, right } => {
-                binary_operator(compare_op)?;
-                self.exprs([left.as_ref(), right], place)
+                check_binary_operator(compare_op)?;
+                self.check_exprs([left.as_ref(), right], place)
             }
             Expr::UnaryOp { op, expr } => {
-                unary_operator(op)?;
-                self.expr(expr, place)
+                check_unary_operator(op)?;
+                self.check_expr(expr, place)
             }
             Expr::Cast { kind, expr, data_type, array, format } => {
                 match kind {
@@ -102,20 +106,20 @@ impl Walk<'_> {
                     | CastKind::DoubleColon => {}
                 }
                 if *array {
-                    return refused("CAST … ARRAY", "write the type with brackets: BIGINT[]");
+                    return refuse_clause("CAST … ARRAY", "write the type with brackets: BIGINT[]");
                 }
                 if let Some(format) = format {
-                    return refused(
+                    return refuse_clause(
                         format!("CAST … FORMAT {format}"),
                         "to_timestamp(text, '%d.%m.%Y') and to_char(time, '%d.%m.%Y') take formats",
                     );
                 }
-                self.data_type(data_type)?;
-                self.expr(expr, place)
+                self.check_data_type(data_type)?;
+                self.check_expr(expr, place)
             }
             Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: _ }) => {
-                self.data_type(data_type)?;
-                self.value(value)
+                self.check_data_type(data_type)?;
+                self.check_value(value)
             }
             Expr::AtTimeZone { timestamp, time_zone } => match time_zone.as_ref() {
                 Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(zone), span: _ }) => {
@@ -125,82 +129,84 @@ impl Walk<'_> {
                             "a zone is 'Europe/Berlin', 'UTC' or '+02:00'",
                         ));
                     }
-                    self.expr(timestamp, place)
+                    self.check_expr(timestamp, place)
                 }
-                other => refused(
+                other => refuse_clause(
                     format!("AT TIME ZONE {other}"),
                     "a zone is a text in single quotes: AT TIME ZONE 'Europe/Berlin'",
                 ),
             },
             // `date_part` knows fields, and refuses others by name.
-            Expr::Extract { field: _, syntax: _, expr } => self.expr(expr, place),
+            Expr::Extract { field: _, syntax: _, expr } => self.check_expr(expr, place),
             Expr::Ceil { expr: of, field } | Expr::Floor { expr: of, field } => match field {
-                CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) => self.expr(of, place),
-                CeilFloorKind::DateTimeField(_) => {
-                    refused(expr, "date_trunc('day', time) rounds a time down")
+                CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) => {
+                    self.check_expr(of, place)
                 }
-                CeilFloorKind::Scale(_) => refused(expr, "write floor(x * 100) / 100"),
+                CeilFloorKind::DateTimeField(_) => {
+                    refuse_clause(expr, "date_trunc('day', time) rounds a time down")
+                }
+                CeilFloorKind::Scale(_) => refuse_clause(expr, "write floor(x * 100) / 100"),
             },
-            Expr::Position { expr, r#in } => self.exprs([expr.as_ref(), r#in], place),
+            Expr::Position { expr, r#in } => self.check_exprs([expr.as_ref(), r#in], place),
             Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
                 if substring_from.is_none() && substring_for.is_none() {
-                    return refused(
+                    return refuse_clause(
                         format!("substring({expr})"),
                         "say from where: substring(x, 2)",
                     );
                 }
-                self.expr(expr, place)?;
-                self.exprs(
+                self.check_expr(expr, place)?;
+                self.check_exprs(
                     substring_from.as_deref().into_iter().chain(substring_for.as_deref()),
                     place,
                 )
             }
             Expr::Trim { trim_where: _, trim_what, expr: of, trim_characters } => {
                 if let Some([_, _, ..]) = trim_characters.as_deref() {
-                    return refused(expr, "give all characters as one text: trim(x, 'ab')");
+                    return refuse_clause(expr, "give all characters as one text: trim(x, 'ab')");
                 }
-                self.expr(of, place)?;
-                self.exprs(trim_what.as_deref(), place)?;
-                self.exprs(trim_characters.iter().flatten(), place)
+                self.check_expr(of, place)?;
+                self.check_exprs(trim_what.as_deref(), place)?;
+                self.check_exprs(trim_characters.iter().flatten(), place)
             }
             Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
-                self.exprs([expr.as_ref(), overlay_what, overlay_from], place)?;
-                self.exprs(overlay_for.as_deref(), place)
+                self.check_exprs([expr.as_ref(), overlay_what, overlay_from], place)?;
+                self.check_exprs(overlay_for.as_deref(), place)
             }
-            Expr::Value(value) => self.value(value),
-            Expr::Function(function) => self.function(function, place),
+            Expr::Value(value) => self.check_value(value),
+            Expr::Function(function) => self.check_function(function, place),
             Expr::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
-                self.exprs(operand.as_deref(), place)?;
+                self.check_exprs(operand.as_deref(), place)?;
                 for CaseWhen { condition, result } in conditions {
-                    self.exprs([condition, result], place)?;
+                    self.check_exprs([condition, result], place)?;
                 }
-                self.exprs(else_result.as_deref(), place)
+                self.check_exprs(else_result.as_deref(), place)
             }
-            Expr::Tuple(values) => self.exprs(values, place),
+            Expr::Tuple(values) => self.check_exprs(values, place),
             Expr::Struct { values, fields } => {
                 if !fields.is_empty() {
-                    return refused(expr, "named_struct('a', 1, 'b', 2) makes a struct");
+                    return refuse_clause(expr, "named_struct('a', 1, 'b', 2) makes a struct");
                 }
                 values.iter().try_for_each(|value| match value {
-                    Expr::Named { expr, name: _ } => self.expr(expr, place),
-                    value => self.expr(value, place),
+                    Expr::Named { expr, name: _ } => self.check_expr(expr, place),
+                    value => self.check_expr(value, place),
                 })
             }
             Expr::Dictionary(fields) => fields
                 .iter()
-                .try_for_each(|DictionaryField { key: _, value }| self.expr(value, place)),
-            Expr::Map(Map { entries }) => entries
-                .iter()
-                .try_for_each(|MapEntry { key, value }| self.exprs([key.as_ref(), value], place)),
+                .try_for_each(|DictionaryField { key: _, value }| self.check_expr(value, place)),
+            Expr::Map(Map { entries }) => entries.iter().try_for_each(|MapEntry { key, value }| {
+                self.check_exprs([key.as_ref(), value], place)
+            }),
             // `ARRAY[…]` and `[…]` are one.
-            Expr::Array(Array { elem, named: _ }) => self.exprs(elem, place),
-            Expr::Interval(interval) => self.interval(interval, place),
+            Expr::Array(Array { elem, named: _ }) => self.check_exprs(elem, place),
+            Expr::Interval(interval) => self.check_interval(interval, place),
             Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) => {
-                refused(expr, "it stands in GROUP BY, beside no operator")
+                refuse_clause(expr, "it stands in GROUP BY, beside no operator")
             }
             Expr::JsonAccess { value, path } => {
                 let path = path.to_string();
-                refused(
+                refuse_clause(
                     expr,
                     &format!(
                         "fields are named with dots: {value}.{}",
@@ -208,64 +214,64 @@ impl Walk<'_> {
                     ),
                 )
             }
-            Expr::InUnnest { .. } => refused("IN UNNEST", "write array_has(list, x)"),
-            Expr::RLike { .. } => refused("RLIKE", REGULAR),
-            Expr::Convert { .. } => refused("CONVERT", "write CAST(x AS TYPE)"),
-            Expr::Collate { expr: _, collation } => refused(
+            Expr::InUnnest { .. } => refuse_clause("IN UNNEST", "write array_has(list, x)"),
+            Expr::RLike { .. } => refuse_clause("RLIKE", REGEX_HINT),
+            Expr::Convert { .. } => refuse_clause("CONVERT", "write CAST(x AS TYPE)"),
+            Expr::Collate { expr: _, collation } => refuse_clause(
                 format!("COLLATE {collation}"),
                 "text is compared by its bytes; lower(x) folds case",
             ),
-            Expr::IsNormalized { .. } => refused("IS NORMALIZED", ""),
+            Expr::IsNormalized { .. } => refuse_clause("IS NORMALIZED", ""),
             Expr::Prefixed { prefix, value } => {
-                refused(format!("{prefix} {value}"), "write the text alone")
+                refuse_clause(format!("{prefix} {value}"), "write the text alone")
             }
-            Expr::Named { .. } => refused(expr, "names stand in struct(x AS a)"),
-            Expr::MatchAgainst { .. } => refused("MATCH … AGAINST", REGULAR),
+            Expr::Named { .. } => refuse_clause(expr, "names stand in struct(x AS a)"),
+            Expr::MatchAgainst { .. } => refuse_clause("MATCH … AGAINST", REGEX_HINT),
             Expr::Wildcard(AttachedToken(_)) | Expr::QualifiedWildcard(_, AttachedToken(_)) => {
-                refused(expr, "* stands alone in a select list, or in count(*)")
+                refuse_clause(expr, "* stands alone in a select list, or in count(*)")
             }
-            Expr::OuterJoin(_) => refused("(+)", "write LEFT JOIN … ON"),
-            Expr::Prior(_) => refused("PRIOR", "WITH RECURSIVE follows parents and children"),
+            Expr::OuterJoin(_) => refuse_clause("(+)", "write LEFT JOIN … ON"),
+            Expr::Prior(_) => refuse_clause("PRIOR", "WITH RECURSIVE follows parents and children"),
             Expr::Lambda(_) => {
-                refused(expr, "unnest(list) in a subquery gives rows to calculate with")
+                refuse_clause(expr, "unnest(list) in a subquery gives rows to calculate with")
             }
-            Expr::MemberOf(_) => refused("MEMBER OF", "write array_has(list, x)"),
+            Expr::MemberOf(_) => refuse_clause("MEMBER OF", "write array_has(list, x)"),
         }
     }
 
     /// A chain of operators, which is as deep as it is long, without a call for each.
-    fn binary(&self, expr: &Expr, place: Place) -> Result<()> {
+    fn check_operator_chain(&self, expr: &Expr, place: ClauseContext) -> Result<()> {
         let mut rest = vec![expr];
         while let Some(expr) = rest.pop() {
             match expr {
                 Expr::BinaryOp { left, op, right } => {
-                    binary_operator(op)?;
+                    check_binary_operator(op)?;
                     rest.extend([right.as_ref(), left]);
                 }
-                other => self.expr(other, place)?,
+                other => self.check_expr(other, place)?,
             }
         }
         Ok(())
     }
 
-    fn access(&self, access: &AccessExpr, place: Place) -> Result<()> {
+    fn check_access(&self, access: &AccessExpr, place: ClauseContext) -> Result<()> {
         match access {
             AccessExpr::Dot(Expr::Identifier(_)) => Ok(()),
             AccessExpr::Dot(Expr::Value(ValueWithSpan {
                 value: Value::SingleQuotedString(_) | Value::DoubleQuotedString(_),
                 span: _,
             })) => Ok(()),
-            AccessExpr::Dot(other) => refused(
+            AccessExpr::Dot(other) => refuse_clause(
                 format!(".{other}"),
                 "a field is named by its name, or by a text in brackets",
             ),
-            AccessExpr::Subscript(Subscript::Index { index }) => self.expr(index, place),
+            AccessExpr::Subscript(Subscript::Index { index }) => self.check_expr(index, place),
             AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride }) => {
                 match (lower_bound, upper_bound) {
                     (Some(low), Some(high)) => {
-                        self.exprs([low, high].into_iter().chain(stride), place)
+                        self.check_exprs([low, high].into_iter().chain(stride), place)
                     }
-                    _ => refused(
+                    _ => refuse_clause(
                         "a slice without both ends",
                         "array_slice(list, 2, array_length(list)) has both",
                     ),
@@ -274,7 +280,7 @@ impl Walk<'_> {
         }
     }
 
-    fn interval(&self, interval: &Interval, place: Place) -> Result<()> {
+    fn check_interval(&self, interval: &Interval, place: ClauseContext) -> Result<()> {
         let Interval {
             value,
             leading_field,
@@ -286,7 +292,7 @@ impl Walk<'_> {
             || last_field.is_some()
             || fractional_seconds_precision.is_some()
         {
-            return refused(interval, "write INTERVAL '1 day 2 hours'");
+            return refuse_clause(interval, "write INTERVAL '1 day 2 hours'");
         }
         let amount = match value.as_ref() {
             Expr::Value(ValueWithSpan {
@@ -297,12 +303,15 @@ impl Walk<'_> {
         };
         let is_number = amount.is_some_and(|amount| amount.trim().parse::<f64>().is_ok());
         if is_number && leading_field.is_none() {
-            return refused(interval, "name the unit: INTERVAL '5 days', INTERVAL '90 seconds'");
+            return refuse_clause(
+                interval,
+                "name the unit: INTERVAL '5 days', INTERVAL '90 seconds'",
+            );
         }
-        self.expr(value, place)
+        self.check_expr(value, place)
     }
 
-    fn value(&self, ValueWithSpan { value, span: _ }: &ValueWithSpan) -> Result<()> {
+    fn check_value(&self, ValueWithSpan { value, span: _ }: &ValueWithSpan) -> Result<()> {
         match value {
             Value::Number(..)
             | Value::SingleQuotedString(_)
@@ -312,7 +321,7 @@ impl Walk<'_> {
             | Value::HexStringLiteral(_)
             | Value::Boolean(_)
             | Value::Null => Ok(()),
-            Value::Placeholder(_) => refused(value, "write the value itself"),
+            Value::Placeholder(_) => refuse_clause(value, "write the value itself"),
             Value::TripleSingleQuotedString(_)
             | Value::TripleDoubleQuotedString(_)
             | Value::UnicodeStringLiteral(_)
@@ -327,20 +336,20 @@ impl Walk<'_> {
             | Value::NationalStringLiteral(_)
             | Value::QuoteDelimitedStringLiteral(_)
             | Value::NationalQuoteDelimitedStringLiteral(_) => {
-                refused(value, "a text is in single quotes, bytes are X'00ff'")
+                refuse_clause(value, "a text is in single quotes, bytes are X'00ff'")
             }
         }
     }
 
     /// What a window is over. Its rows may be of groups, but of no other window.
-    pub(super) fn window(&self, window: &WindowSpec) -> Result<()> {
+    pub(super) fn check_window(&self, window: &WindowSpec) -> Result<()> {
         let WindowSpec { window_name, partition_by, order_by, window_frame } = window;
         if let Some(name) = window_name {
-            return refused(format!("OVER ({name} …)"), WRITE_WINDOW_OUT);
+            return refuse_clause(format!("OVER ({name} …)"), INLINE_WINDOW_HINT);
         }
-        let place = Place::groups("a window");
-        self.exprs(partition_by, place)?;
-        self.ordered(order_by, place)?;
+        let place = ClauseContext::group_clause("a window");
+        self.check_exprs(partition_by, place)?;
+        self.check_order_by_exprs(order_by, place)?;
         if let Some(WindowFrame { units, start_bound, end_bound }) = window_frame {
             match units {
                 WindowFrameUnits::Rows | WindowFrameUnits::Range | WindowFrameUnits::Groups => {}
@@ -349,7 +358,10 @@ impl Walk<'_> {
                 match bound {
                     WindowFrameBound::CurrentRow => {}
                     WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by) => {
-                        self.exprs(by.as_deref(), Place::rows("a window's frame"))?;
+                        self.check_exprs(
+                            by.as_deref(),
+                            ClauseContext::row_clause("a window's frame"),
+                        )?;
                     }
                 }
             }
@@ -358,32 +370,32 @@ impl Walk<'_> {
     }
 }
 
-const REGULAR: &str = "x ~ 'pattern' matches a regular expression, ~* whatever the case";
+const REGEX_HINT: &str = "x ~ 'pattern' matches a regular expression, ~* whatever the case";
 
-fn unary_operator(op: &UnaryOperator) -> Result<()> {
+fn check_unary_operator(op: &UnaryOperator) -> Result<()> {
     match op {
         UnaryOperator::Plus | UnaryOperator::Minus | UnaryOperator::Not => Ok(()),
-        UnaryOperator::BangNot => refused(op, "write NOT"),
-        UnaryOperator::PGAbs => refused(op, "write abs(x)"),
-        UnaryOperator::PGCubeRoot => refused(op, "write cbrt(x)"),
-        UnaryOperator::PGSquareRoot => refused(op, "write sqrt(x)"),
+        UnaryOperator::BangNot => refuse_clause(op, "write NOT"),
+        UnaryOperator::PGAbs => refuse_clause(op, "write abs(x)"),
+        UnaryOperator::PGCubeRoot => refuse_clause(op, "write cbrt(x)"),
+        UnaryOperator::PGSquareRoot => refuse_clause(op, "write sqrt(x)"),
         UnaryOperator::PGPostfixFactorial | UnaryOperator::PGPrefixFactorial => {
-            refused(op, "write factorial(x)")
+            refuse_clause(op, "write factorial(x)")
         }
-        UnaryOperator::BitwiseNot => refused(op, "write -1 - x"),
+        UnaryOperator::BitwiseNot => refuse_clause(op, "write -1 - x"),
         UnaryOperator::AtDashAt
         | UnaryOperator::DoubleAt
         | UnaryOperator::Hash
         | UnaryOperator::QuestionDash
-        | UnaryOperator::QuestionPipe => refused(op, ""),
+        | UnaryOperator::QuestionPipe => refuse_clause(op, ""),
     }
 }
 
 /// How what JSON holds is reached.
-const FIELDS: &str = "fields of JSON are named with dots: a.b, a['b']; --promote makes columns of JSON in a \
+const JSON_FIELD_HINT: &str = "fields of JSON are named with dots: a.b, a['b']; --promote makes columns of JSON in a \
                       string; a function stands where one is taken: array_filter(list, x -> x > 1)";
 
-fn binary_operator(op: &BinaryOperator) -> Result<()> {
+fn check_binary_operator(op: &BinaryOperator) -> Result<()> {
     match op {
         BinaryOperator::Plus
         | BinaryOperator::Minus
@@ -417,23 +429,23 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         | BinaryOperator::AtArrow
         | BinaryOperator::ArrowAt => Ok(()),
         // What some take for the power is the exclusive or of bits to others.
-        BinaryOperator::BitwiseXor | BinaryOperator::PGBitwiseXor | BinaryOperator::PGExp => refused(
+        BinaryOperator::BitwiseXor | BinaryOperator::PGBitwiseXor | BinaryOperator::PGExp => refuse_clause(
             op,
             "write power(a, b); the exclusive or of bits is (a | b) - (a & b)",
         ),
         // The planner would take it for the exclusive or of bits.
-        BinaryOperator::Xor => refused(op, "write a <> b of two booleans"),
-        BinaryOperator::MyIntegerDivide => refused(op, "a // b divides without a rest"),
-        BinaryOperator::Match | BinaryOperator::Regexp => refused(op, REGULAR),
-        BinaryOperator::PGStartsWith => refused(op, "write starts_with(x, 'a')"),
-        BinaryOperator::Custom(sign) if sign == "->" || sign == "->>" => refused(op, FIELDS),
+        BinaryOperator::Xor => refuse_clause(op, "write a <> b of two booleans"),
+        BinaryOperator::MyIntegerDivide => refuse_clause(op, "a // b divides without a rest"),
+        BinaryOperator::Match | BinaryOperator::Regexp => refuse_clause(op, REGEX_HINT),
+        BinaryOperator::PGStartsWith => refuse_clause(op, "write starts_with(x, 'a')"),
+        BinaryOperator::Custom(sign) if sign == "->" || sign == "->>" => refuse_clause(op, JSON_FIELD_HINT),
         BinaryOperator::Arrow
         | BinaryOperator::LongArrow
         | BinaryOperator::HashArrow
-        | BinaryOperator::HashLongArrow => refused(op, FIELDS),
-        BinaryOperator::PGOverlap => refused(op, "write array_has_any(a, b)"),
-        BinaryOperator::Overlaps => refused(op, "write a_start < b_end AND b_start < a_end"),
-        BinaryOperator::Assignment => refused(op, "write ="),
+        | BinaryOperator::HashLongArrow => refuse_clause(op, JSON_FIELD_HINT),
+        BinaryOperator::PGOverlap => refuse_clause(op, "write array_has_any(a, b)"),
+        BinaryOperator::Overlaps => refuse_clause(op, "write a_start < b_end AND b_start < a_end"),
+        BinaryOperator::Assignment => refuse_clause(op, "write ="),
         BinaryOperator::AtAt
         | BinaryOperator::HashMinus
         | BinaryOperator::AtQuestion
@@ -457,6 +469,6 @@ fn binary_operator(op: &BinaryOperator) -> Result<()> {
         | BinaryOperator::QuestionDashPipe
         | BinaryOperator::QuestionDoublePipe
         | BinaryOperator::At
-        | BinaryOperator::TildeEq => refused(op, ""),
+        | BinaryOperator::TildeEq => refuse_clause(op, ""),
     }
 }

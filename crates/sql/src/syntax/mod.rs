@@ -33,20 +33,20 @@ use tidemill_base::coverage::format_grouped_digits;
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_statement_mut;
 
-use crate::names;
+use crate::column_names;
 
-pub use dialect::Spoken;
+pub use dialect::TidemillDialect;
 
-mod calls;
-mod completed;
 mod dialect;
 mod expressions;
+mod function_checks;
+mod normalization;
 #[cfg(test)]
 mod tests;
-mod types;
+mod type_checks;
 
-pub(crate) use completed::complete;
-pub(crate) use types::only_columns;
+pub(crate) use normalization::normalize_statement;
+pub(crate) use type_checks::check_column_list;
 
 /// Checks that all of a statement is honoured.
 ///
@@ -54,19 +54,21 @@ pub(crate) use types::only_columns;
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first clause that is not.
-pub(crate) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
+pub(crate) fn check_statement(statement: &Statement, state: &SessionState) -> Result<()> {
     match statement {
-        Statement::Query(query) => Walk { state }.query(query, Place::results("a query")),
+        Statement::Query(query) => {
+            SyntaxChecker { state }.check_query(query, ClauseContext::result_clause("a query"))
+        }
         // A query is one SELECT; others are refused where statements are parsed.
         other => Err(Error::Internal(format!("a statement that is no query: {other}"))),
     }
 }
 
 /// Writes `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; says whether there was one.
-pub fn replace_by_except(statement: &mut Statement) -> bool {
-    struct Replaced(bool);
+pub fn rewrite_replace_as_except(statement: &mut Statement) -> bool {
+    struct ReplaceRewriter(bool);
 
-    impl VisitorMut for Replaced {
+    impl VisitorMut for ReplaceRewriter {
         type Break = ();
 
         fn pre_visit_select(&mut self, select: &mut Select) -> std::ops::ControlFlow<()> {
@@ -102,43 +104,54 @@ pub fn replace_by_except(statement: &mut Statement) -> bool {
         }
     }
 
-    let mut replaced = Replaced(false);
+    let mut replaced = ReplaceRewriter(false);
     walk_statement_mut(statement, &mut replaced);
     replaced.0
 }
 
 /// What an expression may hold where it stands.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ClauseContext {
     /// Where that is, in SQL's words.
-    name: &'static str,
-    aggregates: bool,
-    windows: bool,
+    clause_name: &'static str,
+    allows_aggregates: bool,
+    allows_windows: bool,
     /// Whether it is part of a select list.
-    is_listed: bool,
+    is_select_list: bool,
     /// Whether the windows that the query names are known.
-    named_windows: bool,
+    allows_named_windows: bool,
 }
 
-impl Place {
+impl ClauseContext {
     /// Where rows are looked at one by one.
-    const fn rows(name: &'static str) -> Self {
-        Place { name, aggregates: false, windows: false, ..Self::results(name) }
+    const fn row_clause(name: &'static str) -> Self {
+        ClauseContext {
+            clause_name: name,
+            allows_aggregates: false,
+            allows_windows: false,
+            ..Self::result_clause(name)
+        }
     }
 
     /// Where groups are looked at one by one.
-    const fn groups(name: &'static str) -> Self {
-        Place { name, windows: false, ..Self::results(name) }
+    const fn group_clause(name: &'static str) -> Self {
+        ClauseContext { clause_name: name, allows_windows: false, ..Self::result_clause(name) }
     }
 
     /// Where all rows of the result are known.
-    const fn results(name: &'static str) -> Self {
-        Place { name, aggregates: true, windows: true, is_listed: false, named_windows: false }
+    const fn result_clause(name: &'static str) -> Self {
+        ClauseContext {
+            clause_name: name,
+            allows_aggregates: true,
+            allows_windows: true,
+            is_select_list: false,
+            allows_named_windows: false,
+        }
     }
 }
 
 /// A refusal of `clause`; `hint` says what to write instead, where there is something.
-fn refused<T>(clause: impl fmt::Display, hint: &str) -> Result<T> {
+fn refuse_clause<T>(clause: impl fmt::Display, hint: &str) -> Result<T> {
     let message = format!("`{clause}` is not supported");
     Err(match hint {
         "" => Error::usage(message),
@@ -146,13 +159,13 @@ fn refused<T>(clause: impl fmt::Display, hint: &str) -> Result<T> {
     })
 }
 
-struct Walk<'a> {
+struct SyntaxChecker<'a> {
     state: &'a SessionState,
 }
 
-impl Walk<'_> {
+impl SyntaxChecker<'_> {
     /// `place` is where the query stands: in a select list, windows with names need care.
-    fn query(&self, query: &Query, place: Place) -> Result<()> {
+    fn check_query(&self, query: &Query, place: ClauseContext) -> Result<()> {
         let Query {
             with,
             body,
@@ -166,23 +179,23 @@ impl Walk<'_> {
             pipe_operators,
         } = query;
         if let Some(with) = with {
-            self.with(with)?;
+            self.check_with(with)?;
         }
-        self.set_expr(body, place)?;
+        self.check_set_expr(body, place)?;
         if let Some(order_by) = order_by {
-            self.order_by(order_by, body)?;
+            self.check_order_by(order_by, body)?;
         }
         if let Some(limit) = limit_clause {
-            self.limit(limit)?;
+            self.check_limit(limit)?;
         }
         if let Some(fetch) = fetch {
             return refuse_fetch(fetch);
         }
         if let Some(lock) = locks.first() {
-            return refused(lock, "nothing else writes to the sources while a query runs");
+            return refuse_clause(lock, "nothing else writes to the sources while a query runs");
         }
         if let Some(clause) = for_clause {
-            return refused(
+            return refuse_clause(
                 match clause {
                     ForClause::Browse => "FOR BROWSE",
                     ForClause::Json { .. } => "FOR JSON",
@@ -192,44 +205,44 @@ impl Walk<'_> {
             );
         }
         if settings.is_some() {
-            return refused("SETTINGS", "flags say how a query runs: --memory, --threads");
+            return refuse_clause("SETTINGS", "flags say how a query runs: --memory, --threads");
         }
         if let Some(format) = format_clause {
             return match format {
-                FormatClause::Identifier(name) => refused(
+                FormatClause::Identifier(name) => refuse_clause(
                     format!("FORMAT {name}"),
                     "--format says how a result is written, as does the suffix of -o FILE",
                 ),
-                FormatClause::Null => refused("FORMAT NULL", ""),
+                FormatClause::Null => refuse_clause("FORMAT NULL", ""),
             };
         }
-        pipe_operators.iter().try_for_each(|operator| self.pipe_operator(operator))
+        pipe_operators.iter().try_for_each(|operator| self.check_pipe_operator(operator))
     }
 
-    fn with(&self, with: &With) -> Result<()> {
+    fn check_with(&self, with: &With) -> Result<()> {
         let With { with_token: _, recursive, cte_tables } = with;
         for table in cte_tables {
             let Cte { alias, query, from, materialized, closing_paren_token: _ } = table;
-            self.alias(alias)?;
+            self.check_alias(alias)?;
             if let Some(from) = from {
-                return refused(format!("WITH … FROM {from}"), "");
+                return refuse_clause(format!("WITH … FROM {from}"), "");
             }
             if let Some(materialized) = materialized {
-                return refused(
+                return refuse_clause(
                     format!("AS {materialized}"),
                     "leave it out: the answer is the same",
                 );
             }
             if *recursive {
-                self.recursive(query, &alias.name)?;
+                self.check_recursive_cte(query, &alias.name)?;
             }
-            self.query(query, Place::results("a query"))?;
+            self.check_query(query, ClauseContext::result_clause("a query"))?;
         }
         Ok(())
     }
 
     /// Of a union in `WITH RECURSIVE` the planner takes both sides and looks at nothing else.
-    fn recursive(&self, query: &Query, name: &Ident) -> Result<()> {
+    fn check_recursive_cte(&self, query: &Query, name: &Ident) -> Result<()> {
         let Query {
             with,
             body,
@@ -260,7 +273,7 @@ impl Walk<'_> {
             .or(limit_clause.is_some().then_some("LIMIT"))
             .or((!pipe_operators.is_empty()).then_some("|>"));
         match clause {
-            Some(clause) => refused(
+            Some(clause) => refuse_clause(
                 format!("{clause} in WITH RECURSIVE {name}"),
                 &format!("write it where the table is used: SELECT * FROM {name} …"),
             ),
@@ -268,20 +281,20 @@ impl Walk<'_> {
         }
     }
 
-    fn set_expr(&self, body: &SetExpr, place: Place) -> Result<()> {
+    fn check_set_expr(&self, body: &SetExpr, place: ClauseContext) -> Result<()> {
         match body {
-            SetExpr::Select(select) => self.select(select, place),
-            SetExpr::Query(query) => self.query(query, place),
+            SetExpr::Select(select) => self.check_select(select, place),
+            SetExpr::Query(query) => self.check_query(query, place),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 match (op, set_quantifier) {
-                    (SetOperator::Minus, _) => return refused("MINUS", "write EXCEPT"),
+                    (SetOperator::Minus, _) => return refuse_clause("MINUS", "write EXCEPT"),
                     (
                         SetOperator::Intersect | SetOperator::Except,
                         SetQuantifier::ByName
                         | SetQuantifier::AllByName
                         | SetQuantifier::DistinctByName,
                     ) => {
-                        return refused(
+                        return refuse_clause(
                             format!("{op} {set_quantifier}"),
                             "name the columns in the same order on both sides",
                         );
@@ -297,31 +310,31 @@ impl Walk<'_> {
                         SetQuantifier::All | SetQuantifier::Distinct | SetQuantifier::None,
                     ) => {}
                 }
-                self.set_expr(left, place)?;
-                self.set_expr(right, place)
+                self.check_set_expr(left, place)?;
+                self.check_set_expr(right, place)
             }
-            SetExpr::Values(values) => self.values(values),
-            SetExpr::Insert(_) => refused("INSERT", RESULTS_ARE_WRITTEN),
-            SetExpr::Update(_) => refused("UPDATE", RESULTS_ARE_WRITTEN),
-            SetExpr::Delete(_) => refused("DELETE", RESULTS_ARE_WRITTEN),
-            SetExpr::Merge(_) => refused("MERGE", RESULTS_ARE_WRITTEN),
+            SetExpr::Values(values) => self.check_values(values),
+            SetExpr::Insert(_) => refuse_clause("INSERT", WRITE_RESULTS_HINT),
+            SetExpr::Update(_) => refuse_clause("UPDATE", WRITE_RESULTS_HINT),
+            SetExpr::Delete(_) => refuse_clause("DELETE", WRITE_RESULTS_HINT),
+            SetExpr::Merge(_) => refuse_clause("MERGE", WRITE_RESULTS_HINT),
             SetExpr::Table(table) => {
-                refused(table, "write SELECT * FROM …, with files in single quotes")
+                refuse_clause(table, "write SELECT * FROM …, with files in single quotes")
             }
         }
     }
 
-    fn values(&self, values: &Values) -> Result<()> {
+    fn check_values(&self, values: &Values) -> Result<()> {
         // `ROW` is a word that `VALUES` may have before each row.
         let Values { explicit_row: _, value_keyword, rows } = values;
         if *value_keyword {
-            return refused("VALUE", "write VALUES");
+            return refuse_clause("VALUE", "write VALUES");
         }
         let mut items = rows.iter().flat_map(|row| &row.content);
-        items.try_for_each(|item| self.expr(item, Place::rows("VALUES")))
+        items.try_for_each(|item| self.check_expr(item, ClauseContext::row_clause("VALUES")))
     }
 
-    fn select(&self, select: &Select, outer: Place) -> Result<()> {
+    fn check_select(&self, select: &Select, outer: ClauseContext) -> Result<()> {
         let Select {
             select_token: _,
             // Comments; what they say to other systems changes no answer.
@@ -356,13 +369,16 @@ impl Walk<'_> {
             return refuse_top(top);
         }
         if exclude.is_some() {
-            return refused("EXCLUDE behind a select list", "write it behind the *: * EXCLUDE (a)");
+            return refuse_clause(
+                "EXCLUDE behind a select list",
+                "write it behind the *: * EXCLUDE (a)",
+            );
         }
         if into.is_some() {
-            return refused("SELECT INTO", RESULTS_ARE_WRITTEN);
+            return refuse_clause("SELECT INTO", WRITE_RESULTS_HINT);
         }
         if let Some(mode) = value_table_mode {
-            return refused(format!("SELECT {mode}"), "struct(a, b) makes a struct");
+            return refuse_clause(format!("SELECT {mode}"), "struct(a, b) makes a struct");
         }
         if let Some(view) = lateral_views.first() {
             let LateralView {
@@ -371,75 +387,78 @@ impl Walk<'_> {
                 lateral_col_alias: _,
                 outer: _,
             } = view;
-            return refused("LATERAL VIEW", "unnest(list) in the select list gives a row per item");
+            return refuse_clause(
+                "LATERAL VIEW",
+                "unnest(list) in the select list gives a row per item",
+            );
         }
         if prewhere.is_some() {
-            return refused("PREWHERE", "write WHERE");
+            return refuse_clause("PREWHERE", "write WHERE");
         }
         if let Some(clause) = connect_by.first() {
             let hint = "WITH RECURSIVE follows parents and children";
             return match clause {
-                ConnectByKind::ConnectBy { .. } => refused("CONNECT BY", hint),
-                ConnectByKind::StartWith { .. } => refused("START WITH", hint),
+                ConnectByKind::ConnectBy { .. } => refuse_clause("CONNECT BY", hint),
+                ConnectByKind::StartWith { .. } => refuse_clause("START WITH", hint),
             };
         }
         if !cluster_by.is_empty() {
-            return refused("CLUSTER BY", "write ORDER BY");
+            return refuse_clause("CLUSTER BY", "write ORDER BY");
         }
         if !distribute_by.is_empty() {
-            return refused("DISTRIBUTE BY", "-o 'out/{column}.csv' writes a file per value");
+            return refuse_clause("DISTRIBUTE BY", "-o 'out/{column}.csv' writes a file per value");
         }
         if !sort_by.is_empty() {
-            return refused("SORT BY", "write ORDER BY");
+            return refuse_clause("SORT BY", "write ORDER BY");
         }
         match flavor {
             SelectFlavor::Standard | SelectFlavor::FromFirst | SelectFlavor::FromFirstNoSelect => {}
         }
         if projection.is_empty() {
-            return refused("SELECT without columns", "SELECT * takes all columns");
+            return refuse_clause("SELECT without columns", "SELECT * takes all columns");
         }
 
         for table in from {
-            self.table_with_joins(table)?;
+            self.check_table_with_joins(table)?;
         }
         if let Some(condition) = selection {
-            self.expr(condition, Place::rows("WHERE"))?;
+            self.check_expr(condition, ClauseContext::row_clause("WHERE"))?;
         }
         // Within a select list the planner would look for the windows of the list's own query.
-        let results = Place {
-            is_listed: true,
-            named_windows: !outer.is_listed && !named_window.is_empty(),
-            ..Place::results("the select list")
+        let results = ClauseContext {
+            is_select_list: true,
+            allows_named_windows: !outer.is_select_list && !named_window.is_empty(),
+            ..ClauseContext::result_clause("the select list")
         };
         for window in named_window {
             let NamedWindowDefinition(name, window) = window;
             match window {
                 NamedWindowExpr::NamedWindow(other) => {
-                    return refused(format!("WINDOW {name} AS {other}"), WRITE_WINDOW_OUT);
+                    return refuse_clause(format!("WINDOW {name} AS {other}"), INLINE_WINDOW_HINT);
                 }
-                NamedWindowExpr::WindowSpec(window) => self.window(window)?,
+                NamedWindowExpr::WindowSpec(window) => self.check_window(window)?,
             }
         }
         match distinct {
             None | Some(Distinct::All | Distinct::Distinct) => {}
             Some(Distinct::On(exprs)) => {
-                let place = Place::results("DISTINCT ON");
-                exprs.iter().try_for_each(|expr| self.expr(expr, place))?;
+                let place = ClauseContext::result_clause("DISTINCT ON");
+                exprs.iter().try_for_each(|expr| self.check_expr(expr, place))?;
             }
         }
-        projection.iter().try_for_each(|item| self.select_item(item, results))?;
-        refuse_unnamed_twice(projection)?;
-        self.group_by(group_by, projection)?;
+        projection.iter().try_for_each(|item| self.check_select_item(item, results))?;
+        refuse_duplicate_items(projection)?;
+        self.check_group_by(group_by, projection)?;
         if let Some(condition) = having {
-            self.expr(condition, Place::groups("HAVING"))?;
+            self.check_expr(condition, ClauseContext::group_clause("HAVING"))?;
         }
         if let Some(condition) = qualify {
-            self.expr(condition, Place::results("QUALIFY"))?;
+            self.check_expr(condition, ClauseContext::result_clause("QUALIFY"))?;
         }
         Ok(())
     }
 
-    fn group_by(&self, group_by: &GroupByExpr, columns: &[SelectItem]) -> Result<()> {
+    fn check_group_by(&self, group_by: &GroupByExpr, columns: &[SelectItem]) -> Result<()> {
         let (exprs, modifiers) = match group_by {
             GroupByExpr::All(modifiers) => ([].as_slice(), modifiers),
             GroupByExpr::Expressions(exprs, modifiers) => (exprs.as_slice(), modifiers),
@@ -447,37 +466,42 @@ impl Walk<'_> {
         if let Some(modifier) = modifiers.first() {
             return match modifier {
                 GroupByWithModifier::Rollup => {
-                    refused("WITH ROLLUP", "write GROUP BY ROLLUP (a, b)")
+                    refuse_clause("WITH ROLLUP", "write GROUP BY ROLLUP (a, b)")
                 }
-                GroupByWithModifier::Cube => refused("WITH CUBE", "write GROUP BY CUBE (a, b)"),
+                GroupByWithModifier::Cube => {
+                    refuse_clause("WITH CUBE", "write GROUP BY CUBE (a, b)")
+                }
                 GroupByWithModifier::Totals => {
-                    refused("WITH TOTALS", "write GROUP BY GROUPING SETS ((a, b), ())")
+                    refuse_clause("WITH TOTALS", "write GROUP BY GROUPING SETS ((a, b), ())")
                 }
-                GroupByWithModifier::GroupingSets(_) => refused(
+                GroupByWithModifier::GroupingSets(_) => refuse_clause(
                     "GROUPING SETS behind columns",
                     "write GROUP BY GROUPING SETS ((a, b), (a), ())",
                 ),
             };
         }
-        let place = Place::rows("GROUP BY");
-        refuse_many_sets(exprs)?;
+        let place = ClauseContext::row_clause("GROUP BY");
+        refuse_many_grouping_sets(exprs)?;
         for expr in exprs {
             match expr {
                 Expr::Rollup(sets) | Expr::Cube(sets) => {
-                    refuse_twice(sets)?;
-                    self.grouping_sets(sets, place)?;
+                    refuse_duplicate_keys(sets)?;
+                    self.check_grouping_sets(sets, place)?;
                 }
-                Expr::GroupingSets(sets) => self.grouping_sets(sets, place)?,
+                Expr::GroupingSets(sets) => self.check_grouping_sets(sets, place)?,
                 expr => {
-                    refuse_constant(expr, "GROUP BY")?;
-                    self.expr(completed::at_place(expr, columns).unwrap_or(expr), place)?;
+                    refuse_constant_key(expr, "GROUP BY")?;
+                    self.check_expr(
+                        normalization::column_at_position(expr, columns).unwrap_or(expr),
+                        place,
+                    )?;
                 }
             }
         }
         Ok(())
     }
 
-    fn grouping_sets(&self, sets: &[Vec<Expr>], place: Place) -> Result<()> {
+    fn check_grouping_sets(&self, sets: &[Vec<Expr>], place: ClauseContext) -> Result<()> {
         sets.iter().flatten().try_for_each(|key| match key {
             // Those of columns have been replaced; `3e0` is a constant.
             Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ })
@@ -488,25 +512,25 @@ impl Walk<'_> {
                     "the first of the select list is 1; behind a `*` a key goes by its name",
                 ))
             }
-            key => self.expr(key, place),
+            key => self.check_expr(key, place),
         })
     }
 
-    fn select_item(&self, item: &SelectItem, place: Place) -> Result<()> {
+    fn check_select_item(&self, item: &SelectItem, place: ClauseContext) -> Result<()> {
         match item {
-            SelectItem::UnnamedExpr(expr) => self.expr(expr, place),
+            SelectItem::UnnamedExpr(expr) => self.check_expr(expr, place),
             // DuckDB's clause, which the parser takes for a name without AS.
             SelectItem::ExprWithAlias { expr: Expr::Function(_), alias }
                 if alias.quote_style.is_none()
                     && alias.value.eq_ignore_ascii_case("export_state") =>
             {
-                refused(
+                refuse_clause(
                     "EXPORT_STATE",
                     "tidemill run --partial writes tables that tidemill merge adds up later",
                 )
             }
-            SelectItem::ExprWithAlias { expr, alias: _ } => self.expr(expr, place),
-            SelectItem::ExprWithAliases { expr: _, aliases } => refused(
+            SelectItem::ExprWithAlias { expr, alias: _ } => self.check_expr(expr, place),
+            SelectItem::ExprWithAliases { expr: _, aliases } => refuse_clause(
                 format!(
                     "AS ({})",
                     aliases.iter().map(Ident::to_string).collect::<Vec<_>>().join(", ")
@@ -515,21 +539,27 @@ impl Walk<'_> {
             ),
             SelectItem::QualifiedWildcard(kind, options) => {
                 match kind {
-                    SelectItemQualifiedWildcardKind::ObjectName(name) => self.object_name(name)?,
+                    SelectItemQualifiedWildcardKind::ObjectName(name) => {
+                        self.check_object_name(name)?
+                    }
                     SelectItemQualifiedWildcardKind::Expr(expr) => {
-                        return refused(
+                        return refuse_clause(
                             format!("({expr}).*"),
                             "unnest(s) in the select list makes columns of a struct's fields",
                         );
                     }
                 }
-                self.wildcard(options, place)
+                self.check_wildcard(options, place)
             }
-            SelectItem::Wildcard(options) => self.wildcard(options, place),
+            SelectItem::Wildcard(options) => self.check_wildcard(options, place),
         }
     }
 
-    fn wildcard(&self, options: &WildcardAdditionalOptions, place: Place) -> Result<()> {
+    fn check_wildcard(
+        &self,
+        options: &WildcardAdditionalOptions,
+        place: ClauseContext,
+    ) -> Result<()> {
         let WildcardAdditionalOptions {
             wildcard_token: AttachedToken(_),
             opt_ilike,
@@ -540,13 +570,13 @@ impl Walk<'_> {
             opt_alias,
         } = options;
         if let Some(ilike) = opt_ilike {
-            return refused(format!("* {ilike}"), "name the columns");
+            return refuse_clause(format!("* {ilike}"), "name the columns");
         }
         match opt_exclude {
             None => {}
-            Some(ExcludeSelectItem::Single(name)) => self.object_name(name)?,
+            Some(ExcludeSelectItem::Single(name)) => self.check_object_name(name)?,
             Some(ExcludeSelectItem::Multiple(names)) => {
-                names.iter().try_for_each(|name| self.object_name(name))?;
+                names.iter().try_for_each(|name| self.check_object_name(name))?;
             }
         }
         if let Some(ExceptSelectItem { first_element: _, additional_elements: _ }) = opt_except {
@@ -555,26 +585,26 @@ impl Walk<'_> {
         if let Some(ReplaceSelectItem { items }) = opt_replace {
             for item in items {
                 let ReplaceSelectElement { expr, column_name: _, as_keyword: _ } = item.as_ref();
-                self.expr(expr, place)?;
+                self.check_expr(expr, place)?;
             }
         }
         if let Some(rename) = opt_rename {
-            return refused(format!("* {rename}"), "name the columns: a AS b");
+            return refuse_clause(format!("* {rename}"), "name the columns: a AS b");
         }
         if let Some(alias) = opt_alias {
-            return refused(format!("* AS {alias}"), "name the columns");
+            return refuse_clause(format!("* AS {alias}"), "name the columns");
         }
         Ok(())
     }
 
-    fn order_by(&self, order_by: &OrderBy, of: &SetExpr) -> Result<()> {
+    fn check_order_by(&self, order_by: &OrderBy, of: &SetExpr) -> Result<()> {
         let OrderBy { kind, interpolate } = order_by;
         if interpolate.is_some() {
-            return refused("INTERPOLATE", "");
+            return refuse_clause("INTERPOLATE", "");
         }
         let is_select = matches!(of, SetExpr::Select(_));
         match kind {
-            OrderByKind::All(_) => refused(
+            OrderByKind::All(_) => refuse_clause(
                 if is_select {
                     "ORDER BY ALL beside *"
                 } else {
@@ -584,127 +614,137 @@ impl Walk<'_> {
             ),
             OrderByKind::Expressions(exprs) => {
                 let place = match is_select {
-                    true => Place::results("ORDER BY"),
-                    false => Place::rows("ORDER BY behind more than one SELECT"),
+                    true => ClauseContext::result_clause("ORDER BY"),
+                    false => ClauseContext::row_clause("ORDER BY behind more than one SELECT"),
                 };
-                self.ordered(exprs, place)
+                self.check_order_by_exprs(exprs, place)
             }
         }
     }
 
     /// The expressions of an ORDER BY, of which none is a constant text.
-    fn ordered(&self, exprs: &[OrderByExpr], place: Place) -> Result<()> {
+    fn check_order_by_exprs(&self, exprs: &[OrderByExpr], place: ClauseContext) -> Result<()> {
         for expr in exprs {
-            refuse_constant(&expr.expr, "ORDER BY")?;
-            self.order_by_expr(expr, place)?;
+            refuse_constant_key(&expr.expr, "ORDER BY")?;
+            self.check_order_by_expr(expr, place)?;
         }
         Ok(())
     }
 
-    fn order_by_expr(&self, order: &OrderByExpr, place: Place) -> Result<()> {
+    fn check_order_by_expr(&self, order: &OrderByExpr, place: ClauseContext) -> Result<()> {
         let OrderByExpr { expr, options: OrderByOptions { asc: _, nulls_first: _ }, with_fill } =
             order;
         if with_fill.is_some() {
-            return refused("WITH FILL", "join with SELECT unnest(range(start, end)) to fill gaps");
+            return refuse_clause(
+                "WITH FILL",
+                "join with SELECT unnest(range(start, end)) to fill gaps",
+            );
         }
-        self.expr(expr, place)
+        self.check_expr(expr, place)
     }
 
-    fn limit(&self, limit: &LimitClause) -> Result<()> {
-        let place = Place::rows("LIMIT");
+    fn check_limit(&self, limit: &LimitClause) -> Result<()> {
+        let place = ClauseContext::row_clause("LIMIT");
         match limit {
             LimitClause::LimitOffset { limit, offset, limit_by } => {
                 if !limit_by.is_empty() {
-                    return refused(
+                    return refuse_clause(
                         "LIMIT … BY",
                         "QUALIFY row_number() OVER (PARTITION BY a ORDER BY b) <= 3",
                     );
                 }
                 // `ROW` and `ROWS` are words that OFFSET may have behind it.
                 let offset = offset.iter().map(|Offset { value, rows: _ }| value);
-                limit.iter().chain(offset).try_for_each(|expr| self.expr(expr, place))
+                limit.iter().chain(offset).try_for_each(|expr| self.check_expr(expr, place))
             }
             LimitClause::OffsetCommaLimit { offset, limit } => {
-                self.expr(offset, place)?;
-                self.expr(limit, place)
+                self.check_expr(offset, place)?;
+                self.check_expr(limit, place)
             }
         }
     }
 
-    fn pipe_operator(&self, operator: &PipeOperator) -> Result<()> {
-        let rows = Place::rows("a |> step");
+    fn check_pipe_operator(&self, operator: &PipeOperator) -> Result<()> {
+        let rows = ClauseContext::row_clause("a |> step");
         match operator {
             PipeOperator::Limit { expr, offset } => {
-                self.expr(expr, rows)?;
-                offset.iter().try_for_each(|offset| self.expr(offset, rows))
+                self.check_expr(expr, rows)?;
+                offset.iter().try_for_each(|offset| self.check_expr(offset, rows))
             }
-            PipeOperator::Where { expr } => self.expr(expr, Place::rows("WHERE")),
-            PipeOperator::OrderBy { exprs } => self.ordered(exprs, rows),
+            PipeOperator::Where { expr } => {
+                self.check_expr(expr, ClauseContext::row_clause("WHERE"))
+            }
+            PipeOperator::OrderBy { exprs } => self.check_order_by_exprs(exprs, rows),
             PipeOperator::Select { exprs } | PipeOperator::Extend { exprs } => {
-                exprs.iter().try_for_each(|item| self.select_item(item, rows))
+                exprs.iter().try_for_each(|item| self.check_select_item(item, rows))
             }
             PipeOperator::As { alias: _ } => Ok(()),
             PipeOperator::Aggregate { full_table_exprs, group_by_expr } => {
-                let place = Place::groups("|> AGGREGATE");
-                for (exprs, place) in
-                    [(full_table_exprs, place), (group_by_expr, Place::rows("GROUP BY"))]
-                {
+                let place = ClauseContext::group_clause("|> AGGREGATE");
+                for (exprs, place) in [
+                    (full_table_exprs, place),
+                    (group_by_expr, ClauseContext::row_clause("GROUP BY")),
+                ] {
                     for item in exprs {
                         let ExprWithAliasAndOrderBy { expr, order_by } = item;
                         let ExprWithAlias { expr, alias: _ } = expr;
                         let OrderByOptions { asc, nulls_first } = order_by;
                         if asc.is_some() || nulls_first.is_some() {
-                            return refused(
+                            return refuse_clause(
                                 "ASC and DESC in |> AGGREGATE",
                                 "write |> ORDER BY behind it",
                             );
                         }
-                        self.expr(expr, place)?;
+                        self.check_expr(expr, place)?;
                     }
                 }
                 Ok(())
             }
-            PipeOperator::Union { set_quantifier: _, queries } => self.queries(queries),
+            PipeOperator::Union { set_quantifier: _, queries } => self.check_queries(queries),
             PipeOperator::Intersect { set_quantifier, queries }
             | PipeOperator::Except { set_quantifier, queries } => match set_quantifier {
-                SetQuantifier::Distinct | SetQuantifier::None => self.queries(queries),
+                SetQuantifier::Distinct | SetQuantifier::None => self.check_queries(queries),
                 SetQuantifier::All
                 | SetQuantifier::ByName
                 | SetQuantifier::AllByName
-                | SetQuantifier::DistinctByName => refused(operator, ""),
+                | SetQuantifier::DistinctByName => refuse_clause(operator, ""),
             },
-            PipeOperator::Join(join) => self.join(join),
+            PipeOperator::Join(join) => self.check_join(join),
             PipeOperator::Set { .. }
             | PipeOperator::Drop { .. }
             | PipeOperator::TableSample { .. }
             | PipeOperator::Rename { .. }
             | PipeOperator::Call { .. }
             | PipeOperator::Pivot { .. }
-            | PipeOperator::Unpivot { .. } => refused(format!("|> {operator}"), "write a SELECT"),
+            | PipeOperator::Unpivot { .. } => {
+                refuse_clause(format!("|> {operator}"), "write a SELECT")
+            }
         }
     }
 
-    fn queries(&self, queries: &[Query]) -> Result<()> {
-        queries.iter().try_for_each(|query| self.query(query, Place::results("a query")))
+    fn check_queries(&self, queries: &[Query]) -> Result<()> {
+        queries
+            .iter()
+            .try_for_each(|query| self.check_query(query, ClauseContext::result_clause("a query")))
     }
 
-    fn table_with_joins(&self, table: &TableWithJoins) -> Result<()> {
+    fn check_table_with_joins(&self, table: &TableWithJoins) -> Result<()> {
         let TableWithJoins { relation, joins } = table;
-        self.table(relation)?;
-        joins.iter().try_for_each(|join| self.join(join))
+        self.check_table(relation)?;
+        joins.iter().try_for_each(|join| self.check_join(join))
     }
 
-    fn join(&self, join: &Join) -> Result<()> {
+    fn check_join(&self, join: &Join) -> Result<()> {
         let Join { relation, global, join_operator } = join;
         if *global {
-            return refused("GLOBAL JOIN", "write JOIN");
+            return refuse_clause("GLOBAL JOIN", "write JOIN");
         }
-        self.table(relation)?;
+        self.check_table(relation)?;
         match join_operator {
             JoinOperator::Right(JoinConstraint::Using(_) | JoinConstraint::Natural)
             | JoinOperator::RightOuter(JoinConstraint::Using(_) | JoinConstraint::Natural)
             | JoinOperator::FullOuter(JoinConstraint::Using(_) | JoinConstraint::Natural) => {
-                refused(
+                refuse_clause(
                     "RIGHT or FULL JOIN of more than two sources with USING, or NATURAL",
                     "write ON a.k = b.k; coalesce(a.k, b.k) is the key, whichever side has the row",
                 )
@@ -715,7 +755,7 @@ impl Walk<'_> {
             | JoinOperator::LeftOuter(JoinConstraint::None)
             | JoinOperator::Right(JoinConstraint::None)
             | JoinOperator::RightOuter(JoinConstraint::None)
-            | JoinOperator::FullOuter(JoinConstraint::None) => refused(
+            | JoinOperator::FullOuter(JoinConstraint::None) => refuse_clause(
                 "JOIN without ON",
                 "write JOIN … ON a.x = b.x, or CROSS JOIN for each row with each",
             ),
@@ -729,40 +769,42 @@ impl Walk<'_> {
             | JoinOperator::LeftSemi(constraint)
             | JoinOperator::RightSemi(constraint)
             | JoinOperator::LeftAnti(constraint)
-            | JoinOperator::RightAnti(constraint) => self.join_constraint(constraint),
+            | JoinOperator::RightAnti(constraint) => self.check_join_constraint(constraint),
             JoinOperator::CrossJoin(JoinConstraint::None) => Ok(()),
             JoinOperator::CrossJoin(
                 JoinConstraint::On(_) | JoinConstraint::Using(_) | JoinConstraint::Natural,
-            ) => refused("CROSS JOIN with a condition", "write JOIN … ON"),
-            JoinOperator::Semi(_) => refused("SEMI JOIN", "write LEFT SEMI JOIN"),
-            JoinOperator::Anti(_) => refused("ANTI JOIN", "write LEFT ANTI JOIN"),
-            JoinOperator::CrossApply => refused("CROSS APPLY", "write JOIN … ON"),
-            JoinOperator::OuterApply => refused("OUTER APPLY", "write LEFT JOIN … ON"),
-            JoinOperator::AsOf { .. } => refused(
+            ) => refuse_clause("CROSS JOIN with a condition", "write JOIN … ON"),
+            JoinOperator::Semi(_) => refuse_clause("SEMI JOIN", "write LEFT SEMI JOIN"),
+            JoinOperator::Anti(_) => refuse_clause("ANTI JOIN", "write LEFT ANTI JOIN"),
+            JoinOperator::CrossApply => refuse_clause("CROSS APPLY", "write JOIN … ON"),
+            JoinOperator::OuterApply => refuse_clause("OUTER APPLY", "write LEFT JOIN … ON"),
+            JoinOperator::AsOf { .. } => refuse_clause(
                 "ASOF JOIN",
                 "join on time <= and keep the latest: QUALIFY row_number() OVER (PARTITION BY id \
                  ORDER BY time DESC) = 1",
             ),
-            JoinOperator::StraightJoin(_) => refused("STRAIGHT_JOIN", "write JOIN"),
+            JoinOperator::StraightJoin(_) => refuse_clause("STRAIGHT_JOIN", "write JOIN"),
             JoinOperator::ArrayJoin
             | JoinOperator::LeftArrayJoin
             | JoinOperator::InnerArrayJoin => {
-                refused("ARRAY JOIN", "unnest(list) in the select list gives a row per item")
+                refuse_clause("ARRAY JOIN", "unnest(list) in the select list gives a row per item")
             }
         }
     }
 
-    fn join_constraint(&self, constraint: &JoinConstraint) -> Result<()> {
+    fn check_join_constraint(&self, constraint: &JoinConstraint) -> Result<()> {
         match constraint {
-            JoinConstraint::On(condition) => self.expr(condition, Place::rows("JOIN … ON")),
+            JoinConstraint::On(condition) => {
+                self.check_expr(condition, ClauseContext::row_clause("JOIN … ON"))
+            }
             JoinConstraint::Using(names) => {
-                names.iter().try_for_each(|name| self.object_name(name))
+                names.iter().try_for_each(|name| self.check_object_name(name))
             }
             JoinConstraint::Natural | JoinConstraint::None => Ok(()),
         }
     }
 
-    fn table(&self, table: &TableFactor) -> Result<()> {
+    fn check_table(&self, table: &TableFactor) -> Result<()> {
         match table {
             TableFactor::Table {
                 name,
@@ -776,55 +818,61 @@ impl Walk<'_> {
                 sample,
                 index_hints,
             } => {
-                self.object_name(name)?;
-                self.aliases(alias)?;
+                self.check_object_name(name)?;
+                self.check_optional_alias(alias)?;
                 if let Some(TableFunctionArgs { args, settings }) = args {
                     if settings.is_some() {
-                        return refused("SETTINGS", "");
+                        return refuse_clause("SETTINGS", "");
                     }
-                    self.table_function(name, args)?;
+                    self.check_table_function(name, args)?;
                 }
                 if !with_hints.is_empty() {
-                    return refused(format!("WITH ({})", listed(with_hints)), "leave it out");
+                    return refuse_clause(
+                        format!("WITH ({})", comma_separated(with_hints)),
+                        "leave it out",
+                    );
                 }
                 if let Some(version) = version {
-                    return refused(version, "name the files of that version");
+                    return refuse_clause(version, "name the files of that version");
                 }
                 if *with_ordinality {
-                    return refused("WITH ORDINALITY", "row_number() OVER () numbers rows");
+                    return refuse_clause("WITH ORDINALITY", "row_number() OVER () numbers rows");
                 }
                 if !partitions.is_empty() {
-                    return refused(
-                        format!("PARTITION ({})", listed(partitions)),
+                    return refuse_clause(
+                        format!("PARTITION ({})", comma_separated(partitions)),
                         "name the files of the partition: FROM 'logs/day=2026-11-20/*.csv'",
                     );
                 }
                 if json_path.is_some() {
-                    return refused(table, "fields are named with dots in the select list: a.b");
+                    return refuse_clause(
+                        table,
+                        "fields are named with dots in the select list: a.b",
+                    );
                 }
                 if sample.is_some() {
                     return refuse_sample();
                 }
                 if let Some(hint) = index_hints.first() {
-                    return refused(hint, "leave it out: files have no index");
+                    return refuse_clause(hint, "leave it out: files have no index");
                 }
                 Ok(())
             }
             TableFactor::Derived { lateral: _, subquery, alias, sample } => {
-                self.query(subquery, Place::results("a query"))?;
-                self.aliases(alias)?;
+                self.check_query(subquery, ClauseContext::result_clause("a query"))?;
+                self.check_optional_alias(alias)?;
                 match sample {
                     Some(_) => refuse_sample(),
                     None => Ok(()),
                 }
             }
             TableFactor::Function { lateral: _, name, args, with_ordinality, alias } => {
-                self.object_name(name)?;
-                self.aliases(alias)?;
+                self.check_object_name(name)?;
+                self.check_optional_alias(alias)?;
                 if *with_ordinality {
-                    return refused("WITH ORDINALITY", "row_number() OVER () numbers rows");
+                    return refuse_clause("WITH ORDINALITY", "row_number() OVER () numbers rows");
                 }
-                self.table_function(name, args)
+                self.check_table_function(name, args)
             }
             TableFactor::UNNEST {
                 alias,
@@ -833,41 +881,44 @@ impl Walk<'_> {
                 with_offset_alias: _,
                 with_ordinality,
             } => {
-                self.aliases(alias)?;
+                self.check_optional_alias(alias)?;
                 if *with_offset {
-                    return refused("WITH OFFSET", "row_number() OVER () numbers rows");
+                    return refuse_clause("WITH OFFSET", "row_number() OVER () numbers rows");
                 }
                 if *with_ordinality {
-                    return refused("WITH ORDINALITY", "row_number() OVER () numbers rows");
+                    return refuse_clause("WITH ORDINALITY", "row_number() OVER () numbers rows");
                 }
-                array_exprs.iter().try_for_each(|expr| self.expr(expr, Place::rows("UNNEST")))
+                array_exprs
+                    .iter()
+                    .try_for_each(|expr| self.check_expr(expr, ClauseContext::row_clause("UNNEST")))
             }
             TableFactor::NestedJoin { table_with_joins, alias } => {
-                self.aliases(alias)?;
-                self.table_with_joins(table_with_joins)
+                self.check_optional_alias(alias)?;
+                self.check_table_with_joins(table_with_joins)
             }
-            TableFactor::TableFunction { .. } => refused("TABLE (…)", UNNEST_IN_LIST),
-            TableFactor::JsonTable { .. } => refused("JSON_TABLE", UNNEST_IN_LIST),
-            TableFactor::OpenJsonTable { .. } => refused("OPENJSON", UNNEST_IN_LIST),
-            TableFactor::Pivot { .. } => {
-                refused("PIVOT", "sum(x) FILTER (WHERE kind = 'a') AS a makes a column of a value")
-            }
-            TableFactor::Unpivot { .. } => refused(
+            TableFactor::TableFunction { .. } => refuse_clause("TABLE (…)", UNNEST_HINT),
+            TableFactor::JsonTable { .. } => refuse_clause("JSON_TABLE", UNNEST_HINT),
+            TableFactor::OpenJsonTable { .. } => refuse_clause("OPENJSON", UNNEST_HINT),
+            TableFactor::Pivot { .. } => refuse_clause(
+                "PIVOT",
+                "sum(x) FILTER (WHERE kind = 'a') AS a makes a column of a value",
+            ),
+            TableFactor::Unpivot { .. } => refuse_clause(
                 "UNPIVOT",
                 "SELECT id, 'a' AS name, a FROM … UNION ALL … makes rows of columns",
             ),
-            TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", ""),
-            TableFactor::XmlTable { .. } => refused("XMLTABLE", ""),
-            TableFactor::SemanticView { .. } => refused("SEMANTIC_VIEW", ""),
+            TableFactor::MatchRecognize { .. } => refuse_clause("MATCH_RECOGNIZE", ""),
+            TableFactor::XmlTable { .. } => refuse_clause("XMLTABLE", ""),
+            TableFactor::SemanticView { .. } => refuse_clause("SEMANTIC_VIEW", ""),
         }
     }
 
     /// Arguments have places alone, and no names.
-    fn table_function(&self, name: &ObjectName, args: &[FunctionArg]) -> Result<()> {
+    fn check_table_function(&self, name: &ObjectName, args: &[FunctionArg]) -> Result<()> {
         for arg in args {
             match arg {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
-                    self.expr(expr, Place::rows("a table function"))?;
+                    self.check_expr(expr, ClauseContext::row_clause("a table function"))?;
                 }
                 FunctionArg::Unnamed(
                     FunctionArgExpr::QualifiedWildcard(_)
@@ -876,21 +927,24 @@ impl Walk<'_> {
                 )
                 | FunctionArg::Named { .. }
                 | FunctionArg::ExprNamed { .. } => {
-                    return refused(format!("{arg} in {name}(…)"), "give the arguments in order");
+                    return refuse_clause(
+                        format!("{arg} in {name}(…)"),
+                        "give the arguments in order",
+                    );
                 }
             }
         }
         Ok(())
     }
 
-    fn aliases(&self, alias: &Option<TableAlias>) -> Result<()> {
-        alias.iter().try_for_each(|alias| self.alias(alias))
+    fn check_optional_alias(&self, alias: &Option<TableAlias>) -> Result<()> {
+        alias.iter().try_for_each(|alias| self.check_alias(alias))
     }
 
-    fn alias(&self, alias: &TableAlias) -> Result<()> {
+    fn check_alias(&self, alias: &TableAlias) -> Result<()> {
         let TableAlias { explicit, name, columns, at } = alias;
         if !explicit && name.quote_style.is_none() && name.value.eq_ignore_ascii_case("final") {
-            return refused(
+            return refuse_clause(
                 name,
                 "files have no versions of a row to be merged; QUALIFY row_number() OVER (PARTITION BY id ORDER BY \
                  version DESC) = 1 keeps the last one",
@@ -898,40 +952,40 @@ impl Walk<'_> {
         }
         for TableAliasColumnDef { name: column, data_type } in columns {
             if let Some(data_type) = data_type {
-                return refused(
+                return refuse_clause(
                     format!("{name}({column} {data_type})"),
                     &format!("CAST({column} AS {data_type}) converts a column"),
                 );
             }
         }
         match at {
-            Some(at) => refused(format!("AT {at}"), "row_number() OVER () numbers rows"),
+            Some(at) => refuse_clause(format!("AT {at}"), "row_number() OVER () numbers rows"),
             None => Ok(()),
         }
     }
 
-    fn object_name(&self, name: &ObjectName) -> Result<()> {
+    fn check_object_name(&self, name: &ObjectName) -> Result<()> {
         let ObjectName(parts) = name;
         for part in parts {
             match part {
                 ObjectNamePart::Identifier(_) => {}
-                ObjectNamePart::Function(_) => return refused(name, "write the name itself"),
+                ObjectNamePart::Function(_) => return refuse_clause(name, "write the name itself"),
             }
         }
         Ok(())
     }
 }
 
-const RESULTS_ARE_WRITTEN: &str = "results are written with -o FILE or a job file's [sink]";
-const UNNEST_IN_LIST: &str = "unnest(list) in the select list gives a row per item";
-const WRITE_WINDOW_OUT: &str = "write the window itself: OVER (PARTITION BY a ORDER BY b)";
+const WRITE_RESULTS_HINT: &str = "results are written with -o FILE or a job file's [sink]";
+const UNNEST_HINT: &str = "unnest(list) in the select list gives a row per item";
+const INLINE_WINDOW_HINT: &str = "write the window itself: OVER (PARTITION BY a ORDER BY b)";
 
-fn listed<T: fmt::Display>(items: &[T]) -> String {
+fn comma_separated<T: fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Calculations without names that are the same, and so would be two columns of one name.
-fn refuse_unnamed_twice(projection: &[SelectItem]) -> Result<()> {
+fn refuse_duplicate_items(projection: &[SelectItem]) -> Result<()> {
     let mut seen = HashSet::new();
     for item in projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
@@ -941,7 +995,7 @@ fn refuse_unnamed_twice(projection: &[SelectItem]) -> Result<()> {
         }
         if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) && !seen.insert(expr)
         {
-            let written = names::as_written(expr);
+            let written = column_names::expr_display_text(expr);
             return Err(Error::usage_with_hint(
                 format!("two columns of a select list are `{written}`"),
                 format!("name one of them: {written} AS other"),
@@ -952,7 +1006,7 @@ fn refuse_unnamed_twice(projection: &[SelectItem]) -> Result<()> {
 }
 
 fn refuse_sample<T>() -> Result<T> {
-    refused("TABLESAMPLE", "WHERE random() < 0.1 keeps about one row in ten")
+    refuse_clause("TABLESAMPLE", "WHERE random() < 0.1 keeps about one row in ten")
 }
 
 fn refuse_fetch(fetch: &Fetch) -> Result<()> {
@@ -965,7 +1019,7 @@ fn refuse_fetch(fetch: &Fetch) -> Result<()> {
         (false, false, Some(quantity)) => format!("write LIMIT {quantity}"),
         (false, false, None) => "write LIMIT 1".to_string(),
     };
-    refused(fetch, &hint)
+    refuse_clause(fetch, &hint)
 }
 
 fn refuse_top(top: &Top) -> Result<()> {
@@ -979,7 +1033,7 @@ fn refuse_top(top: &Top) -> Result<()> {
         (false, false, Some(TopQuantity::Constant(count))) => format!("write LIMIT {count}"),
         (false, false, None) => "write LIMIT".to_string(),
     };
-    refused(top, &hint)
+    refuse_clause(top, &hint)
 }
 
 fn refuse_modifiers(modifiers: &SelectModifiers) -> Result<()> {
@@ -1002,15 +1056,15 @@ fn refuse_modifiers(modifiers: &SelectModifiers) -> Result<()> {
         (sql_calc_found_rows, "SQL_CALC_FOUND_ROWS"),
     ];
     match words.into_iter().find(|(is_set, _)| **is_set) {
-        Some((_, word)) => refused(word, "leave it out"),
+        Some((_, word)) => refuse_clause(word, "leave it out"),
         None => Ok(()),
     }
 }
 
 /// So many grouping sets may a GROUP BY have: each is a group of every row, and all are written out in the plan.
-const SETS_MAX: u64 = 4096;
+const GROUPING_SETS_MAX: u64 = 4096;
 
-fn refuse_many_sets(keys: &[Expr]) -> Result<()> {
+fn refuse_many_grouping_sets(keys: &[Expr]) -> Result<()> {
     let sets = keys.iter().fold(1_u64, |sets, key| {
         sets.saturating_mul(match key {
             Expr::Cube(keys) => u32::try_from(keys.len())
@@ -1022,10 +1076,10 @@ fn refuse_many_sets(keys: &[Expr]) -> Result<()> {
             _ => 1,
         })
     });
-    if sets <= SETS_MAX {
+    if sets <= GROUPING_SETS_MAX {
         return Ok(());
     }
-    let most = format_grouped_digits(SETS_MAX);
+    let most = format_grouped_digits(GROUPING_SETS_MAX);
     Err(Error::usage_with_hint(
         format!("GROUP BY has more than {most} grouping sets"),
         "CUBE (a, b) has one of each combination, 2 to the power of its keys; ROLLUP (a, b) has one more than keys",
@@ -1035,7 +1089,7 @@ fn refuse_many_sets(keys: &[Expr]) -> Result<()> {
 /// Rows would be ordered or grouped by a value that is the same in all of them, where a column
 /// was meant: `ORDER BY 'name'`.
 /// Refuses a key that ROLLUP or CUBE has twice: each of the two would be null by itself.
-fn refuse_twice(sets: &[Vec<Expr>]) -> Result<()> {
+fn refuse_duplicate_keys(sets: &[Vec<Expr>]) -> Result<()> {
     let mut keys: Vec<&Expr> = Vec::new();
     for key in sets.iter().flatten() {
         if keys.contains(&key) {
@@ -1049,7 +1103,7 @@ fn refuse_twice(sets: &[Vec<Expr>]) -> Result<()> {
     Ok(())
 }
 
-fn refuse_constant(expr: &Expr, clause: &str) -> Result<()> {
+fn refuse_constant_key(expr: &Expr, clause: &str) -> Result<()> {
     let Expr::Value(ValueWithSpan { value, span: _ }) = expr else { return Ok(()) };
     match value {
         // The position of a column.

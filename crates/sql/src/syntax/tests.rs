@@ -3,31 +3,31 @@ use std::sync::LazyLock;
 use super::*;
 
 fn parse(sql: &str) -> Result<Box<Statement>> {
-    match crate::dialects::parsed(sql).map(|mut all| all.pop()) {
+    match crate::dialects::parse_statements(sql).map(|mut all| all.pop()) {
         Ok(Some(statement)) => Ok(Box::new(statement)),
         other => Err(Error::Internal(format!("is not parsed: {other:?}"))),
     }
 }
 
-fn parsed(sql: &str) -> Box<Statement> {
+fn parse_unwrapped(sql: &str) -> Box<Statement> {
     parse(sql).unwrap()
 }
 
-fn checked(sql: &str) -> Result<()> {
+fn check_sql(sql: &str) -> Result<()> {
     static STATE: LazyLock<SessionState> = LazyLock::new(|| {
         let settings = tidemill_base::RunSettings::new(64 << 20);
-        crate::session::open(64 << 20, &settings, Default::default()).unwrap().state()
+        crate::session::open_session(64 << 20, &settings, Default::default()).unwrap().state()
     });
     let mut statement = parse(sql)?;
-    complete(&mut statement);
-    check(&statement, &STATE)
+    normalize_statement(&mut statement);
+    check_statement(&statement, &STATE)
 }
 
 /// Each row: SQL, and what its refusal begins with; nothing where it is honoured.
-fn each(rows: &[(&str, &str)]) {
+fn check_rows(rows: &[(&str, &str)]) {
     let wrong: Vec<String> = rows
         .iter()
-        .filter_map(|(sql, expected)| match (checked(sql), *expected) {
+        .filter_map(|(sql, expected)| match (check_sql(sql), *expected) {
             (Ok(()), "") => None,
             (Ok(()), _) => Some(format!("{sql}\nis let through; expected: {expected}")),
             (Err(error @ Error::Usage { .. }), expected)
@@ -43,7 +43,7 @@ fn each(rows: &[(&str, &str)]) {
 
 #[test]
 fn clauses_of_a_query_are_honoured_or_refused_by_name() {
-    each(&[
+    check_rows(&[
         ("SELECT a FROM t WHERE b GROUP BY a HAVING count(*) > 1 ORDER BY a LIMIT 1 OFFSET 2", ""),
         ("SELECT a FROM t OFFSET 2 ROWS", ""),
         ("SELECT a FROM t LIMIT 2, 3", ""),
@@ -110,7 +110,7 @@ fn clauses_of_a_query_are_honoured_or_refused_by_name() {
 
 #[test]
 fn clauses_of_a_select_are_honoured_or_refused_by_name() {
-    each(&[
+    check_rows(&[
         ("SELECT ALL a FROM t", ""),
         ("SELECT DISTINCT a FROM t", ""),
         ("SELECT DISTINCT ON (a) a, b FROM t ORDER BY a, b", ""),
@@ -159,7 +159,7 @@ fn clauses_of_a_select_are_honoured_or_refused_by_name() {
 
 #[test]
 fn clauses_of_a_table_are_honoured_or_refused_by_name() {
-    each(&[
+    check_rows(&[
         ("SELECT * FROM 'a.csv' AS a, (SELECT 1) AS b(c), LATERAL (SELECT a.x) AS d", ""),
         (
             "SELECT * FROM t JOIN u ON t.a = u.a LEFT JOIN v USING (a) CROSS JOIN w NATURAL JOIN x",
@@ -192,8 +192,8 @@ fn clauses_of_a_table_are_honoured_or_refused_by_name() {
 }
 
 #[test]
-fn what_stands_beside_arguments_is_honoured_or_refused_by_name() {
-    each(&[
+fn function_clauses_are_honoured_or_refused_by_name() {
+    check_rows(&[
         ("SELECT count(*), count(DISTINCT a), count(ALL a), sum(a) FILTER (WHERE b) FROM t", ""),
         ("SELECT array_agg(DISTINCT a ORDER BY a), string_agg(a, ',' ORDER BY b) FROM t", ""),
         ("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a) FROM t", ""),
@@ -236,7 +236,7 @@ fn what_stands_beside_arguments_is_honoured_or_refused_by_name() {
 
 #[test]
 fn expressions_are_honoured_or_refused_by_name() {
-    each(&[
+    check_rows(&[
         ("SELECT a.b.c, a['b'], a[1], a[1:2], a::BIGINT, TRY_CAST(a AS DATE), -a, NOT a", ""),
         ("SELECT a IS NOT DISTINCT FROM b, a IS UNKNOWN, a BETWEEN 1 AND 2, a IN (1, 2)", ""),
         ("SELECT a LIKE 'x' ESCAPE '\\', a ILIKE 'x', a SIMILAR TO 'x', a ~ 'x', a = ANY([1])", ""),
@@ -312,7 +312,7 @@ fn types_are_honoured_or_refused_by_name() {
         "BIGINT[]",
         "STRUCT<a BIGINT, b TEXT>",
     ] {
-        each(&[(&format!("SELECT CAST(a AS {data_type})"), "")]);
+        check_rows(&[(&format!("SELECT CAST(a AS {data_type})"), "")]);
     }
     for data_type in [
         "VARCHAR(3)",
@@ -335,7 +335,7 @@ fn types_are_honoured_or_refused_by_name() {
         "MEDIUMINT",
         "BIT(3)",
     ] {
-        each(&[(
+        check_rows(&[(
             &format!("SELECT CAST(a AS {data_type})"),
             &format!("`{data_type}` is not supported"),
         )]);
@@ -343,8 +343,9 @@ fn types_are_honoured_or_refused_by_name() {
 }
 
 #[test]
-fn a_schema_says_names_types_and_not_null() {
-    let schema = |text: &str| only_columns(&parsed(&format!("CREATE TABLE t ({text})")));
+fn schema_allows_names_types_and_not_null() {
+    let schema =
+        |text: &str| check_column_list(&parse_unwrapped(&format!("CREATE TABLE t ({text})")));
     for text in ["a BIGINT", "a BIGINT NOT NULL, \"b c\" TEXT NULL, c STRUCT<d INT>[]"] {
         schema(text).unwrap();
     }
@@ -363,8 +364,8 @@ fn a_schema_says_names_types_and_not_null() {
 }
 
 #[test]
-fn aggregates_and_windows_stand_where_their_rows_are_known() {
-    each(&[
+fn misplaced_aggregates_and_windows_are_refused() {
+    check_rows(&[
         ("SELECT sum(sum(a)) OVER (ORDER BY max(b)) FROM t GROUP BY c ORDER BY rank() OVER ()", ""),
         ("SELECT a FROM t GROUP BY a HAVING a > (SELECT max(b) FROM t)", ""),
         ("SELECT a FROM t WHERE a = (SELECT max(b) FROM t)", ""),
@@ -426,10 +427,10 @@ fn aggregates_and_windows_stand_where_their_rows_are_known() {
 }
 
 #[test]
-fn a_from_alone_is_of_all_columns() {
+fn from_without_select_selects_all_columns() {
     let completed = |sql: &str| {
-        let mut statement = parsed(sql);
-        complete(&mut statement);
+        let mut statement = parse_unwrapped(sql);
+        normalize_statement(&mut statement);
         statement.to_string()
     };
     assert_eq!(completed("FROM t"), "FROM t SELECT *");
@@ -438,10 +439,10 @@ fn a_from_alone_is_of_all_columns() {
 }
 
 #[test]
-fn a_column_to_replace_is_looked_for_as_one_to_leave_out() {
+fn replace_is_rewritten_as_except() {
     let rewritten = |sql: &str| {
-        let mut statement = parsed(sql);
-        (replace_by_except(&mut statement), statement.to_string())
+        let mut statement = parse_unwrapped(sql);
+        (rewrite_replace_as_except(&mut statement), statement.to_string())
     };
     let (found, text) = rewritten("SELECT * EXCEPT (c) REPLACE (a + 1 AS a) FROM t");
     assert_eq!((found, text.as_str()), (true, "SELECT * EXCEPT (c, a), a + 1 AS a FROM t"));

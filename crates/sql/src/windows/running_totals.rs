@@ -37,19 +37,23 @@ use tidemill_base::batch_compaction::compact_batch;
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::in_place::InPlace;
-use crate::messages::external;
-use crate::windows::beside::{Beside, PORTION, Values, long_bytes};
-use crate::windows::whole_partitions::{aggregate, bytes, parted, seam};
+use crate::error_translation::into_datafusion_error;
+use crate::execution_override::ExecutionOverride;
+use crate::windows::whole_partitions::{
+    as_plain_aggregate, batch_bytes, boundary_rows, split_batch,
+};
+use crate::windows::window_output::{
+    CallValues, OUTPUT_PORTION_BYTES, PendingWindowRows, variable_bytes,
+};
 
 /// What the step registers with the memory pool.
-pub(crate) const CONSUMER: &str = "RunningTotals";
+pub(crate) const RUNNING_TOTALS_CONSUMER: &str = "RunningTotals";
 
 /// Puts the step in the place of DataFusion's.
 #[derive(Debug)]
-pub(crate) struct EqualsAtOnce;
+pub(crate) struct RunningTotalsRule;
 
-impl PhysicalOptimizerRule for EqualsAtOnce {
+impl PhysicalOptimizerRule for RunningTotalsRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -65,13 +69,17 @@ impl PhysicalOptimizerRule for EqualsAtOnce {
             if !is_sorted {
                 return Ok(Transformed::no(plan));
             }
-            match step.window_expr().iter().filter(|call| is_running(call)).count() {
+            match step.window_expr().iter().filter(|call| is_running_aggregate(call)).count() {
                 0 => Ok(Transformed::no(plan)),
                 all if all == step.window_expr().len() => {
-                    let ours = InPlace { name: CONSUMER, theirs: plan, run };
+                    let ours = ExecutionOverride {
+                        name: RUNNING_TOTALS_CONSUMER,
+                        datafusion_plan: plan,
+                        execute_fn: execute_running_totals,
+                    };
                     Ok(Transformed::yes(Arc::new(ours) as _))
                 }
-                _ => Ok(Transformed::yes(apart(step, &plan.schema())?)),
+                _ => Ok(Transformed::yes(split_running_calls(step, &plan.schema())?)),
             }
         })
         .data()
@@ -86,9 +94,9 @@ impl PhysicalOptimizerRule for EqualsAtOnce {
     }
 }
 
-fn is_running(call: &Arc<dyn WindowExpr>) -> bool {
+fn is_running_aggregate(call: &Arc<dyn WindowExpr>) -> bool {
     let frame = call.get_window_frame();
-    aggregate(call).is_some()
+    as_plain_aggregate(call).is_some()
         && !call.order_by().is_empty()
         && matches!(frame.units, WindowFrameUnits::Range | WindowFrameUnits::Groups)
         && matches!(&frame.start_bound, WindowFrameBound::Preceding(bound) if bound.is_null())
@@ -96,18 +104,22 @@ fn is_running(call: &Arc<dyn WindowExpr>) -> bool {
 }
 
 /// A step of which some calls are ours: these above the others, in the order that they had.
-fn apart(step: &BoundedWindowAggExec, schema: &SchemaRef) -> PlanResult<Arc<dyn ExecutionPlan>> {
+fn split_running_calls(
+    step: &BoundedWindowAggExec,
+    schema: &SchemaRef,
+) -> PlanResult<Arc<dyn ExecutionPlan>> {
     let can_repartition = !step.partition_keys().is_empty();
     let of = |calls: Vec<Arc<dyn WindowExpr>>, input| {
         BoundedWindowAggExec::try_new(calls, input, InputOrderMode::Sorted, can_repartition)
     };
-    let (ours, others): (Vec<_>, Vec<_>) = step.window_expr().iter().cloned().partition(is_running);
+    let (ours, others): (Vec<_>, Vec<_>) =
+        step.window_expr().iter().cloned().partition(is_running_aggregate);
     let first = step.input().schema().fields().len();
     let (mut next_other, mut next_ours) = (first, first + others.len());
     let below = Arc::new(of(others, Arc::clone(step.input()))?);
     let theirs: Arc<dyn ExecutionPlan> = Arc::new(of(ours, below)?);
     let calls = step.window_expr().iter().map(|call| {
-        let next = if is_running(call) { &mut next_ours } else { &mut next_other };
+        let next = if is_running_aggregate(call) { &mut next_ours } else { &mut next_other };
         let index = *next;
         *next += 1;
         index
@@ -118,22 +130,27 @@ fn apart(step: &BoundedWindowAggExec, schema: &SchemaRef) -> PlanResult<Arc<dyn 
         (column, field.name().clone())
     });
     let columns: Vec<_> = columns.collect();
-    let ours = Arc::new(InPlace { name: CONSUMER, theirs, run });
+    let ours = Arc::new(ExecutionOverride {
+        name: RUNNING_TOTALS_CONSUMER,
+        datafusion_plan: theirs,
+        execute_fn: execute_running_totals,
+    });
     Ok(Arc::new(ProjectionExec::try_new(columns, ours)?))
 }
 
-fn run(
+fn execute_running_totals(
     theirs: &Arc<dyn ExecutionPlan>,
     partition: usize,
     context: Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream> {
-    let unexpected = || external(Error::Internal("a window of another kind".into()));
+    let unexpected = || into_datafusion_error(Error::Internal("a window of another kind".into()));
     let step = theirs.downcast_ref::<BoundedWindowAggExec>().ok_or_else(unexpected)?;
     let calls = step.window_expr().iter();
-    let calls = calls.map(|call| Call::new(aggregate(call).ok_or_else(unexpected)?));
+    let calls =
+        calls.map(|call| RunningCall::new(as_plain_aggregate(call).ok_or_else(unexpected)?));
     let calls = calls.collect::<PlanResult<Vec<_>>>()?;
-    let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]"));
-    let totals = Totals {
+    let consumer = MemoryConsumer::new(format!("{RUNNING_TOTALS_CONSUMER}[{partition}]"));
+    let totals = RunningTotalsStream {
         partition_keys: step.partition_by_sort_keys()?,
         order_keys: step
             .window_expr()
@@ -144,104 +161,109 @@ fn run(
         batch_rows: context.session_config().batch_size(),
         reservation: consumer.register(context.memory_pool()),
         input: Some(step.input().execute(partition, context)?),
-        underway: None,
-        held: Vec::new(),
-        made: VecDeque::new(),
+        current_batch: None,
+        open_peers: Vec::new(),
+        output_queue: VecDeque::new(),
     };
     let batches = stream::try_unfold(totals, |mut totals| async move {
-        Ok(totals.next().await?.map(|batch| (batch, totals)))
+        Ok(totals.next_batch().await?.map(|batch| (batch, totals)))
     });
     Ok(Box::pin(RecordBatchStreamAdapter::new(theirs.schema(), batches)))
 }
 
 /// One aggregate at work.
-struct Call {
+struct RunningCall {
     aggregate: AggregateFunctionExpr,
     /// Of the partition's rows until now.
     accumulator: Box<dyn Accumulator>,
 }
 
-impl Call {
+impl RunningCall {
     fn new(call: &PlainAggregateWindowExpr) -> PlanResult<Self> {
         let aggregate = call.get_aggregate_expr().clone();
         let accumulator = aggregate.create_accumulator()?;
-        Ok(Call { aggregate, accumulator })
+        Ok(RunningCall { aggregate, accumulator })
     }
 }
 
 /// Rows that have been evaluated for the calls, of which some groups may still be to come.
-struct Underway {
+struct PartlyEvaluatedBatch {
     batch: RecordBatch,
     /// Of each call.
     arguments: Vec<Vec<ArrayRef>>,
     /// Rows that are equal. The last may go on in the next batch.
-    groups: Vec<Range<usize>>,
+    peer_groups: Vec<Range<usize>>,
     /// Which group is next.
-    next: usize,
+    next_peer_group: usize,
     /// The partitions that begin, from the next on.
-    begins: Peekable<IntoIter<Range<usize>>>,
+    partition_starts: Peekable<IntoIter<Range<usize>>>,
 }
 
 /// What is to be handed on.
-enum Made {
-    Rows(Beside),
+enum EvaluatedRows {
+    Pending(PendingWindowRows),
     /// Rows that have the values in common.
-    Equals(RecordBatch, Arc<Vec<ScalarValue>>),
+    Peers(RecordBatch, Arc<Vec<ScalarValue>>),
 }
 
 /// The step at work.
-struct Totals {
+struct RunningTotalsStream {
     partition_keys: Vec<PhysicalSortExpr>,
     order_keys: Vec<PhysicalSortExpr>,
-    calls: Vec<Call>,
+    calls: Vec<RunningCall>,
     schema: SchemaRef,
     batch_rows: usize,
     /// None once it has ended.
     input: Option<SendableRecordBatchStream>,
-    underway: Option<Underway>,
+    current_batch: Option<PartlyEvaluatedBatch>,
     /// Rows that are equal to the last one that came, which the accumulators have.
-    held: Vec<RecordBatch>,
-    made: VecDeque<Made>,
+    open_peers: Vec<RecordBatch>,
+    output_queue: VecDeque<EvaluatedRows>,
     /// Of what is held or handed on, and of the accumulators.
     reservation: MemoryReservation,
 }
 
-impl Totals {
-    async fn next(&mut self) -> PlanResult<Option<RecordBatch>> {
+impl RunningTotalsStream {
+    async fn next_batch(&mut self) -> PlanResult<Option<RecordBatch>> {
         loop {
-            match self.made.pop_front() {
-                Some(Made::Rows(mut rows)) => {
-                    let batch = rows.next(&self.schema, self.batch_rows)?;
+            match self.output_queue.pop_front() {
+                Some(EvaluatedRows::Pending(mut rows)) => {
+                    let batch = rows.next_batch(&self.schema, self.batch_rows)?;
                     if batch.is_some() {
-                        self.made.push_front(Made::Rows(rows));
+                        self.output_queue.push_front(EvaluatedRows::Pending(rows));
                         return Ok(batch);
                     }
                     continue;
                 }
-                Some(Made::Equals(rows, values)) => {
-                    self.made.push_front(Made::Rows(Beside::equals(rows, &values)));
+                Some(EvaluatedRows::Peers(rows, values)) => {
+                    self.output_queue.push_front(EvaluatedRows::Pending(
+                        PendingWindowRows::from_single_group(rows, &values),
+                    ));
                     continue;
                 }
                 None => {}
             }
-            if let Some(underway) = self.underway.take() {
-                self.go_on(underway)?;
+            if let Some(underway) = self.current_batch.take() {
+                self.evaluate_peer_groups(underway)?;
                 continue;
             }
             let Some(input) = &mut self.input else { return Ok(None) };
             match input.next().await.transpose()? {
                 Some(batch) if batch.num_rows() == 0 => {}
-                Some(batch) => self.take(batch)?,
+                Some(batch) => self.accept_batch(batch)?,
                 None => {
                     self.input = None;
-                    self.hand_on_held()?;
+                    self.emit_open_peers()?;
                 }
             }
         }
     }
 
     /// The keys of a batch that rows of one partition have in common, and those of equals.
-    fn keys(&self, batch: &RecordBatch) -> PlanResult<(Vec<SortColumn>, Vec<SortColumn>)> {
+    fn evaluate_sort_keys(
+        &self,
+        batch: &RecordBatch,
+    ) -> PlanResult<(Vec<SortColumn>, Vec<SortColumn>)> {
         let of = |keys: &[PhysicalSortExpr]| {
             let columns = keys.iter().map(|key| key.evaluate_to_sort_column(batch));
             columns.collect::<PlanResult<Vec<_>>>()
@@ -251,18 +273,18 @@ impl Totals {
         Ok((partition, equals))
     }
 
-    fn take(&mut self, batch: RecordBatch) -> PlanResult<()> {
+    fn accept_batch(&mut self, batch: RecordBatch) -> PlanResult<()> {
         let rows = batch.num_rows();
-        let (partition, equals) = self.keys(&batch)?;
+        let (partition, equals) = self.evaluate_sort_keys(&batch)?;
         let groups = evaluate_partition_ranges(rows, &equals)?;
         let mut begins = evaluate_partition_ranges(rows, &partition)?.into_iter().peekable();
-        if let Some(last) = self.held.last() {
-            let (partition, equals) = self.keys(&seam(last, &batch)?)?;
+        if let Some(last) = self.open_peers.last() {
+            let (partition, equals) = self.evaluate_sort_keys(&boundary_rows(last, &batch)?)?;
             if evaluate_partition_ranges(2, &partition)?.len() == 1 {
                 begins.next();
             }
             if evaluate_partition_ranges(2, &equals)?.len() == 2 {
-                self.hand_on_held()?;
+                self.emit_open_peers()?;
             }
         }
         let arguments = self.calls.iter().map(|call| {
@@ -270,21 +292,27 @@ impl Totals {
             arguments.map(|argument| argument.evaluate(&batch)?.into_array(rows)).collect()
         });
         let arguments = arguments.collect::<PlanResult<Vec<Vec<ArrayRef>>>>()?;
-        self.underway = Some(Underway { batch, arguments, groups, next: 0, begins });
+        self.current_batch = Some(PartlyEvaluatedBatch {
+            batch,
+            arguments,
+            peer_groups: groups,
+            next_peer_group: 0,
+            partition_starts: begins,
+        });
         Ok(())
     }
 
     /// Goes on with a batch until its end, or until the values have grown to a portion.
-    fn go_on(&mut self, mut work: Underway) -> PlanResult<()> {
-        let first = work.next;
-        let open = work.groups.len() - 1;
+    fn evaluate_peer_groups(&mut self, mut work: PartlyEvaluatedBatch) -> PlanResult<()> {
+        let first = work.next_peer_group;
+        let open = work.peer_groups.len() - 1;
         let mut values: Vec<VecDeque<ScalarValue>> = vec![VecDeque::new(); self.calls.len()];
         let mut long = 0;
-        while let Some(group) = work.groups.get(work.next)
-            && long < PORTION
+        while let Some(group) = work.peer_groups.get(work.next_peer_group)
+            && long < OUTPUT_PORTION_BYTES
         {
             let begins_partition =
-                work.begins.next_if(|partition| partition.start == group.start).is_some();
+                work.partition_starts.next_if(|partition| partition.start == group.start).is_some();
             for ((call, arguments), values) in
                 self.calls.iter_mut().zip(&work.arguments).zip(&mut values)
             {
@@ -294,58 +322,58 @@ impl Totals {
                 let arguments: Vec<ArrayRef> =
                     arguments.iter().map(|all| all.slice(group.start, group.len())).collect();
                 call.accumulator.update_batch(&arguments)?;
-                if work.next < open {
+                if work.next_peer_group < open {
                     let value = call.accumulator.evaluate()?;
-                    long += long_bytes(&value);
+                    long += variable_bytes(&value);
                     values.push_back(value);
                 }
             }
-            work.next += 1;
+            work.next_peer_group += 1;
         }
-        let ended = &work.groups[first..work.next.min(open)];
+        let ended = &work.peer_groups[first..work.next_peer_group.min(open)];
         if let (Some(begin), Some(end)) = (ended.first(), ended.last()) {
-            if first == 0 && !self.held.is_empty() {
+            if first == 0 && !self.open_peers.is_empty() {
                 // They are equal to the first group's rows, or they would have been handed on.
-                self.hand_on(values.iter().map(|values| values[0].clone()).collect());
+                self.emit_peers(values.iter().map(|values| values[0].clone()).collect());
             }
             let rows = work.batch.slice(begin.start, end.end - begin.start);
-            let values = values.into_iter().map(Values::Shared).collect();
-            self.made.push_back(Made::Rows(Beside::new(
+            let values = values.into_iter().map(CallValues::PerGroup).collect();
+            self.output_queue.push_back(EvaluatedRows::Pending(PendingWindowRows::new(
                 rows,
                 ended.iter().map(Range::len),
                 values,
             )));
         }
-        if work.next < work.groups.len() {
-            self.underway = Some(work);
+        if work.next_peer_group < work.peer_groups.len() {
+            self.current_batch = Some(work);
         } else {
-            let (_, begun) = parted(&work.batch, work.groups[open].start);
-            self.held.push(compact_batch(&begun)?);
+            let (_, begun) = split_batch(&work.batch, work.peer_groups[open].start);
+            self.open_peers.push(compact_batch(&begun)?);
         }
-        let held: usize = self.held.iter().map(bytes).sum();
+        let held: usize = self.open_peers.iter().map(batch_bytes).sum();
         let kept: usize = self.calls.iter().map(|call| call.accumulator.size()).sum();
-        let waiting = self.made.iter().map(|made| match made {
-            Made::Equals(rows, _) => bytes(rows),
-            Made::Rows(_) => 0,
+        let waiting = self.output_queue.iter().map(|made| match made {
+            EvaluatedRows::Peers(rows, _) => batch_bytes(rows),
+            EvaluatedRows::Pending(_) => 0,
         });
         self.reservation.try_resize(held + kept + long + waiting.sum::<usize>())
     }
 
     /// Hands on what is held, as no more of its equals come.
-    fn hand_on_held(&mut self) -> PlanResult<()> {
-        if self.held.is_empty() {
+    fn emit_open_peers(&mut self) -> PlanResult<()> {
+        if self.open_peers.is_empty() {
             return Ok(());
         }
         let values = self.calls.iter_mut().map(|call| call.accumulator.evaluate());
         let values = values.collect::<PlanResult<Vec<_>>>()?;
-        self.hand_on(values);
+        self.emit_peers(values);
         Ok(())
     }
 
-    fn hand_on(&mut self, values: Vec<ScalarValue>) {
+    fn emit_peers(&mut self, values: Vec<ScalarValue>) {
         let values = Arc::new(values);
-        let held = std::mem::take(&mut self.held).into_iter();
-        self.made.extend(held.map(|rows| Made::Equals(rows, Arc::clone(&values))));
+        let held = std::mem::take(&mut self.open_peers).into_iter();
+        self.output_queue.extend(held.map(|rows| EvaluatedRows::Peers(rows, Arc::clone(&values))));
     }
 }
 
@@ -358,11 +386,11 @@ mod tests {
     use tidemill_planning::plan_sql;
 
     use super::*;
-    use crate::amplify::tests::context;
+    use crate::amplifying_functions::tests::open_test_session;
 
     #[test]
-    fn the_step_stands_where_it_can() {
-        let context = context(64 << 20);
+    fn operator_replaces_windows_with_running_frames() {
+        let context = open_test_session(64 << 20);
         let batch = RecordBatch::try_from_iter([(
             "n",
             Arc::new(UInt32Array::from(vec![1, 2])) as ArrayRef,
@@ -387,7 +415,7 @@ mod tests {
                 plan_sql(&context, &sql).unwrap().create_physical_plan().await.unwrap()
             });
             plan.apply_dyn(&mut |step| {
-                found += usize::from(step.name() == CONSUMER);
+                found += usize::from(step.name() == RUNNING_TOTALS_CONSUMER);
                 Ok(TreeNodeRecursion::Continue)
             })
             .unwrap();
@@ -397,8 +425,8 @@ mod tests {
 
     /// `string_agg` over many rows is as long as these, and each of them has it.
     #[test]
-    fn what_many_rows_have_in_common_is_repeated_for_a_portion_of_them() {
-        let context = context(64 << 20);
+    fn long_shared_values_are_repeated_in_bounded_batches() {
+        let context = open_test_session(64 << 20);
         let rows = 1200_u32;
         let text = |n: u32| format!("{n:0>250}");
         let batch = RecordBatch::try_from_iter([
@@ -441,7 +469,7 @@ mod tests {
                     let texts = cast(batch.column(1), &DataType::Utf8).unwrap();
                     let texts = texts.as_string::<i32>();
                     let bytes: usize = texts.iter().flatten().map(str::len).sum();
-                    assert!(bytes <= PORTION, "{over}: {bytes} bytes");
+                    assert!(bytes <= OUTPUT_PORTION_BYTES, "{over}: {bytes} bytes");
                     for (row, n) in numbers.values().iter().enumerate() {
                         let (first, last) = frame(*n);
                         let of = (first..=last).filter(|n| counts(*n));

@@ -33,21 +33,23 @@ use tidemill_base::batch_compaction::{compact_batch, visible_values_bytes};
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::in_place::InPlace;
-use crate::messages::external;
-use crate::windows::beside::{Beside, PORTION, Values, long_bytes};
+use crate::error_translation::into_datafusion_error;
+use crate::execution_override::ExecutionOverride;
+use crate::windows::window_output::{
+    CallValues, OUTPUT_PORTION_BYTES, PendingWindowRows, variable_bytes,
+};
 
 /// What the step registers with the memory pool.
-pub(crate) const CONSUMER: &str = "WholePartitions";
+pub(crate) const WHOLE_PARTITIONS_CONSUMER: &str = "WholePartitions";
 
 /// What a value of a call that has one for each row takes, about.
-const VALUE_BYTES: usize = 16;
+const PER_ROW_VALUE_BYTES: usize = 16;
 
 /// Puts the step in the place of DataFusion's.
 #[derive(Debug)]
-pub(crate) struct OnePartitionAtATime;
+pub(crate) struct WholePartitionsRule;
 
-impl PhysicalOptimizerRule for OnePartitionAtATime {
+impl PhysicalOptimizerRule for WholePartitionsRule {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -55,9 +57,11 @@ impl PhysicalOptimizerRule for OnePartitionAtATime {
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         plan.transform_up_dyn(&mut |plan| {
             Ok(match plan.downcast_ref::<WindowAggExec>() {
-                Some(_) => {
-                    Transformed::yes(Arc::new(InPlace { name: CONSUMER, theirs: plan, run }) as _)
-                }
+                Some(_) => Transformed::yes(Arc::new(ExecutionOverride {
+                    name: WHOLE_PARTITIONS_CONSUMER,
+                    datafusion_plan: plan,
+                    execute_fn: execute_whole_partitions,
+                }) as _),
                 None => Transformed::no(plan),
             })
         })
@@ -73,41 +77,41 @@ impl PhysicalOptimizerRule for OnePartitionAtATime {
     }
 }
 
-fn run(
+fn execute_whole_partitions(
     theirs: &Arc<dyn ExecutionPlan>,
     partition: usize,
     context: Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream> {
     let Some(step) = theirs.downcast_ref::<WindowAggExec>() else {
-        return Err(external(Error::Internal("a window of another kind".into())));
+        return Err(into_datafusion_error(Error::Internal("a window of another kind".into())));
     };
-    let consumer = MemoryConsumer::new(format!("{CONSUMER}[{partition}]"));
-    let window = Window {
+    let consumer = MemoryConsumer::new(format!("{WHOLE_PARTITIONS_CONSUMER}[{partition}]"));
+    let window = WholePartitionStream {
         keys: step.partition_by_sort_keys()?,
-        calls: step.window_expr().iter().map(Call::new).collect(),
+        calls: step.window_expr().iter().map(PartitionCall::new).collect(),
         schema: theirs.schema(),
         batch_rows: context.session_config().batch_size(),
         reservation: consumer.register(context.memory_pool()),
         input: Some(step.input().execute(partition, context)?),
-        held: Vec::new(),
-        held_bytes: 0,
-        ended: None,
-        made: None,
+        open_partition: Vec::new(),
+        open_partition_bytes: 0,
+        complete_partitions: None,
+        pending_output: None,
     };
     let batches = stream::try_unfold(window, |mut window| async move {
-        Ok(window.next().await?.map(|batch| (batch, window)))
+        Ok(window.next_batch().await?.map(|batch| (batch, window)))
     });
     Ok(Box::pin(RecordBatchStreamAdapter::new(theirs.schema(), batches)))
 }
 
 /// A call of the step.
-enum Call {
+enum PartitionCall {
     /// All rows of a partition have one value.
-    Shared(Box<AggregateFunctionExpr>),
-    Each(Arc<dyn WindowExpr>),
+    PerPartition(Box<AggregateFunctionExpr>),
+    PerRow(Arc<dyn WindowExpr>),
 }
 
-impl Call {
+impl PartitionCall {
     fn new(call: &Arc<dyn WindowExpr>) -> Self {
         let frame = call.get_window_frame();
         let is_end = |bound: &WindowFrameBound| match bound {
@@ -116,56 +120,56 @@ impl Call {
             }
             bound => bound.is_unbounded(),
         };
-        match aggregate(call) {
+        match as_plain_aggregate(call) {
             Some(aggregate) if is_end(&frame.start_bound) && is_end(&frame.end_bound) => {
-                Call::Shared(Box::new(aggregate.get_aggregate_expr().clone()))
+                PartitionCall::PerPartition(Box::new(aggregate.get_aggregate_expr().clone()))
             }
-            _ => Call::Each(Arc::clone(call)),
+            _ => PartitionCall::PerRow(Arc::clone(call)),
         }
     }
 }
 
 /// Rows of whole partitions, of which some may not have their values yet.
-struct Ended {
+struct CompletePartitions {
     rows: RecordBatch,
     bytes: usize,
     partitions: Peekable<IntoIter<Range<usize>>>,
 }
 
 /// The step at work.
-struct Window {
+struct WholePartitionStream {
     keys: Vec<PhysicalSortExpr>,
-    calls: Vec<Call>,
+    calls: Vec<PartitionCall>,
     schema: SchemaRef,
     batch_rows: usize,
     /// None once it has ended.
     input: Option<SendableRecordBatchStream>,
     /// The rows of the partition that has not ended yet.
-    held: Vec<RecordBatch>,
-    held_bytes: usize,
-    ended: Option<Ended>,
+    open_partition: Vec<RecordBatch>,
+    open_partition_bytes: usize,
+    complete_partitions: Option<CompletePartitions>,
     /// What is to be handed on.
-    made: Option<Beside>,
+    pending_output: Option<PendingWindowRows>,
     /// Of what is held, what has ended and what is made.
     reservation: MemoryReservation,
 }
 
-impl Window {
-    async fn next(&mut self) -> PlanResult<Option<RecordBatch>> {
+impl WholePartitionStream {
+    async fn next_batch(&mut self) -> PlanResult<Option<RecordBatch>> {
         loop {
-            if let Some(made) = &mut self.made {
-                match made.next(&self.schema, self.batch_rows)? {
-                    None => self.made = None,
+            if let Some(made) = &mut self.pending_output {
+                match made.next_batch(&self.schema, self.batch_rows)? {
+                    None => self.pending_output = None,
                     made => return Ok(made),
                 }
             }
-            if let Some(mut ended) = self.ended.take() {
+            if let Some(mut ended) = self.complete_partitions.take() {
                 if ended.partitions.peek().is_some() {
-                    self.made = Some(self.computed(&mut ended)?);
-                    self.ended = Some(ended);
+                    self.pending_output = Some(self.evaluate_partitions(&mut ended)?);
+                    self.complete_partitions = Some(ended);
                 } else {
                     drop(ended);
-                    self.charge(0)?;
+                    self.resize_reservation(0)?;
                 }
                 continue;
             }
@@ -173,16 +177,16 @@ impl Window {
             match input.next().await.transpose()? {
                 None => {
                     self.input = None;
-                    self.end()?;
+                    self.complete_open_partition()?;
                 }
                 Some(batch) if batch.num_rows() == 0 => {}
-                Some(batch) => match self.last_partition(&batch)? {
-                    None => self.hold(&batch)?,
+                Some(batch) => match self.last_partition_start(&batch)? {
+                    None => self.append_to_open_partition(&batch)?,
                     Some(start) => {
-                        let (ended, begun) = parted(&batch, start);
-                        self.hold(&ended)?;
-                        self.end()?;
-                        self.hold(&begun)?;
+                        let (ended, begun) = split_batch(&batch, start);
+                        self.append_to_open_partition(&ended)?;
+                        self.complete_open_partition()?;
+                        self.append_to_open_partition(&begun)?;
                     }
                 },
             }
@@ -190,57 +194,58 @@ impl Window {
     }
 
     /// Where the last partition of a batch begins, unless that is the one that is held.
-    fn last_partition(&self, batch: &RecordBatch) -> PlanResult<Option<usize>> {
-        let ranges = partitions(batch, &self.keys)?;
-        match (ranges.last(), self.held.last()) {
+    fn last_partition_start(&self, batch: &RecordBatch) -> PlanResult<Option<usize>> {
+        let ranges = partition_ranges(batch, &self.keys)?;
+        match (ranges.last(), self.open_partition.last()) {
             (Some(last), _) if last.start > 0 => Ok(Some(last.start)),
             (_, Some(held)) => {
-                let ends = seam(held, batch)?;
-                Ok((partitions(&ends, &self.keys)?.len() > 1).then_some(0))
+                let ends = boundary_rows(held, batch)?;
+                Ok((partition_ranges(&ends, &self.keys)?.len() > 1).then_some(0))
             }
             (_, None) => Ok(None),
         }
     }
 
-    fn hold(&mut self, batch: &RecordBatch) -> PlanResult<()> {
+    fn append_to_open_partition(&mut self, batch: &RecordBatch) -> PlanResult<()> {
         if batch.num_rows() > 0 {
-            self.held_bytes += bytes(batch);
-            self.charge(0)?;
-            self.held.push(compact_batch(batch)?);
+            self.open_partition_bytes += batch_bytes(batch);
+            self.resize_reservation(0)?;
+            self.open_partition.push(compact_batch(batch)?);
         }
         Ok(())
     }
 
     /// What is held is of whole partitions.
-    fn end(&mut self) -> PlanResult<()> {
-        let Some(first) = self.held.first() else { return Ok(()) };
+    fn complete_open_partition(&mut self) -> PlanResult<()> {
+        let Some(first) = self.open_partition.first() else { return Ok(()) };
         // They are copied into one piece.
-        let bytes = self.held_bytes;
-        self.charge(bytes)?;
-        let rows = concat_batches(&first.schema(), &self.held)?;
-        self.held.clear();
-        self.held_bytes = 0;
-        let partitions = partitions(&rows, &self.keys)?.into_iter().peekable();
-        self.ended = Some(Ended { rows, bytes, partitions });
-        self.charge(0)
+        let bytes = self.open_partition_bytes;
+        self.resize_reservation(bytes)?;
+        let rows = concat_batches(&first.schema(), &self.open_partition)?;
+        self.open_partition.clear();
+        self.open_partition_bytes = 0;
+        let partitions = partition_ranges(&rows, &self.keys)?.into_iter().peekable();
+        self.complete_partitions = Some(CompletePartitions { rows, bytes, partitions });
+        self.resize_reservation(0)
     }
 
     /// The rows of the next partitions with the calls' values: a batch of them, or one partition.
-    fn computed(&self, ended: &mut Ended) -> PlanResult<Beside> {
+    fn evaluate_partitions(&self, ended: &mut CompletePartitions) -> PlanResult<PendingWindowRows> {
         let mut values: Vec<_> = self.calls.iter().map(|_| (Vec::new(), VecDeque::new())).collect();
         let mut groups = Vec::new();
         let start = ended.partitions.peek().map_or(0, |next| next.start);
         let (mut end, mut long) = (start, 0);
         while let Some(partition) = ended.partitions.next_if(|next| {
-            groups.is_empty() || (next.end - start <= self.batch_rows && long < PORTION)
+            groups.is_empty()
+                || (next.end - start <= self.batch_rows && long < OUTPUT_PORTION_BYTES)
         }) {
             let rows = ended.rows.slice(partition.start, partition.len());
             for (call, (each, shared)) in self.calls.iter().zip(&mut values) {
                 match call {
-                    Call::Each(call) => each.push(call.evaluate(&rows)?),
-                    Call::Shared(aggregate) => {
-                        let value = self.value(aggregate, &rows, ended.bytes + long)?;
-                        long += long_bytes(&value);
+                    PartitionCall::PerRow(call) => each.push(call.evaluate(&rows)?),
+                    PartitionCall::PerPartition(aggregate) => {
+                        let value = self.aggregate_value(aggregate, &rows, ended.bytes + long)?;
+                        long += variable_bytes(&value);
                         shared.push_back(value);
                     }
                 }
@@ -249,20 +254,23 @@ impl Window {
             end = partition.end;
         }
         let values = self.calls.iter().zip(values).map(|(call, (each, shared))| match call {
-            Call::Shared(_) => Ok(Values::Shared(shared)),
-            Call::Each(_) => {
+            PartitionCall::PerPartition(_) => Ok(CallValues::PerGroup(shared)),
+            PartitionCall::PerRow(_) => {
                 let parts: Vec<&dyn Array> = each.iter().map(AsRef::as_ref).collect();
-                Ok(Values::Each(concat(&parts)?))
+                Ok(CallValues::PerRow(concat(&parts)?))
             }
         });
         let values = values.collect::<PlanResult<Vec<_>>>()?;
-        let columns = values.iter().filter(|values| matches!(values, Values::Each(_))).count();
-        self.charge(ended.bytes + long + VALUE_BYTES * columns * (end - start))?;
-        Ok(Beside::new(ended.rows.slice(start, end - start), groups, values))
+        let columns =
+            values.iter().filter(|values| matches!(values, CallValues::PerRow(_))).count();
+        self.resize_reservation(
+            ended.bytes + long + PER_ROW_VALUE_BYTES * columns * (end - start),
+        )?;
+        Ok(PendingWindowRows::new(ended.rows.slice(start, end - start), groups, values))
     }
 
     /// The value of all rows of a partition.
-    fn value(
+    fn aggregate_value(
         &self,
         aggregate: &AggregateFunctionExpr,
         rows: &RecordBatch,
@@ -275,27 +283,27 @@ impl Window {
         let mut accumulator = aggregate.create_accumulator()?;
         accumulator.update_batch(&arguments)?;
         let own = accumulator.size();
-        if own > PORTION {
-            self.charge(others + own)?;
+        if own > OUTPUT_PORTION_BYTES {
+            self.resize_reservation(others + own)?;
         }
         accumulator.evaluate()
     }
 
     /// Asks for what is held and `more`.
-    fn charge(&self, more: usize) -> PlanResult<()> {
-        let ended = self.ended.as_ref().map_or(0, |ended| ended.bytes);
-        self.reservation.try_resize(self.held_bytes + ended + more)
+    fn resize_reservation(&self, more: usize) -> PlanResult<()> {
+        let ended = self.complete_partitions.as_ref().map_or(0, |ended| ended.bytes);
+        self.reservation.try_resize(self.open_partition_bytes + ended + more)
     }
 }
 
 /// A call that is of an aggregate, whose condition is an argument
 /// ([`filtered`](crate::windows::filtered)).
-pub(crate) fn aggregate(call: &Arc<dyn WindowExpr>) -> Option<&PlainAggregateWindowExpr> {
+pub(crate) fn as_plain_aggregate(call: &Arc<dyn WindowExpr>) -> Option<&PlainAggregateWindowExpr> {
     call.as_any().downcast_ref()
 }
 
 /// Which rows of a batch are of one partition each.
-pub(crate) fn partitions(
+pub(crate) fn partition_ranges(
     batch: &RecordBatch,
     keys: &[PhysicalSortExpr],
 ) -> PlanResult<Vec<Range<usize>>> {
@@ -304,17 +312,17 @@ pub(crate) fn partitions(
 }
 
 /// The last row of one batch and the first of the next, which tell whether the one goes on in the other.
-pub(crate) fn seam(last: &RecordBatch, next: &RecordBatch) -> PlanResult<RecordBatch> {
+pub(crate) fn boundary_rows(last: &RecordBatch, next: &RecordBatch) -> PlanResult<RecordBatch> {
     let ends = [&last.slice(last.num_rows() - 1, 1), &next.slice(0, 1)];
     Ok(concat_batches(&next.schema(), ends)?)
 }
 
 /// What the values of a batch take.
-pub(crate) fn bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(visible_values_bytes).sum()
 }
 
 /// The first rows of a batch, and the others.
-pub(crate) fn parted(batch: &RecordBatch, at: usize) -> (RecordBatch, RecordBatch) {
+pub(crate) fn split_batch(batch: &RecordBatch, at: usize) -> (RecordBatch, RecordBatch) {
     (batch.slice(0, at), batch.slice(at, batch.num_rows() - at))
 }

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::{Told, floats};
+use tidemill_sql::{IntoTidemillError, float_order};
 
 use super::seen::Seen;
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
@@ -81,7 +81,7 @@ impl<T: ArrowPrimitiveType> Extreme<T> {
     }
 
     fn compared(&self, values: &ArrayRef) -> Result<ArrayRef> {
-        value::cast_to(&floats::settled(values), &self.inner)
+        value::cast_to(&float_order::normalize_floats(values), &self.inner)
     }
 }
 
@@ -189,7 +189,7 @@ impl ExtremeText {
             )));
         }
         Ok(ExtremeText {
-            accumulator: aggregate.udf.create_groups_accumulator(args()).told()?,
+            accumulator: aggregate.udf.create_groups_accumulator(args()).into_tidemill_error()?,
             argument: aggregate.argument_type.clone(),
             name: extreme_name(aggregate),
         })
@@ -197,14 +197,16 @@ impl ExtremeText {
 
     fn settle(&mut self, group_count: usize) -> Result<()> {
         let nothing = new_empty_array(&self.argument);
-        self.accumulator.merge_batch(&[nothing], &[], group_count).told()
+        self.accumulator.merge_batch(&[nothing], &[], group_count).into_tidemill_error()
     }
 }
 
 impl StateColumn for ExtremeText {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
         let values = [Arc::clone(rows.values()?)];
-        self.accumulator.update_batch(&values, rows.groups, rows.filter, rows.group_count).told()
+        self.accumulator
+            .update_batch(&values, rows.groups, rows.filter, rows.group_count)
+            .into_tidemill_error()
     }
 
     fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
@@ -216,12 +218,14 @@ impl StateColumn for ExtremeText {
         } else {
             take(array, &UInt32Array::from(routes.rows.to_vec()), None)?
         };
-        self.accumulator.merge_batch(&[values], routes.groups, routes.group_count).told()
+        self.accumulator
+            .merge_batch(&[values], routes.groups, routes.group_count)
+            .into_tidemill_error()
     }
 
     fn take(&mut self, group_count: usize) -> Result<States> {
         self.settle(group_count)?;
-        let mut states = self.accumulator.state(EmitTo::All).told()?;
+        let mut states = self.accumulator.state(EmitTo::All).into_tidemill_error()?;
         match (states.pop(), states.is_empty()) {
             (Some(array), true) => Ok(States::Array(array)),
             _ => Err(Error::Internal(format!("{} has more than one state", self.name))),
@@ -234,7 +238,7 @@ impl StateColumn for ExtremeText {
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
         self.settle(group_count)?;
-        self.accumulator.evaluate(EmitTo::All).told()
+        self.accumulator.evaluate(EmitTo::All).into_tidemill_error()
     }
 
     fn bytes(&self) -> usize {

@@ -13,7 +13,7 @@ use arrow::datatypes::{
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::FloatSum;
-use tidemill_sql::names::call_of;
+use tidemill_sql::column_names::strip_window_spec;
 
 use super::seen::Seen;
 use super::sketches::{binary, booked};
@@ -233,7 +233,7 @@ pub(crate) fn sum_state(sum: i256, is_wider: bool) -> ArrayRef {
 /// A sum or mean that its answer's type cannot hold.
 pub(crate) fn overflow(name: &str, output: &DataType) -> Error {
     Error::Overflow {
-        message: format!("`{}` does not fit {}", call_of(name), sql_type_name(output)),
+        message: format!("`{}` does not fit {}", strip_window_spec(name), sql_type_name(output)),
         hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
     }
 }

@@ -11,8 +11,8 @@ use arrow::datatypes::{
     Float64Type,
 };
 use tidemill_base::error::Result;
-use tidemill_sql::percentiles::{percentile, percentile_of, time_at};
-use tidemill_sql::{Told, floats};
+use tidemill_sql::percentiles::{percentile_of_array, percentile_of_floats, percentile_of_times};
+use tidemill_sql::{IntoTidemillError, float_order};
 
 use super::{Routes, Rows, StateColumn, States, mismatch, refused};
 use crate::spec::{Aggregate, Function};
@@ -86,7 +86,7 @@ impl Middling for Decimal128Type {
     fn whole_percentile(values: &[i128], share: f64) -> Option<i128> {
         // Times are numbers of 64 bits.
         let mut units: Vec<i64> = values.iter().filter_map(|it| i64::try_from(*it).ok()).collect();
-        time_at(&mut units, share).map(i128::from)
+        percentile_of_times(&mut units, share).map(i128::from)
     }
 
     fn order(left: &i128, right: &i128) -> std::cmp::Ordering {
@@ -177,7 +177,7 @@ pub(super) fn in_order(lists: &ArrayRef) -> ArrayRef {
 
 impl<T: Middling> StateColumn for Values<T> {
     fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
-        let values = floats::settled(rows.values()?);
+        let values = float_order::normalize_floats(rows.values()?);
         let values = values.as_primitive::<T>();
         let numbers = values.values();
         let are_several = self.tell_apart(rows.group_count);
@@ -286,11 +286,11 @@ impl<T: Middling> Values<T> {
                 let floats: Option<Vec<f64>> =
                     values[ends[0]..ends[1]].iter().map(|value| T::float(*value)).collect();
                 if let Some(floats) = floats {
-                    return Ok(percentile_of(floats, *share));
+                    return Ok(percentile_of_floats(floats, *share));
                 }
                 let own =
                     PrimitiveArray::<T>::from_iter_values(values[ends[0]..ends[1]].iter().copied());
-                percentile(&(Arc::new(own) as ArrayRef), *share).told()
+                percentile_of_array(&(Arc::new(own) as ArrayRef), *share).into_tidemill_error()
             });
             let answers: Float64Array = answers.collect::<Result<_>>()?;
             return value::cast_to(&(Arc::new(answers) as ArrayRef), &self.argument);

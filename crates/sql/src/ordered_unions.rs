@@ -1,0 +1,148 @@
+//! Rows of a UNION ALL where their order matters: those of one branch after those of the one before it.
+//!
+//! A union has the partitions of all its branches, which DataFusion runs at once and takes rows of as they come, on
+//! one thread too. So a list, a first value, and which of rows that are equal in an ORDER BY comes first would be
+//! another at each run. Where a plan has one partition, as that of one thread has, partitions are taken one after the
+//! other instead. What a branch holds meanwhile it has not begun to read.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt, TryStreamExt};
+use tidemill_base::error::Error;
+use tidemill_planning::DynTreeNode;
+
+use crate::error_translation::into_datafusion_error;
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct OrderedUnionRule;
+
+impl PhysicalOptimizerRule for OrderedUnionRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        if config.execution.target_partitions != 1 {
+            return Ok(plan);
+        }
+        plan.transform_up_dyn(&mut |plan| {
+            let Some(step) = plan.downcast_ref::<CoalescePartitionsExec>() else {
+                return Ok(Transformed::no(plan));
+            };
+            let in_order: Arc<dyn ExecutionPlan> =
+                Arc::new(SequentialPartitionsExec::new(Arc::clone(step.input())));
+            Ok(Transformed::yes(match step.fetch() {
+                Some(rows) => Arc::new(GlobalLimitExec::new(in_order, 0, Some(rows))),
+                None => in_order,
+            }))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "unions_in_order"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Takes rows of one partition after those of the one before it.
+#[derive(Debug)]
+struct SequentialPartitionsExec {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl SequentialPartitionsExec {
+    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let mut of_rows = input.equivalence_properties().clone();
+        of_rows.clear_orderings();
+        of_rows.clear_per_partition_constants();
+        let one = Partitioning::UnknownPartitioning(1);
+        let properties =
+            PlanProperties::new(of_rows, one, input.pipeline_behavior(), input.boundedness());
+        SequentialPartitionsExec { input, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for SequentialPartitionsExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InOrder")
+    }
+}
+
+impl ExecutionPlan for SequentialPartitionsExec {
+    fn name(&self) -> &str {
+        "InOrder"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(SequentialPartitionsExec::new(input))),
+            _ => Err(into_datafusion_error(Error::Internal(
+                "an order of other than one input".into(),
+            ))),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        use datafusion::physical_plan::ChildrenPropertiesMode::Recompute;
+        self.replace_children(children, ReplaceChildrenOptions::new(Recompute))
+    }
+
+    fn execute(
+        &self,
+        _: usize,
+        context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        let (schema, input) = (self.schema(), Arc::clone(&self.input));
+        let partitions = 0..input.output_partitioning().partition_count();
+        // None begins before its turn.
+        let rows = futures::stream::iter(partitions)
+            .map(move |partition| input.execute(partition, Arc::clone(&context)))
+            .try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}

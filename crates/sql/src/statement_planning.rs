@@ -1,0 +1,580 @@
+//! Casts and subqueries with names of their own.
+//!
+//! The planner names a column by its expression, and leaves casts out of the name: in
+//! `SELECT ts, CAST(ts AS DATE) AS day … GROUP BY ts, day` both keys are called `ts`, in
+//! `SELECT sum(v) AS a, sum(CAST(v AS DOUBLE)) AS b` both sums are, and it refuses them as one.
+//! Where it does, each cast of the statement is put into a function that gives back what it is
+//! given and whose name is that of the cast, and the statement is planned once more. The optimiser
+//! takes the function away, before anything looks for a cast.
+//!
+//! The same goes for subqueries of a select list, or beside it, all of which the planner calls `EXISTS`, `IN` or
+//! by what they select.
+//!
+//! A value that does not fit is reported by Arrow without the cast; it is looked for in the SQL by its
+//! type.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result as PlanResult, ScalarValue, SchemaError, plan_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem,
+    TypedString, Value, ValueWithSpan, Visitor, VisitorMut,
+};
+use tidemill_base::arrow_errors::sql_name_of_arrow_type;
+use tidemill_base::error::Error;
+use tidemill_base::large_stack::run_on_large_stack;
+use tidemill_planning::{
+    DynLogicalPlan, DynTreeNode, walk_expr, walk_expr_mut, walk_statement, walk_statement_mut,
+};
+
+use crate::datafusion_names::DUPLICATE_NAMES_MESSAGE;
+use crate::dialects::{add_implicit_laterals, outer_fields};
+use crate::plan_rewriting::expression_input_schema;
+use crate::statement::schema_from_sql;
+use crate::syntax;
+
+/// Columns of rows around subqueries that a statement may ask for fields of.
+const OUTER_COLUMNS_MAX: usize = 16;
+
+/// The function's name, which nobody writes by accident.
+const NAMED_EXPRESSION_FUNCTION: &str = "cast as named";
+
+/// Plans a statement by `plan`, in which two casts, or a cast and its value, are two columns of different names. If `plan` does
+/// not know a column, it is asked again with LATERAL before the subqueries in FROM that have a source before them; where it refuses
+/// a field of a row around a subquery, with `get_field`. It runs four times, and four times for each such column, at most.
+///
+/// # Errors
+/// As `plan`.
+pub fn plan_with_retries<T>(
+    state: &SessionState,
+    mut statement: Statement,
+    plan: impl Fn(&SessionState, Statement) -> PlanResult<T>,
+) -> PlanResult<T> {
+    let error = match plan_with_outer_fields(state, &mut statement, &plan) {
+        Err(error) if is_unknown_column_error(&error) => error,
+        planned => return planned,
+    };
+    let lateral = match statement {
+        Statement::Statement(statement) => add_implicit_laterals(*statement),
+        _ => None,
+    };
+    let Some(lateral) = lateral else { return Err(error) };
+    let mut lateral = Statement::Statement(Box::new(lateral));
+    plan_with_outer_fields(state, &mut lateral, &plan).map_err(|_| error)
+}
+
+/// Plans a statement, in which `get_field` asks for the fields of rows around subqueries where `plan` refuses others.
+fn plan_with_outer_fields<T>(
+    state: &SessionState,
+    statement: &mut Statement,
+    plan: &impl Fn(&SessionState, Statement) -> PlanResult<T>,
+) -> PlanResult<T> {
+    let mut planned = plan_with_named_casts(state, statement.clone(), plan);
+    for _ in 0..OUTER_COLUMNS_MAX {
+        let refused = planned.as_ref().err().and_then(outer_fields::refused_outer_column);
+        let (Some(column), Statement::Statement(own)) = (refused, &*statement) else { break };
+        let changed = outer_fields::rewrite_outer_fields(own.as_ref().clone(), &column);
+        let Some(changed) = changed else { break };
+        *statement = Statement::Statement(Box::new(changed));
+        planned = plan_with_named_casts(state, statement.clone(), plan);
+    }
+    planned
+}
+
+fn plan_with_named_casts<T>(
+    state: &SessionState,
+    statement: Statement,
+    plan: &impl Fn(&SessionState, Statement) -> PlanResult<T>,
+) -> PlanResult<T> {
+    let error = match plan(state, statement.clone()) {
+        Err(error) if is_duplicate_name_error(&error) => error,
+        planned => return planned,
+    };
+    let Some(named) = name_casts_and_subqueries(statement) else { return Err(error) };
+    let mut state = state.clone();
+    let function = NamedExpressionFunction { signature: Signature::any(2, Volatility::Immutable) };
+    state.register_udf(Arc::new(ScalarUDF::from(function)))?;
+    plan(&state, named).map_err(|again| if is_duplicate_name_error(&again) { error } else { again })
+}
+
+/// The plan of a statement, in which they are.
+///
+/// # Errors
+/// As DataFusion's planner.
+pub fn statement_to_plan(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
+    plan_with_retries(state, statement, tidemill_planning::plan_statement)
+}
+
+fn is_unknown_column_error(error: &DataFusionError) -> bool {
+    let root = match error.find_root() {
+        DataFusionError::Collection(errors) => errors.first().map(DataFusionError::find_root),
+        root => Some(root),
+    };
+    match root {
+        Some(DataFusionError::SchemaError(cause, _)) => {
+            matches!(cause.as_ref(), SchemaError::FieldNotFound { .. })
+        }
+        _ => false,
+    }
+}
+
+/// Whether two columns are refused because they have one name.
+fn is_duplicate_name_error(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::Plan(message) => message.contains(DUPLICATE_NAMES_MESSAGE),
+        DataFusionError::SchemaError(cause, _) => matches!(
+            cause.as_ref(),
+            SchemaError::DuplicateUnqualifiedField { .. }
+                | SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::AmbiguousReference { .. }
+        ),
+        _ => false,
+    }
+}
+
+/// What to do about a value that does not fit.
+const TRY_CAST_HINT: &str = "TRY_CAST gives NULL where a value does not fit";
+
+/// An error of a value that does not fit with the cast that it came from, as the SQL has it, where that
+/// can be told. `plan` is what was run; none while the query is planned.
+pub fn explain_cast_error(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
+    let Error::Cast { value, to, cast: None, hint } = error else { return error };
+    // A chain of operators takes stack.
+    let bytes = (16usize << 20).saturating_add(sql.len().saturating_mul(512));
+    let mut found =
+        run_on_large_stack(bytes, || Ok(find_written_casts(sql, &to))).unwrap_or_default();
+    // A cast of a text in the SQL is of no other value.
+    found.retain(|cast| cast.cast_literal.as_ref().is_none_or(|literal| *literal == value));
+    let of_value: Vec<&WrittenCast> =
+        found.iter().filter(|cast| cast.cast_literal.as_deref() == Some(value.as_str())).collect();
+    // Casts that nobody has written may be at fault, too.
+    let are_all = plan.is_some_and(|plan| count_planned_casts(plan, &to) <= found.len());
+    let blamed: Vec<&WrittenCast> = match of_value.is_empty() {
+        false => of_value,
+        true if are_all => found.iter().collect(),
+        true => Vec::new(),
+    };
+    let join = |first: Option<String>, second: &str| match first {
+        Some(first) => Some(format!("{first}; {second}")),
+        None => Some(second.to_owned()),
+    };
+    match blamed.as_slice() {
+        [] if found.is_empty() => {
+            let hint = match parse_castable_type(&to) {
+                Some(of) if of.is_numeric() => join(
+                    hint,
+                    &format!(
+                        "beside a number a text is read as one: TRY_CAST(x AS {to}) gives NULL for \
+                         what is none, CAST(number AS TEXT) has them meet as text"
+                    ),
+                ),
+                Some(_) => {
+                    join(hint, &format!("TRY_CAST(x AS {to}) gives NULL for a text that is none"))
+                }
+                // Of a function that reads a text, as one of a format or `a UUID`: it has said itself what to do.
+                None => hint,
+            };
+            Error::Cast { value, to, cast: None, hint }
+        }
+        [] => Error::Cast { value, to, cast: None, hint: join(hint, TRY_CAST_HINT) },
+        [one] => {
+            let hint = if one.is_cast { join(hint, TRY_CAST_HINT) } else { hint };
+            Error::Cast { value, to: one.type_name.clone(), cast: Some(one.sql_text.clone()), hint }
+        }
+        [first, .., last] => {
+            let between = if blamed.len() > 2 { ", …" } else { "" };
+            let cast = Some(format!("{}`{between} or `{}", first.sql_text, last.sql_text));
+            Error::Cast { value, to, cast, hint: join(hint, TRY_CAST_HINT) }
+        }
+    }
+}
+
+/// The type that SQL calls so; none where it is no type that a cast can name.
+fn parse_castable_type(name: &str) -> Option<DataType> {
+    let schema = schema_from_sql(&format!("x {name}")).ok()?;
+    match schema.fields().as_ref() {
+        [field] if field.is_nullable() => Some(field.data_type().clone()),
+        _ => None,
+    }
+}
+
+/// A cast in the SQL.
+struct WrittenCast {
+    /// As it is written, shortened.
+    sql_text: String,
+    /// Its type as it is written.
+    type_name: String,
+    /// What is cast, if it is a text in the SQL.
+    cast_literal: Option<String>,
+    /// Whether it is a cast, and not `DATE '…'`.
+    is_cast: bool,
+}
+
+/// The longest cast that a message shows whole, in letters.
+const CAST_TEXT_CHARS_MAX: usize = 100;
+
+/// The casts to a type of this name that a statement has, each once.
+fn find_written_casts(sql: &str, to: &str) -> Vec<WrittenCast> {
+    struct WrittenCastFinder<'a> {
+        type_name: &'a str,
+        seen_texts: HashSet<String>,
+        written_casts: Vec<WrittenCast>,
+    }
+
+    impl Visitor for WrittenCastFinder<'_> {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
+            let text = |value: &ValueWithSpan| match &value.value {
+                Value::SingleQuotedString(text) => Some(text.clone()),
+                Value::Number(number, _) => Some(number.to_string()),
+                _ => None,
+            };
+            let (data_type, literal, is_cast) = match expr {
+                SqlExpr::Cast {
+                    kind: CastKind::Cast | CastKind::DoubleColon,
+                    expr,
+                    data_type,
+                    ..
+                } => {
+                    let literal = match expr.as_ref() {
+                        SqlExpr::Value(value) => text(value),
+                        _ => None,
+                    };
+                    (data_type, literal, true)
+                }
+                SqlExpr::TypedString(TypedString { data_type, value, .. }) => {
+                    (data_type, text(value), false)
+                }
+                _ => return ControlFlow::Continue(()),
+            };
+            let to = data_type.to_string();
+            let is_wanted = schema_from_sql(&format!("x {to}")).is_ok_and(|schema| {
+                schema.fields().iter().all(|field| {
+                    sql_name_of_arrow_type(&field.data_type().to_string()) == self.type_name
+                })
+            });
+            let whole = expr.to_string();
+            if is_wanted && self.seen_texts.insert(whole.clone()) {
+                let text = match whole.chars().count() > CAST_TEXT_CHARS_MAX {
+                    true => match is_cast {
+                        true => format!("CAST(… AS {to})"),
+                        false => format!("{to} '…'"),
+                    },
+                    false => whole,
+                };
+                self.written_casts.push(WrittenCast {
+                    sql_text: text,
+                    type_name: to,
+                    cast_literal: literal,
+                    is_cast,
+                });
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let Ok(statements) = DFParser::parse_sql_with_dialect(sql, &syntax::TidemillDialect) else {
+        return Vec::new();
+    };
+    let mut casts =
+        WrittenCastFinder { type_name: to, seen_texts: HashSet::new(), written_casts: Vec::new() };
+    for statement in &statements {
+        if let Statement::Statement(statement) = statement {
+            walk_statement(statement, &mut casts);
+        }
+    }
+    casts.written_casts
+}
+
+/// How many different casts to a type of this name a plan has, of values of another kind.
+fn count_planned_casts(plan: &LogicalPlan, to: &str) -> usize {
+    let mut found = HashSet::new();
+    let walked = plan.apply_with_subqueries_dyn(&mut |node| {
+        let schema = expression_input_schema(node)?;
+        node.apply_expressions_dyn(&mut |expr| {
+            expr.apply_dyn(&mut |expr| {
+                if let Expr::Cast(cast) = expr
+                    && sql_name_of_arrow_type(&cast.field.data_type().to_string()) == to
+                    && cast.expr.get_type(&schema).is_ok_and(|of| !of.is_integer())
+                {
+                    found.insert(expr.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    walked.map_or(usize::MAX, |_| found.len())
+}
+
+/// The statement with a function around each cast, if it has one.
+fn name_casts_and_subqueries(mut statement: Statement) -> Option<Statement> {
+    let Statement::Statement(inner) = &mut statement else { return None };
+    let mut names = ColumnNamer::default();
+    walk_statement_mut(inner, &mut names);
+    names.has_changed.then_some(statement)
+}
+
+#[derive(Default)]
+struct ColumnNamer {
+    has_changed: bool,
+    /// How many selects are around what is looked at.
+    select_depth: usize,
+}
+
+impl VisitorMut for ColumnNamer {
+    type Break = ();
+
+    /// A column without a name of its own is called what the query says; so are those of subqueries,
+    /// which the optimiser joins by their names.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.select_depth += 1;
+        let mut asked = SubqueryNamer::default();
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                walk_expr_mut(expr, &mut asked);
+            }
+        }
+        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+            keys.iter_mut().for_each(|key| {
+                walk_expr_mut(key, &mut asked);
+            });
+        }
+        for condition in [&mut select.having, &mut select.qualify].into_iter().flatten() {
+            walk_expr_mut(condition, &mut asked);
+        }
+        self.has_changed |= asked.has_changed;
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && !matches!(expr, SqlExpr::Identifier(_) | SqlExpr::CompoundIdentifier(_))
+                && (self.select_depth > 1 || has_cast(expr))
+            {
+                self.has_changed = true;
+                let alias = Ident::with_quote('"', expr.to_string());
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut asked = SubqueryNamer::default();
+        if let Some(OrderByKind::Expressions(keys)) =
+            query.order_by.as_mut().map(|order| &mut order.kind)
+        {
+            keys.iter_mut().for_each(|key| {
+                walk_expr_mut(&mut key.expr, &mut asked);
+            });
+        }
+        self.has_changed |= asked.has_changed;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+        self.select_depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut SqlExpr) -> ControlFlow<()> {
+        let name = match expr {
+            SqlExpr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, data_type, .. } => {
+                format!("CAST {data_type}")
+            }
+            SqlExpr::Cast { kind: CastKind::TryCast | CastKind::SafeCast, data_type, .. } => {
+                format!("TRY_CAST {data_type}")
+            }
+            // The planner makes a cast of it.
+            SqlExpr::AtTimeZone { time_zone, .. } => format!("AT TIME ZONE {time_zone}"),
+            _ => return ControlFlow::Continue(()),
+        };
+        self.has_changed = true;
+        *expr = wrap_with_name(expr, name);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The expression in the function that has a name for it.
+fn wrap_with_name(expr: &SqlExpr, name: String) -> SqlExpr {
+    let args = [expr.clone(), SqlExpr::value(Value::SingleQuotedString(name))];
+    let args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).to_vec();
+    SqlExpr::Function(Function {
+        name: ObjectName::from(vec![Ident::with_quote('"', NAMED_EXPRESSION_FUNCTION)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// What a subquery's name begins with, in the place of a cast's word.
+const SUBQUERY_NAME_PREFIX: &str = "SELECT ";
+
+/// Subqueries of a select list, or of what stands beside it: the planner calls all alike.
+#[derive(Default)]
+struct SubqueryNamer {
+    has_changed: bool,
+    /// How many queries are around what is looked at.
+    query_depth: usize,
+}
+
+impl VisitorMut for SubqueryNamer {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.query_depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.query_depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut SqlExpr) -> ControlFlow<()> {
+        use SqlExpr::{Exists, InSubquery, Subquery};
+        if self.query_depth == 0 && matches!(expr, Exists { .. } | InSubquery { .. } | Subquery(_))
+        {
+            self.has_changed = true;
+            *expr = wrap_with_name(expr, format!("{SUBQUERY_NAME_PREFIX}{expr}"));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn has_cast(expr: &SqlExpr) -> bool {
+    struct CastFinder;
+
+    impl Visitor for CastFinder {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
+            match expr {
+                SqlExpr::Cast { .. } | SqlExpr::AtTimeZone { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    walk_expr(expr, &mut CastFinder)
+}
+
+/// Gives back its first argument; the second is the cast's word and type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct NamedExpressionFunction {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for NamedExpressionFunction {
+    fn name(&self) -> &str {
+        NAMED_EXPRESSION_FUNCTION
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        match arguments.first() {
+            Some(data_type) => Ok(data_type.clone()),
+            None => plan_err!("`{NAMED_EXPRESSION_FUNCTION}` has no argument"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> PlanResult<FieldRef> {
+        match args.arg_fields.first() {
+            Some(field) => Ok(Arc::clone(field)),
+            None => plan_err!("`{NAMED_EXPRESSION_FUNCTION}` has no argument"),
+        }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> PlanResult<String> {
+        match args {
+            [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]
+                if name.starts_with(SUBQUERY_NAME_PREFIX) =>
+            {
+                Ok(name[SUBQUERY_NAME_PREFIX.len()..].to_owned())
+            }
+            [cast, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {
+                let (word, data_type) = name.split_once(' ').unwrap_or(("CAST", name));
+                Ok(format!("{word}({} AS {data_type})", cast.schema_name()))
+            }
+            _ => Ok(NAMED_EXPRESSION_FUNCTION.into()),
+        }
+    }
+
+    fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        match args.len() {
+            2 => Ok(ExprSimplifyResult::Simplified(args.swap_remove(0))),
+            _ => Ok(ExprSimplifyResult::Original(args)),
+        }
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        match args.args.is_empty() {
+            false => Ok(args.args.swap_remove(0)),
+            true => plan_err!("`{NAMED_EXPRESSION_FUNCTION}` has no argument"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn try_cast_is_recommended_only_for_castable_types() {
+        let hint = |to: &str| {
+            let error = Error::Cast {
+                value: "x".into(),
+                to: to.into(),
+                cast: None,
+                hint: Some("own".into()),
+            };
+            match explain_cast_error(error, "SELECT f(s) FROM t", None) {
+                Error::Cast { hint, .. } => hint.unwrap(),
+                other => panic!("{other}"),
+            }
+        };
+        for to in ["BIGINT", "TINYINT UNSIGNED", "DOUBLE", "DECIMAL"] {
+            let expected =
+                format!("own; beside a number a text is read as one: TRY_CAST(x AS {to}) gives");
+            assert!(hint(to).starts_with(&expected), "{}", hint(to));
+        }
+        for to in ["DATE", "TIMESTAMP", "TIME(6)", "INTERVAL", "BOOLEAN"] {
+            assert_eq!(
+                hint(to),
+                format!("own; TRY_CAST(x AS {to}) gives NULL for a text that is none")
+            );
+        }
+        for to in [
+            "a UUID",
+            "a number of bytes",
+            "hexadecimal digits",
+            "the format `%d`: no day",
+            "any of the formats `%d`, `%m`",
+            "TIMESTAMP: it is before or after all that have microseconds",
+        ] {
+            assert_eq!(hint(to), "own", "{to}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Which type a cast to a TIMESTAMP, or of a time to a number, is of.
+//!
+//! `TIMESTAMP` in SQL is of microseconds ([`SqlTypes`]), which reach from the year −290307 to 294246,
+//! unless what is cast has nanoseconds. `TIMESTAMP WITH TIME ZONE` is of UTC. Whole numbers are seconds,
+//! whatever the unit.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use datafusion::common::{DFSchema, Result as PlanResult};
+use datafusion::functions::datetime;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use tidemill_base::column_types::sql_type_name;
+use tidemill_base::error::Error;
+
+use crate::common_type::{is_decimal, is_text_with_nanoseconds};
+use crate::date_functions;
+use crate::error_translation::into_datafusion_error;
+use crate::local_times::is_utc;
+use crate::map_types::map_type;
+
+/// Says of a type that its unit is not asked for. It is the field's name, of which a cast makes no use:
+/// metadata would have to be the same in all rows of VALUES.
+pub(crate) const ANY_UNIT_FIELD_NAME: &str = "tidemill:any_unit";
+
+/// SQL's names of timestamps.
+#[derive(Debug)]
+pub(crate) struct SqlTypePlanner;
+
+impl TypePlanner for SqlTypePlanner {
+    fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
+        if let SqlType::Decimal(ExactNumberInfo::PrecisionAndScale(_, scale))
+        | SqlType::Numeric(ExactNumberInfo::PrecisionAndScale(_, scale)) = sql_type
+            && *scale < 0
+        {
+            return Err(into_datafusion_error(Error::usage_with_hint(
+                format!("`{sql_type}` has fewer than no digits behind its point"),
+                "round(x, -3) is of thousands",
+            )));
+        }
+        let SqlType::Timestamp(precision, zone) = sql_type else {
+            return ArrowTypePlanner.plan_type_field(sql_type);
+        };
+        let unit = match precision {
+            None | Some(6) => TimeUnit::Microsecond,
+            Some(0) => TimeUnit::Second,
+            Some(3) => TimeUnit::Millisecond,
+            Some(9) => TimeUnit::Nanosecond,
+            Some(_) => return Ok(None),
+        };
+        let zone = match zone {
+            TimezoneInfo::Tz | TimezoneInfo::WithTimeZone => Some("UTC".into()),
+            _ => None,
+        };
+        let name = if precision.is_none() { ANY_UNIT_FIELD_NAME } else { "" };
+        Ok(Some(Arc::new(Field::new(name, DataType::Timestamp(unit, zone), true))))
+    }
+}
+
+/// Maps, Arrow's names of the types that SQL has no name for, and `TIME` with a precision, in the types of a schema.
+#[derive(Debug)]
+pub(crate) struct ArrowTypePlanner;
+
+impl TypePlanner for ArrowTypePlanner {
+    fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
+        let field = |data_type| Arc::new(Field::new("", data_type, true));
+        // Without a precision, SQL's own rule applies.
+        if let SqlType::Time(Some(precision), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) =
+            sql_type
+        {
+            return Ok(time_of_day_type(*precision).map(field));
+        }
+        if let SqlType::Map(key, value) = sql_type {
+            return Ok(map_type(key, value)?.map(field));
+        }
+        let SqlType::Custom(name, modifiers) = sql_type else { return Ok(None) };
+        Ok(parse_arrow_type(&name.to_string(), modifiers).map(field))
+    }
+}
+
+/// A type that SQL has no name for, by the name that Arrow has: `FixedSizeBinary(16)`, `IntervalDayTime`. A schema shows
+/// such a type so; `Time32(ms)` is shown as `TIME(3)`, and understood.
+pub(crate) fn parse_arrow_type(name: &str, modifiers: &[String]) -> Option<DataType> {
+    match (name, modifiers) {
+        ("IntervalDayTime", []) => Some(DataType::Interval(IntervalUnit::DayTime)),
+        ("IntervalYearMonth", []) => Some(DataType::Interval(IntervalUnit::YearMonth)),
+        ("IntervalMonthDayNano", []) => Some(DataType::Interval(IntervalUnit::MonthDayNano)),
+        ("Date64" | "Float16" | "Null", []) => name.parse().ok(),
+        ("Time32" | "Time64" | "Duration" | "FixedSizeBinary", [_]) => {
+            format!("{name}({})", modifiers.join(", ")).parse().ok()
+        }
+        _ => None,
+    }
+}
+
+/// The type of a time of day with so many digits behind its seconds' point; none where there is no such type.
+fn time_of_day_type(precision: u64) -> Option<DataType> {
+    Some(match precision {
+        0 => DataType::Time32(TimeUnit::Second),
+        3 => DataType::Time32(TimeUnit::Millisecond),
+        6 => DataType::Time64(TimeUnit::Microsecond),
+        9 => DataType::Time64(TimeUnit::Nanosecond),
+        _ => return None,
+    })
+}
+
+/// A cast to a `TIMESTAMP` of no given unit as one to a type that holds what is cast: `wanted` is
+/// the type, `value` what is cast to it. Whole numbers are seconds.
+pub(crate) fn resolve_timestamp_unit(
+    value: Expr,
+    wanted: &FieldRef,
+    schema: &DFSchema,
+) -> Option<(Expr, DataType)> {
+    let DataType::Timestamp(_, zone) = wanted.data_type() else { return None };
+    if wanted.name() != ANY_UNIT_FIELD_NAME {
+        return None;
+    }
+    let nanoseconds = match (value.get_type(schema).ok()?, &value) {
+        (DataType::Timestamp(unit, _), _) => unit == TimeUnit::Nanosecond,
+        (_, value) => is_text_with_nanoseconds(value),
+    };
+    let unit = if nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+    let is_number = value.get_type(schema).ok()?.is_integer();
+    let value = match is_number {
+        true => Expr::Cast(Cast::new(
+            Box::new(value),
+            DataType::Timestamp(TimeUnit::Second, zone.clone()),
+        )),
+        false => value,
+    };
+    Some((value, DataType::Timestamp(unit, zone.clone())))
+}
+
+/// A number with a point is no time: whole numbers are seconds, and Arrow would take such a one for
+/// microseconds.
+pub(crate) fn refuse_fraction_as_timestamp(
+    value: &Expr,
+    to: &FieldRef,
+    schema: &DFSchema,
+) -> PlanResult<()> {
+    let (Ok(from), DataType::Timestamp(_, _)) = (value.get_type(schema), to.data_type()) else {
+        return Ok(());
+    };
+    if !from.is_floating() && !is_decimal(&from) {
+        return Ok(());
+    }
+    Err(into_datafusion_error(Error::usage_with_hint(
+        format!("a {} is not cast to TIMESTAMP", sql_type_name(&from)),
+        "to_timestamp(x) takes seconds since 1970 as a DOUBLE; CAST(x AS BIGINT) makes them whole",
+    )))
+}
+
+/// Whether a cast makes a whole number of a time, which Arrow would count in units of the time's type:
+/// other ones of a file of milliseconds than of one of microseconds.
+///
+/// # Errors
+/// For a number with digits behind its point, and where a time of day is or becomes a number.
+pub(crate) fn is_time_to_integer_cast(
+    value: &Expr,
+    to: &FieldRef,
+    schema: &DFSchema,
+) -> PlanResult<bool> {
+    let Ok(from) = value.get_type(schema) else { return Ok(false) };
+    let to = to.data_type();
+    let is_time_of_day = |of: &DataType| matches!(of, DataType::Time32(_) | DataType::Time64(_));
+    let refused = |hint: &str| {
+        let message = format!("a {} is not cast to {}", sql_type_name(&from), sql_type_name(to));
+        Err(into_datafusion_error(Error::usage_with_hint(message, hint)))
+    };
+    match &from {
+        DataType::Timestamp(_, _) | DataType::Date64 if to.is_integer() => Ok(true),
+        of if is_time_of_day(of) && to.is_numeric() => {
+            refused("extract(epoch FROM x) is how many seconds it is after midnight, as a DOUBLE")
+        }
+        DataType::Timestamp(_, _) if to.is_numeric() => {
+            refused("extract(epoch FROM x) is how many seconds it is after 1970, as a DOUBLE")
+        }
+        of if of.is_numeric() && is_time_of_day(to) => {
+            refused("TIME '00:00:00' + n * INTERVAL '1 second' is n seconds after midnight")
+        }
+        _ => Ok(false),
+    }
+}
+
+/// How many whole seconds a timestamp, or days a date, is after 1970.
+pub(crate) fn whole_seconds_or_days(value: Expr, schema: &DFSchema) -> PlanResult<Expr> {
+    Ok(match value.get_type(schema)? {
+        DataType::Date64 => Expr::Cast(Cast::new(Box::new(value), DataType::Date32)),
+        _ => date_functions::whole_seconds_call(value),
+    })
+}
+
+/// What a cast to a `TIMESTAMP` casts, and to which type, where that is not what is written.
+///
+/// # Errors
+/// As [`no_part_is_a_time`].
+pub(crate) fn rewrite_timestamp_cast(
+    value: &Expr,
+    wanted: &FieldRef,
+    schema: &DFSchema,
+) -> PlanResult<Option<(Expr, DataType)>> {
+    refuse_fraction_as_timestamp(value, wanted, schema)?;
+    let shown = zoned_to_local_time(value, wanted, schema);
+    let is_shown = shown.is_some();
+    let value = shown.unwrap_or_else(|| value.clone());
+    Ok(resolve_timestamp_unit(value.clone(), wanted, schema)
+        .or_else(|| is_shown.then(|| (value, wanted.data_type().clone()))))
+}
+
+/// A time of a zone that is cast to a `TIMESTAMP`, which has none: as the clocks there show it, and not
+/// those of UTC.
+pub(crate) fn zoned_to_local_time(
+    value: &Expr,
+    wanted: &FieldRef,
+    schema: &DFSchema,
+) -> Option<Expr> {
+    match (value.get_type(schema).ok()?, wanted.data_type()) {
+        (DataType::Timestamp(_, Some(zone)), DataType::Timestamp(_, None)) if !is_utc(&zone) => {
+            Some(datetime::to_local_time().call(vec![value.clone()]))
+        }
+        _ => None,
+    }
+}
