@@ -74,7 +74,7 @@ impl Explanation {
     /// As a row, which a master gives.
     pub(crate) fn row(&self) -> Result<RecordBatch> {
         let nothing = RecordBatch::new_empty(Arc::clone(&self.schema));
-        let schema = sections::encoded(&nothing)?;
+        let schema = sections::encode_batch(&nothing)?;
         Ok(RecordBatch::try_from_iter([
             (COLUMNS[0], Arc::new(StringArray::from(vec![self.text.as_str()])) as _),
             (COLUMNS[1], Arc::new(StringArray::from(vec![self.json.as_str()])) as _),
@@ -95,7 +95,7 @@ impl Explanation {
         };
         let schema = || {
             let column = row.column_by_name(COLUMNS[2])?.as_binary_opt::<i32>()?;
-            let batches = sections::batches((!column.is_empty()).then(|| column.value(0))?);
+            let batches = sections::decode_batches((!column.is_empty()).then(|| column.value(0))?);
             Some(batches.ok()?.first()?.schema())
         };
         let (Some(text), Some(json), Some(schema)) = (text(COLUMNS[0]), text(COLUMNS[1]), schema())

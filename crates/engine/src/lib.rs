@@ -17,7 +17,7 @@ pub mod explanation;
 pub mod hashing {
     //! What a value's hash is in a sketch, whether SQL or a program adds it.
     pub use tidemill_tables::is_hashable;
-    pub use tidemill_tables::value::{hash_decimal, hash_nanoseconds, hashes};
+    pub use tidemill_tables::value_encoding::{hash_decimal_text, hash_nanoseconds, hash_values};
 }
 pub mod ids;
 pub mod job;

@@ -396,7 +396,7 @@ fn put(out: &mut Vec<u8>, head: &Head, content: &[u8]) -> Result<()> {
 
 /// Columns and rows as the content of a frame: an Arrow stream of one batch.
 fn content(batch: &RecordBatch) -> Result<Vec<u8>> {
-    sections::encoded(batch)
+    sections::encode_batch(batch)
 }
 
 fn no_rows(schema: &SchemaRef) -> RecordBatch {

@@ -12,7 +12,7 @@ use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
 use tidemill_base::RunSettings;
 use tidemill_query::{Plan, Query};
-use tidemill_tables::added::Added;
+use tidemill_tables::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 
 /// What DataFusion 55 says of these is another function's, or not so here.
@@ -50,7 +50,7 @@ struct Entry {
 }
 
 fn context() -> SessionContext {
-    sessions::open(64 << 20, &crate::RunSettings::new(128 << 20)).unwrap()
+    sessions::open_session(64 << 20, &crate::RunSettings::new(128 << 20)).unwrap()
 }
 
 #[test]
@@ -141,14 +141,14 @@ fn page(context: &SessionContext) -> String {
          said of them here.\n\n## Functions that Tidemill adds\n\n\
          Aggregates with a state that merges. They leave nulls out and take a `FILTER (WHERE …)`.\n",
     );
-    for added in Added::ALL {
+    for added in TidemillAggregate::ALL {
         let told = added.documentation();
         let calls = std::iter::once(&told.syntax_example)
             .chain(told.alternative_syntax.iter().flatten())
             .map(|call| format!("`{call}`"))
             .collect::<Vec<_>>();
         let description = &told.description;
-        write!(page, "\n### `{}`\n\n{}\n\n{description}\n\n", added.name(), calls.join(", "))
+        write!(page, "\n### `{}`\n\n{}\n\n{description}\n\n", added.sql_name(), calls.join(", "))
             .unwrap();
         for (name, what) in told.arguments.iter().flatten() {
             writeln!(page, "- `{name}`: {what}").unwrap();
@@ -165,7 +165,7 @@ fn page(context: &SessionContext) -> String {
             .values()
             .map(|function| (function.name(), function.aliases(), function.documentation())),
     );
-    let is_added = |name: &str| Added::ALL.iter().any(|added| added.name() == name);
+    let is_added = |name: &str| TidemillAggregate::ALL.iter().any(|added| added.sql_name() == name);
     let (merging, others): (Vec<_>, Vec<_>) = aggregates
         .iter()
         .filter(|(name, _)| !is_added(name))

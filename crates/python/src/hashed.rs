@@ -5,7 +5,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString};
 use tidemill_engine::Error;
-use tidemill_engine::hashing::{hash_decimal, hash_nanoseconds};
+use tidemill_engine::hashing::{hash_decimal_text, hash_nanoseconds};
 use tidemill_engine::sketch::{hash_bytes, hash_f64, hash_i64};
 
 use crate::errors::raise;
@@ -120,10 +120,10 @@ impl<'py> Hasher<'py> {
                 return Err(refused(object, "is no number", "leave it out, or give a float"));
             }
             if !object.is_truthy()? {
-                return Ok(Some(hash_decimal("0")));
+                return Ok(Some(hash_decimal_text("0")));
             }
             let text = object.call_method1(intern!(py, "__format__"), ("f",))?;
-            hash_decimal(text.cast::<PyString>()?.to_str()?)
+            hash_decimal_text(text.cast::<PyString>()?.to_str()?)
         } else if name == "memoryview" {
             let bytes = object.call_method0(intern!(py, "tobytes"))?;
             hash_bytes(bytes.cast::<PyBytes>()?.as_bytes(), 0)

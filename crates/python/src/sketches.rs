@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tidemill_engine::hashing::{hashes, is_hashable};
+use tidemill_engine::hashing::{hash_values, is_hashable};
 use tidemill_engine::sketch::{
     CardinalityEstimator, ExplicitThreshold, Hll, HllComparison, HllParams, HllStorageDialect,
     SketchError, SketchEstimate,
@@ -300,7 +300,7 @@ fn add(hll: &mut Hll, piece: &ArrayRef) -> Result<()> {
         hll.add_i64s(piece.as_primitive::<Int64Type>().values());
         return Ok(());
     }
-    let (hashes, nulls) = hashes(piece)?;
+    let (hashes, nulls) = hash_values(piece)?;
     match nulls.filter(|nulls| nulls.null_count() > 0) {
         None => hll.add_hashes(&hashes),
         Some(nulls) => hll.add_hash_iter(nulls.valid_indices().map(|at| hashes[at])),

@@ -130,7 +130,7 @@ impl VisitorMut for Summarized<'_> {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::Field;
-    use tidemill_tables::summary::Summary;
+    use tidemill_tables::summary::QuerySummary;
 
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
         let text = described(&schema).unwrap().to_string();
         assert!(text.contains("('it''s', 'BIGINT', 'YES'), ('b\"c', 'TEXT', 'NO')"), "{text}");
         let query = parse_select("SELECT a FROM t").unwrap();
-        let (_, call) = Summary::of(&schema);
+        let (_, call) = QuerySummary::from_schema(&schema);
         let text = summary(&query, &schema, &call).unwrap().to_string();
         assert!(text.contains("FROM (SELECT a FROM t) AS summarized (\"it's\", "), "{text}");
         assert!(text.contains("(\"it's\", CAST(\"it's\" AS DOUBLE), \"b\"\"c\")"), "{text}");

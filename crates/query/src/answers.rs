@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_base::large_stack::RUN_STACK_BYTES;
-use tidemill_tables::merge::Merged;
+use tidemill_tables::merge::MergedTable;
 
 /// Answers in their order.
 pub(crate) struct Answers<F> {
@@ -23,7 +23,7 @@ pub(crate) struct Answers<F> {
 
 enum From<F> {
     /// Made when they are asked for; `note` is told of each.
-    Here(Box<(Merged, F)>),
+    Here(Box<(MergedTable, F)>),
     /// Made by another thread, which ends once nobody takes them.
     Thread {
         made: Receiver<Result<RecordBatch>>,
@@ -39,14 +39,14 @@ struct Waiting {
     taken: Condvar,
 }
 
-impl<F: FnMut(&mut Merged) -> Result<Option<RecordBatch>> + Send + 'static> Answers<F> {
+impl<F: FnMut(&mut MergedTable) -> Result<Option<RecordBatch>> + Send + 'static> Answers<F> {
     /// The answers that `next` makes of a table.
-    pub(crate) fn new(merged: Merged, next: F, waiting_max: usize) -> Self {
+    pub(crate) fn new(merged: MergedTable, next: F, waiting_max: usize) -> Self {
         Answers { source: From::Here(Box::new((merged, next))), waiting_max }
     }
 
     /// Has the rest made by a thread, where there can be any.
-    fn go_on(&mut self, mut rest: Box<(Merged, F)>) {
+    fn go_on(&mut self, mut rest: Box<(MergedTable, F)>) {
         if rest.0.is_done() {
             return;
         }
@@ -106,7 +106,7 @@ fn bytes_of(answer: &RecordBatch) -> usize {
     answer.columns().iter().map(visible_values_bytes).sum()
 }
 
-impl<F: FnMut(&mut Merged) -> Result<Option<RecordBatch>> + Send + 'static> Iterator
+impl<F: FnMut(&mut MergedTable) -> Result<Option<RecordBatch>> + Send + 'static> Iterator
     for Answers<F>
 {
     type Item = Result<RecordBatch>;

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use tidemill_base::column_types::dictionary_text_type;
 use tidemill_tables::TableSpec;
-use tidemill_tables::codes::may_be_close;
+use tidemill_tables::group_codes::can_be_dense_key;
 
 use crate::scan::SourceTable;
 
@@ -46,14 +46,18 @@ pub(crate) fn coded(
     let Some(columns) = columns.filter(|columns| !columns.is_empty()) else { return Ok(None) };
     used.extend(origins[key_count..].iter().flatten());
     let arguments = spec.aggregates.iter().flat_map(|aggregate| {
-        [aggregate.argument, aggregate.second.as_ref().map(|(at, _)| *at), aggregate.filter]
+        [
+            aggregate.argument_column,
+            aggregate.second_argument.as_ref().map(|(at, _)| *at),
+            aggregate.filter_column,
+        ]
     });
     used.extend(arguments.flatten().filter(|at| *at < key_count).map(|at| columns[at]));
     let (coded, others): (Vec<usize>, Vec<usize>) = columns
         .into_iter()
         .partition(|column| !used.contains(column) && source.is_low_cardinality(*column));
     let own = table.schema();
-    if coded.is_empty() || !others.iter().all(|at| may_be_close(own.field(*at).data_type())) {
+    if coded.is_empty() || !others.iter().all(|at| can_be_dense_key(own.field(*at).data_type())) {
         return Ok(None);
     }
     let columns = coded;

@@ -17,9 +17,9 @@ use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::RejectLog;
 use tidemill_sql::statement::parse_select;
-use tidemill_tables::Table;
-use tidemill_tables::merge::{Merged, Merger};
-use tidemill_tables::partial::{self, Header, PartialReader, PartialRun};
+use tidemill_tables::AggregateTable;
+use tidemill_tables::merge::{ChunkMerger, MergedTable};
+use tidemill_tables::partial_tables::{self, PartialRun, PartialTableHeader, PartialTableReader};
 
 use crate::plan::{Over, Plan, refuse_standard_output};
 use crate::results::Results;
@@ -107,10 +107,10 @@ impl Merge {
             return Err(Error::usage("there is nothing to merge"));
         };
         let mut oldest = None;
-        let mut header = |path: &PathBuf| -> Result<(Statement, Header)> {
-            let reader = PartialReader::open(path)?;
+        let mut header = |path: &PathBuf| -> Result<(Statement, PartialTableHeader)> {
+            let reader = PartialTableReader::open(path)?;
             let mut header = reader.header().clone();
-            if !reader.is_of_unknown_run() {
+            if !reader.has_unknown_runs() {
                 return Ok((parse_select(&header.sql)?, header));
             }
             // Earlier releases kept what may be secret.
@@ -126,8 +126,12 @@ impl Merge {
             let (_, other) = header(path)?;
             let differs = if other.sql != first.sql {
                 Some(("queries", first.sql.clone(), other.sql))
-            } else if other.tables != first.tables {
-                Some(("tables", first.tables.join("; "), other.tables.join("; ")))
+            } else if other.table_description != first.table_description {
+                Some((
+                    "tables",
+                    first.table_description.join("; "),
+                    other.table_description.join("; "),
+                ))
             } else {
                 None
             };
@@ -160,13 +164,13 @@ impl Merge {
             })
         };
         let mut plan = over_headers(false, statement.clone())?;
-        let mut found = plan.mergeable()?.spec.describe();
-        if found != first.tables {
+        let mut found = plan.mergeable()?.spec.describe_keys_and_states();
+        if found != first.table_description {
             // Earlier releases took some aggregates of different values apart in another way.
             plan = over_headers(true, statement)?;
-            found = plan.mergeable()?.spec.describe();
+            found = plan.mergeable()?.spec.describe_keys_and_states();
         }
-        if found != first.tables {
+        if found != first.table_description {
             return Err(Error::Corrupt {
                 path: first_path.display().to_string(),
                 offset: None,
@@ -174,7 +178,7 @@ impl Merge {
                 hint: Some("make it again with this release".into()),
             });
         }
-        if let (Some(path), true) = (oldest, plan.mergeable()?.spec.cuts_nanoseconds()) {
+        if let (Some(path), true) = (oldest, plan.mergeable()?.spec.had_truncated_nanoseconds()) {
             return Err(Error::usage_with_hint(
                 format!(
                     "`{}` is of an earlier release, whose `unique` and `top_k` cut nanoseconds to \
@@ -192,37 +196,39 @@ impl Merge {
         self.plan.schema()
     }
 
-    fn fold(&self) -> Result<(Merged, Coverage, Vec<PartialRun>)> {
+    fn fold(&self) -> Result<(MergedTable, Coverage, Vec<PartialRun>)> {
         let parts = self.plan.mergeable()?;
         self.plan.tell_progress();
         let settings = &self.plan.settings;
         let mut clock = ThreadCpuClock::start();
-        let merger = Merger::new(
+        let merger = ChunkMerger::new(
             &parts.spec,
             &settings.new_table_account(),
             &settings.spill_dirs,
             &settings.cancel,
             &settings.progress,
         )?;
-        let decoder = Table::new(&parts.spec)?;
+        let decoder = AggregateTable::new(&parts.spec)?;
         let mut coverages = Vec::with_capacity(self.partials.len());
         let mut met = Met::default();
         let mut turn = ComputeTurn::new(settings.cores.as_ref());
         for (place, path) in self.partials.iter().enumerate() {
-            let mut reader = PartialReader::open(path)?;
+            let mut reader = PartialTableReader::open(path)?;
             while let Some(groups) = reader.next_groups()? {
                 turn.acquire(|| settings.cancel.is_cancelled());
                 settings.cancel.check()?;
-                let chunk = decoder.decode_of_file(&groups, place).map_err(|e| in_file(e, path))?;
-                merger.add(chunk)?;
-                merger.work(0)?;
+                let chunk = decoder
+                    .decode_partial_table_chunk(&groups, place)
+                    .map_err(|e| in_file(e, path))?;
+                merger.add_chunk(chunk)?;
+                merger.merge_and_spill(0)?;
             }
             coverages.extend(reader.coverage().cloned());
             met.add(path, reader.runs(), self.repeats)?;
         }
         let merged = merger.finish(settings.threads)?;
         settings.progress.table_counters().add_thread_cpu(&mut clock);
-        Ok((merged, partial::together(&coverages), met.runs))
+        Ok((merged, partial_tables::merge_coverages(&coverages), met.runs))
     }
 
     /// Merges and finishes.

@@ -50,14 +50,16 @@ use tidemill_sql::{
     IntoTidemillError, column_names, correlated_subqueries, float_order, into_datafusion_error,
     session, statement_planning, syntax, using_columns,
 };
-use tidemill_tables::calls::depends_on_order;
-use tidemill_tables::estimates::{self, Call, Precisions};
-use tidemill_tables::lists::limited_lists;
-use tidemill_tables::merge::Merged;
-use tidemill_tables::ordered::with_places;
-use tidemill_tables::partial::{Header, PartialRun, PartialSource, PartialWriter};
+use tidemill_tables::aggregate_calls::is_order_sensitive_call;
+use tidemill_tables::limited_lists::limit_lists;
+use tidemill_tables::merge::MergedTable;
+use tidemill_tables::order_sensitive_aggregates::add_row_numbers;
+use tidemill_tables::partial_tables::{
+    PartialRun, PartialRunSource, PartialTableHeader, PartialTableWriter,
+};
+use tidemill_tables::precision_recorder::{self, PlannedAggregateCall, PrecisionRecorder};
 use tidemill_tables::sessions;
-use tidemill_tables::summary::{self, Summary};
+use tidemill_tables::summary::{self, QuerySummary};
 
 use crate::answers::Answers;
 use crate::background::Background;
@@ -128,7 +130,7 @@ enum Joins {
 /// A query planned over the columns that another run has found.
 pub(crate) struct Over<'a> {
     /// The query, and its sources' columns.
-    pub header: &'a Header,
+    pub header: &'a PartialTableHeader,
     pub settings: &'a RunSettings,
     pub rejects: Arc<RejectLog>,
     /// Whether distinct counts beside other aggregates are planned as earlier releases did.
@@ -149,11 +151,15 @@ impl Over<'_> {
     ) -> Result<Plan> {
         let Over { header, settings, rejects, counts_as_before, planned_ns } = self;
         let called = parse_statement(&header.sql)?.function_sources;
-        let context =
-            sessions::open_with(settings.memory_share_bytes(1, 2), settings, counts_as_before)?;
-        let sources = [(&header.source, &header.schema)].into_iter();
-        let sources = sources.chain(header.others.iter().map(|(name, schema)| (name, schema)));
-        let mut tables = Vec::with_capacity(1 + header.others.len());
+        let context = sessions::open_session_with_options(
+            settings.memory_share_bytes(1, 2),
+            settings,
+            counts_as_before,
+        )?;
+        let sources = [(&header.source_name, &header.source_schema)].into_iter();
+        let sources =
+            sources.chain(header.joined_sources.iter().map(|(name, schema)| (name, schema)));
+        let mut tables = Vec::with_capacity(1 + header.joined_sources.len());
         for (name, schema) in sources {
             let row_sample = called.get(name).and_then(|called| called.row_sample);
             let made = Arc::new(table(name, schema).with_row_sample(row_sample));
@@ -165,7 +171,7 @@ impl Over<'_> {
         }
         respell(&mut statement, &context, &tables)?;
         check_syntax(&statement, &context)?;
-        let (sql, stream) = (header.sql.clone(), Some(header.source.as_str()));
+        let (sql, stream) = (header.sql.clone(), Some(header.source_name.as_str()));
         let query = Query { sql, planned_ns, ..Query::default() };
         Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
     }
@@ -327,7 +333,7 @@ impl Plan {
         // Its time runs from here, if from nowhere earlier.
         let query = &Query { turbo: query.turbo.clone().map(Turbo::begun), ..query.clone() };
         let rejects = Arc::new(RejectLog::new(settings.max_bad, settings.rejected_folder.clone()));
-        let context = sessions::open(settings.memory_share_bytes(1, 2), settings)?;
+        let context = sessions::open_session(settings.memory_share_bytes(1, 2), settings)?;
         if let Some(stable) = query.stable {
             session::configure_stable_sort(&context, stable);
         }
@@ -465,8 +471,8 @@ impl Plan {
             }
             StatementKind::Summarize => {
                 let plan = over(statement.clone(), tables.clone())?;
-                let (columns, call) = Summary::of(&plan.schema);
-                context.register_udaf(summary::function_of(columns, &plan.precisions()));
+                let (columns, call) = QuerySummary::from_schema(&plan.schema);
+                context.register_udaf(summary::create_summary_udaf(columns, &plan.precisions()));
                 over(about::summary(&statement, &plan.schema, &call)?, tables)
             }
         }
@@ -535,7 +541,7 @@ impl Plan {
         let used = Arc::new(prune::used(&logical).into_tidemill_error()?);
         tables.iter().for_each(|(_, table)| table.set_used(&used));
         let logical = float_order::rewrite_nested_extremes(optimised).into_tidemill_error()?;
-        let logical = limited_lists(logical).into_tidemill_error()?;
+        let logical = limit_lists(logical).into_tidemill_error()?;
         let mut schema = Arc::new(settled(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.common_file_schema());
@@ -585,7 +591,7 @@ impl Plan {
                     parts.bounds(&logical, &schema, true).ok_or_else(turbo::of_a_summary)?;
                 if turbo.error.is_some() {
                     turbo::run::check_precision(&of_part.columns)?;
-                    if !parts.spec.is_order_free() {
+                    if !parts.spec.is_order_insensitive() {
                         return Err(turbo::of_order());
                     }
                 }
@@ -705,11 +711,11 @@ impl Plan {
             Route::Tables(parts) => {
                 let mut steps = held(&parts.sides);
                 steps.push(("map".to_string(), text(&parts.map)));
-                let mut tables = parts.spec.describe();
+                let mut tables = parts.spec.describe_keys_and_states();
                 if self.coded(parts)?.is_some() {
                     tables.push("found by the codes of the keys".to_owned());
                 }
-                tables.push(parts.spec.describe_order());
+                tables.push(parts.spec.describe_merge_order());
                 steps.push(("tables".to_string(), shown_text(tables.join("\n"))));
                 let finish = self.finish_of_nothing(parts)?;
                 steps.push(("finish".to_string(), text(&finish)));
@@ -924,7 +930,7 @@ impl Plan {
     /// What DataFusion runs a plan by whose rows come in order, as do those that its aggregates find equal.
     fn in_order(&self, plan: LogicalPlan, bytes: usize) -> Result<(SessionState, LogicalPlan)> {
         let state = session::single_threaded_state(&self.context.state(), bytes, &self.settings)?;
-        Ok((state, with_places(plan).into_tidemill_error()?))
+        Ok((state, add_row_numbers(plan).into_tidemill_error()?))
     }
 
     /// Has DataFusion run the plan; says why all of its joins have to be sorted, where one that holds a side
@@ -1062,7 +1068,7 @@ impl Plan {
     pub(crate) fn tell_progress(&self) {
         let (path, tables, afterwards) = match &self.route {
             Route::Tables(parts) => {
-                let tables = self.short(parts.spec.describe().join("; "));
+                let tables = self.short(parts.spec.describe_keys_and_states().join("; "));
                 ("partial tables", Some(tables), Some("merging groups"))
             }
             Route::Rows { .. } => ("rows", None, None),
@@ -1095,16 +1101,17 @@ impl Plan {
     }
 
     /// What accumulators say of their answers.
-    fn precisions(&self) -> Arc<Precisions> {
-        self.context.state().config().get_extension::<Precisions>().unwrap_or_default()
+    fn precisions(&self) -> Arc<PrecisionRecorder> {
+        self.context.state().config().get_extension::<PrecisionRecorder>().unwrap_or_default()
     }
 
     /// The aggregates that DataFusion computes.
-    fn calls(&self) -> Vec<Call> {
-        let mut calls = estimates::calls(&self.logical, |name| self.short(name));
+    fn calls(&self) -> Vec<PlannedAggregateCall> {
+        let mut calls =
+            precision_recorder::collect_aggregate_calls(&self.logical, |name| self.short(name));
         if let Route::Tables(parts) = &self.route {
             let computed = parts.computed();
-            calls.retain(|call| !computed.contains(call.name()));
+            calls.retain(|call| !computed.contains(call.plan_name()));
         }
         calls
     }
@@ -1113,7 +1120,7 @@ impl Plan {
     pub(crate) fn finish(
         &self,
         parts: &Tables,
-        merged: Merged,
+        merged: MergedTable,
         account: Account,
         part: Option<Answering>,
     ) -> Result<Results> {
@@ -1138,7 +1145,7 @@ impl Plan {
             Some(part) => part.answer(&answer),
             None => summarised(answer),
         };
-        let next = move |merged: &mut Merged| {
+        let next = move |merged: &mut MergedTable| {
             let mut clock = ThreadCpuClock::start();
             let answer = merged.next_answer()?;
             progress.table_counters().add_thread_cpu(&mut clock);
@@ -1171,7 +1178,7 @@ impl Plan {
         let bounds = parts.bounds(&self.logical, &self.schema, false)?;
         // Where there is no place for bounds, there is no glimpse.
         bounds.schema().ok()?;
-        let is_order_free = parts.spec.is_order_free();
+        let is_order_free = parts.spec.is_order_insensitive();
         (is_here && is_order_free && !table.is_sample()).then(|| Arc::new(bounds))
     }
 
@@ -1247,7 +1254,7 @@ impl Plan {
         let merged =
             self.fold(parts, Gives::Groups).map_err(|error| explained(error, of.0, of.1, of.2))?;
         let sources = self.tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
-        let sources = sources.map(|(name, source)| PartialSource {
+        let sources = sources.map(|(name, source)| PartialRunSource {
             name: name.clone(),
             files: source.files().len() as u64,
             bytes: source.total_bytes(),
@@ -1259,7 +1266,7 @@ impl Plan {
     pub(crate) fn keep(
         &self,
         parts: &Tables,
-        mut merged: Merged,
+        mut merged: MergedTable,
         out: &Path,
         file: StagedFile,
         (of, runs): (Option<Coverage>, Vec<PartialRun>),
@@ -1272,12 +1279,19 @@ impl Plan {
             .into_iter()
             .next()
             .ok_or_else(|| Error::Internal("an aggregation without a source".into()))?;
-        let (sql, tables) = (self.query.sql.clone(), parts.spec.describe());
-        let header = Header { sql, source, schema, others, tables, runs };
-        let mut writer = PartialWriter::new(file, out, &header)?;
-        while let Some(groups) = merged.next_groups()? {
+        let (sql, tables) = (self.query.sql.clone(), parts.spec.describe_keys_and_states());
+        let header = PartialTableHeader {
+            sql,
+            source_name: source,
+            source_schema: schema,
+            joined_sources: others,
+            table_description: tables,
+            runs,
+        };
+        let mut writer = PartialTableWriter::new(file, out, &header)?;
+        while let Some(groups) = merged.next_encoded_groups()? {
             self.settings.progress.table_counters().add_rows(groups.num_rows() as u64);
-            writer.write(&groups)?;
+            writer.write_groups(&groups)?;
         }
         // Nothing is estimated before the table is finished.
         let coverage = Account { calls: Vec::new(), ..self.account(of) }.coverage(true);
@@ -1319,7 +1333,7 @@ impl Plan {
         table.map(|(_, table)| Arc::clone(table))
     }
 
-    pub(crate) fn fold(&self, parts: &Tables, gives: Gives) -> Result<Merged> {
+    pub(crate) fn fold(&self, parts: &Tables, gives: Gives) -> Result<MergedTable> {
         if let Some(workers) = &self.query.workers {
             return tasks::fold(self, parts, workers, gives);
         }
@@ -1375,7 +1389,7 @@ fn optimised_plan(
     recursion_in_subquery(&wanted).map_err(into_datafusion_error)?;
     misplaced(&wanted).map_err(into_datafusion_error)?;
     // Before rules take aggregates apart, and once more when constants are known.
-    let wanted = limited_lists(wanted)?;
+    let wanted = limit_lists(wanted)?;
     let optimised = state.optimize(&wanted).map_err(|error| not_optimised(&wanted, error))?;
     // A condition that is never true leaves no source to aggregate, and nothing to merge with the tables of other runs.
     let optimised = match has_lost_its_source(logical, &optimised).map_err(into_datafusion_error)? {
@@ -1392,7 +1406,7 @@ fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
     plan.apply_with_subqueries_dyn(&mut |node| {
         node.apply_expressions_dyn(&mut |expr| {
             found |= expr.exists_dyn(&mut |expr| {
-                Ok(matches!(expr, Expr::AggregateFunction(call) if depends_on_order(call)))
+                Ok(matches!(expr, Expr::AggregateFunction(call) if is_order_sensitive_call(call)))
             })?;
             Ok(TreeNodeRecursion::Continue)
         })

@@ -14,7 +14,7 @@ use tidemill_base::type_mismatches::TypeMismatches;
 use tidemill_base::unknown_keys::UnknownKeys;
 use tidemill_source::RejectLog;
 use tidemill_sql::statement_planning;
-use tidemill_tables::estimates::{Call, Precisions};
+use tidemill_tables::precision_recorder::{PlannedAggregateCall, PrecisionRecorder};
 
 use crate::background::Background;
 use crate::columns::{named, unqualified};
@@ -61,8 +61,8 @@ pub(crate) struct Account {
     /// Of the partial tables' columns.
     pub(crate) estimates: Arc<Mutex<Vec<EstimateAccuracy>>>,
     /// Of the others, by the calls that they come from.
-    pub(crate) precisions: Arc<Precisions>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) precisions: Arc<PrecisionRecorder>,
+    pub(crate) calls: Vec<PlannedAggregateCall>,
     /// What was asked, and what is run for it.
     pub(crate) sql: String,
     pub(crate) plan: LogicalPlan,
@@ -196,7 +196,7 @@ impl Account {
 
     fn estimates(&self) -> Vec<EstimateAccuracy> {
         let mut estimates = self.estimates.lock().clone();
-        estimates.extend(self.precisions.estimates(&self.calls));
+        estimates.extend(self.precisions.estimates_of_calls(&self.calls));
         estimates
     }
 

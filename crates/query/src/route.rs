@@ -25,9 +25,11 @@ use tidemill_base::error::{Error, Result};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use tidemill_sql::random_values::{duplicates_random_value, has_random_call, is_random_call};
 use tidemill_sql::{IntoTidemillError, float_order, into_datafusion_error};
-use tidemill_tables::calls::{aggregate_call, alias_of, function_of};
-use tidemill_tables::summary::Summary;
-use tidemill_tables::{Aggregate, Function, TableSpec, makes_branches, supports};
+use tidemill_tables::aggregate_calls::{find_aggregate_call, find_alias, resolve_aggregate_call};
+use tidemill_tables::summary::QuerySummary;
+use tidemill_tables::{
+    MergeableFunction, TableAggregate, TableSpec, has_mergeable_state, is_branch_unnest,
+};
 
 use crate::build_sides::{BuildSide, StreamPlanner, has_subquery};
 use crate::row_calculation::is_plain;
@@ -71,7 +73,7 @@ pub(crate) struct Tables {
     pub spec: Arc<TableSpec>,
     core: AggregateNode,
     /// What takes the answer of the tables, where the aggregation is a summary of columns.
-    summary: Option<Arc<Summary>>,
+    summary: Option<Arc<QuerySummary>>,
 }
 
 impl Tables {
@@ -82,7 +84,7 @@ impl Tables {
     pub(crate) fn may_multiply(&self) -> Result<bool> {
         let multiplies = |node: &LogicalPlan| match node {
             LogicalPlan::Join(_) => true,
-            LogicalPlan::Unnest(step) => !makes_branches(step),
+            LogicalPlan::Unnest(step) => !is_branch_unnest(step),
             _ => false,
         };
         self.map.exists_dyn(&mut |node| Ok(multiplies(node))).into_tidemill_error()
@@ -107,11 +109,11 @@ impl Tables {
 }
 
 /// The summary that an aggregation is, and its arguments.
-fn summary_of(core: &AggregateNode) -> Option<(&Arc<Summary>, &[Expr])> {
+fn summary_of(core: &AggregateNode) -> Option<(&Arc<QuerySummary>, &[Expr])> {
     let [call] = core.aggr_expr.as_slice() else { return None };
-    let call = aggregate_call(call)?;
+    let call = find_aggregate_call(call)?;
     let is_plain = core.group_expr.is_empty() && call.params.filter.is_none();
-    Some((Summary::of_call(call).filter(|_| is_plain)?, &call.params.args))
+    Some((QuerySummary::from_call(call).filter(|_| is_plain)?, &call.params.args))
 }
 
 /// Takes an optimised plan apart along its stream, the source that is read in splits; or says
@@ -459,8 +461,8 @@ fn spec_of(
     }
     if let Some((summary, arguments)) = summary_of(core) {
         let types = arguments.iter().map(|argument| argument.get_type(schema));
-        let spec =
-            summary.spec(&types.collect::<PlanResult<Vec<DataType>>>().into_tidemill_error()?);
+        let spec = summary
+            .table_spec(&types.collect::<PlanResult<Vec<DataType>>>().into_tidemill_error()?);
         return match spec {
             Ok(spec) => Ok(Ok((map_of(input, 0, arguments)?, Arc::new(spec)))),
             Err(why) => Ok(Err(why)),
@@ -477,16 +479,16 @@ fn spec_of(
     let keys: Vec<_> = output[..core.group_expr.len()].to_vec();
     let mut aggregates = Vec::with_capacity(core.aggr_expr.len());
     for (expr, field) in core.aggr_expr.iter().zip(&output[core.group_expr.len()..]) {
-        let Some(call) = aggregate_call(expr) else {
+        let Some(call) = find_aggregate_call(expr) else {
             return Ok(Err(format!("`{expr}` is not a plain aggregate")));
         };
-        let (function, arguments) = match function_of(call, schema) {
+        let (function, arguments) = match resolve_aggregate_call(call, schema) {
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };
         let mut arguments = arguments.into_iter().map(|argument| {
             let argument = match function {
-                Function::Mean => uncast(argument, schema)?,
+                MergeableFunction::Mean => uncast(argument, schema)?,
                 _ => argument,
             };
             let of = argument.get_type(schema).into_tidemill_error()?;
@@ -497,16 +499,16 @@ fn spec_of(
             None => (None, DataType::Null),
         };
         let second = arguments.next().transpose()?;
-        let aggregate = Aggregate {
+        let aggregate = TableAggregate {
             function,
-            argument,
+            argument_column: argument,
             argument_type,
-            second,
-            filter: call.params.filter.as_deref().map(&mut column_of),
-            output: Arc::clone(field),
+            second_argument: second,
+            filter_column: call.params.filter.as_deref().map(&mut column_of),
+            output_field: Arc::clone(field),
             udf: Arc::clone(&call.func),
         };
-        if !supports(&aggregate) {
+        if !has_mergeable_state(&aggregate) {
             return Ok(Err(format!(
                 "no mergeable state for `{}` over {}",
                 call.func.name(),
@@ -599,7 +601,9 @@ impl Tables {
     /// The names of the aggregates that are the tables'.
     pub(crate) fn computed(&self) -> HashSet<&str> {
         match &self.summary {
-            Some(_) => self.spec.aggregates.iter().map(|one| one.output.name().as_str()).collect(),
+            Some(_) => {
+                self.spec.aggregates.iter().map(|one| one.output_field.name().as_str()).collect()
+            }
             None => {
                 let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
                 fields.iter().map(|field| field.name().as_str()).collect()
@@ -613,7 +617,7 @@ impl Tables {
         let schema = self.finished_schema();
         move |answer| match &summary {
             Some(summary) => {
-                let answer: ArrayRef = Arc::new(summary.answer(&answer)?);
+                let answer: ArrayRef = Arc::new(summary.build_answer(&answer)?);
                 Ok(RecordBatch::try_new(Arc::clone(&schema), vec![answer])?)
             }
             None => Ok(answer),
@@ -652,7 +656,12 @@ impl Tables {
     /// them, without the table's name.
     pub(crate) fn shown_names(&self, plan: &LogicalPlan) -> Vec<String> {
         if self.summary.is_some() {
-            return self.spec.aggregates.iter().map(|one| one.output.name().clone()).collect();
+            return self
+                .spec
+                .aggregates
+                .iter()
+                .map(|one| one.output_field.name().clone())
+                .collect();
         }
         let fields = &self.core.schema.fields()[self.core.group_expr.len()..];
         let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
@@ -671,7 +680,7 @@ impl Tables {
         if walked.is_ok() {
             for projection in projections.iter().rev() {
                 for name in &mut names {
-                    let renamed = projection.expr.iter().find_map(|expr| alias_of(expr, name));
+                    let renamed = projection.expr.iter().find_map(|expr| find_alias(expr, name));
                     *name = renamed.unwrap_or_else(|| name.clone());
                 }
             }

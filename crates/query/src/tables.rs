@@ -30,9 +30,9 @@ use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::memory_account::{MemoryAccount, MemoryCharge};
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sql::IntoTidemillError;
-use tidemill_tables::merge::{Merged, Merger, Pending};
-use tidemill_tables::portions::Portions;
-use tidemill_tables::{Chunk, Scatter, Table, TableSpec, position};
+use tidemill_tables::batch_slices::BatchSlices;
+use tidemill_tables::merge::{ChunkMerger, DeferredChunk, MergedTable};
+use tidemill_tables::{AggregateTable, GroupChunk, ScatterBuffer, TableSpec, encode_row_position};
 use tracing::debug_span;
 
 use crate::map::Map;
@@ -65,8 +65,8 @@ const TICK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The first that a split, in split order as far as is known, or a merge meets.
-pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
-    if work.spec.is_order_free() {
+pub(crate) fn run(work: &Work<'_>) -> Result<MergedTable> {
+    if work.spec.is_order_insensitive() {
         match fill(work, Order::Any, 0, None)? {
             Filled::Whole(merged) => return Ok(merged),
             Filled::WrongGuess { counted } => return in_split_order(work, counted),
@@ -78,9 +78,9 @@ pub(crate) fn run(work: &Work<'_>) -> Result<Merged> {
 /// What came of some splits whose tables somebody else merges with those of others.
 pub(crate) enum Part {
     /// One table, where the order of rows does not matter.
-    Table(Merged),
+    Table(MergedTable),
     /// Chunks of one split after the other.
-    Chunks(Vec<Pending>),
+    Chunks(Vec<DeferredChunk>),
 }
 
 impl Part {
@@ -91,13 +91,13 @@ impl Part {
     pub(crate) fn each(self, take: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
         match self {
             Part::Table(mut merged) => {
-                while let Some(groups) = merged.next_groups()? {
+                while let Some(groups) = merged.next_encoded_groups()? {
                     take(groups)?;
                 }
             }
             Part::Chunks(chunks) => {
                 for chunk in chunks {
-                    for groups in chunk.groups()? {
+                    for groups in chunk.encoded_batches()? {
                         take(groups?)?;
                     }
                 }
@@ -112,7 +112,7 @@ impl Part {
 /// # Errors
 /// As [`run`].
 pub(crate) fn run_part(work: &Work<'_>) -> Result<Part> {
-    if work.spec.is_order_free() {
+    if work.spec.is_order_insensitive() {
         return run(work).map(Part::Table);
     }
     let chunks = Mutex::default();
@@ -126,7 +126,7 @@ fn not_read_again() -> Error {
     Error::Internal("a split was not read again from where it starts".to_owned())
 }
 
-fn in_split_order(work: &Work<'_>, counted: usize) -> Result<Merged> {
+fn in_split_order(work: &Work<'_>, counted: usize) -> Result<MergedTable> {
     match fill(work, Order::Splits, counted, None)? {
         Filled::Whole(merged) => Ok(merged),
         Filled::WrongGuess { .. } => Err(not_read_again()),
@@ -145,7 +145,7 @@ enum Order {
 /// What came of filling tables.
 enum Filled {
     /// All splits, merged.
-    Whole(Merged),
+    Whole(MergedTable),
     /// A split had guessed wrong where it starts; the splits before it have been counted.
     WrongGuess { counted: usize },
 }
@@ -156,14 +156,14 @@ fn fill(
     work: &Work<'_>,
     order: Order,
     counted: usize,
-    kept: Option<&Mutex<Vec<Pending>>>,
+    kept: Option<&Mutex<Vec<DeferredChunk>>>,
 ) -> Result<Filled> {
     let split_count = work.scan.splits().len();
     let threads = work.threads.clamp(1, split_count.max(1));
     // The workers' own tables get at most two fifths together; there is one per thread.
     let worker_bytes = work.account.limit_bytes() / 5 * 2 / threads;
     let merger =
-        Merger::new(work.spec, &work.account, work.spill_dirs, work.cancel, work.progress)?;
+        ChunkMerger::new(work.spec, &work.account, work.spill_dirs, work.cancel, work.progress)?;
     let runner = Runner {
         work,
         merger: &merger,
@@ -217,7 +217,7 @@ fn fill(
 /// Rows with their positions in the input, the first of them being the split's row of that number.
 pub(crate) fn placed(batch: &RecordBatch, split: usize, first: u64) -> Result<RecordBatch> {
     let rows = first..first + batch.num_rows() as u64;
-    let positions = UInt64Array::from_iter_values(rows.map(|row| position(split, row)));
+    let positions = UInt64Array::from_iter_values(rows.map(|row| encode_row_position(split, row)));
     let schema = batch.schema_ref();
     let field = Arc::new(Field::new("position", DataType::UInt64, false));
     let fields: Vec<_> = schema.fields().iter().cloned().chain([field]).collect();
@@ -228,12 +228,12 @@ pub(crate) fn placed(batch: &RecordBatch, split: usize, first: u64) -> Result<Re
 
 struct Runner<'a> {
     work: &'a Work<'a>,
-    merger: &'a Merger,
+    merger: &'a ChunkMerger,
     order: Order,
     /// How many splits, from the first on, have been counted before.
     counted: usize,
     /// Where chunks go that are not merged.
-    kept: Option<&'a Mutex<Vec<Pending>>>,
+    kept: Option<&'a Mutex<Vec<DeferredChunk>>>,
     gate: Mutex<Gate>,
     /// Told when the gate moves on.
     passed: Condvar,
@@ -246,9 +246,9 @@ struct Runner<'a> {
 
 /// What a worker fills.
 pub(crate) struct Tables {
-    table: Table,
+    table: AggregateTable,
     /// Where its rows go while hardly any two are of one group.
-    scatter: Scatter,
+    scatter: ScatterBuffer,
     charge: MemoryCharge,
 }
 
@@ -258,8 +258,8 @@ impl Tables {
         worker_bytes: usize,
         account: &MemoryAccount,
     ) -> Result<Self> {
-        let scatter = Scatter::new(spec, worker_bytes / 4);
-        Ok(Tables { table: Table::new(spec)?, scatter, charge: account.charge(0) })
+        let scatter = ScatterBuffer::new(spec, worker_bytes / 4);
+        Ok(Tables { table: AggregateTable::new(spec)?, scatter, charge: account.charge(0) })
     }
 
     /// Returns the bytes charged to the account.
@@ -273,12 +273,12 @@ impl Tables {
     }
 
     fn note_bytes(&mut self) {
-        self.charge.set_bytes(self.table.bytes() + self.scatter.bytes());
+        self.charge.set_bytes(self.table.memory_bytes() + self.scatter.memory_bytes());
     }
 
     /// Takes the groups out of the table. Their new owner charges them.
-    fn take(&mut self) -> Result<Chunk> {
-        let chunk = self.table.take()?;
+    fn take(&mut self) -> Result<GroupChunk> {
+        let chunk = self.table.take_chunk()?;
         self.note_bytes();
         Ok(chunk)
     }
@@ -288,36 +288,37 @@ impl Tables {
     pub(crate) fn take_in(
         &mut self,
         batch: &RecordBatch,
-        (merger, worker): (&Merger, usize),
+        (merger, worker): (&ChunkMerger, usize),
         worker_bytes: usize,
-        mut chunks: Option<&mut Vec<Pending>>,
+        mut chunks: Option<&mut Vec<DeferredChunk>>,
     ) -> Result<()> {
-        if self.scatter.is_on() {
-            self.scatter.add(batch)?;
-            if self.scatter.is_full() || !self.scatter.is_on() {
-                let blocks = self.scatter.take()?;
+        if self.scatter.is_enabled() {
+            self.scatter.add_rows(batch)?;
+            if self.scatter.is_full() || !self.scatter.is_enabled() {
+                let blocks = self.scatter.take_blocks()?;
                 self.note_bytes();
-                merger.scatter(blocks);
-                merger.work(worker)?;
+                merger.add_scattered_rows(blocks);
+                merger.merge_and_spill(worker)?;
             } else {
                 self.note_bytes();
             }
             return Ok(());
         }
         let group_bytes_max = merger.group_bytes_max();
-        let mut portions = Portions::new(self.table.spec(), batch, worker_bytes, group_bytes_max)?;
-        while let Some(rows) = portions.next_portion(&self.table) {
+        let mut portions =
+            BatchSlices::new(self.table.spec(), batch, worker_bytes, group_bytes_max)?;
+        while let Some(rows) = portions.next_slice(&self.table) {
             self.table.update(&rows)?;
             self.note_bytes();
-            let is_large = self.table.bytes() > worker_bytes;
+            let is_large = self.table.memory_bytes() > worker_bytes;
             match &mut chunks {
-                Some(chunks) if is_large => chunks.push(merger.defer(self.take()?)?),
-                None if is_large || self.table.is_sparse() => {
-                    if self.table.is_sparse() {
-                        self.scatter.turn_on();
+                Some(chunks) if is_large => chunks.push(merger.defer_chunk(self.take()?)?),
+                None if is_large || self.table.is_better_scattered() => {
+                    if self.table.is_better_scattered() {
+                        self.scatter.enable();
                     }
-                    merger.add(self.take()?)?;
-                    merger.work(worker)?;
+                    merger.add_chunk(self.take()?)?;
+                    merger.merge_and_spill(worker)?;
                 }
                 Some(_) | None => {}
             }
@@ -326,7 +327,7 @@ impl Tables {
     }
 
     /// Merges the groups of another table into this one.
-    pub(crate) fn merge(&mut self, chunk: &Chunk) -> Result<()> {
+    pub(crate) fn merge(&mut self, chunk: &GroupChunk) -> Result<()> {
         merge_all(&mut self.table, chunk)?;
         self.note_bytes();
         Ok(())
@@ -338,7 +339,7 @@ impl Tables {
     }
 
     /// The groups of its table; none where there are none, or where rows are put apart.
-    pub(crate) fn taken(&mut self) -> Result<Option<Chunk>> {
+    pub(crate) fn taken(&mut self) -> Result<Option<GroupChunk>> {
         match self.table.group_count() {
             0 => Ok(None),
             _ => self.take().map(Some),
@@ -346,51 +347,51 @@ impl Tables {
     }
 
     /// Hands over what is left, whose turn is any.
-    pub(crate) fn give(&mut self, merger: &Merger) -> Result<()> {
-        merger.add(self.take()?)?;
-        let blocks = self.scatter.take()?;
+    pub(crate) fn give(&mut self, merger: &ChunkMerger) -> Result<()> {
+        merger.add_chunk(self.take()?)?;
+        let blocks = self.scatter.take_blocks()?;
         self.note_bytes();
-        merger.scatter(blocks);
+        merger.add_scattered_rows(blocks);
         Ok(())
     }
 
     /// What is left, as a chunk whose turn comes; none of no groups.
-    pub(crate) fn rest(&mut self, merger: &Merger) -> Result<Option<Pending>> {
+    pub(crate) fn rest(&mut self, merger: &ChunkMerger) -> Result<Option<DeferredChunk>> {
         match self.table.group_count() {
             0 => Ok(None),
-            _ => Ok(Some(merger.defer(self.take()?)?)),
+            _ => Ok(Some(merger.defer_chunk(self.take()?)?)),
         }
     }
 
     /// Writes the rest to disk, as a chunk whose turn comes; returns none of no groups.
-    pub(crate) fn spill_rest(&mut self, merger: &Merger) -> Result<Option<Pending>> {
+    pub(crate) fn spill_rest(&mut self, merger: &ChunkMerger) -> Result<Option<DeferredChunk>> {
         match self.table.group_count() {
             0 => Ok(None),
-            _ => Ok(Some(merger.defer_to_disk(self.take()?)?)),
+            _ => Ok(Some(merger.defer_chunk_to_disk(self.take()?)?)),
         }
     }
 }
 
 /// Returns the answer of a table, and leaves the table unchanged.
-pub(crate) fn answer_of(table: &mut Table, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
+pub(crate) fn answer_of(table: &mut AggregateTable, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
     // Answering consumes a table, so encode the groups and decode them twice.
-    let encoded = table.take()?.encode()?;
-    let mut other = Table::new(spec)?;
-    let copy = other.decode(&encoded)?;
+    let encoded = table.take_chunk()?.encode()?;
+    let mut other = AggregateTable::new(spec)?;
+    let copy = other.decode_chunk(&encoded)?;
     merge_all(&mut other, &copy)?;
-    let own = table.decode(&encoded)?;
+    let own = table.decode_chunk(&encoded)?;
     merge_all(table, &own)?;
     other.finish()
 }
 
-pub(crate) fn merge_all(table: &mut Table, chunk: &Chunk) -> Result<()> {
+pub(crate) fn merge_all(table: &mut AggregateTable, chunk: &GroupChunk) -> Result<()> {
     let rows: Vec<u32> = (0..chunk.group_count()).map(|row| row as u32).collect();
     table.merge(chunk, &rows)
 }
 
 /// A split that was read, well or not.
 struct Read {
-    chunks: Vec<Pending>,
+    chunks: Vec<DeferredChunk>,
     /// Rows that came out of the map.
     rows: u64,
     outcome: Option<Outcome>,
@@ -434,7 +435,7 @@ impl Runner<'_> {
             self.pass(index, read, worker, &mut turn)?;
             if self.order == Order::Splits {
                 let mut clock = ThreadCpuClock::start();
-                self.merger.work(worker)?;
+                self.merger.merge_and_spill(worker)?;
                 self.work.progress.table_counters().add_thread_cpu(&mut clock);
             }
         }
@@ -503,7 +504,7 @@ impl Runner<'_> {
         while let Some(batch) = mapping.in_scope(|| batches.next()) {
             map.add_thread_cpu(&mut clock);
             let mut batch = batch.into_tidemill_error()?;
-            if self.work.spec.has_positions() {
+            if self.work.spec.needs_positions() {
                 let split = self.work.scan.splits()[index].index;
                 batch = placed(&batch, split, read.rows)?;
             }
@@ -596,7 +597,7 @@ impl Runner<'_> {
         for chunk in read.chunks {
             match self.kept {
                 Some(kept) => kept.lock().push(chunk),
-                None => self.merger.accept(chunk, worker)?,
+                None => self.merger.accept_deferred(chunk, worker)?,
             }
         }
         self.work.progress.table_counters().add_thread_cpu(&mut clock);

@@ -67,7 +67,7 @@ pub const KEYWORDS: &[&str] = &[
 /// Those of opening a session.
 pub fn function_names() -> Result<Vec<String>> {
     const BUDGET_BYTES: usize = 64 << 20;
-    let context = sessions::open(BUDGET_BYTES, &RunSettings::new(BUDGET_BYTES as u64))?;
+    let context = sessions::open_session(BUDGET_BYTES, &RunSettings::new(BUDGET_BYTES as u64))?;
     let state = context.state();
     let scalar = state.scalar_functions().keys();
     let names = scalar.chain(state.aggregate_functions().keys());

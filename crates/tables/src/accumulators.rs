@@ -16,17 +16,17 @@ use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Result;
 use tidemill_sql::error_translation::into_datafusion_error;
 
-use crate::estimates::Precisions;
-use crate::state::{self, StateColumn, States};
-use crate::{Aggregate, Function};
+use crate::precision_recorder::PrecisionRecorder;
+use crate::state::{self, ChunkStates, StateColumn};
+use crate::{MergeableFunction, TableAggregate};
 
 /// The type of a state in its form on disk.
-pub(crate) fn kept_type(aggregate: &Aggregate) -> Result<DataType> {
-    Ok(state::column(aggregate)?.take(0)?.encode()?.data_type().clone())
+pub(crate) fn encoded_state_type(aggregate: &TableAggregate) -> Result<DataType> {
+    Ok(state::new_state_column(aggregate)?.take_states(0)?.encode()?.data_type().clone())
 }
 
 /// The rows of `states` that are states.
-pub(crate) fn present(states: &ArrayRef) -> Option<BooleanArray> {
+pub(crate) fn present_state_mask(states: &ArrayRef) -> Option<BooleanArray> {
     let nulls = states.logical_nulls().filter(|nulls| nulls.null_count() > 0)?;
     Some(BooleanArray::new(nulls.into_inner(), None))
 }
@@ -37,26 +37,26 @@ pub(crate) fn present(states: &ArrayRef) -> Option<BooleanArray> {
 ///
 /// What travels between its two steps is a state or, of sums and means, a value: where groups are about
 /// as many as rows, DataFusion lets the first step be, and a value is not worth a state of its own.
-pub(crate) struct Groups {
-    aggregate: Aggregate,
+pub(crate) struct StateGroupsAccumulator {
+    aggregate: TableAggregate,
     column: Box<dyn StateColumn>,
     group_count: usize,
 }
 
-impl Groups {
-    pub(crate) fn new(aggregate: Aggregate) -> PlanResult<Self> {
-        let column = state::column(&aggregate).map_err(into_datafusion_error)?;
-        Ok(Groups { aggregate, column, group_count: 0 })
+impl StateGroupsAccumulator {
+    pub(crate) fn new(aggregate: TableAggregate) -> PlanResult<Self> {
+        let column = state::new_state_column(&aggregate).map_err(into_datafusion_error)?;
+        Ok(StateGroupsAccumulator { aggregate, column, group_count: 0 })
     }
 
-    fn values_travel(&self) -> bool {
-        matches!(self.aggregate.function, Function::Sum | Function::Mean)
-            && !state::is_nested(&self.aggregate.argument_type)
+    fn can_pass_raw_values(&self) -> bool {
+        matches!(self.aggregate.function, MergeableFunction::Sum | MergeableFunction::Mean)
+            && !state::is_nested_type(&self.aggregate.argument_type)
     }
 
     /// The states of the first groups, the others staying; all of them in their form on disk.
-    fn emitted(&mut self, emit_to: EmitTo) -> PlanResult<(usize, States)> {
-        let all = self.column.take(self.group_count).map_err(into_datafusion_error)?;
+    fn take_first_states(&mut self, emit_to: EmitTo) -> PlanResult<(usize, ChunkStates)> {
+        let all = self.column.take_states(self.group_count).map_err(into_datafusion_error)?;
         let first = match emit_to {
             EmitTo::All => self.group_count,
             EmitTo::First(first) => first.min(self.group_count),
@@ -66,14 +66,15 @@ impl Groups {
         if rest > 0 {
             let rows: Vec<u32> = (first..first + rest).map(|row| row as u32).collect();
             let groups: Vec<usize> = (0..rest).collect();
-            let routes = state::Routes { rows: &rows, groups: &groups, group_count: rest };
+            let routes =
+                state::StateRoutes { incoming_rows: &rows, groups: &groups, group_count: rest };
             self.column.merge(&all, &routes).map_err(into_datafusion_error)?;
         }
         Ok((first, all))
     }
 }
 
-impl GroupsAccumulator for Groups {
+impl GroupsAccumulator for StateGroupsAccumulator {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -82,9 +83,9 @@ impl GroupsAccumulator for Groups {
         total_num_groups: usize,
     ) -> PlanResult<()> {
         self.group_count = total_num_groups;
-        let rows = state::Rows {
-            values: values.first(),
-            second: values.get(1),
+        let rows = state::GroupedRows {
+            argument_values: values.first(),
+            second_values: values.get(1),
             filter: opt_filter,
             positions: None,
             groups: group_indices,
@@ -98,19 +99,21 @@ impl GroupsAccumulator for Groups {
             let count = std::mem::take(&mut self.group_count);
             return self.column.finish(count).map_err(into_datafusion_error);
         }
-        let (first, states) = self.emitted(emit_to)?;
-        let mut answers = state::column(&self.aggregate).map_err(into_datafusion_error)?;
+        let (first, states) = self.take_first_states(emit_to)?;
+        let mut answers =
+            state::new_state_column(&self.aggregate).map_err(into_datafusion_error)?;
         let rows: Vec<u32> = (0..first as u32).collect();
         let groups: Vec<usize> = (0..first).collect();
-        let routes = state::Routes { rows: &rows, groups: &groups, group_count: first };
+        let routes =
+            state::StateRoutes { incoming_rows: &rows, groups: &groups, group_count: first };
         answers.merge(&states, &routes).map_err(into_datafusion_error)?;
         answers.finish(first).map_err(into_datafusion_error)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
-        let (first, states) = self.emitted(emit_to)?;
+        let (first, states) = self.take_first_states(emit_to)?;
         let mut travelling = vec![states.encode().map_err(into_datafusion_error)?.slice(0, first)];
-        if self.values_travel() {
+        if self.can_pass_raw_values() {
             travelling.push(new_null_array(&self.aggregate.argument_type, first));
         }
         Ok(travelling)
@@ -127,9 +130,9 @@ impl GroupsAccumulator for Groups {
         if let Some(plain) = values.get(1)
             && plain.logical_null_count() < plain.len()
         {
-            let rows = state::Rows {
-                values: Some(plain),
-                second: None,
+            let rows = state::GroupedRows {
+                argument_values: Some(plain),
+                second_values: None,
                 filter: None,
                 positions: None,
                 groups: group_indices,
@@ -137,7 +140,7 @@ impl GroupsAccumulator for Groups {
             };
             self.column.update(&rows).map_err(into_datafusion_error)?;
         }
-        let some = present(states);
+        let some = present_state_mask(states);
         let (states, groups) = match &some {
             None => (Arc::clone(states), Cow::Borrowed(group_indices)),
             Some(some) => {
@@ -149,7 +152,11 @@ impl GroupsAccumulator for Groups {
         let states = self.column.decode(&states).map_err(into_datafusion_error)?;
         let rows: Vec<u32> = (0..groups.len() as u32).collect();
         // Sums, unlike sketches, take several states of one group one after another.
-        let routes = state::Routes { rows: &rows, groups: &groups, group_count: total_num_groups };
+        let routes = state::StateRoutes {
+            incoming_rows: &rows,
+            groups: &groups,
+            group_count: total_num_groups,
+        };
         self.column.merge(&states, &routes).map_err(into_datafusion_error)
     }
 
@@ -158,19 +165,20 @@ impl GroupsAccumulator for Groups {
         values: &[ArrayRef],
         opt_filter: Option<&BooleanArray>,
     ) -> PlanResult<Vec<ArrayRef>> {
-        if !self.values_travel() {
-            let mut column = state::column(&self.aggregate).map_err(into_datafusion_error)?;
+        if !self.can_pass_raw_values() {
+            let mut column =
+                state::new_state_column(&self.aggregate).map_err(into_datafusion_error)?;
             let (count, groups) = (values[0].len(), (0..values[0].len()).collect::<Vec<_>>());
-            let rows = state::Rows {
-                values: values.first(),
-                second: values.get(1),
+            let rows = state::GroupedRows {
+                argument_values: values.first(),
+                second_values: values.get(1),
                 filter: opt_filter,
                 positions: None,
                 groups: &groups,
                 group_count: count,
             };
             column.update(&rows).map_err(into_datafusion_error)?;
-            let states = column.take(count).and_then(|states| states.encode());
+            let states = column.take_states(count).and_then(|states| states.encode());
             return Ok(vec![states.map_err(into_datafusion_error)?]);
         }
         let values = match opt_filter {
@@ -184,58 +192,60 @@ impl GroupsAccumulator for Groups {
             }
             None => Arc::clone(&values[0]),
         };
-        let kept = kept_type(&self.aggregate).map_err(into_datafusion_error)?;
+        let kept = encoded_state_type(&self.aggregate).map_err(into_datafusion_error)?;
         Ok(vec![new_null_array(&kept, values.len()), values])
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.column.bytes()
+        size_of_val(self) + self.column.memory_bytes()
     }
 }
 
 // ── one group ────────────────────────────────────────────────────────────────────────────
 
 /// A state column of one group, as DataFusion's accumulator.
-pub(crate) struct OneGroup {
-    aggregate: Aggregate,
+pub(crate) struct StateAccumulator {
+    aggregate: TableAggregate,
     /// In a mutex because an accumulator is `Sync`; nobody else holds it.
     column: Mutex<Box<dyn state::StateColumn>>,
     /// Who is told of every answer, and what the plan calls it.
-    told: Option<(String, Arc<Precisions>)>,
+    precision_target: Option<(String, Arc<PrecisionRecorder>)>,
 }
 
-impl std::fmt::Debug for OneGroup {
+impl std::fmt::Debug for StateAccumulator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OneGroup").field("function", &self.aggregate.function).finish()
     }
 }
 
-impl OneGroup {
+impl StateAccumulator {
     /// Of no rows yet.
     pub(crate) fn new(
-        aggregate: Aggregate,
-        told: Option<(String, Arc<Precisions>)>,
+        aggregate: TableAggregate,
+        told: Option<(String, Arc<PrecisionRecorder>)>,
     ) -> PlanResult<Self> {
-        let column = Mutex::new(state::column(&aggregate).map_err(into_datafusion_error)?);
-        Ok(OneGroup { aggregate, column, told })
+        let column =
+            Mutex::new(state::new_state_column(&aggregate).map_err(into_datafusion_error)?);
+        Ok(StateAccumulator { aggregate, column, precision_target: told })
     }
 
-    fn absorb(&mut self, states: &state::States, count: usize) -> PlanResult<()> {
+    fn merge_states(&mut self, states: &state::ChunkStates, count: usize) -> PlanResult<()> {
         for row in 0..count {
-            let routes = state::Routes { rows: &[row as u32], groups: &[0], group_count: 1 };
+            let routes =
+                state::StateRoutes { incoming_rows: &[row as u32], groups: &[0], group_count: 1 };
             self.column.get_mut().merge(states, &routes).map_err(into_datafusion_error)?;
         }
         Ok(())
     }
 }
 
-impl Accumulator for OneGroup {
+impl Accumulator for StateAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
         let groups = vec![0; values[0].len()];
-        let second = self.aggregate.second.as_ref();
-        let rows = state::Rows {
-            values: Some(&values[0]),
-            second: second.and_then(|(place, _)| values.get(*place)),
+        let second = self.aggregate.second_argument.as_ref();
+        let rows = state::GroupedRows {
+            argument_values: Some(&values[0]),
+            second_values: second.and_then(|(place, _)| values.get(*place)),
             filter: None,
             positions: None,
             groups: &groups,
@@ -246,69 +256,73 @@ impl Accumulator for OneGroup {
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
         let column = self.column.get_mut();
-        if let Some((call, precisions)) = &self.told
+        if let Some((call, precisions)) = &self.precision_target
             && let Some(precision) = column.precision(&self.aggregate)
         {
-            precisions.add(call, &self.aggregate.function, precision);
+            precisions.record_precision(call, &self.aggregate.function, precision);
         }
         // A window calls this for every row, so the states stay.
-        if let Some(answer) = column.answer_in_place().map_err(into_datafusion_error)? {
+        if let Some(answer) = column.evaluate_in_place().map_err(into_datafusion_error)? {
             return ScalarValue::try_from_array(&answer, 0);
         }
-        let states = column.take(1).map_err(into_datafusion_error)?;
-        let mut answer = state::column(&self.aggregate).map_err(into_datafusion_error)?;
-        let all = state::Routes { rows: &[0], groups: &[0], group_count: 1 };
+        let states = column.take_states(1).map_err(into_datafusion_error)?;
+        let mut answer = state::new_state_column(&self.aggregate).map_err(into_datafusion_error)?;
+        let all = state::StateRoutes { incoming_rows: &[0], groups: &[0], group_count: 1 };
         answer.merge(&states, &all).map_err(into_datafusion_error)?;
-        self.absorb(&states, 1)?;
+        self.merge_states(&states, 1)?;
         ScalarValue::try_from_array(&answer.finish(1).map_err(into_datafusion_error)?, 0)
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.column.lock().bytes()
+        size_of_val(self) + self.column.lock().memory_bytes()
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let states = self.column.get_mut().take(1).and_then(|states| states.encode());
+        let states = self.column.get_mut().take_states(1).and_then(|states| states.encode());
         let states = states.map_err(into_datafusion_error)?;
         Ok(vec![ScalarValue::try_from_array(&states, 0)?])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let present = match present(&states[0]) {
+        let present = match present_state_mask(&states[0]) {
             Some(present) => filter(&states[0], &present)?,
             None => Arc::clone(&states[0]),
         };
         let decoded = self.column.get_mut().decode(&present).map_err(into_datafusion_error)?;
-        self.absorb(&decoded, present.len())
+        self.merge_states(&decoded, present.len())
     }
 }
 
 // ── different values ─────────────────────────────────────────────────────────────────────
 
 /// An aggregate of the different values of one group, with how often each is there.
-pub(crate) struct Distinct {
-    aggregate: Box<dyn Fn() -> PlanResult<Box<dyn Accumulator>> + Send + Sync>,
-    argument: DataType,
-    values: HashMap<ScalarValue, u64>,
+pub(crate) struct DistinctAccumulator {
+    accumulator_factory: Box<dyn Fn() -> PlanResult<Box<dyn Accumulator>> + Send + Sync>,
+    argument_type: DataType,
+    value_counts: HashMap<ScalarValue, u64>,
 }
 
-impl std::fmt::Debug for Distinct {
+impl std::fmt::Debug for DistinctAccumulator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Distinct").field("values", &self.values.len()).finish_non_exhaustive()
+        f.debug_struct("Distinct").field("values", &self.value_counts.len()).finish_non_exhaustive()
     }
 }
 
-impl Distinct {
+impl DistinctAccumulator {
     /// Of no values yet; `aggregate` takes them at the end.
     pub(crate) fn new(
         argument: &DataType,
         aggregate: impl Fn() -> PlanResult<Box<dyn Accumulator>> + Send + Sync + 'static,
     ) -> Self {
         let (aggregate, argument) = (Box::new(aggregate), argument.clone());
-        Distinct { aggregate, argument, values: HashMap::new() }
+        DistinctAccumulator {
+            accumulator_factory: aggregate,
+            argument_type: argument,
+            value_counts: HashMap::new(),
+        }
     }
 
-    fn each(
+    fn for_each_value(
         values: &ArrayRef,
         mut take: impl FnMut(ScalarValue) -> PlanResult<()>,
     ) -> PlanResult<()> {
@@ -319,25 +333,25 @@ impl Distinct {
         Ok(())
     }
 
-    fn all(&self) -> PlanResult<ArrayRef> {
-        match self.values.is_empty() {
-            true => Ok(arrow::array::new_empty_array(&self.argument)),
-            false => ScalarValue::iter_to_array(self.values.keys().cloned()),
+    fn distinct_values(&self) -> PlanResult<ArrayRef> {
+        match self.value_counts.is_empty() {
+            true => Ok(arrow::array::new_empty_array(&self.argument_type)),
+            false => ScalarValue::iter_to_array(self.value_counts.keys().cloned()),
         }
     }
 }
 
-impl Accumulator for Distinct {
+impl Accumulator for DistinctAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        Self::each(&values[0], |value| {
-            *self.values.entry(value).or_insert(0) += 1;
+        Self::for_each_value(&values[0], |value| {
+            *self.value_counts.entry(value).or_insert(0) += 1;
             Ok(())
         })
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        Self::each(&values[0], |value| {
-            if let Entry::Occupied(mut entry) = self.values.entry(value) {
+        Self::for_each_value(&values[0], |value| {
+            if let Entry::Occupied(mut entry) = self.value_counts.entry(value) {
                 *entry.get_mut() -= 1;
                 if *entry.get() == 0 {
                     entry.remove();
@@ -352,19 +366,19 @@ impl Accumulator for Distinct {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let mut total = (self.aggregate)()?;
-        total.update_batch(&[self.all()?])?;
+        let mut total = (self.accumulator_factory)()?;
+        total.update_batch(&[self.distinct_values()?])?;
         total.evaluate()
     }
 
     fn size(&self) -> usize {
         let entry = size_of::<(ScalarValue, u64)>() + 1;
-        size_of_val(self) + self.values.capacity() * entry
+        size_of_val(self) + self.value_counts.capacity() * entry
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let values = self.all()?;
-        let item = Arc::new(Field::new_list_field(self.argument.clone(), true));
+        let values = self.distinct_values()?;
+        let item = Arc::new(Field::new_list_field(self.argument_type.clone(), true));
         let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
         let values = cast_with_options(&values, item.data_type(), &STRICT_CAST_OPTIONS)?;
         let list = ListArray::try_new(item, offsets, values, None)?;

@@ -45,80 +45,86 @@ use tidemill_sql::datafusion_names::windows;
 use tidemill_sql::unnest_keys::hide_keys;
 use tidemill_sql::{float_order, opaque_casts};
 
-use crate::accumulators::{Groups, OneGroup};
-use crate::state::leads;
-use crate::{Aggregate, Function, position};
+use crate::accumulators::{StateAccumulator, StateGroupsAccumulator};
+use crate::state::compute_key_prefixes;
+use crate::{MergeableFunction, TableAggregate, encode_row_position};
 
 /// The most rows of a group that are kept in memory. Where more are asked for these may be nearly all
 /// rows, which sorting takes less time and memory for.
-const MOST: usize = 1000;
+const FIRST_ROWS_MAX: usize = 1000;
 
 /// What the rows of a group are called in plans.
-const ROWS: &str = "first rows";
+const FIRST_ROWS_COLUMN: &str = "first rows";
 
 /// The field of the answer that has a row's number.
-const NUMBER: &str = windows::ROW_NUMBER;
+const ROW_NUMBER_FIELD: &str = windows::ROW_NUMBER;
 
 /// Which rows of a group are its first.
-pub struct FirstRows {
+pub struct FirstRowsSpec {
     /// How many at most.
-    pub(crate) most: usize,
+    pub(crate) rows_max: usize,
     /// The columns that the rows have: those that they are ordered by, then the others.
     pub(crate) columns: Fields,
     /// How they are ordered by the first of these.
-    by: Vec<SortOptions>,
+    sort_options: Vec<SortOptions>,
     /// What is answered of them.
-    pub(crate) answer: Answer,
-    pub(crate) converter: RowConverter,
+    pub(crate) answer: FirstRowsAnswer,
+    pub(crate) row_converter: RowConverter,
 }
 
 /// What is answered of a group's first rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Answer {
+pub(crate) enum FirstRowsAnswer {
     /// The rows, each with its number.
-    Numbered,
+    NumberedRows,
     /// Something of the last column. The last of those that rows are ordered by is their place in the input, which
     /// the table knows ([`TableSpec::has_positions`](crate::TableSpec::has_positions)).
-    Value {
+    ColumnValue {
         /// Whether rows without a value are left out.
         skips_nulls: bool,
         /// What of it.
-        shape: Shape,
+        column_answer: ColumnAnswer,
     },
 }
 
 /// What is answered of a column of the first rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Shape {
+pub(crate) enum ColumnAnswer {
     /// The value of the last of the rows, if there are as many as are asked for; of one, that of the first.
-    Last,
+    LastValue,
     /// The values as a list; null where there is no row.
     List,
     /// The values as one text, with this between them; null where there is no row.
-    Text(String),
+    JoinedText(String),
 }
 
-impl FirstRows {
+impl FirstRowsSpec {
     pub(crate) fn new(
         most: usize,
         columns: Fields,
         by: Vec<SortOptions>,
-        answer: Answer,
+        answer: FirstRowsAnswer,
     ) -> PlanResult<Self> {
-        let options = by.iter().copied().chain(std::iter::repeat(REST));
+        let options = by.iter().copied().chain(std::iter::repeat(UNORDERED_COLUMN_OPTIONS));
         let fields = columns.iter().zip(options);
         let fields = fields.map(|(column, options)| {
             SortField::new_with_options(column.data_type().clone(), options)
         });
         let converter = RowConverter::new(fields.collect())?;
-        Ok(FirstRows { most, columns, by, answer, converter })
+        Ok(FirstRowsSpec {
+            rows_max: most,
+            columns,
+            sort_options: by,
+            answer,
+            row_converter: converter,
+        })
     }
 
     /// Which column is the row's place in the input, where one is.
-    pub(crate) fn position(&self) -> Option<usize> {
+    pub(crate) fn position_column(&self) -> Option<usize> {
         match self.answer {
-            Answer::Numbered => None,
-            Answer::Value { .. } => self.by.len().checked_sub(1),
+            FirstRowsAnswer::NumberedRows => None,
+            FirstRowsAnswer::ColumnValue { .. } => self.sort_options.len().checked_sub(1),
         }
     }
 
@@ -127,12 +133,12 @@ impl FirstRows {
     ///
     /// # Errors
     /// Where nobody knows the places.
-    pub(crate) fn completed(
+    pub(crate) fn add_positions(
         &self,
         argument: &[ArrayRef],
         positions: Option<&ArrayRef>,
     ) -> Result<Vec<ArrayRef>> {
-        let Some(place) = self.position() else { return Ok(argument.to_vec()) };
+        let Some(place) = self.position_column() else { return Ok(argument.to_vec()) };
         let Some(positions) = positions else {
             return Err(Error::Internal("rows that are kept have no positions".into()));
         };
@@ -143,64 +149,85 @@ impl FirstRows {
 
     /// The places of the rows of groups that a file keeps, groups being told apart by `offsets`: those of a file that
     /// stands behind are behind.
-    pub(crate) fn placed_in(&self, file: usize, offsets: &OffsetBuffer<i64>) -> ArrayRef {
-        let is_last = self.by.last().is_some_and(|by| by.descending);
+    pub(crate) fn create_file_positions(
+        &self,
+        file: usize,
+        offsets: &OffsetBuffer<i64>,
+    ) -> ArrayRef {
+        let is_last = self.sort_options.last().is_some_and(|by| by.descending);
         let places = offsets.windows(2).flat_map(|ends| {
             let count = (ends[1] - ends[0]).cast_unsigned();
-            (0..count).map(move |row| position(file, if is_last { count - 1 - row } else { row }))
+            (0..count).map(move |row| {
+                encode_row_position(file, if is_last { count - 1 - row } else { row })
+            })
         });
         Arc::new(UInt64Array::from_iter_values(places))
     }
 
     /// What SQL calls it.
-    pub(crate) fn name(&self) -> &'static str {
+    pub(crate) fn sql_name(&self) -> &'static str {
         match &self.answer {
-            Answer::Numbered => NUMBER,
-            Answer::Value { shape: Shape::Last, .. } if self.most > 1 => "nth_value",
-            Answer::Value { shape: Shape::Last, .. } => "first_value",
-            Answer::Value { shape: Shape::List, .. } => "array_agg",
-            Answer::Value { shape: Shape::Text(_), .. } => "string_agg",
+            FirstRowsAnswer::NumberedRows => ROW_NUMBER_FIELD,
+            FirstRowsAnswer::ColumnValue { column_answer: ColumnAnswer::LastValue, .. }
+                if self.rows_max > 1 =>
+            {
+                "nth_value"
+            }
+            FirstRowsAnswer::ColumnValue { column_answer: ColumnAnswer::LastValue, .. } => {
+                "first_value"
+            }
+            FirstRowsAnswer::ColumnValue { column_answer: ColumnAnswer::List, .. } => "array_agg",
+            FirstRowsAnswer::ColumnValue { column_answer: ColumnAnswer::JoinedText(_), .. } => {
+                "string_agg"
+            }
         }
     }
 
     /// 64 bits of the first column, by which most rows can be told apart.
-    pub(crate) fn leads(&self, first: &ArrayRef) -> Vec<u64> {
-        leads(first, self.by.first().copied().unwrap_or(REST))
+    pub(crate) fn compute_key_prefixes(&self, first: &ArrayRef) -> Vec<u64> {
+        compute_key_prefixes(
+            first,
+            self.sort_options.first().copied().unwrap_or(UNORDERED_COLUMN_OPTIONS),
+        )
     }
 
     /// The columns of the answer's rows.
-    pub(crate) fn answers(&self) -> Fields {
-        let number = Arc::new(Field::new(NUMBER, DataType::UInt64, false));
+    pub(crate) fn answer_fields(&self) -> Fields {
+        let number = Arc::new(Field::new(ROW_NUMBER_FIELD, DataType::UInt64, false));
         self.columns.iter().cloned().chain([number]).collect()
     }
 
-    fn lists(fields: Fields) -> DataType {
+    fn list_type(fields: Fields) -> DataType {
         DataType::LargeList(Arc::new(Field::new_list_field(DataType::Struct(fields), true)))
     }
 }
 
 /// How rows are ordered by columns that the query does not order by.
-const REST: SortOptions = SortOptions { descending: false, nulls_first: false };
+const UNORDERED_COLUMN_OPTIONS: SortOptions = SortOptions { descending: false, nulls_first: false };
 
-impl fmt::Display for FirstRows {
+impl fmt::Display for FirstRowsSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}(", self.name())?;
-        match self.most {
+        write!(f, "{}(", self.sql_name())?;
+        match self.rows_max {
             usize::MAX => write!(f, "all")?,
             most => write!(f, "at most {most}")?,
         }
-        for (index, by) in self.by.iter().enumerate() {
+        for (index, by) in self.sort_options.iter().enumerate() {
             let before = if index == 0 { "; by" } else { "," };
             let direction = if by.descending { "DESC" } else { "ASC" };
             write!(f, "{before} {} {direction}", self.columns[index].name())?;
-            if self.position() != Some(index) {
+            if self.position_column() != Some(index) {
                 write!(f, " NULLS {}", if by.nulls_first { "FIRST" } else { "LAST" })?;
             }
         }
-        if let Answer::Value { skips_nulls: true, .. } = &self.answer {
+        if let FirstRowsAnswer::ColumnValue { skips_nulls: true, .. } = &self.answer {
             f.write_str("; without nulls")?;
         }
-        if let Answer::Value { shape: Shape::Text(separator), .. } = &self.answer {
+        if let FirstRowsAnswer::ColumnValue {
+            column_answer: ColumnAnswer::JoinedText(separator),
+            ..
+        } = &self.answer
+        {
             // A line of a partial table: no character breaks it.
             write!(f, "; with {separator:?} between")?;
         }
@@ -208,24 +235,24 @@ impl fmt::Display for FirstRows {
     }
 }
 
-impl fmt::Debug for FirstRows {
+impl fmt::Debug for FirstRowsSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} of {:?}", self.columns)
     }
 }
 
-impl PartialEq for FirstRows {
+impl PartialEq for FirstRowsSpec {
     fn eq(&self, other: &Self) -> bool {
-        (self.most, &self.columns, &self.by, &self.answer)
-            == (other.most, &other.columns, &other.by, &other.answer)
+        (self.rows_max, &self.columns, &self.sort_options, &self.answer)
+            == (other.rows_max, &other.columns, &other.sort_options, &other.answer)
     }
 }
 
-impl Eq for FirstRows {}
+impl Eq for FirstRowsSpec {}
 
-impl Hash for FirstRows {
+impl Hash for FirstRowsSpec {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.most, &self.columns, &self.by, &self.answer).hash(state);
+        (self.rows_max, &self.columns, &self.sort_options, &self.answer).hash(state);
     }
 }
 
@@ -233,9 +260,9 @@ impl Hash for FirstRows {
 
 /// Makes aggregations of windows of which the first rows are kept.
 #[derive(Debug)]
-pub(crate) struct KeepFirstRows;
+pub(crate) struct FirstRowsRule;
 
-impl OptimizerRule for KeepFirstRows {
+impl OptimizerRule for FirstRowsRule {
     fn name(&self) -> &str {
         "keep_first_rows"
     }
@@ -250,14 +277,14 @@ impl OptimizerRule for KeepFirstRows {
         _: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
         let LogicalPlan::Filter(filter) = &plan else { return Ok(Transformed::no(plan)) };
-        match rewritten(filter)? {
+        match rewrite_filter(filter)? {
             Some(made) => Ok(Transformed::yes(made)),
             None => Ok(Transformed::no(plan)),
         }
     }
 }
 
-fn rewritten(filter: &Filter) -> PlanResult<Option<LogicalPlan>> {
+fn rewrite_filter(filter: &Filter) -> PlanResult<Option<LogicalPlan>> {
     let mut steps: Vec<&Projection> = Vec::new();
     let mut below = filter.input.as_ref();
     while let LogicalPlan::Projection(step) = below {
@@ -266,17 +293,19 @@ fn rewritten(filter: &Filter) -> PlanResult<Option<LogicalPlan>> {
     }
     let LogicalPlan::Window(window) = below else { return Ok(None) };
     let [call] = window.window_expr.as_slice() else { return Ok(None) };
-    let Some(call) = row_number(call) else { return Ok(None) };
+    let Some(call) = find_row_number_call(call) else { return Ok(None) };
     let Some(number) = window.schema.fields().last() else { return Ok(None) };
     let number = Column::new_unqualified(number.name());
     let bounds = split_conjunction(&filter.predicate).into_iter();
-    let most = bounds.filter_map(|bound| most_of(bound, &steps, &number)).min();
-    let Some(most) = most.filter(|most| (1..=MOST).contains(most)) else { return Ok(None) };
+    let most = bounds.filter_map(|bound| find_row_number_bound(bound, &steps, &number)).min();
+    let Some(most) = most.filter(|most| (1..=FIRST_ROWS_MAX).contains(most)) else {
+        return Ok(None);
+    };
     // Without a step between, all columns are looked at above.
     let needed: Option<Vec<&Column>> =
         steps.last().map(|step| step.expr.iter().flat_map(Expr::column_refs).collect());
     let is_needed = |column: &Column| needed.as_ref().is_none_or(|all| all.contains(&column));
-    let Some(mut made) = aggregated(window, call, &number, most, is_needed)? else {
+    let Some(mut made) = build_first_rows_aggregate(window, call, &number, most, is_needed)? else {
         return Ok(None);
     };
     for step in steps.into_iter().rev() {
@@ -287,9 +316,9 @@ fn rewritten(filter: &Filter) -> PlanResult<Option<LogicalPlan>> {
 }
 
 /// The call, if it numbers all rows.
-fn row_number(expr: &Expr) -> Option<&WindowFunction> {
+fn find_row_number_call(expr: &Expr) -> Option<&WindowFunction> {
     match expr {
-        Expr::Alias(alias) => row_number(&alias.expr),
+        Expr::Alias(alias) => find_row_number_call(&alias.expr),
         Expr::WindowFunction(call)
             if call.fun.name() == windows::ROW_NUMBER
                 && call.params.filter.is_none()
@@ -302,7 +331,11 @@ fn row_number(expr: &Expr) -> Option<&WindowFunction> {
 }
 
 /// How many of the first rows a condition lets pass at most, if it is one on their number.
-fn most_of(condition: &Expr, steps: &[&Projection], number: &Column) -> Option<usize> {
+fn find_row_number_bound(
+    condition: &Expr,
+    steps: &[&Projection],
+    number: &Column,
+) -> Option<usize> {
     let whole = |value: &Expr| match value {
         Expr::Literal(value, _) if value.data_type().is_integer() => {
             match value.cast_to(&DataType::Int64) {
@@ -312,7 +345,7 @@ fn most_of(condition: &Expr, steps: &[&Projection], number: &Column) -> Option<u
         }
         _ => None,
     };
-    let is_number = |value: &Expr| is_column(value, steps, number);
+    let is_number = |value: &Expr| is_column_below(value, steps, number);
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let (op, most) = match (is_number(left), is_number(right)) {
@@ -332,33 +365,33 @@ fn most_of(condition: &Expr, steps: &[&Projection], number: &Column) -> Option<u
 }
 
 /// Whether an expression above the steps is a column of below them, whatever it is called there.
-fn is_column(expr: &Expr, steps: &[&Projection], column: &Column) -> bool {
-    let expr = counted(expr);
+fn is_column_below(expr: &Expr, steps: &[&Projection], column: &Column) -> bool {
+    let expr = strip_row_number_casts(expr);
     let Expr::Column(found) = expr else { return false };
     match steps.split_first() {
         None => found == column,
         Some((step, below)) => {
             let place = step.schema.maybe_index_of_column(found);
-            place.is_some_and(|place| is_column(&step.expr[place], below, column))
+            place.is_some_and(|place| is_column_below(&step.expr[place], below, column))
         }
     }
 }
 
 /// What an expression is of that changes no number of rows.
-fn counted(expr: &Expr) -> &Expr {
+fn strip_row_number_casts(expr: &Expr) -> &Expr {
     let keeps = |to: &DataType| matches!(to, DataType::Int64 | DataType::UInt64);
     match expr {
-        Expr::Alias(alias) => counted(&alias.expr),
-        Expr::Cast(cast) if keeps(cast.field.data_type()) => counted(&cast.expr),
+        Expr::Alias(alias) => strip_row_number_casts(&alias.expr),
+        Expr::Cast(cast) if keeps(cast.field.data_type()) => strip_row_number_casts(&cast.expr),
         other => match opaque_casts::opaque_cast_parts(other) {
-            Some((inner, to)) if keeps(to) => counted(inner),
+            Some((inner, to)) if keeps(to) => strip_row_number_casts(inner),
             _ => other,
         },
     }
 }
 
 /// The window's columns that are needed, of the first rows; nothing where there is no such order.
-fn aggregated(
+fn build_first_rows_aggregate(
     window: &Window,
     call: &WindowFunction,
     number: &Column,
@@ -386,8 +419,10 @@ fn aggregated(
         }
     }
     // A float is told apart from its equals by no key: each row has its own.
-    let is_own = |expr: &Expr| Ok::<_, datafusion::error::DataFusionError>(!has_equals(&of(expr)?));
-    let mut shown: Vec<(Expr, Place)> = Vec::new();
+    let is_own = |expr: &Expr| {
+        Ok::<_, datafusion::error::DataFusionError>(!has_distinguishable_equals(&of(expr)?))
+    };
+    let mut shown: Vec<(Expr, ColumnPlace)> = Vec::new();
     for (qualifier, field) in below.iter() {
         let column = Column::from((qualifier, field));
         let expr = Expr::Column(column.clone());
@@ -395,11 +430,11 @@ fn aggregated(
             continue;
         }
         let place = match columns.iter().position(|known| known == &expr) {
-            Some(place) => Place::InRow(place),
-            None if keys.contains(&expr) && is_own(&expr)? => Place::Key,
+            Some(place) => ColumnPlace::InRow(place),
+            None if keys.contains(&expr) && is_own(&expr)? => ColumnPlace::Key,
             None => {
                 columns.push(expr.clone());
-                Place::InRow(columns.len() - 1)
+                ColumnPlace::InRow(columns.len() - 1)
             }
         };
         shown.push((expr, place));
@@ -409,7 +444,7 @@ fn aggregated(
         columns.push(lit(0_i8));
     }
     let types = columns.iter().map(of).collect::<PlanResult<Vec<_>>>()?;
-    let mut names: Vec<String> = vec![NUMBER.to_owned()];
+    let mut names: Vec<String> = vec![ROW_NUMBER_FIELD.to_owned()];
     for column in &columns {
         let own = match column {
             Expr::Column(column) => column.name.clone(),
@@ -426,8 +461,8 @@ fn aggregated(
     if !RowConverter::supports_fields(&sorted.collect::<Vec<_>>()) {
         return Ok(None);
     }
-    let function = AggregateUDF::from(Ranked {
-        of: Arc::new(FirstRows::new(most, fields, by, Answer::Numbered)?),
+    let function = AggregateUDF::from(FirstRowsUdaf {
+        spec: Arc::new(FirstRowsSpec::new(most, fields, by, FirstRowsAnswer::NumberedRows)?),
         signature: Signature::any(1, Volatility::Immutable),
     });
     let named = names.iter().zip(columns).flat_map(|(name, column)| [lit(name.as_str()), column]);
@@ -438,38 +473,38 @@ fn aggregated(
         computed => computed.alias(format!("part {at}")),
     });
     let options = UnnestOptions::new().with_null_handling(NullHandling::Drop);
-    let rows = || Expr::Column(Column::new_unqualified(ROWS));
+    let rows = || Expr::Column(Column::new_unqualified(FIRST_ROWS_COLUMN));
     let mut outputs: Vec<Expr> = Vec::new();
     for (expr, place) in shown {
         let Expr::Column(column) = &expr else { continue };
         outputs.push(match place {
-            Place::Key => expr,
-            Place::InRow(at) => get_field(rows(), names[at].as_str())
+            ColumnPlace::Key => expr,
+            ColumnPlace::InRow(at) => get_field(rows(), names[at].as_str())
                 .alias_qualified(column.relation.clone(), column.name.clone()),
         });
     }
     if is_needed(number) {
-        outputs.push(get_field(rows(), NUMBER).alias(&number.name));
+        outputs.push(get_field(rows(), ROW_NUMBER_FIELD).alias(&number.name));
     }
     let groups = LogicalPlanBuilder::from(window.input.as_ref().clone())
-        .aggregate(keys, [Expr::AggregateFunction(call).alias(ROWS)])?
+        .aggregate(keys, [Expr::AggregateFunction(call).alias(FIRST_ROWS_COLUMN)])?
         .build()?;
-    let lists = [Column::new_unqualified(ROWS)];
+    let lists = [Column::new_unqualified(FIRST_ROWS_COLUMN)];
     let made = LogicalPlanBuilder::from(hide_keys(groups, &lists)?)
-        .unnest_column_with_options(Column::new_unqualified(ROWS), options)?
+        .unnest_column_with_options(Column::new_unqualified(FIRST_ROWS_COLUMN), options)?
         .project(outputs)?
         .build()?;
     Ok(Some(made))
 }
 
 /// Where a column is in the aggregation's answer.
-enum Place {
+enum ColumnPlace {
     Key,
     InRow(usize),
 }
 
 /// Whether values of a type may be equal as keys and not the same: zeros and NaNs.
-fn has_equals(of: &DataType) -> bool {
+fn has_distinguishable_equals(of: &DataType) -> bool {
     of.is_nested() || of.is_floating() || matches!(of, DataType::Dictionary(_, _))
 }
 
@@ -477,37 +512,37 @@ fn has_equals(of: &DataType) -> bool {
 
 /// The function of such an aggregation, which no SQL can call.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Ranked {
-    of: Arc<FirstRows>,
+struct FirstRowsUdaf {
+    spec: Arc<FirstRowsSpec>,
     signature: Signature,
 }
 
 /// What a call of the function keeps.
-pub(crate) fn of_call(call: &AggregateFunction) -> Option<&Arc<FirstRows>> {
-    Some(&call.func.inner().downcast_ref::<Ranked>()?.of)
+pub(crate) fn find_first_rows_spec(call: &AggregateFunction) -> Option<&Arc<FirstRowsSpec>> {
+    Some(&call.func.inner().downcast_ref::<FirstRowsUdaf>()?.spec)
 }
 
-impl Ranked {
-    fn aggregate(&self, args: &AccumulatorArgs<'_>) -> PlanResult<Aggregate> {
+impl FirstRowsUdaf {
+    fn table_aggregate(&self, args: &AccumulatorArgs<'_>) -> PlanResult<TableAggregate> {
         let Some(argument) = args.expr_fields.first() else {
             return plan_err!("the first rows of nothing");
         };
-        Ok(Aggregate {
-            function: Function::FirstRows(Arc::clone(&self.of)),
-            argument: Some(0),
+        Ok(TableAggregate {
+            function: MergeableFunction::FirstRows(Arc::clone(&self.spec)),
+            argument_column: Some(0),
             argument_type: argument.data_type().clone(),
-            second: None,
-            filter: None,
-            output: Arc::clone(&args.return_field),
-            udf: Arc::new(AggregateUDF::from(Ranked {
-                of: Arc::clone(&self.of),
+            second_argument: None,
+            filter_column: None,
+            output_field: Arc::clone(&args.return_field),
+            udf: Arc::new(AggregateUDF::from(FirstRowsUdaf {
+                spec: Arc::clone(&self.spec),
                 signature: self.signature.clone(),
             })),
         })
     }
 }
 
-impl AggregateUDFImpl for Ranked {
+impl AggregateUDFImpl for FirstRowsUdaf {
     fn name(&self) -> &str {
         "first_rows"
     }
@@ -517,7 +552,7 @@ impl AggregateUDFImpl for Ranked {
     }
 
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
-        Ok(FirstRows::lists(self.of.answers()))
+        Ok(FirstRowsSpec::list_type(self.spec.answer_fields()))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -525,12 +560,12 @@ impl AggregateUDFImpl for Ranked {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
-        let kept = FirstRows::lists(self.of.columns.clone());
+        let kept = FirstRowsSpec::list_type(self.spec.columns.clone());
         Ok(vec![Arc::new(Field::new(format_state_name(args.name, "state"), kept, true))])
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        Ok(Box::new(OneGroup::new(self.aggregate(&args)?, None)?))
+        Ok(Box::new(StateAccumulator::new(self.table_aggregate(&args)?, None)?))
     }
 
     fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
@@ -541,6 +576,6 @@ impl AggregateUDFImpl for Ranked {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> PlanResult<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Groups::new(self.aggregate(&args)?)?))
+        Ok(Box::new(StateGroupsAccumulator::new(self.table_aggregate(&args)?)?))
     }
 }

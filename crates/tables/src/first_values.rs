@@ -27,60 +27,60 @@ use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::{Result as PlanResult, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-use crate::value::owned;
+use crate::value_encoding::copy_views;
 
 /// Of how many rows at least the first are looked for.
-const ROWS_MIN: usize = 1024;
+const PRUNE_ROWS_MIN: usize = 1024;
 
 /// So many are copied at a time.
-const ROWS_MAX: usize = 8192;
+const COPY_ROWS_MAX: usize = 8192;
 
 /// What ordering a row takes: its group, its number, and where it is.
-const ORDERED_BYTES: usize = size_of::<(u32, u32)>() + size_of::<(usize, usize)>();
+const ORDER_BYTES_PER_ROW: usize = size_of::<(u32, u32)>() + size_of::<(usize, usize)>();
 
 /// No row of a group is known that others have to come before.
-const NONE: u32 = u32::MAX;
+const NO_LAST_ROW: u32 = u32::MAX;
 
 /// What is kept of a group.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct FirstValuesSpec {
     /// So many rows at most.
-    pub(crate) most: usize,
+    pub(crate) rows_max: usize,
     /// Whether rows without a value are left out.
     pub(crate) skips_nulls: bool,
     /// The type of values.
-    pub(crate) of: DataType,
+    pub(crate) value_type: DataType,
     /// What rows are ordered by; by nothing, in the order that they come in.
-    pub(crate) by: Fields,
-    pub(crate) sorted: Vec<SortField>,
+    pub(crate) order_fields: Fields,
+    pub(crate) sort_fields: Vec<SortField>,
 }
 
 /// The first rows of any number of groups.
 #[derive(Debug)]
-pub(crate) struct FirstValues {
-    kept: Kept,
-    converter: Option<RowConverter>,
+pub(crate) struct FirstValuesGroupsAccumulator {
+    spec: FirstValuesSpec,
+    row_converter: Option<RowConverter>,
     group_count: usize,
-    pieces: Vec<Piece>,
+    row_pieces: Vec<RowPiece>,
     row_count: usize,
     /// What the pieces take.
-    bytes: usize,
+    piece_bytes: usize,
     /// How many rows were left when the first of each group were last looked for.
-    settled_rows: usize,
+    rows_after_pruning: usize,
     /// Whether there is one piece at most, whose rows are in order.
-    is_settled: bool,
-    full: Full,
+    is_pruned: bool,
+    full_groups: FullGroups,
 }
 
 /// Rows of the value and of what it is ordered by, and the group of each.
 #[derive(Debug)]
-struct Piece {
+struct RowPiece {
     columns: Vec<ArrayRef>,
     groups: Vec<u32>,
 }
 
-impl Piece {
-    fn bytes(&self) -> usize {
+impl RowPiece {
+    fn memory_bytes(&self) -> usize {
         let columns = self.columns.iter().map(|column| column.get_array_memory_size());
         columns.sum::<usize>() + self.groups.capacity() * size_of::<u32>()
     }
@@ -88,48 +88,48 @@ impl Piece {
 
 /// Groups that have as many rows as they may: which others are not looked at.
 #[derive(Debug)]
-enum Full {
+enum FullGroups {
     /// Those that come when there are so many; by group.
     Counted(Vec<u32>),
     /// Those that are not before the last of them; by group which of the rows that is.
     Ordered(Vec<u32>, Option<Rows>),
 }
 
-impl Full {
-    fn bytes(&self) -> usize {
+impl FullGroups {
+    fn memory_bytes(&self) -> usize {
         match self {
-            Full::Counted(counts) => counts.capacity() * size_of::<u32>(),
-            Full::Ordered(last, rows) => {
+            FullGroups::Counted(counts) => counts.capacity() * size_of::<u32>(),
+            FullGroups::Ordered(last, rows) => {
                 last.capacity() * size_of::<u32>() + rows.as_ref().map_or(0, Rows::size)
             }
         }
     }
 }
 
-impl FirstValues {
-    pub(crate) fn new(kept: Kept) -> PlanResult<FirstValues> {
-        let sorted = kept.sorted.clone();
+impl FirstValuesGroupsAccumulator {
+    pub(crate) fn new(kept: FirstValuesSpec) -> PlanResult<FirstValuesGroupsAccumulator> {
+        let sorted = kept.sort_fields.clone();
         let converter = (!sorted.is_empty()).then(|| RowConverter::new(sorted)).transpose()?;
         let full = match converter {
-            Some(_) => Full::Ordered(Vec::new(), None),
-            None => Full::Counted(Vec::new()),
+            Some(_) => FullGroups::Ordered(Vec::new(), None),
+            None => FullGroups::Counted(Vec::new()),
         };
-        Ok(FirstValues {
-            kept,
-            converter,
+        Ok(FirstValuesGroupsAccumulator {
+            spec: kept,
+            row_converter: converter,
             group_count: 0,
-            pieces: Vec::new(),
+            row_pieces: Vec::new(),
             row_count: 0,
-            bytes: 0,
-            settled_rows: 0,
-            is_settled: true,
-            full,
+            piece_bytes: 0,
+            rows_after_pruning: 0,
+            is_pruned: true,
+            full_groups: full,
         })
     }
 
     /// Takes rows of the value and of what it is ordered by, each of the group in `groups`, but for those without a
     /// `true` in the filter. They have memory of their own from then on.
-    fn add(
+    fn add_rows(
         &mut self,
         columns: &[ArrayRef],
         groups: impl Fn(usize) -> usize,
@@ -137,45 +137,50 @@ impl FirstValues {
         group_count: usize,
     ) -> PlanResult<()> {
         let [values, by @ ..] = columns else { return Ok(()) };
-        if by.len() != self.kept.by.len() {
-            return internal_err!("{} columns to order by, not {}", by.len(), self.kept.by.len());
+        if by.len() != self.spec.order_fields.len() {
+            return internal_err!(
+                "{} columns to order by, not {}",
+                by.len(),
+                self.spec.order_fields.len()
+            );
         }
         self.group_count = self.group_count.max(group_count);
         if u32::try_from(self.group_count).is_err() {
             return exec_err!("{} groups are too many for lists", self.group_count);
         }
-        let nulls = values.logical_nulls().filter(|_| self.kept.skips_nulls);
+        let nulls = values.logical_nulls().filter(|_| self.spec.skips_nulls);
         let is_wanted = |row: usize| {
             wanted.is_none_or(|wanted| wanted.is_valid(row) && wanted.value(row))
                 && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
         };
         // Of many rows at once a copy would be large.
-        for start in (0..values.len()).step_by(ROWS_MAX) {
-            let rows = start..values.len().min(start + ROWS_MAX);
-            let chosen = self.chosen(by, rows.filter(|row| is_wanted(*row)), &groups)?;
-            self.take(columns, chosen)?;
-            let most = self.settled_rows.saturating_mul(2).max(ROWS_MIN);
-            let is_cut = self.converter.is_some() && self.kept.most < usize::MAX;
+        for start in (0..values.len()).step_by(COPY_ROWS_MAX) {
+            let rows = start..values.len().min(start + COPY_ROWS_MAX);
+            let chosen =
+                self.select_candidate_rows(by, rows.filter(|row| is_wanted(*row)), &groups)?;
+            self.append_rows(columns, chosen)?;
+            let most = self.rows_after_pruning.saturating_mul(2).max(PRUNE_ROWS_MIN);
+            let is_cut = self.row_converter.is_some() && self.spec.rows_max < usize::MAX;
             if is_cut && self.row_count >= most {
-                self.settle()?;
-                self.look_for_full()?;
+                self.prune_rows()?;
+                self.update_full_groups()?;
             }
         }
         Ok(())
     }
 
     /// Which rows may be among the first of their groups.
-    fn chosen(
+    fn select_candidate_rows(
         &mut self,
         by: &[ArrayRef],
         rows: impl Iterator<Item = usize>,
         groups: &impl Fn(usize) -> usize,
     ) -> PlanResult<Vec<(u32, u32)>> {
-        let most = self.kept.most;
+        let most = self.spec.rows_max;
         let all = rows.map(|row| (groups(row) as u32, row as u32));
-        Ok(match &mut self.full {
+        Ok(match &mut self.full_groups {
             _ if most == usize::MAX => all.collect(),
-            Full::Counted(counts) => {
+            FullGroups::Counted(counts) => {
                 counts.resize(self.group_count, 0);
                 all.filter(|(group, _)| {
                     let count = &mut counts[*group as usize];
@@ -185,10 +190,10 @@ impl FirstValues {
                 })
                 .collect()
             }
-            Full::Ordered(last, Some(lasts)) => {
+            FullGroups::Ordered(last, Some(lasts)) => {
                 let all: Vec<(u32, u32)> = all.collect();
                 let (Some((_, first)), Some((_, end)), Some(converter)) =
-                    (all.first(), all.last(), &self.converter)
+                    (all.first(), all.last(), &self.row_converter)
                 else {
                     return Ok(all);
                 };
@@ -196,67 +201,67 @@ impl FirstValues {
                 let by: Vec<ArrayRef> = by.iter().map(|by| by.slice(first, count)).collect();
                 let rows = converter.convert_columns(&by)?;
                 let is_before = |(group, row): &(u32, u32)| match last.get(*group as usize) {
-                    None | Some(&NONE) => true,
+                    None | Some(&NO_LAST_ROW) => true,
                     Some(last) => rows.row(*row as usize - first) < lasts.row(*last as usize),
                 };
                 all.into_iter().filter(is_before).collect()
             }
-            Full::Ordered(_, None) => all.collect(),
+            FullGroups::Ordered(_, None) => all.collect(),
         })
     }
 
     /// Takes the chosen rows, each with its group.
-    fn take(&mut self, columns: &[ArrayRef], chosen: Vec<(u32, u32)>) -> PlanResult<()> {
+    fn append_rows(&mut self, columns: &[ArrayRef], chosen: Vec<(u32, u32)>) -> PlanResult<()> {
         if chosen.is_empty() {
             return Ok(());
         }
         let (groups, rows): (Vec<u32>, Vec<u32>) = chosen.into_iter().unzip();
         let rows = UInt32Array::from(rows);
         // A slice would keep the batch; and texts stay where they are unless they are compacted.
-        let own = |column: &ArrayRef| Ok::<_, ArrowError>(owned(&take(column, &rows, None)?));
+        let own = |column: &ArrayRef| Ok::<_, ArrowError>(copy_views(&take(column, &rows, None)?));
         let columns = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
         self.row_count += groups.len();
-        self.push(Piece { columns, groups });
-        self.is_settled = false;
+        self.push_piece(RowPiece { columns, groups });
+        self.is_pruned = false;
         // The last ones are joined while they are no smaller than half of the one before.
-        while let [.., before, last] = self.pieces.as_slice()
+        while let [.., before, last] = self.row_pieces.as_slice()
             && before.groups.len() <= 2 * last.groups.len()
         {
-            let (Some(last), Some(before)) = (self.pop(), self.pop()) else { break };
+            let (Some(last), Some(before)) = (self.pop_piece(), self.pop_piece()) else { break };
             let both = |index: usize| {
                 let parts = [before.columns[index].as_ref(), last.columns[index].as_ref()];
-                Ok::<_, ArrowError>(owned(&concat(&parts)?))
+                Ok::<_, ArrowError>(copy_views(&concat(&parts)?))
             };
-            let columns = (0..=self.kept.by.len()).map(both).collect::<Result<_, _>>()?;
-            self.push(Piece { columns, groups: [before.groups, last.groups].concat() });
+            let columns = (0..=self.spec.order_fields.len()).map(both).collect::<Result<_, _>>()?;
+            self.push_piece(RowPiece { columns, groups: [before.groups, last.groups].concat() });
         }
         Ok(())
     }
 
-    fn push(&mut self, piece: Piece) {
-        self.bytes += piece.bytes();
-        self.pieces.push(piece);
+    fn push_piece(&mut self, piece: RowPiece) {
+        self.piece_bytes += piece.memory_bytes();
+        self.row_pieces.push(piece);
     }
 
-    fn pop(&mut self) -> Option<Piece> {
-        let piece = self.pieces.pop()?;
-        self.bytes -= piece.bytes();
+    fn pop_piece(&mut self) -> Option<RowPiece> {
+        let piece = self.row_pieces.pop()?;
+        self.piece_bytes -= piece.memory_bytes();
         Some(piece)
     }
 
     /// Keeps the first rows of each group: in one piece, by group and in their order.
-    fn settle(&mut self) -> PlanResult<()> {
-        if self.is_settled {
+    fn prune_rows(&mut self) -> PlanResult<()> {
+        if self.is_pruned {
             return Ok(());
         }
         let Ok(row_count) = u32::try_from(self.row_count) else {
             return exec_err!("{} rows are too many for lists", self.row_count);
         };
-        let groups = self.pieces.iter().flat_map(|piece| &piece.groups);
+        let groups = self.row_pieces.iter().flat_map(|piece| &piece.groups);
         let mut order: Vec<(u32, u32)> = groups.copied().zip(0..row_count).collect();
         order.sort_unstable();
         // Where each row is.
-        let ends = self.pieces.iter().scan(0, |end, piece| {
+        let ends = self.row_pieces.iter().scan(0, |end, piece| {
             *end += piece.groups.len();
             Some(*end)
         });
@@ -266,47 +271,48 @@ impl FirstValues {
             let piece = ends.partition_point(|end| *end <= row);
             (piece, row - piece.checked_sub(1).map_or(0, |before| ends[before]))
         };
-        if self.converter.is_some() {
-            self.order_groups(&mut order, &place)?;
+        if self.row_converter.is_some() {
+            self.sort_and_truncate_groups(&mut order, &place)?;
         }
         let places: Vec<(usize, usize)> = order.iter().map(place).collect();
-        let mut pieces = std::mem::take(&mut self.pieces);
-        let mut columns = Vec::with_capacity(1 + self.kept.by.len());
-        for index in (0..=self.kept.by.len()).rev() {
+        let mut pieces = std::mem::take(&mut self.row_pieces);
+        let mut columns = Vec::with_capacity(1 + self.spec.order_fields.len());
+        for index in (0..=self.spec.order_fields.len()).rev() {
             // What has been copied goes before the next is.
             let parts: Vec<ArrayRef> =
                 pieces.iter_mut().filter_map(|piece| piece.columns.pop()).collect();
             let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
             debug_assert_eq!(pieces.iter().map(|piece| piece.columns.len()).max(), Some(index));
             // A view keeps the bytes of all others with it.
-            columns.push(owned(&interleave(&parts, &places)?));
+            columns.push(copy_views(&interleave(&parts, &places)?));
         }
         columns.reverse();
         let groups: Vec<u32> = order.iter().map(|(group, _)| *group).collect();
-        (self.row_count, self.settled_rows, self.bytes) = (groups.len(), groups.len(), 0);
-        self.push(Piece { columns, groups });
-        self.is_settled = true;
+        (self.row_count, self.rows_after_pruning, self.piece_bytes) =
+            (groups.len(), groups.len(), 0);
+        self.push_piece(RowPiece { columns, groups });
+        self.is_pruned = true;
         Ok(())
     }
 
     /// Brings rows, which are by group, in the order of each group, and leaves its first ones.
-    fn order_groups(
+    fn sort_and_truncate_groups(
         &self,
         order: &mut Vec<(u32, u32)>,
         place: &impl Fn(&(u32, u32)) -> (usize, usize),
     ) -> PlanResult<()> {
-        let Some(converter) = &self.converter else { return Ok(()) };
+        let Some(converter) = &self.row_converter else { return Ok(()) };
         let (mut start, mut left) = (0, 0);
         while start < order.len() {
             // What rows are compared by is made for some groups at a time.
-            let mut end = order.len().min(start + ROWS_MAX);
+            let mut end = order.len().min(start + COPY_ROWS_MAX);
             while end < order.len() && order[end].0 == order[end - 1].0 {
                 end += 1;
             }
             let some = order[start..end].to_vec();
             let places: Vec<(usize, usize)> = some.iter().map(place).collect();
-            let by = (1..=self.kept.by.len()).map(|index| {
-                let parts = self.pieces.iter().map(|piece| piece.columns[index].as_ref());
+            let by = (1..=self.spec.order_fields.len()).map(|index| {
+                let parts = self.row_pieces.iter().map(|piece| piece.columns[index].as_ref());
                 interleave(&parts.collect::<Vec<&dyn Array>>(), &places)
             });
             let rows = converter.convert_columns(&by.collect::<Result<Vec<_>, _>>()?)?;
@@ -316,7 +322,7 @@ impl FirstValues {
             for group in some.chunk_by(|(a, _), (b, _)| a == b) {
                 let mut of_group: Vec<u32> = (next..).take(group.len()).collect();
                 next += group.len() as u32;
-                let most = group.len().min(self.kept.most);
+                let most = group.len().min(self.spec.rows_max);
                 if most < group.len() {
                     of_group.select_nth_unstable_by(most, compared);
                     of_group.truncate(most);
@@ -334,14 +340,14 @@ impl FirstValues {
     }
 
     /// Finds the last row of each group that has as many as it may, after they were settled.
-    fn look_for_full(&mut self) -> PlanResult<()> {
-        let (Some(converter), Some(piece)) = (&self.converter, self.pieces.first()) else {
+    fn update_full_groups(&mut self) -> PlanResult<()> {
+        let (Some(converter), Some(piece)) = (&self.row_converter, self.row_pieces.first()) else {
             return Ok(());
         };
-        let Full::Ordered(last, lasts) = &mut self.full else { return Ok(()) };
+        let FullGroups::Ordered(last, lasts) = &mut self.full_groups else { return Ok(()) };
         last.clear();
-        last.resize(self.group_count, NONE);
-        let most = self.kept.most;
+        last.resize(self.group_count, NO_LAST_ROW);
+        let most = self.spec.rows_max;
         let mut rows = Vec::new();
         let mut start = 0;
         for group in piece.groups.chunk_by(|a, b| a == b) {
@@ -358,9 +364,9 @@ impl FirstValues {
     }
 
     /// The rows of the first so many groups, as the lists that are a state.
-    fn lists(&mut self, group_count: usize) -> PlanResult<Vec<ArrayRef>> {
-        self.settle()?;
-        let known = self.pieces.first();
+    fn build_state_lists(&mut self, group_count: usize) -> PlanResult<Vec<ArrayRef>> {
+        self.prune_rows()?;
+        let known = self.row_pieces.first();
         let groups = known.map(|piece| piece.groups.as_slice()).unwrap_or_default();
         let end = groups.partition_point(|group| (*group as usize) < group_count);
         let mut offsets: Vec<i32> = Vec::with_capacity(group_count + 1);
@@ -386,55 +392,58 @@ impl FirstValues {
         // A group without rows has no list; its order is an empty one, as DataFusion declares it.
         let nulls = NullBuffer::from_iter(offsets.lengths().map(|length| length > 0));
         let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
-        let values = list(&self.kept.of, column(0, &self.kept.of), nulls)?;
-        if self.kept.by.is_empty() {
+        let values = list(&self.spec.value_type, column(0, &self.spec.value_type), nulls)?;
+        if self.spec.order_fields.is_empty() {
             return Ok(vec![values]);
         }
-        let by = self.kept.by.iter().enumerate();
+        let by = self.spec.order_fields.iter().enumerate();
         let by = by.map(|(index, by)| column(index + 1, by.data_type())).collect();
-        let order = StructArray::try_new_with_length(self.kept.by.clone(), by, None, end)?;
-        let of = DataType::Struct(self.kept.by.clone());
+        let order =
+            StructArray::try_new_with_length(self.spec.order_fields.clone(), by, None, end)?;
+        let of = DataType::Struct(self.spec.order_fields.clone());
         Ok(vec![values, list(&of, Arc::new(order), None)?])
     }
 
     /// Forgets the first so many groups; the others are counted from there.
-    fn forget(&mut self, group_count: usize) -> PlanResult<()> {
+    fn remove_groups(&mut self, group_count: usize) -> PlanResult<()> {
         if group_count >= self.group_count {
-            *self = FirstValues::new(self.kept.clone())?;
+            *self = FirstValuesGroupsAccumulator::new(self.spec.clone())?;
             return Ok(());
         }
         self.group_count -= group_count;
-        let (Full::Counted(of) | Full::Ordered(of, _)) = &mut self.full;
+        let (FullGroups::Counted(of) | FullGroups::Ordered(of, _)) = &mut self.full_groups;
         of.drain(..group_count.min(of.len()));
         // Settled, as they were made lists.
-        if let Some(mut piece) = self.pop() {
+        if let Some(mut piece) = self.pop_piece() {
             let end = piece.groups.partition_point(|group| (*group as usize) < group_count);
             let count = piece.groups.len() - end;
-            let columns = piece.columns.iter().map(|column| owned(&column.slice(end, count)));
+            let columns = piece.columns.iter().map(|column| copy_views(&column.slice(end, count)));
             piece.columns = columns.collect();
             piece.groups.drain(..end);
             piece.groups.iter_mut().for_each(|group| *group -= group_count as u32);
-            (self.row_count, self.settled_rows) = (count, count);
-            self.push(piece);
+            (self.row_count, self.rows_after_pruning) = (count, count);
+            self.push_piece(piece);
         }
         Ok(())
     }
 
     /// Takes the rows of states, each for the group in `groups`.
-    fn merge(
+    fn merge_states(
         &mut self,
         states: &[ArrayRef],
         groups: impl Fn(usize) -> usize,
         group_count: usize,
     ) -> PlanResult<()> {
-        let Some(lists) = lists_of(states, 0) else { return unfit() };
+        let Some(lists) = state_lists(states, 0) else { return misaligned_state_error() };
         let (offsets, mut columns) = (lists.value_offsets(), vec![Arc::clone(lists.values())]);
-        if !self.kept.by.is_empty() {
-            let order = lists_of(states, 1).filter(|order| order.value_offsets() == offsets);
+        if !self.spec.order_fields.is_empty() {
+            let order = state_lists(states, 1).filter(|order| order.value_offsets() == offsets);
             let Some(order) = order else {
-                return self.merge_apart(states, groups, group_count);
+                return self.merge_misaligned_states(states, groups, group_count);
             };
-            let Some(order) = order.values().as_struct_opt() else { return unfit() };
+            let Some(order) = order.values().as_struct_opt() else {
+                return misaligned_state_error();
+            };
             columns.extend_from_slice(order.columns());
         }
         let (start, end) = (offsets[0] as usize, offsets[lists.len()] as usize);
@@ -451,55 +460,55 @@ impl FirstValues {
             });
             BooleanArray::from(items.collect::<Vec<bool>>())
         });
-        self.add(&columns, |row| of_rows[row], wanted.as_ref(), group_count)
+        self.add_rows(&columns, |row| of_rows[row], wanted.as_ref(), group_count)
     }
 
     /// The same of values and orders whose lists do not lie alike.
-    fn merge_apart(
+    fn merge_misaligned_states(
         &mut self,
         states: &[ArrayRef],
         groups: impl Fn(usize) -> usize,
         group_count: usize,
     ) -> PlanResult<()> {
-        let (Some(lists), Some(orders)) = (lists_of(states, 0), lists_of(states, 1)) else {
-            return unfit();
+        let (Some(lists), Some(orders)) = (state_lists(states, 0), state_lists(states, 1)) else {
+            return misaligned_state_error();
         };
         for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
             let (values, order) = (lists.value(row), orders.value(row));
             let Some(order) = order.as_struct_opt().filter(|of| of.len() == values.len()) else {
-                return unfit();
+                return misaligned_state_error();
             };
             let columns: Vec<ArrayRef> =
                 [values].into_iter().chain(order.columns().iter().cloned()).collect();
-            self.add(&columns, |_| groups(row), None, group_count)?;
+            self.add_rows(&columns, |_| groups(row), None, group_count)?;
         }
         Ok(())
     }
 
-    fn emitted(&self, emit_to: EmitTo) -> usize {
+    fn emitted_group_count(&self, emit_to: EmitTo) -> usize {
         match emit_to {
             EmitTo::All => self.group_count,
             EmitTo::First(count) => count,
         }
     }
 
-    fn bytes(&self) -> usize {
-        let pieces = self.pieces.capacity() * size_of::<Piece>();
-        let ordered = if self.is_settled { 0 } else { self.row_count * ORDERED_BYTES };
-        size_of_val(self) + self.bytes + pieces + ordered + self.full.bytes()
+    fn memory_bytes(&self) -> usize {
+        let pieces = self.row_pieces.capacity() * size_of::<RowPiece>();
+        let ordered = if self.is_pruned { 0 } else { self.row_count * ORDER_BYTES_PER_ROW };
+        size_of_val(self) + self.piece_bytes + pieces + ordered + self.full_groups.memory_bytes()
     }
 }
 
 /// A column of states, which are lists.
-fn lists_of(states: &[ArrayRef], index: usize) -> Option<&ListArray> {
+fn state_lists(states: &[ArrayRef], index: usize) -> Option<&ListArray> {
     states.get(index)?.as_list_opt::<i32>()
 }
 
-fn unfit<T>() -> PlanResult<T> {
+fn misaligned_state_error<T>() -> PlanResult<T> {
     internal_err!("the first values of a group and their order do not fit")
 }
 
-impl GroupsAccumulator for FirstValues {
+impl GroupsAccumulator for FirstValuesGroupsAccumulator {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -507,7 +516,7 @@ impl GroupsAccumulator for FirstValues {
         opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> PlanResult<()> {
-        self.add(values, |row| group_indices[row], opt_filter, total_num_groups)
+        self.add_rows(values, |row| group_indices[row], opt_filter, total_num_groups)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
@@ -515,9 +524,9 @@ impl GroupsAccumulator for FirstValues {
     }
 
     fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
-        let group_count = self.emitted(emit_to);
-        let lists = self.lists(group_count)?;
-        self.forget(group_count)?;
+        let group_count = self.emitted_group_count(emit_to);
+        let lists = self.build_state_lists(group_count)?;
+        self.remove_groups(group_count)?;
         Ok(lists)
     }
 
@@ -527,7 +536,7 @@ impl GroupsAccumulator for FirstValues {
         group_indices: &[usize],
         total_num_groups: usize,
     ) -> PlanResult<()> {
-        self.merge(values, |row| group_indices[row], total_num_groups)
+        self.merge_states(values, |row| group_indices[row], total_num_groups)
     }
 
     fn convert_to_state(
@@ -536,57 +545,60 @@ impl GroupsAccumulator for FirstValues {
         opt_filter: Option<&BooleanArray>,
     ) -> PlanResult<Vec<ArrayRef>> {
         let row_count = values.first().map_or(0, |values| values.len());
-        let mut each = FirstValues::new(Kept { most: usize::MAX, ..self.kept.clone() })?;
-        each.add(values, |row| row, opt_filter, row_count)?;
-        each.lists(row_count)
+        let mut each = FirstValuesGroupsAccumulator::new(FirstValuesSpec {
+            rows_max: usize::MAX,
+            ..self.spec.clone()
+        })?;
+        each.add_rows(values, |row| row, opt_filter, row_count)?;
+        each.build_state_lists(row_count)
     }
 
     fn size(&self) -> usize {
-        self.bytes()
+        self.memory_bytes()
     }
 }
 
 /// The first rows of all, where there are no groups.
 #[derive(Debug)]
-pub(crate) struct FirstOfAll {
-    first: FirstValues,
+pub(crate) struct FirstValuesAccumulator {
+    first_values: FirstValuesGroupsAccumulator,
     /// The most that they took between two batches. DataFusion adds up by how much an accumulator has grown with each
     /// batch, and takes nothing off where it has shrunk.
-    bytes_most: usize,
+    peak_bytes: usize,
 }
 
-impl FirstOfAll {
-    pub(crate) fn new(kept: Kept) -> PlanResult<FirstOfAll> {
-        let first = FirstValues::new(kept)?;
-        let bytes_most = first.bytes();
-        Ok(FirstOfAll { first, bytes_most })
+impl FirstValuesAccumulator {
+    pub(crate) fn new(kept: FirstValuesSpec) -> PlanResult<FirstValuesAccumulator> {
+        let first = FirstValuesGroupsAccumulator::new(kept)?;
+        let bytes_most = first.memory_bytes();
+        Ok(FirstValuesAccumulator { first_values: first, peak_bytes: bytes_most })
     }
 }
 
-impl Accumulator for FirstOfAll {
+impl Accumulator for FirstValuesAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.first.add(values, |_| 0, None, 1)?;
-        self.bytes_most = self.bytes_most.max(self.first.bytes());
+        self.first_values.add_rows(values, |_| 0, None, 1)?;
+        self.peak_bytes = self.peak_bytes.max(self.first_values.memory_bytes());
         Ok(())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        self.first.merge(states, |_| 0, 1)?;
-        self.bytes_most = self.bytes_most.max(self.first.bytes());
+        self.first_values.merge_states(states, |_| 0, 1)?;
+        self.peak_bytes = self.peak_bytes.max(self.first_values.memory_bytes());
         Ok(())
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let lists = self.first.lists(1)?;
+        let lists = self.first_values.build_state_lists(1)?;
         lists.iter().map(|lists| ScalarValue::try_from_array(lists, 0)).collect()
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        ScalarValue::try_from_array(&self.first.lists(1)?[0], 0)
+        ScalarValue::try_from_array(&self.first_values.build_state_lists(1)?[0], 0)
     }
 
     fn size(&self) -> usize {
-        self.bytes_most
+        self.peak_bytes
     }
 }
 
@@ -602,15 +614,19 @@ mod tests {
     /// A group, a value, and what it is ordered by.
     type Row = (usize, Option<String>, Option<i64>);
 
-    fn kept(most: usize, skips_nulls: bool, options: Option<SortOptions>) -> Kept {
+    fn first_values_spec(
+        most: usize,
+        skips_nulls: bool,
+        options: Option<SortOptions>,
+    ) -> FirstValuesSpec {
         let by = options.map(|_| Field::new("by_0", DataType::Int64, true));
         let sorted = options.map(|options| SortField::new_with_options(DataType::Int64, options));
-        Kept {
-            most,
+        FirstValuesSpec {
+            rows_max: most,
             skips_nulls,
-            of: DataType::Utf8View,
-            by: by.into_iter().collect(),
-            sorted: sorted.into_iter().collect(),
+            value_type: DataType::Utf8View,
+            order_fields: by.into_iter().collect(),
+            sort_fields: sorted.into_iter().collect(),
         }
     }
 
@@ -632,8 +648,8 @@ mod tests {
     }
 
     /// The first rows of each group, by a walk over all.
-    fn model(
-        kept: &Kept,
+    fn first_values_by_scan(
+        kept: &FirstValuesSpec,
         options: Option<SortOptions>,
         rows: &[Row],
         group_count: usize,
@@ -651,7 +667,7 @@ mod tests {
                     _ => std::cmp::Ordering::Greater,
                 });
             }
-            let of = of.into_iter().take(kept.most).map(|(_, value, _)| value.clone());
+            let of = of.into_iter().take(kept.rows_max).map(|(_, value, _)| value.clone());
             Some(of.collect::<Vec<_>>()).filter(|of| !of.is_empty())
         };
         (0..group_count).map(of_group).collect()
@@ -677,12 +693,12 @@ mod tests {
             options in prop::option::of((any::<bool>(), any::<bool>())),
         ) {
             let options = options.map(|(descending, nulls_first)| SortOptions { descending, nulls_first });
-            let kept = kept(most, skips_nulls, options);
+            let kept = first_values_spec(most, skips_nulls, options);
             let is_ordered = options.is_some();
-            let mut merged = FirstValues::new(kept.clone()).unwrap();
+            let mut merged = FirstValuesGroupsAccumulator::new(kept.clone()).unwrap();
             let mut all: Vec<Row> = Vec::new();
             for (batches, way, cut) in &parts {
-                let mut own = FirstValues::new(kept.clone()).unwrap();
+                let mut own = FirstValuesGroupsAccumulator::new(kept.clone()).unwrap();
                 for batch in batches {
                     let rows: Vec<Row> = batch.iter().map(|(row, _)| row.clone()).collect();
                     let filter: BooleanArray = batch.iter().map(|(_, wanted)| *wanted).collect();
@@ -706,7 +722,7 @@ mod tests {
                     merged.merge_batch(&rest, &(*cut..groups).collect::<Vec<_>>(), groups).unwrap();
                 }
             }
-            let expected = model(&kept, options, &all, merged.group_count);
+            let expected = first_values_by_scan(&kept, options, &all, merged.group_count);
             let cut = parts[0].2.min(merged.group_count);
             let mut found = values(&merged.evaluate(EmitTo::First(cut)).unwrap());
             // What comes now is of the groups that are left.
@@ -715,10 +731,10 @@ mod tests {
             merged.update_batch(&columns(&more, is_ordered), &of_rows, None, of_rows.len()).unwrap();
             found.extend(values(&merged.evaluate(EmitTo::All).unwrap()));
             all.extend(more);
-            let after = model(&kept, options, &all, expected.len());
+            let after = first_values_by_scan(&kept, options, &all, expected.len());
             prop_assert_eq!(&found[..cut], &expected[..cut]);
             prop_assert_eq!(&found[cut..], &after[cut..]);
-            prop_assert_eq!(merged.bytes(), FirstValues::new(kept).unwrap().bytes());
+            prop_assert_eq!(merged.memory_bytes(), FirstValuesGroupsAccumulator::new(kept).unwrap().memory_bytes());
         }
 
         #[test]
@@ -729,11 +745,11 @@ mod tests {
             descending in prop::option::of(any::<bool>()),
         ) {
             let options = descending.map(|descending| SortOptions { descending, nulls_first: false });
-            let kept = kept(most, skips_nulls, options);
-            let mut merged = FirstOfAll::new(kept.clone()).unwrap();
+            let kept = first_values_spec(most, skips_nulls, options);
+            let mut merged = FirstValuesAccumulator::new(kept.clone()).unwrap();
             let mut all = Vec::new();
             for rows in batches {
-                let mut own = FirstOfAll::new(kept.clone()).unwrap();
+                let mut own = FirstValuesAccumulator::new(kept.clone()).unwrap();
                 own.update_batch(&columns(&rows, options.is_some())).unwrap();
                 let before = own.evaluate().unwrap();
                 prop_assert_eq!(before, own.evaluate().unwrap());
@@ -743,16 +759,16 @@ mod tests {
                 all.extend(rows);
             }
             let found = merged.evaluate().unwrap().to_array().unwrap();
-            prop_assert_eq!(values(&found), model(&kept, options, &all, 1));
+            prop_assert_eq!(values(&found), first_values_by_scan(&kept, options, &all, 1));
         }
     }
 
     #[test]
-    fn lists_and_orders_that_do_not_lie_alike_are_merged_too() {
+    fn misaligned_value_and_order_lists_are_merged() {
         let options = SortOptions::default();
-        let kept = kept(3, false, Some(options));
+        let kept = first_values_spec(3, false, Some(options));
         let row = |value: &str, by| (0, Some(value.to_owned()), Some(by));
-        let mut own = FirstValues::new(kept.clone()).unwrap();
+        let mut own = FirstValuesGroupsAccumulator::new(kept.clone()).unwrap();
         let rows = [row("b", 2), row("a", 1), row("c", 3)];
         own.update_batch(&columns(&rows, true), &[0, 1, 1], None, 2).unwrap();
         let states = own.state(EmitTo::All).unwrap();
@@ -762,7 +778,7 @@ mod tests {
         let offsets = OffsetBuffer::new(vec![3, 4, 6].into());
         let field = Arc::new(Field::new_list_field(DataType::Utf8View, true));
         let moved: ArrayRef = Arc::new(ListArray::new(field, offsets, items, None));
-        let mut merged = FirstValues::new(kept).unwrap();
+        let mut merged = FirstValuesGroupsAccumulator::new(kept).unwrap();
         merged.merge_batch(&[moved, Arc::clone(&states[1])], &[1, 0], 2).unwrap();
         let found = values(&merged.evaluate(EmitTo::All).unwrap());
         let of = |all: &[&str]| Some(all.iter().map(|one| Some((*one).to_owned())).collect());
@@ -775,27 +791,35 @@ mod tests {
     }
 
     #[test]
-    fn of_texts_in_structs_no_others_are_kept_either() {
+    fn strings_in_structs_of_dropped_rows_are_released() {
         let options = SortOptions { descending: true, nulls_first: false };
         let field = Arc::new(Field::new("b", DataType::Utf8View, true));
         let of = DataType::Struct(Fields::from(vec![Arc::clone(&field)]));
-        let mut state = FirstValues::new(Kept { of, ..kept(3, false, Some(options)) }).unwrap();
+        let mut state = FirstValuesGroupsAccumulator::new(FirstValuesSpec {
+            value_type: of,
+            ..first_values_spec(3, false, Some(options))
+        })
+        .unwrap();
         for batch in 0..40 {
             let row = |row: i64| (0, Some(text(row)), Some(batch * 1000 + row));
             let mut columns = columns(&(0..20_000).map(row).collect::<Vec<_>>(), true);
             let texts = vec![(Arc::clone(&field), Arc::clone(&columns[0]))];
             columns[0] = Arc::new(StructArray::from(texts));
             state.update_batch(&columns, &vec![0; 20_000], None, 1).unwrap();
-            assert!(state.size() < 1 << 20, "{} {:?}", state.size(), state.pieces.len());
+            assert!(state.size() < 1 << 20, "{} {:?}", state.size(), state.row_pieces.len());
         }
     }
 
     #[test]
-    fn what_is_given_back_is_not_asked_for_again() {
+    fn total_reported_growth_stays_bounded() {
         let options = SortOptions { descending: true, nulls_first: false };
         let field = Arc::new(Field::new("b", DataType::Utf8View, true));
         let of = DataType::Struct(Fields::from(vec![Arc::clone(&field)]));
-        let mut state = FirstOfAll::new(Kept { of, ..kept(3, false, Some(options)) }).unwrap();
+        let mut state = FirstValuesAccumulator::new(FirstValuesSpec {
+            value_type: of,
+            ..first_values_spec(3, false, Some(options))
+        })
+        .unwrap();
         let mut asked = 0;
         for batch in 0..400 {
             let row_count = [9000, 1500, 700][batch as usize % 3];
@@ -824,11 +848,13 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_first_are_kept() {
+    fn memory_is_bounded_by_the_first_rows() {
         let descending = SortOptions { descending: true, nulls_first: false };
         for (options, first) in [(None, 0), (Some(descending), 999)] {
             for groups in [1_usize, 7] {
-                let mut state = FirstValues::new(kept(10, false, options)).unwrap();
+                let mut state =
+                    FirstValuesGroupsAccumulator::new(first_values_spec(10, false, options))
+                        .unwrap();
                 for batch in 0..200 {
                     let row = |row: i64| (0, Some(text(row)), Some(batch * 1000 + row));
                     let rows: Vec<Row> = (0..1000).map(row).collect();

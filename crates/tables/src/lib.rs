@@ -6,87 +6,90 @@
 //! gives the same answer, byte for byte, however many workers there were.
 
 mod accumulators;
-pub mod added;
-mod approximate;
-pub mod calls;
-pub mod codes;
-mod distinct;
-pub mod estimates;
+pub mod aggregate_calls;
+pub mod aggregate_functions;
+mod approximate_aggregates;
+pub mod batch_slices;
+mod cache_prefetch;
+pub mod chunk_spills;
+mod distinct_rewrite;
 pub mod first_rows;
 mod first_values;
-pub mod functions;
-mod groups;
-mod held;
-pub mod lists;
+mod gather_columns;
+pub mod group_codes;
+mod group_index;
+mod hash_partitions;
+pub mod hash_ranges;
+pub mod limited_lists;
 mod median;
 pub mod merge;
-pub mod ordered;
-pub mod partial;
-mod partitions;
-mod places;
-pub mod portions;
-mod prefetch;
-pub mod ranges;
+pub mod order_sensitive_aggregates;
+pub mod partial_tables;
+pub mod precision_recorder;
+mod row_counter;
 mod scatter;
 pub mod sections;
 pub mod sessions;
-mod sliding;
+mod sliding_bitwise;
 mod spec;
-pub mod spill;
 mod state;
 pub mod statistics;
+mod sum_udafs;
 pub mod summary;
-mod sums;
-pub mod value;
+pub mod tidemill_udafs;
+pub mod value_encoding;
 mod wide_sums;
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-pub use distinct::{is_of_one_row, makes_branches};
-use groups::GroupIndex;
-pub use scatter::Scatter;
-pub use spec::{Aggregate, BitsOf, Function, Precision, Switch, TableSpec, position, top_k_type};
-pub use state::{CellQuantiles, CellSums, supports};
-use state::{Routes, Rows, StateColumn, States};
+pub use distinct_rewrite::{is_branch_unnest, is_single_row_call};
+use group_index::GroupIndex;
+pub use scatter::ScatterBuffer;
+pub use spec::{
+    BitwiseOperator, MergeableFunction, SketchPrecision, StateUpdateSwitch, TableAggregate,
+    TableSpec, encode_row_position, top_k_result_type,
+};
+pub use state::{CellQuantiles, CellSums, has_mergeable_state};
+use state::{ChunkStates, GroupedRows, StateColumn, StateRoutes};
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::float_order;
-pub use value::{is_hashable, is_rankable};
+pub use value_encoding::{has_sortable_items, is_hashable};
 
 /// Groups and their states while they can still grow.
-pub struct Table {
+pub struct AggregateTable {
     spec: Arc<TableSpec>,
     /// None where there are no keys: then there is one group, even of no rows.
-    groups: Option<GroupIndex>,
-    columns: Vec<Box<dyn StateColumn>>,
+    group_index: Option<GroupIndex>,
+    state_columns: Vec<Box<dyn StateColumn>>,
     group_of_row: Vec<usize>,
     /// How many rows it has taken since it was empty.
     row_count: u64,
 }
 
 /// Of fewer groups than these a table stays in the cache, whatever it saves.
-const GROUPS_CACHED: usize = 1 << 16;
+const CACHED_GROUPS_MAX: usize = 1 << 16;
 
 /// A table without a measure of its states first takes this many rows.
-const ROWS_UNMEASURED: usize = 16;
+const FIRST_SLICE_ROWS: usize = 16;
 
 /// One row in this many is expected to be of a new group, where fewer were so far.
-const ROWS_OF_NEW_GROUP: usize = 32;
+const EXPECTED_ROWS_PER_NEW_GROUP: usize = 32;
 
 /// Where there seem to be more groups than these, a table does not gather them.
-const GROUPS_GATHERED_MAX: u64 = 1 << 18;
+const AGGREGATED_GROUPS_MAX: u64 = 1 << 18;
 
 /// The groups of a table on their way to another: keys, and states in the same order.
-pub struct Chunk {
+pub struct GroupChunk {
     keys: Vec<ArrayRef>,
     /// The keys' hashes, where they are known.
     hashes: Option<Vec<u64>>,
-    states: Vec<States>,
+    states: Vec<ChunkStates>,
     group_count: usize,
 }
 
-impl Table {
+impl AggregateTable {
     /// A table without groups.
     ///
     /// # Errors
@@ -96,11 +99,12 @@ impl Table {
             true => None,
             false => Some(GroupIndex::new(&spec.key_schema())?),
         };
-        let columns = spec.leaders().map(state::column).collect::<Result<_>>()?;
-        Ok(Table {
+        let columns =
+            spec.first_aggregate_per_state().map(state::new_state_column).collect::<Result<_>>()?;
+        Ok(AggregateTable {
             spec: Arc::clone(spec),
-            groups,
-            columns,
+            group_index: groups,
+            state_columns: columns,
             group_of_row: Vec::new(),
             row_count: 0,
         })
@@ -113,49 +117,51 @@ impl Table {
 
     /// How many groups there are.
     pub fn group_count(&self) -> usize {
-        self.groups.as_ref().map_or(1, GroupIndex::len)
+        self.group_index.as_ref().map_or(1, GroupIndex::len)
     }
 
     /// Whether its rows are better [scattered](Scatter) to where all of their partition is: it has outgrown the
     /// cache, and so few rows were of a group that was there that the rest will hardly be either. Of N
     /// groups that are equally likely, g are met in g + g²/2N rows, about.
-    pub fn is_sparse(&self) -> bool {
+    pub fn is_better_scattered(&self) -> bool {
         let group_count = self.group_count();
         let groups = group_count as u64;
         let again = self.row_count.saturating_sub(groups);
-        group_count >= GROUPS_CACHED
-            && again.saturating_mul(2 * GROUPS_GATHERED_MAX) < groups.saturating_mul(groups)
+        group_count >= CACHED_GROUPS_MAX
+            && again.saturating_mul(2 * AGGREGATED_GROUPS_MAX) < groups.saturating_mul(groups)
     }
 
     /// Makes room for so many groups.
-    fn expect_groups(&mut self, count: usize) {
-        if let Some(groups) = &mut self.groups {
-            groups.expect(count);
+    fn reserve_groups(&mut self, count: usize) {
+        if let Some(groups) = &mut self.group_index {
+            groups.reserve(count);
         }
     }
 
     /// The memory that keys and states take, in bytes.
-    pub fn bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, GroupIndex::bytes)
-            + self.columns.iter().map(|column| column.bytes()).sum::<usize>()
+    pub fn memory_bytes(&self) -> usize {
+        self.group_index.as_ref().map_or(0, GroupIndex::memory_bytes)
+            + self.state_columns.iter().map(|column| column.memory_bytes()).sum::<usize>()
     }
 
     /// The name of the function whose states take the most memory.
-    pub fn largest(&self) -> Option<&'static str> {
-        let states = self.spec.leaders().zip(&self.columns);
-        let largest = states.max_by_key(|(_, column)| column.bytes())?.0;
-        Some(largest.function.name())
+    pub fn largest_state_function(&self) -> Option<&'static str> {
+        let states = self.spec.first_aggregate_per_state().zip(&self.state_columns);
+        let largest = states.max_by_key(|(_, column)| column.memory_bytes())?.0;
+        Some(largest.function.sql_name())
     }
 
-    fn assign(
+    fn assign_groups(
         &mut self,
         keys: &[ArrayRef],
         hashes: Option<&[u64]>,
         rows: Option<&[u32]>,
         row_count: usize,
     ) -> Result<usize> {
-        match &mut self.groups {
-            Some(groups) => groups.intern(keys, hashes, rows, &mut self.group_of_row)?,
+        match &mut self.group_index {
+            Some(groups) => {
+                groups.find_or_add_groups(keys, hashes, rows, &mut self.group_of_row)?
+            }
             None => {
                 self.group_of_row.clear();
                 self.group_of_row.resize(row_count, 0);
@@ -175,13 +181,18 @@ impl Table {
             .map(float_order::normalize_floats)
             .collect();
         self.row_count += batch.num_rows() as u64;
-        let positions = self.spec.has_positions().then(|| batch.columns().last()).flatten();
-        let group_count = self.assign(&keys, None, None, batch.num_rows())?;
-        for (aggregate, column) in self.spec.leaders().zip(&mut self.columns) {
-            column.update(&Rows {
-                values: aggregate.argument.map(|index| batch.column(index)),
-                second: aggregate.second.as_ref().map(|(index, _)| batch.column(*index)),
-                filter: aggregate.filter.map(|index| batch.column(index).as_boolean()),
+        let positions = self.spec.needs_positions().then(|| batch.columns().last()).flatten();
+        let group_count = self.assign_groups(&keys, None, None, batch.num_rows())?;
+        for (aggregate, column) in
+            self.spec.first_aggregate_per_state().zip(&mut self.state_columns)
+        {
+            column.update(&GroupedRows {
+                argument_values: aggregate.argument_column.map(|index| batch.column(index)),
+                second_values: aggregate
+                    .second_argument
+                    .as_ref()
+                    .map(|(index, _)| batch.column(*index)),
+                filter: aggregate.filter_column.map(|index| batch.column(index).as_boolean()),
                 positions,
                 groups: &self.group_of_row,
                 group_count,
@@ -194,13 +205,13 @@ impl Table {
     ///
     /// A row is taken to need what a group needs, unless a group has many rows: then an equal part of
     /// [`ROWS_OF_NEW_GROUP`] rows is.
-    fn rows_of_growth(&self, growth_bytes: usize) -> usize {
+    fn estimate_rows_for_growth(&self, growth_bytes: usize) -> usize {
         let row_count = usize::try_from(self.row_count).unwrap_or(usize::MAX);
-        if row_count < ROWS_UNMEASURED {
-            return ROWS_UNMEASURED;
+        if row_count < FIRST_SLICE_ROWS {
+            return FIRST_SLICE_ROWS;
         }
-        let new_groups = self.group_count().max(row_count / ROWS_OF_NEW_GROUP);
-        let row_bytes = self.bytes() / new_groups.max(1);
+        let new_groups = self.group_count().max(row_count / EXPECTED_ROWS_PER_NEW_GROUP);
+        let row_bytes = self.memory_bytes() / new_groups.max(1);
         (growth_bytes / row_bytes.max(1)).max(1)
     }
 
@@ -208,11 +219,11 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::update`].
-    pub fn merge(&mut self, chunk: &Chunk, rows: &[u32]) -> Result<()> {
+    pub fn merge(&mut self, chunk: &GroupChunk, rows: &[u32]) -> Result<()> {
         let group_count =
-            self.assign(&chunk.keys, chunk.hashes.as_deref(), Some(rows), rows.len())?;
-        let routes = Routes { rows, groups: &self.group_of_row, group_count };
-        for (column, states) in self.columns.iter_mut().zip(&chunk.states) {
+            self.assign_groups(&chunk.keys, chunk.hashes.as_deref(), Some(rows), rows.len())?;
+        let routes = StateRoutes { incoming_rows: rows, groups: &self.group_of_row, group_count };
+        for (column, states) in self.state_columns.iter_mut().zip(&chunk.states) {
             column.merge(states, &routes)?;
         }
         Ok(())
@@ -222,33 +233,33 @@ impl Table {
     ///
     /// # Errors
     /// As DataFusion's grouping.
-    pub fn take(&mut self) -> Result<Chunk> {
+    pub fn take_chunk(&mut self) -> Result<GroupChunk> {
         self.row_count = 0;
         let group_count = self.group_count();
         let states = self
-            .columns
+            .state_columns
             .iter_mut()
-            .map(|column| column.take(group_count))
+            .map(|column| column.take_states(group_count))
             .collect::<Result<_>>()?;
         let (keys, hashes) = self.take_keys()?;
-        Ok(Chunk { keys, hashes, states, group_count })
+        Ok(GroupChunk { keys, hashes, states, group_count })
     }
 
     fn take_keys(&mut self) -> Result<(Vec<ArrayRef>, Option<Vec<u64>>)> {
-        let Some(groups) = &mut self.groups else { return Ok((Vec::new(), None)) };
-        let (keys, hashes) = groups.take(&self.spec.key_schema())?;
+        let Some(groups) = &mut self.group_index else { return Ok((Vec::new(), None)) };
+        let (keys, hashes) = groups.take_keys(&self.spec.key_schema())?;
         let keys = keys
             .iter()
             .zip(&self.spec.keys)
-            .map(|(key, field)| value::cast_to(key, field.data_type()))
+            .map(|(key, field)| value_encoding::cast_exactly(key, field.data_type()))
             .collect::<Result<_>>()?;
         Ok((keys, hashes))
     }
 
     /// How good each aggregate's answers are; none where they are exact by nature.
-    pub fn precisions(&mut self) -> Vec<Option<Precision>> {
+    pub fn precisions(&mut self) -> Vec<Option<SketchPrecision>> {
         let mut precisions = vec![None; self.spec.aggregates.len()];
-        for (state, column) in self.spec.states.iter().zip(&mut self.columns) {
+        for (state, column) in self.spec.state_aggregates.iter().zip(&mut self.state_columns) {
             for index in state {
                 precisions[*index] = column.precision(&self.spec.aggregates[*index]);
             }
@@ -261,17 +272,19 @@ impl Table {
     /// # Errors
     /// Where an answer does not fit its type.
     pub fn finish(&mut self) -> Result<RecordBatch> {
-        Ok(self.finish_hashed()?.0)
+        Ok(self.finish_with_hashes()?.0)
     }
 
     /// The answer, and the hashes of its keys where they are known.
-    fn finish_hashed(&mut self) -> Result<(RecordBatch, Option<Vec<u64>>)> {
+    fn finish_with_hashes(&mut self) -> Result<(RecordBatch, Option<Vec<u64>>)> {
         let group_count = self.group_count();
         let spec = Arc::clone(&self.spec);
         let mut answers: Vec<Option<ArrayRef>> = vec![None; spec.aggregates.len()];
-        for (state, column) in spec.states.iter().zip(&mut self.columns) {
-            let shared: Vec<&Aggregate> = state.iter().map(|i| &spec.aggregates[*i]).collect();
-            for (index, answer) in state.iter().zip(column.finish_shared(group_count, &shared)?) {
+        for (state, column) in spec.state_aggregates.iter().zip(&mut self.state_columns) {
+            let shared: Vec<&TableAggregate> = state.iter().map(|i| &spec.aggregates[*i]).collect();
+            for (index, answer) in
+                state.iter().zip(column.finish_shared_aggregates(group_count, &shared)?)
+            {
                 answers[*index] = Some(answer);
             }
         }
@@ -287,8 +300,8 @@ impl Table {
     ///
     /// # Errors
     /// Where the columns are not those of this table's spec.
-    pub fn decode(&self, batch: &RecordBatch) -> Result<Chunk> {
-        self.decoded(batch, None)
+    pub fn decode_chunk(&self, batch: &RecordBatch) -> Result<GroupChunk> {
+        self.decode_batch(batch, None)
     }
 
     /// Reads a chunk of a partial file, which stands in the place `file` among those that are merged: what stood
@@ -296,13 +309,17 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::decode`].
-    pub fn decode_of_file(&self, batch: &RecordBatch, file: usize) -> Result<Chunk> {
-        self.decoded(batch, Some(file))
+    pub fn decode_partial_table_chunk(
+        &self,
+        batch: &RecordBatch,
+        file: usize,
+    ) -> Result<GroupChunk> {
+        self.decode_batch(batch, Some(file))
     }
 
-    fn decoded(&self, batch: &RecordBatch, file: Option<usize>) -> Result<Chunk> {
+    fn decode_batch(&self, batch: &RecordBatch, file: Option<usize>) -> Result<GroupChunk> {
         let key_count = self.spec.keys.len();
-        if batch.num_columns() != key_count + self.columns.len() {
+        if batch.num_columns() != key_count + self.state_columns.len() {
             return Err(match file {
                 // The checksums of a file hold whoever wrote it.
                 Some(_) => Error::Corrupt {
@@ -311,7 +328,7 @@ impl Table {
                     reason: format!(
                         "its groups have {} columns, and its query's have {}",
                         batch.num_columns(),
-                        key_count + self.columns.len(),
+                        key_count + self.state_columns.len(),
                     ),
                     hint: None,
                 },
@@ -335,19 +352,19 @@ impl Table {
             }
         }
         let states = self
-            .columns
+            .state_columns
             .iter()
             .zip(states)
             .map(|(column, array)| match file {
-                Some(file) => column.decode_of_file(array, file),
+                Some(file) => column.decode_partial_table_states(array, file),
                 None => column.decode(array),
             })
             .collect::<Result<_>>()?;
-        Ok(Chunk { keys: keys.to_vec(), hashes: None, states, group_count: batch.num_rows() })
+        Ok(GroupChunk { keys: keys.to_vec(), hashes: None, states, group_count: batch.num_rows() })
     }
 }
 
-impl Chunk {
+impl GroupChunk {
     /// How many groups it holds.
     pub fn group_count(&self) -> usize {
         self.group_count
@@ -357,18 +374,18 @@ impl Chunk {
     ///
     /// # Errors
     /// Where a key's type cannot be hashed.
-    fn hashes(&mut self) -> Result<&[u64]> {
+    fn key_hashes(&mut self) -> Result<&[u64]> {
         if self.hashes.is_none() {
-            self.hashes = Some(groups::stored_hashes(&self.keys, self.group_count)?);
+            self.hashes = Some(group_index::hash_keys(&self.keys, self.group_count)?);
         }
         Ok(self.hashes.as_deref().unwrap_or_default())
     }
 
     /// The memory it takes, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.keys.iter().map(|key| key.get_array_memory_size()).sum::<usize>()
             + self.hashes.as_ref().map_or(0, |hashes| hashes.capacity() * size_of::<u64>())
-            + self.states.iter().map(States::bytes).sum::<usize>()
+            + self.states.iter().map(ChunkStates::memory_bytes).sum::<usize>()
     }
 
     /// Its form on disk: a column per key (`key_0` …) and per aggregate (`state_0` …).
@@ -376,7 +393,8 @@ impl Chunk {
     /// # Errors
     /// As Arrow's record batches.
     pub fn encode(&self) -> Result<RecordBatch> {
-        let states = self.states.iter().map(States::encode).collect::<Result<Vec<ArrayRef>>>()?;
+        let states =
+            self.states.iter().map(ChunkStates::encode).collect::<Result<Vec<ArrayRef>>>()?;
         let named = |prefix: &'static str, arrays: &[ArrayRef]| {
             let fields = arrays.iter().enumerate().map(move |(index, array)| {
                 Field::new(format!("{prefix}_{index}"), array.data_type().clone(), true)

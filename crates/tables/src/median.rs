@@ -26,36 +26,36 @@ use tidemill_base::error::Error;
 use tidemill_sql::error_translation::into_datafusion_error;
 use tidemill_sql::percentiles::interpolated_time_type;
 
-use crate::accumulators::{Distinct, Groups, OneGroup};
-use crate::wide_sums::{Cast, TIME_NUMBER};
-use crate::{Aggregate, Function, supports};
+use crate::accumulators::{DistinctAccumulator, StateAccumulator, StateGroupsAccumulator};
+use crate::wide_sums::{CastingAccumulator, TIME_NUMBER_TYPE};
+use crate::{MergeableFunction, TableAggregate, has_mergeable_state};
 
 /// The function, in the place of DataFusion's of the same name.
-pub(crate) fn function() -> AggregateUDF {
+pub(crate) fn create_median_udaf() -> AggregateUDF {
     let signature = Signature::user_defined(Volatility::Immutable);
-    AggregateUDF::from(Median { theirs: median_udaf(), signature })
+    AggregateUDF::from(MedianUdaf { datafusion_udaf: median_udaf(), signature })
 }
 
 /// DataFusion's for types of which there is no state.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Median {
-    theirs: Arc<AggregateUDF>,
+struct MedianUdaf {
+    datafusion_udaf: Arc<AggregateUDF>,
     signature: Signature,
 }
 
 /// The type in which values are kept, and of an answer over these.
-fn kept_types(argument: &DataType) -> (DataType, DataType) {
+fn state_and_answer_types(argument: &DataType) -> (DataType, DataType) {
     match interpolated_time_type(argument) {
-        Some(_) => (TIME_NUMBER, TIME_NUMBER),
+        Some(_) => (TIME_NUMBER_TYPE, TIME_NUMBER_TYPE),
         None => {
-            let answer = widened_decimal(argument).unwrap_or_else(|| argument.clone());
+            let answer = widen_decimal(argument).unwrap_or_else(|| argument.clone());
             (argument.clone(), answer)
         }
     }
 }
 
 /// A decimal that has a place for half of a sum of two values; none for a type that is no decimal.
-fn widened_decimal(of: &DataType) -> Option<DataType> {
+fn widen_decimal(of: &DataType) -> Option<DataType> {
     Some(match *of {
         DataType::Decimal128(precision, scale) => DataType::Decimal128(
             (precision + 1).min(DECIMAL128_MAX_PRECISION),
@@ -69,44 +69,53 @@ fn widened_decimal(of: &DataType) -> Option<DataType> {
     })
 }
 
-impl Median {
-    fn aggregate(&self, name: &str, argument: &DataType) -> Option<Aggregate> {
-        let (kept, answer) = kept_types(argument);
-        let aggregate = Aggregate {
-            function: Function::Median,
-            argument: Some(0),
+impl MedianUdaf {
+    fn table_aggregate(&self, name: &str, argument: &DataType) -> Option<TableAggregate> {
+        let (kept, answer) = state_and_answer_types(argument);
+        let aggregate = TableAggregate {
+            function: MergeableFunction::Median,
+            argument_column: Some(0),
             argument_type: kept,
-            second: None,
-            filter: None,
-            output: Arc::new(Field::new(name, answer, true)),
-            udf: Arc::clone(&self.theirs),
+            second_argument: None,
+            filter_column: None,
+            output_field: Arc::new(Field::new(name, answer, true)),
+            udf: Arc::clone(&self.datafusion_udaf),
         };
-        supports(&aggregate).then_some(aggregate)
+        has_mergeable_state(&aggregate).then_some(aggregate)
     }
 
-    fn of(&self, args: &AccumulatorArgs<'_>) -> Option<Aggregate> {
-        self.aggregate(args.name, args.expr_fields.first()?.data_type())
+    fn table_aggregate_of_call(&self, args: &AccumulatorArgs<'_>) -> Option<TableAggregate> {
+        self.table_aggregate(args.name, args.expr_fields.first()?.data_type())
     }
 
     /// An accumulator of numbers as one of the values that `args` are of.
-    fn cast<A: ?Sized>(args: &AccumulatorArgs<'_>, number: DataType, inner: Box<A>) -> Cast<A> {
+    fn wrap_with_casts<A: ?Sized>(
+        args: &AccumulatorArgs<'_>,
+        number: DataType,
+        inner: Box<A>,
+    ) -> CastingAccumulator<A> {
         let answer = args.return_field.data_type().clone();
-        Cast { name: args.name.to_owned(), number, answer, inner }
+        CastingAccumulator {
+            call_name: args.name.to_owned(),
+            number_type: number,
+            answer_type: answer,
+            inner_accumulator: inner,
+        }
     }
 
     /// Returns the accumulator that `make` builds of DataFusion's function, over values that are cast first: times to
     /// numbers, decimals to wider ones; none of other values.
-    fn theirs_over_numbers<A: ?Sized>(
+    fn build_datafusion_accumulator<A: ?Sized>(
         &self,
         args: &AccumulatorArgs<'_>,
         make: impl FnOnce(&AggregateUDF, AccumulatorArgs<'_>) -> PlanResult<Box<A>>,
-    ) -> PlanResult<Option<Cast<A>>> {
+    ) -> PlanResult<Option<CastingAccumulator<A>>> {
         let Some(argument) = args.expr_fields.first().map(|field| field.data_type()) else {
             return Ok(None);
         };
         let number = match interpolated_time_type(argument) {
-            Some(_) => TIME_NUMBER,
-            None => match widened_decimal(argument) {
+            Some(_) => TIME_NUMBER_TYPE,
+            None => match widen_decimal(argument) {
                 Some(wider) => wider,
                 None => return Ok(None),
             },
@@ -115,25 +124,25 @@ impl Median {
         let fields = [Arc::clone(&field)];
         let over_numbers =
             AccumulatorArgs { expr_fields: &fields, return_field: field, ..args.clone() };
-        let inner = make(self.theirs.as_ref(), over_numbers)?;
-        Ok(Some(Self::cast(args, number, inner)))
+        let inner = make(self.datafusion_udaf.as_ref(), over_numbers)?;
+        Ok(Some(Self::wrap_with_casts(args, number, inner)))
     }
 }
 
 /// Returns whether a call is over times.
-fn is_of_times(args: &AccumulatorArgs<'_>) -> bool {
+fn is_over_times(args: &AccumulatorArgs<'_>) -> bool {
     args.expr_fields
         .first()
         .is_some_and(|field| interpolated_time_type(field.data_type()).is_some())
 }
 
-impl AggregateUDFImpl for Median {
+impl AggregateUDFImpl for MedianUdaf {
     fn name(&self) -> &str {
-        self.theirs.name()
+        self.datafusion_udaf.name()
     }
 
     fn aliases(&self) -> &[String] {
-        self.theirs.aliases()
+        self.datafusion_udaf.aliases()
     }
 
     fn signature(&self) -> &Signature {
@@ -152,7 +161,7 @@ impl AggregateUDFImpl for Median {
             return Ok(vec![DataType::Decimal128(*precision, *scale)]);
         }
         let fields = given.iter().map(|of| Arc::new(Field::new("value", of.clone(), true)));
-        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.theirs.as_ref());
+        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.datafusion_udaf.as_ref());
         let fields = fields.map_err(|_| {
             let found: Vec<String> = given.iter().map(sql_type_name).collect();
             into_datafusion_error(Error::usage_with_hint(
@@ -165,13 +174,13 @@ impl AggregateUDFImpl for Median {
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         match arguments {
-            [of] => Ok(widened_decimal(of).unwrap_or_else(|| of.clone())),
-            _ => self.theirs.return_type(arguments),
+            [of] => Ok(widen_decimal(of).unwrap_or_else(|| of.clone())),
+            _ => self.datafusion_udaf.return_type(arguments),
         }
     }
 
     fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
-        self.theirs.default_value(data_type)
+        self.datafusion_udaf.default_value(data_type)
     }
 
     fn documentation(&self) -> Option<&Documentation> {
@@ -191,17 +200,17 @@ impl AggregateUDFImpl for Median {
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
         let Some(argument) = args.input_fields.first() else {
-            return self.theirs.state_fields(args);
+            return self.datafusion_udaf.state_fields(args);
         };
         let argument = argument.data_type();
-        let Some(aggregate) = self.aggregate(args.name, argument) else {
-            let Some(wide) = widened_decimal(argument) else {
-                return self.theirs.state_fields(args);
+        let Some(aggregate) = self.table_aggregate(args.name, argument) else {
+            let Some(wide) = widen_decimal(argument) else {
+                return self.datafusion_udaf.state_fields(args);
             };
             let field = Arc::new(Field::new("value", wide, true));
             let fields = [Arc::clone(&field)];
             let wide = StateFieldsArgs { input_fields: &fields, return_field: field, ..args };
-            return self.theirs.state_fields(wide);
+            return self.datafusion_udaf.state_fields(wide);
         };
         let item = |of: &DataType| Arc::new(Field::new_list_field(of.clone(), true));
         let kept = match args.is_distinct {
@@ -212,30 +221,37 @@ impl AggregateUDFImpl for Median {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let Some(aggregate) = self.of(&args) else {
-            let wide = self.theirs_over_numbers(&args, |theirs, args| theirs.accumulator(args))?;
+        let Some(aggregate) = self.table_aggregate_of_call(&args) else {
+            let wide =
+                self.build_datafusion_accumulator(&args, |theirs, args| theirs.accumulator(args))?;
             return match wide {
                 Some(wide) => Ok(Box::new(wide)),
-                None => self.theirs.accumulator(args),
+                None => self.datafusion_udaf.accumulator(args),
             };
         };
         let Some(argument) = args.expr_fields.first() else {
-            return self.theirs.accumulator(args);
+            return self.datafusion_udaf.accumulator(args);
         };
-        let times = is_of_times(&args).then(|| args.return_field.data_type().clone());
+        let times = is_over_times(&args).then(|| args.return_field.data_type().clone());
         let name = args.name.to_owned();
         let one = move || -> PlanResult<Box<dyn Accumulator>> {
-            let inner: Box<dyn Accumulator> = Box::new(OneGroup::new(aggregate.clone(), None)?);
+            let inner: Box<dyn Accumulator> =
+                Box::new(StateAccumulator::new(aggregate.clone(), None)?);
             Ok(match &times {
                 None => inner,
                 Some(answer) => {
                     let (name, answer) = (name.clone(), answer.clone());
-                    Box::new(Cast { name, number: TIME_NUMBER, answer, inner })
+                    Box::new(CastingAccumulator {
+                        call_name: name,
+                        number_type: TIME_NUMBER_TYPE,
+                        answer_type: answer,
+                        inner_accumulator: inner,
+                    })
                 }
             })
         };
         match args.is_distinct {
-            true => Ok(Box::new(Distinct::new(argument.data_type(), one))),
+            true => Ok(Box::new(DistinctAccumulator::new(argument.data_type(), one))),
             false => one(),
         }
     }
@@ -248,24 +264,24 @@ impl AggregateUDFImpl for Median {
         match args.is_distinct {
             true => self.accumulator(args),
             false => {
-                let over_numbers = self.theirs_over_numbers(&args, |theirs, args| {
+                let over_numbers = self.build_datafusion_accumulator(&args, |theirs, args| {
                     theirs.create_sliding_accumulator(args)
                 })?;
                 match over_numbers {
                     Some(over_numbers) => Ok(Box::new(over_numbers)),
-                    None => self.theirs.create_sliding_accumulator(args),
+                    None => self.datafusion_udaf.create_sliding_accumulator(args),
                 }
             }
         }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        match self.of(&args) {
+        match self.table_aggregate_of_call(&args) {
             Some(_) => !args.is_distinct,
             // Decimals of more than 38 digits are cast, group by group.
             None => {
-                let wide = args.expr_fields.first().and_then(|of| widened_decimal(of.data_type()));
-                wide.is_none() && self.theirs.groups_accumulator_supported(args)
+                let wide = args.expr_fields.first().and_then(|of| widen_decimal(of.data_type()));
+                wide.is_none() && self.datafusion_udaf.groups_accumulator_supported(args)
             }
         }
     }
@@ -274,13 +290,14 @@ impl AggregateUDFImpl for Median {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> PlanResult<Box<dyn GroupsAccumulator>> {
-        match self.of(&args) {
-            Some(aggregate) if is_of_times(&args) => {
-                let inner: Box<dyn GroupsAccumulator> = Box::new(Groups::new(aggregate)?);
-                Ok(Box::new(Self::cast(&args, TIME_NUMBER, inner)))
+        match self.table_aggregate_of_call(&args) {
+            Some(aggregate) if is_over_times(&args) => {
+                let inner: Box<dyn GroupsAccumulator> =
+                    Box::new(StateGroupsAccumulator::new(aggregate)?);
+                Ok(Box::new(Self::wrap_with_casts(&args, TIME_NUMBER_TYPE, inner)))
             }
-            Some(aggregate) => Ok(Box::new(Groups::new(aggregate)?)),
-            None => self.theirs.create_groups_accumulator(args),
+            Some(aggregate) => Ok(Box::new(StateGroupsAccumulator::new(aggregate)?)),
+            None => self.datafusion_udaf.create_groups_accumulator(args),
         }
     }
 }

@@ -15,10 +15,10 @@ use tidemill_base::error::Result;
 use tidemill_base::panics;
 
 /// Bytes before a section's content.
-pub(crate) const HEAD_BYTES: usize = 13;
+pub(crate) const SECTION_HEADER_BYTES: usize = 13;
 
 /// The checksum of a section, of the first nine bytes of its head and its content.
-pub(crate) fn checksum(head: &[u8], content: &[u8]) -> u32 {
+pub(crate) fn section_checksum(head: &[u8], content: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(head);
     hasher.update(content);
@@ -26,11 +26,11 @@ pub(crate) fn checksum(head: &[u8], content: &[u8]) -> u32 {
 }
 
 /// The bytes before a content.
-fn head(kind: u8, content: &[u8]) -> [u8; HEAD_BYTES] {
-    let mut head = [0; HEAD_BYTES];
+fn section_header(kind: u8, content: &[u8]) -> [u8; SECTION_HEADER_BYTES] {
+    let mut head = [0; SECTION_HEADER_BYTES];
     head[0] = kind;
     head[1..9].copy_from_slice(&(content.len() as u64).to_le_bytes());
-    let sum = checksum(&head[..9], content);
+    let sum = section_checksum(&head[..9], content);
     head[9..].copy_from_slice(&sum.to_le_bytes());
     head
 }
@@ -39,8 +39,8 @@ fn head(kind: u8, content: &[u8]) -> [u8; HEAD_BYTES] {
 ///
 /// # Errors
 /// As writing.
-pub fn write(out: &mut impl Write, kind: u8, content: &[u8]) -> std::io::Result<()> {
-    out.write_all(&head(kind, content))?;
+pub fn write_section(out: &mut impl Write, kind: u8, content: &[u8]) -> std::io::Result<()> {
+    out.write_all(&section_header(kind, content))?;
     out.write_all(content)
 }
 
@@ -48,7 +48,7 @@ pub fn write(out: &mut impl Write, kind: u8, content: &[u8]) -> std::io::Result<
 ///
 /// # Errors
 /// As Arrow's writer.
-pub fn encoded(batch: &RecordBatch) -> Result<Vec<u8>> {
+pub fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>> {
     let mut stream = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
     stream.write(batch)?;
     stream.finish()?;
@@ -59,20 +59,20 @@ pub fn encoded(batch: &RecordBatch) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// Where it is no Arrow stream.
-pub fn batches(content: &[u8]) -> Result<Vec<RecordBatch>, String> {
+pub fn decode_batches(content: &[u8]) -> Result<Vec<RecordBatch>, String> {
     let read = || StreamReader::try_new(content, None)?.collect::<Result<_, ArrowError>>();
-    decoded(content, read)
+    decode_arrow_stream(content, read)
 }
 
 /// What Arrow's reader gives of a content: it panics of some of what it should refuse.
 ///
 /// # Errors
 /// Why it cannot be read, in words.
-pub(crate) fn decoded<T>(
+pub(crate) fn decode_arrow_stream<T>(
     content: &[u8],
     read: impl FnOnce() -> Result<T, ArrowError>,
 ) -> Result<T, String> {
-    if fitting(content).is_none() {
+    if check_message_lengths(content).is_none() {
         return Err("lengths that do not fit it".to_owned());
     }
     match panics::catch_silently(read) {
@@ -82,19 +82,19 @@ pub(crate) fn decoded<T>(
 }
 
 /// The sections of bytes, one after the other.
-pub struct Sections<'a> {
-    rest: &'a [u8],
+pub struct SectionReader<'a> {
+    remaining: &'a [u8],
 }
 
-impl<'a> Sections<'a> {
+impl<'a> SectionReader<'a> {
     /// Those that begin here.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Sections { rest: bytes }
+        SectionReader { remaining: bytes }
     }
 
     /// Bytes behind those that were read.
-    pub fn left(&self) -> usize {
-        self.rest.len()
+    pub fn remaining_bytes(&self) -> usize {
+        self.remaining.len()
     }
 
     /// The next one; none at the end.
@@ -102,20 +102,20 @@ impl<'a> Sections<'a> {
     /// # Errors
     /// In words, what is wrong with it.
     pub fn next_section(&mut self) -> Result<Option<(u8, &'a [u8])>, &'static str> {
-        if self.rest.is_empty() {
+        if self.remaining.is_empty() {
             return Ok(None);
         }
         let cut = "it was cut off";
-        let (head, rest) = self.rest.split_first_chunk::<HEAD_BYTES>().ok_or(cut)?;
+        let (head, rest) = self.remaining.split_first_chunk::<SECTION_HEADER_BYTES>().ok_or(cut)?;
         let mut length = [0; 8];
         length.copy_from_slice(&head[1..9]);
         let length = usize::try_from(u64::from_le_bytes(length)).map_err(|_| cut)?;
         let content = rest.get(..length).ok_or(cut)?;
         let sum = u32::from_le_bytes([head[9], head[10], head[11], head[12]]);
-        if checksum(&head[..9], content) != sum {
+        if section_checksum(&head[..9], content) != sum {
             return Err("the checksum of a section does not hold");
         }
-        self.rest = &rest[length..];
+        self.remaining = &rest[length..];
         Ok(Some((head[0], content)))
     }
 }
@@ -124,15 +124,15 @@ impl<'a> Sections<'a> {
 ///
 /// # Errors
 /// As reading; of kind `InvalidData` for what is no section, or was cut off.
-pub fn read(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>)>> {
+pub fn read_section(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>)>> {
     let invalid = |why: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
-    let mut head = Vec::with_capacity(HEAD_BYTES);
-    from.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    let mut head = Vec::with_capacity(SECTION_HEADER_BYTES);
+    from.by_ref().take(SECTION_HEADER_BYTES as u64).read_to_end(&mut head)?;
     if head.is_empty() {
         return Ok(None);
     }
     let cut = || invalid("it was cut off");
-    let head: [u8; HEAD_BYTES] = head.try_into().map_err(|_| cut())?;
+    let head: [u8; SECTION_HEADER_BYTES] = head.try_into().map_err(|_| cut())?;
     let mut length = [0; 8];
     length.copy_from_slice(&head[1..9]);
     let length = u64::from_le_bytes(length);
@@ -143,7 +143,7 @@ pub fn read(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>)>> {
         return Err(cut());
     }
     let sum = u32::from_le_bytes([head[9], head[10], head[11], head[12]]);
-    if checksum(&head[..9], &content) != sum {
+    if section_checksum(&head[..9], &content) != sum {
         return Err(invalid("the checksum of a section does not hold"));
     }
     Ok(Some((head[0], content)))
@@ -151,7 +151,7 @@ pub fn read(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>)>> {
 
 /// Something if the messages of an Arrow stream are as long as they say: Arrow's reader sets so much memory
 /// aside before it looks. Partial tables are not compressed.
-fn fitting(content: &[u8]) -> Option<()> {
+fn check_message_lengths(content: &[u8]) -> Option<()> {
     let word = |at: usize| {
         let bytes = content.get(at..at.checked_add(4)?)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))

@@ -8,17 +8,17 @@ use tidemill_sql::datafusion_names::optimizer_rules;
 use tidemill_sql::session;
 use tidemill_sql::session::{LogicalRule, SessionExtensions};
 
-use crate::distinct::DistinctCounts;
-use crate::estimates::Precisions;
-use crate::first_rows::KeepFirstRows;
-use crate::{functions, median, sliding, statistics, sums};
+use crate::distinct_rewrite::DistinctAggregatesRule;
+use crate::first_rows::FirstRowsRule;
+use crate::precision_recorder::PrecisionRecorder;
+use crate::{median, sliding_bitwise, statistics, sum_udafs, tidemill_udafs};
 
 /// A session without tables, for plans that may take `budget_bytes`.
 ///
 /// # Errors
 /// As DataFusion's runtime.
-pub fn open(budget_bytes: usize, settings: &RunSettings) -> Result<SessionContext> {
-    open_with(budget_bytes, settings, false)
+pub fn open_session(budget_bytes: usize, settings: &RunSettings) -> Result<SessionContext> {
+    open_session_with_options(budget_bytes, settings, false)
 }
 
 /// The same; `counts_as_before` plans distinct counts beside other aggregates as earlier releases did,
@@ -26,32 +26,34 @@ pub fn open(budget_bytes: usize, settings: &RunSettings) -> Result<SessionContex
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with(
+pub fn open_session_with_options(
     budget_bytes: usize,
     settings: &RunSettings,
     counts_as_before: bool,
 ) -> Result<SessionContext> {
-    let distinct: LogicalRule = Arc::new(DistinctCounts::default());
+    let distinct: LogicalRule = Arc::new(DistinctAggregatesRule::default());
     let others = [(optimizer_rules::SINGLE_DISTINCT_TO_GROUP_BY, distinct)];
     let others = if counts_as_before { &[] } else { &others[..] };
     let brought = SessionExtensions {
         replacement_rules: others,
-        window_rule: Some(Arc::new(KeepFirstRows)),
-        running_aggregate: Some(sums::running),
+        window_rule: Some(Arc::new(FirstRowsRule)),
+        running_aggregate: Some(sum_udafs::compute_running_sums),
     };
     let context = session::open_session(budget_bytes, settings, brought)?;
-    let precisions = Arc::new(Precisions::default());
+    let precisions = Arc::new(PrecisionRecorder::default());
     context.state_ref().write().config_mut().set_extension(Arc::clone(&precisions));
-    for function in functions::all(&precisions) {
+    for function in tidemill_udafs::create_tidemill_udafs(&precisions) {
         context.register_udaf(function);
     }
-    context.register_udaf(median::function());
-    sums::all().for_each(|function| context.register_udaf(function));
+    context.register_udaf(median::create_median_udaf());
+    sum_udafs::create_sum_udafs().for_each(|function| context.register_udaf(function));
     let wrapped: Vec<_> = {
         let state = context.state_ref();
         let state = state.read();
         let theirs = || state.aggregate_functions().values();
-        sliding::functions(theirs()).chain(statistics::functions(theirs())).collect()
+        sliding_bitwise::wrap_sliding_udafs(theirs())
+            .chain(statistics::create_statistic_udafs(theirs()))
+            .collect()
     };
     wrapped.into_iter().for_each(|function| context.register_udaf(function));
     Ok(context)

@@ -10,12 +10,12 @@ use datafusion::logical_expr::AggregateUDF;
 use tidemill_base::coverage::{EstimateAccuracy, TOO_LARGE_ESTIMATE_PREFIX};
 use tidemill_sketch::HllParams;
 
-use crate::first_rows::FirstRows;
-use crate::statistics::Statistic;
+use crate::first_rows::FirstRowsSpec;
+use crate::statistics::MomentStatistic;
 
 /// An aggregate function whose state can be merged, with its parameters.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Function {
+pub enum MergeableFunction {
     /// The number of rows, or of non-null values.
     Count,
     /// The exact sum: 128-bit for integers and decimals, correctly rounded for floats.
@@ -27,16 +27,16 @@ pub enum Function {
     /// The exact sum divided by the count.
     Mean,
     /// The bits of all values together.
-    Bits(BitsOf),
+    Bitwise(BitwiseOperator),
     /// The middle value, or the mean of the two in the middle: all values are kept.
     Median,
     /// The value below which a share of all is, between two of them by their distance: all are kept.
     Percentile {
         /// The share, from 0 to 1.
-        share: f64,
+        fraction: f64,
     },
     /// What exact sums of values, squares and products tell: variances, correlations, regressions.
-    Statistic(Statistic),
+    Statistic(MomentStatistic),
     /// The number of different values, by HyperLogLog.
     Unique(HllParams),
     /// That HyperLogLog itself, as bytes.
@@ -58,12 +58,12 @@ pub enum Function {
         /// The ranks, each from 0 to 1.
         ranks: Vec<f64>,
         /// Whether the answer is a list (several ranks were asked for) or a number.
-        list: bool,
+        returns_list: bool,
     },
     /// How many values lie where.
     Histogram {
         /// The most bars.
-        bars: usize,
+        bars_max: usize,
     },
     /// The sum of resampled units, with its interval.
     BootstrapSum {
@@ -77,54 +77,54 @@ pub enum Function {
     /// The set of different whole numbers, as bytes.
     IdSet,
     /// What stored sets have together, as bytes.
-    IdSets {
+    IdSetCombination {
         /// Whether what one of them lacks is left out.
-        intersects: bool,
+        is_intersection: bool,
     },
     /// The different values, given up where they are many.
     DistinctValues {
         /// The most that are kept.
-        most: u32,
+        values_max: u32,
     },
     /// Some of the different values with the weights of all their rows.
     DistinctSample {
         /// How many.
-        items: u32,
+        sample_size: u32,
     },
     /// How many values occur once, twice and so on.
     InverseHistogram {
         /// Of how many different values the estimate is made.
-        items: u32,
+        sample_size: u32,
     },
     /// The first values in input order.
     Collect {
         /// The most values kept per group.
-        limit: usize,
+        values_max: usize,
     },
     /// The first rows by an order.
-    FirstRows(Arc<FirstRows>),
+    FirstRows(Arc<FirstRowsSpec>),
     /// Sums, or counts, by where in the input the rows stand, for the intervals of an answer that rests on some
     /// splits; nothing that SQL has.
     CellSums {
         /// Whether values are counted and not added up.
-        counts: bool,
+        is_count: bool,
         /// How many splits the input has.
-        splits: u64,
+        split_count: u64,
         /// Whether rows are still taken.
-        switch: Switch,
+        update_switch: StateUpdateSwitch,
     },
     /// Quantiles by where in the input the rows stand, for the same.
     CellQuantiles {
         /// How many splits the input has.
-        splits: u64,
+        split_count: u64,
     },
 }
 
 /// Turns states off whose answers nobody will want: from then on they take no rows.
 #[derive(Debug, Clone, Default)]
-pub struct Switch(Arc<AtomicBool>);
+pub struct StateUpdateSwitch(Arc<AtomicBool>);
 
-impl Switch {
+impl StateUpdateSwitch {
     /// Has no more rows taken.
     pub fn turn_off(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -136,137 +136,151 @@ impl Switch {
     }
 }
 
-impl PartialEq for Switch {
+impl PartialEq for StateUpdateSwitch {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Function {
+impl MergeableFunction {
     /// What SQL calls it.
-    pub fn name(&self) -> &'static str {
+    pub fn sql_name(&self) -> &'static str {
         match self {
-            Function::Count => "count",
-            Function::Sum => "sum",
-            Function::Mean => "mean",
-            Function::Min => "min",
-            Function::Max => "max",
-            Function::Bits(of) => of.name(),
-            Function::Median => "median",
-            Function::Percentile { .. } => "percentile_cont",
-            Function::Statistic(statistic) => statistic.name(),
-            Function::Unique(_) => "unique",
-            Function::HllSketch(_) => "hll_sketch",
-            Function::HllUnion { .. } => "hll_union",
-            Function::Quantile { .. } => "quantile",
-            Function::TopK { .. } => "top_k",
-            Function::Histogram { .. } => "histogram",
-            Function::BootstrapSum { .. } => "bootstrap_sum",
-            Function::UniqueExact => "unique_exact",
-            Function::IdSet => "id_set",
-            Function::IdSets { intersects: false } => "id_set_union",
-            Function::IdSets { intersects: true } => "id_set_intersection",
-            Function::DistinctValues { .. } => "distinct_values",
-            Function::DistinctSample { .. } => "distinct_sample",
-            Function::InverseHistogram { .. } => "inverse_histogram",
-            Function::Collect { .. } => "collect",
-            Function::FirstRows(of) => of.name(),
-            Function::CellSums { .. } => "cell_sums",
-            Function::CellQuantiles { .. } => "cell_quantiles",
+            MergeableFunction::Count => "count",
+            MergeableFunction::Sum => "sum",
+            MergeableFunction::Mean => "mean",
+            MergeableFunction::Min => "min",
+            MergeableFunction::Max => "max",
+            MergeableFunction::Bitwise(of) => of.sql_name(),
+            MergeableFunction::Median => "median",
+            MergeableFunction::Percentile { .. } => "percentile_cont",
+            MergeableFunction::Statistic(statistic) => statistic.sql_name(),
+            MergeableFunction::Unique(_) => "unique",
+            MergeableFunction::HllSketch(_) => "hll_sketch",
+            MergeableFunction::HllUnion { .. } => "hll_union",
+            MergeableFunction::Quantile { .. } => "quantile",
+            MergeableFunction::TopK { .. } => "top_k",
+            MergeableFunction::Histogram { .. } => "histogram",
+            MergeableFunction::BootstrapSum { .. } => "bootstrap_sum",
+            MergeableFunction::UniqueExact => "unique_exact",
+            MergeableFunction::IdSet => "id_set",
+            MergeableFunction::IdSetCombination { is_intersection: false } => "id_set_union",
+            MergeableFunction::IdSetCombination { is_intersection: true } => "id_set_intersection",
+            MergeableFunction::DistinctValues { .. } => "distinct_values",
+            MergeableFunction::DistinctSample { .. } => "distinct_sample",
+            MergeableFunction::InverseHistogram { .. } => "inverse_histogram",
+            MergeableFunction::Collect { .. } => "collect",
+            MergeableFunction::FirstRows(of) => of.sql_name(),
+            MergeableFunction::CellSums { .. } => "cell_sums",
+            MergeableFunction::CellQuantiles { .. } => "cell_quantiles",
         }
     }
 
     /// What a result says of a column's precision.
-    pub fn estimate(&self, column: &str, precision: Precision) -> EstimateAccuracy {
+    pub fn describe_estimate(&self, column: &str, precision: SketchPrecision) -> EstimateAccuracy {
         let percent = |error: f64| {
             let percent = 196.0 * error;
             let digits = if percent >= 1.0 || percent == 0.0 { 1 } else { 3 };
             format!("±{percent:.digits$} % (95 %)")
         };
         let (method, interval) = match self {
-            Function::Unique(params) => (
+            MergeableFunction::Unique(params) => (
                 format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
-                percent(precision.error),
+                percent(precision.error_max),
             ),
-            Function::HllSketch(params) => (
+            MergeableFunction::HllSketch(params) => (
                 format!("HyperLogLog (log2m {}, regwidth {})", params.log2m, params.regwidth),
-                format!("{} of its cardinality", percent(precision.error)),
+                format!("{} of its cardinality", percent(precision.error_max)),
             ),
-            Function::HllUnion { .. } => (
+            MergeableFunction::HllUnion { .. } => (
                 "HyperLogLog (union)".to_string(),
-                format!("{} of its cardinality", percent(precision.error)),
+                format!("{} of its cardinality", percent(precision.error_max)),
             ),
-            Function::Quantile { .. } => (
+            MergeableFunction::Quantile { .. } => (
                 "histogram of adaptive precision".to_string(),
                 format!(
                     "±{:.3}, {:.2} % of the values (certain)",
-                    precision.error,
-                    100.0 * precision.rank
+                    precision.error_max,
+                    100.0 * precision.rank_error_max
                 ),
             ),
-            Function::TopK { capacity, .. } => (
+            MergeableFunction::TopK { capacity, .. } => (
                 format!("frequent items (capacity {capacity})"),
-                format!("at most {} too high (certain)", precision.error),
+                format!("at most {} too high (certain)", precision.error_max),
             ),
-            Function::DistinctValues { most } => (
+            MergeableFunction::DistinctValues { values_max: most } => (
                 format!("different values (at most {most})"),
                 format!("{TOO_LARGE_ESTIMATE_PREFIX} where there are more than {most}"),
             ),
-            Function::DistinctSample { items } => (
+            MergeableFunction::DistinctSample { sample_size: items } => (
                 format!("sample of different values ({items})"),
                 "some of the values; the weight of each is exact".to_string(),
             ),
-            Function::InverseHistogram { items } => (
+            MergeableFunction::InverseHistogram { sample_size: items } => (
                 format!("sample of different values ({items})"),
-                format!("{} of the number of values", percent(precision.error)),
+                format!("{} of the number of values", percent(precision.error_max)),
             ),
             other => (other.to_string(), String::new()),
         };
-        let interval = if precision.exact { "exact".to_string() } else { interval };
+        let interval = if precision.is_exact { "exact".to_string() } else { interval };
         let column = tidemill_sql::column_names::plan_text_to_sql(column);
-        let (exact, error) = (precision.exact, precision.error);
+        let (exact, error) = (precision.is_exact, precision.error_max);
         EstimateAccuracy { column, method, exact, interval, error }
     }
 }
 
-impl fmt::Display for Function {
+impl fmt::Display for MergeableFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Function::Count => write!(f, "count"),
-            Function::Sum => write!(f, "sum"),
-            Function::Min => write!(f, "min"),
-            Function::Max => write!(f, "max"),
-            Function::Mean => write!(f, "mean"),
-            Function::Bits(of) => write!(f, "{}", of.name()),
-            Function::Median => write!(f, "median"),
-            Function::Percentile { share } => write!(f, "percentile_cont({share})"),
-            Function::Statistic(statistic) => write!(f, "{}", statistic.name()),
-            Function::Unique(params) => {
+            MergeableFunction::Count => write!(f, "count"),
+            MergeableFunction::Sum => write!(f, "sum"),
+            MergeableFunction::Min => write!(f, "min"),
+            MergeableFunction::Max => write!(f, "max"),
+            MergeableFunction::Mean => write!(f, "mean"),
+            MergeableFunction::Bitwise(of) => write!(f, "{}", of.sql_name()),
+            MergeableFunction::Median => write!(f, "median"),
+            MergeableFunction::Percentile { fraction: share } => {
+                write!(f, "percentile_cont({share})")
+            }
+            MergeableFunction::Statistic(statistic) => write!(f, "{}", statistic.sql_name()),
+            MergeableFunction::Unique(params) => {
                 write!(f, "unique(log2m {}, regwidth {})", params.log2m, params.regwidth)
             }
-            Function::TopK { k, capacity } => write!(f, "top_k(k {k}, capacity {capacity})"),
-            Function::HllSketch(params) => {
+            MergeableFunction::TopK { k, capacity } => {
+                write!(f, "top_k(k {k}, capacity {capacity})")
+            }
+            MergeableFunction::HllSketch(params) => {
                 write!(f, "hll_sketch(log2m {}, regwidth {})", params.log2m, params.regwidth)
             }
-            Function::HllUnion { log2m_max } => write!(f, "hll_union(log2m at most {log2m_max})"),
-            Function::Quantile { ranks, .. } => {
+            MergeableFunction::HllUnion { log2m_max } => {
+                write!(f, "hll_union(log2m at most {log2m_max})")
+            }
+            MergeableFunction::Quantile { ranks, .. } => {
                 let ranks: Vec<String> = ranks.iter().map(f64::to_string).collect();
                 write!(f, "quantile({})", ranks.join(", "))
             }
-            Function::Histogram { bars } => write!(f, "histogram({bars} bars)"),
-            Function::BootstrapSum { replicates, seed } => {
+            MergeableFunction::Histogram { bars_max: bars } => write!(f, "histogram({bars} bars)"),
+            MergeableFunction::BootstrapSum { replicates, seed } => {
                 write!(f, "bootstrap_sum({replicates} samples, seed {seed})")
             }
-            Function::UniqueExact | Function::IdSet | Function::IdSets { .. } => {
-                write!(f, "{}", self.name())
+            MergeableFunction::UniqueExact
+            | MergeableFunction::IdSet
+            | MergeableFunction::IdSetCombination { .. } => {
+                write!(f, "{}", self.sql_name())
             }
-            Function::DistinctValues { most } => write!(f, "distinct_values(at most {most})"),
-            Function::DistinctSample { items } => write!(f, "distinct_sample({items} values)"),
-            Function::InverseHistogram { items } => write!(f, "inverse_histogram({items} values)"),
-            Function::Collect { limit } => write!(f, "collect(limit {limit})"),
-            Function::FirstRows(of) => write!(f, "{of}"),
-            Function::CellQuantiles { .. } => write!(f, "quantiles by place in the input"),
-            Function::CellSums { counts, .. } => {
+            MergeableFunction::DistinctValues { values_max: most } => {
+                write!(f, "distinct_values(at most {most})")
+            }
+            MergeableFunction::DistinctSample { sample_size: items } => {
+                write!(f, "distinct_sample({items} values)")
+            }
+            MergeableFunction::InverseHistogram { sample_size: items } => {
+                write!(f, "inverse_histogram({items} values)")
+            }
+            MergeableFunction::Collect { values_max: limit } => write!(f, "collect(limit {limit})"),
+            MergeableFunction::FirstRows(of) => write!(f, "{of}"),
+            MergeableFunction::CellQuantiles { .. } => write!(f, "quantiles by place in the input"),
+            MergeableFunction::CellSums { is_count: counts, .. } => {
                 write!(f, "{} by place in the input", if *counts { "counts" } else { "sums" })
             }
         }
@@ -275,7 +289,7 @@ impl fmt::Display for Function {
 
 /// Which bits of values are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BitsOf {
+pub enum BitwiseOperator {
     /// Those that all have.
     And,
     /// Those that some have.
@@ -284,64 +298,67 @@ pub enum BitsOf {
     Xor,
 }
 
-impl BitsOf {
+impl BitwiseOperator {
     /// What SQL calls it.
-    pub fn name(self) -> &'static str {
+    pub fn sql_name(self) -> &'static str {
         match self {
-            BitsOf::And => "bit_and",
-            BitsOf::Or => "bit_or",
-            BitsOf::Xor => "bit_xor",
+            BitwiseOperator::And => "bit_and",
+            BitwiseOperator::Or => "bit_or",
+            BitwiseOperator::Xor => "bit_xor",
         }
     }
 }
 
 /// One aggregate of a table.
 #[derive(Debug, Clone)]
-pub struct Aggregate {
+pub struct TableAggregate {
     /// The function and its parameters.
-    pub function: Function,
+    pub function: MergeableFunction,
     /// The map column that holds its argument; none for `count(*)`.
-    pub argument: Option<usize>,
+    pub argument_column: Option<usize>,
     /// The argument's type ([`DataType::Null`] for `count(*)`).
     pub argument_type: DataType,
     /// The map column of its second argument and that argument's type, where it takes two.
-    pub second: Option<(usize, DataType)>,
+    pub second_argument: Option<(usize, DataType)>,
     /// The map column that says which rows count, from `FILTER (WHERE …)`.
-    pub filter: Option<usize>,
+    pub filter_column: Option<usize>,
     /// Name and type of the answer, as the query's plan expects it.
-    pub output: FieldRef,
+    pub output_field: FieldRef,
     /// DataFusion's function of the same name, which `min` and `max` borrow their
     /// comparisons from.
     pub udf: Arc<AggregateUDF>,
 }
 
-impl Aggregate {
-    fn can_share(&self, other: &Aggregate) -> bool {
+impl TableAggregate {
+    fn can_share_state(&self, other: &TableAggregate) -> bool {
         let is_alike = match (&self.function, &other.function) {
             (
-                Function::Quantile { .. } | Function::Histogram { .. },
-                Function::Quantile { .. } | Function::Histogram { .. },
+                MergeableFunction::Quantile { .. } | MergeableFunction::Histogram { .. },
+                MergeableFunction::Quantile { .. } | MergeableFunction::Histogram { .. },
             )
             | (
-                Function::Median | Function::Percentile { .. },
-                Function::Median | Function::Percentile { .. },
+                MergeableFunction::Median | MergeableFunction::Percentile { .. },
+                MergeableFunction::Median | MergeableFunction::Percentile { .. },
             ) => self.argument_type == other.argument_type,
             // Sums of four powers are of doubles, those of two exact for whole numbers.
-            (Function::Statistic(one), Function::Statistic(another)) => {
-                one.is_of_powers() == another.is_of_powers()
-                    && self.second == other.second
+            (MergeableFunction::Statistic(one), MergeableFunction::Statistic(another)) => {
+                one.needs_higher_powers() == another.needs_higher_powers()
+                    && self.second_argument == other.second_argument
                     && self.argument_type == other.argument_type
             }
-            (Function::UniqueExact | Function::IdSet, Function::UniqueExact | Function::IdSet) => {
-                self.argument_type == other.argument_type && self.argument_type.is_integer()
-            }
             (
-                Function::Unique(one) | Function::HllSketch(one),
-                Function::Unique(another) | Function::HllSketch(another),
+                MergeableFunction::UniqueExact | MergeableFunction::IdSet,
+                MergeableFunction::UniqueExact | MergeableFunction::IdSet,
+            ) => self.argument_type == other.argument_type && self.argument_type.is_integer(),
+            (
+                MergeableFunction::Unique(one) | MergeableFunction::HllSketch(one),
+                MergeableFunction::Unique(another) | MergeableFunction::HllSketch(another),
             ) => one == another && self.argument_type == other.argument_type,
             _ => false,
         };
-        is_alike && (self.argument, self.filter) == (other.argument, other.filter)
+        is_alike
+            && (self.argument_column, self.filter_column)
+                == (other.argument_column, other.filter_column)
     }
 }
 
@@ -352,23 +369,25 @@ pub struct TableSpec {
     /// The group keys; none for one answer over all rows.
     pub keys: Vec<FieldRef>,
     /// The aggregates, in the order of the answer's columns.
-    pub aggregates: Vec<Aggregate>,
+    pub aggregates: Vec<TableAggregate>,
     /// Per kept state, the aggregates that it answers: quantiles of one argument share a
     /// histogram, its count of unique values and its sketch share that, its median and percentiles its values, variances of one argument their sums, as do correlations and regressions of two;
     /// any other aggregate has a state of its own.
-    pub states: Vec<Vec<usize>>,
+    pub state_aggregates: Vec<Vec<usize>>,
 }
 
 impl TableSpec {
     /// A spec of keys and aggregates.
-    pub fn new(keys: Vec<FieldRef>, aggregates: Vec<Aggregate>) -> Self {
+    pub fn new(keys: Vec<FieldRef>, aggregates: Vec<TableAggregate>) -> Self {
         let mut states: Vec<Vec<usize>> = Vec::new();
         // Those of one argument, of which there may be thousands.
         let mut states_of: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, aggregate) in aggregates.iter().enumerate() {
-            let alike = states_of.entry((aggregate.argument, aggregate.filter)).or_default();
-            let shared =
-                alike.iter().find(|state| aggregates[states[**state][0]].can_share(aggregate));
+            let alike =
+                states_of.entry((aggregate.argument_column, aggregate.filter_column)).or_default();
+            let shared = alike
+                .iter()
+                .find(|state| aggregates[states[**state][0]].can_share_state(aggregate));
             match shared {
                 Some(state) => states[*state].push(index),
                 None => {
@@ -377,17 +396,17 @@ impl TableSpec {
                 }
             }
         }
-        TableSpec { keys, aggregates, states }
+        TableSpec { keys, aggregates, state_aggregates: states }
     }
 
     /// Per kept state, the first of the aggregates that it answers.
-    pub fn leaders(&self) -> impl Iterator<Item = &Aggregate> {
-        self.states.iter().map(|state| &self.aggregates[state[0]])
+    pub fn first_aggregate_per_state(&self) -> impl Iterator<Item = &TableAggregate> {
+        self.state_aggregates.iter().map(|state| &self.aggregates[state[0]])
     }
 
     /// The schema of the finished table: keys, then one column per aggregate.
     pub fn output_schema(&self) -> SchemaRef {
-        let outputs = self.aggregates.iter().map(|aggregate| Arc::clone(&aggregate.output));
+        let outputs = self.aggregates.iter().map(|aggregate| Arc::clone(&aggregate.output_field));
         Arc::new(Schema::new(self.keys.iter().cloned().chain(outputs).collect::<Vec<FieldRef>>()))
     }
 
@@ -398,54 +417,55 @@ impl TableSpec {
 
     /// Whether states ask where in the input a row stands. A table's rows have it as a column of their own then, the
     /// last: unsigned numbers of 64 bits that grow from row to row ([`position`]).
-    pub fn has_positions(&self) -> bool {
+    pub fn needs_positions(&self) -> bool {
         self.aggregates.iter().any(|aggregate| match &aggregate.function {
-            Function::FirstRows(of) => of.position().is_some(),
-            Function::CellSums { .. } | Function::CellQuantiles { .. } => true,
+            MergeableFunction::FirstRows(of) => of.position_column().is_some(),
+            MergeableFunction::CellSums { .. } | MergeableFunction::CellQuantiles { .. } => true,
             _ => false,
         })
     }
 
     /// Whether all states answer the same in any order of rows and merges.
-    pub fn is_order_free(&self) -> bool {
-        self.ordered().next().is_none()
+    pub fn is_order_insensitive(&self) -> bool {
+        self.order_sensitive_functions().next().is_none()
     }
 
     /// The functions whose states depend on the order of rows.
-    fn ordered(&self) -> impl Iterator<Item = &Function> {
-        let depends = |function: &&Function| match function {
-            Function::TopK { .. } | Function::Collect { .. } => true,
-            Function::Count
-            | Function::Sum
-            | Function::Min
-            | Function::Max
-            | Function::Mean
-            | Function::Bits(_)
-            | Function::Median
-            | Function::Percentile { .. }
-            | Function::Statistic(_)
-            | Function::Unique(_)
-            | Function::HllSketch(_)
-            | Function::HllUnion { .. }
-            | Function::Quantile { .. }
-            | Function::Histogram { .. }
-            | Function::BootstrapSum { .. }
-            | Function::UniqueExact
-            | Function::IdSet
-            | Function::IdSets { .. }
-            | Function::DistinctValues { .. }
-            | Function::DistinctSample { .. }
-            | Function::InverseHistogram { .. }
-            | Function::FirstRows(_)
-            | Function::CellSums { .. }
-            | Function::CellQuantiles { .. } => false,
+    fn order_sensitive_functions(&self) -> impl Iterator<Item = &MergeableFunction> {
+        let depends = |function: &&MergeableFunction| match function {
+            MergeableFunction::TopK { .. } | MergeableFunction::Collect { .. } => true,
+            MergeableFunction::Count
+            | MergeableFunction::Sum
+            | MergeableFunction::Min
+            | MergeableFunction::Max
+            | MergeableFunction::Mean
+            | MergeableFunction::Bitwise(_)
+            | MergeableFunction::Median
+            | MergeableFunction::Percentile { .. }
+            | MergeableFunction::Statistic(_)
+            | MergeableFunction::Unique(_)
+            | MergeableFunction::HllSketch(_)
+            | MergeableFunction::HllUnion { .. }
+            | MergeableFunction::Quantile { .. }
+            | MergeableFunction::Histogram { .. }
+            | MergeableFunction::BootstrapSum { .. }
+            | MergeableFunction::UniqueExact
+            | MergeableFunction::IdSet
+            | MergeableFunction::IdSetCombination { .. }
+            | MergeableFunction::DistinctValues { .. }
+            | MergeableFunction::DistinctSample { .. }
+            | MergeableFunction::InverseHistogram { .. }
+            | MergeableFunction::FirstRows(_)
+            | MergeableFunction::CellSums { .. }
+            | MergeableFunction::CellQuantiles { .. } => false,
         };
-        self.leaders().map(|aggregate| &aggregate.function).filter(depends)
+        self.first_aggregate_per_state().map(|aggregate| &aggregate.function).filter(depends)
     }
 
     /// Which tables are merged in which order, as `--explain` shows it.
-    pub fn describe_order(&self) -> String {
-        let mut names: Vec<&str> = self.ordered().map(Function::name).collect();
+    pub fn describe_merge_order(&self) -> String {
+        let mut names: Vec<&str> =
+            self.order_sensitive_functions().map(MergeableFunction::sql_name).collect();
         names.dedup();
         match names.is_empty() {
             true => "a table for each thread, merged in any order".to_owned(),
@@ -457,7 +477,7 @@ impl TableSpec {
     }
 
     /// Whether earlier releases cut the values of a state to microseconds.
-    pub fn cuts_nanoseconds(&self) -> bool {
+    pub fn had_truncated_nanoseconds(&self) -> bool {
         let is_fine = |of: &DataType| {
             use arrow::datatypes::TimeUnit::Nanosecond;
             matches!(
@@ -468,19 +488,22 @@ impl TableSpec {
             )
         };
         self.aggregates.iter().any(|aggregate| {
-            let is_cut = matches!(aggregate.function, Function::Unique(_) | Function::TopK { .. });
+            let is_cut = matches!(
+                aggregate.function,
+                MergeableFunction::Unique(_) | MergeableFunction::TopK { .. }
+            );
             is_cut && is_fine(&aggregate.argument_type)
         })
     }
 
     /// A line per key and state, as `--explain` and partial tables show them.
-    pub fn describe(&self) -> Vec<String> {
+    pub fn describe_keys_and_states(&self) -> Vec<String> {
         let keys = self.keys.iter().map(|key| format!("by {} ({})", key.name(), key.data_type()));
-        let states = self.states.iter().map(|state| {
+        let states = self.state_aggregates.iter().map(|state| {
             let names: Vec<&str> =
-                state.iter().map(|i| self.aggregates[*i].output.name().as_str()).collect();
+                state.iter().map(|i| self.aggregates[*i].output_field.name().as_str()).collect();
             let leader = &self.aggregates[state[0]];
-            let second = leader.second.as_ref().map(|(_, of)| format!(", {of}"));
+            let second = leader.second_argument.as_ref().map(|(_, of)| format!(", {of}"));
             let second = second.unwrap_or_default();
             let names = names.join(", ");
             format!("{names} = {} of {}{second}", leader.function, leader.argument_type)
@@ -490,22 +513,22 @@ impl TableSpec {
 }
 
 /// The bits of a row's number in its split.
-const ROW_BITS: u32 = 40;
+const POSITION_ROW_BITS: u32 = 40;
 
 /// Where a row stands in the input: the number of its split, and its own among the rows that the map makes of it. Past
 /// a million millions of them they are taken for one.
-pub fn position(split: usize, row: u64) -> u64 {
-    ((split as u64) << ROW_BITS) | row.min((1 << ROW_BITS) - 1)
+pub fn encode_row_position(split: usize, row: u64) -> u64 {
+    ((split as u64) << POSITION_ROW_BITS) | row.min((1 << POSITION_ROW_BITS) - 1)
 }
 
 /// The split of a position.
-pub(crate) fn split_of(position: u64) -> u64 {
-    position >> ROW_BITS
+pub(crate) fn decode_split_number(position: u64) -> u64 {
+    position >> POSITION_ROW_BITS
 }
 
 /// The type of `top_k`'s answer over values of type `value`: a list of `{value, count, error}`,
 /// most frequent first; of weighted values a list of `{value, weight, error}`, heaviest first.
-pub fn top_k_type(value: &DataType, is_weighted: bool) -> DataType {
+pub fn top_k_result_type(value: &DataType, is_weighted: bool) -> DataType {
     let number = if is_weighted { "weight" } else { "count" };
     let fields = vec![
         Field::new("value", value.clone(), true),
@@ -517,31 +540,32 @@ pub fn top_k_type(value: &DataType, is_weighted: bool) -> DataType {
 
 /// How far the answers of a column of sketches may be off.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Precision {
+pub struct SketchPrecision {
     /// Whether every group's answer is exact.
-    pub exact: bool,
+    pub is_exact: bool,
     /// The largest error of any group, in the sketch's own terms: a relative standard error
     /// (`unique`), half the width of a value's interval (`quantile`), a count (`top_k`).
-    pub error: f64,
+    pub error_max: f64,
     /// Of a value at a rank, the share of all values by which its rank may be off; else 0.
-    pub rank: f64,
+    pub rank_error_max: f64,
 }
 
-impl Precision {
+impl SketchPrecision {
     /// That of no groups.
-    pub const EXACT: Precision = Precision { exact: true, error: 0.0, rank: 0.0 };
+    pub const EXACT: SketchPrecision =
+        SketchPrecision { is_exact: true, error_max: 0.0, rank_error_max: 0.0 };
 
     /// A precision of an error in the sketch's own terms.
     pub fn new(exact: bool, error: f64) -> Self {
-        Precision { exact, error, rank: 0.0 }
+        SketchPrecision { is_exact: exact, error_max: error, rank_error_max: 0.0 }
     }
 
     /// That of both columns together.
-    pub fn and(self, other: Precision) -> Precision {
-        Precision {
-            exact: self.exact && other.exact,
-            error: self.error.max(other.error),
-            rank: self.rank.max(other.rank),
+    pub fn combine(self, other: SketchPrecision) -> SketchPrecision {
+        SketchPrecision {
+            is_exact: self.is_exact && other.is_exact,
+            error_max: self.error_max.max(other.error_max),
+            rank_error_max: self.rank_error_max.max(other.rank_error_max),
         }
     }
 }

@@ -31,13 +31,13 @@ use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::error_translation::into_datafusion_error;
 use tidemill_sql::windows::filter_clauses::window_state_error;
 
-use crate::accumulators::{Distinct, Groups};
-use crate::state::{Pairs, Summed, is_whole};
-use crate::{Aggregate, Function};
+use crate::accumulators::{DistinctAccumulator, StateGroupsAccumulator};
+use crate::state::{MomentNumber, NumberPairs, has_integer_moments};
+use crate::{MergeableFunction, TableAggregate};
 
 /// What is told of a column's or two columns' moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Statistic {
+pub enum MomentStatistic {
     /// `var`, `stddev` and their likes.
     Variance {
         /// Whether what is divided by is one less than the count.
@@ -63,44 +63,44 @@ pub enum Statistic {
     /// `corr`.
     Correlation,
     /// `regr_slope` and its likes, of y and x.
-    Regression(Regression),
+    Regression(RegressionStatistic),
 }
 
 /// How many NaNs and infinities of a column there are beside its moments.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Specials {
-    nan: u64,
-    positive: u64,
-    negative: u64,
+pub(crate) struct NonFiniteCounts {
+    nan_count: u64,
+    infinity_count: u64,
+    negative_infinity_count: u64,
 }
 
-impl Specials {
-    fn change(&mut self, value: f64, is_back: bool) {
+impl NonFiniteCounts {
+    fn update(&mut self, value: f64, is_back: bool) {
         let count = match value {
-            value if value.is_nan() => &mut self.nan,
-            f64::INFINITY => &mut self.positive,
-            f64::NEG_INFINITY => &mut self.negative,
+            value if value.is_nan() => &mut self.nan_count,
+            f64::INFINITY => &mut self.infinity_count,
+            f64::NEG_INFINITY => &mut self.negative_infinity_count,
             _ => return,
         };
         *count = if is_back { *count - 1 } else { *count + 1 };
     }
 
-    fn is_some(self) -> bool {
-        self.nan + self.positive + self.negative > 0
+    fn has_any(self) -> bool {
+        self.nan_count + self.infinity_count + self.negative_infinity_count > 0
     }
 
     /// What they add to a sum.
-    fn sum(self) -> f64 {
+    fn sum_contribution(self) -> f64 {
         let of = |count: u64, value: f64| if count > 0 { value } else { 0.0 };
-        of(self.nan, f64::NAN)
-            + of(self.positive, f64::INFINITY)
-            + of(self.negative, f64::NEG_INFINITY)
+        of(self.nan_count, f64::NAN)
+            + of(self.infinity_count, f64::INFINITY)
+            + of(self.negative_infinity_count, f64::NEG_INFINITY)
     }
 }
 
 /// What is told of the line through the points of two columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Regression {
+pub enum RegressionStatistic {
     /// `regr_slope`.
     Slope,
     /// `regr_intercept`.
@@ -122,9 +122,9 @@ pub enum Regression {
 }
 
 /// All of them by their names, as DataFusion has them, but for those of powers, which are ours.
-const NAMED: [(&str, Statistic); 20] = {
-    use self::Regression as Line;
-    use Statistic::{Correlation, Covariance, Kurtosis, Skewness, Variance};
+const STATISTICS_BY_NAME: [(&str, MomentStatistic); 20] = {
+    use self::RegressionStatistic as Line;
+    use MomentStatistic::{Correlation, Covariance, Kurtosis, Skewness, Variance};
     [
         ("skewness", Skewness { is_sample: true }),
         ("skewness_pop", Skewness { is_sample: false }),
@@ -137,130 +137,138 @@ const NAMED: [(&str, Statistic); 20] = {
         (aggregates::COVAR_SAMP, Covariance { is_sample: true }),
         (aggregates::COVAR_POP, Covariance { is_sample: false }),
         (aggregates::CORR, Correlation),
-        (aggregates::REGR_SLOPE, Statistic::Regression(Line::Slope)),
-        (aggregates::REGR_INTERCEPT, Statistic::Regression(Line::Intercept)),
-        (aggregates::REGR_COUNT, Statistic::Regression(Line::Count)),
-        (aggregates::REGR_R2, Statistic::Regression(Line::R2)),
-        (aggregates::REGR_AVGX, Statistic::Regression(Line::AvgX)),
-        (aggregates::REGR_AVGY, Statistic::Regression(Line::AvgY)),
-        (aggregates::REGR_SXX, Statistic::Regression(Line::Sxx)),
-        (aggregates::REGR_SYY, Statistic::Regression(Line::Syy)),
-        (aggregates::REGR_SXY, Statistic::Regression(Line::Sxy)),
+        (aggregates::REGR_SLOPE, MomentStatistic::Regression(Line::Slope)),
+        (aggregates::REGR_INTERCEPT, MomentStatistic::Regression(Line::Intercept)),
+        (aggregates::REGR_COUNT, MomentStatistic::Regression(Line::Count)),
+        (aggregates::REGR_R2, MomentStatistic::Regression(Line::R2)),
+        (aggregates::REGR_AVGX, MomentStatistic::Regression(Line::AvgX)),
+        (aggregates::REGR_AVGY, MomentStatistic::Regression(Line::AvgY)),
+        (aggregates::REGR_SXX, MomentStatistic::Regression(Line::Sxx)),
+        (aggregates::REGR_SYY, MomentStatistic::Regression(Line::Syy)),
+        (aggregates::REGR_SXY, MomentStatistic::Regression(Line::Sxy)),
     ]
 };
 
-impl Statistic {
+impl MomentStatistic {
     /// The one of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        NAMED.into_iter().find(|(of, _)| *of == name).map(|(_, statistic)| statistic)
+    pub fn from_name(name: &str) -> Option<Self> {
+        STATISTICS_BY_NAME.into_iter().find(|(of, _)| *of == name).map(|(_, statistic)| statistic)
     }
 
     /// What SQL calls it.
-    pub fn name(self) -> &'static str {
-        NAMED.into_iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
+    pub fn sql_name(self) -> &'static str {
+        STATISTICS_BY_NAME.into_iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
     }
 
     /// Whether it takes two columns.
-    pub fn is_of_pairs(self) -> bool {
-        !matches!(self, Statistic::Variance { .. }) && !self.is_of_powers()
+    pub fn is_over_two_columns(self) -> bool {
+        !matches!(self, MomentStatistic::Variance { .. }) && !self.needs_higher_powers()
     }
 
     /// Returns whether it takes the third and the fourth powers of a column, as doubles.
-    pub fn is_of_powers(self) -> bool {
-        matches!(self, Statistic::Skewness { .. } | Statistic::Kurtosis { .. })
+    pub fn needs_higher_powers(self) -> bool {
+        matches!(self, MomentStatistic::Skewness { .. } | MomentStatistic::Kurtosis { .. })
     }
 
     /// What it is of no rows, where that is not null.
-    pub(crate) fn of_no_rows(self) -> Option<ScalarValue> {
-        (self == Statistic::Regression(Regression::Count)).then_some(ScalarValue::UInt64(Some(0)))
+    pub(crate) fn value_of_no_rows(self) -> Option<ScalarValue> {
+        (self == MomentStatistic::Regression(RegressionStatistic::Count))
+            .then_some(ScalarValue::UInt64(Some(0)))
     }
 
     /// How many rows there are at least where it is not null.
     fn rows_min(self) -> u64 {
         match self {
-            Statistic::Variance { is_sample, .. } | Statistic::Covariance { is_sample } => {
-                1 + u64::from(is_sample)
-            }
-            Statistic::Skewness { is_sample } => 1 + 2 * u64::from(is_sample),
-            Statistic::Kurtosis { is_sample } => 2 + 2 * u64::from(is_sample),
-            Statistic::Correlation => 2,
-            Statistic::Regression(Regression::Slope | Regression::Intercept | Regression::R2) => 2,
-            Statistic::Regression(_) => 1,
+            MomentStatistic::Variance { is_sample, .. }
+            | MomentStatistic::Covariance { is_sample } => 1 + u64::from(is_sample),
+            MomentStatistic::Skewness { is_sample } => 1 + 2 * u64::from(is_sample),
+            MomentStatistic::Kurtosis { is_sample } => 2 + 2 * u64::from(is_sample),
+            MomentStatistic::Correlation => 2,
+            MomentStatistic::Regression(
+                RegressionStatistic::Slope
+                | RegressionStatistic::Intercept
+                | RegressionStatistic::R2,
+            ) => 2,
+            MomentStatistic::Regression(_) => 1,
         }
     }
 
     /// In which of the two columns a NaN or an infinity makes it NaN. Means are what sums are.
-    fn columns(self) -> [bool; 2] {
+    fn nan_sensitive_columns(self) -> [bool; 2] {
         match self {
-            Statistic::Variance { .. } | Statistic::Regression(Regression::Syy) => [true, false],
-            of if of.is_of_powers() => [true, false],
-            Statistic::Regression(Regression::Sxx) => [false, true],
-            Statistic::Regression(Regression::AvgX | Regression::AvgY) => [false, false],
+            MomentStatistic::Variance { .. }
+            | MomentStatistic::Regression(RegressionStatistic::Syy) => [true, false],
+            of if of.needs_higher_powers() => [true, false],
+            MomentStatistic::Regression(RegressionStatistic::Sxx) => [false, true],
+            MomentStatistic::Regression(RegressionStatistic::AvgX | RegressionStatistic::AvgY) => {
+                [false, false]
+            }
             _ => [true, true],
         }
     }
 
     /// The answer: null of too few rows, and where it would be 0 / 0. A regression's y is the first
     /// column. `specials` are the NaNs and infinities of each column that the moments do not have.
-    pub(crate) fn answer<N: MomentValue, const SUMS: usize>(
+    pub(crate) fn compute<N: MomentValue, const SUMS: usize>(
         self,
         moments: &Moments<N, SUMS>,
-        specials: [Specials; 2],
+        specials: [NonFiniteCounts; 2],
     ) -> Option<f64> {
         let rows = moments.count();
         if rows < self.rows_min() {
             return None;
         }
-        let [of_x, of_y] = self.columns();
-        if of_x && (specials[0].is_some() || moments.has_nonfinite_x())
-            || of_y && (specials[1].is_some() || moments.has_nonfinite_y())
+        let [of_x, of_y] = self.nan_sensitive_columns();
+        if of_x && (specials[0].has_any() || moments.has_nonfinite_x())
+            || of_y && (specials[1].has_any() || moments.has_nonfinite_y())
         {
             // What is alone differs from nothing, as DataFusion has it.
             let is_alone =
-                rows == 1 && matches!(self, Statistic::Variance { is_sample: false, .. });
+                rows == 1 && matches!(self, MomentStatistic::Variance { is_sample: false, .. });
             return Some(if is_alone { 0.0 } else { f64::NAN });
         }
         let count = rows as f64;
         let among = |is_sample| count - f64::from(u8::from(is_sample));
         let unless_zero = |divisor: f64, value: f64| (divisor != 0.0).then_some(value);
         let regression = match self {
-            Statistic::Variance { is_sample, is_root } => {
+            MomentStatistic::Variance { is_sample, is_root } => {
                 let variance = moments.squared_deviations_x() / among(is_sample);
                 return Some(if is_root { variance.sqrt() } else { variance });
             }
-            Statistic::Covariance { is_sample } => {
+            MomentStatistic::Covariance { is_sample } => {
                 return Some(moments.deviation_products() / among(is_sample));
             }
-            Statistic::Skewness { is_sample } => {
+            MomentStatistic::Skewness { is_sample } => {
                 let [second, third, _] = moments.central_power_sums().map(|sum| sum / count);
                 let of_all = third / (second * second.sqrt());
                 let factor = (count * (count - 1.0)).sqrt() / (count - 2.0);
                 return unless_zero(second, if is_sample { of_all * factor } else { of_all });
             }
-            Statistic::Kurtosis { is_sample } => {
+            MomentStatistic::Kurtosis { is_sample } => {
                 let [second, _, fourth] = moments.central_power_sums().map(|sum| sum / count);
                 let of_all = fourth / (second * second) - 3.0;
                 let factor = (count - 1.0) / ((count - 2.0) * (count - 3.0));
                 let of_sample = factor * ((count + 1.0) * of_all + 6.0);
                 return unless_zero(second, if is_sample { of_sample } else { of_all });
             }
-            Statistic::Correlation => {
-                let root = root(moments.squared_deviations_x(), moments.squared_deviations_y());
+            MomentStatistic::Correlation => {
+                let root =
+                    sqrt_of_product(moments.squared_deviations_x(), moments.squared_deviations_y());
                 return unless_zero(root, (moments.deviation_products() / root).clamp(-1.0, 1.0));
             }
-            Statistic::Regression(regression) => regression,
+            MomentStatistic::Regression(regression) => regression,
         };
         let (sxx, syy) = (|| moments.squared_deviations_y(), || moments.squared_deviations_x());
         match regression {
-            Regression::Slope => unless_zero(sxx(), moments.deviation_products() / sxx()),
-            Regression::Intercept => {
+            RegressionStatistic::Slope => unless_zero(sxx(), moments.deviation_products() / sxx()),
+            RegressionStatistic::Intercept => {
                 let slope = moments.deviation_products() / sxx();
                 let intercept = moments.sum_x() / count - slope * (moments.sum_y() / count);
                 unless_zero(sxx(), intercept)
             }
-            Regression::R2 => {
+            RegressionStatistic::R2 => {
                 let (sxx, syy) = (sxx(), syy());
-                let root = root(sxx, syy);
+                let root = sqrt_of_product(sxx, syy);
                 // A line goes through equal y, as the SQL standard, PostgreSQL and DuckDB have it.
                 match syy == 0.0 {
                     true => unless_zero(sxx, 1.0),
@@ -269,18 +277,22 @@ impl Statistic {
                     }
                 }
             }
-            Regression::AvgX => Some((moments.sum_y() + specials[1].sum()) / count),
-            Regression::AvgY => Some((moments.sum_x() + specials[0].sum()) / count),
-            Regression::Sxx => Some(sxx()),
-            Regression::Syy => Some(syy()),
-            Regression::Sxy => Some(moments.deviation_products()),
-            Regression::Count => None,
+            RegressionStatistic::AvgX => {
+                Some((moments.sum_y() + specials[1].sum_contribution()) / count)
+            }
+            RegressionStatistic::AvgY => {
+                Some((moments.sum_x() + specials[0].sum_contribution()) / count)
+            }
+            RegressionStatistic::Sxx => Some(sxx()),
+            RegressionStatistic::Syy => Some(syy()),
+            RegressionStatistic::Sxy => Some(moments.deviation_products()),
+            RegressionStatistic::Count => None,
         }
     }
 }
 
 /// The root of a product, which is 0 only where a factor is, and infinite no sooner.
-fn root(left: f64, right: f64) -> f64 {
+fn sqrt_of_product(left: f64, right: f64) -> f64 {
     match left * right {
         // Rounded once less than by two roots: where one is the other's multiple, r is 1.
         product if product.is_normal() => product.sqrt(),
@@ -289,7 +301,7 @@ fn root(left: f64, right: f64) -> f64 {
 }
 
 /// The error of a value that is too large to be squared, or to have a fourth power.
-pub(crate) fn too_large(name: &str) -> Error {
+pub(crate) fn value_too_large_error(name: &str) -> Error {
     let call = strip_window_spec(name);
     let is_of_powers = ["skewness", "kurtosis"].iter().any(|of| call.starts_with(of));
     let what = match is_of_powers {
@@ -305,30 +317,32 @@ pub(crate) fn too_large(name: &str) -> Error {
 // ── as DataFusion's functions ────────────────────────────────────────────────────────────
 
 /// Those of `all` that are ours.
-pub(crate) fn functions<'a>(
+pub(crate) fn create_statistic_udafs<'a>(
     all: impl Iterator<Item = &'a Arc<AggregateUDF>>,
 ) -> impl Iterator<Item = AggregateUDF> {
-    let of_powers = NAMED.into_iter().filter(|(_, statistic)| statistic.is_of_powers());
+    let of_powers =
+        STATISTICS_BY_NAME.into_iter().filter(|(_, statistic)| statistic.needs_higher_powers());
     let of_powers = of_powers.map(|(name, statistic)| {
         let signature = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
-        let base = AggregateUDF::from(OfPowers { name, signature });
-        AggregateUDF::from(Declared::new(Arc::new(base), statistic))
+        let base = AggregateUDF::from(HigherMomentUdaf { name, signature });
+        AggregateUDF::from(StatisticUdaf::new(Arc::new(base), statistic))
     });
     let of_theirs = all.filter_map(|theirs| {
-        let statistic = Statistic::named(theirs.name()).filter(|of| !of.is_of_powers())?;
-        Some(AggregateUDF::from(Declared::new(Arc::clone(theirs), statistic)))
+        let statistic =
+            MomentStatistic::from_name(theirs.name()).filter(|of| !of.needs_higher_powers())?;
+        Some(AggregateUDF::from(StatisticUdaf::new(Arc::clone(theirs), statistic)))
     });
     of_theirs.chain(of_powers)
 }
 
 /// The parts that DataFusion has not declared: the name, the type and the words of the reference.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct OfPowers {
+struct HigherMomentUdaf {
     name: &'static str,
     signature: Signature,
 }
 
-impl AggregateUDFImpl for OfPowers {
+impl AggregateUDFImpl for HigherMomentUdaf {
     fn name(&self) -> &str {
         self.name
     }
@@ -378,65 +392,69 @@ impl AggregateUDFImpl for OfPowers {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Declared {
-    theirs: Arc<AggregateUDF>,
-    statistic: Statistic,
+struct StatisticUdaf {
+    datafusion_udaf: Arc<AggregateUDF>,
+    statistic: MomentStatistic,
     signature: Signature,
 }
 
-impl Declared {
-    fn new(theirs: Arc<AggregateUDF>, statistic: Statistic) -> Self {
-        let columns = if statistic.is_of_pairs() { 2 } else { 1 };
+impl StatisticUdaf {
+    fn new(theirs: Arc<AggregateUDF>, statistic: MomentStatistic) -> Self {
+        let columns = if statistic.is_over_two_columns() { 2 } else { 1 };
         let whole = Coercion::new_exact(TypeSignatureClass::Integer);
         let whole = TypeSignature::Coercible(vec![whole; columns]);
         let all = vec![whole, theirs.signature().type_signature.clone()];
         let signature = Signature::one_of(all, Volatility::Immutable);
-        Declared { theirs, statistic, signature }
+        StatisticUdaf { datafusion_udaf: theirs, statistic, signature }
     }
 
-    fn aggregate(&self, args: &AccumulatorArgs<'_>) -> Aggregate {
+    fn table_aggregate(&self, args: &AccumulatorArgs<'_>) -> TableAggregate {
         let of = |index: usize| args.expr_fields[index].data_type().clone();
-        Aggregate {
-            function: Function::Statistic(self.statistic),
-            argument: Some(0),
+        TableAggregate {
+            function: MergeableFunction::Statistic(self.statistic),
+            argument_column: Some(0),
             argument_type: of(0),
-            second: self.statistic.is_of_pairs().then(|| (1, of(1))),
-            filter: None,
-            output: Arc::new(Field::new(args.name, args.return_field.data_type().clone(), true)),
-            udf: Arc::clone(&self.theirs),
+            second_argument: self.statistic.is_over_two_columns().then(|| (1, of(1))),
+            filter_column: None,
+            output_field: Arc::new(Field::new(
+                args.name,
+                args.return_field.data_type().clone(),
+                true,
+            )),
+            udf: Arc::clone(&self.datafusion_udaf),
         }
     }
 
-    fn one_group(&self, aggregate: &Aggregate, slides: bool) -> Box<dyn Accumulator> {
+    fn new_accumulator(&self, aggregate: &TableAggregate, slides: bool) -> Box<dyn Accumulator> {
         let statistic = self.statistic;
-        let name = aggregate.output.name();
-        match (is_whole(aggregate), statistic.is_of_pairs()) {
+        let name = aggregate.output_field.name();
+        match (has_integer_moments(aggregate), statistic.is_over_two_columns()) {
             (true, false) => {
-                Box::new(GroupMoments::<i64, ONE_COLUMN_SUMS>::new(statistic, name, slides))
+                Box::new(MomentsAccumulator::<i64, ONE_COLUMN_SUMS>::new(statistic, name, slides))
             }
             (true, true) => {
-                Box::new(GroupMoments::<i64, TWO_COLUMN_SUMS>::new(statistic, name, slides))
+                Box::new(MomentsAccumulator::<i64, TWO_COLUMN_SUMS>::new(statistic, name, slides))
             }
-            _ if statistic.is_of_powers() => {
-                Box::new(GroupMoments::<f64, FOUR_POWER_SUMS>::new(statistic, name, slides))
+            _ if statistic.needs_higher_powers() => {
+                Box::new(MomentsAccumulator::<f64, FOUR_POWER_SUMS>::new(statistic, name, slides))
             }
             (false, false) => {
-                Box::new(GroupMoments::<f64, ONE_COLUMN_SUMS>::new(statistic, name, slides))
+                Box::new(MomentsAccumulator::<f64, ONE_COLUMN_SUMS>::new(statistic, name, slides))
             }
             (false, true) => {
-                Box::new(GroupMoments::<f64, TWO_COLUMN_SUMS>::new(statistic, name, slides))
+                Box::new(MomentsAccumulator::<f64, TWO_COLUMN_SUMS>::new(statistic, name, slides))
             }
         }
     }
 }
 
-impl AggregateUDFImpl for Declared {
+impl AggregateUDFImpl for StatisticUdaf {
     fn name(&self) -> &str {
-        self.theirs.name()
+        self.datafusion_udaf.name()
     }
 
     fn aliases(&self) -> &[String] {
-        self.theirs.aliases()
+        self.datafusion_udaf.aliases()
     }
 
     fn signature(&self) -> &Signature {
@@ -444,15 +462,15 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        self.theirs.return_type(&vec![DataType::Float64; arguments.len()])
+        self.datafusion_udaf.return_type(&vec![DataType::Float64; arguments.len()])
     }
 
     fn is_nullable(&self) -> bool {
-        self.theirs.is_nullable()
+        self.datafusion_udaf.is_nullable()
     }
 
     fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
-        self.theirs.default_value(data_type)
+        self.datafusion_udaf.default_value(data_type)
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -464,7 +482,7 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        self.theirs.documentation()
+        self.datafusion_udaf.documentation()
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
@@ -480,20 +498,22 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let aggregate = self.aggregate(&args);
+        let aggregate = self.table_aggregate(&args);
         if !args.is_distinct {
-            return Ok(self.one_group(&aggregate, false));
+            return Ok(self.new_accumulator(&aggregate, false));
         }
-        if self.statistic.is_of_pairs() {
+        if self.statistic.is_over_two_columns() {
             // The SQL's walk refuses it.
             return Err(into_datafusion_error(Error::Internal(format!(
                 "`{}` of different pairs",
                 self.name()
             ))));
         }
-        let of = Declared::new(Arc::clone(&self.theirs), self.statistic);
+        let of = StatisticUdaf::new(Arc::clone(&self.datafusion_udaf), self.statistic);
         let argument = aggregate.argument_type.clone();
-        Ok(Box::new(Distinct::new(&argument, move || Ok(of.one_group(&aggregate, false)))))
+        Ok(Box::new(DistinctAccumulator::new(&argument, move || {
+            Ok(of.new_accumulator(&aggregate, false))
+        })))
     }
 
     fn create_sliding_accumulator(
@@ -502,7 +522,7 @@ impl AggregateUDFImpl for Declared {
     ) -> PlanResult<Box<dyn Accumulator>> {
         match args.is_distinct {
             true => self.accumulator(args),
-            false => Ok(self.one_group(&self.aggregate(&args), true)),
+            false => Ok(self.new_accumulator(&self.table_aggregate(&args), true)),
         }
     }
 
@@ -514,54 +534,62 @@ impl AggregateUDFImpl for Declared {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> PlanResult<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Groups::new(self.aggregate(&args))?))
+        Ok(Box::new(StateGroupsAccumulator::new(self.table_aggregate(&args))?))
     }
 }
 
 /// The moments of one group, from which rows can be taken back where a frame slides.
-struct GroupMoments<N: MomentValue, const SUMS: usize> {
-    statistic: Statistic,
+struct MomentsAccumulator<N: MomentValue, const SUMS: usize> {
+    statistic: MomentStatistic,
     /// What the plan calls it.
-    name: String,
+    output_name: String,
     moments: Moments<N, SUMS>,
-    slides: bool,
+    is_sliding: bool,
     /// Where the frame slides: how many NaNs and infinities it has of each column.
-    specials: [Specials; 2],
+    non_finite_counts: [NonFiniteCounts; 2],
     /// The same: how many have a value that is too large.
-    large: u64,
+    too_large_count: u64,
 }
 
-impl<N: MomentValue, const SUMS: usize> fmt::Debug for GroupMoments<N, SUMS> {
+impl<N: MomentValue, const SUMS: usize> fmt::Debug for MomentsAccumulator<N, SUMS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupMoments").field("statistic", &self.statistic).finish_non_exhaustive()
     }
 }
 
-impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
-    fn new(statistic: Statistic, name: &str, slides: bool) -> Self {
+impl<N: MomentNumber, const SUMS: usize> MomentsAccumulator<N, SUMS> {
+    fn new(statistic: MomentStatistic, name: &str, slides: bool) -> Self {
         let (moments, name) = (Moments::default(), name.to_owned());
-        GroupMoments { statistic, name, moments, slides, specials: Default::default(), large: 0 }
+        MomentsAccumulator {
+            statistic,
+            output_name: name,
+            moments,
+            is_sliding: slides,
+            non_finite_counts: Default::default(),
+            too_large_count: 0,
+        }
     }
 
-    fn change(&mut self, columns: &[ArrayRef], is_back: bool) -> PlanResult<()> {
-        let pairs = Pairs::<N>::new(&columns[0], columns.get(1)).map_err(into_datafusion_error)?;
+    fn update_moments(&mut self, columns: &[ArrayRef], is_back: bool) -> PlanResult<()> {
+        let pairs =
+            NumberPairs::<N>::new(&columns[0], columns.get(1)).map_err(into_datafusion_error)?;
         let step = |count: &mut u64| if is_back { *count -= 1 } else { *count += 1 };
-        let nulls = pairs.nulls();
+        let nulls = pairs.null_mask();
         for row in 0..columns[0].len() {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 continue;
             }
-            let (x, y) = pairs.row(row);
-            let changed = match (self.slides, is_back) {
+            let (x, y) = pairs.value_pair(row);
+            let changed = match (self.is_sliding, is_back) {
                 (false, _) => self.moments.add(x, y),
                 (true, false) => self.moments.add_finite(x, y),
                 (true, true) => self.moments.remove_finite(x, y),
             };
             match changed {
-                Err(MomentValueTooLarge) => step(&mut self.large),
-                Ok(_) if self.slides => {
-                    self.specials[0].change(x.to_f64(), is_back);
-                    self.specials[1].change(y.to_f64(), is_back);
+                Err(MomentValueTooLarge) => step(&mut self.too_large_count),
+                Ok(_) if self.is_sliding => {
+                    self.non_finite_counts[0].update(x.to_f64(), is_back);
+                    self.non_finite_counts[1].update(y.to_f64(), is_back);
                 }
                 Ok(_) => {}
             }
@@ -570,39 +598,39 @@ impl<N: Summed, const SUMS: usize> GroupMoments<N, SUMS> {
     }
 }
 
-impl<N: Summed, const SUMS: usize> Accumulator for GroupMoments<N, SUMS> {
+impl<N: MomentNumber, const SUMS: usize> Accumulator for MomentsAccumulator<N, SUMS> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.change(values, false)
+        self.update_moments(values, false)
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.change(values, true)
+        self.update_moments(values, true)
     }
 
     fn supports_retract_batch(&self) -> bool {
-        self.slides
+        self.is_sliding
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        if self.large > 0 {
-            return Err(into_datafusion_error(too_large(&self.name)));
+        if self.too_large_count > 0 {
+            return Err(into_datafusion_error(value_too_large_error(&self.output_name)));
         }
-        if self.statistic == Statistic::Regression(Regression::Count) {
+        if self.statistic == MomentStatistic::Regression(RegressionStatistic::Count) {
             return Ok(ScalarValue::UInt64(Some(self.moments.count())));
         }
-        Ok(ScalarValue::Float64(self.statistic.answer(&self.moments, self.specials)))
+        Ok(ScalarValue::Float64(self.statistic.compute(&self.moments, self.non_finite_counts)))
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.name.capacity() + self.moments.heap_bytes()
+        size_of_val(self) + self.output_name.capacity() + self.moments.heap_bytes()
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        if self.slides {
+        if self.is_sliding {
             return window_state_error();
         }
-        if self.large > 0 {
-            return Err(into_datafusion_error(too_large(&self.name)));
+        if self.too_large_count > 0 {
+            return Err(into_datafusion_error(value_too_large_error(&self.output_name)));
         }
         let mut bytes = Vec::new();
         self.moments.encode(&mut bytes);

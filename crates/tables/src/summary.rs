@@ -35,75 +35,75 @@ use tidemill_sketch::HllParams;
 use tidemill_sql::IntoTidemillError;
 use tidemill_sql::error_translation::into_datafusion_error;
 
-use crate::accumulators::kept_type;
-use crate::added::Added;
-use crate::estimates::Precisions;
-use crate::statistics::Statistic;
-use crate::{Aggregate, Function, Table, TableSpec, supports};
+use crate::accumulators::encoded_state_type;
+use crate::aggregate_functions::TidemillAggregate;
+use crate::precision_recorder::PrecisionRecorder;
+use crate::statistics::MomentStatistic;
+use crate::{AggregateTable, MergeableFunction, TableAggregate, TableSpec, has_mergeable_state};
 
 /// The function's name. It is registered for a query that is a summary, when what is summarized has been planned
 /// without it: nobody else can call it.
-const NAME: &str = "summary";
+const SUMMARY_FUNCTION_NAME: &str = "summary";
 
 /// What is asked of a column: the name of the answer, and of which columns it is.
-const ASKED: [(&str, Of); 10] = [
-    ("min", Of::Ordered),
-    ("max", Of::Ordered),
-    ("approx_unique", Of::Ordered),
-    ("avg", Of::Numbers),
-    ("std", Of::Numbers),
-    ("q25", Of::Numbers),
-    ("q50", Of::Numbers),
-    ("q75", Of::Numbers),
-    ("count", Of::All),
-    (KNOWN, Of::All),
+const SUMMARY_ANSWERS: [(&str, ColumnScope); 10] = [
+    ("min", ColumnScope::Ordered),
+    ("max", ColumnScope::Ordered),
+    ("approx_unique", ColumnScope::Ordered),
+    ("avg", ColumnScope::Numeric),
+    ("std", ColumnScope::Numeric),
+    ("q25", ColumnScope::Numeric),
+    ("q50", ColumnScope::Numeric),
+    ("q75", ColumnScope::Numeric),
+    ("count", ColumnScope::All),
+    (NON_NULL_COUNT_NAME, ColumnScope::All),
 ];
 
 /// How many values of a column are not null.
-pub const KNOWN: &str = "known";
+pub const NON_NULL_COUNT_NAME: &str = "known";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum ColumnScope {
     /// Any column.
     All,
     /// A column whose values have an order.
     Ordered,
     /// A column of numbers.
-    Numbers,
+    Numeric,
 }
 
 /// The columns of a query that is summarized, and in which arguments of the call they arrive.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Summary {
-    columns: Vec<Column>,
+pub struct QuerySummary {
+    columns: Vec<SummarizedColumn>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Column {
+struct SummarizedColumn {
     name: String,
     /// What SQL calls its type.
     type_name: String,
     /// The argument that is the column itself.
-    own: usize,
+    value_argument: usize,
     /// The argument that `min` and `max` are of; none where there is no order.
-    ordered: Option<usize>,
+    ordered_argument: Option<usize>,
     /// The argument that is the column as a DOUBLE; none where it has no numbers.
-    number: Option<usize>,
+    number_argument: Option<usize>,
 }
 
-impl Column {
-    fn argument(&self, of: Of) -> Option<usize> {
+impl SummarizedColumn {
+    fn argument_for(&self, of: ColumnScope) -> Option<usize> {
         match of {
-            Of::All => Some(self.own),
-            Of::Ordered => self.ordered,
-            Of::Numbers => self.number,
+            ColumnScope::All => Some(self.value_argument),
+            ColumnScope::Ordered => self.ordered_argument,
+            ColumnScope::Numeric => self.number_argument,
         }
     }
 }
 
-impl Summary {
+impl QuerySummary {
     /// Of columns, with the SQL of a call of the function over them.
-    pub fn of(schema: &Schema) -> (Self, String) {
+    pub fn from_schema(schema: &Schema) -> (Self, String) {
         let mut arguments = Vec::with_capacity(2 * schema.fields().len());
         let mut add = |argument: String| {
             arguments.push(argument);
@@ -130,15 +130,21 @@ impl Summary {
                 _ => ordered = Some(own),
             }
             let (name, type_name) = (field.name().clone(), sql_type_name(field.data_type()));
-            Column { name, type_name, own, ordered, number }
+            SummarizedColumn {
+                name,
+                type_name,
+                value_argument: own,
+                ordered_argument: ordered,
+                number_argument: number,
+            }
         });
         let columns = columns.collect();
-        (Summary { columns }, format!("{NAME}({})", arguments.join(", ")))
+        (QuerySummary { columns }, format!("{SUMMARY_FUNCTION_NAME}({})", arguments.join(", ")))
     }
 
     /// The one that a call is of, if it is one.
-    pub fn of_call(call: &AggregateFunction) -> Option<&Arc<Summary>> {
-        Some(&call.func.inner().downcast_ref::<Declared>()?.summary)
+    pub fn from_call(call: &AggregateFunction) -> Option<&Arc<QuerySummary>> {
+        Some(&call.func.inner().downcast_ref::<SummaryUdaf>()?.summary)
     }
 
     /// What is kept for arguments of such types: the aggregates by what is asked, and for each the columns in their
@@ -146,22 +152,23 @@ impl Summary {
     ///
     /// # Errors
     /// A message for the user where there is no state for a column's type.
-    pub fn spec(&self, types: &[DataType]) -> Result<TableSpec, String> {
-        let mut aggregates = Vec::with_capacity(ASKED.len() * self.columns.len());
-        for (asked, of) in ASKED {
+    pub fn table_spec(&self, types: &[DataType]) -> Result<TableSpec, String> {
+        let mut aggregates = Vec::with_capacity(SUMMARY_ANSWERS.len() * self.columns.len());
+        for (asked, of) in SUMMARY_ANSWERS {
             if asked == "count" {
-                aggregates.push(aggregate("count(*)", asked, None, &DataType::Null));
+                aggregates.push(new_table_aggregate("count(*)", asked, None, &DataType::Null));
                 continue;
             }
             for column in &self.columns {
-                let Some(argument) = column.argument(of) else { continue };
+                let Some(argument) = column.argument_for(of) else { continue };
                 // Different values are counted as they are.
-                let argument = if asked == "approx_unique" { column.own } else { argument };
+                let argument =
+                    if asked == "approx_unique" { column.value_argument } else { argument };
                 let argument_type =
                     types.get(argument).ok_or_else(|| "a summary lost a column".to_owned())?;
                 let name = format!("{asked}({})", column.name);
-                let made = aggregate(&name, asked, Some(argument), argument_type);
-                if !supports(&made) {
+                let made = new_table_aggregate(&name, asked, Some(argument), argument_type);
+                if !has_mergeable_state(&made) {
                     let of = sql_type_name(&made.argument_type);
                     return Err(format!("no mergeable state for `{asked}` over {of}"));
                 }
@@ -173,33 +180,33 @@ impl Summary {
 
     /// The type of the answer: a list of a struct for each column.
     pub fn answer_type(&self) -> DataType {
-        DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields()), true)))
+        DataType::List(Arc::new(Field::new_list_field(DataType::Struct(answer_fields()), true)))
     }
 
     /// The answer of a finished table of the [spec](Summary::spec), which is a row.
     ///
     /// # Errors
     /// Where it is of another table.
-    pub fn answer(&self, finished: &RecordBatch) -> Result<ListArray> {
+    pub fn build_answer(&self, finished: &RecordBatch) -> Result<ListArray> {
         let internal = |e: &dyn fmt::Display| Error::Internal(format!("a summary: {e}"));
         if finished.num_rows() != 1 {
             return Err(internal(&"its table has more than one group"));
         }
         let mut found = finished.columns().iter();
         let mut next = || found.next().ok_or_else(|| internal(&"an aggregate is missing"));
-        let texts = |of: fn(&Column) -> &str| -> ArrayRef {
+        let texts = |of: fn(&SummarizedColumn) -> &str| -> ArrayRef {
             let texts = self.columns.iter().map(of);
             Arc::new(StringArray::from_iter_values(texts))
         };
         let mut columns =
             vec![texts(|column| &column.name), texts(|column| column.type_name.as_str())];
-        for ((asked, of), field) in ASKED.iter().zip(&fields()[columns.len()..]) {
+        for ((asked, of), field) in SUMMARY_ANSWERS.iter().zip(&answer_fields()[columns.len()..]) {
             let to = field.data_type();
             let nothing = new_null_array(to, 1);
             let count = if *asked == "count" { Some(Arc::clone(next()?)) } else { None };
             let mut answers = Vec::with_capacity(self.columns.len());
             for column in &self.columns {
-                answers.push(match (&count, column.argument(*of)) {
+                answers.push(match (&count, column.argument_for(*of)) {
                     (Some(count), _) => Arc::clone(count),
                     (None, None) => Arc::clone(&nothing),
                     // The texts are those of `CAST(min(x) AS TEXT)`.
@@ -215,7 +222,8 @@ impl Summary {
                 false => concat(&answers)?,
             });
         }
-        let rows = StructArray::try_new_with_length(fields(), columns, None, self.columns.len())?;
+        let rows =
+            StructArray::try_new_with_length(answer_fields(), columns, None, self.columns.len())?;
         let DataType::List(item) = self.answer_type() else {
             return Err(internal(&"its answer is no list"));
         };
@@ -224,25 +232,28 @@ impl Summary {
     }
 
     /// What it estimates, by the names that the plan and the result have for it.
-    pub(crate) fn estimates(&self) -> impl Iterator<Item = (String, Function)> {
-        ASKED.into_iter().flat_map(|(asked, of)| {
-            let function = function(asked);
-            let estimates = matches!(function, Function::Unique(_) | Function::Quantile { .. });
+    pub(crate) fn estimated_columns(&self) -> impl Iterator<Item = (String, MergeableFunction)> {
+        SUMMARY_ANSWERS.into_iter().flat_map(|(asked, of)| {
+            let function = summary_function(asked);
+            let estimates = matches!(
+                function,
+                MergeableFunction::Unique(_) | MergeableFunction::Quantile { .. }
+            );
             let columns = self
                 .columns
                 .iter()
-                .filter(move |column| estimates && column.argument(of).is_some());
+                .filter(move |column| estimates && column.argument_for(of).is_some());
             columns.map(move |column| (format!("{asked}({})", column.name), function.clone()))
         })
     }
 }
 
 /// The fields of the struct.
-fn fields() -> Fields {
-    let asked = ASKED.into_iter().map(|(asked, _)| {
+fn answer_fields() -> Fields {
+    let asked = SUMMARY_ANSWERS.into_iter().map(|(asked, _)| {
         let of = match asked {
             "min" | "max" => DataType::Utf8View,
-            "approx_unique" | "count" | KNOWN => DataType::Int64,
+            "approx_unique" | "count" | NON_NULL_COUNT_NAME => DataType::Int64,
             _ => DataType::Float64,
         };
         Field::new(asked, of, true)
@@ -251,87 +262,99 @@ fn fields() -> Fields {
     named.into_iter().chain(asked).collect()
 }
 
-fn function(asked: &str) -> Function {
-    let quantile = |rank: f64| Function::Quantile { ranks: vec![rank], list: false };
+fn summary_function(asked: &str) -> MergeableFunction {
+    let quantile =
+        |rank: f64| MergeableFunction::Quantile { ranks: vec![rank], returns_list: false };
     match asked {
-        "min" => Function::Min,
-        "max" => Function::Max,
-        "approx_unique" => Function::Unique(HllParams::default()),
-        "avg" => Function::Mean,
-        "std" => Function::Statistic(Statistic::Variance { is_sample: true, is_root: true }),
+        "min" => MergeableFunction::Min,
+        "max" => MergeableFunction::Max,
+        "approx_unique" => MergeableFunction::Unique(HllParams::default()),
+        "avg" => MergeableFunction::Mean,
+        "std" => MergeableFunction::Statistic(MomentStatistic::Variance {
+            is_sample: true,
+            is_root: true,
+        }),
         "q25" => quantile(0.25),
         "q50" => quantile(0.5),
         "q75" => quantile(0.75),
-        _ => Function::Count,
+        _ => MergeableFunction::Count,
     }
 }
 
-fn aggregate(name: &str, asked: &str, argument: Option<usize>, of: &DataType) -> Aggregate {
-    let function = function(asked);
+fn new_table_aggregate(
+    name: &str,
+    asked: &str,
+    argument: Option<usize>,
+    of: &DataType,
+) -> TableAggregate {
+    let function = summary_function(asked);
     let (output, udf) = match function {
-        Function::Min => (of.clone(), min_udaf()),
-        Function::Max => (of.clone(), max_udaf()),
-        Function::Count | Function::Unique(_) => (DataType::Int64, count_udaf()),
+        MergeableFunction::Min => (of.clone(), min_udaf()),
+        MergeableFunction::Max => (of.clone(), max_udaf()),
+        MergeableFunction::Count | MergeableFunction::Unique(_) => (DataType::Int64, count_udaf()),
         _ => (DataType::Float64, count_udaf()),
     };
-    Aggregate {
+    TableAggregate {
         function,
-        argument,
+        argument_column: argument,
         argument_type: of.clone(),
-        second: None,
-        filter: None,
-        output: Arc::new(Field::new(name, output, true)),
+        second_argument: None,
+        filter_column: None,
+        output_field: Arc::new(Field::new(name, output, true)),
         udf,
     }
 }
 
 /// The function as DataFusion wants it registered, for a run that wants to know how good its answers are.
-pub fn function_of(summary: Summary, precisions: &Arc<Precisions>) -> AggregateUDF {
+pub fn create_summary_udaf(
+    summary: QuerySummary,
+    precisions: &Arc<PrecisionRecorder>,
+) -> AggregateUDF {
     // There may be no column at all.
     let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
-    AggregateUDF::from(Declared {
+    AggregateUDF::from(SummaryUdaf {
         summary: Arc::new(summary),
-        precisions: Arc::clone(precisions),
+        precision_recorder: Arc::clone(precisions),
         signature: Signature::one_of(any, Volatility::Immutable),
     })
 }
 
 #[derive(Debug)]
-struct Declared {
-    summary: Arc<Summary>,
+struct SummaryUdaf {
+    summary: Arc<QuerySummary>,
     /// Told of every answer.
-    precisions: Arc<Precisions>,
+    precision_recorder: Arc<PrecisionRecorder>,
     signature: Signature,
 }
 
-impl PartialEq for Declared {
+impl PartialEq for SummaryUdaf {
     fn eq(&self, other: &Self) -> bool {
         self.summary == other.summary
     }
 }
 
-impl Eq for Declared {}
+impl Eq for SummaryUdaf {}
 
-impl std::hash::Hash for Declared {
+impl std::hash::Hash for SummaryUdaf {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.summary.hash(state);
     }
 }
 
-impl Declared {
-    fn spec(&self, arguments: &[FieldRef]) -> PlanResult<Arc<TableSpec>> {
+impl SummaryUdaf {
+    fn table_spec(&self, arguments: &[FieldRef]) -> PlanResult<Arc<TableSpec>> {
         let types: Vec<DataType> =
             arguments.iter().map(|field| field.data_type().clone()).collect();
-        match self.summary.spec(&types) {
+        match self.summary.table_spec(&types) {
             Ok(spec) => Ok(Arc::new(spec)),
             Err(message) => plan_err!("{message}"),
         }
     }
 }
 
-impl AggregateUDFImpl for Declared {
+impl AggregateUDFImpl for SummaryUdaf {
     fn name(&self) -> &str {
-        NAME
+        SUMMARY_FUNCTION_NAME
     }
 
     fn signature(&self) -> &Signature {
@@ -344,18 +367,20 @@ impl AggregateUDFImpl for Declared {
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         // A type that has no state is refused in the words of the function that asks for it.
-        for column in self.summary.columns.iter().filter(|column| column.ordered.is_some()) {
-            Added::Unique.output(arguments.get(column.own..).unwrap_or_default())?;
+        for column in self.summary.columns.iter().filter(|column| column.ordered_argument.is_some())
+        {
+            TidemillAggregate::Unique
+                .return_type(arguments.get(column.value_argument..).unwrap_or_default())?;
         }
         Ok(self.summary.answer_type())
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
-        let spec = self.spec(args.input_fields)?;
-        let states = spec.leaders().enumerate().map(|(index, leader)| {
+        let spec = self.table_spec(args.input_fields)?;
+        let states = spec.first_aggregate_per_state().enumerate().map(|(index, leader)| {
             Ok(Field::new(
                 format!("state_{index}"),
-                kept_type(leader).map_err(into_datafusion_error)?,
+                encoded_state_type(leader).map_err(into_datafusion_error)?,
                 true,
             ))
         });
@@ -364,42 +389,42 @@ impl AggregateUDFImpl for Declared {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let spec = self.spec(args.expr_fields)?;
+        let spec = self.table_spec(args.expr_fields)?;
         let rows = args.expr_fields.iter().enumerate().map(|(index, field)| {
             Field::new(format!("value_{index}"), field.data_type().clone(), true)
         });
-        Ok(Box::new(OfColumns {
+        Ok(Box::new(SummaryAccumulator {
             summary: Arc::clone(&self.summary),
-            table: Mutex::new(Table::new(&spec).map_err(into_datafusion_error)?),
-            rows: Arc::new(Schema::new(rows.collect::<Vec<_>>())),
+            table: Mutex::new(AggregateTable::new(&spec).map_err(into_datafusion_error)?),
+            row_schema: Arc::new(Schema::new(rows.collect::<Vec<_>>())),
             spec,
-            precisions: Arc::clone(&self.precisions),
+            precision_recorder: Arc::clone(&self.precision_recorder),
         }))
     }
 }
 
 /// The states of all columns, as DataFusion's accumulator.
-struct OfColumns {
-    summary: Arc<Summary>,
+struct SummaryAccumulator {
+    summary: Arc<QuerySummary>,
     spec: Arc<TableSpec>,
     /// In a mutex because an accumulator is `Sync`; nobody else holds it.
-    table: Mutex<Table>,
+    table: Mutex<AggregateTable>,
     /// What the table takes.
-    rows: SchemaRef,
-    precisions: Arc<Precisions>,
+    row_schema: SchemaRef,
+    precision_recorder: Arc<PrecisionRecorder>,
 }
 
-impl fmt::Debug for OfColumns {
+impl fmt::Debug for SummaryAccumulator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OfColumns").field("summary", &self.summary).finish_non_exhaustive()
     }
 }
 
-impl Accumulator for OfColumns {
+impl Accumulator for SummaryAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
         let row_count = values.first().map_or(0, Array::len);
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-        let rows = Arc::clone(&self.rows);
+        let rows = Arc::clone(&self.row_schema);
         let rows = RecordBatch::try_new_with_options(rows, values.to_vec(), &options)?;
         self.table.get_mut().update(&rows).map_err(into_datafusion_error)
     }
@@ -408,21 +433,25 @@ impl Accumulator for OfColumns {
         let table = self.table.get_mut();
         for (aggregate, precision) in self.spec.aggregates.iter().zip(table.precisions()) {
             if let Some(precision) = precision {
-                self.precisions.add(aggregate.output.name(), &aggregate.function, precision);
+                self.precision_recorder.record_precision(
+                    aggregate.output_field.name(),
+                    &aggregate.function,
+                    precision,
+                );
             }
         }
         let finished = table.finish().map_err(into_datafusion_error)?;
         Ok(ScalarValue::List(Arc::new(
-            self.summary.answer(&finished).map_err(into_datafusion_error)?,
+            self.summary.build_answer(&finished).map_err(into_datafusion_error)?,
         )))
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.table.lock().bytes()
+        size_of_val(self) + self.table.lock().memory_bytes()
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let states = self.table.get_mut().take().and_then(|states| states.encode());
+        let states = self.table.get_mut().take_chunk().and_then(|states| states.encode());
         let states = StructArray::from(states.map_err(into_datafusion_error)?);
         Ok(vec![ScalarValue::Struct(Arc::new(states))])
     }
@@ -440,7 +469,7 @@ impl Accumulator for OfColumns {
             batch = filter_record_batch(&batch, &BooleanArray::new(nulls.inner().clone(), None))?;
         }
         let table = self.table.get_mut();
-        let chunk = table.decode(&batch).map_err(into_datafusion_error)?;
+        let chunk = table.decode_chunk(&batch).map_err(into_datafusion_error)?;
         // There is one group, and a group is taken once at a time.
         (0..batch.num_rows() as u32)
             .try_for_each(|row| table.merge(&chunk, &[row]))

@@ -27,7 +27,7 @@ use tidemill_sql::error_translation::into_datafusion_error;
 use crate::state;
 
 /// What values of a type are taken as before DataFusion says of which type their sum or mean is.
-pub(crate) fn settled(argument: &DataType, is_mean: bool) -> DataType {
+pub(crate) fn normalize_argument_type(argument: &DataType, is_mean: bool) -> DataType {
     match argument {
         // A mean lies between its values.
         DataType::Duration(TimeUnit::Second | TimeUnit::Millisecond) if is_mean => {
@@ -36,7 +36,7 @@ pub(crate) fn settled(argument: &DataType, is_mean: bool) -> DataType {
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)
         }
-        DataType::Interval(_) => SPAN,
+        DataType::Interval(_) => INTERVAL_TYPE,
         // A column without a value has no type; its state is one of floats.
         DataType::Null if !is_mean => DataType::Float64,
         other => other.clone(),
@@ -44,24 +44,24 @@ pub(crate) fn settled(argument: &DataType, is_mean: bool) -> DataType {
 }
 
 /// The type of a time's units as numbers.
-pub(crate) const TIME_NUMBER: DataType = DataType::Decimal128(19, 0);
+pub(crate) const TIME_NUMBER_TYPE: DataType = DataType::Decimal128(19, 0);
 
-const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+const INTERVAL_TYPE: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
 /// The number that a duration or a time is, for a sum or for a mean.
-pub(crate) fn number(of: &DataType, is_mean: bool) -> DataType {
+pub(crate) fn number_type(of: &DataType, is_mean: bool) -> DataType {
     match (of, is_mean) {
         (DataType::Duration(_), false) => DataType::Int64,
         (DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_), true) => {
-            TIME_NUMBER
+            TIME_NUMBER_TYPE
         }
-        (other, _) => settled(other, is_mean),
+        (other, _) => normalize_argument_type(other, is_mean),
     }
 }
 
 /// What the sum or the mean of these numbers is, of what durations of a type are added up. A mean is
 /// rounded once, to its unit.
-pub(crate) fn of_numbers(argument: &DataType, is_mean: bool) -> DataType {
+pub(crate) fn number_answer_type(argument: &DataType, is_mean: bool) -> DataType {
     match (argument, is_mean) {
         (DataType::Duration(TimeUnit::Second), true) => DataType::Decimal128(38, 6),
         (DataType::Duration(TimeUnit::Millisecond), true) => DataType::Decimal128(38, 3),
@@ -70,14 +70,14 @@ pub(crate) fn of_numbers(argument: &DataType, is_mean: bool) -> DataType {
     }
 }
 
-fn overflow(name: &str, answer: &DataType) -> Error {
+fn overflow_error(name: &str, answer: &DataType) -> Error {
     let (of, hint) = match answer {
         DataType::Duration(TimeUnit::Nanosecond) => (
             "an interval of nanoseconds, which ends at 292 years",
             "cast the times to TIMESTAMP(6): microseconds reach a thousand times as far",
         ),
         DataType::Duration(_) | DataType::Interval(_) => ("INTERVAL", "add up fewer"),
-        _ => return state::overflow(name, answer),
+        _ => return state::overflow_error(name, answer),
     };
     Error::Overflow {
         message: format!(
@@ -91,22 +91,22 @@ fn overflow(name: &str, answer: &DataType) -> Error {
 // ── as numbers ───────────────────────────────────────────────────────────────────────────
 
 /// An accumulator of numbers over values that are cast to these, whose answers are cast back.
-pub(crate) struct Cast<A: ?Sized> {
+pub(crate) struct CastingAccumulator<A: ?Sized> {
     /// As the SQL has the call.
-    pub name: String,
-    pub number: DataType,
-    pub answer: DataType,
-    pub inner: Box<A>,
+    pub call_name: String,
+    pub number_type: DataType,
+    pub answer_type: DataType,
+    pub inner_accumulator: Box<A>,
 }
 
-impl<A: ?Sized> fmt::Debug for Cast<A> {
+impl<A: ?Sized> fmt::Debug for CastingAccumulator<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cast").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Cast").field("name", &self.call_name).finish_non_exhaustive()
     }
 }
 
-impl<A: ?Sized> Cast<A> {
-    fn numbers(&self, values: &[ArrayRef]) -> PlanResult<ArrayRef> {
+impl<A: ?Sized> CastingAccumulator<A> {
+    fn cast_to_numbers(&self, values: &[ArrayRef]) -> PlanResult<ArrayRef> {
         let Some(values) = values.first() else {
             return Err(into_datafusion_error(Error::Internal("a sum of nothing".into())));
         };
@@ -116,72 +116,75 @@ impl<A: ?Sized> Cast<A> {
             }
             _ => Arc::clone(values),
         };
-        self.fitted(&values, &self.number)
+        self.cast_or_overflow(&values, &self.number_type)
     }
 
     /// Casts values to a type, or says that what is called so does not fit it.
-    fn fitted(&self, values: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
+    fn cast_or_overflow(&self, values: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
         cast_with_options(values, to, &STRICT_CAST_OPTIONS).map_err(|error| match to.is_decimal() {
-            true => into_datafusion_error(overflow(&self.name, &self.answer)),
+            true => into_datafusion_error(overflow_error(&self.call_name, &self.answer_type)),
             false => error.into(),
         })
     }
 
-    fn answered(&self, sums: PlanResult<ArrayRef>) -> PlanResult<ArrayRef> {
+    fn cast_answers(&self, sums: PlanResult<ArrayRef>) -> PlanResult<ArrayRef> {
         let sums = sums.map_err(|error| match error.into_tidemill_error() {
-            Error::Overflow { .. } => into_datafusion_error(overflow(&self.name, &self.answer)),
+            Error::Overflow { .. } => {
+                into_datafusion_error(overflow_error(&self.call_name, &self.answer_type))
+            }
             other => into_datafusion_error(other),
         })?;
-        let sums: ArrayRef = match (&self.answer, sums.as_primitive_opt::<Decimal128Type>()) {
+        let sums: ArrayRef = match (&self.answer_type, sums.as_primitive_opt::<Decimal128Type>()) {
             // Units as whole numbers, whatever scale they were divided in.
             (
                 DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_),
                 Some(means),
             ) => {
                 let units = means.clone().with_precision_and_scale(38, 0)?;
-                cast_with_options(&units, &DataType::Int64, &STRICT_CAST_OPTIONS)
-                    .map_err(|_| into_datafusion_error(overflow(&self.name, &self.answer)))?
+                cast_with_options(&units, &DataType::Int64, &STRICT_CAST_OPTIONS).map_err(|_| {
+                    into_datafusion_error(overflow_error(&self.call_name, &self.answer_type))
+                })?
             }
             _ => sums,
         };
-        self.fitted(&sums, &self.answer)
+        self.cast_or_overflow(&sums, &self.answer_type)
     }
 }
 
-impl Accumulator for Cast<dyn Accumulator> {
+impl Accumulator for CastingAccumulator<dyn Accumulator> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        let numbers = self.numbers(values)?;
-        self.inner.update_batch(&[numbers])
+        let numbers = self.cast_to_numbers(values)?;
+        self.inner_accumulator.update_batch(&[numbers])
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        let numbers = self.numbers(values)?;
-        self.inner.retract_batch(&[numbers])
+        let numbers = self.cast_to_numbers(values)?;
+        self.inner_accumulator.retract_batch(&[numbers])
     }
 
     fn supports_retract_batch(&self) -> bool {
-        self.inner.supports_retract_batch()
+        self.inner_accumulator.supports_retract_batch()
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let sum = self.inner.evaluate().and_then(|sum| sum.to_array());
-        ScalarValue::try_from_array(&self.answered(sum)?, 0)
+        let sum = self.inner_accumulator.evaluate().and_then(|sum| sum.to_array());
+        ScalarValue::try_from_array(&self.cast_answers(sum)?, 0)
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.inner.size()
+        size_of_val(self) + self.inner_accumulator.size()
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        self.inner.state()
+        self.inner_accumulator.state()
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        self.inner.merge_batch(states)
+        self.inner_accumulator.merge_batch(states)
     }
 }
 
-impl GroupsAccumulator for Cast<dyn GroupsAccumulator> {
+impl GroupsAccumulator for CastingAccumulator<dyn GroupsAccumulator> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -189,17 +192,17 @@ impl GroupsAccumulator for Cast<dyn GroupsAccumulator> {
         opt_filter: Option<&BooleanArray>,
         total_num_groups: usize,
     ) -> PlanResult<()> {
-        let numbers = self.numbers(values)?;
-        self.inner.update_batch(&[numbers], group_indices, opt_filter, total_num_groups)
+        let numbers = self.cast_to_numbers(values)?;
+        self.inner_accumulator.update_batch(&[numbers], group_indices, opt_filter, total_num_groups)
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
-        let sums = self.inner.evaluate(emit_to);
-        self.answered(sums)
+        let sums = self.inner_accumulator.evaluate(emit_to);
+        self.cast_answers(sums)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {
-        self.inner.state(emit_to)
+        self.inner_accumulator.state(emit_to)
     }
 
     fn merge_batch(
@@ -208,7 +211,7 @@ impl GroupsAccumulator for Cast<dyn GroupsAccumulator> {
         group_indices: &[usize],
         total_num_groups: usize,
     ) -> PlanResult<()> {
-        self.inner.merge_batch(values, group_indices, total_num_groups)
+        self.inner_accumulator.merge_batch(values, group_indices, total_num_groups)
     }
 
     fn convert_to_state(
@@ -216,11 +219,11 @@ impl GroupsAccumulator for Cast<dyn GroupsAccumulator> {
         values: &[ArrayRef],
         opt_filter: Option<&BooleanArray>,
     ) -> PlanResult<Vec<ArrayRef>> {
-        self.inner.convert_to_state(&[self.numbers(values)?], opt_filter)
+        self.inner_accumulator.convert_to_state(&[self.cast_to_numbers(values)?], opt_filter)
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.inner.size()
+        size_of_val(self) + self.inner_accumulator.size()
     }
 }
 
@@ -231,7 +234,7 @@ impl GroupsAccumulator for Cast<dyn GroupsAccumulator> {
 struct WideSum {
     low: i256,
     /// How often `low` went over its end.
-    high: i64,
+    overflow_count: i64,
 }
 
 impl WideSum {
@@ -240,35 +243,35 @@ impl WideSum {
         let is_up = value.is_negative() == back;
         self.low = if back { before.wrapping_sub(value) } else { before.wrapping_add(value) };
         if is_up && self.low < before {
-            self.high += 1;
+            self.overflow_count += 1;
         } else if !is_up && self.low > before {
-            self.high -= 1;
+            self.overflow_count -= 1;
         }
     }
 
     fn value(self) -> Option<i256> {
-        (self.high == 0).then_some(self.low)
+        (self.overflow_count == 0).then_some(self.low)
     }
 }
 
 /// The sum or mean of one group.
 #[derive(Debug, Clone)]
-pub(crate) struct Wide {
-    name: String,
+pub(crate) struct WideAccumulator {
+    call_name: String,
     is_mean: bool,
-    argument: DataType,
-    answer: DataType,
+    argument_type: DataType,
+    answer_type: DataType,
     /// Of an interval the months, the days and the nanoseconds; of a decimal it is the last.
-    parts: [WideSum; 3],
-    count: u64,
+    part_sums: [WideSum; 3],
+    value_count: u64,
 }
 
 /// How many fields a state has.
-const STATE_FIELDS: usize = 7;
+const STATE_FIELD_COUNT: usize = 7;
 
-impl Wide {
+impl WideAccumulator {
     /// An empty one, where a call's values are added up so.
-    pub(crate) fn of(
+    pub(crate) fn for_call(
         name: &str,
         is_mean: bool,
         argument: &DataType,
@@ -276,39 +279,40 @@ impl Wide {
     ) -> Option<Self> {
         let is_ours = match (argument, answer) {
             (DataType::Decimal256(_, _), DataType::Decimal256(_, _)) => true,
-            (DataType::Interval(_), answer) => !is_mean && *answer == SPAN,
+            (DataType::Interval(_), answer) => !is_mean && *answer == INTERVAL_TYPE,
             _ => false,
         };
-        is_ours.then(|| Wide {
-            name: name.to_owned(),
+        is_ours.then(|| WideAccumulator {
+            call_name: name.to_owned(),
             is_mean,
-            argument: argument.clone(),
-            answer: answer.clone(),
-            parts: [WideSum::default(); 3],
-            count: 0,
+            argument_type: argument.clone(),
+            answer_type: answer.clone(),
+            part_sums: [WideSum::default(); 3],
+            value_count: 0,
         })
     }
 
     /// Of each part its sum and how often that overflowed, and how many values there were.
     pub(crate) fn state_fields(&self) -> Vec<FieldRef> {
         let field = |of: &str, part: usize, data_type| {
-            let name = format_state_name(&self.name, &format!("{of}{part}"));
+            let name = format_state_name(&self.call_name, &format!("{of}{part}"));
             Arc::new(Field::new(name, data_type, true))
         };
-        let parts = (0..3)
-            .flat_map(|part| [field("low", part, WIDEST), field("high", part, DataType::Int64)]);
+        let parts = (0..3).flat_map(|part| {
+            [field("low", part, WIDE_SUM_TYPE), field("high", part, DataType::Int64)]
+        });
         parts.chain([field("count", 0, DataType::UInt64)]).collect()
     }
 
-    fn change(&mut self, values: &ArrayRef, back: bool) -> PlanResult<()> {
+    fn update_sums(&mut self, values: &ArrayRef, back: bool) -> PlanResult<()> {
         let change = (values.len() - values.logical_null_count()) as u64;
-        self.count = if back { self.count - change } else { self.count + change };
-        let [months, days, last] = &mut self.parts;
+        self.value_count = if back { self.value_count - change } else { self.value_count + change };
+        let [months, days, last] = &mut self.part_sums;
         if let Some(values) = values.as_primitive_opt::<Decimal256Type>() {
             values.iter().flatten().for_each(|value| last.add(value, back));
             return Ok(());
         }
-        let spans = cast_with_options(values, &SPAN, &STRICT_CAST_OPTIONS)?;
+        let spans = cast_with_options(values, &INTERVAL_TYPE, &STRICT_CAST_OPTIONS)?;
         for span in spans.as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
             months.add(i256::from_i128(span.months.into()), back);
             days.add(i256::from_i128(span.days.into()), back);
@@ -317,15 +321,15 @@ impl Wide {
         Ok(())
     }
 
-    fn answer(&self) -> Result<ScalarValue> {
-        if self.count == 0 {
-            return ScalarValue::try_from(&self.answer).into_tidemill_error();
+    fn compute_answer(&self) -> Result<ScalarValue> {
+        if self.value_count == 0 {
+            return ScalarValue::try_from(&self.answer_type).into_tidemill_error();
         }
-        let too_large = || overflow(&self.name, &self.answer);
-        let [months, days, last] = self.parts;
+        let too_large = || overflow_error(&self.call_name, &self.answer_type);
+        let [months, days, last] = self.part_sums;
         let sum = last.value().ok_or_else(too_large)?;
         let (&DataType::Decimal256(precision, to), &DataType::Decimal256(_, from)) =
-            (&self.answer, &self.argument)
+            (&self.answer_type, &self.argument_type)
         else {
             let whole = |part: WideSum| part.value().and_then(i256::to_i128).ok_or_else(too_large);
             let whole32 = |part| whole(part)?.try_into().map_err(|_| too_large());
@@ -335,7 +339,7 @@ impl Wide {
         };
         let answer = match self.is_mean {
             false => Some(sum),
-            true => state::rounded_mean(sum, self.count, from, to),
+            true => state::compute_rounded_mean(sum, self.value_count, from, to),
         };
         let fits = |value: &i256| {
             let limit = i256::from_i128(10).checked_pow(precision.into());
@@ -347,15 +351,15 @@ impl Wide {
 }
 
 /// A part's low half, whatever its scale.
-const WIDEST: DataType = DataType::Decimal256(DECIMAL256_MAX_PRECISION, 0);
+const WIDE_SUM_TYPE: DataType = DataType::Decimal256(DECIMAL256_MAX_PRECISION, 0);
 
-impl Accumulator for Wide {
+impl Accumulator for WideAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.change(&values[0], false)
+        self.update_sums(&values[0], false)
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        self.change(&values[0], true)
+        self.update_sums(&values[0], true)
     }
 
     fn supports_retract_batch(&self) -> bool {
@@ -363,38 +367,38 @@ impl Accumulator for Wide {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        self.answer().map_err(into_datafusion_error)
+        self.compute_answer().map_err(into_datafusion_error)
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.name.capacity()
+        size_of_val(self) + self.call_name.capacity()
     }
 
     fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let parts = self.parts.iter().flat_map(|part| {
+        let parts = self.part_sums.iter().flat_map(|part| {
             let low = ScalarValue::Decimal256(Some(part.low), DECIMAL256_MAX_PRECISION, 0);
-            [low, ScalarValue::Int64(Some(part.high))]
+            [low, ScalarValue::Int64(Some(part.overflow_count))]
         });
-        Ok(parts.chain([ScalarValue::UInt64(Some(self.count))]).collect())
+        Ok(parts.chain([ScalarValue::UInt64(Some(self.value_count))]).collect())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
         let unexpected = || into_datafusion_error(Error::Internal("a sum of another kind".into()));
-        if states.len() != STATE_FIELDS {
+        if states.len() != STATE_FIELD_COUNT {
             return Err(unexpected());
         }
-        for (part, columns) in self.parts.iter_mut().zip(states.chunks(2)) {
+        for (part, columns) in self.part_sums.iter_mut().zip(states.chunks(2)) {
             let lows: &Decimal256Array = columns[0].as_primitive_opt().ok_or_else(unexpected)?;
             let highs: &Int64Array =
                 columns[1].as_primitive_opt::<Int64Type>().ok_or_else(unexpected)?;
             for (low, high) in lows.iter().zip(highs).filter_map(|(low, high)| low.zip(high)) {
                 part.add(low, false);
-                part.high += high;
+                part.overflow_count += high;
             }
         }
         let counts: &UInt64Array =
             states[6].as_primitive_opt::<UInt64Type>().ok_or_else(unexpected)?;
-        self.count += counts.iter().flatten().sum::<u64>();
+        self.value_count += counts.iter().flatten().sum::<u64>();
         Ok(())
     }
 }
@@ -428,9 +432,9 @@ mod tests {
                 rest += i64::from(over) * if h < 0 { -1 } else { 1 } + i64::from(more);
                 high = sum;
             }
-            prop_assert_eq!((part.low, part.high), (i256::from_parts(low, high), rest));
+            prop_assert_eq!((part.low, part.overflow_count), (i256::from_parts(low, high), rest));
             values.iter().for_each(|value| part.add(*value, true));
-            prop_assert_eq!((part.low, part.high), (i256::ZERO, 0));
+            prop_assert_eq!((part.low, part.overflow_count), (i256::ZERO, 0));
         }
     }
 }

@@ -47,7 +47,7 @@ use tidemill_sink::{
 use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{Compression, SpecDescription};
-use tidemill_tables::sections::{self, Sections};
+use tidemill_tables::sections::{self, SectionReader};
 
 use crate::program_files;
 
@@ -162,16 +162,17 @@ fn message(kind: u8, of: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 fn put(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
-    sections::write(out, kind, content).map_err(|e| Error::io("write", "a worker's message", e))
+    sections::write_section(out, kind, content)
+        .map_err(|e| Error::io("write", "a worker's message", e))
 }
 
 /// The sections of a message.
-fn opened(bytes: &[u8]) -> Result<Sections<'_>> {
+fn opened(bytes: &[u8]) -> Result<SectionReader<'_>> {
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("it is of no conversion"))?;
-    Ok(Sections::new(rest))
+    Ok(SectionReader::new(rest))
 }
 
-fn first<T: DeserializeOwned>(sections: &mut Sections<'_>, kind: u8) -> Result<T> {
+fn first<T: DeserializeOwned>(sections: &mut SectionReader<'_>, kind: u8) -> Result<T> {
     match sections.next_section().map_err(bad)? {
         Some((found, content)) if found == kind => {
             serde_json::from_slice(content).map_err(|error| bad(&error.to_string()))

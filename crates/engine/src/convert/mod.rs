@@ -42,7 +42,7 @@ use tidemill_source::{
     Compression, Format, ReadOptions, RejectLog, Source, SourceSpec, Split, SplitReader,
     list_with_relative_paths,
 };
-use tidemill_tables::partial::together;
+use tidemill_tables::partial_tables::merge_coverages;
 
 use crate::running::Running;
 
@@ -586,8 +586,10 @@ impl Converted {
         let has_copy = self.coverage.rejected_copy.is_some() || coverage.rejected_copy.is_some();
         let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
         let rejected_copy = folder.map(|folder| folder.display().to_string());
-        self.coverage =
-            Coverage { rejected_copy, ..together(&[std::mem::take(&mut self.coverage), coverage]) };
+        self.coverage = Coverage {
+            rejected_copy,
+            ..merge_coverages(&[std::mem::take(&mut self.coverage), coverage])
+        };
         self.written = sum(std::mem::take(&mut self.written), written);
     }
 

@@ -360,7 +360,8 @@ impl Master {
         let mut number = None;
         loop {
             while let Some((head, content)) = frames.next().map_err(|why| self.nonsense(&why))? {
-                let batches = || sections::batches(&content).map_err(|why| self.nonsense(&why));
+                let batches =
+                    || sections::decode_batches(&content).map_err(|why| self.nonsense(&why));
                 match head {
                     Head::Began { id } => number = Some(id),
                     Head::Waiting { .. } => {}

@@ -541,7 +541,7 @@ fn what_stands_is_shown_and_is_enough_once_that_is_said() {
         let (_, body) = request(&mut client);
         let deadline = String::from_utf8_lossy(&body).contains("\"deadline\":\"35");
         client.write_all(OK).unwrap();
-        let rows = tidemill_tables::sections::batches;
+        let rows = tidemill_tables::sections::decode_batches;
         let frames = answered(&body);
         let mut parts = super::asking::heads(&frames);
         // A run on a busy machine shows its progress and what stands by itself.

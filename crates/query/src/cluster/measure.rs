@@ -21,9 +21,9 @@ use tidemill_base::redaction::redact_url;
 use tidemill_sampling::SamplingOrder;
 use tidemill_source::split_target_bytes;
 use tidemill_sql::IntoTidemillError;
-use tidemill_tables::merge::Merger;
-use tidemill_tables::portions::Portions;
-use tidemill_tables::{Chunk, Switch, Table, TableSpec};
+use tidemill_tables::batch_slices::BatchSlices;
+use tidemill_tables::merge::ChunkMerger;
+use tidemill_tables::{AggregateTable, GroupChunk, StateUpdateSwitch, TableSpec};
 
 use super::model::{Cluster, Forecast, Measured, ReadShare, fitted, growth};
 use crate::map::Map;
@@ -73,14 +73,14 @@ struct Read {
 
 /// A table that is filled.
 struct Filling {
-    table: Table,
+    table: AggregateTable,
     /// Whether rows are told apart by where they stand.
     has_positions: bool,
 }
 
 impl Filling {
     fn new(spec: &Arc<TableSpec>) -> Result<Self> {
-        Ok(Filling { table: Table::new(spec)?, has_positions: spec.has_positions() })
+        Ok(Filling { table: AggregateTable::new(spec)?, has_positions: spec.needs_positions() })
     }
 }
 
@@ -170,7 +170,7 @@ impl Plan {
         let half = read.marks.iter().min_by_key(|(rows, _)| rows.abs_diff(read.rows / 2));
         // Neither before the first rows nor after the last.
         let half = half.copied().filter(|(rows, _)| read.rows / 4 < *rows && *rows < read.rows);
-        let merged = self.merged(&spec, filling.table.take()?)?;
+        let merged = self.merged(&spec, filling.table.take_chunk()?)?;
         let intervals = self.bounds.as_ref().map_or(0, |bounds| bounds.estimates.len());
         let target = source.sample_split_target_bytes_for(source.total_bytes());
         let mean = total / (splits as u64).max(1);
@@ -197,7 +197,7 @@ impl Plan {
             share: turbo.sample.unwrap_or(1.0) * (1.0 - turbo.drop.unwrap_or(0.0)),
             deadline_seconds: turbo.deadline.map(|deadline| deadline.as_secs_f64()),
             is_fine: turbo.may_stop()
-                && (parts.spec.is_order_free() || turbo.split_bytes.is_some()),
+                && (parts.spec.is_order_insensitive() || turbo.split_bytes.is_some()),
             split_bytes: turbo.split_bytes,
         };
         Ok(Forecast::new(cluster, reading, measured, |bytes| match reading.is_fine {
@@ -212,7 +212,7 @@ impl Plan {
     fn spec_of(&self, parts: &Tables, turbo: &Turbo, scan: &Scan) -> Arc<TableSpec> {
         match &self.bounds {
             Some(bounds) if can_be_sampled(scan.splits()) && !turbo.as_seen => {
-                bounds.with_cells(&parts.spec, scan.splits().len(), &Switch::default())
+                bounds.with_cells(&parts.spec, scan.splits().len(), &StateUpdateSwitch::default())
             }
             _ => Arc::clone(&parts.spec),
         }
@@ -268,7 +268,7 @@ impl Plan {
     }
 
     /// Merges a table with itself, and finishes it.
-    fn merged(&self, spec: &Arc<TableSpec>, chunk: Chunk) -> Result<Merging> {
+    fn merged(&self, spec: &Arc<TableSpec>, chunk: GroupChunk) -> Result<Merging> {
         let groups = chunk.group_count() as f64;
         if groups == 0.0 {
             return Ok(Merging::default());
@@ -277,14 +277,14 @@ impl Plan {
         let encoded = chunk.encode()?;
         let group_bytes = written_bytes(&encoded)? as f64 / groups;
         let (account, dirs) = (settings.new_table_account(), &settings.spill_dirs);
-        let merger = Merger::new(spec, &account, dirs, &settings.cancel, &settings.progress)?;
-        let decoder = Table::new(spec)?;
+        let merger = ChunkMerger::new(spec, &account, dirs, &settings.cancel, &settings.progress)?;
+        let decoder = AggregateTable::new(spec)?;
         let (began, clock) = (Instant::now(), process_cpu_seconds());
         let mut rounds = 0;
         while rounds == 0 || rounds < MERGES_MAX && began.elapsed() < MERGES {
             settings.cancel.check()?;
-            merger.add(decoder.decode(&encoded)?)?;
-            merger.work(0)?;
+            merger.add_chunk(decoder.decode_chunk(&encoded)?)?;
+            merger.merge_and_spill(0)?;
             rounds += 1;
         }
         let merge_seconds = (process_cpu_seconds() - clock) / (rounds as f64 * groups);
@@ -320,7 +320,7 @@ impl Reader<'_> {
         let began = Instant::now();
         for index in order {
             let is_late = found.splits > 0 && began.elapsed() >= begun;
-            if is_late || filling.table.bytes() > self.bytes_max {
+            if is_late || filling.table.memory_bytes() > self.bytes_max {
                 break;
             }
             turn.acquire(|| settings.cancel.is_cancelled());
@@ -354,15 +354,15 @@ impl Reader<'_> {
             if *has_positions {
                 batch = placed(&batch, index, first)?;
             }
-            let mut portions = Portions::new(table.spec(), &batch, self.bytes_max, usize::MAX)?;
-            while let Some(rows) = portions.next_portion(table) {
+            let mut portions = BatchSlices::new(table.spec(), &batch, self.bytes_max, usize::MAX)?;
+            while let Some(rows) = portions.next_slice(table) {
                 table.update(&rows)?;
             }
             first += rows;
             found.rows += rows;
             found.marks.push((found.rows, table.group_count() as u64));
             self.plan.settings.cancel.check()?;
-            if began.elapsed() >= most || table.bytes() > self.bytes_max {
+            if began.elapsed() >= most || table.memory_bytes() > self.bytes_max {
                 return Ok(false);
             }
         }

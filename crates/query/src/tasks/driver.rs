@@ -12,8 +12,8 @@ use tidemill_base::redaction::redact_url;
 use tidemill_remote::scratch::ScratchFolder;
 use tidemill_source::{Split, SplitStats};
 use tidemill_sql::statement::parse_select;
-use tidemill_tables::merge::{Merged, Merger, SORTED_GROUPS_MAX};
-use tidemill_tables::{Table, TableSpec};
+use tidemill_tables::merge::{ChunkMerger, MergedTable, SORTED_ANSWER_GROUPS_MAX};
+use tidemill_tables::{AggregateTable, TableSpec};
 
 use super::dealer::{Cutting, Dealer, cut};
 use super::drawn::Drawn;
@@ -68,7 +68,7 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
     let Some(workers) = &plan.query.workers else { return Ok(None) };
     let (stream, map, sides, cutting, asked) = match &plan.route {
         Route::Tables(parts) => {
-            let asked = Asked::Tables(parts.spec.describe());
+            let asked = Asked::Tables(parts.spec.describe_keys_and_states());
             (&parts.stream, &parts.map, &parts.sides, of_tables(plan), asked)
         }
         Route::Rows { stream, map, sides, .. } => {
@@ -142,8 +142,8 @@ pub(crate) fn fold(
     parts: &Tables,
     workers: &Arc<dyn Workers>,
     gives: Gives,
-) -> Result<Merged> {
-    let asked = Asked::Tables(parts.spec.describe());
+) -> Result<MergedTable> {
+    let asked = Asked::Tables(parts.spec.describe_keys_and_states());
     let of = (&parts.stream, &parts.map, parts.sides.as_slice());
     let reach = reached(plan, workers)?;
     let mut reduction = match gives {
@@ -169,7 +169,7 @@ pub(crate) fn fold(
     let settings = &plan.settings;
     let account = settings.new_table_account();
     let new_merger = || {
-        Merger::new(
+        ChunkMerger::new(
             &parts.spec,
             &account,
             &settings.spill_dirs,
@@ -178,8 +178,8 @@ pub(crate) fn fold(
         )
     };
     let mut merger = new_merger()?;
-    let decoder = Table::new(&parts.spec)?;
-    let is_order_free = parts.spec.is_order_free();
+    let decoder = AggregateTable::new(&parts.spec)?;
+    let is_order_free = parts.spec.is_order_insensitive();
     let progress = &settings.progress;
     while let Some((places, mut part)) = dealer.next()? {
         if part.read.len() != places.len() {
@@ -198,19 +198,19 @@ pub(crate) fn fold(
         if let Some(parted) = part.take_parted()? {
             let large = reduction.as_mut().ok_or_else(Dealer::of_others)?;
             // What came before it is before it.
-            if !is_order_free && !merger.is_untouched() {
+            if !is_order_free && !merger.is_unused() {
                 let before = std::mem::replace(&mut merger, new_merger()?);
                 large.add_own(before.finish(settings.threads)?)?;
             }
             large.add(parted);
         }
         while let Some((_, groups)) = part.next_batch()? {
-            let chunk = decoder.decode(&groups)?;
+            let chunk = decoder.decode_chunk(&groups)?;
             match is_order_free {
-                true => merger.add(chunk)?,
-                false => merger.accept(merger.defer(chunk)?, 0)?,
+                true => merger.add_chunk(chunk)?,
+                false => merger.accept_deferred(merger.defer_chunk(chunk)?, 0)?,
             }
-            merger.work(0)?;
+            merger.merge_and_spill(0)?;
         }
         progress.table_counters().add_thread_cpu(&mut clock);
     }
@@ -219,7 +219,7 @@ pub(crate) fn fold(
     let merged = match reduction.filter(|large| !large.is_empty()) {
         None => merger.finish(settings.threads)?,
         Some(mut large) => {
-            if !merger.is_untouched() {
+            if !merger.is_unused() {
                 let small = std::mem::replace(&mut merger, new_merger()?);
                 large.add_own(small.finish(settings.threads)?)?;
             }
@@ -227,14 +227,14 @@ pub(crate) fn fold(
             let precisions = ranged.precisions();
             let answers = match &plans {
                 // Fewer come in the order of their keys, which they have to be together for.
-                Some(plans) if ranged.groups() > SORTED_GROUPS_MAX as u64 => {
+                Some(plans) if ranged.groups() > SORTED_ANSWER_GROUPS_MAX as u64 => {
                     progress.table_counters().add_rows(ranged.groups());
                     plans.have_groups_written(&dealer, ranged, plan.schema(), &settings.cancel)?;
                     Box::new(std::iter::empty())
                 }
                 _ => ranged.answers(),
             };
-            merger.finished_elsewhere(precisions, answers)?
+            merger.finish_with_remote_answers(precisions, answers)?
         }
     };
     drop(dealer);
@@ -433,7 +433,7 @@ pub(crate) fn drawn_tables(
     scan: &Arc<Scan>,
     workers: &Arc<dyn Workers>,
 ) -> Result<Drawn> {
-    let said = (Asked::Tables(spec.describe()), None, Some(drawn));
+    let said = (Asked::Tables(spec.describe_keys_and_states()), None, Some(drawn));
     let job = job(plan, &parts.stream, &parts.sides, said, scan)?;
     start_drawn(plan, job, scan, workers, u64::MAX)
 }

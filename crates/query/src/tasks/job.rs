@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
 use tidemill_source::SourceDescription;
 use tidemill_sql::dialects::PercentSample;
-use tidemill_tables::sections::{self, Sections};
+use tidemill_tables::sections::{self, SectionReader};
 
 use super::laid::Laying;
 use super::parted::Parting;
@@ -124,7 +124,7 @@ impl Job {
         for batches in &self.sides {
             put(&mut out, SIDE, &json(&batches.len())?)?;
             for batch in batches {
-                put(&mut out, BATCH, &sections::encoded(batch)?)?;
+                put(&mut out, BATCH, &sections::encode_batch(batch)?)?;
             }
         }
         Ok(out)
@@ -132,7 +132,7 @@ impl Job {
 
     pub(super) fn decoded(bytes: &[u8]) -> Result<Job> {
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("it is no job of this release"))?;
-        let mut sections = Sections::new(rest);
+        let mut sections = SectionReader::new(rest);
         let (mut said, mut schemas, mut sides) = (None, Vec::new(), Vec::new());
         let mut output = None;
         while let Some((kind, content)) = sections.next_section().map_err(bad)? {
@@ -145,7 +145,7 @@ impl Job {
                 SIDE => sides.push(Vec::new()),
                 BATCH => {
                     let side = sides.last_mut().ok_or_else(|| bad("rows of no side"))?;
-                    side.extend(sections::batches(content).map_err(|why| bad(&why))?);
+                    side.extend(sections::decode_batches(content).map_err(|why| bad(&why))?);
                 }
                 _ => return Err(bad("a section of an unknown kind")),
             }
@@ -179,5 +179,6 @@ pub(super) fn json<T: Serialize>(of: &T) -> Result<Vec<u8>> {
 
 /// Appends a section; a vector takes all that is written to it.
 pub(super) fn put(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
-    sections::write(out, kind, content).map_err(|e| Error::io("write", "a worker's message", e))
+    sections::write_section(out, kind, content)
+        .map_err(|e| Error::io("write", "a worker's message", e))
 }

@@ -18,10 +18,10 @@ use tidemill_base::batch_compaction::visible_values_bytes;
 use tidemill_base::error::{Error, Result};
 use tidemill_remote::scratch::{ScratchFile, ScratchReader, ScratchStorage, ScratchWriter};
 use tidemill_sink::{PathValues, WriterPartitioner};
-use tidemill_tables::Precision;
-use tidemill_tables::ranges::Ranges;
+use tidemill_tables::SketchPrecision;
+use tidemill_tables::chunk_spills::slice_batch;
+use tidemill_tables::hash_ranges::KeyHashRanges;
 use tidemill_tables::sections;
-use tidemill_tables::spill::slices;
 
 use super::job::{bad, put};
 use super::task::GROUPS;
@@ -89,7 +89,7 @@ pub(super) struct PartedWriter<'a> {
 /// By what rows are put apart.
 enum Apart {
     /// Of tables, by ranges of the hashes of so many keys.
-    Ranges(Ranges, usize),
+    Ranges(KeyHashRanges, usize),
     /// Of rows, by who is to write them.
     Places(Box<WriterPartitioner>),
 }
@@ -104,7 +104,7 @@ impl Apart {
 
     fn of(&mut self, rows: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>> {
         match self {
-            Apart::Ranges(ranges, key_count) => ranges.apart(rows, *key_count),
+            Apart::Ranges(ranges, key_count) => ranges.partition_groups(rows, *key_count),
             Apart::Places(spread) => Ok(spread.partition_rows(rows)?),
         }
     }
@@ -114,7 +114,7 @@ impl<'a> PartedWriter<'a> {
     /// A table whose first columns are `key_count` keys; what it is stands in its file's name.
     pub(super) fn new(
         scratch: &'a ScratchStorage,
-        ranges: Ranges,
+        ranges: KeyHashRanges,
         key_count: usize,
         bytes_max: u64,
         label: impl Into<String>,
@@ -178,11 +178,11 @@ impl<'a> PartedWriter<'a> {
             }
             let mut write = |own: &RecordBatch| -> Result<()> {
                 let mut section = Vec::new();
-                put(&mut section, GROUPS, &sections::encoded(own)?)?;
+                put(&mut section, GROUPS, &sections::encode_batch(own)?)?;
                 Ok(out.write(&section)?)
             };
             match self.apart {
-                Apart::Ranges(..) => slices(&own).try_for_each(|slice| write(&slice?))?,
+                Apart::Ranges(..) => slice_batch(&own).try_for_each(|slice| write(&slice?))?,
                 Apart::Places(_) => write(&own)?,
             }
         }
@@ -227,12 +227,12 @@ impl<R: Read> Groups<R> {
             if let Some(batch) = self.coming.next() {
                 return Ok(Some(batch));
             }
-            let read = sections::read(&mut self.from);
+            let read = sections::read_section(&mut self.from);
             let read = read.map_err(|error| Error::io("read", "a scratch file", error))?;
             match read {
                 None => return Ok(None),
                 Some((GROUPS, content)) => {
-                    let batches = sections::batches(&content).map_err(|why| bad(&why))?;
+                    let batches = sections::decode_batches(&content).map_err(|why| bad(&why))?;
                     self.coming = batches.into_iter();
                 }
                 Some(_) => return Err(bad("a section of an unknown kind")),
@@ -284,15 +284,21 @@ pub(super) struct PrecisionSaid {
     rank: u64,
 }
 
-impl From<Precision> for PrecisionSaid {
-    fn from(Precision { exact, error, rank }: Precision) -> Self {
+impl From<SketchPrecision> for PrecisionSaid {
+    fn from(
+        SketchPrecision { is_exact: exact, error_max: error, rank_error_max: rank }: SketchPrecision,
+    ) -> Self {
         PrecisionSaid { exact, error: error.to_bits(), rank: rank.to_bits() }
     }
 }
 
-impl From<PrecisionSaid> for Precision {
+impl From<PrecisionSaid> for SketchPrecision {
     fn from(PrecisionSaid { exact, error, rank }: PrecisionSaid) -> Self {
-        Precision { exact, error: f64::from_bits(error), rank: f64::from_bits(rank) }
+        SketchPrecision {
+            is_exact: exact,
+            error_max: f64::from_bits(error),
+            rank_error_max: f64::from_bits(rank),
+        }
     }
 }
 
@@ -312,8 +318,8 @@ impl<'a> Spool<'a> {
 
     /// Appends groups.
     pub(super) fn write(&mut self, groups: &RecordBatch) -> Result<()> {
-        for slice in slices(groups) {
-            put(&mut self.held, GROUPS, &sections::encoded(&slice?)?)?;
+        for slice in slice_batch(groups) {
+            put(&mut self.held, GROUPS, &sections::encode_batch(&slice?)?)?;
             if self.out.is_none() && self.held.len() as u64 > self.bytes_max {
                 self.out = Some(self.scratch.create_file(self.label)?);
             }
@@ -363,12 +369,12 @@ mod tests {
             let url = folder.path().to_str().unwrap();
             let (storage, cancel) = (StorageOptions::default(), CancelFlag::default());
             let made = ScratchFolder::create(url, &storage, &cancel).unwrap();
-            let ranges = Ranges::of_bits(bits);
+            let ranges = KeyHashRanges::with_bits(bits);
             let mut writer = PartedWriter::new(&made.storage, ranges, 1, bytes_max, "part");
             let mut expected: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
             for chunk in &chunks {
                 writer.write(batch(chunk)).unwrap();
-                for (range, own) in ranges.apart(&batch(chunk), 1).unwrap() {
+                for (range, own) in ranges.partition_groups(&batch(chunk), 1).unwrap() {
                     let values = own.column(0).as_primitive::<Int64Type>().values().to_vec();
                     expected.entry(range).or_default().extend(values);
                 }

@@ -11,9 +11,9 @@ use tidemill_base::coverage::format_grouped_digits;
 use tidemill_base::error::Result;
 use tidemill_base::progress::RunProgress;
 use tidemill_remote::scratch::{self, ScratchFile, ScratchFolder, ScratchStorage};
-use tidemill_tables::Precision;
-use tidemill_tables::merge::{Answers, Merged, SORTED_GROUPS_MAX};
-use tidemill_tables::ranges::Ranges;
+use tidemill_tables::SketchPrecision;
+use tidemill_tables::hash_ranges::KeyHashRanges;
+use tidemill_tables::merge::{AnswerBatches, MergedTable, SORTED_ANSWER_GROUPS_MAX};
 
 use super::dealer::Dealer;
 use super::job::bad;
@@ -38,7 +38,7 @@ const RANGES_MIN: usize = 64;
 pub(super) struct Reduction {
     folder: Arc<ScratchFolder>,
     parting: Parting,
-    ranges: Ranges,
+    ranges: KeyHashRanges,
     key_count: usize,
     /// Threads of a worker.
     threads: usize,
@@ -59,7 +59,8 @@ impl Reduction {
             return Ok(None);
         }
         let Some(folder) = folder(plan, &parts.stream, reach)? else { return Ok(None) };
-        let ranges = Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN));
+        let ranges =
+            KeyHashRanges::with_count_at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN));
         let bytes_max = bytes_max(plan);
         let parting = Parting { url: folder.url.clone(), bits: ranges.bits(), bytes_max };
         let threads = (reach.threads / reach.workers.max(1)).max(1);
@@ -99,10 +100,10 @@ impl Reduction {
     }
 
     /// Puts the driver's own table behind those that there are.
-    pub(super) fn add_own(&mut self, mut merged: Merged) -> Result<()> {
+    pub(super) fn add_own(&mut self, mut merged: MergedTable) -> Result<()> {
         let mut own =
             PartedWriter::new(&self.folder.storage, self.ranges, self.key_count, 0, "own");
-        while let Some(groups) = merged.next_groups()? {
+        while let Some(groups) = merged.next_encoded_groups()? {
             own.write(groups)?;
         }
         if let Written::Parted(parted) = own.finish()? {
@@ -142,20 +143,20 @@ impl Ranged {
     }
 
     /// How good the answers are.
-    pub(super) fn precisions(&self) -> Vec<Option<Precision>> {
-        let mut precisions: Vec<Option<Precision>> = Vec::new();
+    pub(super) fn precisions(&self) -> Vec<Option<SketchPrecision>> {
+        let mut precisions: Vec<Option<SketchPrecision>> = Vec::new();
         for (reduced, _) in &self.done {
             precisions.resize(precisions.len().max(reduced.precisions.len()), None);
             for (all, one) in precisions.iter_mut().zip(&reduced.precisions) {
-                let one = one.map(Precision::from);
-                *all = one.map(|one| all.map_or(one, |all| all.and(one))).or(*all);
+                let one = one.map(SketchPrecision::from);
+                *all = one.map(|one| all.map_or(one, |all| all.combine(one))).or(*all);
             }
         }
         precisions
     }
 
     /// The answers, in the order of their hashes.
-    pub(super) fn answers(self) -> Answers {
+    pub(super) fn answers(self) -> AnswerBatches {
         // The files are there as long as somebody reads of them.
         let folder = self.folder;
         let answers = self.done.into_iter().flat_map(move |(reduced, here)| {
@@ -327,11 +328,12 @@ pub(super) fn explained(plan: &Plan, parts: &Tables, reach: Reach) -> Option<Str
         "those of more than {} by files in `{}`, merged by workers, {} ranges of hashes{}",
         tidemill_base::coverage::format_decimal_bytes(bytes_max),
         tidemill_base::redaction::redact_url(&url),
-        Ranges::at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN)).count(),
+        KeyHashRanges::with_count_at_least((RANGES_PER_THREAD * reach.threads).max(RANGES_MIN))
+            .count(),
         match written {
             true => format!(
                 "; of more than {} groups workers write the output's files, which the driver commits",
-                format_grouped_digits(SORTED_GROUPS_MAX as u64)
+                format_grouped_digits(SORTED_ANSWER_GROUPS_MAX as u64)
             ),
             false => String::new(),
         }

@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
 use tidemill_sink::PathValues;
 use tidemill_source::{FileDescription, SplitDescription, SplitStatsDescription};
-use tidemill_tables::sections::{self, Sections};
-use tidemill_tables::spill::slices;
+use tidemill_tables::chunk_spills::slice_batch;
+use tidemill_tables::sections::{self, SectionReader};
 
 use super::Took;
 use super::failure::Failure;
@@ -105,7 +105,7 @@ pub(super) enum Told {
 impl Told {
     pub(super) fn decoded(bytes: &[u8]) -> Result<Told> {
         let rest = bytes.strip_prefix(TASK_MAGIC).ok_or_else(|| bad("it is no task"))?;
-        let Some((kind, content)) = Sections::new(rest).next_section().map_err(bad)? else {
+        let Some((kind, content)) = SectionReader::new(rest).next_section().map_err(bad)? else {
             return Err(bad("a task says nothing"));
         };
         let (kind, content) = unpacked(kind, content)?;
@@ -230,12 +230,12 @@ impl PartWriter {
     /// Appends rows of a split.
     pub(super) fn write_rows(&mut self, place: RowsPlace, rows: &RecordBatch) -> Result<()> {
         put(&mut self.groups, PLACE, &json(&place)?)?;
-        put(&mut self.groups, GROUPS, &sections::encoded(rows)?)
+        put(&mut self.groups, GROUPS, &sections::encode_batch(rows)?)
     }
 
     /// Appends rows, in the batches that they are in.
     pub(super) fn write_whole(&mut self, rows: &RecordBatch) -> Result<()> {
-        put(&mut self.groups, GROUPS, &sections::encoded(rows)?)
+        put(&mut self.groups, GROUPS, &sections::encode_batch(rows)?)
     }
 
     /// Says where rows of groups were laid down.
@@ -257,8 +257,8 @@ impl PartWriter {
 
     /// Appends groups.
     pub(super) fn write(&mut self, groups: &RecordBatch) -> Result<()> {
-        for slice in slices(groups) {
-            put(&mut self.groups, GROUPS, &sections::encoded(&slice?)?)?;
+        for slice in slice_batch(groups) {
+            put(&mut self.groups, GROUPS, &sections::encode_batch(&slice?)?)?;
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Part {
     /// The worker's own; where the message is none.
     pub(super) fn decoded(content: Vec<u8>) -> Result<Part> {
         let rest = content.strip_prefix(PART_MAGIC).ok_or_else(|| bad("it is no part"))?;
-        let mut sections = Sections::new(rest);
+        let mut sections = SectionReader::new(rest);
         let nothing = || bad("a part says nothing of what was read");
         let (kind, said) = sections.next_section().map_err(bad)?.ok_or_else(nothing)?;
         let read: AllRead<Vec<Read>> = match unpacked(kind, said)? {
@@ -334,7 +334,7 @@ impl Part {
             (ERROR, failure) => return Err(of_json::<Failure>(&failure)?.into()),
             _ => return Err(nothing()),
         };
-        let at = content.len() - sections.left();
+        let at = content.len() - sections.remaining_bytes();
         let AllRead { splits: read, cpu_us, wall_us, not_read } = read;
         let took =
             Took { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
@@ -351,11 +351,11 @@ impl Part {
     /// # Errors
     /// Where it does not say so.
     pub(super) fn take_parted(&mut self) -> Result<Option<Parted>> {
-        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        let mut sections = SectionReader::new(self.content.get(self.at..).unwrap_or_default());
         match sections.next_section().map_err(bad)? {
             Some((PARTED, content)) => {
                 let parted = of_json(content)?;
-                self.at = self.content.len() - sections.left();
+                self.at = self.content.len() - sections.remaining_bytes();
                 Ok(Some(parted))
             }
             _ => Ok(None),
@@ -367,7 +367,7 @@ impl Part {
     /// # Errors
     /// Where it is something else.
     pub(super) fn laid(&self) -> Result<Vec<LaidRange>> {
-        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        let mut sections = SectionReader::new(self.content.get(self.at..).unwrap_or_default());
         match sections.next_section().map_err(bad)? {
             Some((LAY, content)) => of_json(content),
             _ => Err(bad("it does not say where rows lie")),
@@ -379,7 +379,7 @@ impl Part {
     /// # Errors
     /// Where it is something else.
     pub(super) fn placed(&self) -> Result<Placed> {
-        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        let mut sections = SectionReader::new(self.content.get(self.at..).unwrap_or_default());
         match sections.next_section().map_err(bad)? {
             Some((PLACED, content)) => {
                 let mut placed: Placed = of_json(content)?;
@@ -400,11 +400,11 @@ impl Part {
     /// # Errors
     /// Where it is something else.
     pub(super) fn take_paths(&mut self) -> Result<Vec<PathValues>> {
-        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        let mut sections = SectionReader::new(self.content.get(self.at..).unwrap_or_default());
         match sections.next_section().map_err(bad)? {
             Some((PATHS, content)) => {
                 let paths = of_json(content)?;
-                self.at = self.content.len() - sections.left();
+                self.at = self.content.len() - sections.remaining_bytes();
                 Ok(paths)
             }
             None => Ok(Vec::new()),
@@ -417,7 +417,7 @@ impl Part {
     /// # Errors
     /// Where it is something else.
     pub(super) fn reduced(&self) -> Result<Vec<(Reduced, Vec<u8>)>> {
-        let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+        let mut sections = SectionReader::new(self.content.get(self.at..).unwrap_or_default());
         let mut all = Vec::new();
         while let Some((kind, content)) = sections.next_section().map_err(bad)? {
             match (kind, all.last_mut()) {
@@ -440,18 +440,19 @@ impl Part {
             if let Some(batch) = self.batches.pop_front() {
                 return Ok(Some((self.place, batch)));
             }
-            let mut sections = Sections::new(self.content.get(self.at..).unwrap_or_default());
+            let mut sections = SectionReader::new(self.content.get(self.at..).unwrap_or_default());
             let Some((kind, content)) = sections.next_section().map_err(bad)? else {
                 return Ok(None);
             };
             match kind {
                 PLACE => self.place = Some(of_json(content)?),
                 GROUPS => {
-                    self.batches = sections::batches(content).map_err(|why| bad(&why))?.into()
+                    self.batches =
+                        sections::decode_batches(content).map_err(|why| bad(&why))?.into()
                 }
                 _ => return Err(bad("a section of an unknown kind")),
             }
-            self.at = self.content.len() - sections.left();
+            self.at = self.content.len() - sections.remaining_bytes();
         }
     }
 }

@@ -24,10 +24,10 @@ use tidemill_sink::{
 use tidemill_source::program_files::ProgramFiles;
 use tidemill_source::{RejectLog, SourceReopener};
 use tidemill_sql::statement::parse_select;
-use tidemill_tables::merge::{Merger, together};
-use tidemill_tables::partial::Header;
-use tidemill_tables::ranges::Ranges;
-use tidemill_tables::{Switch, Table, TableSpec};
+use tidemill_tables::hash_ranges::KeyHashRanges;
+use tidemill_tables::merge::{ChunkMerger, run_on_threads};
+use tidemill_tables::partial_tables::PartialTableHeader;
+use tidemill_tables::{AggregateTable, StateUpdateSwitch, TableSpec};
 
 use super::Took;
 use super::job::{Asked, DrawnSaid, Job, bad};
@@ -106,12 +106,12 @@ impl Worker {
         let nothing = Arc::new(reopener.open_files(&[])?);
         let mut sources = said.names.into_iter().zip(schemas);
         let (source, schema) = sources.next().ok_or_else(|| bad("it has no source"))?;
-        let header = Header {
+        let header = PartialTableHeader {
             sql: said.sql,
-            source,
-            schema,
-            others: sources.collect(),
-            tables: Vec::new(),
+            source_name: source,
+            source_schema: schema,
+            joined_sources: sources.collect(),
+            table_description: Vec::new(),
             runs: Vec::new(),
         };
         let run = RunState {
@@ -136,7 +136,7 @@ impl Worker {
         let sample = said.sample.map(Into::into);
         let plan = over.plan(statement, |name, schema| {
             let planned_over = SourceTable::without_files(Arc::clone(schema), run.clone());
-            if is_there || name != header.source {
+            if is_there || name != header.source_name {
                 return planned_over;
             }
             is_there = true;
@@ -148,7 +148,7 @@ impl Worker {
                     Some(splits) => plan.spec_with_cells(parts, splits)?,
                     None => Arc::clone(&parts.spec),
                 };
-                let found = spec.describe();
+                let found = spec.describe_keys_and_states();
                 if &found != asked {
                     return Err(bad(&format!(
                         "its tables are `{}`, and here they are `{}`",
@@ -168,7 +168,7 @@ impl Worker {
             side.rows.fill(batches);
         }
         let stream = plan
-            .table(&header.source)
+            .table(&header.source_name)
             .ok_or_else(|| Error::Internal("a job without its source".into()))?;
         let open = |parting: Parting| -> Result<_> {
             Ok((ScratchStorage::open(&parting.url, storage, &settings.cancel)?, parting))
@@ -297,14 +297,14 @@ impl Worker {
             interval_count: 0,
             rows_max: usize::MAX,
             watched: None,
-            cells: Switch::default(),
+            cells: StateUpdateSwitch::default(),
             is_careful: drawn.is_careful,
             patience: Some(patience),
             guessed: Arc::clone(guessed),
         };
         let Taken { mut merged, read, failed } = runner::run(work, &Until::default(), &mut Unseen)?;
         let mut writer = PartWriter::default();
-        while let Some(groups) = merged.next_groups()? {
+        while let Some(groups) = merged.next_encoded_groups()? {
             writer.write(&groups)?;
         }
         let stalled = read.given_up.iter().filter(|it| it.error.is_none()).map(|it| it.split);
@@ -379,7 +379,7 @@ impl Worker {
             part.each(&mut |groups| writer.write(&groups))?;
             return Ok(writer);
         };
-        let (ranges, keys) = (Ranges::of_bits(parting.bits), parts.spec.keys.len());
+        let (ranges, keys) = (KeyHashRanges::with_bits(parting.bits), parts.spec.keys.len());
         let mut parted = PartedWriter::new(scratch, ranges, keys, parting.bytes_max, "part");
         part.each(&mut |groups| parted.write(groups))?;
         match parted.finish()? {
@@ -404,7 +404,7 @@ impl Worker {
                 *slot.lock() = Some(own);
             }
         };
-        together(threads - 1, &work, &settings.progress)?;
+        run_on_threads(threads - 1, &work, &settings.progress)?;
         let mut writer = PartWriter::default();
         for (reduced, groups) in done.into_iter().filter_map(Mutex::into_inner) {
             writer.write_reduced(&reduced, &groups)?;
@@ -425,9 +425,11 @@ impl Worker {
         else {
             return Err(bad("there are no tables to be merged here"));
         };
-        let (ranges, run) = (Ranges::of_bits(parting.bits), (&settings.cancel, &settings.progress));
-        let merger = Merger::of_one_range(ranges, &of.spec, account, &settings.spill_dirs, run)?;
-        let decoder = Table::new(&of.spec)?;
+        let (ranges, run) =
+            (KeyHashRanges::with_bits(parting.bits), (&settings.cancel, &settings.progress));
+        let merger =
+            ChunkMerger::for_hash_range(ranges, &of.spec, account, &settings.spill_dirs, run)?;
+        let decoder = AggregateTable::new(&of.spec)?;
         for part in parts {
             for run in &part.runs {
                 let ends = run.get(range).zip(run.get(range + 1));
@@ -437,19 +439,19 @@ impl Worker {
                 }
                 let mut own = groups(scratch, &part.file, *start..*end)?;
                 while let Some(groups) = own.next()? {
-                    let chunk = decoder.decode(&groups)?;
-                    match of.spec.is_order_free() {
-                        true => merger.add(chunk)?,
-                        false => merger.accept(merger.defer(chunk)?, 0)?,
+                    let chunk = decoder.decode_chunk(&groups)?;
+                    match of.spec.is_order_insensitive() {
+                        true => merger.add_chunk(chunk)?,
+                        false => merger.accept_deferred(merger.defer_chunk(chunk)?, 0)?,
                     }
-                    merger.work(0)?;
+                    merger.merge_and_spill(0)?;
                 }
             }
         }
         let mut merged = merger.finish(1)?;
         let mut spool = Spool::new(scratch, "reduced", bytes_max);
         let mut count = 0;
-        while let Some(answer) = merged.next_in_hash_order()? {
+        while let Some(answer) = merged.next_answer_in_hash_order()? {
             count += answer.num_rows() as u64;
             spool.write(&answer)?;
         }
@@ -505,7 +507,7 @@ impl Worker {
                 }
             }
         };
-        together(threads - 1, &work, &settings.progress)?;
+        run_on_threads(threads - 1, &work, &settings.progress)?;
         let done: Vec<LaidRange> = done.into_iter().map(Mutex::into_inner).collect();
         let mut writer = PartWriter::default();
         writer.write_laid(&done)?;
@@ -570,7 +572,7 @@ impl Worker {
                 }
             }
         };
-        together(threads - 1, &work, &settings.progress)?;
+        run_on_threads(threads - 1, &work, &settings.progress)?;
         let mut done = done.into_inner();
         if done.is_too_large {
             done.files.clear();

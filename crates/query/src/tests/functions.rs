@@ -4,19 +4,19 @@ use tidemill_base::{Error, RunSettings};
 use tidemill_sql::dialects::function_calls;
 use tidemill_sql::statement::{check_syntax, parse_select};
 use tidemill_sql::unknown_functions::{ADDED_AGGREGATES, FOREIGN_AGGREGATES, FOREIGN_SCALARS};
-use tidemill_tables::added::Added;
+use tidemill_tables::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 
 use crate::{Plan, Query};
 
 #[test]
 fn the_functions_that_sql_gains_are_known_by_name() {
-    assert_eq!(ADDED_AGGREGATES, Added::ALL.map(Added::name));
+    assert_eq!(ADDED_AGGREGATES, TidemillAggregate::ALL.map(TidemillAggregate::sql_name));
 }
 
 #[test]
 fn what_an_added_function_does_not_take_is_refused_by_name() {
-    let context = sessions::open(64 << 20, &RunSettings::new(64 << 20)).unwrap();
+    let context = sessions::open_session(64 << 20, &RunSettings::new(64 << 20)).unwrap();
     for (sql, expected) in [
         ("SELECT collect(a, 3) FILTER (WHERE b) FROM t", None),
         ("SELECT collect(a, 3 ORDER BY b) FROM t", Some("`collect(… ORDER BY …)`")),

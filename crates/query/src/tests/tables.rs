@@ -20,11 +20,11 @@ use tidemill_base::error::Error;
 use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::RunProgress;
 use tidemill_source::RejectLog;
-use tidemill_tables::merge::{Merged, Merger, Pending};
-use tidemill_tables::portions::Portions;
+use tidemill_tables::batch_slices::BatchSlices;
+use tidemill_tables::chunk_spills::slice_batch;
+use tidemill_tables::merge::{ChunkMerger, DeferredChunk, MergedTable};
 use tidemill_tables::sessions;
-use tidemill_tables::spill::slices;
-use tidemill_tables::{Chunk, Table, TableSpec, position};
+use tidemill_tables::{AggregateTable, GroupChunk, TableSpec, encode_row_position};
 
 use crate::route::{Route, route};
 use crate::scan::{RunState, SourceTable};
@@ -78,7 +78,8 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Rc<Map>) {
 }
 
 fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
-    let context = sessions::open(1 << 26, &tidemill_base::RunSettings::new(1 << 27)).unwrap();
+    let context =
+        sessions::open_session(1 << 26, &tidemill_base::RunSettings::new(1 << 27)).unwrap();
     let run = RunState {
         cancel: CancelFlag::new(),
         progress: RunProgress::new(),
@@ -119,7 +120,7 @@ fn schema() -> SchemaRef {
 /// What a map makes of rows, the first of which is the row `first` of the input.
 fn mapped(map: &Map, rows: &[Row], first: usize) -> RecordBatch {
     let own = map.of(&map.plan, &batch(rows));
-    let positions = (0..rows.len()).map(|row| position(0, (first + row) as u64));
+    let positions = (0..rows.len()).map(|row| encode_row_position(0, (first + row) as u64));
     let positions: ArrayRef = Arc::new(UInt64Array::from_iter_values(positions));
     let columns = own.columns().iter().cloned().chain([positions]).enumerate();
     RecordBatch::try_from_iter(columns.map(|(at, column)| (format!("c{at}"), column))).unwrap()
@@ -166,28 +167,28 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 /// A table of rows, the first of which is the row `first` of the input.
-fn filled_from(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row], first: usize) -> Table {
-    let mut table = Table::new(spec).unwrap();
+fn filled_from(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row], first: usize) -> AggregateTable {
+    let mut table = AggregateTable::new(spec).unwrap();
     table.update(&mapped(columns, rows, first)).unwrap();
     table
 }
 
-fn filled(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row]) -> Table {
+fn filled(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row]) -> AggregateTable {
     filled_from(spec, columns, rows, 0)
 }
 
-fn absorb(table: &mut Table, chunk: &Chunk) {
+fn absorb(table: &mut AggregateTable, chunk: &GroupChunk) {
     let rows: Vec<u32> = (0..chunk.group_count() as u32).collect();
     table.merge(chunk, &rows).unwrap();
 }
 
 /// A chunk as it comes back from disk.
-fn stored(spec: &Arc<TableSpec>, chunk: &Chunk) -> Chunk {
+fn stored(spec: &Arc<TableSpec>, chunk: &GroupChunk) -> GroupChunk {
     let encoded = chunk.encode().unwrap();
     let mut parts = vec![encoded.slice(0, 0)];
-    parts.extend(slices(&encoded).map(Result::unwrap));
+    parts.extend(slice_batch(&encoded).map(Result::unwrap));
     let whole = arrow::compute::concat_batches(parts[0].schema_ref(), &parts).unwrap();
-    Table::new(spec).unwrap().decode(&whole).unwrap()
+    AggregateTable::new(spec).unwrap().decode_chunk(&whole).unwrap()
 }
 
 /// Groups by their keys, as text.
@@ -208,12 +209,17 @@ fn text(batch: &RecordBatch, key_count: usize) -> BTreeMap<Vec<String>, Vec<Stri
 }
 
 /// Folds tables into one by a tree that `choices` draw; neighbours only, so in order.
-fn folded(spec: &Arc<TableSpec>, mut tables: Vec<Table>, choices: &[usize], disk: bool) -> Table {
+fn folded(
+    spec: &Arc<TableSpec>,
+    mut tables: Vec<AggregateTable>,
+    choices: &[usize],
+    disk: bool,
+) -> AggregateTable {
     let mut at = 0;
     while tables.len() > 1 {
         let index = choices[at % choices.len()] % (tables.len() - 1);
         at += 1;
-        let mut right = tables.remove(index + 1).take().unwrap();
+        let mut right = tables.remove(index + 1).take_chunk().unwrap();
         if disk && at % 2 == 0 {
             right = stored(spec, &right);
         }
@@ -240,7 +246,7 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(rows.len())).collect();
         cuts.extend([0, rows.len()]);
         cuts.sort_unstable();
-        let tables: Vec<Table> =
+        let tables: Vec<AggregateTable> =
             cuts.windows(2)
                 .map(|cut| filled_from(&spec, &columns, &rows[cut[0]..cut[1]], cut[0]))
                 .collect();
@@ -260,12 +266,12 @@ proptest! {
         let expected = filled(&spec, &columns, &rows).finish().unwrap();
         let step = rows.len().div_ceil(6).max(1);
         let parts: Vec<&[Row]> = rows.chunks(step).collect();
-        let tables: Vec<Table> = order
+        let tables: Vec<AggregateTable> = order
             .iter()
             .filter_map(|index| Some((parts.get(*index)?, index * step)))
             .map(|(part, first)| filled_from(&spec, &columns, part, first))
             .collect();
-        let tables = if tables.is_empty() { vec![Table::new(&spec).unwrap()] } else { tables };
+        let tables = if tables.is_empty() { vec![AggregateTable::new(&spec).unwrap()] } else { tables };
         let found = folded(&spec, tables, &[3, 1, 4, 1, 5], true).finish().unwrap();
         prop_assert_eq!(text(&found, 1), text(&expected, 1));
     }
@@ -277,7 +283,7 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 1..8),
     ) {
         let (spec, columns) = spec(&format!("SELECT k, {WALKED} FROM t GROUP BY k"), &schema());
-        prop_assert!(spec.is_order_free());
+        prop_assert!(spec.is_order_insensitive());
         let mut groups: BTreeMap<Option<u16>, Vec<&Row>> = BTreeMap::new();
         rows.iter().for_each(|row| groups.entry(row.0).or_default().push(row));
         let key = |k: &Option<u16>| match k {
@@ -288,11 +294,11 @@ proptest! {
         let expected: BTreeMap<_, _> = expected.collect();
         let step = rows.len().div_ceil(6).max(1);
         let parts: Vec<&[Row]> = rows.chunks(step).collect();
-        let tables: Vec<Table> = order
+        let tables: Vec<AggregateTable> = order
             .iter()
             .filter_map(|index| Some((parts.get(*index)?, index * step)))
             .map(|(part, first)| filled_from(&spec, &columns, part, first))
-            .chain([Table::new(&spec).unwrap()])
+            .chain([AggregateTable::new(&spec).unwrap()])
             .collect();
         let choices: Vec<usize> = choices.iter().map(|choice| choice.index(1000)).collect();
         let found = folded(&spec, tables, &choices, true).finish().unwrap();
@@ -370,7 +376,7 @@ fn many(count: u16, from: u16) -> Vec<Row> {
     (0..count).map(row).collect()
 }
 
-fn drained(mut merged: Merged) -> (RecordBatch, usize) {
+fn drained(mut merged: MergedTable) -> (RecordBatch, usize) {
     let mut answers = Vec::new();
     while let Some(answer) = merged.next_answer().unwrap() {
         answers.push(answer);
@@ -389,14 +395,14 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
         let progress = RunProgress::new();
         let (cancel, account) = (CancelFlag::new(), MemoryAccount::new(budget_bytes));
         let merger =
-            Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
+            ChunkMerger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
         let mut pending_on_disk = 0;
         for (part, rows) in parts.iter().enumerate() {
-            let chunk = filled_from(&spec, &columns, rows, part * 5000).take().unwrap();
-            let pending = merger.defer(chunk).unwrap();
-            pending_on_disk += usize::from(matches!(pending, Pending::Disk(_)));
-            merger.accept(pending, 0).unwrap();
-            merger.work(0).unwrap();
+            let chunk = filled_from(&spec, &columns, rows, part * 5000).take_chunk().unwrap();
+            let pending = merger.defer_chunk(chunk).unwrap();
+            pending_on_disk += usize::from(matches!(pending, DeferredChunk::Disk(_)));
+            merger.accept_deferred(pending, 0).unwrap();
+            merger.merge_and_spill(0).unwrap();
         }
         (merger.finish(3).unwrap(), pending_on_disk, progress.spilled_bytes())
     };
@@ -423,19 +429,20 @@ fn a_partition_that_does_not_fit_is_repartitioned_in_the_order_of_the_fold() {
 #[test]
 fn chunks_that_come_in_any_order_give_the_same_bytes() {
     let (spec, columns) = spec(&format!("SELECT k, {ORDERLESS} FROM t GROUP BY k"), &schema());
-    assert!(spec.is_order_free());
+    assert!(spec.is_order_insensitive());
     let parts: Vec<Vec<Row>> = (0..6).map(|part| many(4000, part * 3)).collect();
     let folder = tempfile::tempdir().unwrap();
     let merged = |order: [usize; 6], threads, budget_bytes| {
         let (cancel, progress) = (CancelFlag::new(), RunProgress::new());
         let account = MemoryAccount::new(budget_bytes);
         let merger =
-            Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
+            ChunkMerger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
         for (worker, part) in order.into_iter().enumerate() {
-            let filled = filled_from(&spec, &columns, &parts[part], part * 4000).take().unwrap();
-            merger.add(filled).unwrap();
+            let filled =
+                filled_from(&spec, &columns, &parts[part], part * 4000).take_chunk().unwrap();
+            merger.add_chunk(filled).unwrap();
             if worker % 2 == 0 {
-                merger.work(worker).unwrap();
+                merger.merge_and_spill(worker).unwrap();
             }
         }
         merger.finish(threads).unwrap()
@@ -447,8 +454,8 @@ fn chunks_that_come_in_any_order_give_the_same_bytes() {
         let (expected, count) = drained(one());
         assert!(count >= parts, "{budget_bytes}: {count} parts");
         assert_eq!(drained(other()).0, expected, "{budget_bytes}");
-        let chunks = |mut merged: Merged| -> RecordBatch {
-            let chunks = std::iter::from_fn(|| merged.next_groups().transpose());
+        let chunks = |mut merged: MergedTable| -> RecordBatch {
+            let chunks = std::iter::from_fn(|| merged.next_encoded_groups().transpose());
             let chunks: Vec<RecordBatch> = chunks.collect::<Result<_, _>>().unwrap();
             arrow::compute::concat_batches(&chunks[0].schema(), &chunks).unwrap()
         };
@@ -469,11 +476,12 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
             let (cancel, progress) = (CancelFlag::new(), RunProgress::new());
             let account = MemoryAccount::new(budget_bytes);
             let merger =
-                Merger::new(&spec, &account, &[folder.path().into()], &cancel, &progress).unwrap();
+                ChunkMerger::new(&spec, &account, &[folder.path().into()], &cancel, &progress)
+                    .unwrap();
             for rows in [&long[..10], &long[10..], &many(10, 0)[..]] {
-                let chunk = filled(&spec, &columns, rows).take().unwrap();
-                merger.accept(merger.defer(chunk).unwrap(), 0).unwrap();
-                merger.work(0).unwrap();
+                let chunk = filled(&spec, &columns, rows).take_chunk().unwrap();
+                merger.accept_deferred(merger.defer_chunk(chunk).unwrap(), 0).unwrap();
+                merger.merge_and_spill(0).unwrap();
             }
             let mut merged = merger.finish(3).unwrap();
             std::iter::from_fn(|| merged.next_answer().transpose()).collect::<Result<Vec<_>, _>>()
@@ -506,14 +514,14 @@ fn a_portion_of_rows_adds_little_to_a_table() {
     ] {
         let (spec, columns) = spec(sql, &schema());
         let batch = mapped(&columns, &rows, 0);
-        let mut table = Table::new(&spec).unwrap();
+        let mut table = AggregateTable::new(&spec).unwrap();
         let (table_bytes, mut taken) = (4 << 20, Vec::new());
         for _ in 0..2 {
-            let mut portions = Portions::new(&spec, &batch, table_bytes, usize::MAX).unwrap();
-            while let Some(rows) = portions.next_portion(&table) {
-                let before = table.bytes();
+            let mut portions = BatchSlices::new(&spec, &batch, table_bytes, usize::MAX).unwrap();
+            while let Some(rows) = portions.next_slice(&table) {
+                let before = table.memory_bytes();
                 table.update(&rows).unwrap();
-                let added = table.bytes().saturating_sub(before);
+                let added = table.memory_bytes().saturating_sub(before);
                 // A quarter is the goal; vectors that double add more.
                 assert!(added <= table_bytes, "{sql}: {added} bytes");
                 taken.push(rows);
@@ -529,9 +537,9 @@ fn a_portion_of_rows_adds_little_to_a_table() {
 #[test]
 fn a_chunk_of_other_types_is_refused_before_it_is_merged() {
     let (spec, columns) = spec("SELECT k, avg(i), count(*) FROM t GROUP BY k", &schema());
-    let chunk = filled(&spec, &columns, &many(10, 0)).take().unwrap().encode().unwrap();
-    let table = Table::new(&spec).unwrap();
-    assert!(table.decode(&chunk).is_ok());
+    let chunk = filled(&spec, &columns, &many(10, 0)).take_chunk().unwrap().encode().unwrap();
+    let table = AggregateTable::new(&spec).unwrap();
+    assert!(table.decode_chunk(&chunk).is_ok());
     let with = |index: usize, column: ArrayRef| {
         let mut columns = chunk.columns().to_vec();
         columns[index] = column;
@@ -539,7 +547,7 @@ fn a_chunk_of_other_types_is_refused_before_it_is_merged() {
         RecordBatch::try_from_iter(names.into_iter().zip(columns)).unwrap()
     };
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![-1; 10]));
-    let refused = |batch: &RecordBatch| match table.decode(batch) {
+    let refused = |batch: &RecordBatch| match table.decode_chunk(batch) {
         Err(Error::Corrupt { reason, .. }) => reason,
         other => panic!("{:?}", other.err()),
     };
@@ -552,7 +560,7 @@ fn a_chunk_of_other_types_is_refused_before_it_is_merged() {
     pair[1] = Arc::new(Int64Array::from(vec![0; 10]));
     let empty = arrow::array::StructArray::new(fields, pair, nulls);
     assert!(refused(&with(1, Arc::new(empty))).contains("nothing was counted"));
-    assert!(table.decode(&chunk.project(&[0, 1]).unwrap()).is_err());
+    assert!(table.decode_chunk(&chunk.project(&[0, 1]).unwrap()).is_err());
 }
 
 #[test]
@@ -568,11 +576,11 @@ fn a_few_strings_do_not_hold_the_text_of_all() {
     .unwrap();
     let few = [all.slice(500, 10), Arc::new(list.slice(1, 1)) as ArrayRef];
     for few in few {
-        let compacted = tidemill_tables::value::compact(&few);
+        let compacted = tidemill_tables::value_encoding::compact_views(&few);
         assert_eq!(&compacted, &few);
         assert!(few.get_array_memory_size() > 1_000_000);
         assert!(compacted.get_array_memory_size() < 20_000);
-        let bytes = tidemill_tables::value::logical_bytes(&few);
+        let bytes = tidemill_tables::value_encoding::logical_bytes(&few);
         assert!((10_000..11_000).contains(&bytes), "{bytes}");
     }
 }

@@ -168,7 +168,7 @@ fn context_with(
         spill_dirs: vec![folder.to_path_buf()],
         ..RunSettings::new(megabytes << 20)
     };
-    let context = sessions::open((megabytes as usize) << 19, &settings).unwrap();
+    let context = sessions::open_session((megabytes as usize) << 19, &settings).unwrap();
     let mut partitions = vec![Vec::new(); threads];
     for (batch, index) in batches.iter().zip((0..threads).cycle()) {
         partitions[index].push(batch.clone());

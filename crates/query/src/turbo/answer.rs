@@ -15,7 +15,7 @@ use tidemill_sampling::{
     ConfidenceInterval, FormulaTotal, RowSet, SplitSample, SumsByCell, student_t_quantile,
 };
 use tidemill_sketch::Quantiles;
-use tidemill_tables::{CellQuantiles, CellSums, Function, TableSpec};
+use tidemill_tables::{CellQuantiles, CellSums, MergeableFunction, TableSpec};
 
 use super::bounds::{Estimated, Formula, Quantity, carried_fields};
 use super::intervals::Intervals;
@@ -69,8 +69,8 @@ impl Answering {
     fn scale(&self, columns: &mut [ArrayRef], sample: &SplitSample) -> Result<()> {
         let keys = self.spec.keys.len();
         for (column, aggregate) in columns.iter_mut().skip(keys).zip(&self.spec.aggregates) {
-            if matches!(aggregate.function, Function::Count | Function::Sum) {
-                *column = scaled(column, sample.scale_factor(), aggregate.output.name())?;
+            if matches!(aggregate.function, MergeableFunction::Count | MergeableFunction::Sum) {
+                *column = scaled(column, sample.scale_factor(), aggregate.output_field.name())?;
             }
         }
         Ok(())
@@ -210,8 +210,9 @@ impl Totals {
         factor: f64,
     ) -> Result<()> {
         for (index, cells) in cells.iter().enumerate() {
-            self.cells[index] = CellSums::read(cells.value(row)).ok_or_else(unreadable)?;
-            self.totals[index] = self.cells[index].series().sum() * factor;
+            self.cells[index] =
+                CellSums::from_answer_bytes(cells.value(row)).ok_or_else(unreadable)?;
+            self.totals[index] = self.cells[index].sums_by_cell().sum() * factor;
         }
         Ok(())
     }
@@ -228,7 +229,8 @@ impl Totals {
         let mut may_be_zero = |part: &Formula| {
             let is_positive = |index: usize| {
                 let cells = &self.cells[index];
-                cells.series().sum() > 0.0 && (quantities[index].counts || !cells.is_signed())
+                cells.sums_by_cell().sum() > 0.0
+                    && (quantities[index].counts || !cells.has_negative_or_nan())
             };
             if part.is_positive(&is_positive) {
                 return false;
@@ -265,27 +267,29 @@ impl Totals {
             row_counts.are_of_table && *counts && argument.is_none() && filter.is_none()
         };
         let counted = formula.total().filter(counts_all);
-        if counted.is_some_and(|index| sample.is_sum_of_sizes(cells[index].series().sum())) {
+        if counted.is_some_and(|index| sample.is_sum_of_sizes(cells[index].sums_by_cell().sum())) {
             // The count covers all rows, and the files' footers give the number of rows.
             return Bounded::Between(value.round(), value.round());
         }
         // A mean of a few rows says little of the others, however many splits they are from.
         let is_of_few = |(index, slope): (usize, &f64)| {
-            *slope != 0.0 && quantities[index].counts && cells[index].series().sum() < ROWS_MIN
+            *slope != 0.0
+                && quantities[index].counts
+                && cells[index].sums_by_cell().sum() < ROWS_MIN
         };
         if formula.total().is_none() && gradient.iter().enumerate().any(is_of_few) {
             return Bounded::FewRows;
         }
         let of = || gradient.iter().enumerate().filter(|(_, slope)| **slope != 0.0);
         let parts: Vec<(f64, &SumsByCell)> =
-            of().map(|(quantity, slope)| (*slope, cells[quantity].series())).collect();
-        let splits = of().map(|(quantity, _)| cells[quantity].splits()).max().unwrap_or(0);
+            of().map(|(quantity, slope)| (*slope, cells[quantity].sums_by_cell())).collect();
+        let splits = of().map(|(quantity, _)| cells[quantity].split_count()).max().unwrap_or(0);
         let slack = formula.slack(totals);
         let part = |(index, slope): (usize, &f64)| FormulaTotal {
             derivative: *slope,
-            sums_by_cell: cells[index].series(),
-            seen_splits: cells[index].splits(),
-            value_summary: (!quantities[index].counts).then(|| cells[index].values()),
+            sums_by_cell: cells[index].sums_by_cell(),
+            seen_splits: cells[index].split_count(),
+            value_summary: (!quantities[index].counts).then(|| cells[index].value_summary()),
             row_set: RowSet {
                 filter: quantities[index].filter,
                 argument: quantities[index].argument,
@@ -306,14 +310,14 @@ impl Totals {
                 // was below zero, and a mean of them is not.
                 let (low, high) = match formula.total() {
                     Some(index) if quantities[index].counts => {
-                        let counted = cells[index].series().sum();
+                        let counted = cells[index].sums_by_cell().sum();
                         whole_bounds(low.max(counted), value, high.min(counted + row_counts.unread))
                     }
-                    Some(index) if !cells[index].is_signed() => {
-                        (low.max(cells[index].series().sum()).min(value), high)
+                    Some(index) if !cells[index].has_negative_or_nan() => {
+                        (low.max(cells[index].sums_by_cell().sum()).min(value), high)
                     }
                     _ if formula.is_quotient()
-                        && !of().any(|(index, _)| cells[index].is_signed()) =>
+                        && !of().any(|(index, _)| cells[index].has_negative_or_nan()) =>
                     {
                         (low.max(0.0).min(value), high)
                     }
@@ -341,22 +345,23 @@ pub(crate) struct Spread {
 
 impl Spread {
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        CellQuantiles::read(bytes).map(Spread::new)
+        CellQuantiles::from_answer_bytes(bytes).map(Spread::new)
     }
 
     fn new(values: CellQuantiles) -> Self {
         let mut all = Quantiles::default();
-        values.cells().entries().iter().for_each(|(_, cell)| all.merge(cell));
+        values.histograms_by_cell().entries().iter().for_each(|(_, cell)| all.merge(cell));
         Spread { values, all }
     }
 
     /// The bounds of the value at a rank, which was estimated (Woodruff 1952): the share of values up to it has an interval,
     /// to which the histogram's own error is added, and its ends are ranks of other values.
     pub(crate) fn interval(&self, value: f64, rank: f64, sample: &SplitSample) -> Bounded {
-        let below = self.values.cells().map_values(|values| values.count_at_most(value));
-        let all = self.values.cells().map_values(|values| values.count() as f64);
+        let below =
+            self.values.histograms_by_cell().map_values(|values| values.count_at_most(value));
+        let all = self.values.histograms_by_cell().map_values(|values| values.count() as f64);
         let share = below.sum() / all.sum();
-        let (low, high) = match sample.share_interval(&below, &all, self.values.splits()) {
+        let (low, high) = match sample.share_interval(&below, &all, self.values.split_count()) {
             ConfidenceInterval::Bounds { lower: low, upper: high } => (low, high),
             ConfidenceInterval::Exact => return Bounded::Between(value, value),
             ConfidenceInterval::TooFewSplits => return Bounded::FewSplits,

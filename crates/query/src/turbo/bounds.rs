@@ -22,8 +22,10 @@ use tidemill_base::error::{Error, Result};
 use tidemill_planning::DynTreeNode;
 use tidemill_sql::datafusion_names::{aggregates, scalars};
 use tidemill_sql::{IntoTidemillError, float_order};
-use tidemill_tables::calls::aggregate_call;
-use tidemill_tables::{Aggregate, Function, Switch, TableSpec, is_of_one_row};
+use tidemill_tables::aggregate_calls::find_aggregate_call;
+use tidemill_tables::{
+    MergeableFunction, StateUpdateSwitch, TableAggregate, TableSpec, is_single_row_call,
+};
 
 use super::intervals::{Intervals, bounds_of};
 
@@ -40,20 +42,21 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    fn of(aggregate: &Aggregate, counts: bool) -> Self {
-        let (argument, argument_type) = (aggregate.argument, aggregate.argument_type.clone());
-        Quantity { counts, argument, argument_type, filter: aggregate.filter }
+    fn of(aggregate: &TableAggregate, counts: bool) -> Self {
+        let (argument, argument_type) =
+            (aggregate.argument_column, aggregate.argument_type.clone());
+        Quantity { counts, argument, argument_type, filter: aggregate.filter_column }
     }
 
     /// The aggregate that keeps it by place in the input.
-    fn aggregate(&self, function: Function, like: &Aggregate) -> Aggregate {
-        Aggregate {
+    fn aggregate(&self, function: MergeableFunction, like: &TableAggregate) -> TableAggregate {
+        TableAggregate {
             function,
-            argument: self.argument,
+            argument_column: self.argument,
             argument_type: self.argument_type.clone(),
-            second: None,
-            filter: self.filter,
-            output: Arc::new(Field::new("cells", DataType::LargeBinary, false)),
+            second_argument: None,
+            filter_column: self.filter,
+            output_field: Arc::new(Field::new("cells", DataType::LargeBinary, false)),
             udf: Arc::clone(&like.udf),
         }
     }
@@ -487,19 +490,22 @@ impl Bounds {
         &self,
         spec: &Arc<TableSpec>,
         splits: usize,
-        switch: &Switch,
+        switch: &StateUpdateSwitch,
     ) -> Arc<TableSpec> {
         let Some(like) = spec.aggregates.first() else { return Arc::clone(spec) };
         let splits = splits as u64;
         let cells = self.quantities.iter().map(|quantity| {
             let switch = switch.clone();
-            let function = Function::CellSums { counts: quantity.counts, splits, switch };
+            let function = MergeableFunction::CellSums {
+                is_count: quantity.counts,
+                split_count: splits,
+                update_switch: switch,
+            };
             quantity.aggregate(function, like)
         });
-        let quantiles = self
-            .values
-            .iter()
-            .map(|values| values.aggregate(Function::CellQuantiles { splits }, like));
+        let quantiles = self.values.iter().map(|values| {
+            values.aggregate(MergeableFunction::CellQuantiles { split_count: splits }, like)
+        });
         let aggregates = spec.aggregates.iter().cloned().chain(cells).chain(quantiles);
         Arc::new(TableSpec::new(spec.keys.clone(), aggregates.collect()))
     }
@@ -683,7 +689,7 @@ fn carry(plan: &LogicalPlan, carried: &[FieldRef]) -> PlanResult<Option<LogicalP
 
 /// The call by which what was aggregated is taken from the one row that has it.
 fn of_one_row(expr: &Expr) -> Option<&AggregateFunction> {
-    aggregate_call(expr).filter(|call| is_of_one_row(call))
+    find_aggregate_call(expr).filter(|call| is_single_row_call(call))
 }
 
 /// Returns true if a plan contains the aggregation.
@@ -915,11 +921,13 @@ impl Found<'_> {
         let Some(index) = index.checked_sub(self.core.group_expr.len()) else { return Is::Exact };
         let spec = self.spec;
         let Some(aggregate) = spec.aggregates.get(index) else { return Is::Seen };
-        let is_number = aggregate.output.data_type().is_numeric();
+        let is_number = aggregate.output_field.data_type().is_numeric();
         match aggregate.function {
-            Function::Count => Is::Formula(self.total(Quantity::of(aggregate, true))),
-            Function::Sum if is_number => Is::Formula(self.total(Quantity::of(aggregate, false))),
-            Function::Mean if is_number => {
+            MergeableFunction::Count => Is::Formula(self.total(Quantity::of(aggregate, true))),
+            MergeableFunction::Sum if is_number => {
+                Is::Formula(self.total(Quantity::of(aggregate, false)))
+            }
+            MergeableFunction::Mean if is_number => {
                 let sum = self.total(Quantity::of(aggregate, false));
                 let count = self.total(Quantity::of(aggregate, true));
                 Is::Formula(Formula::Of(Box::new(sum), Arithmetic::Divide, Box::new(count)))
@@ -935,13 +943,13 @@ impl Found<'_> {
                 });
                 Is::Quantile(values, rank, index)
             }
-            Function::Max | Function::UniqueExact => Is::AtLeast,
-            Function::Unique(params) => {
+            MergeableFunction::Max | MergeableFunction::UniqueExact => Is::AtLeast,
+            MergeableFunction::Unique(params) => {
                 // What the sketch may be too high by, with 97.5 %.
                 let registers = 2_f64.powi(i32::from(params.log2m));
                 Is::AtLeastAbout(1.0 - 1.96 * 1.04 / registers.sqrt())
             }
-            Function::Min => Is::AtMost,
+            MergeableFunction::Min => Is::AtMost,
             _ => Is::Seen,
         }
     }
@@ -1336,11 +1344,11 @@ fn is_null(expr: &Expr) -> bool {
 }
 
 /// The rank of a function that answers one value at a rank.
-fn rank_of(function: &Function) -> Option<f64> {
+fn rank_of(function: &MergeableFunction) -> Option<f64> {
     match function {
-        Function::Median => Some(0.5),
-        Function::Percentile { share } => Some(*share),
-        Function::Quantile { ranks, list: false } => ranks.first().copied(),
+        MergeableFunction::Median => Some(0.5),
+        MergeableFunction::Percentile { fraction: share } => Some(*share),
+        MergeableFunction::Quantile { ranks, returns_list: false } => ranks.first().copied(),
         _ => None,
     }
 }

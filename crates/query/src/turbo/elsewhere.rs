@@ -13,8 +13,8 @@ use arrow::array::RecordBatch;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
-use tidemill_tables::Table;
-use tidemill_tables::merge::{Merger, Pending};
+use tidemill_tables::AggregateTable;
+use tidemill_tables::merge::{ChunkMerger, DeferredChunk};
 
 use super::drawing::{Drawing, TICK};
 use super::runner::{
@@ -120,13 +120,18 @@ impl Reading {
 /// # Errors
 /// The first that reading, unless it may be left out, mapping or merging meets; where no worker can be reached.
 pub(super) fn run(work: &Work, tasks: Drawn, until: &Until, look: &mut dyn Look) -> Result<Taken> {
-    let merger =
-        Merger::new(&work.spec, &work.account, &work.spill_dirs, &work.cancel, &work.progress)?;
+    let merger = ChunkMerger::new(
+        &work.spec,
+        &work.account,
+        &work.spill_dirs,
+        &work.cancel,
+        &work.progress,
+    )?;
     let mut run = Run {
         work,
         reading: Reading::new(&work.scan, &work.progress, tasks, until)?,
         merger,
-        decoder: Table::new(&work.spec)?,
+        decoder: AggregateTable::new(&work.spec)?,
         gathered: Tables::new(&work.spec, 0, &work.account)?,
         chunks: BTreeMap::new(),
         began: Instant::now(),
@@ -141,12 +146,12 @@ pub(super) fn run(work: &Work, tasks: Drawn, until: &Until, look: &mut dyn Look)
 struct Run<'a> {
     work: &'a Work,
     reading: Reading,
-    merger: Arc<Merger>,
-    decoder: Table,
+    merger: Arc<ChunkMerger>,
+    decoder: AggregateTable,
     /// What has come, as long as it is not too large.
     gathered: Tables,
     /// Chunks of splits, where the order matters.
-    chunks: BTreeMap<usize, Vec<Pending>>,
+    chunks: BTreeMap<usize, Vec<DeferredChunk>>,
     began: Instant,
     /// What all looks took together, and the last of them.
     looks_take: Duration,
@@ -157,7 +162,7 @@ impl Run<'_> {
     /// Waits until enough is read.
     fn wait(&mut self, until: &mut Until, look: &mut dyn Look) -> Result<Why> {
         // Where the order of rows matters each split has chunks of its own.
-        let splits_max = if self.work.spec.is_order_free() { usize::MAX } else { 1 };
+        let splits_max = if self.work.spec.is_order_insensitive() { usize::MAX } else { 1 };
         loop {
             self.work.cancel.check()?;
             if let Some(why) = self.reading.tally.enough(&self.reading.drawing, until) {
@@ -210,15 +215,15 @@ impl Run<'_> {
         let mut clock = ThreadCpuClock::start();
         let (splits, mut part) = self.reading.take_in(came)?;
         while let Some((_, groups)) = part.next_batch()? {
-            let chunk = self.decoder.decode(&groups)?;
-            if self.work.spec.is_order_free() {
+            let chunk = self.decoder.decode_chunk(&groups)?;
+            if self.work.spec.is_order_insensitive() {
                 self.gathered.merge(&chunk)?;
                 if self.gathered.bytes() > self.work.account.limit_bytes() / 5 {
                     self.gathered.give(&self.merger)?;
-                    self.merger.work(0)?;
+                    self.merger.merge_and_spill(0)?;
                 }
             } else if let [split] = splits[..] {
-                self.chunks.entry(split).or_default().push(self.merger.defer(chunk)?);
+                self.chunks.entry(split).or_default().push(self.merger.defer_chunk(chunk)?);
             } else {
                 return Err(Error::Internal("groups of several splits, in no order".into()));
             }
@@ -229,7 +234,7 @@ impl Run<'_> {
 
     fn reserve(&self, ends_at: Instant) -> Duration {
         let all = ends_at.saturating_duration_since(self.began);
-        self.work.reserve(self.held(), self.merger.load(), all)
+        self.work.reserve(self.held(), self.merger.merge_load(), all)
     }
 
     fn held(&self) -> Held {
@@ -238,7 +243,7 @@ impl Run<'_> {
 
     /// The table as it is; none where some of it has left memory.
     fn snapshot(&mut self, confidence: f64) -> Result<Option<Snapshot>> {
-        if !self.merger.is_untouched() || !self.work.spec.is_order_free() {
+        if !self.merger.is_unused() || !self.work.spec.is_order_insensitive() {
             return Ok(None);
         }
         let Reading { tally, drawing, scan, .. } = &self.reading;
@@ -262,9 +267,9 @@ impl Run<'_> {
         }
         for (_, chunks) in self.chunks {
             for chunk in chunks {
-                self.merger.accept(chunk, 0)?;
+                self.merger.accept_deferred(chunk, 0)?;
             }
-            self.merger.work(0)?;
+            self.merger.merge_and_spill(0)?;
         }
         self.work.cancel.check()?;
         let merged = self.merger.finish(self.work.threads)?;

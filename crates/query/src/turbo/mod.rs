@@ -161,7 +161,7 @@ impl Turbo {
     pub(crate) fn cuts(&self, route: &Route) -> bool {
         match route {
             Route::Tables(parts) => {
-                self.may_stop() && (parts.spec.is_order_free() || self.split_bytes.is_some())
+                self.may_stop() && (parts.spec.is_order_insensitive() || self.split_bytes.is_some())
             }
             Route::Rows { .. } => true,
             Route::Engine { .. } => false,

@@ -11,8 +11,8 @@ use tidemill_base::RunSettings;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{SplitSample, look_confidence, splits_before_look};
-use tidemill_tables::merge::Merged;
-use tidemill_tables::{Switch, TableSpec};
+use tidemill_tables::merge::MergedTable;
+use tidemill_tables::{StateUpdateSwitch, TableSpec};
 
 use super::answer::{Answering, FewRead, RowCounts};
 use super::bounds::Known;
@@ -40,7 +40,7 @@ impl Plan {
         parts: &Tables,
         turbo: &Turbo,
         watch: Option<Watch<'_>>,
-    ) -> Result<(Merged, Answering, Account)> {
+    ) -> Result<(MergedTable, Answering, Account)> {
         self.fold_some(parts, turbo, watch, false)
     }
 
@@ -51,7 +51,7 @@ impl Plan {
         turbo: &Turbo,
         watch: Option<Watch<'_>>,
         is_careful: bool,
-    ) -> Result<(Merged, Answering, Account)> {
+    ) -> Result<(MergedTable, Answering, Account)> {
         let stream = self.tables.iter().find(|(name, _)| name == parts.stream.table());
         if let (Some((_, table)), true) = (stream, turbo.cuts(&self.route)) {
             table.cut_finely(turbo.split_bytes);
@@ -59,7 +59,7 @@ impl Plan {
         let coded = self.coded(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
         let (map, scan) = self.per_split(&parts.stream, map)?;
-        let switch = Switch::default();
+        let switch = StateUpdateSwitch::default();
         let is_scaled = can_be_sampled(scan.splits()) && !turbo.as_seen;
         let bounds = self.bounds.as_ref().filter(|_| is_scaled);
         let cells = bounds.map(|_| splits_with_left_out(&scan));
@@ -198,7 +198,7 @@ impl Plan {
     pub(crate) fn spec_with_cells(&self, parts: &Tables, splits: usize) -> Result<Arc<TableSpec>> {
         let bounds = parts.bounds(&self.logical, self.schema(), true);
         let bounds = bounds.ok_or_else(of_a_summary)?;
-        Ok(bounds.with_cells(&parts.spec, splits, &Switch::default()))
+        Ok(bounds.with_cells(&parts.spec, splits, &StateUpdateSwitch::default()))
     }
 
     /// Starts to find rows, in no order.

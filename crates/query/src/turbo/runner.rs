@@ -33,8 +33,8 @@ use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sampling::SplitSample;
 use tidemill_source::{SkippedFile, SplitPart};
 use tidemill_sql::IntoTidemillError;
-use tidemill_tables::merge::{Load, Merged, Merger, Pending};
-use tidemill_tables::{Chunk, Switch, TableSpec};
+use tidemill_tables::merge::{ChunkMerger, DeferredChunk, MergeLoad, MergedTable};
+use tidemill_tables::{GroupChunk, StateUpdateSwitch, TableSpec};
 
 use super::drawing::{Drawing, TICK};
 use super::reading::{Reading, to_replace};
@@ -69,9 +69,9 @@ pub(crate) struct Work {
     pub rows_max: usize,
     /// What turns intervals off, where nobody but somebody who watches wants them: of more groups than fit a screen
     /// many times over they cost more than they are worth.
-    pub watched: Option<Switch>,
+    pub watched: Option<StateUpdateSwitch>,
     /// What turns off all that intervals are worked out from.
-    pub cells: Switch,
+    pub cells: StateUpdateSwitch,
     /// Whether splits begin where what stands before them says, and not where their own first bytes look as if.
     pub is_careful: bool,
     /// Of splits that somebody else has drawn: after so long with nothing new it ends without those that stall. What
@@ -97,13 +97,13 @@ impl Held {
 
 impl Work {
     /// What it takes from the last row to the answer of such tables, in a run that has so much time.
-    pub(super) fn reserve(&self, held: Held, load: Load, all: Duration) -> Duration {
+    pub(super) fn reserve(&self, held: Held, load: MergeLoad, all: Duration) -> Duration {
         let intervals = self.rows_max.min(held.groups) * self.interval_count;
         let intervals = intervals.div_ceil(self.threads.max(1)) as u64;
         let tables = [
-            RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.groups as u64),
-            RESERVE_PER_ROW_NS.saturating_mul(load.rows as u64),
-            RESERVE_PER_BYTE_NS.saturating_mul(load.bytes as u64),
+            RESERVE_PER_MERGED_GROUP_NS.saturating_mul(load.enqueued_groups as u64),
+            RESERVE_PER_ROW_NS.saturating_mul(load.scattered_rows as u64),
+            RESERVE_PER_BYTE_NS.saturating_mul(load.account_bytes as u64),
             RESERVE_PER_SPILLED_BYTE_NS.saturating_mul(self.progress.spilled_bytes()),
         ];
         let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
@@ -163,7 +163,7 @@ pub(crate) struct GivenUp {
 
 /// A table of what was read, and what that was.
 pub(crate) struct Taken {
-    pub merged: Merged,
+    pub merged: MergedTable,
     pub read: ReadPart,
     /// The splits that could not be read, where somebody else judges that.
     pub failed: Vec<(usize, Error)>,
@@ -304,7 +304,7 @@ struct Runner {
     work: Work,
     drawing: Drawing,
     is_over: AtomicBool,
-    merger: Arc<Merger>,
+    merger: Arc<ChunkMerger>,
     /// What looks have taken from the threads' tables: a hand of no thread.
     gathered: Arc<Hand>,
     state: Mutex<State>,
@@ -335,7 +335,7 @@ struct State {
     /// What reading met, where somebody else judges whether it may be left out.
     failed: Vec<(usize, Error)>,
     /// Chunks of splits, where the order matters.
-    chunks: BTreeMap<usize, Vec<Pending>>,
+    chunks: BTreeMap<usize, Vec<DeferredChunk>>,
     error: Option<Error>,
 }
 
@@ -354,7 +354,7 @@ struct Hand {
 struct Spilling {
     spec: Arc<TableSpec>,
     account: MemoryAccount,
-    merger: Arc<Merger>,
+    merger: Arc<ChunkMerger>,
     worker_bytes: usize,
     worker: usize,
 }
@@ -403,7 +403,7 @@ struct Filled {
     /// Rows of the split that is being read.
     waiting: Waiting,
     /// Those of the split's chunks that have left it, where the order matters.
-    chunks: Vec<Pending>,
+    chunks: Vec<DeferredChunk>,
     /// What was read of the split that is being read, where rows count as they come.
     so_far: SoFar,
 }
@@ -431,10 +431,10 @@ impl Filled {
         if self.tables.bytes() == 0 {
             return Ok(());
         }
-        match to.spec.is_order_free() {
+        match to.spec.is_order_insensitive() {
             true => {
                 self.tables.give(&to.merger)?;
-                to.merger.merge_waiting(to.worker)?;
+                to.merger.merge_enqueued(to.worker)?;
             }
             false => self.chunks.extend(self.tables.spill_rest(&to.merger)?),
         }
@@ -464,8 +464,13 @@ pub(crate) fn run(work: Work, until: &Until, look: &mut dyn Look) -> Result<Take
         work.scan.set_eager();
     }
     let threads = work.threads.clamp(1, drawing.sizes.len().max(1));
-    let merger =
-        Merger::new(&work.spec, &work.account, &work.spill_dirs, &work.cancel, &work.progress)?;
+    let merger = ChunkMerger::new(
+        &work.spec,
+        &work.account,
+        &work.spill_dirs,
+        &work.cancel,
+        &work.progress,
+    )?;
     let began = Instant::now();
     let worker_bytes = work.account.limit_bytes() / 5 / threads;
     let spilling = Spilling {
@@ -745,7 +750,7 @@ impl Runner {
             hand.reading.moves();
             map.add_thread_cpu(clock);
             let mut batch = batch.into_tidemill_error()?;
-            if work.spec.has_positions() {
+            if work.spec.needs_positions() {
                 batch = placed(&batch, work.scan.splits()[index].index, row_count)?;
             }
             row_count += batch.num_rows() as u64;
@@ -777,7 +782,7 @@ impl Runner {
     ) -> Result<()> {
         let mut held = hand.held.lock();
         let Some(held) = held.as_mut() else { return Ok(()) };
-        let chunks = (!self.work.spec.is_order_free()).then_some(&mut held.chunks);
+        let chunks = (!self.work.spec.is_order_insensitive()).then_some(&mut held.chunks);
         held.tables.take_in(batch, (&self.merger, worker), self.worker_bytes, chunks)?;
         held.so_far = self.work.scan.so_far(index);
         self.note_groups(&held.tables);
@@ -800,7 +805,7 @@ impl Runner {
         waiting.add(batch);
         // Where the order matters a split has chunks of its own in any case, and is large. Grouped in the end, all at once,
         // its rows would keep whoever waits for the table from an answer.
-        let has_own = waiting.own.is_some() || !self.work.spec.is_order_free();
+        let has_own = waiting.own.is_some() || !self.work.spec.is_order_insensitive();
         if has_own || waiting.bytes() > self.held_bytes_max {
             let grouped = waiting.group(&hand.spilling);
             self.note_failure(grouped);
@@ -863,7 +868,7 @@ impl Runner {
         worker: usize,
         hand: &Hand,
     ) -> Result<()> {
-        let (is_order_free, merger) = (self.work.spec.is_order_free(), &*self.merger);
+        let (is_order_free, merger) = (self.work.spec.is_order_insensitive(), &*self.merger);
         let mut held = hand.held.lock();
         let Some(held) = held.as_mut() else { return Ok(()) };
         let waiting = std::mem::replace(&mut held.waiting, Waiting::new(&self.work.account));
@@ -880,9 +885,9 @@ impl Runner {
         }
         if is_order_free {
             for chunk in held.chunks.drain(..) {
-                merger.accept(chunk, worker)?;
+                merger.accept_deferred(chunk, worker)?;
             }
-            merger.work(worker)?;
+            merger.merge_and_spill(worker)?;
         } else {
             held.chunks.extend(held.tables.rest(merger)?);
         }
@@ -980,14 +985,14 @@ impl Runner {
     }
 
     /// Whether nobody who only watches is shown any more: a look at the tables takes too long.
-    fn is_too_large(&self, switch: &Switch) -> bool {
+    fn is_too_large(&self, switch: &StateUpdateSwitch) -> bool {
         switch.is_off() || self.bytes.load(Ordering::Relaxed) > WATCHED_BYTES_MAX
     }
 
     /// What it takes from the last row to the answer.
     fn reserve(&self, ends_at: Instant) -> Duration {
         let all = ends_at.saturating_duration_since(self.began);
-        self.work.reserve(self.held(), self.merger.load(), all)
+        self.work.reserve(self.held(), self.merger.merge_load(), all)
     }
 
     fn held(&self) -> Held {
@@ -998,7 +1003,7 @@ impl Runner {
 
     /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.
     fn snapshot(&self, confidence: f64) -> Result<Option<Snapshot>> {
-        if !self.work.spec.is_order_free() {
+        if !self.work.spec.is_order_insensitive() {
             return Ok(None);
         }
         let mut gathered = self.gathered.held.lock();
@@ -1007,7 +1012,7 @@ impl Runner {
         // Of what has landed by then; what lands meanwhile is in no table that is taken.
         let mut locked: Vec<_> = hands.iter().map(|hand| hand.held.lock()).collect();
         // While none of them can be spilled.
-        if !self.merger.is_untouched() {
+        if !self.merger.is_unused() {
             return Ok(None);
         }
         let (sample, bytes) = {
@@ -1019,7 +1024,7 @@ impl Runner {
             if sample.is_none() { bytes.max(self.work.progress.bytes_done()) } else { bytes };
         let share = (bytes as f64 / self.drawing.total.max(1) as f64).min(1.0);
         let chunks = locked.iter_mut().filter_map(|held| held.as_mut()?.tables.taken().transpose());
-        let chunks = chunks.collect::<Result<Vec<Chunk>>>()?;
+        let chunks = chunks.collect::<Result<Vec<GroupChunk>>>()?;
         drop(locked);
         for chunk in chunks {
             gathered.merge(&chunk)?;
@@ -1062,7 +1067,7 @@ impl Runner {
             state.hands.iter().enumerate().map(at).collect()
         };
         self.end_programs();
-        let is_order_free = self.work.spec.is_order_free();
+        let is_order_free = self.work.spec.is_order_insensitive();
         let (mut chunks, mut given_up, mut in_flight) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut begun = Vec::new();
         let merger = &*self.merger;
@@ -1113,9 +1118,9 @@ impl Runner {
         chunks.extend(std::mem::take(&mut state.chunks));
         for (_, chunks) in chunks {
             for chunk in chunks {
-                merger.accept(chunk, 0)?;
+                merger.accept_deferred(chunk, 0)?;
             }
-            merger.work(0)?;
+            merger.merge_and_spill(0)?;
         }
         let sample = (!self.drawing.in_order)
             .then(|| state.tally.sample(&self.work.scan, &self.drawing, until.confidence));
@@ -1185,7 +1190,7 @@ struct Waiting {
     /// That of the batches.
     charge: MemoryCharge,
     /// A table of the split's own, with the chunks that have left it, where its rows are many.
-    own: Option<(Tables, Vec<Pending>)>,
+    own: Option<(Tables, Vec<DeferredChunk>)>,
 }
 
 impl Waiting {

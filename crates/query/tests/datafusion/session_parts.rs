@@ -9,7 +9,7 @@ use tidemill_tables::sessions;
 
 fn our_session() -> SessionContext {
     let settings = RunSettings { threads: 2, ..RunSettings::new(256 << 20) };
-    sessions::open(128 << 20, &settings).unwrap()
+    sessions::open_session(128 << 20, &settings).unwrap()
 }
 
 /// Returns the name of a value's type, taken from the start of its `Debug` output.

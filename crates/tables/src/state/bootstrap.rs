@@ -8,40 +8,40 @@ use arrow::datatypes::{DataType, Float64Type};
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::{BootstrapSum, SketchError};
 
-use super::sketches::{Filled, SketchKind};
-use super::{Rows, mismatch};
-use crate::spec::{Aggregate, Precision};
-use crate::value;
+use super::sketch_column::{BufferedSketchStates, SketchKind};
+use super::{GroupedRows, state_type_error};
+use crate::spec::{SketchPrecision, TableAggregate};
+use crate::value_encoding;
 
 /// How sure the interval is.
-pub(crate) const CONFIDENCE: f64 = 0.95;
+pub(crate) const BOOTSTRAP_CONFIDENCE: f64 = 0.95;
 
-pub(super) struct BootstrapOf {
-    empty: BootstrapSum,
+pub(super) struct BootstrapKind {
+    empty_state: BootstrapSum,
     seed: u64,
 }
 
-impl BootstrapOf {
+impl BootstrapKind {
     pub(super) fn new(replicates: u16, seed: u64) -> Result<Self> {
         let empty =
             BootstrapSum::new(replicates).map_err(|error| Error::usage(error.to_string()))?;
-        Ok(BootstrapOf { empty, seed })
+        Ok(BootstrapKind { empty_state: empty, seed })
     }
 }
 
 /// What stands for the unit of rows that have none: all of them are one.
 const NULL_UNIT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl SketchKind for BootstrapOf {
+impl SketchKind for BootstrapKind {
     type State = BootstrapSum;
     type Item = ();
     const NAME: &'static str = "bootstrap_sum";
 
-    fn empty(&self) -> BootstrapSum {
-        self.empty.clone()
+    fn new_state(&self) -> BootstrapSum {
+        self.empty_state.clone()
     }
 
-    fn heap(state: &BootstrapSum) -> usize {
+    fn heap_bytes(state: &BootstrapSum) -> usize {
         state.heap_bytes()
     }
 
@@ -57,12 +57,16 @@ impl SketchKind for BootstrapOf {
         BootstrapSum::decode(bytes)
     }
 
-    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
-        let values = value::cast_to(rows.values()?, &DataType::Float64)?;
+    fn update(
+        &self,
+        states: &mut BufferedSketchStates<Self>,
+        rows: &GroupedRows<'_>,
+    ) -> Result<()> {
+        let values = value_encoding::cast_exactly(rows.required_values()?, &DataType::Float64)?;
         let values = values.as_primitive::<Float64Type>();
-        let units = rows.second.ok_or_else(|| mismatch(Self::NAME))?;
-        let (hashes, of_units) = value::hashes(units)?;
-        states.each(rows, values.nulls(), |state, row| {
+        let units = rows.second_values.ok_or_else(|| state_type_error(Self::NAME))?;
+        let (hashes, of_units) = value_encoding::hash_values(units)?;
+        states.update_each(rows, values.nulls(), |state, row| {
             // As in a GROUP BY, so that the sum is that of all rows.
             let is_null = of_units.as_ref().is_some_and(|units| units.is_null(row));
             let unit = if is_null { NULL_UNIT } else { hashes[row] };
@@ -71,19 +75,19 @@ impl SketchKind for BootstrapOf {
         Ok(())
     }
 
-    fn precision(_: &BootstrapSum, _: &Aggregate) -> Option<Precision> {
+    fn precision(_: &BootstrapSum, _: &TableAggregate) -> Option<SketchPrecision> {
         None
     }
 
-    fn finish(&self, states: &[BootstrapSum], of: &Aggregate) -> Result<ArrayRef> {
-        let DataType::Struct(fields) = of.output.data_type() else {
-            return Err(mismatch(Self::NAME));
+    fn finish(&self, states: &[BootstrapSum], of: &TableAggregate) -> Result<ArrayRef> {
+        let DataType::Struct(fields) = of.output_field.data_type() else {
+            return Err(state_type_error(Self::NAME));
         };
         let mut columns: [Float64Builder; 4] =
             std::array::from_fn(|_| Float64Builder::with_capacity(states.len()));
         for state in states {
             let is_some = state.count() > 0;
-            let interval = state.confidence_interval(CONFIDENCE).filter(|_| is_some);
+            let interval = state.confidence_interval(BOOTSTRAP_CONFIDENCE).filter(|_| is_some);
             let [sum, error, low, high] = &mut columns;
             sum.append_option(is_some.then(|| state.sum()));
             error.append_option(is_some.then(|| state.standard_error()));

@@ -11,34 +11,34 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, Fields, Float64Type,
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::{DistinctSample, SampleWeight, SketchError, hash_bytes};
 
-use super::sketches::{Filled, SketchKind, booked};
-use super::{Rows, mismatch};
-use crate::spec::{Aggregate, Function, Precision};
-use crate::value;
+use super::sketch_column::{BufferedSketchStates, SketchKind, update_and_count_heap};
+use super::{GroupedRows, state_type_error};
+use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
+use crate::value_encoding;
 
 /// Weights as columns have them.
-pub(super) trait Weighed: SampleWeight {
+pub(super) trait ArrowWeight: SampleWeight {
     type Arrow: ArrowPrimitiveType;
-    fn of(value: <Self::Arrow as ArrowPrimitiveType>::Native) -> Self;
+    fn from_native(value: <Self::Arrow as ArrowPrimitiveType>::Native) -> Self;
     /// The weight of one row where none is given.
-    const ONE: Self;
+    const DEFAULT_WEIGHT: Self;
     /// Sums as a column; none where one does not fit.
-    fn answer(sums: Vec<Self>) -> Option<ArrayRef>;
+    fn sums_to_array(sums: Vec<Self>) -> Option<ArrayRef>;
     /// How many different values occur how often, where weights count.
     fn inverse_histogram(_: &DistinctSample<Self>) -> Option<Vec<(i128, f64)>> {
         None
     }
 }
 
-impl Weighed for i128 {
+impl ArrowWeight for i128 {
     type Arrow = Int64Type;
-    const ONE: i128 = 1;
+    const DEFAULT_WEIGHT: i128 = 1;
 
-    fn of(value: i64) -> i128 {
+    fn from_native(value: i64) -> i128 {
         value.into()
     }
 
-    fn answer(sums: Vec<i128>) -> Option<ArrayRef> {
+    fn sums_to_array(sums: Vec<i128>) -> Option<ArrayRef> {
         let sums = sums.into_iter().map(|sum| i64::try_from(sum).ok());
         Some(Arc::new(Int64Array::from(sums.collect::<Option<Vec<i64>>>()?)))
     }
@@ -48,37 +48,37 @@ impl Weighed for i128 {
     }
 }
 
-impl Weighed for f64 {
+impl ArrowWeight for f64 {
     type Arrow = Float64Type;
-    const ONE: f64 = 1.0;
+    const DEFAULT_WEIGHT: f64 = 1.0;
 
-    fn of(value: f64) -> f64 {
+    fn from_native(value: f64) -> f64 {
         value
     }
 
-    fn answer(sums: Vec<f64>) -> Option<ArrayRef> {
+    fn sums_to_array(sums: Vec<f64>) -> Option<ArrayRef> {
         Some(Arc::new(Float64Array::from(sums)))
     }
 }
 
-pub(super) struct DistinctSampleOf<W: SampleWeight> {
-    empty: DistinctSample<W>,
-    argument: DataType,
+pub(super) struct DistinctSampleKind<W: SampleWeight> {
+    empty_state: DistinctSample<W>,
+    argument_type: DataType,
     /// What the plan calls it.
-    name: String,
+    output_name: String,
 }
 
-impl<W: SampleWeight> DistinctSampleOf<W> {
-    pub(super) fn new(items: u32, aggregate: &Aggregate) -> Result<Self> {
-        Ok(DistinctSampleOf {
-            empty: DistinctSample::new(items).map_err(|e| Error::usage(e.to_string()))?,
-            argument: aggregate.argument_type.clone(),
-            name: aggregate.output.name().clone(),
+impl<W: SampleWeight> DistinctSampleKind<W> {
+    pub(super) fn new(items: u32, aggregate: &TableAggregate) -> Result<Self> {
+        Ok(DistinctSampleKind {
+            empty_state: DistinctSample::new(items).map_err(|e| Error::usage(e.to_string()))?,
+            argument_type: aggregate.argument_type.clone(),
+            output_name: aggregate.output_field.name().clone(),
         })
     }
 }
 
-impl<W: Weighed> SketchKind for DistinctSampleOf<W>
+impl<W: ArrowWeight> SketchKind for DistinctSampleKind<W>
 where
     DistinctSample<W>: Sync,
 {
@@ -86,11 +86,11 @@ where
     type Item = ();
     const NAME: &'static str = "distinct_sample";
 
-    fn empty(&self) -> DistinctSample<W> {
-        self.empty.clone()
+    fn new_state(&self) -> DistinctSample<W> {
+        self.empty_state.clone()
     }
 
-    fn heap(state: &DistinctSample<W>) -> usize {
+    fn heap_bytes(state: &DistinctSample<W>) -> usize {
         state.heap_bytes()
     }
 
@@ -106,50 +106,62 @@ where
         DistinctSample::decode(bytes)
     }
 
-    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
-        let values = rows.values()?;
-        let items = value::Items::new(values)?;
-        let weights: Option<PrimitiveArray<W::Arrow>> = match rows.second {
+    fn update(
+        &self,
+        states: &mut BufferedSketchStates<Self>,
+        rows: &GroupedRows<'_>,
+    ) -> Result<()> {
+        let values = rows.required_values()?;
+        let items = value_encoding::SortableItems::new(values)?;
+        let weights: Option<PrimitiveArray<W::Arrow>> = match rows.second_values {
             Some(weights) => {
-                let weights = value::cast_to(weights, &W::Arrow::DATA_TYPE)?;
+                let weights = value_encoding::cast_exactly(weights, &W::Arrow::DATA_TYPE)?;
                 Some(weights.as_primitive().clone())
             }
             None => None,
         };
         let of_weights = weights.as_ref().and_then(|weights| weights.nulls());
         let nulls = NullBuffer::union(values.logical_nulls().as_ref(), of_weights);
-        states.has_states = true;
-        let Filled { states, heap, .. } = states;
-        items.for_each(
-            |each| rows.for_each(nulls.as_ref(), |row, _| each(row, row)),
+        states.has_updates = true;
+        let BufferedSketchStates { states, heap_bytes: heap, .. } = states;
+        items.for_each_item(
+            |each| rows.for_each_row(nulls.as_ref(), |row, _| each(row, row)),
             |row, item| {
-                let weight = weights.as_ref().map_or(W::ONE, |weights| W::of(weights.value(row)));
-                booked(&mut states[rows.groups[row]], heap, DistinctSample::heap_bytes, |state| {
-                    state.add(hash_bytes(item, 0), item, weight);
-                });
+                let weight = weights
+                    .as_ref()
+                    .map_or(W::DEFAULT_WEIGHT, |weights| W::from_native(weights.value(row)));
+                update_and_count_heap(
+                    &mut states[rows.groups[row]],
+                    heap,
+                    DistinctSample::heap_bytes,
+                    |state| {
+                        state.add(hash_bytes(item, 0), item, weight);
+                    },
+                );
             },
         );
         Ok(())
     }
 
-    fn precision(state: &DistinctSample<W>, _: &Aggregate) -> Option<Precision> {
+    fn precision(state: &DistinctSample<W>, _: &TableAggregate) -> Option<SketchPrecision> {
         if state.is_exact() {
-            return Some(Precision::EXACT);
+            return Some(SketchPrecision::EXACT);
         }
         let estimate = state.distinct_estimate();
-        Some(Precision::new(false, estimate.standard_error / estimate.value))
+        Some(SketchPrecision::new(false, estimate.standard_error / estimate.value))
     }
 
-    fn finish(&self, states: &[DistinctSample<W>], of: &Aggregate) -> Result<ArrayRef> {
+    fn finish(&self, states: &[DistinctSample<W>], of: &TableAggregate) -> Result<ArrayRef> {
         let overflow = || Error::Overflow {
-            message: format!("`{}` does not fit BIGINT", self.name),
+            message: format!("`{}` does not fit BIGINT", self.output_name),
             hint: Some("weights as DOUBLE, by CAST, are added up in DOUBLE".into()),
         };
         let mut lengths = Vec::with_capacity(states.len());
-        let columns = if let Function::InverseHistogram { .. } = of.function {
+        let columns = if let MergeableFunction::InverseHistogram { .. } = of.function {
             let (mut times, mut values) = (Vec::new(), Vec::new());
             for state in states {
-                let bars = W::inverse_histogram(state).ok_or_else(|| mismatch(Self::NAME))?;
+                let bars =
+                    W::inverse_histogram(state).ok_or_else(|| state_type_error(Self::NAME))?;
                 lengths.push(bars.len());
                 for (count, number) in bars {
                     times.push(i64::try_from(count).map_err(|_| overflow())?);
@@ -170,10 +182,10 @@ where
                     sums.push(entry.weight);
                 }
             }
-            let values = value::from_items(&items, &self.argument)?;
-            vec![values, W::answer(sums).ok_or_else(overflow)?]
+            let values = value_encoding::decode_items(&items, &self.argument_type)?;
+            vec![values, W::sums_to_array(sums).ok_or_else(overflow)?]
         };
-        entries(lengths, columns, of.output.data_type())
+        build_struct_lists(lengths, columns, of.output_field.data_type())
     }
 }
 
@@ -181,7 +193,7 @@ where
 ///
 /// # Errors
 /// Where the type is no list of structs.
-pub(super) fn entries(
+pub(super) fn build_struct_lists(
     lengths: Vec<usize>,
     columns: Vec<ArrayRef>,
     output: &DataType,
@@ -189,14 +201,14 @@ pub(super) fn entries(
     let fields: &Fields = match output {
         DataType::List(item) => match item.data_type() {
             DataType::Struct(fields) => fields,
-            _ => return Err(mismatch("lists of structs")),
+            _ => return Err(state_type_error("lists of structs")),
         },
-        _ => return Err(mismatch("lists of structs")),
+        _ => return Err(state_type_error("lists of structs")),
     };
     let structs = StructArray::try_new(fields.clone(), columns, None)?;
     let item = Arc::new(Field::new_list_field(structs.data_type().clone(), true));
     let offsets = OffsetBuffer::from_lengths(lengths);
     let lists: ArrayRef =
         Arc::new(LargeListArray::try_new(item, offsets, Arc::new(structs), None)?);
-    value::cast_to(&lists, output)
+    value_encoding::cast_exactly(&lists, output)
 }

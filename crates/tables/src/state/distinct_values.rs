@@ -8,32 +8,32 @@ use arrow::datatypes::{DataType, Field};
 use tidemill_base::error::Result;
 use tidemill_sketch::{DistinctValues, SketchError};
 
-use super::Rows;
-use super::sketches::{Filled, SketchKind, booked};
-use crate::spec::{Aggregate, Precision};
-use crate::value;
+use super::GroupedRows;
+use super::sketch_column::{BufferedSketchStates, SketchKind, update_and_count_heap};
+use crate::spec::{SketchPrecision, TableAggregate};
+use crate::value_encoding;
 
-pub(super) struct DistinctValuesOf {
-    empty: DistinctValues,
-    argument: DataType,
+pub(super) struct DistinctValuesKind {
+    empty_state: DistinctValues,
+    argument_type: DataType,
 }
 
-impl DistinctValuesOf {
+impl DistinctValuesKind {
     pub(super) fn new(empty: DistinctValues, argument: DataType) -> Self {
-        DistinctValuesOf { empty, argument }
+        DistinctValuesKind { empty_state: empty, argument_type: argument }
     }
 }
 
-impl SketchKind for DistinctValuesOf {
+impl SketchKind for DistinctValuesKind {
     type State = DistinctValues;
     type Item = ();
     const NAME: &'static str = "distinct_values";
 
-    fn empty(&self) -> DistinctValues {
-        self.empty.clone()
+    fn new_state(&self) -> DistinctValues {
+        self.empty_state.clone()
     }
 
-    fn heap(state: &DistinctValues) -> usize {
+    fn heap_bytes(state: &DistinctValues) -> usize {
         state.heap_bytes()
     }
 
@@ -49,29 +49,38 @@ impl SketchKind for DistinctValuesOf {
         DistinctValues::decode(bytes)
     }
 
-    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
-        let values = rows.values()?;
+    fn update(
+        &self,
+        states: &mut BufferedSketchStates<Self>,
+        rows: &GroupedRows<'_>,
+    ) -> Result<()> {
+        let values = rows.required_values()?;
         let nulls = values.logical_nulls();
-        let items = value::Items::new(values)?;
-        states.has_states = true;
-        let Filled { states, heap, .. } = states;
-        items.for_each(
-            |each| rows.for_each(nulls.as_ref(), each),
+        let items = value_encoding::SortableItems::new(values)?;
+        states.has_updates = true;
+        let BufferedSketchStates { states, heap_bytes: heap, .. } = states;
+        items.for_each_item(
+            |each| rows.for_each_row(nulls.as_ref(), each),
             |group, item| {
-                booked(&mut states[group], heap, DistinctValues::heap_bytes, |state| {
-                    state.add(item);
-                });
+                update_and_count_heap(
+                    &mut states[group],
+                    heap,
+                    DistinctValues::heap_bytes,
+                    |state| {
+                        state.add(item);
+                    },
+                );
             },
         );
         Ok(())
     }
 
-    fn precision(state: &DistinctValues, _: &Aggregate) -> Option<Precision> {
-        Some(Precision::new(!state.has_overflowed(), 0.0))
+    fn precision(state: &DistinctValues, _: &TableAggregate) -> Option<SketchPrecision> {
+        Some(SketchPrecision::new(!state.has_overflowed(), 0.0))
     }
 
     /// The values in their order; null where there were too many.
-    fn finish(&self, states: &[DistinctValues], of: &Aggregate) -> Result<ArrayRef> {
+    fn finish(&self, states: &[DistinctValues], of: &TableAggregate) -> Result<ArrayRef> {
         let mut items: Vec<&[u8]> = Vec::new();
         let mut lengths = Vec::with_capacity(states.len());
         let mut present = Vec::with_capacity(states.len());
@@ -82,11 +91,11 @@ impl SketchKind for DistinctValuesOf {
             lengths.push(own.len());
             items.extend(own);
         }
-        let values = value::from_items(&items, &self.argument)?;
-        let item = Arc::new(Field::new_list_field(self.argument.clone(), true));
+        let values = value_encoding::decode_items(&items, &self.argument_type)?;
+        let item = Arc::new(Field::new_list_field(self.argument_type.clone(), true));
         let nulls = Some(NullBuffer::from(present)).filter(|nulls| nulls.null_count() > 0);
         let lists =
             LargeListArray::try_new(item, OffsetBuffer::from_lengths(lengths), values, nulls)?;
-        value::cast_to(&(Arc::new(lists) as ArrayRef), of.output.data_type())
+        value_encoding::cast_exactly(&(Arc::new(lists) as ArrayRef), of.output_field.data_type())
     }
 }

@@ -15,10 +15,12 @@ use datafusion::physical_expr::expressions::Column;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{IntoTidemillError, float_order};
 
-use super::seen::Seen;
-use super::{Routes, Rows, StateColumn, States, mismatch, refused};
-use crate::spec::{Aggregate, Function};
-use crate::value;
+use super::value_presence::ValuePresence;
+use super::{
+    ChunkStates, GroupedRows, StateColumn, StateRoutes, corrupt_state_error, state_type_error,
+};
+use crate::spec::{MergeableFunction, TableAggregate};
+use crate::value_encoding;
 
 /// The smallest or largest of numbers, dates, times and booleans. NaN is the largest float,
 /// −0.0 is 0.0.
@@ -26,17 +28,17 @@ use crate::value;
 /// DataFusion's accumulators will not do here: without a null in sight they take every group
 /// for one that has a value, which is true of groups that rows make, but not of groups whose
 /// rows were seen by another aggregate's filter, or of an answer over no rows.
-pub(super) struct Extreme<T: ArrowPrimitiveType> {
+pub(super) struct ExtremeStates<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
-    seen: Seen,
+    presence: ValuePresence,
     is_max: bool,
     /// The type that is compared: the argument's, but for booleans.
-    inner: DataType,
-    argument: DataType,
-    name: &'static str,
+    comparison_type: DataType,
+    argument_type: DataType,
+    function_name: &'static str,
 }
 
-pub(super) fn extreme(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
+pub(super) fn new_extreme_column(aggregate: &TableAggregate) -> Result<Box<dyn StateColumn>> {
     let argument = &aggregate.argument_type;
     let inner = match argument {
         DataType::Boolean => DataType::UInt8,
@@ -44,32 +46,32 @@ pub(super) fn extreme(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
     };
     macro_rules! primitive {
         ($t:ty, $aggregate:expr, $inner:expr) => {
-            Ok(Box::new(Extreme::<$t>::new($aggregate, $inner.clone())))
+            Ok(Box::new(ExtremeStates::<$t>::new($aggregate, $inner.clone())))
         };
     }
     downcast_primitive! {
         &inner => (primitive, aggregate, inner),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Binary
         | DataType::LargeBinary | DataType::BinaryView => {
-            Ok(Box::new(ExtremeText::new(aggregate)?))
+            Ok(Box::new(TextExtremeStates::new(aggregate)?))
         }
         _ => Err(Error::Internal(format!("{} over {argument}", aggregate.function))),
     }
 }
 
-pub(super) fn extreme_name(aggregate: &Aggregate) -> &'static str {
-    if aggregate.function == Function::Min { "min" } else { "max" }
+pub(super) fn extreme_function_name(aggregate: &TableAggregate) -> &'static str {
+    if aggregate.function == MergeableFunction::Min { "min" } else { "max" }
 }
 
-impl<T: ArrowPrimitiveType> Extreme<T> {
-    fn new(aggregate: &Aggregate, inner: DataType) -> Self {
-        Extreme {
+impl<T: ArrowPrimitiveType> ExtremeStates<T> {
+    fn new(aggregate: &TableAggregate, inner: DataType) -> Self {
+        ExtremeStates {
             values: Vec::new(),
-            seen: Seen::default(),
-            is_max: aggregate.function == Function::Max,
-            inner,
-            argument: aggregate.argument_type.clone(),
-            name: extreme_name(aggregate),
+            presence: ValuePresence::default(),
+            is_max: aggregate.function == MergeableFunction::Max,
+            comparison_type: inner,
+            argument_type: aggregate.argument_type.clone(),
+            function_name: extreme_function_name(aggregate),
         }
     }
 
@@ -80,104 +82,118 @@ impl<T: ArrowPrimitiveType> Extreme<T> {
         self.values.resize(group_count, worst);
     }
 
-    fn compared(&self, values: &ArrayRef) -> Result<ArrayRef> {
-        value::cast_to(&float_order::normalize_floats(values), &self.inner)
+    fn to_comparison_type(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        value_encoding::cast_exactly(&float_order::normalize_floats(values), &self.comparison_type)
     }
 }
 
-impl<T: ArrowPrimitiveType> StateColumn for Extreme<T> {
-    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+impl<T: ArrowPrimitiveType> StateColumn for ExtremeStates<T> {
+    fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()> {
         self.resize(rows.group_count);
-        let values = self.compared(rows.values()?)?;
+        let values = self.to_comparison_type(rows.required_values()?)?;
         let values = values.as_primitive::<T>();
         let (nulls, numbers) = (values.nulls(), values.values());
-        let (held, seen) = (&mut self.values, &mut self.seen);
+        let (held, seen) = (&mut self.values, &mut self.presence);
         match self.is_max {
-            true => rows.each_state(nulls, held, seen, |held, row, _| larger(held, numbers[row])),
-            false => rows.each_state(nulls, held, seen, |held, row, _| smaller(held, numbers[row])),
+            true => rows.update_states_and_presence(nulls, held, seen, |held, row, _| {
+                replace_if_larger(held, numbers[row])
+            }),
+            false => rows.update_states_and_presence(nulls, held, seen, |held, row, _| {
+                replace_if_smaller(held, numbers[row])
+            }),
         }
         Ok(())
     }
 
-    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+    fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()> {
         self.resize(routes.group_count);
-        let States::Array(array) = states else { return Err(mismatch(self.name)) };
-        let values = self.compared(array)?;
+        let ChunkStates::Array(array) = states else {
+            return Err(state_type_error(self.function_name));
+        };
+        let values = self.to_comparison_type(array)?;
         let values = values.as_primitive::<T>();
         let (nulls, numbers) = (values.nulls(), values.values());
-        let (held, seen) = (&mut self.values, &mut self.seen);
+        let (held, seen) = (&mut self.values, &mut self.presence);
         match self.is_max {
-            true => routes.each_state(nulls, held, seen, |held, row, _| larger(held, numbers[row])),
+            true => routes.update_states_and_presence(nulls, held, seen, |held, row, _| {
+                replace_if_larger(held, numbers[row])
+            }),
             false => {
-                routes.each_state(nulls, held, seen, |held, row, _| smaller(held, numbers[row]));
+                routes.update_states_and_presence(nulls, held, seen, |held, row, _| {
+                    replace_if_smaller(held, numbers[row])
+                });
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, group_count: usize) -> Result<States> {
-        self.finish(group_count).map(States::Array)
+    fn take_states(&mut self, group_count: usize) -> Result<ChunkStates> {
+        self.finish(group_count).map(ChunkStates::Array)
     }
 
-    fn decode(&self, array: &ArrayRef) -> Result<States> {
-        values_of(self.name, &self.argument, array)
+    fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
+        decode_plain_values(self.function_name, &self.argument_type, array)
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
         self.resize(group_count);
         let values = std::mem::take(&mut self.values);
-        let array = PrimitiveArray::<T>::new(values.into(), self.seen.take(group_count));
-        let array: ArrayRef = Arc::new(array.with_data_type(self.inner.clone()));
-        value::cast_to(&array, &self.argument)
+        let array = PrimitiveArray::<T>::new(values.into(), self.presence.take_nulls(group_count));
+        let array: ArrayRef = Arc::new(array.with_data_type(self.comparison_type.clone()));
+        value_encoding::cast_exactly(&array, &self.argument_type)
     }
 
-    fn bytes(&self) -> usize {
-        self.values.capacity() * size_of::<T::Native>() + self.seen.bytes()
+    fn memory_bytes(&self) -> usize {
+        self.values.capacity() * size_of::<T::Native>() + self.presence.memory_bytes()
     }
 }
 
 #[inline]
-fn larger<N: ArrowNativeTypeOp>(held: &mut N, value: N) {
+fn replace_if_larger<N: ArrowNativeTypeOp>(held: &mut N, value: N) {
     if value.is_gt(*held) {
         *held = value;
     }
 }
 
 #[inline]
-fn smaller<N: ArrowNativeTypeOp>(held: &mut N, value: N) {
+fn replace_if_smaller<N: ArrowNativeTypeOp>(held: &mut N, value: N) {
     if value.is_lt(*held) {
         *held = value;
     }
 }
 
-pub(super) fn values_of(name: &str, argument: &DataType, array: &ArrayRef) -> Result<States> {
+pub(super) fn decode_plain_values(
+    name: &str,
+    argument: &DataType,
+    array: &ArrayRef,
+) -> Result<ChunkStates> {
     if array.data_type() != argument {
-        return Err(refused(name, format!("values of type {argument} are expected")));
+        return Err(corrupt_state_error(name, format!("values of type {argument} are expected")));
     }
-    Ok(States::Array(Arc::clone(array)))
+    Ok(ChunkStates::Array(Arc::clone(array)))
 }
 
 /// The smallest or largest of strings or bytes. The state is that value; comparing is left to
 /// DataFusion's accumulators, which know of each group whether it has one.
-pub(super) struct ExtremeText {
+pub(super) struct TextExtremeStates {
     accumulator: Box<dyn GroupsAccumulator>,
-    argument: DataType,
-    name: &'static str,
+    argument_type: DataType,
+    function_name: &'static str,
 }
 
-impl ExtremeText {
-    fn new(aggregate: &Aggregate) -> Result<Self> {
+impl TextExtremeStates {
+    fn new(aggregate: &TableAggregate) -> Result<Self> {
         let argument = Arc::new(Field::new("value", aggregate.argument_type.clone(), true));
         let fields: [FieldRef; 1] = [Arc::clone(&argument)];
         let schema = Schema::new(vec![argument]);
         let exprs: [Arc<dyn PhysicalExpr>; 1] = [Arc::new(Column::new("value", 0))];
         let args = || AccumulatorArgs {
-            return_field: Arc::clone(&aggregate.output),
+            return_field: Arc::clone(&aggregate.output_field),
             schema: &schema,
             ignore_nulls: false,
             order_bys: &[],
             is_reversed: false,
-            name: aggregate.output.name(),
+            name: aggregate.output_field.name(),
             is_distinct: false,
             exprs: &exprs,
             expr_fields: &fields,
@@ -188,60 +204,62 @@ impl ExtremeText {
                 aggregate.function, aggregate.argument_type
             )));
         }
-        Ok(ExtremeText {
+        Ok(TextExtremeStates {
             accumulator: aggregate.udf.create_groups_accumulator(args()).into_tidemill_error()?,
-            argument: aggregate.argument_type.clone(),
-            name: extreme_name(aggregate),
+            argument_type: aggregate.argument_type.clone(),
+            function_name: extreme_function_name(aggregate),
         })
     }
 
-    fn settle(&mut self, group_count: usize) -> Result<()> {
-        let nothing = new_empty_array(&self.argument);
+    fn extend_to_group_count(&mut self, group_count: usize) -> Result<()> {
+        let nothing = new_empty_array(&self.argument_type);
         self.accumulator.merge_batch(&[nothing], &[], group_count).into_tidemill_error()
     }
 }
 
-impl StateColumn for ExtremeText {
-    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
-        let values = [Arc::clone(rows.values()?)];
+impl StateColumn for TextExtremeStates {
+    fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()> {
+        let values = [Arc::clone(rows.required_values()?)];
         self.accumulator
             .update_batch(&values, rows.groups, rows.filter, rows.group_count)
             .into_tidemill_error()
     }
 
-    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
-        let States::Array(array) = states else { return Err(mismatch(self.name)) };
-        let values = if routes.rows.len() == array.len()
-            && routes.rows.iter().enumerate().all(|(i, row)| i == *row as usize)
+    fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()> {
+        let ChunkStates::Array(array) = states else {
+            return Err(state_type_error(self.function_name));
+        };
+        let values = if routes.incoming_rows.len() == array.len()
+            && routes.incoming_rows.iter().enumerate().all(|(i, row)| i == *row as usize)
         {
             Arc::clone(array)
         } else {
-            take(array, &UInt32Array::from(routes.rows.to_vec()), None)?
+            take(array, &UInt32Array::from(routes.incoming_rows.to_vec()), None)?
         };
         self.accumulator
             .merge_batch(&[values], routes.groups, routes.group_count)
             .into_tidemill_error()
     }
 
-    fn take(&mut self, group_count: usize) -> Result<States> {
-        self.settle(group_count)?;
+    fn take_states(&mut self, group_count: usize) -> Result<ChunkStates> {
+        self.extend_to_group_count(group_count)?;
         let mut states = self.accumulator.state(EmitTo::All).into_tidemill_error()?;
         match (states.pop(), states.is_empty()) {
-            (Some(array), true) => Ok(States::Array(array)),
-            _ => Err(Error::Internal(format!("{} has more than one state", self.name))),
+            (Some(array), true) => Ok(ChunkStates::Array(array)),
+            _ => Err(Error::Internal(format!("{} has more than one state", self.function_name))),
         }
     }
 
-    fn decode(&self, array: &ArrayRef) -> Result<States> {
-        values_of(self.name, &self.argument, array)
+    fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
+        decode_plain_values(self.function_name, &self.argument_type, array)
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
-        self.settle(group_count)?;
+        self.extend_to_group_count(group_count)?;
         self.accumulator.evaluate(EmitTo::All).into_tidemill_error()
     }
 
-    fn bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.accumulator.size()
     }
 }

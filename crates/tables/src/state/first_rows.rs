@@ -15,9 +15,11 @@ use arrow::row::{Row, Rows as EncodedRows};
 use half::f16;
 use tidemill_base::error::{Error, Result};
 
-use super::{Routes, Rows, StateColumn, States, mismatch, refused};
-use crate::first_rows::{Answer, FirstRows, Shape};
-use crate::value;
+use super::{
+    ChunkStates, GroupedRows, StateColumn, StateRoutes, corrupt_state_error, state_type_error,
+};
+use crate::first_rows::{ColumnAnswer, FirstRowsAnswer, FirstRowsSpec};
+use crate::value_encoding;
 
 /// The rows that may be among the first of their group, as they came. Once there are twice as many as
 /// were left the last time, those that are not are dropped; from then on a group's last row that was left
@@ -28,73 +30,78 @@ use crate::value;
 ///
 /// Rows are bytes in the order of the rows (Arrow's row format): columns that are ordered by come first,
 /// and the others make it one order, in which equal rows are equal in all.
-pub(super) struct FirstRowsOfGroups {
-    of: Arc<FirstRows>,
+pub(super) struct FirstRowsStates {
+    spec: Arc<FirstRowsSpec>,
     /// The type of the answer.
-    output: DataType,
-    kept: Kept,
+    output_type: DataType,
+    candidates: CandidateRows,
     /// Per group, the lead of its last row, once it has as many as are asked for.
-    last: Vec<u64>,
+    last_key_prefixes: Vec<u64>,
     /// At how many rows some are dropped.
-    most: usize,
-    scratch: Scratch,
+    prune_rows_min: usize,
+    scratch: PruneScratch,
 }
 
 /// Fewer rows are kept as they come.
-const KEPT_MIN: usize = 1 << 16;
+const UNPRUNED_ROWS_MIN: usize = 1 << 16;
 
 /// At how many rows some are dropped, after `count` were left; never, where all are wanted.
-fn kept_max(of: &FirstRows, count: usize) -> usize {
-    if of.most == usize::MAX { usize::MAX } else { (2 * count).max(KEPT_MIN) }
+fn rows_before_pruning(of: &FirstRowsSpec, count: usize) -> usize {
+    if of.rows_max == usize::MAX { usize::MAX } else { (2 * count).max(UNPRUNED_ROWS_MIN) }
 }
 
 /// The rows of groups, each group's in order.
-pub(crate) struct OrderedRows {
-    of: Arc<FirstRows>,
+pub(crate) struct OrderedGroupRows {
+    spec: Arc<FirstRowsSpec>,
     /// Where each group's rows begin.
     offsets: OffsetBuffer<i64>,
     rows: EncodedRows,
-    leads: Vec<u64>,
+    key_prefixes: Vec<u64>,
 }
 
-impl FirstRowsOfGroups {
-    pub(super) fn new(of: &Arc<FirstRows>, output: DataType) -> Self {
-        FirstRowsOfGroups {
-            of: Arc::clone(of),
-            output,
-            kept: Kept::new(of),
-            last: Vec::new(),
-            most: kept_max(of, 0),
-            scratch: Scratch { starts: Vec::new(), by_group: Vec::new(), kept: Kept::new(of) },
+impl FirstRowsStates {
+    pub(super) fn new(of: &Arc<FirstRowsSpec>, output: DataType) -> Self {
+        FirstRowsStates {
+            spec: Arc::clone(of),
+            output_type: output,
+            candidates: CandidateRows::new(of),
+            last_key_prefixes: Vec::new(),
+            prune_rows_min: rows_before_pruning(of, 0),
+            scratch: PruneScratch {
+                starts: Vec::new(),
+                rows_by_group: Vec::new(),
+                spare_candidates: CandidateRows::new(of),
+            },
         }
     }
 
     /// Leaves the first rows of each group alone, by group; says where each group's begin.
-    fn drop_others(&mut self, in_order: bool) -> OffsetBuffer<i64> {
-        let group_count = self.last.len();
-        let Scratch { starts, by_group, kept } = &mut self.scratch;
+    fn prune_candidates(&mut self, in_order: bool) -> OffsetBuffer<i64> {
+        let group_count = self.last_key_prefixes.len();
+        let PruneScratch { starts, rows_by_group: by_group, spare_candidates: kept } =
+            &mut self.scratch;
         starts.clear();
         starts.resize(group_count + 2, 0);
         // Where a group's rows begin; while they are dealt out, where its next one goes.
-        for group in &self.kept.groups {
+        for group in &self.candidates.groups {
             starts[*group as usize + 2] += 1;
         }
         for group in 2..starts.len() {
             starts[group] += starts[group - 1];
         }
         by_group.clear();
-        by_group.resize(self.kept.groups.len(), 0);
-        for (row, group) in self.kept.groups.iter().enumerate() {
+        by_group.resize(self.candidates.groups.len(), 0);
+        for (row, group) in self.candidates.groups.iter().enumerate() {
             let at = &mut starts[*group as usize + 1];
             by_group[*at] = row as u32;
             *at += 1;
         }
-        let Kept { rows, leads, .. } = &self.kept;
+        let CandidateRows { rows, key_prefixes: leads, .. } = &self.candidates;
         let order = |left: &u32, right: &u32| -> Ordering {
             let (left, right) = (*left as usize, *right as usize);
             leads[left].cmp(&leads[right]).then_with(|| rows.row(left).cmp(&rows.row(right)))
         };
-        let most = self.of.most;
+        let most = self.spec.rows_max;
         kept.clear();
         let mut lengths = Vec::with_capacity(group_count);
         for group in 0..group_count {
@@ -114,77 +121,83 @@ impl FirstRowsOfGroups {
             }
             lengths.push(of_group.len());
             if of_group.len() == most {
-                self.last[group] = last;
+                self.last_key_prefixes[group] = last;
             }
         }
-        std::mem::swap(&mut self.kept, kept);
-        self.most = kept_max(&self.of, self.kept.len());
+        std::mem::swap(&mut self.candidates, kept);
+        self.prune_rows_min = rows_before_pruning(&self.spec, self.candidates.len());
         OffsetBuffer::from_lengths(lengths)
     }
 }
 
 /// Rows, each with its lead and its group.
-struct Kept {
+struct CandidateRows {
     rows: EncodedRows,
-    leads: Vec<u64>,
+    key_prefixes: Vec<u64>,
     groups: Vec<u32>,
 }
 
 /// What dropping rows takes, kept for the next time.
-struct Scratch {
+struct PruneScratch {
     starts: Vec<usize>,
-    by_group: Vec<u32>,
-    kept: Kept,
+    rows_by_group: Vec<u32>,
+    spare_candidates: CandidateRows,
 }
 
-impl Kept {
-    fn new(of: &FirstRows) -> Self {
-        Kept { rows: of.converter.empty_rows(0, 0), leads: Vec::new(), groups: Vec::new() }
+impl CandidateRows {
+    fn new(of: &FirstRowsSpec) -> Self {
+        CandidateRows {
+            rows: of.row_converter.empty_rows(0, 0),
+            key_prefixes: Vec::new(),
+            groups: Vec::new(),
+        }
     }
 
     fn len(&self) -> usize {
-        self.leads.len()
+        self.key_prefixes.len()
     }
 
     fn clear(&mut self) {
         self.rows.clear();
-        self.leads.clear();
+        self.key_prefixes.clear();
         self.groups.clear();
     }
 
     #[inline]
     fn push(&mut self, row: Row<'_>, lead: u64, group: usize) {
         self.rows.push(row);
-        self.leads.push(lead);
+        self.key_prefixes.push(lead);
         self.groups.push(group as u32);
     }
 
-    fn bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.rows.size()
-            + self.leads.capacity() * size_of::<u64>()
+            + self.key_prefixes.capacity() * size_of::<u64>()
             + self.groups.capacity() * size_of::<u32>()
     }
 }
 
-impl StateColumn for FirstRowsOfGroups {
-    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
-        self.last.resize(rows.group_count, u64::MAX);
-        let structs = rows.values()?.as_struct();
-        let columns = self.of.completed(structs.columns(), rows.positions)?;
-        let nulls = match &self.of.answer {
-            Answer::Numbered => structs.logical_nulls(),
-            Answer::Value { skips_nulls: true, .. } => {
+impl StateColumn for FirstRowsStates {
+    fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()> {
+        self.last_key_prefixes.resize(rows.group_count, u64::MAX);
+        let structs = rows.required_values()?.as_struct();
+        let columns = self.spec.add_positions(structs.columns(), rows.positions)?;
+        let nulls = match &self.spec.answer {
+            FirstRowsAnswer::NumberedRows => structs.logical_nulls(),
+            FirstRowsAnswer::ColumnValue { skips_nulls: true, .. } => {
                 columns.last().and_then(|values| values.logical_nulls())
             }
-            Answer::Value { .. } => None,
+            FirstRowsAnswer::ColumnValue { .. } => None,
         };
-        let leads = self.of.leads(&columns[0]);
-        if self.of.most == 1 {
-            rows.each(nulls.as_ref(), &mut self.last, |last, row, _| *last = leads[row].min(*last));
+        let leads = self.spec.compute_key_prefixes(&columns[0]);
+        if self.spec.rows_max == 1 {
+            rows.update_states(nulls.as_ref(), &mut self.last_key_prefixes, |last, row, _| {
+                *last = leads[row].min(*last)
+            });
         }
         let mut wanted: Vec<u32> = Vec::new();
-        let Kept { rows: encoded, leads: all, groups } = &mut self.kept;
-        rows.each(nulls.as_ref(), &mut self.last, |last, row, group| {
+        let CandidateRows { rows: encoded, key_prefixes: all, groups } = &mut self.candidates;
+        rows.update_states(nulls.as_ref(), &mut self.last_key_prefixes, |last, row, group| {
             if leads[row] <= *last {
                 wanted.push(row as u32);
                 all.push(leads[row]);
@@ -192,87 +205,101 @@ impl StateColumn for FirstRowsOfGroups {
             }
         });
         match wanted.len() == structs.len() {
-            true => self.of.converter.append(encoded, &columns)?,
+            true => self.spec.row_converter.append(encoded, &columns)?,
             false => {
                 let wanted = UInt32Array::from(wanted);
                 let columns = columns.iter().map(|column| take(column, &wanted, None));
                 let columns = columns.collect::<Result<Vec<_>, _>>()?;
-                self.of.converter.append(encoded, &columns)?;
+                self.spec.row_converter.append(encoded, &columns)?;
             }
         }
-        if self.kept.len() >= self.most {
-            self.drop_others(false);
+        if self.candidates.len() >= self.prune_rows_min {
+            self.prune_candidates(false);
         }
         Ok(())
     }
 
-    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
-        self.last.resize(routes.group_count, u64::MAX);
+    fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()> {
+        self.last_key_prefixes.resize(routes.group_count, u64::MAX);
         let from = match states {
-            States::FirstRows(from) if Arc::ptr_eq(&from.of, &self.of) => from,
-            _ => return Err(mismatch("first rows")),
+            ChunkStates::FirstRows(from) if Arc::ptr_eq(&from.spec, &self.spec) => from,
+            _ => return Err(state_type_error("first rows")),
         };
-        let (kept, is_one) = (&mut self.kept, self.of.most == 1);
-        routes.each(&mut self.last, |last, state, group| {
+        let (kept, is_one) = (&mut self.candidates, self.spec.rows_max == 1);
+        routes.merge_states(&mut self.last_key_prefixes, |last, state, group| {
             for row in from.offsets[state] as usize..from.offsets[state + 1] as usize {
-                if from.leads[row] <= *last {
-                    kept.push(from.rows.row(row), from.leads[row], group);
+                if from.key_prefixes[row] <= *last {
+                    kept.push(from.rows.row(row), from.key_prefixes[row], group);
                     if is_one {
-                        *last = from.leads[row];
+                        *last = from.key_prefixes[row];
                     }
                 }
             }
         });
-        if self.kept.len() >= self.most {
-            self.drop_others(false);
+        if self.candidates.len() >= self.prune_rows_min {
+            self.prune_candidates(false);
         }
         Ok(())
     }
 
-    fn take(&mut self, group_count: usize) -> Result<States> {
-        self.last.resize(group_count, u64::MAX);
-        let offsets = self.drop_others(true);
-        let empty = FirstRowsOfGroups::new(&self.of, self.output.clone());
-        let FirstRowsOfGroups { of, kept: Kept { rows, leads, .. }, .. } =
-            std::mem::replace(self, empty);
-        Ok(States::FirstRows(OrderedRows { of, offsets, rows, leads }))
+    fn take_states(&mut self, group_count: usize) -> Result<ChunkStates> {
+        self.last_key_prefixes.resize(group_count, u64::MAX);
+        let offsets = self.prune_candidates(true);
+        let empty = FirstRowsStates::new(&self.spec, self.output_type.clone());
+        let FirstRowsStates {
+            spec: of,
+            candidates: CandidateRows { rows, key_prefixes: leads, .. },
+            ..
+        } = std::mem::replace(self, empty);
+        Ok(ChunkStates::FirstRows(OrderedGroupRows {
+            spec: of,
+            offsets,
+            rows,
+            key_prefixes: leads,
+        }))
     }
 
-    fn decode(&self, array: &ArrayRef) -> Result<States> {
-        self.decoded(array, None)
+    fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
+        self.decode_row_lists(array, None)
     }
 
-    fn decode_of_file(&self, array: &ArrayRef, file: usize) -> Result<States> {
-        self.decoded(array, Some(file))
+    fn decode_partial_table_states(&self, array: &ArrayRef, file: usize) -> Result<ChunkStates> {
+        self.decode_row_lists(array, Some(file))
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
-        match self.take(group_count)? {
-            States::FirstRows(rows) => rows.answer(&self.output),
-            _ => Err(mismatch("first rows")),
+        match self.take_states(group_count)? {
+            ChunkStates::FirstRows(rows) => rows.build_answer(&self.output_type),
+            _ => Err(state_type_error("first rows")),
         }
     }
 
-    fn bytes(&self) -> usize {
-        let Scratch { starts, by_group, kept } = &self.scratch;
+    fn memory_bytes(&self) -> usize {
+        let PruneScratch { starts, rows_by_group: by_group, spare_candidates: kept } =
+            &self.scratch;
         // Until rows are dropped for the first time there is nothing there yet.
-        let next = self.kept.bytes().max(kept.bytes());
-        let last = self.last.capacity() * (size_of::<u64>() + size_of::<usize>());
-        let dealt = self.kept.len().max(by_group.capacity()) * size_of::<u32>();
-        self.kept.bytes() + next + last.max(starts.capacity() * size_of::<usize>()) + dealt
+        let next = self.candidates.memory_bytes().max(kept.memory_bytes());
+        let last = self.last_key_prefixes.capacity() * (size_of::<u64>() + size_of::<usize>());
+        let dealt = self.candidates.len().max(by_group.capacity()) * size_of::<u32>();
+        self.candidates.memory_bytes()
+            + next
+            + last.max(starts.capacity() * size_of::<usize>())
+            + dealt
     }
 }
 
-impl FirstRowsOfGroups {
+impl FirstRowsStates {
     /// Reads states; where they are those of one of several files, their rows' places are made places of that file
     /// among the others. Nothing else is lost by it: a group is in a file once, its rows in order.
-    fn decoded(&self, array: &ArrayRef, file: Option<usize>) -> Result<States> {
-        let structs = DataType::Struct(self.of.columns.clone());
+    fn decode_row_lists(&self, array: &ArrayRef, file: Option<usize>) -> Result<ChunkStates> {
+        let structs = DataType::Struct(self.spec.columns.clone());
         let is_list = match array.data_type() {
             DataType::LargeList(item) => item.data_type() == &structs,
             _ => false,
         };
-        let refused = || refused(self.of.name(), format!("lists of {structs} are expected"));
+        let refused = || {
+            corrupt_state_error(self.spec.sql_name(), format!("lists of {structs} are expected"))
+        };
         if !is_list || array.null_count() > 0 {
             return Err(refused());
         }
@@ -282,32 +309,34 @@ impl FirstRowsOfGroups {
             return Err(refused());
         }
         let mut columns = structs.columns().to_vec();
-        if let (Some(file), Some(place)) = (file, self.of.position()) {
-            columns[place] = self.of.placed_in(file, lists.offsets());
+        if let (Some(file), Some(place)) = (file, self.spec.position_column()) {
+            columns[place] = self.spec.create_file_positions(file, lists.offsets());
         }
-        Ok(States::FirstRows(OrderedRows {
-            of: Arc::clone(&self.of),
+        Ok(ChunkStates::FirstRows(OrderedGroupRows {
+            spec: Arc::clone(&self.spec),
             offsets: lists.offsets().clone(),
-            leads: self.of.leads(&columns[0]),
-            rows: self.of.converter.convert_columns(&columns)?,
+            key_prefixes: self.spec.compute_key_prefixes(&columns[0]),
+            rows: self.spec.row_converter.convert_columns(&columns)?,
         }))
     }
 }
 
-impl OrderedRows {
-    pub(super) fn bytes(&self) -> usize {
+impl OrderedGroupRows {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.rows.size()
-            + self.leads.capacity() * size_of::<u64>()
+            + self.key_prefixes.capacity() * size_of::<u64>()
             + self.offsets.inner().inner().len()
     }
 
-    fn columns(&self) -> Result<Vec<ArrayRef>> {
-        let columns = self.of.converter.convert_rows(self.rows.iter())?;
-        let typed = columns.iter().zip(&self.of.columns);
-        typed.map(|(column, field)| value::cast_to(column, field.data_type())).collect()
+    fn decode_columns(&self) -> Result<Vec<ArrayRef>> {
+        let columns = self.spec.row_converter.convert_rows(self.rows.iter())?;
+        let typed = columns.iter().zip(&self.spec.columns);
+        typed
+            .map(|(column, field)| value_encoding::cast_exactly(column, field.data_type()))
+            .collect()
     }
 
-    fn lists(&self, fields: Fields, columns: Vec<ArrayRef>) -> Result<ArrayRef> {
+    fn build_struct_lists(&self, fields: Fields, columns: Vec<ArrayRef>) -> Result<ArrayRef> {
         let structs = StructArray::try_new(fields, columns, None)?;
         let item = Arc::new(Field::new_list_field(structs.data_type().clone(), true));
         let offsets = self.offsets.clone();
@@ -316,32 +345,41 @@ impl OrderedRows {
 
     /// Their form on disk.
     pub(super) fn encode(&self) -> Result<ArrayRef> {
-        self.lists(self.of.columns.clone(), self.columns()?)
+        self.build_struct_lists(self.spec.columns.clone(), self.decode_columns()?)
     }
 
     /// What is answered of them, of type `output`.
-    fn answer(&self, output: &DataType) -> Result<ArrayRef> {
-        match &self.of.answer {
-            Answer::Numbered => self.numbered(),
-            Answer::Value { shape: Shape::Last, .. } => {
-                let most = self.of.most as i64;
+    fn build_answer(&self, output: &DataType) -> Result<ArrayRef> {
+        match &self.spec.answer {
+            FirstRowsAnswer::NumberedRows => self.build_numbered_rows(),
+            FirstRowsAnswer::ColumnValue { column_answer: ColumnAnswer::LastValue, .. } => {
+                let most = self.spec.rows_max as i64;
                 let lasts = self.offsets.windows(2);
                 let lasts = lasts
                     .map(|ends| (ends[1] - ends[0] == most).then(|| (ends[1] - 1).cast_unsigned()));
-                let values = self.values()?;
-                value::cast_to(&take(&values, &UInt64Array::from_iter(lasts), None)?, output)
+                let values = self.decode_answer_values()?;
+                value_encoding::cast_exactly(
+                    &take(&values, &UInt64Array::from_iter(lasts), None)?,
+                    output,
+                )
             }
-            Answer::Value { shape: Shape::List, .. } => {
-                let values = self.values()?;
+            FirstRowsAnswer::ColumnValue { column_answer: ColumnAnswer::List, .. } => {
+                let values = self.decode_answer_values()?;
                 let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
                 let some = self.offsets.windows(2).map(|ends| ends[0] < ends[1]);
                 let nulls = NullBuffer::from_iter(some);
                 let offsets = self.offsets.clone();
                 let lists = LargeListArray::try_new(item, offsets, values, Some(nulls))?;
-                value::cast_to(&(Arc::new(lists) as ArrayRef), output)
+                value_encoding::cast_exactly(&(Arc::new(lists) as ArrayRef), output)
             }
-            Answer::Value { shape: Shape::Text(separator), .. } => {
-                let texts = value::cast_to(&self.values()?, &DataType::LargeUtf8)?;
+            FirstRowsAnswer::ColumnValue {
+                column_answer: ColumnAnswer::JoinedText(separator),
+                ..
+            } => {
+                let texts = value_encoding::cast_exactly(
+                    &self.decode_answer_values()?,
+                    &DataType::LargeUtf8,
+                )?;
                 let texts = texts.as_string::<i64>();
                 let mut joined = LargeStringBuilder::with_capacity(self.offsets.len(), 0);
                 for ends in self.offsets.windows(2) {
@@ -359,32 +397,32 @@ impl OrderedRows {
                     }
                     joined.append_value("");
                 }
-                value::cast_to(&(Arc::new(joined.finish()) as ArrayRef), output)
+                value_encoding::cast_exactly(&(Arc::new(joined.finish()) as ArrayRef), output)
             }
         }
     }
 
     /// The values of all groups' rows.
-    fn values(&self) -> Result<ArrayRef> {
-        let last = self.columns()?.pop();
+    fn decode_answer_values(&self) -> Result<ArrayRef> {
+        let last = self.decode_columns()?.pop();
         last.ok_or_else(|| Error::Internal("rows without columns are kept".into()))
     }
 
     /// The rows with their numbers.
-    fn numbered(&self) -> Result<ArrayRef> {
-        let mut columns = self.columns()?;
+    fn build_numbered_rows(&self) -> Result<ArrayRef> {
+        let mut columns = self.decode_columns()?;
         let numbers =
             self.offsets.windows(2).flat_map(|ends| 1..=(ends[1] - ends[0]).cast_unsigned());
         columns.push(Arc::new(UInt64Array::from_iter_values(numbers)));
-        self.lists(self.of.answers(), columns)
+        self.build_struct_lists(self.spec.answer_fields(), columns)
     }
 }
 
 /// 64 bits of values, of which a lesser one is of a lesser value; nothing is said by equal ones.
-pub(crate) fn leads(values: &ArrayRef, options: SortOptions) -> Vec<u64> {
+pub(crate) fn compute_key_prefixes(values: &ArrayRef, options: SortOptions) -> Vec<u64> {
     fn of<T: ArrowPrimitiveType>(values: &ArrayRef) -> Vec<u64>
     where
-        T::Native: Lead,
+        T::Native: KeyPrefix,
     {
         values.as_primitive::<T>().values().iter().map(|value| value.lead()).collect()
     }
@@ -434,19 +472,19 @@ pub(crate) fn leads(values: &ArrayRef, options: SortOptions) -> Vec<u64> {
 }
 
 /// A number's lead.
-trait Lead: Copy {
+trait KeyPrefix: Copy {
     fn lead(self) -> u64;
 }
 
-const SIGN: u64 = 1 << 63;
+const SIGN_BIT: u64 = 1 << 63;
 
-fn turned(bits: u64) -> u64 {
-    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+fn order_float_bits(bits: u64) -> u64 {
+    if bits & SIGN_BIT == 0 { bits | SIGN_BIT } else { !bits }
 }
 
 macro_rules! lead_of {
     ($($of:ty: $lead:expr),+ $(,)?) => {$(
-        impl Lead for $of {
+        impl KeyPrefix for $of {
             #[inline]
             fn lead(self) -> u64 {
                 let lead: fn($of) -> u64 = $lead;
@@ -464,13 +502,13 @@ lead_of! {
     i8: |value| i64::from(value).lead(),
     i16: |value| i64::from(value).lead(),
     i32: |value| i64::from(value).lead(),
-    i64: |value| value.cast_unsigned() ^ SIGN,
+    i64: |value| value.cast_unsigned() ^ SIGN_BIT,
     i128: |value| ((value >> 64) as i64).lead(),
     i256: |value| value.to_parts().1.lead(),
     // All bits are turned of what is below zero, as the larger of these is the lesser.
-    f16: |value| turned(u64::from(value.to_bits()) << 48),
-    f32: |value| turned(u64::from(value.to_bits()) << 32),
-    f64: |value| turned(value.to_bits()),
+    f16: |value| order_float_bits(u64::from(value.to_bits()) << 48),
+    f32: |value| order_float_bits(u64::from(value.to_bits()) << 32),
+    f64: |value| order_float_bits(value.to_bits()),
     // Of several parts: nothing is told.
     IntervalDayTime: |_| 0,
     IntervalMonthDayNano: |_| 0,
@@ -532,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lesser_lead_is_of_a_lesser_value() {
+    fn lesser_key_prefix_implies_lesser_value() {
         for column in columns() {
             for (descending, nulls_first) in
                 [(false, false), (false, true), (true, false), (true, true)]
@@ -541,7 +579,7 @@ mod tests {
                 let field = SortField::new_with_options(column.data_type().clone(), options);
                 let converter = RowConverter::new(vec![field]).unwrap();
                 let rows = converter.convert_columns(&[Arc::clone(&column)]).unwrap();
-                let leads = leads(&column, options);
+                let leads = compute_key_prefixes(&column, options);
                 assert_eq!(leads.len(), column.len());
                 let mut told = 0;
                 for left in 0..column.len() {

@@ -7,29 +7,29 @@
 //! grouping of rows and merges: integer sums are kept in 128 bits, those of decimals and of products in 192, float
 //! sums in a fixed-point accumulator wide enough to be exact.
 
-mod bits;
+mod bitwise;
 mod bootstrap;
-mod cells;
-mod collect;
+mod collected_values;
 mod count;
 mod distinct_sample;
 mod distinct_values;
-mod exact;
 mod extremes;
 mod first_rows;
-mod frequent;
+mod hll_unique;
+mod id_sets;
+mod input_cells;
 mod mean;
 mod moments;
-mod nested;
+mod nested_sums;
 mod quantiles;
-mod seen;
-mod sketches;
-mod stored;
+mod sketch_column;
+mod stored_sketches;
 mod sums;
-mod times;
-mod unique;
-mod values;
-mod waiting;
+mod time_aggregates;
+mod top_k;
+mod value_buffer;
+mod value_lists;
+mod value_presence;
 
 use std::sync::Arc;
 
@@ -42,45 +42,45 @@ use tidemill_sketch::{
     DistinctValues, FOUR_POWER_SUMS, FloatSum, Hll, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS, TopK,
 };
 
-use crate::prefetch::{AHEAD, prefetch};
-use crate::spec::{Aggregate, Function, Precision};
-use crate::value::{self, Short};
-use bits::bits;
-use bootstrap::BootstrapOf;
-pub use cells::{CellQuantiles, CellSums};
-use cells::{CellQuantilesOf, CellsOf};
-use collect::Collect;
-use count::Count;
-use distinct_sample::DistinctSampleOf;
-use distinct_values::DistinctValuesOf;
-use exact::{IdsOf, ItemsOf, SetsOf};
-use extremes::extreme;
-use first_rows::{FirstRowsOfGroups, OrderedRows};
-use frequent::TopKOf;
-use mean::Mean;
-use moments::MomentsOf;
-use nested::NestedStates;
-use quantiles::QuantilesOf;
-use seen::Seen;
-use sketches::{Sketches, Travelling};
-use stored::UnionOf;
-use sums::{DecimalSum, FloatSums, IntegerSum};
-use times::Times;
-use unique::UniqueOf;
-use values::Values;
+use crate::cache_prefetch::{PREFETCH_DISTANCE, prefetch_item};
+use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
+use crate::value_encoding::{self, ShortItem};
+use bitwise::new_bitwise_column;
+use bootstrap::BootstrapKind;
+use collected_values::CollectStates;
+use count::CountStates;
+use distinct_sample::DistinctSampleKind;
+use distinct_values::DistinctValuesKind;
+use extremes::new_extreme_column;
+use first_rows::{FirstRowsStates, OrderedGroupRows};
+use hll_unique::HllKind;
+use id_sets::{DistinctItemsKind, IdSetCombinationKind, IdSetKind};
+pub use input_cells::{CellQuantiles, CellSums};
+use input_cells::{CellQuantilesKind, CellSumsKind};
+use mean::MeanStates;
+use moments::MomentsKind;
+use nested_sums::NestedChunkStates;
+use quantiles::QuantilesKind;
+use sketch_column::{ErasedSketchStates, SketchStates};
+use stored_sketches::HllUnionKind;
+use sums::{DecimalSumStates, FloatSumStates, IntegerSumStates};
+use time_aggregates::TimeStates;
+use top_k::TopKKind;
+use value_lists::ValueListStates;
+use value_presence::ValuePresence;
 
-pub(crate) use first_rows::leads;
-pub(crate) use mean::{decimal_mean, rounded_mean};
-pub(crate) use moments::{Pairs, Summed, is_whole};
-pub(crate) use nested::is_nested;
-pub(crate) use sums::{overflow, sum_state, whole_sums};
+pub(crate) use first_rows::compute_key_prefixes;
+pub(crate) use mean::{compute_decimal_mean, compute_rounded_mean};
+pub(crate) use moments::{MomentNumber, NumberPairs, has_integer_moments};
+pub(crate) use nested_sums::is_nested_type;
+pub(crate) use sums::{encode_sum_state, overflow_error, to_wide_sums};
 
 /// Rows for [`StateColumn::update`].
-pub(crate) struct Rows<'a> {
+pub(crate) struct GroupedRows<'a> {
     /// The argument's values; none for `count(*)`.
-    pub values: Option<&'a ArrayRef>,
+    pub argument_values: Option<&'a ArrayRef>,
     /// Those of its second argument, where it takes two.
-    pub second: Option<&'a ArrayRef>,
+    pub second_values: Option<&'a ArrayRef>,
     /// Which rows count; all where absent. Null is no.
     pub filter: Option<&'a BooleanArray>,
     /// Where each row stands in the input; none where no state of the table asks.
@@ -91,9 +91,9 @@ pub(crate) struct Rows<'a> {
     pub group_count: usize,
 }
 
-impl Rows<'_> {
+impl GroupedRows<'_> {
     /// The rows that count and are not null in `nulls`; `None` means all of them.
-    fn selected(&self, nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
+    fn selected_rows(&self, nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
         let filter = self.filter.map(|filter| {
             let wanted = filter.values();
             NullBuffer::new(match filter.nulls() {
@@ -104,8 +104,8 @@ impl Rows<'_> {
         NullBuffer::union(nulls, filter.as_ref())
     }
 
-    fn for_each(&self, nulls: Option<&NullBuffer>, mut each: impl FnMut(usize, usize)) {
-        match self.selected(nulls) {
+    fn for_each_row(&self, nulls: Option<&NullBuffer>, mut each: impl FnMut(usize, usize)) {
+        match self.selected_rows(nulls) {
             None => self.groups.iter().enumerate().for_each(|(row, group)| each(row, *group)),
             Some(selected) => {
                 selected.valid_indices().for_each(|row| each(row, self.groups[row]));
@@ -114,17 +114,17 @@ impl Rows<'_> {
     }
 
     /// Calls `each(state, row, group)` for the rows that count.
-    fn each<S>(
+    fn update_states<S>(
         &self,
         nulls: Option<&NullBuffer>,
         states: &mut [S],
         mut each: impl FnMut(&mut S, usize, usize),
     ) {
-        match self.selected(nulls) {
+        match self.selected_rows(nulls) {
             None => {
-                let prefetched = Prefetched::new(states);
+                let prefetched = StatePrefetcher::new(states);
                 for (row, group) in self.groups.iter().enumerate() {
-                    prefetched.ask(states, self.groups.get(row + AHEAD));
+                    prefetched.prefetch_group(states, self.groups.get(row + PREFETCH_DISTANCE));
                     each(&mut states[*group], row, *group);
                 }
             }
@@ -138,68 +138,68 @@ impl Rows<'_> {
     }
 
     /// As [`Rows::each`], and notes which groups have a value.
-    fn each_state<S>(
+    fn update_states_and_presence<S>(
         &self,
         nulls: Option<&NullBuffer>,
         states: &mut [S],
-        seen: &mut Seen,
+        seen: &mut ValuePresence,
         mut each: impl FnMut(&mut S, usize, usize),
     ) {
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
         if nulls.is_none() && self.filter.is_none() {
-            seen.note(self.groups, self.group_count);
-            return self.each(None, states, each);
+            seen.mark_groups(self.groups, self.group_count);
+            return self.update_states(None, states, each);
         }
-        let seen = seen.each(self.group_count);
-        self.each(nulls, states, |state, row, group| {
+        let seen = seen.flags_mut(self.group_count);
+        self.update_states(nulls, states, |state, row, group| {
             seen[group] = true;
             each(state, row, group);
         });
     }
 
-    fn values(&self) -> Result<&ArrayRef> {
-        self.values.ok_or_else(|| Error::Internal("an aggregate lost its argument".into()))
+    fn required_values(&self) -> Result<&ArrayRef> {
+        self.argument_values.ok_or_else(|| Error::Internal("an aggregate lost its argument".into()))
     }
 }
 
 /// Which states of the incoming column go to which groups: `rows[i]` to `groups[i]`.
-pub(crate) struct Routes<'a> {
+pub(crate) struct StateRoutes<'a> {
     /// Positions in the incoming states.
-    pub rows: &'a [u32],
+    pub incoming_rows: &'a [u32],
     /// Groups here, each at most once.
     pub groups: &'a [usize],
     /// How many groups there are now.
     pub group_count: usize,
 }
 
-impl Routes<'_> {
-    fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.rows.iter().map(|row| *row as usize).zip(self.groups.iter().copied())
+impl StateRoutes<'_> {
+    fn state_group_pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.incoming_rows.iter().map(|row| *row as usize).zip(self.groups.iter().copied())
     }
 
     /// Calls `each(state, row, group)` for every incoming state.
-    fn each<S>(&self, states: &mut [S], mut each: impl FnMut(&mut S, usize, usize)) {
-        let prefetched = Prefetched::new(states);
-        for (at, (row, group)) in self.iter().enumerate() {
-            prefetched.ask(states, self.groups.get(at + AHEAD));
+    fn merge_states<S>(&self, states: &mut [S], mut each: impl FnMut(&mut S, usize, usize)) {
+        let prefetched = StatePrefetcher::new(states);
+        for (at, (row, group)) in self.state_group_pairs().enumerate() {
+            prefetched.prefetch_group(states, self.groups.get(at + PREFETCH_DISTANCE));
             each(&mut states[group], row, group);
         }
     }
 
     /// As [`Routes::each`], of those that are not null, and notes which groups have a value.
-    fn each_state<S>(
+    fn update_states_and_presence<S>(
         &self,
         nulls: Option<&NullBuffer>,
         states: &mut [S],
-        seen: &mut Seen,
+        seen: &mut ValuePresence,
         mut each: impl FnMut(&mut S, usize, usize),
     ) {
         let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else {
-            seen.note(self.groups, self.group_count);
-            return self.each(states, each);
+            seen.mark_groups(self.groups, self.group_count);
+            return self.merge_states(states, each);
         };
-        let seen = seen.each(self.group_count);
-        self.each(states, |state, row, group| {
+        let seen = seen.flags_mut(self.group_count);
+        self.merge_states(states, |state, row, group| {
             if nulls.is_valid(row) {
                 seen[group] = true;
                 each(state, row, group);
@@ -209,59 +209,61 @@ impl Routes<'_> {
 }
 
 /// States that take more are prefetched: what is less stays in the cache.
-const PREFETCHED_BYTES_MIN: usize = 1 << 18;
+const PREFETCH_STATES_BYTES_MIN: usize = 1 << 18;
 
 /// Whether states are asked of memory before their row comes.
-struct Prefetched {
+struct StatePrefetcher {
     is_needed: bool,
 }
 
-impl Prefetched {
+impl StatePrefetcher {
     fn new<S>(states: &[S]) -> Self {
-        Prefetched { is_needed: size_of_val(states) > PREFETCHED_BYTES_MIN }
+        StatePrefetcher { is_needed: size_of_val(states) > PREFETCH_STATES_BYTES_MIN }
     }
 
     #[inline]
-    fn ask<S>(&self, states: &[S], group: Option<&usize>) {
+    fn prefetch_group<S>(&self, states: &[S], group: Option<&usize>) {
         if self.is_needed
             && let Some(group) = group
         {
-            prefetch(states, *group);
+            prefetch_item(states, *group);
         }
     }
 }
 
 /// The states of one aggregate on their way between tables.
-pub(crate) enum States {
+pub(crate) enum ChunkStates {
     /// States that an Arrow array holds directly.
     Array(ArrayRef),
     /// Lists of values in any order.
-    Values(ArrayRef),
+    ValueLists(ArrayRef),
     /// Sketches of one kind.
-    Sketches(Box<dyn Travelling>),
+    Sketches(Box<dyn ErasedSketchStates>),
     /// Exact float sums, absent where no value was seen.
-    FloatSum(Vec<Option<FloatSum>>),
+    FloatSums(Vec<Option<FloatSum>>),
     /// Rows of groups in order.
-    FirstRows(OrderedRows),
+    FirstRows(OrderedGroupRows),
     /// Those of the elements of lists, structs and maps.
-    Nested(Box<NestedStates>),
+    Nested(Box<NestedChunkStates>),
     /// A mean's sum and count.
-    Pair(Box<States>, Box<States>),
+    SumAndCount(Box<ChunkStates>, Box<ChunkStates>),
 }
 
-impl States {
+impl ChunkStates {
     /// The memory they take, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         match self {
-            States::Array(array) | States::Values(array) => array.get_array_memory_size(),
-            States::Sketches(states) => states.bytes(),
-            States::FloatSum(states) => {
+            ChunkStates::Array(array) | ChunkStates::ValueLists(array) => {
+                array.get_array_memory_size()
+            }
+            ChunkStates::Sketches(states) => states.memory_bytes(),
+            ChunkStates::FloatSums(states) => {
                 let heap = states.iter().flatten().map(FloatSum::heap_bytes);
                 size_of_val(&**states) + heap.sum::<usize>()
             }
-            States::FirstRows(rows) => rows.bytes(),
-            States::Nested(states) => states.bytes(),
-            States::Pair(first, second) => first.bytes() + second.bytes(),
+            ChunkStates::FirstRows(rows) => rows.memory_bytes(),
+            ChunkStates::Nested(states) => states.memory_bytes(),
+            ChunkStates::SumAndCount(first, second) => first.memory_bytes() + second.memory_bytes(),
         }
     }
 
@@ -271,10 +273,10 @@ impl States {
     /// As Arrow's.
     pub(crate) fn encode(&self) -> Result<ArrayRef> {
         Ok(match self {
-            States::Array(array) => Arc::clone(array),
-            States::Values(lists) => values::in_order(lists),
-            States::Sketches(states) => states.encode(),
-            States::FloatSum(states) => {
+            ChunkStates::Array(array) => Arc::clone(array),
+            ChunkStates::ValueLists(lists) => value_lists::sort_lists(lists),
+            ChunkStates::Sketches(states) => states.encode(),
+            ChunkStates::FloatSums(states) => {
                 let mut builder = LargeBinaryBuilder::with_capacity(states.len(), 0);
                 let mut bytes = Vec::new();
                 for state in states {
@@ -286,9 +288,9 @@ impl States {
                 }
                 Arc::new(builder.finish())
             }
-            States::FirstRows(rows) => rows.encode()?,
-            States::Nested(states) => states.encode()?,
-            States::Pair(first, second) => {
+            ChunkStates::FirstRows(rows) => rows.encode()?,
+            ChunkStates::Nested(states) => states.encode()?,
+            ChunkStates::SumAndCount(first, second) => {
                 let (first, second) = (first.encode()?, second.encode()?);
                 let field = |name, array: &ArrayRef| {
                     Arc::new(Field::new(name, array.data_type().clone(), true))
@@ -308,31 +310,31 @@ pub(crate) trait StateColumn: Send {
     ///
     /// # Errors
     /// Where a value cannot be summed or hashed.
-    fn update(&mut self, rows: &Rows<'_>) -> Result<()>;
+    fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()>;
 
     /// Takes states of another column of the same aggregate in. Those of sketches are left empty.
     ///
     /// # Errors
     /// Where the states are of another kind.
-    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()>;
+    fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()>;
 
     /// Gives the states up, leaving an empty column.
     ///
     /// # Errors
     /// As DataFusion's accumulators.
-    fn take(&mut self, group_count: usize) -> Result<States>;
+    fn take_states(&mut self, group_count: usize) -> Result<ChunkStates>;
 
     /// Reads states from their form on disk.
     ///
     /// # Errors
     /// Where the bytes are not states of this aggregate.
-    fn decode(&self, array: &ArrayRef) -> Result<States>;
+    fn decode(&self, array: &ArrayRef) -> Result<ChunkStates>;
 
     /// Reads states of a partial file, which stands in the place `file` among those that are merged.
     ///
     /// # Errors
     /// As [`StateColumn::decode`].
-    fn decode_of_file(&self, array: &ArrayRef, _file: usize) -> Result<States> {
+    fn decode_partial_table_states(&self, array: &ArrayRef, _file: usize) -> Result<ChunkStates> {
         self.decode(array)
     }
 
@@ -346,7 +348,7 @@ pub(crate) trait StateColumn: Send {
     ///
     /// # Errors
     /// As [`StateColumn::finish`].
-    fn answer_in_place(&mut self) -> Result<Option<ArrayRef>> {
+    fn evaluate_in_place(&mut self) -> Result<Option<ArrayRef>> {
         Ok(None)
     }
 
@@ -355,7 +357,11 @@ pub(crate) trait StateColumn: Send {
     ///
     /// # Errors
     /// As [`StateColumn::finish`].
-    fn finish_shared(&mut self, group_count: usize, of: &[&Aggregate]) -> Result<Vec<ArrayRef>> {
+    fn finish_shared_aggregates(
+        &mut self,
+        group_count: usize,
+        of: &[&TableAggregate],
+    ) -> Result<Vec<ArrayRef>> {
         match of {
             [_] => Ok(vec![self.finish(group_count)?]),
             _ => Err(Error::Internal("states are shared that cannot be".into())),
@@ -363,12 +369,12 @@ pub(crate) trait StateColumn: Send {
     }
 
     /// How good the answers are; none where they are exact by nature.
-    fn precision(&mut self, _of: &Aggregate) -> Option<Precision> {
+    fn precision(&mut self, _of: &TableAggregate) -> Option<SketchPrecision> {
         None
     }
 
     /// The memory the states take, in bytes; constant time.
-    fn bytes(&self) -> usize;
+    fn memory_bytes(&self) -> usize;
 }
 
 /// An empty column for an aggregate.
@@ -376,159 +382,191 @@ pub(crate) trait StateColumn: Send {
 /// # Errors
 /// Where the aggregate's argument has a type that its state cannot hold, which planning has
 /// ruled out (see [`supports`]).
-pub(crate) fn column(aggregate: &Aggregate) -> Result<Box<dyn StateColumn>> {
-    if times::over_numbers(aggregate).is_some() {
-        return Ok(Box::new(Times::new(aggregate)?));
+pub(crate) fn new_state_column(aggregate: &TableAggregate) -> Result<Box<dyn StateColumn>> {
+    if time_aggregates::to_number_aggregate(aggregate).is_some() {
+        return Ok(Box::new(TimeStates::new(aggregate)?));
     }
-    let output = aggregate.output.data_type().clone();
+    let output = aggregate.output_field.data_type().clone();
     Ok(match &aggregate.function {
-        Function::Count => Box::new(Count::new(output)),
-        Function::Sum | Function::Mean if nested::is_nested(&aggregate.argument_type) => {
-            nested::nested(aggregate)?
+        MergeableFunction::Count => Box::new(CountStates::new(output)),
+        MergeableFunction::Sum | MergeableFunction::Mean
+            if nested_sums::is_nested_type(&aggregate.argument_type) =>
+        {
+            nested_sums::new_nested_column(aggregate)?
         }
-        Function::Sum => sum(aggregate, output)?,
-        Function::Mean => {
-            let sum = sum(aggregate, sum_type(&aggregate.argument_type))?;
-            Box::new(Mean::new(aggregate, sum))
+        MergeableFunction::Sum => new_sum_column(aggregate, output)?,
+        MergeableFunction::Mean => {
+            let sum = new_sum_column(aggregate, exact_sum_type(&aggregate.argument_type))?;
+            Box::new(MeanStates::new(aggregate, sum))
         }
-        Function::Min | Function::Max => extreme(aggregate)?,
-        Function::Bits(of) => bits(*of, &aggregate.argument_type)?,
-        Function::Median | Function::Percentile { .. } => match &aggregate.argument_type {
-            DataType::Float32 => Box::new(Values::<Float32Type>::new(aggregate)),
-            DataType::Float64 => Box::new(Values::<Float64Type>::new(aggregate)),
-            DataType::Decimal128(_, _) => Box::new(Values::<Decimal128Type>::new(aggregate)),
-            other => {
-                return Err(Error::Internal(format!("{} over {other}", aggregate.function)));
+        MergeableFunction::Min | MergeableFunction::Max => new_extreme_column(aggregate)?,
+        MergeableFunction::Bitwise(of) => new_bitwise_column(*of, &aggregate.argument_type)?,
+        MergeableFunction::Median | MergeableFunction::Percentile { .. } => {
+            match &aggregate.argument_type {
+                DataType::Float32 => Box::new(ValueListStates::<Float32Type>::new(aggregate)),
+                DataType::Float64 => Box::new(ValueListStates::<Float64Type>::new(aggregate)),
+                DataType::Decimal128(_, _) => {
+                    Box::new(ValueListStates::<Decimal128Type>::new(aggregate))
+                }
+                other => {
+                    return Err(Error::Internal(format!("{} over {other}", aggregate.function)));
+                }
             }
-        },
-        Function::Statistic(statistic) => match (is_whole(aggregate), statistic.is_of_pairs()) {
-            (true, false) => moments::<i64, ONE_COLUMN_SUMS>(aggregate),
-            (true, true) => moments::<i64, TWO_COLUMN_SUMS>(aggregate),
-            _ if statistic.is_of_powers() => moments::<f64, FOUR_POWER_SUMS>(aggregate),
-            (false, false) => moments::<f64, ONE_COLUMN_SUMS>(aggregate),
-            (false, true) => moments::<f64, TWO_COLUMN_SUMS>(aggregate),
-        },
-        Function::Unique(params) | Function::HllSketch(params) => {
+        }
+        MergeableFunction::Statistic(statistic) => {
+            match (has_integer_moments(aggregate), statistic.is_over_two_columns()) {
+                (true, false) => new_moments_column::<i64, ONE_COLUMN_SUMS>(aggregate),
+                (true, true) => new_moments_column::<i64, TWO_COLUMN_SUMS>(aggregate),
+                _ if statistic.needs_higher_powers() => {
+                    new_moments_column::<f64, FOUR_POWER_SUMS>(aggregate)
+                }
+                (false, false) => new_moments_column::<f64, ONE_COLUMN_SUMS>(aggregate),
+                (false, true) => new_moments_column::<f64, TWO_COLUMN_SUMS>(aggregate),
+            }
+        }
+        MergeableFunction::Unique(params) | MergeableFunction::HllSketch(params) => {
             let empty = Hll::new(*params).map_err(|e| Error::usage(e.to_string()))?;
-            Box::new(Sketches::new(UniqueOf::new(empty), aggregate))
+            Box::new(SketchStates::new(HllKind::new(empty), aggregate))
         }
-        Function::HllUnion { log2m_max } => {
-            Box::new(Sketches::new(UnionOf { log2m_max: *log2m_max }, aggregate))
+        MergeableFunction::HllUnion { log2m_max } => {
+            Box::new(SketchStates::new(HllUnionKind { log2m_max: *log2m_max }, aggregate))
         }
-        Function::Quantile { .. } | Function::Histogram { .. } => {
-            Box::new(Sketches::new(QuantilesOf, aggregate))
+        MergeableFunction::Quantile { .. } | MergeableFunction::Histogram { .. } => {
+            Box::new(SketchStates::new(QuantilesKind, aggregate))
         }
-        Function::BootstrapSum { replicates, seed } => {
-            Box::new(Sketches::new(BootstrapOf::new(*replicates, *seed)?, aggregate))
+        MergeableFunction::BootstrapSum { replicates, seed } => {
+            Box::new(SketchStates::new(BootstrapKind::new(*replicates, *seed)?, aggregate))
         }
-        Function::TopK { k, capacity } => {
+        MergeableFunction::TopK { k, capacity } => {
             let empty = TopK::new(*capacity).map_err(|e| Error::usage(e.to_string()))?;
             let argument = aggregate.argument_type.clone();
-            match value::is_textual(&argument) {
-                true => {
-                    Box::new(Sketches::new(TopKOf::<Short>::new(*k, empty, argument), aggregate))
-                }
-                false => {
-                    Box::new(Sketches::new(TopKOf::<[u8; 8]>::new(*k, empty, argument), aggregate))
-                }
+            match value_encoding::is_textual(&argument) {
+                true => Box::new(SketchStates::new(
+                    TopKKind::<ShortItem>::new(*k, empty, argument),
+                    aggregate,
+                )),
+                false => Box::new(SketchStates::new(
+                    TopKKind::<[u8; 8]>::new(*k, empty, argument),
+                    aggregate,
+                )),
             }
         }
-        Function::UniqueExact if !exact::are_words(&aggregate.argument_type) => {
-            Box::new(Sketches::new(ItemsOf::new()?, aggregate))
+        MergeableFunction::UniqueExact if !id_sets::is_word_type(&aggregate.argument_type) => {
+            Box::new(SketchStates::new(DistinctItemsKind::new()?, aggregate))
         }
-        Function::UniqueExact | Function::IdSet => Box::new(Sketches::new(IdsOf, aggregate)),
-        Function::IdSets { intersects } => {
-            Box::new(Sketches::new(SetsOf { intersects: *intersects }, aggregate))
+        MergeableFunction::UniqueExact | MergeableFunction::IdSet => {
+            Box::new(SketchStates::new(IdSetKind, aggregate))
         }
-        Function::DistinctValues { most } => {
+        MergeableFunction::IdSetCombination { is_intersection: intersects } => Box::new(
+            SketchStates::new(IdSetCombinationKind { is_intersection: *intersects }, aggregate),
+        ),
+        MergeableFunction::DistinctValues { values_max: most } => {
             let empty = DistinctValues::new(*most).map_err(|e| Error::usage(e.to_string()))?;
-            let kind = DistinctValuesOf::new(empty, aggregate.argument_type.clone());
-            Box::new(Sketches::new(kind, aggregate))
+            let kind = DistinctValuesKind::new(empty, aggregate.argument_type.clone());
+            Box::new(SketchStates::new(kind, aggregate))
         }
-        Function::DistinctSample { items } | Function::InverseHistogram { items } => {
-            match &aggregate.second {
+        MergeableFunction::DistinctSample { sample_size: items }
+        | MergeableFunction::InverseHistogram { sample_size: items } => {
+            match &aggregate.second_argument {
                 Some((_, weight)) if !weight.is_integer() => {
-                    let kind = DistinctSampleOf::<f64>::new(*items, aggregate)?;
-                    Box::new(Sketches::new(kind, aggregate))
+                    let kind = DistinctSampleKind::<f64>::new(*items, aggregate)?;
+                    Box::new(SketchStates::new(kind, aggregate))
                 }
                 _ => {
-                    let kind = DistinctSampleOf::<i128>::new(*items, aggregate)?;
-                    Box::new(Sketches::new(kind, aggregate))
+                    let kind = DistinctSampleKind::<i128>::new(*items, aggregate)?;
+                    Box::new(SketchStates::new(kind, aggregate))
                 }
             }
         }
-        Function::Collect { limit } => {
-            Box::new(Collect::new(*limit, aggregate.argument_type.clone()))
+        MergeableFunction::Collect { values_max: limit } => {
+            Box::new(CollectStates::new(*limit, aggregate.argument_type.clone()))
         }
-        Function::FirstRows(of) => Box::new(FirstRowsOfGroups::new(of, output)),
-        Function::CellQuantiles { splits } => {
-            Box::new(Sketches::new(CellQuantilesOf::new(*splits), aggregate))
+        MergeableFunction::FirstRows(of) => Box::new(FirstRowsStates::new(of, output)),
+        MergeableFunction::CellQuantiles { split_count: splits } => {
+            Box::new(SketchStates::new(CellQuantilesKind::new(*splits), aggregate))
         }
-        Function::CellSums { counts, splits, switch } => {
-            Box::new(Sketches::new(CellsOf::new(*counts, *splits, switch), aggregate))
-        }
+        MergeableFunction::CellSums {
+            is_count: counts,
+            split_count: splits,
+            update_switch: switch,
+        } => Box::new(SketchStates::new(CellSumsKind::new(*counts, *splits, switch), aggregate)),
     })
 }
 
-fn moments<N: Summed, const SUMS: usize>(aggregate: &Aggregate) -> Box<dyn StateColumn> {
-    Box::new(Sketches::new(MomentsOf::<N, SUMS>::new(aggregate), aggregate))
+fn new_moments_column<N: MomentNumber, const SUMS: usize>(
+    aggregate: &TableAggregate,
+) -> Box<dyn StateColumn> {
+    Box::new(SketchStates::new(MomentsKind::<N, SUMS>::new(aggregate), aggregate))
 }
 
 /// Whether the aggregate's state can hold values of its argument's type.
-pub fn supports(aggregate: &Aggregate) -> bool {
-    if times::over_numbers(aggregate).is_some() {
+pub fn has_mergeable_state(aggregate: &TableAggregate) -> bool {
+    if time_aggregates::to_number_aggregate(aggregate).is_some() {
         return true;
     }
     let argument = &aggregate.argument_type;
     match &aggregate.function {
-        Function::Count | Function::Collect { .. } | Function::FirstRows(_) => true,
-        Function::Sum | Function::Mean if nested::is_nested(argument) => {
-            nested::elements(aggregate).is_some_and(|elements| elements.iter().all(supports))
+        MergeableFunction::Count
+        | MergeableFunction::Collect { .. }
+        | MergeableFunction::FirstRows(_) => true,
+        MergeableFunction::Sum | MergeableFunction::Mean
+            if nested_sums::is_nested_type(argument) =>
+        {
+            nested_sums::element_aggregates(aggregate)
+                .is_some_and(|elements| elements.iter().all(has_mergeable_state))
         }
-        Function::Sum => {
+        MergeableFunction::Sum => {
             is_summable(argument)
                 && matches!(
-                    aggregate.output.data_type(),
+                    aggregate.output_field.data_type(),
                     DataType::Int64
                         | DataType::UInt64
                         | DataType::Float64
                         | DataType::Decimal128(_, _)
                 )
         }
-        Function::Mean => {
+        MergeableFunction::Mean => {
             is_summable(argument)
                 && matches!(
-                    aggregate.output.data_type(),
+                    aggregate.output_field.data_type(),
                     DataType::Float64 | DataType::Decimal128(_, _)
                 )
         }
-        Function::Min | Function::Max => extreme(aggregate).is_ok(),
-        Function::Bits(of) => bits(*of, argument).is_ok(),
-        Function::Median => {
+        MergeableFunction::Min | MergeableFunction::Max => new_extreme_column(aggregate).is_ok(),
+        MergeableFunction::Bitwise(of) => new_bitwise_column(*of, argument).is_ok(),
+        MergeableFunction::Median => {
             matches!(argument, DataType::Float32 | DataType::Float64 | DataType::Decimal128(_, _))
         }
-        Function::Percentile { .. } => {
+        MergeableFunction::Percentile { .. } => {
             matches!(argument, DataType::Float32 | DataType::Float64)
         }
-        Function::Statistic(statistic) => {
-            let second = aggregate.second.as_ref().map(|(_, of)| of);
-            second.is_some() == statistic.is_of_pairs()
+        MergeableFunction::Statistic(statistic) => {
+            let second = aggregate.second_argument.as_ref().map(|(_, of)| of);
+            second.is_some() == statistic.is_over_two_columns()
                 && [argument].into_iter().chain(second).all(has_moments)
         }
-        Function::Unique(_) | Function::HllSketch(_) => value::is_hashable(argument),
-        Function::HllUnion { .. } | Function::IdSets { .. } => is_sketch_type(argument),
-        Function::IdSet => argument.is_integer() || argument.is_null(),
-        Function::CellSums { counts, .. } => *counts || is_summable(argument),
-        Function::CellQuantiles { .. } => argument.is_numeric(),
-        Function::TopK { .. }
-        | Function::UniqueExact
-        | Function::DistinctValues { .. }
-        | Function::DistinctSample { .. }
-        | Function::InverseHistogram { .. } => value::is_rankable(argument),
-        Function::Quantile { .. } | Function::Histogram { .. } => argument.is_numeric(),
-        Function::BootstrapSum { .. } => {
-            let unit = aggregate.second.as_ref();
-            argument.is_numeric() && unit.is_some_and(|(_, of)| value::is_hashable(of))
+        MergeableFunction::Unique(_) | MergeableFunction::HllSketch(_) => {
+            value_encoding::is_hashable(argument)
+        }
+        MergeableFunction::HllUnion { .. } | MergeableFunction::IdSetCombination { .. } => {
+            is_sketch_type(argument)
+        }
+        MergeableFunction::IdSet => argument.is_integer() || argument.is_null(),
+        MergeableFunction::CellSums { is_count: counts, .. } => *counts || is_summable(argument),
+        MergeableFunction::CellQuantiles { .. } => argument.is_numeric(),
+        MergeableFunction::TopK { .. }
+        | MergeableFunction::UniqueExact
+        | MergeableFunction::DistinctValues { .. }
+        | MergeableFunction::DistinctSample { .. }
+        | MergeableFunction::InverseHistogram { .. } => {
+            value_encoding::has_sortable_items(argument)
+        }
+        MergeableFunction::Quantile { .. } | MergeableFunction::Histogram { .. } => {
+            argument.is_numeric()
+        }
+        MergeableFunction::BootstrapSum { .. } => {
+            let unit = aggregate.second_argument.as_ref();
+            argument.is_numeric() && unit.is_some_and(|(_, of)| value_encoding::is_hashable(of))
         }
     }
 }
@@ -549,7 +587,7 @@ fn has_moments(argument: &DataType) -> bool {
     argument.is_integer() || argument.is_floating() || argument.is_null()
 }
 
-fn sum_type(argument: &DataType) -> DataType {
+fn exact_sum_type(argument: &DataType) -> DataType {
     match argument {
         DataType::Decimal128(_, scale) => DataType::Decimal128(38, *scale),
         t if t.is_integer() => DataType::Int64,
@@ -557,21 +595,21 @@ fn sum_type(argument: &DataType) -> DataType {
     }
 }
 
-fn sum(aggregate: &Aggregate, output: DataType) -> Result<Box<dyn StateColumn>> {
-    let name = aggregate.output.name().clone();
+fn new_sum_column(aggregate: &TableAggregate, output: DataType) -> Result<Box<dyn StateColumn>> {
+    let name = aggregate.output_field.name().clone();
     Ok(match &aggregate.argument_type {
-        t if t.is_integer() => Box::new(IntegerSum::new(name, output)),
-        DataType::Decimal128(_, _) => Box::new(DecimalSum::new(name, output)),
-        t if is_summable(t) => Box::new(FloatSums::default()),
+        t if t.is_integer() => Box::new(IntegerSumStates::new(name, output)),
+        DataType::Decimal128(_, _) => Box::new(DecimalSumStates::new(name, output)),
+        t if is_summable(t) => Box::new(FloatSumStates::default()),
         t => return Err(Error::Internal(format!("a sum over {t}"))),
     })
 }
 
-fn mismatch(expected: &str) -> Error {
+fn state_type_error(expected: &str) -> Error {
     Error::Internal(format!("states that are not {expected} reached its column"))
 }
 
-fn refused(what: &str, reason: impl std::fmt::Display) -> Error {
+fn corrupt_state_error(what: &str, reason: impl std::fmt::Display) -> Error {
     Error::Corrupt {
         path: "partial table".into(),
         offset: None,

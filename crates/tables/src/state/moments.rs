@@ -11,86 +11,88 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use tidemill_base::error::Result;
 use tidemill_sketch::{MomentValue, MomentValueTooLarge, Moments, SketchError};
 
-use super::sketches::{Filled, SketchKind};
-use super::{Rows, mismatch};
-use crate::spec::{Aggregate, Function, Precision};
-use crate::statistics::{Regression, Statistic, too_large};
-use crate::value;
+use super::sketch_column::{BufferedSketchStates, SketchKind};
+use super::{GroupedRows, state_type_error};
+use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
+use crate::statistics::{MomentStatistic, RegressionStatistic, value_too_large_error};
+use crate::value_encoding;
 
 /// Numbers as Arrow has them.
-pub(crate) trait Summed: MomentValue {
+pub(crate) trait MomentNumber: MomentValue {
     type Arrow: ArrowPrimitiveType<Native = Self>;
 }
 
-impl Summed for i64 {
+impl MomentNumber for i64 {
     type Arrow = Int64Type;
 }
 
-impl Summed for f64 {
+impl MomentNumber for f64 {
     type Arrow = Float64Type;
 }
 
 /// Returns whether the numbers are added up as integers: if all of them are integers of 64 bits, and no higher powers are
 /// wanted than squares.
-pub(crate) fn is_whole(aggregate: &Aggregate) -> bool {
+pub(crate) fn has_integer_moments(aggregate: &TableAggregate) -> bool {
     let is_whole = |of: &DataType| of.is_integer() && of != &DataType::UInt64;
-    let second = aggregate.second.as_ref();
-    let is_of_powers =
-        matches!(aggregate.function, Function::Statistic(statistic) if statistic.is_of_powers());
+    let second = aggregate.second_argument.as_ref();
+    let is_of_powers = matches!(aggregate.function, MergeableFunction::Statistic(statistic) if statistic.needs_higher_powers());
     !is_of_powers && is_whole(&aggregate.argument_type) && second.is_none_or(|(_, of)| is_whole(of))
 }
 
 /// The rows of one column or two.
-pub(crate) struct Pairs<N: Summed> {
+pub(crate) struct NumberPairs<N: MomentNumber> {
     x: PrimitiveArray<N::Arrow>,
     y: Option<PrimitiveArray<N::Arrow>>,
 }
 
-impl<N: Summed> Pairs<N> {
+impl<N: MomentNumber> NumberPairs<N> {
     /// # Errors
     /// Where the columns are not of numbers.
     pub(crate) fn new(x: &ArrayRef, y: Option<&ArrayRef>) -> Result<Self> {
         let summed = |values: &ArrayRef| -> Result<PrimitiveArray<N::Arrow>> {
-            Ok(value::cast_to(values, &N::Arrow::DATA_TYPE)?.as_primitive().clone())
+            Ok(value_encoding::cast_exactly(values, &N::Arrow::DATA_TYPE)?.as_primitive().clone())
         };
-        Ok(Pairs { x: summed(x)?, y: y.map(summed).transpose()? })
+        Ok(NumberPairs { x: summed(x)?, y: y.map(summed).transpose()? })
     }
 
     /// The rows that count.
-    pub(crate) fn nulls(&self) -> Option<NullBuffer> {
+    pub(crate) fn null_mask(&self) -> Option<NullBuffer> {
         NullBuffer::union(self.x.nulls(), self.y.as_ref().and_then(|y| y.nulls()))
     }
 
     /// A row that counts; its second value is 0 where there is no second column.
     #[inline]
-    pub(crate) fn row(&self, row: usize) -> (N, N) {
+    pub(crate) fn value_pair(&self, row: usize) -> (N, N) {
         (self.x.value(row), self.y.as_ref().map_or(N::ZERO, |y| y.value(row)))
     }
 }
 
 /// The states of numbers `N`.
-pub(super) struct MomentsOf<N, const SUMS: usize> {
+pub(super) struct MomentsKind<N, const SUMS: usize> {
     /// What the plan calls the first of the aggregates.
-    name: String,
-    number: std::marker::PhantomData<N>,
+    output_name: String,
+    number_type: std::marker::PhantomData<N>,
 }
 
-impl<N, const SUMS: usize> MomentsOf<N, SUMS> {
-    pub(super) fn new(aggregate: &Aggregate) -> Self {
-        MomentsOf { name: aggregate.output.name().clone(), number: std::marker::PhantomData }
+impl<N, const SUMS: usize> MomentsKind<N, SUMS> {
+    pub(super) fn new(aggregate: &TableAggregate) -> Self {
+        MomentsKind {
+            output_name: aggregate.output_field.name().clone(),
+            number_type: std::marker::PhantomData,
+        }
     }
 }
 
-impl<N: Summed, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
+impl<N: MomentNumber, const SUMS: usize> SketchKind for MomentsKind<N, SUMS> {
     type State = Moments<N, SUMS>;
     type Item = ();
     const NAME: &'static str = "moments";
 
-    fn empty(&self) -> Self::State {
+    fn new_state(&self) -> Self::State {
         Moments::default()
     }
 
-    fn heap(state: &Self::State) -> usize {
+    fn heap_bytes(state: &Self::State) -> usize {
         state.heap_bytes()
     }
 
@@ -106,31 +108,35 @@ impl<N: Summed, const SUMS: usize> SketchKind for MomentsOf<N, SUMS> {
         Moments::decode(bytes)
     }
 
-    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
-        let pairs = Pairs::<N>::new(rows.values()?, rows.second)?;
-        let added = states.try_each(rows, pairs.nulls().as_ref(), |state, row| {
-            let (x, y) = pairs.row(row);
+    fn update(
+        &self,
+        states: &mut BufferedSketchStates<Self>,
+        rows: &GroupedRows<'_>,
+    ) -> Result<()> {
+        let pairs = NumberPairs::<N>::new(rows.required_values()?, rows.second_values)?;
+        let added = states.try_update_each(rows, pairs.null_mask().as_ref(), |state, row| {
+            let (x, y) = pairs.value_pair(row);
             state.add(x, y)
         });
-        added.map_err(|MomentValueTooLarge| too_large(&self.name))
+        added.map_err(|MomentValueTooLarge| value_too_large_error(&self.output_name))
     }
 
-    fn precision(_: &Self::State, _: &Aggregate) -> Option<Precision> {
+    fn precision(_: &Self::State, _: &TableAggregate) -> Option<SketchPrecision> {
         None
     }
 
-    fn finish(&self, states: &[Self::State], of: &Aggregate) -> Result<ArrayRef> {
+    fn finish(&self, states: &[Self::State], of: &TableAggregate) -> Result<ArrayRef> {
         let answers: ArrayRef = match of.function {
-            Function::Statistic(Statistic::Regression(Regression::Count)) => {
-                Arc::new(states.iter().map(|state| Some(state.count())).collect::<UInt64Array>())
-            }
-            Function::Statistic(statistic) => {
+            MergeableFunction::Statistic(MomentStatistic::Regression(
+                RegressionStatistic::Count,
+            )) => Arc::new(states.iter().map(|state| Some(state.count())).collect::<UInt64Array>()),
+            MergeableFunction::Statistic(statistic) => {
                 let answers =
-                    states.iter().map(|state| statistic.answer(state, Default::default()));
+                    states.iter().map(|state| statistic.compute(state, Default::default()));
                 Arc::new(answers.collect::<Float64Array>())
             }
-            _ => return Err(mismatch(Self::NAME)),
+            _ => return Err(state_type_error(Self::NAME)),
         };
-        value::cast_to(&answers, of.output.data_type())
+        value_encoding::cast_exactly(&answers, of.output_field.data_type())
     }
 }

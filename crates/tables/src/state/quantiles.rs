@@ -8,24 +8,24 @@ use arrow::datatypes::{DataType, Field, Float64Type};
 use tidemill_base::error::Result;
 use tidemill_sketch::{QuantileLevel, Quantiles, SketchError};
 
-use super::distinct_sample::entries;
-use super::sketches::{Filled, SketchKind};
-use super::{Rows, mismatch};
-use crate::spec::{Aggregate, Function, Precision};
-use crate::value;
+use super::distinct_sample::build_struct_lists;
+use super::sketch_column::{BufferedSketchStates, SketchKind};
+use super::{GroupedRows, state_type_error};
+use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
+use crate::value_encoding;
 
-pub(super) struct QuantilesOf;
+pub(super) struct QuantilesKind;
 
-impl SketchKind for QuantilesOf {
+impl SketchKind for QuantilesKind {
     type State = Quantiles;
     type Item = f64;
     const NAME: &'static str = "quantile";
 
-    fn empty(&self) -> Quantiles {
+    fn new_state(&self) -> Quantiles {
         Quantiles::default()
     }
 
-    fn heap(state: &Quantiles) -> usize {
+    fn heap_bytes(state: &Quantiles) -> usize {
         state.heap_bytes()
     }
 
@@ -33,7 +33,7 @@ impl SketchKind for QuantilesOf {
         into.merge_owned(std::mem::take(from));
     }
 
-    fn add_all(state: &mut Quantiles, values: &[f64]) {
+    fn add_items(state: &mut Quantiles, values: &[f64]) {
         state.add_all(values);
     }
 
@@ -45,30 +45,38 @@ impl SketchKind for QuantilesOf {
         Quantiles::decode(bytes)
     }
 
-    fn update(&self, states: &mut Filled<Self>, rows: &Rows<'_>) -> Result<()> {
-        let values = value::cast_to(rows.values()?, &DataType::Float64)?;
+    fn update(
+        &self,
+        states: &mut BufferedSketchStates<Self>,
+        rows: &GroupedRows<'_>,
+    ) -> Result<()> {
+        let values = value_encoding::cast_exactly(rows.required_values()?, &DataType::Float64)?;
         let values = values.as_primitive::<Float64Type>();
-        states.take_in(rows, values.nulls(), values.values(), Quantiles::add);
+        states.add_row_items(rows, values.nulls(), values.values(), Quantiles::add);
         Ok(())
     }
 
-    fn precision(state: &Quantiles, of: &Aggregate) -> Option<Precision> {
-        let Function::Quantile { ranks, .. } = &of.function else { return None };
+    fn precision(state: &Quantiles, of: &TableAggregate) -> Option<SketchPrecision> {
+        let MergeableFunction::Quantile { ranks, .. } = &of.function else { return None };
         if state.is_exact() {
-            return Some(Precision::EXACT);
+            return Some(SketchPrecision::EXACT);
         }
         let widths = ranks.iter().filter_map(|rank| state.quantile_interval(*rank));
         let error = widths.map(|(low, high)| (high - low) / 2.0).fold(0.0, f64::max);
         let of_ranks = ranks.iter().filter_map(|rank| state.rank_error(*rank));
-        Some(Precision { exact: false, error, rank: of_ranks.fold(0.0, f64::max) })
+        Some(SketchPrecision {
+            is_exact: false,
+            error_max: error,
+            rank_error_max: of_ranks.fold(0.0, f64::max),
+        })
     }
 
-    fn finish(&self, states: &[Quantiles], of: &Aggregate) -> Result<ArrayRef> {
-        if let Function::Histogram { bars } = of.function {
-            return histograms(states, bars, of.output.data_type());
+    fn finish(&self, states: &[Quantiles], of: &TableAggregate) -> Result<ArrayRef> {
+        if let MergeableFunction::Histogram { bars_max: bars } = of.function {
+            return build_histograms(states, bars, of.output_field.data_type());
         }
-        let Function::Quantile { ranks, list } = &of.function else {
-            return Err(mismatch("quantile"));
+        let MergeableFunction::Quantile { ranks, returns_list: list } = &of.function else {
+            return Err(state_type_error("quantile"));
         };
         let mut numbers = Float64Builder::with_capacity(states.len() * ranks.len());
         let mut lengths = Vec::with_capacity(states.len());
@@ -89,7 +97,7 @@ impl SketchKind for QuantilesOf {
         }
         let numbers: ArrayRef = Arc::new(numbers.finish());
         if !list {
-            return value::cast_to(&numbers, of.output.data_type());
+            return value_encoding::cast_exactly(&numbers, of.output_field.data_type());
         }
         Ok(Arc::new(ListArray::try_new(
             Arc::new(Field::new_list_field(DataType::Float64, true)),
@@ -101,7 +109,7 @@ impl SketchKind for QuantilesOf {
 }
 
 /// How many values lie where: counts are exact, and edges are where bins of the state end.
-fn histograms(states: &[Quantiles], bars: usize, output: &DataType) -> Result<ArrayRef> {
+fn build_histograms(states: &[Quantiles], bars: usize, output: &DataType) -> Result<ArrayRef> {
     let (mut low, mut high, mut count) = (Vec::new(), Vec::new(), Vec::new());
     let mut lengths = Vec::with_capacity(states.len());
     for state in states {
@@ -118,5 +126,5 @@ fn histograms(states: &[Quantiles], bars: usize, output: &DataType) -> Result<Ar
         Arc::new(Float64Array::from(high)),
         Arc::new(Int64Array::from(count)),
     ];
-    entries(lengths, columns, output)
+    build_struct_lists(lengths, columns, output)
 }

@@ -15,46 +15,55 @@ use tidemill_base::error::{Error, Result};
 use tidemill_sketch::FloatSum;
 use tidemill_sql::column_names::strip_window_spec;
 
-use super::seen::Seen;
-use super::sketches::{binary, booked};
-use super::{Routes, Rows, StateColumn, States, mismatch, refused};
-use crate::value;
+use super::sketch_column::{expect_binary_states, update_and_count_heap};
+use super::value_presence::ValuePresence;
+use super::{
+    ChunkStates, GroupedRows, StateColumn, StateRoutes, corrupt_state_error, state_type_error,
+};
+use crate::value_encoding;
 
 /// The type integer sums travel in: 128 bits, of which no precision is asked.
-pub(super) const WIDE: DataType = DataType::Decimal128(38, 0);
+pub(super) const INTEGER_SUM_TYPE: DataType = DataType::Decimal128(38, 0);
 
 /// The type that sums of decimals travel in: 256 bits. Two values of 38 digits need more than 128.
-pub(super) const WIDER: DataType = DataType::Decimal256(76, 0);
+pub(super) const DECIMAL_SUM_TYPE: DataType = DataType::Decimal256(76, 0);
 
 /// Sums of integers in 128 bits, of which the upper half is kept once one needs it.
-pub(super) struct IntegerSum {
-    name: String,
+pub(super) struct IntegerSumStates {
+    output_name: String,
     /// Each sum's lower half, signed.
-    low: Vec<i64>,
+    low_halves: Vec<i64>,
     /// What goes above it, in multiples of 2^64; as long as one has any.
-    high: Vec<i64>,
-    seen: Seen,
-    output: DataType,
+    high_halves: Vec<i64>,
+    presence: ValuePresence,
+    output_type: DataType,
 }
 
-impl IntegerSum {
+impl IntegerSumStates {
     pub(super) fn new(name: String, output: DataType) -> Self {
-        IntegerSum { name, low: Vec::new(), high: Vec::new(), seen: Seen::default(), output }
+        IntegerSumStates {
+            output_name: name,
+            low_halves: Vec::new(),
+            high_halves: Vec::new(),
+            presence: ValuePresence::default(),
+            output_type: output,
+        }
     }
 
     #[cold]
-    fn carry(high: &mut Vec<i64>, group: usize, count: i64) -> Result<()> {
+    fn add_carry(high: &mut Vec<i64>, group: usize, count: i64) -> Result<()> {
         if high.len() <= group {
             high.resize(group + 1, 0);
         }
         let sum = high[group].checked_add(count);
-        high[group] = sum.ok_or_else(|| refused("sum", "it exceeds 128 bits"))?;
+        high[group] = sum.ok_or_else(|| corrupt_state_error("sum", "it exceeds 128 bits"))?;
         Ok(())
     }
 
     fn take_sums(&mut self, group_count: usize) -> Vec<i128> {
-        self.low.resize(group_count, 0);
-        let (low, high) = (std::mem::take(&mut self.low), std::mem::take(&mut self.high));
+        self.low_halves.resize(group_count, 0);
+        let (low, high) =
+            (std::mem::take(&mut self.low_halves), std::mem::take(&mut self.high_halves));
         let high = high.into_iter().chain(std::iter::repeat(0));
         low.into_iter()
             .zip(high)
@@ -63,95 +72,117 @@ impl IntegerSum {
     }
 }
 
-impl StateColumn for IntegerSum {
-    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
-        self.low.resize(rows.group_count, 0);
-        let values = rows.values()?;
-        let high = &mut self.high;
+impl StateColumn for IntegerSumStates {
+    fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()> {
+        self.low_halves.resize(rows.group_count, 0);
+        let values = rows.required_values()?;
+        let high = &mut self.high_halves;
         let mut failed = None;
         if let DataType::UInt64 = values.data_type() {
             let values = values.as_primitive::<UInt64Type>();
             let numbers = values.values();
-            rows.each_state(values.nulls(), &mut self.low, &mut self.seen, |low, row, group| {
-                let value = numbers[row].cast_signed();
-                let (sum, overflowed) = low.overflowing_add(value);
-                *low = sum;
-                // What looks negative is 2^64 more.
-                let carry =
-                    i64::from(value < 0) + i64::from(overflowed) * if value < 0 { -1 } else { 1 };
-                if carry != 0 {
-                    failed = failed.take().or(Self::carry(high, group, carry).err());
-                }
-            });
+            rows.update_states_and_presence(
+                values.nulls(),
+                &mut self.low_halves,
+                &mut self.presence,
+                |low, row, group| {
+                    let value = numbers[row].cast_signed();
+                    let (sum, overflowed) = low.overflowing_add(value);
+                    *low = sum;
+                    // What looks negative is 2^64 more.
+                    let carry = i64::from(value < 0)
+                        + i64::from(overflowed) * if value < 0 { -1 } else { 1 };
+                    if carry != 0 {
+                        failed = failed.take().or(Self::add_carry(high, group, carry).err());
+                    }
+                },
+            );
         } else {
-            let values = value::cast_to(values, &DataType::Int64)?;
+            let values = value_encoding::cast_exactly(values, &DataType::Int64)?;
             let values = values.as_primitive::<Int64Type>();
             let numbers = values.values();
-            rows.each_state(values.nulls(), &mut self.low, &mut self.seen, |low, row, group| {
-                let (sum, overflowed) = low.overflowing_add(numbers[row]);
-                *low = sum;
-                if overflowed {
-                    let carry = if numbers[row] < 0 { -1 } else { 1 };
-                    failed = failed.take().or(Self::carry(high, group, carry).err());
-                }
-            });
+            rows.update_states_and_presence(
+                values.nulls(),
+                &mut self.low_halves,
+                &mut self.presence,
+                |low, row, group| {
+                    let (sum, overflowed) = low.overflowing_add(numbers[row]);
+                    *low = sum;
+                    if overflowed {
+                        let carry = if numbers[row] < 0 { -1 } else { 1 };
+                        failed = failed.take().or(Self::add_carry(high, group, carry).err());
+                    }
+                },
+            );
         }
         failed.map_or(Ok(()), Err)
     }
 
-    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
-        self.low.resize(routes.group_count, 0);
-        let States::Array(array) = states else { return Err(mismatch("sum")) };
+    fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()> {
+        self.low_halves.resize(routes.group_count, 0);
+        let ChunkStates::Array(array) = states else { return Err(state_type_error("sum")) };
         let sums = array.as_primitive::<Decimal128Type>();
         let values = sums.values();
-        let high = &mut self.high;
+        let high = &mut self.high_halves;
         let mut failed = None;
-        routes.each_state(sums.nulls(), &mut self.low, &mut self.seen, |low, row, group| {
-            #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
-            let value = values[row] as i64;
-            let (sum, overflowed) = low.overflowing_add(value);
-            *low = sum;
-            // The rest is a multiple of 2^64, and halved so often less than 2^64.
-            let rest = ((values[row] - i128::from(value)) >> 64) as i64;
-            let carries = [rest, i64::from(overflowed) * if value < 0 { -1 } else { 1 }];
-            for carry in carries.into_iter().filter(|carry| *carry != 0) {
-                failed = failed.take().or(Self::carry(high, group, carry).err());
-            }
-        });
+        routes.update_states_and_presence(
+            sums.nulls(),
+            &mut self.low_halves,
+            &mut self.presence,
+            |low, row, group| {
+                #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+                let value = values[row] as i64;
+                let (sum, overflowed) = low.overflowing_add(value);
+                *low = sum;
+                // The rest is a multiple of 2^64, and halved so often less than 2^64.
+                let rest = ((values[row] - i128::from(value)) >> 64) as i64;
+                let carries = [rest, i64::from(overflowed) * if value < 0 { -1 } else { 1 }];
+                for carry in carries.into_iter().filter(|carry| *carry != 0) {
+                    failed = failed.take().or(Self::add_carry(high, group, carry).err());
+                }
+            },
+        );
         failed.map_or(Ok(()), Err)
     }
 
-    fn take(&mut self, group_count: usize) -> Result<States> {
+    fn take_states(&mut self, group_count: usize) -> Result<ChunkStates> {
         let sums = self.take_sums(group_count);
-        let nulls = self.seen.take(group_count);
-        Ok(States::Array(Arc::new(Decimal128Array::new(sums.into(), nulls).with_data_type(WIDE))))
+        let nulls = self.presence.take_nulls(group_count);
+        Ok(ChunkStates::Array(Arc::new(
+            Decimal128Array::new(sums.into(), nulls).with_data_type(INTEGER_SUM_TYPE),
+        )))
     }
 
-    fn decode(&self, array: &ArrayRef) -> Result<States> {
-        if array.data_type() != &WIDE {
-            return Err(refused("sum", "128-bit sums are expected"));
+    fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
+        if array.data_type() != &INTEGER_SUM_TYPE {
+            return Err(corrupt_state_error("sum", "128-bit sums are expected"));
         }
-        Ok(States::Array(Arc::clone(array)))
+        Ok(ChunkStates::Array(Arc::clone(array)))
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
-        if self.high.is_empty() && self.output == DataType::Int64 {
-            self.low.resize(group_count, 0);
-            let sums = std::mem::take(&mut self.low);
-            return Ok(Arc::new(Int64Array::new(sums.into(), self.seen.take(group_count))));
+        if self.high_halves.is_empty() && self.output_type == DataType::Int64 {
+            self.low_halves.resize(group_count, 0);
+            let sums = std::mem::take(&mut self.low_halves);
+            return Ok(Arc::new(Int64Array::new(
+                sums.into(),
+                self.presence.take_nulls(group_count),
+            )));
         }
         let sums = self.take_sums(group_count);
-        let nulls = self.seen.take(group_count);
-        answered(sums, nulls, &self.output).ok_or_else(|| overflow(&self.name, &self.output))
+        let nulls = self.presence.take_nulls(group_count);
+        cast_sums(sums, nulls, &self.output_type)
+            .ok_or_else(|| overflow_error(&self.output_name, &self.output_type))
     }
 
-    fn bytes(&self) -> usize {
-        (self.low.capacity() + self.high.capacity()) * size_of::<i64>() + self.seen.bytes()
+    fn memory_bytes(&self) -> usize {
+        (self.low_halves.capacity() + self.high_halves.capacity()) * size_of::<i64>()
+            + self.presence.memory_bytes()
     }
 }
 
 /// Sums as the answer's type; none where one does not fit it.
-fn answered(sums: Vec<i128>, nulls: Option<NullBuffer>, output: &DataType) -> Option<ArrayRef> {
+fn cast_sums(sums: Vec<i128>, nulls: Option<NullBuffer>, output: &DataType) -> Option<ArrayRef> {
     // The sum of nothing is 0, which fits.
     fn fit<T: TryFrom<i128>>(sums: &[i128]) -> Option<Vec<T>> {
         sums.iter().map(|sum| T::try_from(*sum).ok()).collect()
@@ -171,31 +202,37 @@ fn answered(sums: Vec<i128>, nulls: Option<NullBuffer>, output: &DataType) -> Op
 }
 
 /// Sums of decimals' unscaled integers, in 192 bits.
-pub(super) struct DecimalSum {
-    name: String,
-    sums: Vec<i128>,
+pub(super) struct DecimalSumStates {
+    output_name: String,
+    low_sums: Vec<i128>,
     /// How often each sum went past 128 bits, upwards less downwards; as long as one did.
     carries: Vec<i64>,
-    seen: Seen,
-    output: DataType,
+    presence: ValuePresence,
+    output_type: DataType,
 }
 
-impl DecimalSum {
+impl DecimalSumStates {
     pub(super) fn new(name: String, output: DataType) -> Self {
-        let (sums, carries, seen) = (Vec::new(), Vec::new(), Seen::default());
-        DecimalSum { name, sums, carries, seen, output }
+        let (sums, carries, seen) = (Vec::new(), Vec::new(), ValuePresence::default());
+        DecimalSumStates {
+            output_name: name,
+            low_sums: sums,
+            carries,
+            presence: seen,
+            output_type: output,
+        }
     }
 
-    fn add(sum: &mut i128, carries: &mut Vec<i64>, group: usize, value: i128) {
+    fn add_value(sum: &mut i128, carries: &mut Vec<i64>, group: usize, value: i128) {
         let (added, overflowed) = sum.overflowing_add(value);
         *sum = added;
         if overflowed {
-            Self::carry(carries, group, if value < 0 { -1 } else { 1 });
+            Self::add_carry(carries, group, if value < 0 { -1 } else { 1 });
         }
     }
 
     #[cold]
-    fn carry(carries: &mut Vec<i64>, group: usize, count: i64) {
+    fn add_carry(carries: &mut Vec<i64>, group: usize, count: i64) {
         if carries.len() <= group {
             carries.resize(group + 1, 0);
         }
@@ -204,15 +241,15 @@ impl DecimalSum {
     }
 
     /// A sum in 256 bits.
-    fn whole(&self, group: usize) -> i256 {
-        let sum = self.sums[group];
+    fn wide_sum(&self, group: usize) -> i256 {
+        let sum = self.low_sums[group];
         let carry = self.carries.get(group).copied().unwrap_or(0);
         i256::from_parts(sum.cast_unsigned(), i128::from(carry) - i128::from(sum < 0))
     }
 }
 
 /// Sums in the one form or the other, each in 256 bits.
-pub(crate) fn whole_sums(array: &ArrayRef) -> Vec<Option<i256>> {
+pub(crate) fn to_wide_sums(array: &ArrayRef) -> Vec<Option<i256>> {
     match array.as_primitive_opt::<Decimal256Type>() {
         Some(sums) => sums.iter().collect(),
         None => {
@@ -223,148 +260,167 @@ pub(crate) fn whole_sums(array: &ArrayRef) -> Vec<Option<i256>> {
 }
 
 /// The state of one sum: that of a decimal's unscaled integers in the wider form.
-pub(crate) fn sum_state(sum: i256, is_wider: bool) -> ArrayRef {
+pub(crate) fn encode_sum_state(sum: i256, is_wider: bool) -> ArrayRef {
     match (is_wider, sum.to_i128()) {
-        (false, Some(sum)) => Arc::new(Decimal128Array::from(vec![sum]).with_data_type(WIDE)),
-        _ => Arc::new(Decimal256Array::from(vec![sum]).with_data_type(WIDER)),
+        (false, Some(sum)) => {
+            Arc::new(Decimal128Array::from(vec![sum]).with_data_type(INTEGER_SUM_TYPE))
+        }
+        _ => Arc::new(Decimal256Array::from(vec![sum]).with_data_type(DECIMAL_SUM_TYPE)),
     }
 }
 
 /// A sum or mean that its answer's type cannot hold.
-pub(crate) fn overflow(name: &str, output: &DataType) -> Error {
+pub(crate) fn overflow_error(name: &str, output: &DataType) -> Error {
     Error::Overflow {
         message: format!("`{}` does not fit {}", strip_window_spec(name), sql_type_name(output)),
         hint: Some("cast the argument to DOUBLE, or to a wider type".into()),
     }
 }
 
-impl StateColumn for DecimalSum {
-    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
-        self.sums.resize(rows.group_count, 0);
-        let values = rows.values()?.as_primitive::<Decimal128Type>();
+impl StateColumn for DecimalSumStates {
+    fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()> {
+        self.low_sums.resize(rows.group_count, 0);
+        let values = rows.required_values()?.as_primitive::<Decimal128Type>();
         let numbers = values.values();
         let carries = &mut self.carries;
-        rows.each_state(values.nulls(), &mut self.sums, &mut self.seen, |sum, row, group| {
-            Self::add(sum, carries, group, numbers[row]);
-        });
+        rows.update_states_and_presence(
+            values.nulls(),
+            &mut self.low_sums,
+            &mut self.presence,
+            |sum, row, group| {
+                Self::add_value(sum, carries, group, numbers[row]);
+            },
+        );
         Ok(())
     }
 
-    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
-        self.sums.resize(routes.group_count, 0);
-        let States::Array(array) = states else { return Err(mismatch("sum")) };
+    fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()> {
+        self.low_sums.resize(routes.group_count, 0);
+        let ChunkStates::Array(array) = states else { return Err(state_type_error("sum")) };
         let sums = array.as_primitive::<Decimal256Type>();
         let carries = &mut self.carries;
         let mut failed = None;
-        routes.each_state(sums.nulls(), &mut self.sums, &mut self.seen, |here, row, group| {
-            let (low, high) = sums.value(row).to_parts();
-            let sum = low.cast_signed();
-            Self::add(here, carries, group, sum);
-            match i64::try_from(high + i128::from(sum < 0)) {
-                Ok(0) => {}
-                Ok(carry) => Self::carry(carries, group, carry),
-                Err(_) => failed = Some(refused("sum", "it exceeds 192 bits")),
-            }
-        });
+        routes.update_states_and_presence(
+            sums.nulls(),
+            &mut self.low_sums,
+            &mut self.presence,
+            |here, row, group| {
+                let (low, high) = sums.value(row).to_parts();
+                let sum = low.cast_signed();
+                Self::add_value(here, carries, group, sum);
+                match i64::try_from(high + i128::from(sum < 0)) {
+                    Ok(0) => {}
+                    Ok(carry) => Self::add_carry(carries, group, carry),
+                    Err(_) => failed = Some(corrupt_state_error("sum", "it exceeds 192 bits")),
+                }
+            },
+        );
         failed.map_or(Ok(()), Err)
     }
 
-    fn take(&mut self, group_count: usize) -> Result<States> {
-        self.sums.resize(group_count, 0);
-        let sums: Vec<i256> = (0..group_count).map(|group| self.whole(group)).collect();
-        (self.sums, self.carries) = (Vec::new(), Vec::new());
-        let nulls = self.seen.take(group_count);
-        Ok(States::Array(Arc::new(Decimal256Array::new(sums.into(), nulls).with_data_type(WIDER))))
+    fn take_states(&mut self, group_count: usize) -> Result<ChunkStates> {
+        self.low_sums.resize(group_count, 0);
+        let sums: Vec<i256> = (0..group_count).map(|group| self.wide_sum(group)).collect();
+        (self.low_sums, self.carries) = (Vec::new(), Vec::new());
+        let nulls = self.presence.take_nulls(group_count);
+        Ok(ChunkStates::Array(Arc::new(
+            Decimal256Array::new(sums.into(), nulls).with_data_type(DECIMAL_SUM_TYPE),
+        )))
     }
 
-    fn decode(&self, array: &ArrayRef) -> Result<States> {
+    fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
         match array.data_type() {
-            held if held == &WIDER => Ok(States::Array(Arc::clone(array))),
+            held if held == &DECIMAL_SUM_TYPE => Ok(ChunkStates::Array(Arc::clone(array))),
             // Up to version 2, sums of decimals had 128 bits, too.
-            held if held == &WIDE => {
-                let sums: Decimal256Array = whole_sums(array).into_iter().collect();
-                Ok(States::Array(Arc::new(sums.with_data_type(WIDER))))
+            held if held == &INTEGER_SUM_TYPE => {
+                let sums: Decimal256Array = to_wide_sums(array).into_iter().collect();
+                Ok(ChunkStates::Array(Arc::new(sums.with_data_type(DECIMAL_SUM_TYPE))))
             }
-            _ => Err(refused("sum", "128-bit sums are expected, of decimals 256-bit ones")),
+            _ => Err(corrupt_state_error(
+                "sum",
+                "128-bit sums are expected, of decimals 256-bit ones",
+            )),
         }
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
-        self.sums.resize(group_count, 0);
-        let sums = std::mem::take(&mut self.sums);
-        let nulls = self.seen.take(group_count);
+        self.low_sums.resize(group_count, 0);
+        let sums = std::mem::take(&mut self.low_sums);
+        let nulls = self.presence.take_nulls(group_count);
         let is_past = std::mem::take(&mut self.carries).iter().any(|carry| *carry != 0);
-        let answer = if is_past { None } else { answered(sums, nulls, &self.output) };
-        answer.ok_or_else(|| overflow(&self.name, &self.output))
+        let answer = if is_past { None } else { cast_sums(sums, nulls, &self.output_type) };
+        answer.ok_or_else(|| overflow_error(&self.output_name, &self.output_type))
     }
 
-    fn bytes(&self) -> usize {
-        self.sums.capacity() * size_of::<i128>()
+    fn memory_bytes(&self) -> usize {
+        self.low_sums.capacity() * size_of::<i128>()
             + self.carries.capacity() * size_of::<i64>()
-            + self.seen.bytes()
+            + self.presence.memory_bytes()
     }
 }
 
 /// Exact sums of floats.
 #[derive(Default)]
-pub(super) struct FloatSums {
+pub(super) struct FloatSumStates {
     sums: Vec<Option<FloatSum>>,
-    heap: usize,
+    heap_bytes: usize,
 }
 
-impl StateColumn for FloatSums {
-    fn update(&mut self, rows: &Rows<'_>) -> Result<()> {
+impl StateColumn for FloatSumStates {
+    fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()> {
         self.sums.resize_with(rows.group_count, || None);
-        let values = value::cast_to(rows.values()?, &DataType::Float64)?;
+        let values = value_encoding::cast_exactly(rows.required_values()?, &DataType::Float64)?;
         let values = values.as_primitive::<Float64Type>();
         let numbers = values.values();
-        let heap = &mut self.heap;
-        rows.each(values.nulls(), &mut self.sums, |sum, row, _| {
+        let heap = &mut self.heap_bytes;
+        rows.update_states(values.nulls(), &mut self.sums, |sum, row, _| {
             let sum = sum.get_or_insert_default();
             if !sum.try_add_in_place(numbers[row]) {
-                booked(sum, heap, FloatSum::heap_bytes, |sum| sum.add(numbers[row]));
+                update_and_count_heap(sum, heap, FloatSum::heap_bytes, |sum| sum.add(numbers[row]));
             }
         });
         Ok(())
     }
 
-    fn merge(&mut self, states: &States, routes: &Routes<'_>) -> Result<()> {
+    fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()> {
         self.sums.resize_with(routes.group_count, || None);
-        let States::FloatSum(sums) = states else { return Err(mismatch("sum")) };
-        let heap = &mut self.heap;
-        routes.each(&mut self.sums, |here, row, _| {
+        let ChunkStates::FloatSums(sums) = states else { return Err(state_type_error("sum")) };
+        let heap = &mut self.heap_bytes;
+        routes.merge_states(&mut self.sums, |here, row, _| {
             if let Some(sum) = &sums[row] {
                 let here = here.get_or_insert_default();
-                booked(here, heap, FloatSum::heap_bytes, |here| here.merge(sum));
+                update_and_count_heap(here, heap, FloatSum::heap_bytes, |here| here.merge(sum));
             }
         });
         Ok(())
     }
 
-    fn take(&mut self, group_count: usize) -> Result<States> {
+    fn take_states(&mut self, group_count: usize) -> Result<ChunkStates> {
         let mut sums = std::mem::take(&mut self.sums);
         sums.resize_with(group_count, || None);
-        self.heap = 0;
-        Ok(States::FloatSum(sums))
+        self.heap_bytes = 0;
+        Ok(ChunkStates::FloatSums(sums))
     }
 
-    fn decode(&self, array: &ArrayRef) -> Result<States> {
-        let array = binary("sum", array)?;
+    fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
+        let array = expect_binary_states("sum", array)?;
         array
             .iter()
             .map(|bytes| bytes.map(FloatSum::decode).transpose())
             .collect::<Result<_, _>>()
-            .map(States::FloatSum)
-            .map_err(|e| refused("sum", e))
+            .map(ChunkStates::FloatSums)
+            .map_err(|e| corrupt_state_error("sum", e))
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
-        let States::FloatSum(sums) = self.take(group_count)? else { return Err(mismatch("sum")) };
+        let ChunkStates::FloatSums(sums) = self.take_states(group_count)? else {
+            return Err(state_type_error("sum"));
+        };
         let values = sums.iter().map(|sum| sum.as_ref().map(FloatSum::value));
         Ok(Arc::new(values.collect::<Float64Array>()))
     }
 
-    fn bytes(&self) -> usize {
-        self.sums.capacity() * size_of::<Option<FloatSum>>() + self.heap
+    fn memory_bytes(&self) -> usize {
+        self.sums.capacity() * size_of::<Option<FloatSum>>() + self.heap_bytes
     }
 }
