@@ -11,10 +11,10 @@ use clap_complete::Shell;
 use tidemill_engine::formats::Format;
 use tidemill_engine::on::{Bridge, On};
 use tidemill_engine::posted::asking::{Master, is_master};
-use tidemill_engine::query::{ScratchSpec, Workers};
+use tidemill_engine::query::{ScratchSpec, WorkerPool};
 use tidemill_engine::remote::files::EtagVerification;
 use tidemill_engine::sink::OutputFormat;
-use tidemill_engine::{CancelFlag, Elsewhere, Error, Query, Result, Turbo, memory_budget};
+use tidemill_engine::{CancelFlag, Elsewhere, Error, Query, Result, TurboSettings, memory_budget};
 
 use crate::terminal;
 
@@ -1418,8 +1418,12 @@ pub(crate) struct TurboArgs {
 
 impl TurboArgs {
     /// What is said here, and where nothing is, by a job file.
-    pub(crate) fn over(&self, job: &Turbo) -> tidemill_engine::Result<Option<Turbo>> {
-        let mut turbo = Turbo { began: Some(terminal::began()), ..Turbo::default() };
+    pub(crate) fn over(
+        &self,
+        job: &TurboSettings,
+    ) -> tidemill_engine::Result<Option<TurboSettings>> {
+        let mut turbo =
+            TurboSettings { started_at: Some(terminal::began()), ..TurboSettings::default() };
         let said = [
             ("deadline", &self.deadline),
             ("drop", &self.drop),
@@ -1432,12 +1436,12 @@ impl TurboArgs {
         ];
         for (option, text) in said {
             if let Some(text) = text {
-                turbo.set(option, text)?;
+                turbo.set_option(option, text)?;
             }
         }
-        turbo.as_seen = self.as_seen;
-        turbo.no_intervals = self.no_intervals;
-        turbo.over(job).checked()
+        turbo.is_unscaled = self.as_seen;
+        turbo.is_without_intervals = self.no_intervals;
+        turbo.with_defaults(job).validate()
     }
 }
 
@@ -1479,8 +1483,8 @@ pub(crate) struct ScratchArgs {
 impl ScratchArgs {
     /// The query as these have it.
     pub(crate) fn over(&self, query: Query) -> Result<Query> {
-        let own = ScratchSpec::of(self.scratch.clone(), self.scratch_above.as_deref())?;
-        Ok(Query { scratch: own.over(query.scratch), ..query })
+        let own = ScratchSpec::from_options(self.scratch.clone(), self.scratch_above.as_deref())?;
+        Ok(Query { scratch: own.with_defaults(query.scratch), ..query })
     }
 }
 
@@ -1494,8 +1498,13 @@ impl OnArgs {
     ) -> Result<Query> {
         let Some(there) = self.elsewhere(limits, cancel)? else { return Ok(query) };
         let Elsewhere { workers, may_run_here, attempts_max } = there;
-        let attempts_max = attempts_max.or(query.attempts_max);
-        Ok(Query { workers: Some(workers), may_run_here, attempts_max, ..query })
+        let attempts_max = attempts_max.or(query.split_attempts_max);
+        Ok(Query {
+            workers: Some(workers),
+            may_run_locally: may_run_here,
+            split_attempts_max: attempts_max,
+            ..query
+        })
     }
 
     /// Whoever does something elsewhere, if it is not done here.
@@ -1530,7 +1539,7 @@ impl OnArgs {
         let memory_bytes = limits.memory.as_deref().map(budget).transpose()?;
         let address = if may_run_here { "ray" } else { address }.to_owned();
         let on = On { address, python: self.python.clone(), memory_bytes };
-        let workers: Arc<dyn Workers> = Arc::new(Bridge::new(on, cancel));
+        let workers: Arc<dyn WorkerPool> = Arc::new(Bridge::new(on, cancel));
         Ok(Some(Elsewhere { workers, may_run_here, attempts_max: self.max_attempts }))
     }
 

@@ -6,7 +6,7 @@ use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use tidemill_base::RunSettings;
 use tidemill_base::error::{Error, Result};
-use tidemill_query::{Cluster, Plan, Query};
+use tidemill_query::{ClusterSpec, Query, QueryPlan};
 use tidemill_sink::{self as sink, SinkSpec};
 use tidemill_tables::sections;
 
@@ -31,8 +31,12 @@ impl Explanation {
     ///
     /// # Errors
     /// As [`Plan::new`], [`Plan::explain`] and [`Plan::forecast`].
-    pub fn new(query: &Query, settings: &RunSettings, cluster: Option<&Cluster>) -> Result<Self> {
-        let plan = Plan::new(query, settings)?;
+    pub fn new(
+        query: &Query,
+        settings: &RunSettings,
+        cluster: Option<&ClusterSpec>,
+    ) -> Result<Self> {
+        let plan = QueryPlan::new(query, settings)?;
         let mut explained = plan.explain()?;
         let schema = Arc::clone(plan.schema());
         explained.forecast = cluster.map(|cluster| plan.forecast(cluster)).transpose()?;

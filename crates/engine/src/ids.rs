@@ -20,7 +20,7 @@ use tidemill_base::error::{BadRecord, Error, Result};
 use tidemill_base::settings::RunSettings;
 use tidemill_base::state_folder::RunId;
 use tidemill_base::suggestions;
-use tidemill_query::{Plan, Query};
+use tidemill_query::{Query, QueryPlan};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::location::decoded_web_path;
 use tidemill_sink::{CompressedStagedFile, OutputFormat, Sink, SinkSpec};
@@ -371,12 +371,12 @@ fn source(name: &str, request: &Request) -> SourceSpec {
 /// The ids of a column.
 fn table(name: &str, request: &Request, settings: &RunSettings) -> Result<IdSetInput<'static>> {
     let column = request.column.clone().map(|column| vec![column]);
-    let query = Query::columns(source(name, request), column.as_deref(), None)?;
+    let query = Query::select_columns(source(name, request), column.as_deref(), None)?;
     let mut settings = settings.clone();
     let tables = request.inputs.len() as u64;
     // Those that are merged as they are are read at the same time.
     settings.memory_bytes /= if request.sorted { 4 * tables } else { 4 };
-    let mut plan = Plan::new(&query, &settings).map_err(|error| match &request.column {
+    let mut plan = QueryPlan::new(&query, &settings).map_err(|error| match &request.column {
         Some(column) => unknown_column(name, column, request, &settings).unwrap_or(error),
         None => error,
     })?;
@@ -453,7 +453,7 @@ fn plan_of_ids(
     field: &Field,
     request: &Request,
     settings: &RunSettings,
-) -> Option<Plan> {
+) -> Option<QueryPlan> {
     let told = field.data_type();
     let is_number =
         told.is_integer() || is_text(told) || matches!(told, DataType::Null | DataType::Float64);
@@ -469,7 +469,7 @@ fn plan_of_ids(
     let spec = SourceSpec { declared_schema: Some(Arc::new(ids)), ..source(name, request) };
     let column = request.column.clone().map(|column| vec![column]);
     // A folder's files tell only when they are opened that they have types of their own: those refuse another one.
-    Plan::new(&Query::columns(spec, column.as_deref(), None).ok()?, settings).ok()
+    QueryPlan::new(&Query::select_columns(spec, column.as_deref(), None).ok()?, settings).ok()
 }
 
 /// The value that a record was refused for.
@@ -566,7 +566,7 @@ fn is_text(data_type: &DataType) -> bool {
 }
 
 /// Whether the only column of a query has any value but null.
-fn has_value(plan: Plan) -> Result<bool> {
+fn has_value(plan: QueryPlan) -> Result<bool> {
     for batch in plan.run()? {
         let batch = batch?;
         if batch.column(0).null_count() < batch.num_rows() {
@@ -587,7 +587,8 @@ fn unknown_column(
         return None;
     }
     let plan =
-        Plan::new(&Query::columns(source(name, request), None, None).ok()?, settings).ok()?;
+        QueryPlan::new(&Query::select_columns(source(name, request), None, None).ok()?, settings)
+            .ok()?;
     let names: Vec<&str> =
         plan.schema().fields().iter().map(|field| field.name().as_str()).collect();
     // Of `a.b`, a field of a record, the record has to be there.
@@ -611,7 +612,7 @@ fn is_without_header(name: &str, request: &Request, settings: &RunSettings) -> b
     }
     let rows_of = |spec: SourceSpec| -> Result<usize> {
         let mut rows = 0;
-        for batch in Plan::new(&Query::columns(spec, None, None)?, settings)?.run()? {
+        for batch in QueryPlan::new(&Query::select_columns(spec, None, None)?, settings)?.run()? {
             rows += batch?.num_rows();
         }
         Ok(rows)
@@ -621,8 +622,9 @@ fn is_without_header(name: &str, request: &Request, settings: &RunSettings) -> b
     let field = Field::new(COLUMN, DataType::Int64, true);
     let told =
         SourceSpec { declared_schema: Some(Arc::new(Schema::new(vec![field]))), ..untold.clone() };
-    let has_columns =
-        Query::columns(untold, None, None).and_then(|query| Plan::new(&query, settings)).is_ok();
+    let has_columns = Query::select_columns(untold, None, None)
+        .and_then(|query| QueryPlan::new(&query, settings))
+        .is_ok();
     !has_columns && rows_of(told).is_ok_and(|rows| rows == 0)
 }
 

@@ -50,8 +50,9 @@ pub use copy::CopyQuery;
 pub use job::Job;
 pub use kept::Kept;
 pub use query::{
-    Cluster, Explain, Forecast, Glimpse, Merge, NamedSource, Plan, Query, Repeats, Results, Turbo,
-    Watch,
+    ClusterForecast, ClusterSpec, InterimResult, InterimResultObserver, NamedSource,
+    PartialTableMerge, PlanExplanation, Query, QueryPlan, RepeatedRunPolicy, Results,
+    TurboSettings,
 };
 pub use tidemill_base::cores::Priority;
 pub use tidemill_base::{

@@ -16,7 +16,9 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
-use tidemill_query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
+use tidemill_query::{
+    ShippedFile, SubmittedJob, SubmittedTask, TaskOutcome, WorkerCounts, WorkerPool,
+};
 
 /// The variable that names a Python.
 const VARIABLE: &str = "TIDEMILL_PYTHON";
@@ -49,7 +51,7 @@ pub struct Bridge {
 /// The program, once workers are ready.
 #[derive(Debug)]
 struct Reached {
-    reach: Reach,
+    reach: WorkerCounts,
     child: Child,
     /// None once it was closed.
     to: Option<BufWriter<ChildStdin>>,
@@ -62,7 +64,7 @@ type Frame = (Head, Vec<u8>);
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Head {
-    Ready(Reach),
+    Ready(WorkerCounts),
     Done { number: usize, attempt: usize, worker: Option<String>, why: Option<String> },
     Failed { why: String },
 }
@@ -72,7 +74,7 @@ enum Head {
 #[serde(rename_all = "snake_case", tag = "is")]
 enum Said<'a> {
     Start { on: &'a str, memory: Option<u64> },
-    Begin { secrets: &'a BTreeMap<String, String>, paths: &'a [String], files: &'a [HandedFile] },
+    Begin { secrets: &'a BTreeMap<String, String>, paths: &'a [String], files: &'a [ShippedFile] },
     Submit { number: usize, attempt: usize, bytes: u64, name: &'a str },
     End,
 }
@@ -167,7 +169,7 @@ impl Reached {
             })
             .map_err(io)?;
         let mut bridge = Reached {
-            reach: Reach { machines: 0, workers: 0, threads: 0, is_here: false },
+            reach: WorkerCounts { machines: 0, workers: 0, threads: 0, is_here: false },
             child,
             to: Some(BufWriter::new(stdin)),
             from,
@@ -251,30 +253,41 @@ fn frame(from: &mut impl Read) -> std::io::Result<Frame> {
     }
 }
 
-impl Workers for Bridge {
-    fn reach(&self) -> Result<Reach> {
+impl WorkerPool for Bridge {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
         Ok(self.reached()?.reach)
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
-        let HandedJob { content, secrets, paths, files } = job;
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
+        let SubmittedJob {
+            encoded_job: content,
+            secrets,
+            shared_paths: paths,
+            shipped_files: files,
+        } = job;
         let begin = Said::Begin { secrets: &secrets, paths: &paths, files: &files };
         self.reached()?.say(&begin, &content)
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
-        let Handed { number, attempt, bytes, name, content } = task;
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+        let SubmittedTask {
+            number,
+            attempt,
+            cost_bytes: bytes,
+            display_name: name,
+            encoded_task: content,
+        } = task;
         self.reached()?.say(&Said::Submit { number, attempt, bytes, name: &name }, &content)
     }
 
-    fn next(&self, wait: Duration) -> Result<Option<Done>> {
+    fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
         self.cancel.check()?;
         let next = self.reached()?.from.recv_timeout(wait);
         match next {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Ok(Ok((Head::Done { number, attempt, worker, why }, part))) => {
                 let outcome = why.map_or(Ok(part), Err);
-                Ok(Some(Done { number, attempt, worker, outcome }))
+                Ok(Some(TaskOutcome { number, attempt, worker_name: worker, result: outcome }))
             }
             Ok(Ok((Head::Failed { why }, _))) => Err(failed(&why)),
             Ok(Ok((Head::Ready(_), _))) => Ok(None),
@@ -282,7 +295,7 @@ impl Workers for Bridge {
         }
     }
 
-    fn end(&self) {
+    fn end_job(&self) {
         // Where it was not started there is nothing to end, and where it cannot be told, it has ended.
         if let Some(reached) = self.reached.lock().as_mut() {
             let _ = reached.say(&Said::End, &[]);

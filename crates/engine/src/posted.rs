@@ -33,7 +33,7 @@ use tidemill_base::error::{BadRecord, Error, Result};
 use tidemill_base::progress::{PlanOutline, RunProgress, WorkerProgress};
 use tidemill_base::state_folder::RunId;
 use tidemill_base::{BadRecordLimit, RunSettings};
-use tidemill_query::{Failure, NamedSource, Query, Turbo};
+use tidemill_query::{NamedSource, Query, SerializedError, TurboSettings};
 use tidemill_source::posted_source::PostedSource;
 use tidemill_tables::sections;
 
@@ -84,7 +84,7 @@ pub struct Question {
     watched: bool,
     /// The options that the texts are of.
     #[serde(skip)]
-    own_turbo: Option<Turbo>,
+    own_turbo: Option<TurboSettings>,
 }
 
 /// What comes of a question.
@@ -134,7 +134,7 @@ impl Question {
                 "a scratch folder is the cluster's own, and no one else's to name",
             ));
         }
-        if query.stable.is_some() {
+        if query.stable_sort.is_some() {
             return Err(not_there("records are put in order on one machine"));
         }
         let sources = query.sources.iter();
@@ -146,18 +146,18 @@ impl Question {
             shown: shown.to_owned(),
             sql: query.sql.clone(),
             sources: sources.collect::<Result<_>>()?,
-            defaults: PostedSource::new(&query.defaults)?,
-            map: query.map.clone(),
-            per_record: query.per_record,
+            defaults: PostedSource::new(&query.file_defaults)?,
+            map: query.map_sql.clone(),
+            per_record: query.is_per_record,
             keeps_columns: query.keeps_columns,
             schema: query.schema.clone(),
-            max_attempts: query.attempts_max,
+            max_attempts: query.split_attempts_max,
             max_bad: settings.max_bad.to_string(),
             priority: priority.to_string(),
             turbo: BTreeMap::new(),
             gives: Gives::Rows,
             watched: false,
-            own_turbo: query.turbo.clone().map(Turbo::begun),
+            own_turbo: query.turbo.clone().map(TurboSettings::with_start_time),
         })
     }
 
@@ -179,11 +179,11 @@ impl Question {
 
     /// When the answer is to be there.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
-        self.own_turbo.as_ref().and_then(Turbo::ends_at)
+        self.own_turbo.as_ref().and_then(TurboSettings::ends_at)
     }
 
     fn encoded(&mut self) -> Result<Vec<u8>> {
-        let texts = self.own_turbo.as_ref().map_or(Vec::new(), Turbo::texts);
+        let texts = self.own_turbo.as_ref().map_or(Vec::new(), TurboSettings::option_texts);
         self.turbo = texts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
         let bytes = json(self)?;
         match bytes.len() <= QUESTION_BYTES_MAX {
@@ -241,7 +241,7 @@ enum Head {
         planned: PlannedSaid,
     },
     Failed {
-        error: Failure,
+        error: SerializedError,
     },
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
 use tidemill_base::RunSettings;
-use tidemill_query::{Plan, Query};
+use tidemill_query::{Query, QueryPlan};
 use tidemill_tables::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 
@@ -312,7 +312,7 @@ fn merges(calls: &[String]) -> bool {
     calls.iter().any(|call| {
         let sql = format!("SELECT {call} AS answer FROM '{}'", path.display());
         let query = Query { sql, ..Query::default() };
-        Plan::new(&query, &RunSettings::new(64 << 20))
+        QueryPlan::new(&query, &RunSettings::new(64 << 20))
             .and_then(|plan| plan.explain())
             .is_ok_and(|explain| explain.mergeable)
     })

@@ -29,7 +29,8 @@ use tidemill_base::state_folder::{RunId, StateFolder};
 use tidemill_base::{BadRecordLimit, RunSettings, memory_budget};
 use tidemill_jobs::{RunDescription, RunEnding, RunRecorder};
 use tidemill_query::{
-    Glimpse, Merge, Output, Plan, Query, Repeats, Results, Turbo, Watch, late_seconds,
+    DistributedOutput, InterimResult, InterimResultObserver, PartialTableMerge, Query, QueryPlan,
+    RepeatedRunPolicy, Results, TurboSettings, late_seconds,
 };
 use tidemill_sink::{OutputSummary, Sink, SinkResources, SinkSpec, StagedFile};
 
@@ -178,8 +179,8 @@ fn threads_variable() -> Result<Option<usize>> {
 
 /// A query whose time runs from now on, unless it does already, and when that is over.
 fn begun(query: Query) -> (Query, Option<Instant>) {
-    let turbo = query.turbo.map(Turbo::begun);
-    let ends_at = turbo.as_ref().and_then(Turbo::ends_at);
+    let turbo = query.turbo.map(TurboSettings::with_start_time);
+    let ends_at = turbo.as_ref().and_then(TurboSettings::ends_at);
     (Query { turbo, ..query }, ends_at)
 }
 
@@ -213,10 +214,10 @@ enum Message {
 }
 
 /// The newest answer as it stands, until it is taken: whoever is slow is not shown those before it.
-type Latest = Arc<Mutex<Option<Box<Glimpse>>>>;
+type Latest = Arc<Mutex<Option<Box<InterimResult>>>>;
 
 /// Puts an answer in the place of the one before.
-fn show(latest: &Latest, messages: &SyncSender<Message>, glimpse: Glimpse) {
+fn show(latest: &Latest, messages: &SyncSender<Message>, glimpse: InterimResult) {
     *latest.lock() = Some(Box::new(glimpse));
     // It only wakes the owner, who looks behind every other message too.
     drop(messages.try_send(Message::Glimpse));
@@ -229,7 +230,7 @@ pub enum Next {
     Batch(RecordBatch),
     /// The answer as it stands, of a run that is [watched](Running::watched): the newest, with none of those before it that
     /// were not taken. Rows come after the last one.
-    Glimpse(Box<Glimpse>),
+    Glimpse(Box<InterimResult>),
     /// The end; [`Running::coverage`] is final.
     End,
     /// Nothing yet.
@@ -263,7 +264,7 @@ pub struct Running {
     /// When its answer is to be there, if somebody has said so.
     ends_at: Option<Instant>,
     /// Where workers may write its rows; [`deliver`] says where that is, and takes what they have written.
-    output: Option<Output>,
+    output: Option<DistributedOutput>,
 }
 
 impl Running {
@@ -277,7 +278,7 @@ impl Running {
         let output = query.output.clone();
         let mut running =
             Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
-                let plan = Plan::new(&query, &settings)?;
+                let plan = QueryPlan::new(&query, &settings)?;
                 if let Some(warning) = plan.warning() {
                     messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
                 }
@@ -301,15 +302,15 @@ impl Running {
         let (query, ends_at) = begun(query);
         let mut running =
             Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
-                let plan = Plan::new(&query, &settings)?;
+                let plan = QueryPlan::new(&query, &settings)?;
                 if let Some(warning) = plan.warning() {
                     messages.send(Message::Warning(warning)).map_err(|_| Error::Interrupted)?;
                 }
-                let mut watch = |glimpse: Glimpse| {
+                let mut watch = |glimpse: InterimResult| {
                     columns.get_or_init(|| Arc::clone(&glimpse.schema));
                     show(&latest, messages, glimpse);
                 };
-                let watch = Watch::new(&mut watch);
+                let watch = InterimResultObserver::new(&mut watch);
                 hand_over(messages, plan.schema().clone(), || {
                     let results = plan.run_watched(Some(watch));
                     // The result takes the place of what was not taken.
@@ -359,12 +360,12 @@ impl Running {
     pub(crate) fn kept(query: Query, settings: RunSettings, run: RunId) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
-            let plan = Plan::new(&query, &settings)?;
+            let plan = QueryPlan::new(&query, &settings)?;
             let parent = settings.spill_dirs.first().cloned().unwrap_or_else(std::env::temp_dir);
             let folder = tempfile::Builder::new().prefix("tidemill-partial-").tempdir_in(&parent);
             let folder = folder.map_err(|e| Error::io("create a folder in", &parent, e))?;
             let path = folder.path().join("part");
-            let coverage = plan.run_partial(&path, false, &run)?;
+            let coverage = plan.write_partial_table(&path, false, &run)?;
             let mut file = File::open(&path).map_err(|e| Error::io("read", &path, e))?;
             let mut is_told = false;
             loop {
@@ -450,11 +451,11 @@ impl Running {
     /// As [`Running::query`].
     pub fn merge(
         partials: Vec<PathBuf>,
-        repeats: Repeats,
+        repeats: RepeatedRunPolicy,
         settings: RunSettings,
     ) -> Result<Running> {
         Running::spawn(settings.cancel.clone(), settings.threads, move |messages| {
-            let merge = Merge::with_repeats(&partials, repeats, &settings)?;
+            let merge = PartialTableMerge::with_repeat_policy(&partials, repeats, &settings)?;
             hand_over(messages, merge.schema().clone(), || merge.run())
         })
     }
@@ -830,7 +831,7 @@ fn fill(
 ) -> Result<()> {
     let output = running.output.take();
     if let Some(output) = &output {
-        output.open(sink.worker_output_target()?);
+        output.set_location(sink.worker_output_target()?);
     }
     loop {
         match running.next(TICK)? {
@@ -846,7 +847,7 @@ fn fill(
             Next::End => {
                 if let Some(output) = &output {
                     running.warn(output.take_warning());
-                    if let Some((rows, files)) = output.take_written() {
+                    if let Some((rows, files)) = output.take_written_files() {
                         sink.adopt_files(rows, files)?;
                     }
                 }
@@ -902,10 +903,10 @@ mod tests {
 
     #[test]
     fn an_owner_who_is_slow_is_shown_the_newest_answer() {
-        let glimpse = |share| Glimpse {
+        let glimpse = |share| InterimResult {
             schema: Arc::new(arrow::datatypes::Schema::empty()),
             batches: Vec::new(),
-            share,
+            bytes_read_share: share,
             coverage: Coverage::default(),
         };
         let latest = Latest::default();
@@ -930,7 +931,7 @@ mod tests {
                     next => break next,
                 }
             };
-            assert!(matches!(next, Next::Glimpse(glimpse) if glimpse.share == expected));
+            assert!(matches!(next, Next::Glimpse(glimpse) if glimpse.bytes_read_share == expected));
             assert!(matches!(running.next(Duration::ZERO), Ok(Next::Waiting)));
             go_on.send(()).unwrap();
         }
@@ -963,8 +964,12 @@ mod tests {
             messages.send(Message::Schema(planned)).unwrap();
             columns.get_or_init(|| early.schema());
             let schema = early.schema();
-            let glimpse =
-                Glimpse { schema, batches: vec![early], share: 0.5, coverage: Coverage::default() };
+            let glimpse = InterimResult {
+                schema,
+                batches: vec![early],
+                bytes_read_share: 0.5,
+                coverage: Coverage::default(),
+            };
             show(&showing, messages, glimpse);
             is_taken.recv().unwrap();
             messages.send(Message::Batch(last)).unwrap();

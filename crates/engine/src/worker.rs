@@ -12,7 +12,7 @@ use crate::convert::elsewhere;
 pub struct Worker(Job);
 
 enum Job {
-    Query(Box<tidemill_query::Worker>),
+    Query(Box<tidemill_query::TaskExecutor>),
     Conversion(Box<elsewhere::Worker>),
 }
 
@@ -32,7 +32,7 @@ impl Worker {
             let worker = elsewhere::Worker::new(job, settings, storage, files)?;
             return Ok(Worker(Job::Conversion(Box::new(worker))));
         }
-        let worker = tidemill_query::Worker::new(job, settings, storage, files)?;
+        let worker = tidemill_query::TaskExecutor::new(job, settings, storage, files)?;
         Ok(Worker(Job::Query(Box::new(worker))))
     }
 
@@ -44,7 +44,7 @@ impl Worker {
     /// The same, where `copy` others were told to do the same content, and may do it at the same time.
     pub fn run_copy(&self, task: &[u8], copy: usize) -> Vec<u8> {
         match &self.0 {
-            Job::Query(worker) => worker.run(task, copy),
+            Job::Query(worker) => worker.run_task(task, copy),
             Job::Conversion(worker) => worker.run(task, copy),
         }
     }

@@ -138,7 +138,7 @@ pub(crate) fn sort_files<'py>(
             sources: source.urls().cloned().collect(),
             ..RunDescription::default()
         };
-        let query = Query::sorted(source, &by, limit)?;
+        let query = Query::select_sorted(source, &by, limit)?;
         Ok((Query { keeps_columns: sink.preserves_column_metadata(), ..query }, sink, about))
     });
     let (query, sink, about) = request.map_err(|error| raise(py, error))?;

@@ -67,8 +67,9 @@ use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
-    CancelFlag, Cluster, CopyQuery, Coverage, Error, Merge, NamedSource, Plan, Query, Repeats,
-    Result, RunSettings, StateFolder, Turbo, memory_budget, program_files,
+    CancelFlag, ClusterSpec, CopyQuery, Coverage, Error, NamedSource, PartialTableMerge, Query,
+    QueryPlan, RepeatedRunPolicy, Result, RunSettings, StateFolder, TurboSettings, memory_budget,
+    program_files,
 };
 
 use crate::errors::{raise, warn};
@@ -144,7 +145,7 @@ fn query<'py>(
                     "leave `progressive` out, or the query alone: SELECT …",
                 ));
             }
-            let turbo = turbo.over(&Turbo::default(), began)?;
+            let turbo = turbo.over(&TurboSettings::default(), began)?;
             let files = source.program_files(&limits)?;
             let mut defaults = source.spec(String::new())?;
             let mut sink = match &copy {
@@ -155,7 +156,7 @@ fn query<'py>(
             program_files::give(files.as_ref(), &mut defaults.filter_program);
             let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
             program_files::check(files.as_ref(), &[defaults.filter_program.as_ref(), of_sink])?;
-            Ok((on.over(Query { defaults, turbo, ..query })?, sink, master))
+            Ok((on.over(Query { file_defaults, turbo, ..query })?, sink, master))
         })
         .map_err(|error| raise(py, error))?;
     match progressive {
@@ -194,7 +195,9 @@ fn read_text<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let sources = vec![url.clone()];
     let query = py
-        .detach(|| Query::columns(source.spec(url)?, columns.as_deref(), condition.as_deref()))
+        .detach(|| {
+            Query::select_columns(source.spec(url)?, columns.as_deref(), condition.as_deref())
+        })
         .map_err(|error| raise(py, error))?;
     let mapper = Some(query.sql.clone());
     let about = RunDescription { verb: "read_text", mapper, sources, ..RunDescription::default() };
@@ -299,7 +302,7 @@ fn run_partial(
         let Some(master) = master else {
             let cancel = settings.cancel.clone();
             return Running::without_rows(cancel, move || {
-                Plan::new(&query, &settings)?.run_partial(&out, overwrite, &id)
+                QueryPlan::new(&query, &settings)?.write_partial_table(&out, overwrite, &id)
             });
         };
         let question = Question::new("run", &query.sql, &query, &settings, priority)?;
@@ -334,8 +337,8 @@ fn merge<'py>(
     run_or_write(py, sink, limits, &Limits::default(), about, begin)
 }
 
-fn repeats(are_allowed: bool) -> Repeats {
-    if are_allowed { Repeats::Allowed } else { Repeats::Refused }
+fn repeats(are_allowed: bool) -> RepeatedRunPolicy {
+    if are_allowed { RepeatedRunPolicy::Allow } else { RepeatedRunPolicy::Refuse }
 }
 
 /// Merges partial tables into one.
@@ -352,8 +355,12 @@ fn merge_partial(
     keep(py, limits, &Limits::default(), about, &out.clone(), move |Prepared { id, settings }| {
         let cancel = settings.cancel.clone();
         Running::without_rows(cancel, move || {
-            let merge = Merge::with_repeats(&partials, repeats(allow_repeats), &settings)?;
-            merge.run_partial(&out, overwrite, &id)
+            let merge = PartialTableMerge::with_repeat_policy(
+                &partials,
+                repeats(allow_repeats),
+                &settings,
+            )?;
+            merge.write_partial_table(&out, overwrite, &id)
         })
     })
 }
@@ -390,14 +397,14 @@ fn explain_query(
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
     let sources = named(py, objects)?;
-    let cluster = cluster.as_deref().map(Cluster::parse).transpose();
+    let cluster = cluster.as_deref().map(ClusterSpec::parse).transpose();
     let cluster = cluster.map_err(|error| raise(py, error))?;
     let files = source.program_files(&limits).map_err(|error| raise(py, error))?;
     explain(py, limits, cluster, on, move || {
-        let turbo = turbo.over(&Turbo::default(), began)?;
+        let turbo = turbo.over(&TurboSettings::default(), began)?;
         let mut defaults = source.spec(String::new())?;
         program_files::give(files.as_ref(), &mut defaults.filter_program);
-        let query = Query { sql, sources, defaults, turbo, ..Query::default() };
+        let query = Query { sql, sources, file_defaults: defaults, turbo, ..Query::default() };
         let (query, sink) = copied(query.with_parameters(&parameters(given)?)?)?;
         Ok(("query", query, sink, Limits::default()))
     })
@@ -418,8 +425,8 @@ fn unknown_tables(
         let query = Query { sql, sources, ..Query::default() };
         let query = parameters(given).and_then(|given| query.with_parameters(&given));
         let query = query.and_then(copied);
-        let tables = query.map(|(query, _)| query.unknown_tables()).unwrap_or_default();
-        tables.into_iter().map(|table| (table.written, table.name)).collect()
+        let tables = query.map(|(query, _)| query.unresolved_tables()).unwrap_or_default();
+        tables.into_iter().map(|table| (table.written_name, table.source_name)).collect()
     })
 }
 
@@ -505,7 +512,7 @@ fn run_query<'py>(
     let about = RunDescription { output, ..about };
     let Some(master) = master else {
         let query = match &sink {
-            Some(sink) => query.written_to(sink),
+            Some(sink) => query.with_worker_output(sink),
             None => query,
         };
         let begin = move |settings| Running::query(query, settings);
@@ -710,7 +717,7 @@ fn told(coverage: Option<&Coverage>) -> (String, String) {
 fn explain(
     py: Python<'_>,
     limits: LimitOptions,
-    cluster: Option<Cluster>,
+    cluster: Option<ClusterSpec>,
     on: OnOptions,
     question: impl FnOnce() -> Result<(&'static str, Query, Option<SinkSpec>, Limits)> + Send + 'static,
 ) -> PyResult<(String, String)> {
@@ -736,7 +743,7 @@ fn explain(
             None => {
                 let mut query = on.over(query)?;
                 if let Some(sink) = &sink {
-                    query = query.written_to(sink);
+                    query = query.with_worker_output(sink);
                 }
                 Explanation::new(&query, &settings, cluster.as_ref())
             }

@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use tidemill_engine::filter_program::FilterProgram;
 use tidemill_engine::job::{Job, Limits, SOURCE_NAME};
 use tidemill_engine::posted::asking::Master;
-use tidemill_engine::query::{ScratchSpec, Workers};
+use tidemill_engine::query::{ScratchSpec, WorkerPool};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
-use tidemill_engine::{Elsewhere, NamedSource, Priority, Query, Turbo, program_files};
+use tidemill_engine::{Elsewhere, NamedSource, Priority, Query, TurboSettings, program_files};
 
 use crate::objects::Named;
 use crate::result::RawSchema;
@@ -182,7 +182,7 @@ impl OnOptions {
 
     /// Refuses a place for what goes from worker to worker, where nothing does.
     pub(crate) fn refuse_scratch(&self) -> tidemill_engine::Result<()> {
-        let own = ScratchSpec::of(self.scratch.clone(), self.scratch_above.as_deref())?;
+        let own = ScratchSpec::from_options(self.scratch.clone(), self.scratch_above.as_deref())?;
         tidemill_engine::convert::refuse_scratch(&own)
     }
 
@@ -191,22 +191,22 @@ impl OnOptions {
     /// # Errors
     /// Where a size is none.
     pub(crate) fn over(self, query: Query) -> tidemill_engine::Result<Query> {
-        let attempts_max = self.max_attempts.or(query.attempts_max);
-        let own = ScratchSpec::of(self.scratch, self.scratch_above.as_deref())?;
-        let scratch = own.over(query.scratch);
+        let attempts_max = self.max_attempts.or(query.split_attempts_max);
+        let own = ScratchSpec::from_options(self.scratch, self.scratch_above.as_deref())?;
+        let scratch = own.with_defaults(query.scratch);
         if self.master.is_some() {
-            return Ok(Query { attempts_max, scratch, ..query });
+            return Ok(Query { split_attempts_max: attempts_max, scratch, ..query });
         }
-        let query = Query { attempts_max, scratch, ..query };
+        let query = Query { split_attempts_max: attempts_max, scratch, ..query };
         let Some(object) = self.workers else { return Ok(query) };
-        let workers: Arc<dyn Workers> = Arc::new(Called::new(object));
+        let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(object));
         let may_run_here = self.may_run_here;
-        Ok(Query { workers: Some(workers), may_run_here, ..query })
+        Ok(Query { workers: Some(workers), may_run_locally: may_run_here, ..query })
     }
 
     /// Who converts inputs to files of a folder, if not this process.
     pub(crate) fn elsewhere(self) -> Option<Elsewhere> {
-        let workers: Arc<dyn Workers> = Arc::new(Called::new(self.workers?));
+        let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(self.workers?));
         let (may_run_here, attempts_max) = (self.may_run_here, self.max_attempts);
         Some(Elsewhere { workers, may_run_here, attempts_max })
     }
@@ -232,14 +232,14 @@ impl TurboOptions {
     /// These over what a job says, of a call that began then; none where the answer is to rest on all of the input.
     pub(crate) fn over(
         self,
-        job: &Turbo,
+        job: &TurboSettings,
         began: Instant,
-    ) -> tidemill_engine::Result<Option<Turbo>> {
-        let mut turbo = Turbo {
-            as_seen: self.as_seen,
-            no_intervals: self.no_intervals,
-            began: Some(began),
-            ..Turbo::default()
+    ) -> tidemill_engine::Result<Option<TurboSettings>> {
+        let mut turbo = TurboSettings {
+            is_unscaled: self.as_seen,
+            is_without_intervals: self.no_intervals,
+            started_at: Some(began),
+            ..TurboSettings::default()
         };
         let said = [
             ("deadline", self.deadline),
@@ -253,10 +253,10 @@ impl TurboOptions {
         ];
         for (option, text) in said {
             if let Some(text) = text {
-                turbo.set(option, &text)?;
+                turbo.set_option(option, &text)?;
             }
         }
-        turbo.over(job).checked()
+        turbo.with_defaults(job).validate()
     }
 }
 

@@ -445,7 +445,7 @@ impl RawAnswers {
                 match watched.running.next(TICK)? {
                     Next::Waiting => {}
                     // One that only says that there may be others.
-                    Next::Glimpse(glimpse) if glimpse.share == 0.0 => {}
+                    Next::Glimpse(glimpse) if glimpse.bytes_read_share == 0.0 => {}
                     next => return Ok(next),
                 }
             }

@@ -14,7 +14,9 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use tidemill_engine::posted::answering::{Answering, Judged, began, failed, judge, waiting};
 use tidemill_engine::posted::asking::{Left, Master};
-use tidemill_engine::query::{Done, Handed, HandedFile, HandedJob, Reach, Workers};
+use tidemill_engine::query::{
+    ShippedFile, SubmittedJob, SubmittedTask, TaskOutcome, WorkerCounts, WorkerPool,
+};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{CancelFlag, Error, Result, RunSettings, Worker};
 
@@ -93,23 +95,28 @@ impl Called {
     }
 }
 
-impl Workers for Called {
-    fn reach(&self) -> Result<Reach> {
+impl WorkerPool for Called {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
         Python::attach(|py| {
             let called = self.object.bind(py).call_method0("reach");
             let told = called.and_then(|told| told.extract::<(usize, usize, usize, bool)>());
             let told = told.map_err(|error| Self::failed(py, error))?;
             let (machines, workers, threads, is_here) = told;
-            Ok(Reach { machines, workers, threads, is_here })
+            Ok(WorkerCounts { machines, workers, threads, is_here })
         })
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
         Python::attach(|py| {
-            let HandedJob { content, secrets, paths, files } = job;
+            let SubmittedJob {
+                encoded_job: content,
+                secrets,
+                shared_paths: paths,
+                shipped_files: files,
+            } = job;
             let content = PyBytes::new(py, &content);
             let files = files.into_iter().map(|file| {
-                let HandedFile { name, path, shown, bytes, modified_ns, is_executable } = file;
+                let ShippedFile { name, path, shown, bytes, modified_ns, is_executable } = file;
                 (name, path.display().to_string(), shown, bytes, modified_ns, is_executable)
             });
             let files: Vec<_> = files.collect();
@@ -122,31 +129,37 @@ impl Workers for Called {
         })
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
         Python::attach(|py| {
-            let Handed { number, attempt, bytes, name, content } = task;
+            let SubmittedTask {
+                number,
+                attempt,
+                cost_bytes: bytes,
+                display_name: name,
+                encoded_task: content,
+            } = task;
             let arguments = (number, attempt, bytes, name, PyBytes::new(py, &content));
             let called = self.object.bind(py).call_method1("submit", arguments);
             called.map(drop).map_err(|error| Self::failed(py, error))
         })
     }
 
-    fn next(&self, wait: Duration) -> Result<Option<Done>> {
+    fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
         type Told = Option<(usize, usize, Option<Vec<u8>>, Option<String>, String)>;
         Python::attach(|py| {
             let called = self.object.bind(py).call_method1("next", (wait.as_secs_f64(),));
             let told = called.and_then(|told| told.extract::<Told>());
             let told = told.map_err(|error| Self::failed(py, error))?;
-            Ok(told.map(|(number, attempt, part, why, worker)| Done {
+            Ok(told.map(|(number, attempt, part, why, worker)| TaskOutcome {
                 number,
                 attempt,
-                worker: Some(worker),
-                outcome: part.ok_or_else(|| why.unwrap_or_default()),
+                worker_name: Some(worker),
+                result: part.ok_or_else(|| why.unwrap_or_default()),
             }))
         })
     }
 
-    fn end(&self) {
+    fn end_job(&self) {
         Python::attach(|py| {
             // What is left of the job is nobody's any more.
             let _ = self.object.bind(py).call_method0("end");
@@ -207,7 +220,7 @@ impl RawAnswering {
         let (cancel, enough) = (self.cancel.clone(), self.enough.clone());
         let settings =
             RunSettings { cancel, stop_reading: enough, ..RunSettings::new(memory_bytes) };
-        let workers: Arc<dyn Workers> = Arc::new(Called::new(workers));
+        let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(workers));
         let begun = py.detach(|| Answering::start(judged, workers, settings));
         *self.answering.lock() = Some(begun.map_err(|error| raise(py, error))?);
         Ok(())

@@ -43,14 +43,14 @@ use tidemill_source::{Compression, Format, Source};
 use tidemill_sql::error_translation::into_datafusion_error;
 use tidemill_sql::{IntoTidemillError, dialects};
 
-use crate::stand_ins::{positional_schema, scan_stand_in};
+use crate::stand_in_tables::{positional_schema, scan_stand_in};
 
 /// About how many bytes a source's rows take in memory; none where nobody knows before.
 ///
 /// Measured on the logs of `bench`: a Parquet file grows two to five times, compressed text
 /// five to twelve, text as it is shrinks or stays. The estimate is on the large side, and is
 /// checked against the rows.
-pub(crate) fn estimated_bytes(source: &Source) -> Option<u64> {
+pub(crate) fn estimate_memory_bytes(source: &Source) -> Option<u64> {
     source.files().iter().try_fold(0u64, |sum, file| {
         let factor = match (source.format(), file.compression()) {
             (Format::Parquet, _) => 5,
@@ -66,7 +66,7 @@ pub(crate) fn estimated_bytes(source: &Source) -> Option<u64> {
 ///
 /// # Errors
 /// As DataFusion's tree walk.
-pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
+pub(crate) fn collect_scanned_tables(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
     let mut names = Vec::new();
     plan.apply_with_subqueries_dyn(&mut |node| {
         if let LogicalPlan::TableScan(scan) = node
@@ -82,7 +82,7 @@ pub(crate) fn scanned(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
 
 /// The stream of a plan that reads several tables, or why none of them can be it: all others
 /// have to fit in `build_bytes_max` of memory by what `bytes_of` says of them.
-pub(crate) fn stream_of(
+pub(crate) fn choose_stream(
     scanned: &[TableReference],
     bytes_of: impl Fn(&TableReference) -> Option<u64>,
     build_bytes_max: u64,
@@ -132,20 +132,20 @@ pub(crate) struct BuildSide {
     /// What gives its rows.
     pub plan: LogicalPlan,
     /// Where its rows are, once they are.
-    pub rows: Arc<BuildRows>,
+    pub rows: Arc<BuildSideRows>,
 }
 
 /// Takes plans apart into the stream, which probes, and what it is joined with.
-pub(crate) struct StreamPlanner<'a> {
+pub(crate) struct BuildSideExtractor<'a> {
     stream: &'a TableReference,
     /// What was found on the way.
-    pub found: Vec<BuildSide>,
+    pub build_sides: Vec<BuildSide>,
 }
 
-impl<'a> StreamPlanner<'a> {
+impl<'a> BuildSideExtractor<'a> {
     /// To take apart a plan that reads `stream` in splits.
     pub(crate) fn new(stream: &'a TableReference) -> Self {
-        StreamPlanner { stream, found: Vec::new() }
+        BuildSideExtractor { stream, build_sides: Vec::new() }
     }
 
     /// The plan with its sides replaced by their rows, if all it does to the stream is done to
@@ -155,14 +155,14 @@ impl<'a> StreamPlanner<'a> {
     ///
     /// # Errors
     /// As DataFusion's plan builder.
-    pub(crate) fn per_record(
+    pub(crate) fn rewrite_per_record(
         &mut self,
         plan: &LogicalPlan,
         fetch: Option<usize>,
     ) -> Result<Option<LogicalPlan>> {
-        let known = self.found.len();
-        let Some(map) = self.take_apart(plan, fetch)? else {
-            self.found.truncate(known);
+        let known = self.build_sides.len();
+        let Some(map) = self.rewrite_node(plan, fetch)? else {
+            self.build_sides.truncate(known);
             return Ok(None);
         };
         if map.schema() == plan.schema() {
@@ -182,7 +182,7 @@ impl<'a> StreamPlanner<'a> {
         ))
     }
 
-    fn take_apart(
+    fn rewrite_node(
         &mut self,
         plan: &LogicalPlan,
         fetch: Option<usize>,
@@ -200,7 +200,7 @@ impl<'a> StreamPlanner<'a> {
                     limit.get_fetch_type().into_tidemill_error()?,
                 ) {
                     (SkipType::Literal(0), FetchType::Literal(Some(rows))) if is_enough(rows) => {
-                        self.take_apart(&limit.input, fetch)
+                        self.rewrite_node(&limit.input, fetch)
                     }
                     _ => Ok(None),
                 }
@@ -213,32 +213,28 @@ impl<'a> StreamPlanner<'a> {
                 if plan.expressions().iter().any(has_subquery) {
                     return Ok(None);
                 }
-                let known = self.found.len();
+                let known = self.build_sides.len();
                 let fetch = match plan {
                     LogicalPlan::Filter(_) | LogicalPlan::Unnest(_) => None,
                     _ => fetch,
                 };
                 let before = input;
-                let Some(input) = self.take_apart(input, fetch)? else { return Ok(None) };
-                if input == *before && self.found.len() == known {
+                let Some(input) = self.rewrite_node(input, fetch)? else { return Ok(None) };
+                if input == *before && self.build_sides.len() == known {
                     return Ok(Some(plan.clone()));
                 }
                 Ok(Some(
                     plan.with_new_exprs(plan.expressions(), vec![input]).into_tidemill_error()?,
                 ))
             }
-            LogicalPlan::Join(join) => self.take_join_apart(join, fetch),
+            LogicalPlan::Join(join) => self.rewrite_join(join, fetch),
             _ => Ok(None),
         }
     }
 
     /// The join with the side on the left, which is the one that DataFusion holds in memory,
     /// and the stream on the right.
-    fn take_join_apart(
-        &mut self,
-        join: &Join,
-        fetch: Option<usize>,
-    ) -> Result<Option<LogicalPlan>> {
+    fn rewrite_join(&mut self, join: &Join, fetch: Option<usize>) -> Result<Option<LogicalPlan>> {
         // `NOT IN` has to see whether the side holds a null before it gives any row.
         if join.null_aware {
             return Ok(None);
@@ -259,8 +255,8 @@ impl<'a> StreamPlanner<'a> {
         let (stream, side) =
             if is_left { (&join.left, &join.right) } else { (&join.right, &join.left) };
         let fetch = fetch.filter(|_| matches!(kept, JoinType::Right | JoinType::RightMark));
-        let Some(stream) = self.take_apart(stream, fetch)? else { return Ok(None) };
-        let side = self.build_side(side)?;
+        let Some(stream) = self.rewrite_node(stream, fetch)? else { return Ok(None) };
+        let side = self.add_build_side(side)?;
         let on = join.on.iter().cloned();
         let on = on.map(|(left, right)| if is_left { (right, left) } else { (left, right) });
         let swapped = Join::try_new(
@@ -285,17 +281,17 @@ impl<'a> StreamPlanner<'a> {
     }
 
     /// Notes a build side; gives what stands in its place.
-    fn build_side(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    fn add_build_side(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let mut sources: Vec<String> =
-            scanned(plan)?.iter().map(|name| name.table().to_string()).collect();
+            collect_scanned_tables(plan)?.iter().map(|name| name.table().to_string()).collect();
         sources.sort_unstable();
         sources.dedup();
         let schema = positional_schema(plan.schema());
-        let rows = Arc::new(BuildRows { schema, batches: Mutex::default() });
-        let name = format!("held_{}", self.found.len() + 1);
+        let rows = Arc::new(BuildSideRows { schema, batches: Mutex::default() });
+        let name = format!("held_{}", self.build_sides.len() + 1);
         let provider = Arc::clone(&rows) as Arc<dyn TableProvider>;
         let scan = scan_stand_in(&name, provider, plan.schema())?;
-        self.found.push(BuildSide { sources, plan: plan.clone(), rows });
+        self.build_sides.push(BuildSide { sources, plan: plan.clone(), rows });
         Ok(scan)
     }
 }
@@ -317,36 +313,36 @@ pub(crate) fn has_subquery(expr: &Expr) -> bool {
 }
 
 /// The rows of a build side, in memory, as a table; its columns are named by their position.
-pub(crate) struct BuildRows {
+pub(crate) struct BuildSideRows {
     schema: SchemaRef,
     batches: Mutex<Option<Vec<RecordBatch>>>,
 }
 
-impl BuildRows {
+impl BuildSideRows {
     /// The columns.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     /// Returns the rows held.
-    pub(crate) fn filled(&self) -> Vec<RecordBatch> {
+    pub(crate) fn held_batches(&self) -> Vec<RecordBatch> {
         self.batches.lock().clone().unwrap_or_default()
     }
 
     /// Holds these rows from now on, which are of [`schema`](Self::schema).
-    pub(crate) fn fill(&self, batches: Vec<RecordBatch>) {
+    pub(crate) fn set_batches(&self, batches: Vec<RecordBatch>) {
         *self.batches.lock() = Some(batches);
     }
 }
 
-impl fmt::Debug for BuildRows {
+impl fmt::Debug for BuildSideRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BuildRows").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl TableProvider for BuildRows {
+impl TableProvider for BuildSideRows {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -377,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_source_is_the_stream_if_the_others_fit() {
+    fn largest_source_is_the_stream_if_the_others_fit() {
         let name = |table: &&str| TableReference::bare(*table);
         let bytes_of = |table: &TableReference| match table.table() {
             "unknown" | "pipe" => None,
@@ -396,7 +392,7 @@ mod tests {
             (&[], "!reads no source"),
         ] {
             let tables: Vec<_> = tables.iter().map(name).collect();
-            let found = stream_of(&tables, bytes_of, 10);
+            let found = choose_stream(&tables, bytes_of, 10);
             match (found, expected.strip_prefix('!')) {
                 (Ok(found), None) => assert_eq!(found.table(), expected),
                 (Err(why), Some(part)) => assert!(why.contains(part), "{why}"),

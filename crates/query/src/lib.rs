@@ -15,52 +15,56 @@
 //! - `unknown`: which tables has nobody said anything of?
 //! - `secrets`: SQL as it may be kept. `words`: which words does it know?
 
-mod about;
-mod analysis;
-mod answers;
-mod background;
+mod background_execution;
+mod buffered_answers;
 mod build_sides;
 mod cluster;
-mod coded;
-mod columns;
-mod explain;
-mod finished;
-mod known;
+pub mod completion_words;
+mod dictionary_keys;
+mod execution_path;
+mod explain_analyze;
+mod explanation;
+mod finished_table;
 mod map;
-mod merge;
+mod metadata_statements;
+mod ordered_rows;
+mod partial_table_merge;
 mod plan;
-mod prune;
-mod question;
+mod pruning;
+mod query_definition;
+mod result_columns;
 mod results;
-mod route;
 mod row_calculation;
-mod rows;
-mod sampled;
+mod row_sampling;
 mod scan;
-mod secrets;
-mod stand_ins;
-mod tables;
+mod source_statistics;
+mod sql_redaction;
+mod stand_in_tables;
+mod table_runner;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod turbo;
-mod unknown;
-pub mod words;
+mod unresolved_tables;
 
-pub use cluster::{Bound, Cluster, Forecast, Measured, Outlook, PartSeconds, ReadShare};
-pub use columns::named;
-pub use explain::{Explain, ExplainSource};
-pub use merge::{Merge, Repeats};
-pub use plan::Plan;
-pub use question::{NamedSource, Query};
+pub use cluster::{
+    Bottleneck, ClusterForecast, ClusterSpec, PhaseSeconds, QueryMeasurement, ReadScope,
+    ScenarioForecast,
+};
+pub use explanation::{PlanExplanation, SourceExplanation};
+pub use partial_table_merge::{PartialTableMerge, RepeatedRunPolicy};
+pub use plan::QueryPlan;
+pub use query_definition::{NamedSource, Query};
+pub use result_columns::conform_batch_to_schema;
 pub use results::Results;
 pub use tasks::{
-    Came, Done, Failure, Handed, HandedFile, HandedJob, NewTask, Output, Reach, ScratchSpec, Tasks,
-    Took, Unordered, Worker, Workers,
+    DistributedOutput, EncodedTask, ScratchSpec, SerializedError, ShippedFile, SubmittedJob,
+    SubmittedTask, TaskExecutor, TaskOutcome, TaskSource, TaskStats, TaskTime, UnorderedScheduler,
+    WorkerCounts, WorkerPool,
 };
 pub use tidemill_sql::parameters::QueryParameter;
 pub use tidemill_sql::statement::schema_from_sql;
-pub use turbo::run::{Glimpse, Watch};
-pub use turbo::shown::late_seconds;
-pub use turbo::{OPTIONS as TURBO_OPTIONS, Turbo};
-pub use unknown::UnknownTable;
+pub use turbo::partial_coverage::late_seconds;
+pub use turbo::sampled_execution::{InterimResult, InterimResultObserver};
+pub use turbo::{OPTION_NAMES as TURBO_OPTIONS, TurboSettings};
+pub use unresolved_tables::UnresolvedTable;

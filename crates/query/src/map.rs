@@ -30,20 +30,20 @@ use tidemill_sql::scan_statistics::ScanWithStatistics;
 use crate::scan::{Scan, SplitBatches};
 
 /// A map over the splits of a scan.
-pub(crate) struct Map {
+pub(crate) struct SplitMap {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     scan: Arc<Scan>,
     /// The steps from the scan on, where there are no others than these.
-    steps: Option<Arc<[Step]>>,
+    steps: Option<Arc<[MapStep]>>,
     /// Of how many splits the plan was executed.
-    executed: Arc<AtomicUsize>,
+    executed_splits: Arc<AtomicUsize>,
 }
 
 /// A plan is executed of so many splits: what it has counted of each is kept as long as it is.
-const EXECUTED_MAX: usize = 4096;
+const EXECUTED_SPLITS_MAX: usize = 4096;
 
-enum Step {
+enum MapStep {
     Filter {
         predicate: Arc<dyn PhysicalExpr>,
         /// The columns that leave it; none for all.
@@ -53,10 +53,10 @@ enum Step {
     },
     Project(Projector),
     /// Some of the scan's columns.
-    Take(Vec<usize>),
+    SelectColumns(Vec<usize>),
 }
 
-impl Map {
+impl SplitMap {
     /// The map of a physical plan over the scan that is in it.
     ///
     /// # Errors
@@ -67,63 +67,66 @@ impl Map {
         scan: Arc<Scan>,
     ) -> Result<Self> {
         let mut steps = Vec::new();
-        let is_known = add_steps(&plan, &scan, &mut steps).into_tidemill_error()?;
+        let is_known = collect_steps(&plan, &scan, &mut steps).into_tidemill_error()?;
         let steps = is_known.then(|| steps.into());
-        Ok(Map { plan, context, scan, steps, executed: Arc::default() })
+        Ok(SplitMap { plan, context, scan, steps, executed_splits: Arc::default() })
     }
 
     /// The same over other splits, whose scan is [`Scan::over`] this one's; none where it has to be planned anew.
-    pub(crate) fn over(&self, scan: &Arc<Scan>) -> Option<Map> {
+    pub(crate) fn rebind_scan(&self, scan: &Arc<Scan>) -> Option<SplitMap> {
         let is_kept = match self.steps {
             Some(_) => true,
-            None => scan.is_kept() && self.executed.load(Ordering::Relaxed) < EXECUTED_MAX,
+            None => {
+                scan.has_reusable_plan()
+                    && self.executed_splits.load(Ordering::Relaxed) < EXECUTED_SPLITS_MAX
+            }
         };
-        is_kept.then(|| Map {
+        is_kept.then(|| SplitMap {
             plan: Arc::clone(&self.plan),
             context: Arc::clone(&self.context),
             scan: Arc::clone(scan),
             steps: self.steps.clone(),
-            executed: Arc::clone(&self.executed),
+            executed_splits: Arc::clone(&self.executed_splits),
         })
     }
 
     /// Whether its steps are applied to batches.
     #[cfg(test)]
-    pub(crate) fn is_applied(&self) -> bool {
+    pub(crate) fn applies_steps(&self) -> bool {
         self.steps.is_some()
     }
 
     /// The same, which executes the plan.
     #[cfg(test)]
-    pub(crate) fn executed(self) -> Self {
-        Map { steps: None, ..self }
+    pub(crate) fn with_plan_execution(self) -> Self {
+        SplitMap { steps: None, ..self }
     }
 
     /// The rows of a split; the reading begins with the first.
     ///
     /// # Errors
     /// Where the plan cannot be executed.
-    pub(crate) fn rows(&self, index: usize) -> Result<MapRows> {
+    pub(crate) fn split_rows(&self, index: usize) -> Result<MapRows> {
         let Some(steps) = &self.steps else {
-            self.executed.fetch_add(1, Ordering::Relaxed);
+            self.executed_splits.fetch_add(1, Ordering::Relaxed);
             let execute = || self.plan.execute(index, Arc::clone(&self.context));
-            let stream = self.scan.executed(execute).into_tidemill_error()?;
-            return Ok(MapRows::Executed(stream));
+            let stream = self.scan.execute_plan(execute).into_tidemill_error()?;
+            return Ok(MapRows::PlanStream(stream));
         };
-        Ok(MapRows::Applied(Applied {
+        Ok(MapRows::Steps(StepPipeline {
             batches: SplitBatches::new(Arc::clone(&self.scan), index),
             steps: Arc::clone(steps),
-            gathered: steps.iter().map(|step| step.gathered(self.scan.is_eager())).collect(),
+            coalescers: steps.iter().map(|step| step.new_coalescer(self.scan.is_eager())).collect(),
             has_ended: false,
         }))
     }
 }
 
 /// Adds the steps of a plan to those from the scan on; false where one of them is another.
-fn add_steps(
+fn collect_steps(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &Scan,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<MapStep>,
 ) -> PlanResult<bool> {
     if let Some(known) = plan.downcast_ref::<ScanWithStatistics>() {
         let Some(streams) = known.scan().downcast_ref::<StreamingTableExec>() else {
@@ -135,27 +138,27 @@ fn add_steps(
             && streams.partitions().len() == scan.splits().len()
             && streams.partition_schema() == scan.schema();
         if let Some(columns) = streams.projection() {
-            steps.push(Step::Take(columns.to_vec()));
+            steps.push(MapStep::SelectColumns(columns.to_vec()));
         }
         return Ok(is_whole);
     }
     if let Some(step) = plan.downcast_ref::<CooperativeExec>() {
-        return add_steps(step.input(), scan, steps);
+        return collect_steps(step.input(), scan, steps);
     }
     if let Some(step) = plan.downcast_ref::<ProjectionExec>() {
-        if !add_steps(step.input(), scan, steps)? {
+        if !collect_steps(step.input(), scan, steps)? {
             return Ok(false);
         }
         let (from, to) = (step.input().schema(), step.schema());
         let projector = step.projection_expr().make_projector_with_schema_metadata(&from, &to)?;
-        steps.push(Step::Project(projector));
+        steps.push(MapStep::Project(projector));
         return Ok(true);
     }
     if let Some(step) = plan.downcast_ref::<FilterExec>().filter(|step| step.fetch().is_none()) {
-        if !add_steps(step.input(), scan, steps)? {
+        if !collect_steps(step.input(), scan, steps)? {
             return Ok(false);
         }
-        steps.push(Step::Filter {
+        steps.push(MapStep::Filter {
             predicate: Arc::clone(step.predicate()),
             columns: step.projection().as_ref().map(|columns| columns.to_vec()),
             schema: step.schema(),
@@ -169,16 +172,16 @@ fn add_steps(
 /// The rows of a split, an iterator of batches.
 pub(crate) enum MapRows {
     /// By the plan.
-    Executed(SendableRecordBatchStream),
+    PlanStream(SendableRecordBatchStream),
     /// By its steps.
-    Applied(Applied),
+    Steps(StepPipeline),
 }
 
-pub(crate) struct Applied {
+pub(crate) struct StepPipeline {
     batches: SplitBatches,
-    steps: Arc<[Step]>,
+    steps: Arc<[MapStep]>,
     /// Of each step, if it is a filter, what it gathers: a few rows of each batch are one batch.
-    gathered: Vec<Option<BatchCoalescer>>,
+    coalescers: Vec<Option<BatchCoalescer>>,
     has_ended: bool,
 }
 
@@ -187,19 +190,19 @@ impl Iterator for MapRows {
 
     fn next(&mut self) -> Option<Self::Item> {
         let applied = match self {
-            MapRows::Executed(stream) => return block_on(stream.next()),
-            MapRows::Applied(applied) => applied,
+            MapRows::PlanStream(stream) => return block_on(stream.next()),
+            MapRows::Steps(applied) => applied,
         };
-        let Applied { batches, steps, gathered, has_ended } = applied;
-        next(steps, gathered, (batches, has_ended))
+        let StepPipeline { batches, steps, coalescers: gathered, has_ended } = applied;
+        next_mapped_batch(steps, gathered, (batches, has_ended))
             .inspect_err(|_| applied.has_ended = true)
             .transpose()
     }
 }
 
 /// The next batch that leaves the last of the steps.
-fn next(
-    steps: &[Step],
+fn next_mapped_batch(
+    steps: &[MapStep],
     gathered: &mut [Option<BatchCoalescer>],
     (batches, has_ended): (&mut SplitBatches, &mut bool),
 ) -> PlanResult<Option<RecordBatch>> {
@@ -212,9 +215,9 @@ fn next(
         if let Some(ready) = own.as_mut().and_then(BatchCoalescer::next_completed_batch) {
             return Ok(Some(ready));
         }
-        match next(earlier, gathered, (&mut *batches, &mut *has_ended))? {
+        match next_mapped_batch(earlier, gathered, (&mut *batches, &mut *has_ended))? {
             Some(batch) => {
-                if let Some(batch) = step.take(batch, own)? {
+                if let Some(batch) = step.apply_to_batch(batch, own)? {
                     return Ok(Some(batch));
                 }
             }
@@ -228,10 +231,10 @@ fn next(
     }
 }
 
-impl Step {
+impl MapStep {
     /// Nothing is gathered where rows are handed on as soon as they are there.
-    fn gathered(&self, is_eager: bool) -> Option<BatchCoalescer> {
-        let Step::Filter { schema, batch_rows, .. } = self else { return None };
+    fn new_coalescer(&self, is_eager: bool) -> Option<BatchCoalescer> {
+        let MapStep::Filter { schema, batch_rows, .. } = self else { return None };
         if is_eager {
             return None;
         }
@@ -241,15 +244,15 @@ impl Step {
     }
 
     /// Takes a batch; what comes of it at once.
-    fn take(
+    fn apply_to_batch(
         &self,
         batch: RecordBatch,
         gathered: &mut Option<BatchCoalescer>,
     ) -> PlanResult<Option<RecordBatch>> {
         match self {
-            Step::Project(projector) => projector.project_batch(&batch).map(Some),
-            Step::Take(columns) => Ok(Some(batch.project(columns)?)),
-            Step::Filter { predicate, columns, .. } => {
+            MapStep::Project(projector) => projector.project_batch(&batch).map(Some),
+            MapStep::SelectColumns(columns) => Ok(Some(batch.project(columns)?)),
+            MapStep::Filter { predicate, columns, .. } => {
                 let kept = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
                 let kept = kept.as_boolean_opt().ok_or_else(|| {
                     into_datafusion_error(Error::Internal("a condition is no BOOLEAN".into()))

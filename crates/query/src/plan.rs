@@ -61,95 +61,104 @@ use tidemill_tables::precision_recorder::{self, PlannedAggregateCall, PrecisionR
 use tidemill_tables::sessions;
 use tidemill_tables::summary::{self, QuerySummary};
 
-use crate::answers::Answers;
-use crate::background::Background;
+use crate::background_execution::BackgroundExecution;
+use crate::buffered_answers::BufferedAnswers;
 use crate::build_sides::{self, BuildSide};
-use crate::coded::{self, Coded};
-use crate::columns::{named, result_schema, settled, unqualified};
-use crate::explain::{Explain, ExplainSource};
-use crate::finished::Finished;
-use crate::map::Map;
-use crate::prune;
-use crate::question::Query;
-use crate::results::{Account, Results, RowSource, explained};
-use crate::route::{
-    Route, Tables, misplaced, not_optimised, not_run, recursion_in_subquery, refusal_of_map, route,
+use crate::dictionary_keys::{self, DictionaryKeyMap};
+use crate::execution_path::{
+    AggregationPlan, ExecutionPath, check_expression_places, check_recursive_subqueries,
+    check_runnable, choose_execution_path, explain_optimiser_error, find_cross_record_step,
 };
+use crate::explanation::{PlanExplanation, SourceExplanation};
+use crate::finished_table::FinishedTable;
+use crate::map::SplitMap;
+use crate::ordered_rows::OrderedRows;
+use crate::pruning;
+use crate::query_definition::Query;
+use crate::result_columns::{
+    apply_plan_types, build_result_schema, conform_batch_to_schema, strip_table_names,
+};
+use crate::results::{CoverageBuilder, Results, RowSource, explain_run_error};
 use crate::row_calculation::RowCalculation;
-use crate::rows::OrderedRows;
-use crate::sampled;
+use crate::row_sampling;
 use crate::scan::{RunState, Scan, SourceTable};
-use crate::secrets::{hide_called, hide_secrets, shown_sql};
-use crate::tables::{self, Work};
-use crate::tasks::{self, Gives, RowsThere};
-use crate::turbo::answer::Answering;
-use crate::turbo::bounds::Bounds;
-use crate::turbo::intervals::Intervals;
-use crate::turbo::run::Watch;
-use crate::turbo::{self, Turbo};
-use crate::unknown::looks_like_file;
-use crate::{about, analysis};
+use crate::sql_redaction::{hide_secrets, note_table_function_urls, redact_sql};
+use crate::table_runner::{self, TableRun};
+use crate::tasks::{self, ClusterRows, FoldOutput};
+use crate::turbo::answer_builder::AnswerBuilder;
+use crate::turbo::intervals::IntervalCalculator;
+use crate::turbo::result_bounds::ResultBounds;
+use crate::turbo::sampled_execution::InterimResultObserver;
+use crate::turbo::{self, TurboSettings};
+use crate::unresolved_tables::looks_like_file;
+use crate::{explain_analyze, metadata_statements};
 
 /// So long a pipe is looked at for its types where its first rows are wanted.
-const PIPE_LOOK: Duration = Duration::from_millis(500);
+const PIPE_SAMPLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Which share of the budget answers may take that wait to be taken.
-const ANSWERS_SHARE: u64 = 16;
+const ANSWER_BACKLOG_BUDGET_DIVISOR: u64 = 16;
 
 /// A query that is ready to run.
-pub struct Plan {
+pub struct QueryPlan {
     pub(crate) query: Query,
     pub(crate) settings: RunSettings,
     pub(crate) rejects: Arc<RejectLog>,
     pub(crate) context: SessionContext,
-    pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
-    pub(crate) logical: LogicalPlan,
+    pub(crate) source_tables: Vec<(String, Arc<SourceTable>)>,
+    pub(crate) logical_plan: LogicalPlan,
     schema: SchemaRef,
-    pub(crate) route: Route,
-    joins: Joins,
+    pub(crate) execution_path: ExecutionPath,
+    join_strategy: JoinStrategy,
     /// Which columns are estimates, where the answer may rest on a part of the input and bounds are wanted.
-    pub(crate) bounds: Option<Arc<Bounds>>,
+    pub(crate) bounded_estimates: Option<Arc<ResultBounds>>,
     /// The same where no bounds are wanted.
-    pub(crate) unbounded: Option<Arc<Bounds>>,
+    pub(crate) unbounded_estimates: Option<Arc<ResultBounds>>,
     /// Why it runs on this machine after all.
-    here_because: Option<String>,
+    local_run_reason: Option<String>,
     /// Duration of the planning, if the plan with the figures of a run is wanted and not its rows.
-    analyzed: Option<Duration>,
+    analyze_planning_time: Option<Duration>,
 }
 
 /// What is expected of the joins of a plan that DataFusion runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Joins {
+enum JoinStrategy {
     /// One side of each fits in memory.
-    Small,
+    HeldInMemory,
     /// No side of some may fit in memory.
-    Large,
+    LargeSidesSorted,
     /// Some side did not fit: none is held.
-    Sorted,
+    AllSorted,
 }
 
 /// A query planned over the columns that another run has found.
-pub(crate) struct Over<'a> {
+pub(crate) struct HeaderPlanner<'a> {
     /// The query, and its sources' columns.
     pub header: &'a PartialTableHeader,
     pub settings: &'a RunSettings,
     pub rejects: Arc<RejectLog>,
     /// Whether distinct counts beside other aggregates are planned as earlier releases did.
-    pub counts_as_before: bool,
+    pub uses_legacy_distinct_counts: bool,
     /// What `now()` is, in nanoseconds since 1970. Default: the time.
-    pub planned_ns: Option<i64>,
+    pub now_ns: Option<i64>,
 }
 
-impl Over<'_> {
+impl HeaderPlanner<'_> {
     /// Plans the query's statement; `table` makes a table for a source's name and columns.
     ///
     /// # Errors
     /// As planning.
-    pub(crate) fn plan(
+    pub(crate) fn plan_statement(
         self,
         mut statement: Statement,
         mut table: impl FnMut(&str, &SchemaRef) -> SourceTable,
-    ) -> Result<Plan> {
-        let Over { header, settings, rejects, counts_as_before, planned_ns } = self;
+    ) -> Result<QueryPlan> {
+        let HeaderPlanner {
+            header,
+            settings,
+            rejects,
+            uses_legacy_distinct_counts: counts_as_before,
+            now_ns: planned_ns,
+        } = self;
         let called = parse_statement(&header.sql)?.function_sources;
         let context = sessions::open_session_with_options(
             settings.memory_share_bytes(1, 2),
@@ -169,17 +178,17 @@ impl Over<'_> {
                 .into_tidemill_error()?;
             tables.push((name.clone(), made));
         }
-        respell(&mut statement, &context, &tables)?;
+        resolve_column_names(&mut statement, &context, &tables)?;
         check_syntax(&statement, &context)?;
         let (sql, stream) = (header.sql.clone(), Some(header.source_name.as_str()));
-        let query = Query { sql, planned_ns, ..Query::default() };
-        Plan::with_tables(&query, settings, rejects, context, statement, tables, stream)
+        let query = Query { sql, now_ns: planned_ns, ..Query::default() };
+        QueryPlan::plan_over_tables(&query, settings, rejects, context, statement, tables, stream)
     }
 }
 
 /// An error of a query that takes text for something else, with what the columns of text that it names look like; or
 /// one that names a column that there is not, with the line that looks more like the header.
-fn of_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str) -> Error {
+fn hint_at_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str) -> Error {
     match error {
         Error::Usage { message, hint } if message.contains("TEXT") => {
             // What is in single quotes is a file or a value.
@@ -214,7 +223,7 @@ fn of_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str
 }
 
 /// An error about a column that no record of a sample had: it may be in others, and the user can declare it.
-fn of_sampled_keys(error: Error, tables: &[(String, Arc<SourceTable>)]) -> Error {
+fn hint_at_unsampled_keys(error: Error, tables: &[(String, Arc<SourceTable>)]) -> Error {
     let is_sampled =
         tables.iter().filter_map(|(_, table)| table.source()).any(|source| source.is_sampled());
     match error {
@@ -258,11 +267,11 @@ fn of_sampled_keys(error: Error, tables: &[(String, Arc<SourceTable>)]) -> Error
 
 /// One part in so many of the budget is for tables that are held whole. By the estimate before
 /// they are read they must fit in half of it.
-const HELD_SHARE: u64 = 8;
+const BUILD_SIDES_BUDGET_DIVISOR: u64 = 8;
 
 /// What a plan that DataFusion runs still does when its sources have been read: the last step that waits for
 /// all of its input.
-fn afterwards(plan: &LogicalPlan) -> Option<&'static str> {
+fn find_blocking_step(plan: &LogicalPlan) -> Option<&'static str> {
     let mut found = None;
     // Nothing can fail in it, and what is not found is only not said.
     let _ = plan.apply_dyn(&mut |node| {
@@ -279,35 +288,35 @@ fn afterwards(plan: &LogicalPlan) -> Option<&'static str> {
 }
 
 /// The most that a source asks for as `read_memory`.
-fn read_memory_bytes(query: &Query) -> Option<u64> {
+fn read_memory_bytes_max(query: &Query) -> Option<u64> {
     let named = query.sources.iter().map(|source| &source.spec);
-    let specs = named.chain([&query.defaults]);
+    let specs = named.chain([&query.file_defaults]);
     specs.filter_map(|spec| spec.storage_options.read_memory_bytes()).max()
 }
 
 /// Whether a plan makes its rows of no table, one at most.
-fn is_of_nothing(plan: &LogicalPlan) -> bool {
+fn reads_no_table(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::EmptyRelation(_) => true,
         LogicalPlan::Projection(_)
         | LogicalPlan::Filter(_)
         | LogicalPlan::SubqueryAlias(_)
         | LogicalPlan::Sort(_)
-        | LogicalPlan::Limit(_) => plan.inputs().into_iter().all(is_of_nothing),
+        | LogicalPlan::Limit(_) => plan.inputs().into_iter().all(reads_no_table),
         _ => false,
     }
 }
 
-impl Plan {
+impl QueryPlan {
     /// Opens the sources and plans the query.
     ///
     /// # Errors
     /// [`Error::Usage`] for SQL that cannot be planned, [`Error::NotFound`] for files that are
     /// not there, and what inferring a schema meets.
     pub fn new(query: &Query, settings: &RunSettings) -> Result<Self> {
-        run_on_large_stack(PLAN_STACK_BYTES, || Self::planned(query, settings))
+        run_on_large_stack(PLAN_STACK_BYTES, || Self::plan_query(query, settings))
             .map_err(|error| {
-                text_in_quotes(
+                hint_at_single_quotes(
                     statement_planning::explain_cast_error(error, &query.sql, None),
                     &query.sql,
                 )
@@ -315,45 +324,48 @@ impl Plan {
             .map_err(|error| dialects::explain_missing_record_id(error, &query.sql))
     }
 
-    fn planned(query: &Query, settings: &RunSettings) -> Result<Self> {
+    fn plan_query(query: &Query, settings: &RunSettings) -> Result<Self> {
         if let (Some(sql), false, None) =
-            (explain_analyze_query(&query.sql)?, query.per_record, query.map.as_ref())
+            (explain_analyze_query(&query.sql)?, query.is_per_record, query.map_sql.as_ref())
         {
             let began = Instant::now();
-            let plan = Self::planned(&Query { sql, ..query.clone() }, settings)?;
-            return Ok(Plan { analyzed: Some(began.elapsed()), ..plan });
+            let plan = Self::plan_query(&Query { sql, ..query.clone() }, settings)?;
+            return Ok(QueryPlan { analyze_planning_time: Some(began.elapsed()), ..plan });
         }
         let listed = match dialects::pivot_values_query(&query.sql) {
-            Some(values) => Some(about::with_values(query, values, settings)?),
+            Some(values) => Some(metadata_statements::fill_pivot_values(query, values, settings)?),
             None => None,
         };
         if let Some(query) = listed {
-            return Self::planned(&query, settings);
+            return Self::plan_query(&query, settings);
         }
         // Its time runs from here, if from nowhere earlier.
-        let query = &Query { turbo: query.turbo.clone().map(Turbo::begun), ..query.clone() };
+        let query = &Query {
+            turbo: query.turbo.clone().map(TurboSettings::with_start_time),
+            ..query.clone()
+        };
         let rejects = Arc::new(RejectLog::new(settings.max_bad, settings.rejected_folder.clone()));
         let context = sessions::open_session(settings.memory_share_bytes(1, 2), settings)?;
-        if let Some(stable) = query.stable {
+        if let Some(stable) = query.stable_sort {
             session::configure_stable_sort(&context, stable);
         }
         let ParsedStatement { mut statement, kind: wanted, function_sources: called } =
             parse_statement(&query.sql)?;
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
-        hide_called(&called, &mut urls);
+        note_table_function_urls(&called, &mut urls);
         // What stands for columns is looked at once they are known.
         if !dialects::needs_column_expansion(&statement) {
             check_syntax(&statement, &context)?;
         }
-        let query = &Query { sql: shown_sql(&query.sql, &statement, &urls), ..query.clone() };
+        let query = &Query { sql: redact_sql(&query.sql, &statement, &urls), ..query.clone() };
         let run = RunState {
             cancel: settings.cancel.clone(),
             progress: settings.progress.clone(),
             rejects: Arc::clone(&rejects),
-            ahead: PrefetchBudget::with_prefetch_bytes(
+            prefetch_budget: PrefetchBudget::with_prefetch_bytes(
                 settings.memory_bytes / 16,
-                read_memory_bytes(query),
+                read_memory_bytes_max(query),
             ),
             cores: settings.cores.clone(),
         };
@@ -364,7 +376,7 @@ impl Plan {
         let mut found = references
             .iter()
             .map(|reference| {
-                let (name, mut spec) = find(query, reference, &called, &settings.cancel)?;
+                let (name, mut spec) = find_source(query, reference, &called, &settings.cancel)?;
                 // A source in memory is only called so, which is for everybody to see.
                 if let (Some(url), None) = (urls.get(&name), &spec.memory_rows) {
                     spec.url.clone_from(url);
@@ -382,8 +394,11 @@ impl Plan {
             .collect();
         if files.len() > 1 {
             let paths: Vec<&str> = files.iter().map(|spec| spec.url.as_str()).collect();
-            let fitted =
-                flag_distribution::distribute_flags(&query.defaults, &paths, &settings.cancel)?;
+            let fitted = flag_distribution::distribute_flags(
+                &query.file_defaults,
+                &paths,
+                &settings.cancel,
+            )?;
             files.iter_mut().zip(fitted).for_each(|(spec, fitted)| **spec = fitted);
         }
         let mut opened = Vec::with_capacity(found.len());
@@ -393,17 +408,18 @@ impl Plan {
             {
                 spec.declared_schema = Some(schema_from_sql(schema)?);
             }
-            let source = opened_source(&spec, query.turbo.as_ref(), settings)?;
+            let source = open_source(&spec, query.turbo.as_ref(), settings)?;
             opened.push((reference, name, source));
         }
-        let columns = opened.iter().map(|(_, name, source)| (name.clone(), columns_of(source)));
+        let columns =
+            opened.iter().map(|(_, name, source)| (name.clone(), source_column_names(source)));
         let mut unhidden = dialects::used_hidden_columns(&statement, &columns.collect());
         for (reference, name, source) in opened {
             let sample = called.get(&name).and_then(|called| called.percent_sample);
             let row_sample = called.get(&name).and_then(|called| called.row_sample);
             let mut hidden = unhidden.remove(&name).unwrap_or_default();
             if row_sample.is_some() {
-                hidden.extend(sampled::place_columns(&source)?.map(str::to_owned));
+                hidden.extend(row_sampling::row_identity_columns(&source)?.map(str::to_owned));
             }
             let table = SourceTable::new(source, run.clone(), sample, &hidden);
             let table = Arc::new(table.with_row_sample(row_sample));
@@ -412,9 +428,9 @@ impl Plan {
                 .into_tidemill_error()?;
             tables.push((name, table));
         }
-        respell(&mut statement, &context, &tables)
-            .map_err(|error| of_sampled_keys(error, &tables))?;
-        if let Some(map) = &query.map {
+        resolve_column_names(&mut statement, &context, &tables)
+            .map_err(|error| hint_at_unsampled_keys(error, &tables))?;
+        if let Some(map) = &query.map_sql {
             let ParsedStatement { statement: mut map, kind: wanted, function_sources: called } =
                 parse_statement(map)?;
             if !called.is_empty() || wanted != StatementKind::Select {
@@ -424,62 +440,75 @@ impl Plan {
                 ));
             }
             hide_secrets(&mut map, &mut urls);
-            respell(&mut map, &context, &tables)
-                .map_err(|error| of_sampled_keys(error, &tables))?;
+            resolve_column_names(&mut map, &context, &tables)
+                .map_err(|error| hint_at_unsampled_keys(error, &tables))?;
             check_syntax(&map, &context)?;
             let planned =
                 statement_planning::statement_to_plan(&context.state(), map).into_tidemill_error();
-            let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
-            if let Some(step) = refusal_of_map(&planned) {
+            let planned = planned.map_err(|error| hint_at_unsampled_keys(error, &tables))?;
+            if let Some(step) = find_cross_record_step(&planned) {
                 return Err(Error::usage_with_hint(
                     format!("the map's SQL has {step}, and a map sees one record at a time"),
                     "group in [tables]; order, limit and windows need a `tidemill query`",
                 ));
             }
         }
-        if query.per_record {
+        if query.is_per_record {
             let planned =
                 statement_planning::statement_to_plan(&context.state(), statement.clone())
                     .into_tidemill_error();
-            let planned = planned.map_err(|error| of_sampled_keys(error, &tables))?;
-            if let Some(step) = refusal_of_map(&planned) {
+            let planned = planned.map_err(|error| hint_at_unsampled_keys(error, &tables))?;
+            if let Some(step) = find_cross_record_step(&planned) {
                 return Err(Error::usage_with_hint(
                     format!("a conversion sees one record at a time, and this one has {step}"),
                     "`tidemill query` groups and sorts, and writes every format too",
                 ));
             }
         }
-        if wanted != StatementKind::Select && (query.per_record || query.map.is_some()) {
+        if wanted != StatementKind::Select && (query.is_per_record || query.map_sql.is_some()) {
             return Err(Error::usage(format!("`{}` is no query of records", wanted.keyword())));
         }
         let over = |statement: Statement, tables: Vec<(String, Arc<SourceTable>)>| {
             let (rejects, context) = (Arc::clone(&rejects), context.clone());
             let sources = tables.clone();
-            Self::with_tables(query, settings, rejects, context, statement, tables, None)
-                .map_err(|error| of_odd_columns(error, &sources, &query.sql))
-                .map_err(|error| of_sampled_keys(error, &sources))
+            Self::plan_over_tables(query, settings, rejects, context, statement, tables, None)
+                .map_err(|error| hint_at_odd_columns(error, &sources, &query.sql))
+                .map_err(|error| hint_at_unsampled_keys(error, &sources))
         };
         match wanted {
             StatementKind::Select => over(statement, tables),
             StatementKind::Describe => {
                 let plan = over(statement, tables)?;
-                over(about::described(&plan.schema)?, Vec::new())
+                over(metadata_statements::build_describe_statement(&plan.schema)?, Vec::new())
             }
             StatementKind::Explain => {
                 let plan = over(statement, tables)?;
-                over(about::explained(&plan.explain()?.to_string())?, Vec::new())
+                over(
+                    metadata_statements::build_explain_statement(&plan.explain()?.to_string())?,
+                    Vec::new(),
+                )
             }
             StatementKind::Summarize => {
                 let plan = over(statement.clone(), tables.clone())?;
                 let (columns, call) = QuerySummary::from_schema(&plan.schema);
-                context.register_udaf(summary::create_summary_udaf(columns, &plan.precisions()));
-                over(about::summary(&statement, &plan.schema, &call)?, tables)
+                context.register_udaf(summary::create_summary_udaf(
+                    columns,
+                    &plan.accumulator_precisions(),
+                ));
+                over(
+                    metadata_statements::build_summarize_statement(
+                        &statement,
+                        &plan.schema,
+                        &call,
+                    )?,
+                    tables,
+                )
             }
         }
     }
 
     /// Plans over tables; `stream` is the one that was read in splits, where that is settled.
-    pub(crate) fn with_tables(
+    pub(crate) fn plan_over_tables(
         query: &Query,
         settings: &RunSettings,
         rejects: Arc<RejectLog>,
@@ -490,36 +519,35 @@ impl Plan {
     ) -> Result<Self> {
         let mut state = context.state();
         let now = &mut state.execution_props_mut().query_execution_start_time;
-        if let Some(planned_ns) = query.planned_ns {
+        if let Some(planned_ns) = query.now_ns {
             *now = Some(DateTime::from_timestamp_nanos(planned_ns));
         }
         let planned_ns = now.and_then(|now| now.timestamp_nanos_opt());
-        let replaced = only_replaced(&statement);
+        let replaced = replace_as_except(&statement);
         let plan = |state: &SessionState, statement| {
             let logical = column_names::plan_with_any_case(statement, |statement| {
                 plan_statement(state, statement)
             })?;
-            let logical = sampled::draw_rows(logical, &tables, state)?;
+            let logical = row_sampling::insert_row_samples(logical, &tables, state)?;
             correlated_subqueries::reject_outer_aggregates_in_subqueries(&logical)?;
             let once = evaluate_random_calls_once(logical.clone())?;
             let joins = || {
                 let joins =
                     correlated_subqueries::rewrite_as_joins(&once)?.unwrap_or_else(|| once.clone());
-                optimised_plan(state, &logical, joins)
+                optimise_plan(state, &logical, joins)
             };
             let optimised = match correlated_subqueries::has_correlation_below_outer_join(&once)? {
-                true => joins().map_err(|_| into_datafusion_error(below_outer_join()))?,
+                true => joins()
+                    .map_err(|_| into_datafusion_error(correlation_below_outer_join_error()))?,
                 // DataFusion's own refusal says more than that of the joins.
                 false if correlated_subqueries::has_reference_beyond_enclosing_query(&once)? => {
-                    joins().map_err(|error| {
-                        match optimised_plan(state, &logical, once.clone()) {
-                            Err(refusal) => refusal,
-                            Ok(_) => error,
-                        }
+                    joins().map_err(|error| match optimise_plan(state, &logical, once.clone()) {
+                        Err(refusal) => refusal,
+                        Ok(_) => error,
                     })?
                 }
                 false => {
-                    let optimised = optimised_plan(state, &logical, once.clone());
+                    let optimised = optimise_plan(state, &logical, once.clone());
                     // DataFusion plans few of the subqueries that depend on the row around them.
                     optimised.or_else(|error| joins().map_err(|_| error))?
                 }
@@ -529,20 +557,20 @@ impl Plan {
         let spoken = statement.clone();
         let (logical, optimised) = statement_planning::plan_with_retries(&state, statement, plan)
             .map_err(|error| {
-            ambiguous(&error, &spoken).unwrap_or_else(|| error.into_tidemill_error())
+            ambiguous_column_error(&error, &spoken).unwrap_or_else(|| error.into_tidemill_error())
         })?;
         if let Some(replaced) = replaced {
-            found_replaced(statement_planning::statement_to_plan(&state, replaced))?;
+            check_replaced_columns(statement_planning::statement_to_plan(&state, replaced))?;
         }
         // The result's columns are named by the plan as written; optimising may rename. Their
         // types are settled by then: a UNION's, say, are not before.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let named = result_schema(&logical, &names, &spoken);
-        let used = Arc::new(prune::used(&logical).into_tidemill_error()?);
-        tables.iter().for_each(|(_, table)| table.set_used(&used));
+        let named = build_result_schema(&logical, &names, &spoken);
+        let used = Arc::new(pruning::collect_used_fields(&logical).into_tidemill_error()?);
+        tables.iter().for_each(|(_, table)| table.set_used_fields(&used));
         let logical = float_order::rewrite_nested_extremes(optimised).into_tidemill_error()?;
         let logical = limit_lists(logical).into_tidemill_error()?;
-        let mut schema = Arc::new(settled(&named, logical.schema()));
+        let mut schema = Arc::new(apply_plan_types(&named, logical.schema()));
         if let (true, [(_, table)]) = (query.keeps_columns, tables.as_slice()) {
             let own = table.source().and_then(|source| source.common_file_schema());
             let is_same = |own: &SchemaRef| {
@@ -551,9 +579,9 @@ impl Plan {
             schema = own.filter(is_same).unwrap_or(schema);
         }
         if !has_limit(&logical)? {
-            tables.iter().for_each(|(_, table)| table.set_reads_all());
+            tables.iter().for_each(|(_, table)| table.set_reads_all_records());
         }
-        let scanned = build_sides::scanned(&logical)?;
+        let scanned = build_sides::collect_scanned_tables(&logical)?;
         let table_of = |name: &TableReference| {
             let found = tables.iter().find(|(table, _)| table == name.table());
             found.and_then(|(_, table)| table.source())
@@ -564,85 +592,89 @@ impl Plan {
                 .find(|table| table.table() == name)
                 .cloned()
                 .ok_or_else(|| "the query does not read the source".to_string()),
-            None => build_sides::stream_of(
+            None => build_sides::choose_stream(
                 &scanned,
-                |name| table_of(name).and_then(|source| build_sides::estimated_bytes(source)),
-                settings.memory_bytes / HELD_SHARE / 2,
+                |name| table_of(name).and_then(|source| build_sides::estimate_memory_bytes(source)),
+                settings.memory_bytes / BUILD_SIDES_BUDGET_DIVISOR / 2,
             ),
         };
-        let route = route(&logical, &stream)?;
+        let route = choose_execution_path(&logical, &stream)?;
         // Where two of the sources are too large to be held, a join may have to be, too.
         let mut has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
         let is_large = stream.is_err()
             && scanned.len() > 1
             && logical.exists_dyn(&mut has_join).into_tidemill_error()?;
-        let joins = if is_large { Joins::Large } else { Joins::Small };
-        let sampled = tables.iter().find(|(_, table)| table.is_sample());
+        let joins =
+            if is_large { JoinStrategy::LargeSidesSorted } else { JoinStrategy::HeldInMemory };
+        let sampled = tables.iter().find(|(_, table)| table.is_sampled());
         if let (Some(_), Some((name, _))) = (&query.turbo, sampled) {
-            return Err(turbo::of_a_sample(name));
+            return Err(turbo::sampled_source_error(name));
         }
         let (bounds, unbounded) = match (&query.turbo, &route) {
             (None, _) => (None, None),
-            (Some(turbo), Route::Tables(parts)) => {
-                if turbo.find.is_some() {
-                    return Err(turbo::of_found_groups());
+            (Some(turbo), ExecutionPath::Tables(parts)) => {
+                if turbo.find_rows_max.is_some() {
+                    return Err(turbo::find_with_groups_error());
                 }
-                let of_part =
-                    parts.bounds(&logical, &schema, true).ok_or_else(turbo::of_a_summary)?;
-                if turbo.error.is_some() {
-                    turbo::run::check_precision(&of_part.columns)?;
+                let of_part = parts
+                    .find_estimates(&logical, &schema, true)
+                    .ok_or_else(turbo::turbo_summary_error)?;
+                if turbo.target_error.is_some() {
+                    turbo::sampled_execution::check_has_estimates(&of_part.columns)?;
                     if !parts.spec.is_order_insensitive() {
-                        return Err(turbo::of_order());
+                        return Err(turbo::target_error_with_order_sensitive_error());
                     }
                 }
                 let of_part = Some(Arc::new(of_part));
-                if turbo.no_intervals { (None, of_part) } else { (of_part, None) }
+                if turbo.is_without_intervals { (None, of_part) } else { (of_part, None) }
             }
-            (Some(turbo), Route::Rows { skip, .. }) => {
-                if turbo.error.is_some() {
-                    return Err(turbo::of_rows());
+            (Some(turbo), ExecutionPath::Rows { skip, .. }) => {
+                if turbo.target_error.is_some() {
+                    return Err(turbo::target_error_without_estimates_error());
                 }
-                if turbo.find.is_some() && *skip > 0 {
-                    return Err(turbo::of_found_offset());
+                if turbo.find_rows_max.is_some() && *skip > 0 {
+                    return Err(turbo::find_with_offset_error());
                 }
                 (None, None)
             }
-            (Some(_), Route::Engine { why }) => return Err(turbo::not_mergeable(why)),
+            (Some(_), ExecutionPath::Engine { reason: why }) => {
+                return Err(turbo::not_mergeable_error(why));
+            }
         };
         if let Some(bounds) = &bounds {
-            schema = bounds.schema()?;
+            schema = bounds.schema_with_bounds()?;
         }
-        let query = Query { planned_ns, ..query.clone() };
+        let query = Query { now_ns: planned_ns, ..query.clone() };
         let settings = settings.clone();
-        let mut plan = Plan {
+        let mut plan = QueryPlan {
             query,
             settings,
             rejects,
             context,
-            tables,
-            logical,
+            source_tables: tables,
+            logical_plan: logical,
             schema,
-            route,
-            joins,
-            bounds,
-            unbounded,
-            here_because: None,
-            analyzed: None,
+            execution_path: route,
+            join_strategy: joins,
+            bounded_estimates: bounds,
+            unbounded_estimates: unbounded,
+            local_run_reason: None,
+            analyze_planning_time: None,
         };
-        if is_of_nothing(&plan.logical) {
+        if reads_no_table(&plan.logical_plan) {
             // There is nothing for anybody else to do.
             plan.query.workers = None;
         }
         if plan.query.workers.is_some()
-            && let Err(refused) = tasks::check(&plan)
+            && let Err(refused) = tasks::check_cluster_support(&plan)
         {
-            plan.run_here(refused)?;
+            plan.fall_back_to_local_run(refused)?;
         }
-        if plan.query.turbo.is_some() && matches!(plan.route, Route::Tables(_)) {
+        if plan.query.turbo.is_some() && matches!(plan.execution_path, ExecutionPath::Tables(_)) {
             // What another branch reads would be read as a whole.
-            plan.mergeable().map_err(|error| {
+            plan.require_mergeable().map_err(|error| {
                 let message = error.to_string();
-                turbo::not_mergeable(message.lines().next().unwrap_or_default())
+                turbo::not_mergeable_error(message.lines().next().unwrap_or_default())
             })?;
         }
         Ok(plan)
@@ -650,24 +682,26 @@ impl Plan {
 
     /// The result's columns.
     pub fn schema(&self) -> &SchemaRef {
-        match self.analyzed {
-            Some(_) => analysis::columns(),
+        match self.analyze_planning_time {
+            Some(_) => explain_analyze::plan_line_schema(),
             None => &self.schema,
         }
     }
 
     /// A plan's text without the tables' names, which are paths.
-    fn short(&self, text: String) -> String {
-        let names: Vec<&str> = self.tables.iter().map(|(name, _)| name.as_str()).collect();
-        unqualified(&text, &names)
+    fn strip_source_names(&self, text: String) -> String {
+        let names: Vec<&str> = self.source_tables.iter().map(|(name, _)| name.as_str()).collect();
+        strip_table_names(&text, &names)
     }
 
     /// A source's splits as they would be read.
-    fn splits_of(&self, name: &str, source: &Source) -> Result<Vec<Split>> {
-        let turbo = self.query.turbo.as_ref().filter(|turbo| match &self.route {
-            Route::Tables(parts) => parts.stream.table() == name && turbo.cuts(&self.route),
-            Route::Rows { stream, .. } => stream.table() == name,
-            Route::Engine { .. } => false,
+    fn plan_splits(&self, name: &str, source: &Source) -> Result<Vec<Split>> {
+        let turbo = self.query.turbo.as_ref().filter(|turbo| match &self.execution_path {
+            ExecutionPath::Tables(parts) => {
+                parts.stream.table() == name && turbo.needs_fine_splits(&self.execution_path)
+            }
+            ExecutionPath::Rows { stream, .. } => stream.table() == name,
+            ExecutionPath::Engine { .. } => false,
         });
         let target_bytes = turbo
             .map(|turbo| turbo.split_bytes.unwrap_or_else(|| source.sample_split_target_bytes()));
@@ -679,17 +713,17 @@ impl Plan {
     ///
     /// # Errors
     /// As cutting the sources into splits.
-    pub fn explain(&self) -> Result<Explain> {
+    pub fn explain(&self) -> Result<PlanExplanation> {
         let sources = self
-            .tables
+            .source_tables
             .iter()
             .filter_map(|(name, table)| Some((name, table.source()?)))
             .map(|(name, source)| {
-                Ok(ExplainSource {
+                Ok(SourceExplanation {
                     name: redact_url(name),
                     format: source.format().name().to_string(),
                     files: source.files().len() as u64,
-                    splits: self.splits_of(name, source)?.len() as u64,
+                    splits: self.plan_splits(name, source)?.len() as u64,
                     bytes: source.total_bytes(),
                     columns: source
                         .schema()
@@ -701,29 +735,29 @@ impl Plan {
             })
             .collect::<Result<_>>()?;
         // A parameter's value stands in a plan, and may be secret.
-        let shown_text = |text: String| redaction::redact_message(&self.short(text));
+        let shown_text = |text: String| redaction::redact_message(&self.strip_source_names(text));
         let text = |plan: &LogicalPlan| shown_text(plan.display_indent().to_string());
         let held = |sides: &[BuildSide]| -> Vec<(String, String)> {
             let held = sides.iter().enumerate();
             held.map(|(index, side)| (format!("held {}", index + 1), text(&side.plan))).collect()
         };
-        let (path, why, steps) = match &self.route {
-            Route::Tables(parts) => {
-                let mut steps = held(&parts.sides);
+        let (path, why, steps) = match &self.execution_path {
+            ExecutionPath::Tables(parts) => {
+                let mut steps = held(&parts.build_sides);
                 steps.push(("map".to_string(), text(&parts.map)));
                 let mut tables = parts.spec.describe_keys_and_states();
-                if self.coded(parts)?.is_some() {
+                if self.map_with_dictionary_keys(parts)?.is_some() {
                     tables.push("found by the codes of the keys".to_owned());
                 }
                 tables.push(parts.spec.describe_merge_order());
                 steps.push(("tables".to_string(), shown_text(tables.join("\n"))));
-                let finish = self.finish_of_nothing(parts)?;
+                let finish = self.build_empty_finish_plan(parts)?;
                 steps.push(("finish".to_string(), text(&finish)));
-                let late = build_sides::scanned(&finish)?;
-                let beside = self.beside(&parts.stream, &parts.sides, &late);
+                let late = build_sides::collect_scanned_tables(&finish)?;
+                let beside = self.describe_other_sources(&parts.stream, &parts.build_sides, &late);
                 ("partial tables", format!("one aggregation over one source{beside}"), steps)
             }
-            Route::Rows { stream, sides, map, skip, fetch, projections } => {
+            ExecutionPath::Rows { stream, build_sides: sides, map, skip, fetch, projections } => {
                 let mut steps = held(sides);
                 steps.push(("map".to_string(), text(map)));
                 if *skip > 0 || fetch.is_some() {
@@ -734,29 +768,29 @@ impl Plan {
                     let exprs: Vec<String> = projection.expr.iter().map(Expr::to_string).collect();
                     ("projection".to_string(), shown_text(exprs.join(", ")))
                 }));
-                let beside = self.beside(stream, sides, &[]);
+                let beside = self.describe_other_sources(stream, sides, &[]);
                 let why = format!("per-record steps alone, in the order of the input{beside}");
                 ("rows", why, steps)
             }
-            Route::Engine { why } => {
-                ("datafusion", why.clone(), vec![("plan".to_string(), text(&self.logical))])
+            ExecutionPath::Engine { reason: why } => {
+                ("datafusion", why.clone(), vec![("plan".to_string(), text(&self.logical_plan))])
             }
         };
-        Ok(Explain {
+        Ok(PlanExplanation {
             path: path.to_string(),
             why,
-            mergeable: self.mergeable().is_ok(),
+            mergeable: self.require_mergeable().is_ok(),
             memory_bytes: self.settings.memory_bytes,
             threads: self.settings.threads as u64,
             sources,
             steps,
-            elsewhere: tasks::explained(self)?,
+            elsewhere: tasks::explain_cluster_read(self)?,
             forecast: None,
         })
     }
 
     /// What is said of the sources besides the stream.
-    fn beside(
+    fn describe_other_sources(
         &self,
         stream: &TableReference,
         sides: &[BuildSide],
@@ -764,16 +798,16 @@ impl Plan {
     ) -> String {
         let held: BTreeSet<&str> =
             sides.iter().flat_map(|side| &side.sources).map(String::as_str).collect();
-        let late: BTreeSet<&str> = self.sources_of(late).collect();
+        let late: BTreeSet<&str> = self.filter_sources(late).collect();
         let mut said = String::new();
-        if self.tables.len() > 1 {
+        if self.source_tables.len() > 1 {
             said.push_str(&format!(", `{}`", redact_url(stream.table())));
         }
         if !held.is_empty() {
-            said.push_str(&format!("; {} held in memory beside it", in_backticks(held)));
+            said.push_str(&format!("; {} held in memory beside it", list_in_backticks(held)));
         }
         if !late.is_empty() {
-            said.push_str(&format!("; {} read for the finished table", in_backticks(late)));
+            said.push_str(&format!("; {} read for the finished table", list_in_backticks(late)));
         }
         said
     }
@@ -782,7 +816,7 @@ impl Plan {
     pub fn warning(&self) -> Option<String> {
         let mut read: HashMap<String, BTreeSet<String>> = HashMap::new();
         // What is not found here is only not said.
-        let _ = self.logical.apply_with_subqueries_dyn(&mut |node| {
+        let _ = self.logical_plan.apply_with_subqueries_dyn(&mut |node| {
             if let LogicalPlan::TableScan(scan) = node {
                 let own = read.entry(scan.table_name.table().to_owned()).or_default();
                 own.extend(scan.projected_schema.fields().iter().map(|field| field.name().clone()));
@@ -791,27 +825,28 @@ impl Plan {
             }
             Ok(TreeNodeRecursion::Continue)
         });
-        let sources = self.tables.iter().filter_map(|(name, table)| {
+        let sources = self.source_tables.iter().filter_map(|(name, table)| {
             let own = read.get(name);
             table
                 .source()?
                 .warning_for_columns(|column| own.is_some_and(|own| own.contains(column)))
         });
-        let here = self.here_because.iter().map(|why| format!("it runs on this machine: {why}"));
+        let here =
+            self.local_run_reason.iter().map(|why| format!("it runs on this machine: {why}"));
         let warnings: Vec<String> = here.chain(sources).collect();
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 
     /// Those of the tables that are sources.
-    fn sources_of<'a>(&self, tables: &'a [TableReference]) -> impl Iterator<Item = &'a str> {
-        let is_source = |table: &&str| self.tables.iter().any(|(name, _)| name == table);
+    fn filter_sources<'a>(&self, tables: &'a [TableReference]) -> impl Iterator<Item = &'a str> {
+        let is_source = |table: &&str| self.source_tables.iter().any(|(name, _)| name == table);
         tables.iter().map(TableReference::table).filter(is_source)
     }
 
     /// The plan above the aggregation, over no rows.
-    fn finish_of_nothing(&self, parts: &Tables) -> Result<LogicalPlan> {
-        let nothing = Finished::new(parts.finished_schema(), Box::new(std::iter::empty()));
-        parts.finish(&self.logical, Arc::new(nothing))
+    fn build_empty_finish_plan(&self, parts: &AggregationPlan) -> Result<LogicalPlan> {
+        let nothing = FinishedTable::new(parts.finished_schema(), Box::new(std::iter::empty()));
+        parts.build_finish_plan(&self.logical_plan, Arc::new(nothing))
     }
 
     /// Runs the query.
@@ -829,72 +864,79 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::run`].
-    pub fn run_watched(mut self, watch: Option<Watch<'_>>) -> Result<Results> {
-        if let Some(planning) = self.analyzed.take() {
-            return self.analyze(planning);
+    pub fn run_watched(mut self, watch: Option<InterimResultObserver<'_>>) -> Result<Results> {
+        if let Some(planning) = self.analyze_planning_time.take() {
+            return self.run_explain_analyze(planning);
         }
-        let (sql, plan) = (self.query.sql.clone(), self.logical.clone());
-        let tables = self.tables.clone();
-        self.started(watch).map_err(|error| explained(error, &sql, &plan, &tables))
+        let (sql, plan) = (self.query.sql.clone(), self.logical_plan.clone());
+        let tables = self.source_tables.clone();
+        self.start_run(watch).map_err(|error| explain_run_error(error, &sql, &plan, &tables))
     }
 
-    fn started(mut self, watch: Option<Watch<'_>>) -> Result<Results> {
-        if let Some(why) = self.fill_sides()? {
+    fn start_run(mut self, watch: Option<InterimResultObserver<'_>>) -> Result<Results> {
+        if let Some(why) = self.read_build_sides()? {
             if self.query.workers.is_some() {
-                self.run_here(tasks::not_elsewhere(&why))?;
+                self.fall_back_to_local_run(tasks::cluster_unsupported_error(&why))?;
             }
-            self.start_over(why)?;
+            self.fall_back_to_engine(why)?;
         }
         if watch.is_some() && self.query.turbo.is_none() {
-            self.bounds = self.watched_bounds();
+            self.bounded_estimates = self.find_watched_estimates();
         }
-        let account = self.account(None);
+        let account = self.new_coverage_builder(None);
         let schema = Arc::clone(&self.schema);
         let cancel = self.settings.cancel.clone();
-        self.tell_progress();
-        let inner = match &self.route {
-            Route::Tables(parts) => match (&self.query.turbo, watch) {
+        self.report_execution_path();
+        let inner = match &self.execution_path {
+            ExecutionPath::Tables(parts) => match (&self.query.turbo, watch) {
                 (Some(turbo), watch) => {
-                    let (merged, part, account) = self.fold_part(parts, turbo, watch)?;
-                    return self.finish(parts, merged, account, Some(part));
+                    let (merged, part, account) = self.run_sampled_tables(parts, turbo, watch)?;
+                    return self.finish_table(parts, merged, account, Some(part));
                 }
-                (None, Some(watch)) if self.bounds.is_some() => {
-                    let turbo = Turbo::default();
-                    match self.fold_part(parts, &turbo, Some(watch)) {
+                (None, Some(watch)) if self.bounded_estimates.is_some() => {
+                    let turbo = TurboSettings::default();
+                    match self.run_sampled_tables(parts, &turbo, Some(watch)) {
                         // Which records are the first that are refused is told in the order of the input.
                         Err(Error::BadRecords { .. }) => {
-                            self.tables.iter().for_each(|(_, table)| table.forget_scans());
+                            self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
                             self.rejects.reset()?;
-                            let merged = self.fold(parts, Gives::Answers)?;
-                            return self.finish(parts, merged, account, None);
+                            let merged = self.aggregate_input(parts, FoldOutput::Answers)?;
+                            return self.finish_table(parts, merged, account, None);
                         }
                         folded => {
                             let (merged, part, account) = folded?;
-                            return self.finish(parts, merged, account, Some(part));
+                            return self.finish_table(parts, merged, account, Some(part));
                         }
                     }
                 }
                 (None, _) => {
-                    let merged = self.fold(parts, Gives::Answers)?;
-                    return self.finish(parts, merged, account, None);
+                    let merged = self.aggregate_input(parts, FoldOutput::Answers)?;
+                    return self.finish_table(parts, merged, account, None);
                 }
             },
-            Route::Rows { stream, sides, map, skip, fetch, .. } if self.query.turbo.is_some() => {
-                self.find_rows((stream, map, sides), (*skip, *fetch))?
+            ExecutionPath::Rows { stream, build_sides: sides, map, skip, fetch, .. }
+                if self.query.turbo.is_some() =>
+            {
+                self.start_unordered_rows((stream, map, sides), (*skip, *fetch))?
             }
-            Route::Rows { stream, sides, map, skip, fetch, .. } => match &self.query.workers {
+            ExecutionPath::Rows { stream, build_sides: sides, map, skip, fetch, .. } => match &self
+                .query
+                .workers
+            {
                 Some(workers) => {
                     let of = (stream, map, sides.as_slice());
-                    match tasks::rows(&self, of, (*skip, *fetch), workers)? {
-                        RowsThere::Sent(rows) => RowSource::Elsewhere(Box::new(rows)),
-                        RowsThere::Laid(rows) => RowSource::Laid(Box::new(rows)),
+                    match tasks::read_rows_on_workers(&self, of, (*skip, *fetch), workers)? {
+                        ClusterRows::SentRows(rows) => RowSource::WorkersInOrder(Box::new(rows)),
+                        ClusterRows::ShuffledRows(rows) => {
+                            RowSource::WrittenByWorkers(Box::new(rows))
+                        }
                     }
                 }
                 None => {
-                    let (map, scan) = self.per_split(stream, map)?;
+                    let (map, scan) = self.plan_map_per_split(stream, map)?;
                     let budget_bytes = self.settings.memory_share_bytes(1, 2);
                     let (threads, limits) = (self.settings.threads, (*skip, *fetch));
-                    RowSource::Rows(OrderedRows::start(
+                    RowSource::LocalInOrder(OrderedRows::start(
                         map,
                         scan,
                         threads,
@@ -904,22 +946,30 @@ impl Plan {
                     )?)
                 }
             },
-            Route::Engine { .. } => match self.engine()? {
+            ExecutionPath::Engine { .. } => match self.start_engine()? {
                 Ok(engine) => RowSource::Engine(engine),
                 Err(why) => {
-                    self.start_over(why)?;
-                    return self.started(watch);
+                    self.fall_back_to_engine(why)?;
+                    return self.start_run(watch);
                 }
             },
         };
-        let calculation = self.calculation()?;
-        Ok(Results { schema, inner, calculation, account, cancel, ended: false, complete: false })
+        let calculation = self.plan_row_calculation()?;
+        Ok(Results {
+            schema,
+            row_source: inner,
+            row_calculation: calculation,
+            coverage_builder: account,
+            cancel,
+            has_ended: false,
+            is_complete: false,
+        })
     }
 
     /// The projections above the limit of a route by rows, ready to run.
-    fn calculation(&self) -> Result<Option<RowCalculation>> {
-        match &self.route {
-            Route::Rows { map, projections, .. } if !projections.is_empty() => {
+    fn plan_row_calculation(&self) -> Result<Option<RowCalculation>> {
+        match &self.execution_path {
+            ExecutionPath::Rows { map, projections, .. } if !projections.is_empty() => {
                 let state = self.context.state();
                 RowCalculation::new(&state, map.schema(), projections).map(Some)
             }
@@ -928,40 +978,44 @@ impl Plan {
     }
 
     /// What DataFusion runs a plan by whose rows come in order, as do those that its aggregates find equal.
-    fn in_order(&self, plan: LogicalPlan, bytes: usize) -> Result<(SessionState, LogicalPlan)> {
+    fn prepare_ordered_execution(
+        &self,
+        plan: LogicalPlan,
+        bytes: usize,
+    ) -> Result<(SessionState, LogicalPlan)> {
         let state = session::single_threaded_state(&self.context.state(), bytes, &self.settings)?;
         Ok((state, add_row_numbers(plan).into_tidemill_error()?))
     }
 
     /// Has DataFusion run the plan; says why all of its joins have to be sorted, where one that holds a side
     /// does not fit in memory.
-    pub(crate) fn engine(&self) -> Result<Result<Background, String>> {
+    pub(crate) fn start_engine(&self) -> Result<Result<BackgroundExecution, String>> {
         let state = self.context.state();
-        let mut logical = self.logical.clone();
-        let state = match &self.joins {
-            Joins::Small if is_ordered(&logical)? => {
-                let (state, in_order) =
-                    self.in_order(logical, self.settings.memory_share_bytes(1, 2))?;
+        let mut logical = self.logical_plan.clone();
+        let state = match &self.join_strategy {
+            JoinStrategy::HeldInMemory if depends_on_input_order(&logical)? => {
+                let (state, in_order) = self
+                    .prepare_ordered_execution(logical, self.settings.memory_share_bytes(1, 2))?;
                 logical = in_order;
                 state
             }
-            Joins::Small => state,
-            Joins::Large => session::large_join_state(&state, false),
-            Joins::Sorted => session::large_join_state(&state, true),
+            JoinStrategy::HeldInMemory => state,
+            JoinStrategy::LargeSidesSorted => session::large_join_state(&state, false),
+            JoinStrategy::AllSorted => session::large_join_state(&state, true),
         };
         let cancel = &self.settings.cancel;
-        let mut engine = Background::start(state, logical, self.settings.threads, cancel)?;
-        let sources = || self.tables.iter().filter_map(|(_, table)| table.source());
+        let mut engine = BackgroundExecution::start(state, logical, self.settings.threads, cancel)?;
+        let sources = || self.source_tables.iter().filter_map(|(_, table)| table.source());
         let is_stream =
             || sources().any(|source| source.files().iter().any(|file| file.is_stream()));
-        if self.joins != Joins::Large || is_stream() {
+        if self.join_strategy != JoinStrategy::LargeSidesSorted || is_stream() {
             return Ok(Ok(engine));
         }
         // Sides that are held are read before the first row is there.
-        match engine.await_first(cancel) {
+        match engine.wait_for_first_batch(cancel) {
             Err(Error::MemoryBudgetTooSmall { .. }) => {
-                self.tables.iter().for_each(|(_, table)| table.forget_scans());
-                engine.end();
+                self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
+                engine.shut_down();
                 Ok(Err("what a join holds takes more memory than there is".into()))
             }
             Err(error) => Err(error),
@@ -971,62 +1025,62 @@ impl Plan {
 
     /// Reads what is joined to the stream into memory; says why it cannot be held, where it is
     /// larger than it seemed.
-    pub(crate) fn fill_sides(&self) -> Result<Option<String>> {
-        let sides = match &self.route {
-            Route::Tables(parts) => &parts.sides,
-            Route::Rows { sides, .. } => sides,
-            Route::Engine { .. } => return Ok(None),
+    pub(crate) fn read_build_sides(&self) -> Result<Option<String>> {
+        let sides = match &self.execution_path {
+            ExecutionPath::Tables(parts) => &parts.build_sides,
+            ExecutionPath::Rows { build_sides: sides, .. } => sides,
+            ExecutionPath::Engine { .. } => return Ok(None),
         };
         if sides.is_empty() {
             return Ok(None);
         }
-        self.tell_progress();
+        self.report_execution_path();
         let settings = &self.settings;
-        let held_bytes_max = settings.memory_bytes / HELD_SHARE;
+        let held_bytes_max = settings.memory_bytes / BUILD_SIDES_BUDGET_DIVISOR;
         let mut held_bytes = 0u64;
-        let ends_at = self.query.turbo.as_ref().and_then(Turbo::ends_at);
+        let ends_at = self.query.turbo.as_ref().and_then(TurboSettings::ends_at);
         let cancel = ends_at
             .map_or(settings.cancel.clone(), |it| settings.cancel.child_flag_with_deadline(it));
         for side in sides {
-            self.refuse_left_out(side)?;
+            self.refuse_incomplete_build_side(side)?;
             // What hangs is not waited for beyond the deadline.
             let in_time = |error: Error| match error {
                 Error::Interrupted if !settings.cancel.is_cancelled() => {
-                    let sources = in_backticks(side.sources.iter().map(String::as_str));
-                    turbo::of_sides(&sources)
+                    let sources = list_in_backticks(side.sources.iter().map(String::as_str));
+                    turbo::deadline_before_build_sides_error(&sources)
                 }
                 error => error,
             };
-            let (state, plan) =
-                self.in_order(side.plan.clone(), settings.memory_share_bytes(1, 4))?;
-            let mut rows = Background::start(state, plan, 1, &cancel).map_err(in_time)?;
+            let (state, plan) = self
+                .prepare_ordered_execution(side.plan.clone(), settings.memory_share_bytes(1, 4))?;
+            let mut rows = BackgroundExecution::start(state, plan, 1, &cancel).map_err(in_time)?;
             let mut batches = Vec::new();
-            while let Some(batch) = rows.next(&cancel).map_err(in_time)? {
-                let batch = named(batch, side.rows.schema())?;
+            while let Some(batch) = rows.next_batch(&cancel).map_err(in_time)? {
+                let batch = conform_batch_to_schema(batch, side.rows.schema())?;
                 held_bytes += batch.get_array_memory_size() as u64;
                 if held_bytes > held_bytes_max {
                     return Ok(Some(format!(
                         "what is joined from {} takes more than the {} of memory that are for \
                          tables held whole",
-                        in_backticks(side.sources.iter().map(String::as_str)),
+                        list_in_backticks(side.sources.iter().map(String::as_str)),
                         coverage::format_decimal_bytes(held_bytes_max),
                     )));
                 }
                 batches.push(batch);
             }
-            side.rows.fill(batches);
+            side.rows.set_batches(batches);
         }
         Ok(None)
     }
 
     /// Refuses to go without files of what is joined, which is read as a whole.
-    fn refuse_left_out(&self, side: &BuildSide) -> Result<()> {
+    fn refuse_incomplete_build_side(&self, side: &BuildSide) -> Result<()> {
         let is_joined = |name: &String| side.sources.iter().any(|source| source == name);
-        let tables = self.tables.iter().filter(|(name, _)| is_joined(name));
+        let tables = self.source_tables.iter().filter(|(name, _)| is_joined(name));
         for source in tables.filter_map(|(_, table)| table.source()) {
             const WHOLE: &str = "what is joined is read as a whole";
             if let Some(file) = source.skipped_files().first() {
-                return Err(turbo::drawing::unreadable_file(file, WHOLE));
+                return Err(turbo::sampling_plan::unreadable_file_error(file, WHOLE));
             }
             if let Some(file) = source.files().iter().find(|file| file.is_unresponsive()) {
                 let late = std::io::Error::other(format!("it does not answer; {WHOLE}"));
@@ -1041,38 +1095,41 @@ impl Plan {
     ///
     /// # Errors
     /// Why it cannot go with them.
-    fn run_here(&mut self, refused: Error) -> Result<()> {
-        if !self.query.may_run_here {
+    fn fall_back_to_local_run(&mut self, refused: Error) -> Result<()> {
+        if !self.query.may_run_locally {
             return Err(refused);
         }
         self.query.workers = None;
         let said = refused.to_string();
-        self.here_because = Some(said.lines().next().unwrap_or_default().to_owned());
+        self.local_run_reason = Some(said.lines().next().unwrap_or_default().to_owned());
         Ok(())
     }
 
     /// Goes DataFusion's way after all, as if nothing had been read.
-    fn start_over(&mut self, why: String) -> Result<()> {
-        self.tables.iter().for_each(|(_, table)| table.forget_scans());
+    fn fall_back_to_engine(&mut self, why: String) -> Result<()> {
+        self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
         self.rejects.reset()?;
-        self.precisions().clear();
-        self.route = Route::Engine { why };
-        self.joins = match self.joins {
-            Joins::Small => Joins::Large,
-            Joins::Large | Joins::Sorted => Joins::Sorted,
+        self.accumulator_precisions().clear();
+        self.execution_path = ExecutionPath::Engine { reason: why };
+        self.join_strategy = match self.join_strategy {
+            JoinStrategy::HeldInMemory => JoinStrategy::LargeSidesSorted,
+            JoinStrategy::LargeSidesSorted | JoinStrategy::AllSorted => JoinStrategy::AllSorted,
         };
         Ok(())
     }
 
     /// Says how the run goes, for the job log.
-    pub(crate) fn tell_progress(&self) {
-        let (path, tables, afterwards) = match &self.route {
-            Route::Tables(parts) => {
-                let tables = self.short(parts.spec.describe_keys_and_states().join("; "));
+    pub(crate) fn report_execution_path(&self) {
+        let (path, tables, afterwards) = match &self.execution_path {
+            ExecutionPath::Tables(parts) => {
+                let tables =
+                    self.strip_source_names(parts.spec.describe_keys_and_states().join("; "));
                 ("partial tables", Some(tables), Some("merging groups"))
             }
-            Route::Rows { .. } => ("rows", None, None),
-            Route::Engine { .. } => ("datafusion", None, afterwards(&self.logical)),
+            ExecutionPath::Rows { .. } => ("rows", None, None),
+            ExecutionPath::Engine { .. } => {
+                ("datafusion", None, find_blocking_step(&self.logical_plan))
+            }
         };
         self.settings.progress.set_plan_outline(PlanOutline {
             execution_path: Some(path),
@@ -1081,68 +1138,69 @@ impl Plan {
         });
     }
 
-    pub(crate) fn account(&self, merged: Option<Coverage>) -> Account {
-        Account {
-            merged,
-            tables: self.tables.clone(),
+    pub(crate) fn new_coverage_builder(&self, merged: Option<Coverage>) -> CoverageBuilder {
+        CoverageBuilder {
+            merged_coverage: merged,
+            source_tables: self.source_tables.clone(),
             rejects: Arc::clone(&self.rejects),
-            mergeable: self.mergeable().is_ok(),
+            is_mergeable: self.require_mergeable().is_ok(),
             rejected_folder: self.settings.rejected_folder.clone(),
-            estimates: Arc::default(),
-            precisions: self.precisions(),
-            calls: self.calls(),
+            table_estimates: Arc::default(),
+            engine_precisions: self.accumulator_precisions(),
+            engine_aggregates: self.engine_aggregates(),
             sql: self.query.sql.clone(),
-            plan: self.logical.clone(),
-            cut_short: false,
-            is_stable: self.query.stable.is_some(),
-            part: None,
-            shown: Vec::new(),
+            logical_plan: self.logical_plan.clone(),
+            is_cut_short: false,
+            is_stable_sort: self.query.stable_sort.is_some(),
+            part_read: None,
+            shown_bounds: Vec::new(),
         }
     }
 
     /// What accumulators say of their answers.
-    fn precisions(&self) -> Arc<PrecisionRecorder> {
+    fn accumulator_precisions(&self) -> Arc<PrecisionRecorder> {
         self.context.state().config().get_extension::<PrecisionRecorder>().unwrap_or_default()
     }
 
     /// The aggregates that DataFusion computes.
-    fn calls(&self) -> Vec<PlannedAggregateCall> {
-        let mut calls =
-            precision_recorder::collect_aggregate_calls(&self.logical, |name| self.short(name));
-        if let Route::Tables(parts) = &self.route {
-            let computed = parts.computed();
+    fn engine_aggregates(&self) -> Vec<PlannedAggregateCall> {
+        let mut calls = precision_recorder::collect_aggregate_calls(&self.logical_plan, |name| {
+            self.strip_source_names(name)
+        });
+        if let ExecutionPath::Tables(parts) = &self.execution_path {
+            let computed = parts.computed_aggregate_names();
             calls.retain(|call| !computed.contains(call.plan_name()));
         }
         calls
     }
 
     /// The answers of a whole table, through what the query asks on top of them.
-    pub(crate) fn finish(
+    pub(crate) fn finish_table(
         &self,
-        parts: &Tables,
+        parts: &AggregationPlan,
         merged: MergedTable,
-        account: Account,
-        part: Option<Answering>,
+        account: CoverageBuilder,
+        part: Option<AnswerBuilder>,
     ) -> Result<Results> {
-        let estimates = Arc::clone(&account.estimates);
-        let names = parts.shown_names(&self.logical).into_iter();
-        let names: Vec<String> = names.map(|name| self.short(name)).collect();
+        let estimates = Arc::clone(&account.table_estimates);
+        let names = parts.aggregate_display_names(&self.logical_plan).into_iter();
+        let names: Vec<String> = names.map(|name| self.strip_source_names(name)).collect();
         let progress = self.settings.progress.clone();
         let is_exact = part.as_ref().is_none_or(|part| part.is_exact);
         // An exact answer to a query that is only watched is the plain one.
         let is_plain = part.is_none() || is_exact && self.query.turbo.is_none();
-        let bounds = self.bounds.as_deref().filter(|_| !is_plain);
-        let carried = bounds.map_or(Vec::new(), |bounds| bounds.carried());
+        let bounds = self.bounded_estimates.as_deref().filter(|_| !is_plain);
+        let carried = bounds.map_or(Vec::new(), |bounds| bounds.carried_fields());
         let schema = match (bounds, &self.query.turbo) {
-            (Some(bounds), None) => bounds.schema()?,
+            (Some(bounds), None) => bounds.schema_with_bounds()?,
             _ => Arc::clone(&self.schema),
         };
-        let ends_at = self.query.turbo.as_ref().and_then(Turbo::intervals_end_at);
+        let ends_at = self.query.turbo.as_ref().and_then(TurboSettings::intervals_end_at);
         let threads = self.settings.threads;
-        let intervals = part.as_ref().and_then(|part| part.intervals(threads, ends_at));
-        let summarised = parts.shaped();
+        let intervals = part.as_ref().and_then(|part| part.interval_calculator(threads, ends_at));
+        let summarised = parts.answer_shaper();
         let shaped = move |answer: RecordBatch| match &part {
-            Some(part) => part.answer(&answer),
+            Some(part) => part.build_answer(&answer),
             None => summarised(answer),
         };
         let next = move |merged: &mut MergedTable| {
@@ -1155,58 +1213,72 @@ impl Plan {
             *estimates.lock() = merged.estimates(&names);
             answer.map(&shaped).transpose()
         };
-        let answers =
-            Answers::new(merged, next, self.settings.memory_share_bytes(1, ANSWERS_SHARE));
+        let answers = BufferedAnswers::new(
+            merged,
+            next,
+            self.settings.memory_share_bytes(1, ANSWER_BACKLOG_BUDGET_DIVISOR),
+        );
         let bounds = bounds.map(|bounds| (bounds, intervals.as_ref(), is_exact));
-        let inner = self.finish_over(parts, Box::new(answers), &carried, bounds)?;
+        let inner = self.start_finish_plan(parts, Box::new(answers), &carried, bounds)?;
         let cancel = self.settings.cancel.clone();
         let inner = RowSource::Engine(inner);
         let calculation = None;
-        Ok(Results { schema, inner, calculation, account, cancel, ended: false, complete: false })
+        Ok(Results {
+            schema,
+            row_source: inner,
+            row_calculation: calculation,
+            coverage_builder: account,
+            cancel,
+            has_ended: false,
+            is_complete: false,
+        })
     }
 
     /// Which columns are estimates while somebody watches; none where the answer cannot be watched: nothing is read
     /// in a drawn order that is elsewhere, or can be read once.
-    fn watched_bounds(&self) -> Option<Arc<Bounds>> {
-        let Route::Tables(parts) = &self.route else { return None };
+    fn find_watched_estimates(&self) -> Option<Arc<ResultBounds>> {
+        let ExecutionPath::Tables(parts) = &self.execution_path else { return None };
         if self.query.workers.is_some() {
             return None;
         }
-        let (_, table) = self.tables.iter().find(|(name, _)| name == parts.stream.table())?;
+        let (_, table) =
+            self.source_tables.iter().find(|(name, _)| name == parts.stream.table())?;
         let source = table.source()?;
         let is_here = source.files().iter().all(|file| file.is_local());
-        let bounds = parts.bounds(&self.logical, &self.schema, false)?;
+        let bounds = parts.find_estimates(&self.logical_plan, &self.schema, false)?;
         // Where there is no place for bounds, there is no glimpse.
-        bounds.schema().ok()?;
+        bounds.schema_with_bounds().ok()?;
         let is_order_free = parts.spec.is_order_insensitive();
-        (is_here && is_order_free && !table.is_sample()).then(|| Arc::new(bounds))
+        (is_here && is_order_free && !table.is_sampled()).then(|| Arc::new(bounds))
     }
 
     /// The rows of the result over the answers of its tables, whose last columns are `carried`, with `bounds` beside
     /// its estimates, by such intervals, or exact.
-    pub(crate) fn finish_over(
+    pub(crate) fn start_finish_plan(
         &self,
-        parts: &Tables,
+        parts: &AggregationPlan,
         answers: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
         carried: &[FieldRef],
-        bounds: Option<(&Bounds, Option<&Arc<Intervals>>, bool)>,
-    ) -> Result<Background> {
+        bounds: Option<(&ResultBounds, Option<&Arc<IntervalCalculator>>, bool)>,
+    ) -> Result<BackgroundExecution> {
         let finished: Arc<dyn TableProvider> =
-            Arc::new(Finished::new(parts.finished_schema_with(carried), answers));
-        let mut finish = parts.finish(&self.logical, finished)?;
+            Arc::new(FinishedTable::new(parts.finished_schema_with_columns(carried), answers));
+        let mut finish = parts.build_finish_plan(&self.logical_plan, finished)?;
         if let Some((bounds, intervals, is_exact)) = bounds {
-            finish = bounds.with_bounds(finish, intervals, is_exact)?;
+            finish = bounds.plan_with_bounds(finish, intervals, is_exact)?;
         }
-        let (state, finish) = self.in_order(finish, self.settings.memory_share_bytes(1, 4))?;
-        Background::start(state, finish, 1, &self.settings.cancel)
+        let (state, finish) =
+            self.prepare_ordered_execution(finish, self.settings.memory_share_bytes(1, 4))?;
+        BackgroundExecution::start(state, finish, 1, &self.settings.cancel)
     }
 
     /// The parts of a query whose table can be kept and merged.
-    pub(crate) fn mergeable(&self) -> Result<&Tables> {
-        match &self.route {
-            Route::Tables(parts) => {
-                let finish = build_sides::scanned(&self.finish_of_nothing(parts)?)?;
-                let late: BTreeSet<&str> = self.sources_of(&finish).collect();
+    pub(crate) fn require_mergeable(&self) -> Result<&AggregationPlan> {
+        match &self.execution_path {
+            ExecutionPath::Tables(parts) => {
+                let finish =
+                    build_sides::collect_scanned_tables(&self.build_empty_finish_plan(parts)?)?;
+                let late: BTreeSet<&str> = self.filter_sources(&finish).collect();
                 if late.is_empty() {
                     return Ok(parts);
                 }
@@ -1214,17 +1286,17 @@ impl Plan {
                     format!(
                         "{} {} needed to finish the table, and tables are merged and finished \
                          without their sources",
-                        in_backticks(late.iter().copied()),
+                        list_in_backticks(late.iter().copied()),
                         if late.len() == 1 { "is" } else { "are" },
                     ),
                     "join before the aggregation; or write the finished table, and join that",
                 ))
             }
-            Route::Rows { .. } => Err(Error::usage_with_hint(
+            ExecutionPath::Rows { .. } => Err(Error::usage_with_hint(
                 "there is no table to keep: the query has no aggregation",
-                ONE_AGGREGATION,
+                MERGEABLE_HINT,
             )),
-            Route::Engine { why } => Err(not_mergeable(why)),
+            ExecutionPath::Engine { reason: why } => Err(not_mergeable_error(why)),
         }
     }
 
@@ -1233,48 +1305,54 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] where the query is not one aggregation over one source, or `out` is `-`; else as
     /// [`Plan::run`] and [`StagedFile::create`].
-    pub fn run_partial(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
+    pub fn write_partial_table(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         refuse_standard_output(out)?;
-        if self.analyzed.is_some() {
+        if self.analyze_planning_time.is_some() {
             return Err(Error::usage_with_hint(
                 "`EXPLAIN ANALYZE` has no tables to keep",
                 "leave it out to write a partial table",
             ));
         }
         if self.query.turbo.is_some() {
-            return Err(turbo::of_a_partial());
+            return Err(turbo::turbo_partial_table_error());
         }
-        let parts = self.mergeable()?;
-        self.tell_progress();
+        let parts = self.require_mergeable()?;
+        self.report_execution_path();
         let file = StagedFile::create(out, overwrite, run)?;
-        if let Some(why) = self.fill_sides()? {
-            return Err(not_mergeable(&why));
+        if let Some(why) = self.read_build_sides()? {
+            return Err(not_mergeable_error(&why));
         }
-        let of = (&self.query.sql, &self.logical, &self.tables);
-        let merged =
-            self.fold(parts, Gives::Groups).map_err(|error| explained(error, of.0, of.1, of.2))?;
-        let sources = self.tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
+        let of = (&self.query.sql, &self.logical_plan, &self.source_tables);
+        let merged = self
+            .aggregate_input(parts, FoldOutput::Groups)
+            .map_err(|error| explain_run_error(error, of.0, of.1, of.2))?;
+        let sources =
+            self.source_tables.iter().filter_map(|(name, table)| Some((name, table.source()?)));
         let sources = sources.map(|(name, source)| PartialRunSource {
             name: name.clone(),
             files: source.files().len() as u64,
             bytes: source.total_bytes(),
         });
         let run = PartialRun { run: run.to_string(), sources: sources.collect() };
-        self.keep(parts, merged, out, file, (None, vec![run]))
+        self.write_merged_table(parts, merged, out, file, (None, vec![run]))
     }
 
-    pub(crate) fn keep(
+    pub(crate) fn write_merged_table(
         &self,
-        parts: &Tables,
+        parts: &AggregationPlan,
         mut merged: MergedTable,
         out: &Path,
         file: StagedFile,
         (of, runs): (Option<Coverage>, Vec<PartialRun>),
     ) -> Result<Coverage> {
-        let named =
-            |(name, table): &(String, Arc<SourceTable>)| (name.clone(), table.kept_schema());
-        let (streams, others): (Vec<_>, Vec<_>) =
-            self.tables.iter().map(named).partition(|(name, _)| name == parts.stream.table());
+        let named = |(name, table): &(String, Arc<SourceTable>)| {
+            (name.clone(), table.schema_with_hidden_marks())
+        };
+        let (streams, others): (Vec<_>, Vec<_>) = self
+            .source_tables
+            .iter()
+            .map(named)
+            .partition(|(name, _)| name == parts.stream.table());
         let (source, schema) = streams
             .into_iter()
             .next()
@@ -1294,7 +1372,9 @@ impl Plan {
             writer.write_groups(&groups)?;
         }
         // Nothing is estimated before the table is finished.
-        let coverage = Account { calls: Vec::new(), ..self.account(of) }.coverage(true);
+        let coverage =
+            CoverageBuilder { engine_aggregates: Vec::new(), ..self.new_coverage_builder(of) }
+                .build_coverage(true);
         let (file, bytes) = writer.finish(&coverage)?;
         self.settings.progress.set_partial_table_bytes(bytes);
         file.commit(bytes)?;
@@ -1302,75 +1382,88 @@ impl Plan {
     }
 
     /// A map as a physical plan with a partition per split.
-    pub(crate) fn per_split(&self, stream: &TableReference, map: &LogicalPlan) -> Result<PerSplit> {
+    pub(crate) fn plan_map_per_split(
+        &self,
+        stream: &TableReference,
+        map: &LogicalPlan,
+    ) -> Result<MapAndScan> {
         let state = session::split_scan_state(&self.context.state());
         let physical = session::create_physical_plan(&state, map)?;
-        let table = self.tables.iter().find(|(name, _)| name == stream.table());
+        let table = self.source_tables.iter().find(|(name, _)| name == stream.table());
         let scan = table
             .and_then(|(_, table)| table.scans().pop())
             .ok_or_else(|| Error::Internal("a map without a source".into()))?;
         let partitions = physical.properties().partitioning.partition_count();
-        if partitions != scan.partitions() {
+        if partitions != scan.partition_count() {
             return Err(Error::Internal(format!(
                 "a map of {partitions} partitions over {} splits",
                 scan.splits().len()
             )));
         }
-        let map = Map::new(physical, state.task_ctx(), Arc::clone(&scan))?;
+        let map = SplitMap::new(physical, state.task_ctx(), Arc::clone(&scan))?;
         Ok((map, scan))
     }
 
     /// The map with keys as they are stored, where these are codes.
-    pub(crate) fn coded(&self, parts: &Tables) -> Result<Option<Coded>> {
-        let table = self.tables.iter().find(|(name, _)| name == parts.stream.table());
-        let coded = table.map(|(_, table)| coded::coded(&parts.map, &parts.spec, table));
+    pub(crate) fn map_with_dictionary_keys(
+        &self,
+        parts: &AggregationPlan,
+    ) -> Result<Option<DictionaryKeyMap>> {
+        let table = self.source_tables.iter().find(|(name, _)| name == parts.stream.table());
+        let coded = table.map(|(_, table)| {
+            dictionary_keys::rewrite_with_dictionary_keys(&parts.map, &parts.spec, table)
+        });
         Ok(coded.transpose().into_tidemill_error()?.flatten())
     }
 
     /// The table of a source, if it has one of this name.
-    pub(crate) fn table(&self, name: &str) -> Option<Arc<SourceTable>> {
-        let table = self.tables.iter().find(|(table, _)| table == name);
+    pub(crate) fn source_table(&self, name: &str) -> Option<Arc<SourceTable>> {
+        let table = self.source_tables.iter().find(|(table, _)| table == name);
         table.map(|(_, table)| Arc::clone(table))
     }
 
-    pub(crate) fn fold(&self, parts: &Tables, gives: Gives) -> Result<MergedTable> {
+    pub(crate) fn aggregate_input(
+        &self,
+        parts: &AggregationPlan,
+        gives: FoldOutput,
+    ) -> Result<MergedTable> {
         if let Some(workers) = &self.query.workers {
-            return tasks::fold(self, parts, workers, gives);
+            return tasks::fold_tables_on_workers(self, parts, workers, gives);
         }
-        let coded = self.coded(parts)?;
+        let coded = self.map_with_dictionary_keys(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
-        let (map, scan) = self.per_split(&parts.stream, map)?;
-        let work = Work {
+        let (map, scan) = self.plan_map_per_split(&parts.stream, map)?;
+        let work = TableRun {
             map,
             scan,
             spec: &parts.spec,
-            threads: self.settings.threads,
-            account: self.settings.new_table_account(),
+            threads_max: self.settings.threads,
+            memory_account: self.settings.new_table_account(),
             spill_dirs: &self.settings.spill_dirs,
             cancel: &self.settings.cancel,
             progress: &self.settings.progress,
         };
-        let merged = tables::run(&work)?;
-        self.tables
+        let merged = table_runner::run_tables(&work)?;
+        self.source_tables
             .iter()
             .flat_map(|(_, table)| table.scans())
-            .try_for_each(|scan| scan.read_rest())?;
-        let rows = self.tables.iter().flat_map(|(_, table)| table.scans());
+            .try_for_each(|scan| scan.read_remaining_splits())?;
+        let rows = self.source_tables.iter().flat_map(|(_, table)| table.scans());
         self.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
         Ok(merged)
     }
 }
 
-fn in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+fn list_in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names = names.into_iter().map(|name| format!("`{}`", redact_url(name)));
     names.collect::<Vec<_>>().join(", ")
 }
 
-const ONE_AGGREGATION: &str =
+const MERGEABLE_HINT: &str =
     "a partial table is of one aggregation over one source, to which small ones may be joined";
 
 /// The refusal of a subquery that depends on the row around it, below an outer join.
-fn below_outer_join() -> Error {
+fn correlation_below_outer_join_error() -> Error {
     Error::usage_with_hint(
         "a subquery has an outer join, and the rows of a side that may be missing depend on the row around the subquery",
         "put the condition into ON: LEFT JOIN b ON b.x = i.x AND b.y = outer.y",
@@ -1381,27 +1474,28 @@ fn below_outer_join() -> Error {
 ///
 /// # Errors
 /// As DataFusion's optimiser, and where it leaves a subquery in a place where none is run.
-fn optimised_plan(
+fn optimise_plan(
     state: &SessionState,
     logical: &LogicalPlan,
     wanted: LogicalPlan,
 ) -> PlanResult<LogicalPlan> {
-    recursion_in_subquery(&wanted).map_err(into_datafusion_error)?;
-    misplaced(&wanted).map_err(into_datafusion_error)?;
+    check_recursive_subqueries(&wanted).map_err(into_datafusion_error)?;
+    check_expression_places(&wanted).map_err(into_datafusion_error)?;
     // Before rules take aggregates apart, and once more when constants are known.
     let wanted = limit_lists(wanted)?;
-    let optimised = state.optimize(&wanted).map_err(|error| not_optimised(&wanted, error))?;
+    let optimised =
+        state.optimize(&wanted).map_err(|error| explain_optimiser_error(&wanted, error))?;
     // A condition that is never true leaves no source to aggregate, and nothing to merge with the tables of other runs.
     let optimised = match has_lost_its_source(logical, &optimised).map_err(into_datafusion_error)? {
         true => session::with_sources_kept(state).optimize(&wanted)?,
         false => optimised,
     };
-    not_run(&optimised).map_err(into_datafusion_error)?;
+    check_runnable(&optimised).map_err(into_datafusion_error)?;
     Ok(optimised)
 }
 
 /// Whether a plan's answer depends on the order of its input.
-fn is_ordered(plan: &LogicalPlan) -> Result<bool> {
+fn depends_on_input_order(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries_dyn(&mut |node| {
         node.apply_expressions_dyn(&mut |expr| {
@@ -1421,8 +1515,8 @@ fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bo
         .exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
         .into_tidemill_error()?;
     Ok(aggregates
-        && build_sides::scanned(plan)?.len() == 1
-        && build_sides::scanned(optimised)?.is_empty())
+        && build_sides::collect_scanned_tables(plan)?.len() == 1
+        && build_sides::collect_scanned_tables(optimised)?.is_empty())
 }
 
 /// Refuses `-` as the place of a partial table.
@@ -1439,13 +1533,13 @@ pub(crate) fn refuse_standard_output(out: &Path) -> Result<()> {
     }
 }
 
-fn not_mergeable(why: &str) -> Error {
+fn not_mergeable_error(why: &str) -> Error {
     let message = format!("the table cannot be merged with others: {why}");
-    Error::usage_with_hint(message, ONE_AGGREGATION)
+    Error::usage_with_hint(message, MERGEABLE_HINT)
 }
 
 /// Spells a statement's names as the tables do, and writes out what stands for their columns.
-pub(crate) fn respell(
+pub(crate) fn resolve_column_names(
     statement: &mut Statement,
     context: &SessionContext,
     tables: &[(String, Arc<SourceTable>)],
@@ -1456,8 +1550,8 @@ pub(crate) fn respell(
     }
     let unhidden: UsedHiddenColumns = tables
         .iter()
-        .filter(|(_, table)| !table.hidden().is_empty())
-        .map(|(name, table)| (name.clone(), table.hidden().clone()))
+        .filter(|(_, table)| !table.hidden_columns().is_empty())
+        .map(|(name, table)| (name.clone(), table.hidden_columns().clone()))
         .collect();
     if dialects::expand_columns(statement, &context.state(), &unhidden)? {
         check_syntax(statement, context)?;
@@ -1470,10 +1564,10 @@ pub(crate) fn respell(
 }
 
 /// A map, and the splits below it.
-type PerSplit = (Map, Arc<Scan>);
+type MapAndScan = (SplitMap, Arc<Scan>);
 
 /// Of a column that there is not and that stands in double quotes: that a text stands in single ones.
-fn text_in_quotes(error: Error, sql: &str) -> Error {
+fn hint_at_single_quotes(error: Error, sql: &str) -> Error {
     // What `Query::sorted` puts there is of names.
     let sql = sql.split_once("\nFROM source\nORDER BY ").map_or(sql, |(before, _)| before);
     match error {
@@ -1512,11 +1606,11 @@ fn text_in_quotes(error: Error, sql: &str) -> Error {
 }
 
 /// What is said of a column's name that two columns have; none of another error.
-fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
+fn ambiguous_column_error(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     #[derive(Default)]
-    struct Names(Vec<String>);
+    struct TableNameCollector(Vec<String>);
 
-    impl Visitor for Names {
+    impl Visitor for TableNameCollector {
         type Break = ();
 
         fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
@@ -1539,7 +1633,7 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     let DataFusionError::SchemaError(cause, _) = error.find_root() else { return None };
     let SchemaError::AmbiguousReference { field } = cause.as_ref() else { return None };
     let Statement::Statement(statement) = statement else { return None };
-    let mut names = Names::default();
+    let mut names = TableNameCollector::default();
     walk_statement(statement, &mut names);
     let name = field.name();
     let is_word = |source: &String| source.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -1566,7 +1660,7 @@ fn ambiguous(error: &DataFusionError, statement: &Statement) -> Option<Error> {
 }
 
 /// The statement with each `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`, if it has one.
-fn only_replaced(statement: &Statement) -> Option<Statement> {
+fn replace_as_except(statement: &Statement) -> Option<Statement> {
     let Statement::Statement(statement) = statement else { return None };
     let mut statement = statement.clone();
     syntax::rewrite_replace_as_except(&mut statement).then_some(Statement::Statement(statement))
@@ -1574,7 +1668,7 @@ fn only_replaced(statement: &Statement) -> Option<Statement> {
 
 /// The planner passes over a column to be replaced that there is not; one to be left out it
 /// looks for. `plan` is of [`only_replaced`].
-fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
+fn check_replaced_columns(plan: PlanResult<LogicalPlan>) -> Result<()> {
     use datafusion::error::DataFusionError as Df;
     match plan {
         Err(error) => match error.find_root() {
@@ -1597,15 +1691,15 @@ fn found_replaced(plan: PlanResult<LogicalPlan>) -> Result<()> {
 }
 
 /// What a source's columns are called.
-fn columns_of(source: &Source) -> SourceColumns {
+fn source_column_names(source: &Source) -> SourceColumns {
     let names = |fields: &[FieldRef]| fields.iter().map(|field| field.name().clone()).collect();
     SourceColumns { data: names(source.schema().fields()), hidden: names(source.hidden_columns()) }
 }
 
 /// Opens a source; where the answer may go without some of it, without waiting for files that do not answer.
-fn opened_source(
+fn open_source(
     spec: &SourceSpec,
-    turbo: Option<&Turbo>,
+    turbo: Option<&TurboSettings>,
     settings: &RunSettings,
 ) -> Result<Arc<Source>> {
     let (stdin, cancel, enough) =
@@ -1614,33 +1708,33 @@ fn opened_source(
         return Ok(Arc::new(Source::open_with_stdin(spec, stdin, cancel)?));
     };
     // The first rows of a slow pipe are wanted when they come.
-    let pipe_until = turbo.find.map(|_| Instant::now() + PIPE_LOOK);
+    let pipe_until = turbo.find_rows_max.map(|_| Instant::now() + PIPE_SAMPLE_TIMEOUT);
     let patience = OpenTimeouts {
         deadline: turbo.ends_at(),
         pipe_deadline: pipe_until,
         early_stop: enough,
         ..OpenTimeouts::default()
     };
-    Ok(Arc::new(match turbo.deadline.is_some() || turbo.drop.is_some() {
+    Ok(Arc::new(match turbo.deadline.is_some() || turbo.drop_share.is_some() {
         true => Source::open_with_timeouts(spec, stdin, cancel, &patience)?,
         // What there is to answer with is nothing as yet.
         false => Source::open_with_early_stop(spec, stdin, cancel, &patience)
-            .map_err(|error| Error::from(error).with_added_hint(turbo::drawing::LEAVES_OUT))?,
+            .map_err(|error| Error::from(error).with_added_hint(turbo::sampling_plan::DROP_HINT))?,
     }))
 }
 
 /// A source that SQL calls like a function, with what else is said of files.
-fn called_source(
+fn spec_of_table_function(
     query: &Query,
     called: &TableFunctionSource,
     cancel: &CancelFlag,
 ) -> Result<SourceSpec> {
     let mut urls = called.urls.iter().cloned();
-    let mut spec = query.defaults.clone();
+    let mut spec = query.file_defaults.clone();
     spec.url = urls.next().unwrap_or_default();
     spec.more_urls = urls.collect();
     if called.lists_files {
-        return listed_files(spec, cancel);
+        return spec_of_file_listing(spec, cancel);
     }
     if let Some(format) = called.format {
         spec.format = Some(format.parse()?);
@@ -1664,7 +1758,7 @@ fn called_source(
 }
 
 /// A source whose rows are the names of the files that another means.
-fn listed_files(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceSpec> {
+fn spec_of_file_listing(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceSpec> {
     // With a format, a folder stands for all of its files and not for those with a data suffix.
     let any = SourceSpec { format: Some(Format::Lines), ..spec.clone() };
     let files = tidemill_source::list_paths(&any, cancel)?;
@@ -1680,7 +1774,7 @@ fn listed_files(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceSpec> {
 }
 
 /// What a table in the SQL is: a named source or a file.
-fn find(
+fn find_source(
     query: &Query,
     reference: &TableReference,
     called: &TableFunctionSources,
@@ -1689,10 +1783,10 @@ fn find(
     let name = reference.table();
     if let Some(called) = called.get(name) {
         let Some(table) = &called.sampled_table else {
-            return Ok((name.to_owned(), called_source(query, called, cancel)?));
+            return Ok((name.to_owned(), spec_of_table_function(query, called, cancel)?));
         };
         let own = TableReference::bare(table.as_str());
-        let (_, spec) = find(query, &own, &TableFunctionSources::new(), cancel).map_err(
+        let (_, spec) = find_source(query, &own, &TableFunctionSources::new(), cancel).map_err(
             |error| match error {
                 Error::Usage { .. } => Error::usage_with_hint(
                     format!("`{}` is no source to take a sample of", redact_url(table)),
@@ -1729,7 +1823,7 @@ fn find(
             hint,
         ));
     }
-    Ok((name.to_string(), SourceSpec { url: name.to_string(), ..query.defaults.clone() }))
+    Ok((name.to_string(), SourceSpec { url: name.to_string(), ..query.file_defaults.clone() }))
 }
 
 /// Whether a plan may want no more rows of a source than it has.

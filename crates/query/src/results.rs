@@ -16,63 +16,65 @@ use tidemill_source::RejectLog;
 use tidemill_sql::statement_planning;
 use tidemill_tables::precision_recorder::{PlannedAggregateCall, PrecisionRecorder};
 
-use crate::background::Background;
-use crate::columns::{named, unqualified};
-use crate::question::column_with_dot;
+use crate::background_execution::BackgroundExecution;
+use crate::ordered_rows::OrderedRows;
+use crate::query_definition::explain_dotted_column;
+use crate::result_columns::{conform_batch_to_schema, strip_table_names};
 use crate::row_calculation::RowCalculation;
-use crate::rows::OrderedRows;
 use crate::scan::{Scan, SourceTable};
-use crate::tasks::{LaidRows, RowsElsewhere};
-use crate::turbo::elsewhere::FoundElsewhere;
-use crate::turbo::found::FoundRows;
-use crate::turbo::shown::{PartRead, ShownBounds, note_bounds};
+use crate::tasks::{OrderedWorkerRows, ShuffledRows};
+use crate::turbo::partial_coverage::{
+    ColumnIntervalWidths, PartialCoverage, record_interval_widths,
+};
+use crate::turbo::unordered_rows::UnorderedRows;
+use crate::turbo::worker_runner::UnorderedWorkerRows;
 
 /// A running query: an iterator of record batches that also accounts for its input.
 pub struct Results {
     pub(crate) schema: SchemaRef,
-    pub(crate) inner: RowSource,
+    pub(crate) row_source: RowSource,
     /// The projections above the limit of [`inner`](Self::inner), where they are not part of it.
-    pub(crate) calculation: Option<RowCalculation>,
-    pub(crate) account: Account,
+    pub(crate) row_calculation: Option<RowCalculation>,
+    pub(crate) coverage_builder: CoverageBuilder,
     pub(crate) cancel: CancelFlag,
-    pub(crate) ended: bool,
+    pub(crate) has_ended: bool,
     /// Whether it ended without an error.
-    pub(crate) complete: bool,
+    pub(crate) is_complete: bool,
 }
 
 pub(crate) enum RowSource {
-    Rows(OrderedRows),
-    Elsewhere(Box<RowsElsewhere>),
-    Laid(Box<LaidRows>),
-    Found(FoundRows),
-    FoundElsewhere(Box<FoundElsewhere>),
-    Engine(Background),
+    LocalInOrder(OrderedRows),
+    WorkersInOrder(Box<OrderedWorkerRows>),
+    WrittenByWorkers(Box<ShuffledRows>),
+    LocalUnordered(UnorderedRows),
+    WorkersUnordered(Box<UnorderedWorkerRows>),
+    Engine(BackgroundExecution),
     /// Rows that are there, until they are taken.
-    Ready(Option<RecordBatch>),
+    SingleBatch(Option<RecordBatch>),
 }
 
-pub(crate) struct Account {
+pub(crate) struct CoverageBuilder {
     /// What partial tables account for.
-    pub(crate) merged: Option<Coverage>,
-    pub(crate) tables: Vec<(String, Arc<SourceTable>)>,
+    pub(crate) merged_coverage: Option<Coverage>,
+    pub(crate) source_tables: Vec<(String, Arc<SourceTable>)>,
     pub(crate) rejects: Arc<RejectLog>,
-    pub(crate) mergeable: bool,
+    pub(crate) is_mergeable: bool,
     pub(crate) rejected_folder: Option<PathBuf>,
     /// Of the partial tables' columns.
-    pub(crate) estimates: Arc<Mutex<Vec<EstimateAccuracy>>>,
+    pub(crate) table_estimates: Arc<Mutex<Vec<EstimateAccuracy>>>,
     /// Of the others, by the calls that they come from.
-    pub(crate) precisions: Arc<PrecisionRecorder>,
-    pub(crate) calls: Vec<PlannedAggregateCall>,
+    pub(crate) engine_precisions: Arc<PrecisionRecorder>,
+    pub(crate) engine_aggregates: Vec<PlannedAggregateCall>,
     /// What was asked, and what is run for it.
     pub(crate) sql: String,
-    pub(crate) plan: LogicalPlan,
-    pub(crate) cut_short: bool,
+    pub(crate) logical_plan: LogicalPlan,
+    pub(crate) is_cut_short: bool,
     /// Whether it is of rows in an order that ties keep.
-    pub(crate) is_stable: bool,
+    pub(crate) is_stable_sort: bool,
     /// Which part of the input was read, where that may not be all.
-    pub(crate) part: Option<PartRead>,
+    pub(crate) part_read: Option<PartialCoverage>,
     /// What was given out of each column with bounds.
-    pub(crate) shown: Vec<ShownBounds>,
+    pub(crate) shown_bounds: Vec<ColumnIntervalWidths>,
 }
 
 impl Results {
@@ -83,58 +85,66 @@ impl Results {
 
     /// What the result rests on; final once the iterator has ended.
     pub fn coverage(&self) -> Coverage {
-        self.account.coverage(self.complete)
+        self.coverage_builder.build_coverage(self.is_complete)
     }
 
     /// Returns the next batch of the source, before the projections above its limit.
-    fn next_of_source(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_source_batch(&mut self) -> Result<Option<RecordBatch>> {
         self.cancel.check()?;
-        match &mut self.inner {
-            RowSource::Rows(rows) => rows.next().transpose(),
-            RowSource::Elsewhere(rows) => rows.next().transpose(),
-            RowSource::Laid(rows) => rows.next().transpose(),
-            RowSource::Found(rows) => rows.next().transpose(),
-            RowSource::FoundElsewhere(rows) => rows.next().transpose(),
-            RowSource::Engine(background) => background.next(&self.cancel),
-            RowSource::Ready(batch) => Ok(batch.take()),
+        match &mut self.row_source {
+            RowSource::LocalInOrder(rows) => rows.next().transpose(),
+            RowSource::WorkersInOrder(rows) => rows.next().transpose(),
+            RowSource::WrittenByWorkers(rows) => rows.next().transpose(),
+            RowSource::LocalUnordered(rows) => rows.next().transpose(),
+            RowSource::WorkersUnordered(rows) => rows.next().transpose(),
+            RowSource::Engine(background) => background.next_batch(&self.cancel),
+            RowSource::SingleBatch(batch) => Ok(batch.take()),
         }
     }
 
-    fn next_calculated(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_calculated_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(calculation) = &mut self.calculation
+            if let Some(calculation) = &mut self.row_calculation
                 && let Some(batch) = calculation.next_batch()?
             {
                 return Ok(Some(batch));
             }
-            let next = self.next_of_source()?;
-            match (&self.calculation, next) {
-                (Some(calculation), Some(rows)) => calculation.push(rows)?,
+            let next = self.next_source_batch()?;
+            match (&self.row_calculation, next) {
+                (Some(calculation), Some(rows)) => calculation.push_rows(rows)?,
                 (_, next) => return Ok(next),
             }
         }
     }
 
-    fn pull(&mut self) -> Result<Option<RecordBatch>> {
-        if let Some(batch) = self.next_calculated()? {
-            let batch = named(batch, &self.schema)?;
-            note_bounds(&mut self.account.shown, &batch);
+    fn next_result_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = self.next_calculated_batch()? {
+            let batch = conform_batch_to_schema(batch, &self.schema)?;
+            record_interval_widths(&mut self.coverage_builder.shown_bounds, &batch);
             return Ok(Some(batch));
         }
         self.cancel.check()?;
-        match &self.inner {
-            RowSource::Rows(rows) => self.account.cut_short = rows.is_cut_short(),
-            RowSource::Elsewhere(rows) => self.account.cut_short = rows.is_cut_short(),
-            RowSource::Found(rows) => self.account.part = rows.account(),
-            RowSource::FoundElsewhere(rows) => self.account.part = rows.account(),
-            RowSource::Laid(_) | RowSource::Engine(_) | RowSource::Ready(_) => {}
+        match &self.row_source {
+            RowSource::LocalInOrder(rows) => {
+                self.coverage_builder.is_cut_short = rows.is_cut_short()
+            }
+            RowSource::WorkersInOrder(rows) => {
+                self.coverage_builder.is_cut_short = rows.is_cut_short()
+            }
+            RowSource::LocalUnordered(rows) => {
+                self.coverage_builder.part_read = rows.partial_coverage()
+            }
+            RowSource::WorkersUnordered(rows) => {
+                self.coverage_builder.part_read = rows.partial_coverage()
+            }
+            RowSource::WrittenByWorkers(_) | RowSource::Engine(_) | RowSource::SingleBatch(_) => {}
         }
-        if self.account.part.as_ref().is_none_or(|part| part.stopped.is_none()) {
-            self.account.scans().try_for_each(|scan| scan.read_rest())?;
+        if self.coverage_builder.part_read.as_ref().is_none_or(|part| part.stop_text.is_none()) {
+            self.coverage_builder.scans().try_for_each(|scan| scan.read_remaining_splits())?;
         }
-        self.account.rejects.finish(self.account.rows())?;
-        if let Some(part) = &mut self.account.part {
-            part.has_ended();
+        self.coverage_builder.rejects.finish(self.coverage_builder.row_count())?;
+        if let Some(part) = &mut self.coverage_builder.part_read {
+            part.record_end();
         }
         Ok(None)
     }
@@ -144,19 +154,20 @@ impl Iterator for Results {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.has_ended {
             return None;
         }
-        let next = self.pull().map_err(|error| self.account.explained(error));
-        self.ended = !matches!(next, Ok(Some(_)));
-        self.complete = matches!(next, Ok(None));
+        let next =
+            self.next_result_batch().map_err(|error| self.coverage_builder.explain_error(error));
+        self.has_ended = !matches!(next, Ok(Some(_)));
+        self.is_complete = matches!(next, Ok(None));
         next.transpose()
     }
 }
 
 /// An error that names a calculation, without the names of tables, which are paths; one of a cast with the
 /// cast.
-pub(crate) fn explained(
+pub(crate) fn explain_run_error(
     error: Error,
     sql: &str,
     plan: &LogicalPlan,
@@ -166,44 +177,44 @@ pub(crate) fn explained(
         return statement_planning::explain_cast_error(error, sql, Some(plan));
     };
     let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-    Error::Overflow { message: unqualified(&message, &names), hint }
+    Error::Overflow { message: strip_table_names(&message, &names), hint }
 }
 
-impl Account {
-    fn explained(&self, error: Error) -> Error {
-        let error = explained(error, &self.sql, &self.plan, &self.tables);
-        match (&error, self.tables.as_slice()) {
+impl CoverageBuilder {
+    fn explain_error(&self, error: Error) -> Error {
+        let error = explain_run_error(error, &self.sql, &self.logical_plan, &self.source_tables);
+        match (&error, self.source_tables.as_slice()) {
             // Whether there is what rows are sorted by is found when they are.
             (Error::Usage { message, .. }, [(_, table)])
-                if self.is_stable && message.starts_with("unknown ") =>
+                if self.is_stable_sort && message.starts_with("unknown ") =>
             {
-                let schema = table.kept_schema();
+                let schema = table.schema_with_hidden_marks();
                 let columns: Vec<&str> =
                     schema.fields().iter().map(|f| f.name().as_str()).collect();
-                column_with_dot(error, &self.sql, &columns)
+                explain_dotted_column(error, &self.sql, &columns)
             }
             _ => error,
         }
     }
 
     fn scans(&self) -> impl Iterator<Item = Arc<Scan>> + '_ {
-        self.tables.iter().flat_map(|(_, table)| table.scans())
+        self.source_tables.iter().flat_map(|(_, table)| table.scans())
     }
 
-    fn rows(&self) -> u64 {
+    fn row_count(&self) -> u64 {
         self.scans().map(|scan| scan.row_count()).sum()
     }
 
-    fn estimates(&self) -> Vec<EstimateAccuracy> {
-        let mut estimates = self.estimates.lock().clone();
-        estimates.extend(self.precisions.estimates_of_calls(&self.calls));
+    fn all_estimates(&self) -> Vec<EstimateAccuracy> {
+        let mut estimates = self.table_estimates.lock().clone();
+        estimates.extend(self.engine_precisions.estimates_of_calls(&self.engine_aggregates));
         estimates
     }
 
-    pub(crate) fn coverage(&self, ended: bool) -> Coverage {
-        if let Some(merged) = &self.merged {
+    pub(crate) fn build_coverage(&self, ended: bool) -> Coverage {
+        if let Some(merged) = &self.merged_coverage {
             let complete = merged.complete && ended;
-            return Coverage { complete, estimates: self.estimates(), ..merged.clone() };
+            return Coverage { complete, estimates: self.all_estimates(), ..merged.clone() };
         }
         let sum = |of: fn(&Scan) -> ReadAmount| {
             self.scans().map(|scan| of(&scan)).fold(ReadAmount::default(), |a, b| ReadAmount {
@@ -213,35 +224,35 @@ impl Account {
             })
         };
         let mut splits = sum(Scan::split_amount);
-        let stopped = match (ended, self.cut_short || splits.done < splits.total) {
+        let stopped = match (ended, self.is_cut_short || splits.done < splits.total) {
             (true, true) => Some(coverage::LIMIT_REACHED.to_string()),
             _ => None,
         };
         let rejected = self.scans().map(|scan| scan.rejected_count()).sum();
-        let sources = self.tables.iter().filter_map(|(_, table)| table.source());
+        let sources = self.source_tables.iter().filter_map(|(_, table)| table.source());
         let salvaged: Vec<_> = sources.flat_map(|source| source.salvage_reports()).collect();
         let mut bytes = sum(Scan::byte_amount);
         bytes.left_out += salvaged.iter().map(|file| file.bytes_left_out).sum::<u64>();
         let mut stopped = stopped;
-        let mut estimates = self.estimates();
+        let mut estimates = self.all_estimates();
         let mut is_whole = true;
-        if let Some(part) = &self.part {
-            is_whole = part.is_whole;
-            stopped = part.stopped.clone().filter(|_| ended);
+        if let Some(part) = &self.part_read {
+            is_whole = part.is_whole_input;
+            stopped = part.stop_text.clone().filter(|_| ended);
             (splits.left_out, bytes.done) =
-                (splits.total - splits.done, part.bytes.max(bytes.done));
+                (splits.total - splits.done, part.counted_bytes.max(bytes.done));
             bytes.total = bytes.total.max(bytes.done);
             bytes.left_out += bytes.total - bytes.done;
             if !is_whole {
                 // How good a sketch of what was seen is says nothing of the rest.
                 let is_shown = |one: &EstimateAccuracy| {
-                    self.shown.iter().any(|shown| shown.is_of(&one.column))
-                        || part.unbounded.iter().any(|other| other.column == one.column)
+                    self.shown_bounds.iter().any(|shown| shown.is_column(&one.column))
+                        || part.unbounded_estimates.iter().any(|other| other.column == one.column)
                 };
                 estimates.retain(|one| one.has_too_large_answers() || !is_shown(one));
-                let shown = self.shown.iter().enumerate();
-                estimates.extend(shown.map(|(place, shown)| shown.estimate(place, part)));
-                estimates.extend(part.unbounded.iter().cloned());
+                let shown = self.shown_bounds.iter().enumerate();
+                estimates.extend(shown.map(|(place, shown)| shown.coverage_entry(place, part)));
+                estimates.extend(part.unbounded_estimates.iter().cloned());
             }
         }
         Coverage {
@@ -250,16 +261,16 @@ impl Account {
                 && is_whole
                 && salvaged.is_empty()
                 && !self.rejects.has_incomplete_result(),
-            mergeable: self.mergeable,
+            mergeable: self.is_mergeable,
             files: self
-                .tables
+                .source_tables
                 .iter()
                 .filter_map(|(_, table)| table.source())
                 .map(|source| source.files().len() as u64)
                 .sum(),
             splits,
             bytes,
-            rows: RecordCounts { done: self.rows(), rejected },
+            rows: RecordCounts { done: self.row_count(), rejected },
             stopped,
             rejected_copy: self
                 .rejected_folder
@@ -267,7 +278,7 @@ impl Account {
                 .filter(|_| rejected > 0)
                 .map(|folder| folder.display().to_string()),
             estimates,
-            sampled: self.part.as_ref().map(|part| part.sampled.clone()),
+            sampled: self.part_read.as_ref().map(|part| part.sampled.clone()),
             salvaged,
             // Looking for the lines of the first ones may mean reading their files up to there.
             unknown_keys: match ended {

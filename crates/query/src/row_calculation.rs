@@ -34,17 +34,17 @@ use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::{IntoTidemillError, session};
 
-use crate::columns::named;
-use crate::stand_ins::{one_partition, positional_schema, scan_stand_in};
+use crate::result_columns::conform_batch_to_schema;
+use crate::stand_in_tables::{positional_schema, scan_one_partition, scan_stand_in};
 
 /// The name of the slot in a plan.
-const SLOT: &str = "limited_rows";
+const SLOT_TABLE_NAME: &str = "limited_rows";
 
 /// Returns true if an expression is a column, a constant, or either with an alias: it cannot fail.
-pub(crate) fn is_plain(expr: &Expr) -> bool {
+pub(crate) fn is_column_or_literal(expr: &Expr) -> bool {
     match expr {
         Expr::Column(_) | Expr::Literal(..) => true,
-        Expr::Alias(alias) => is_plain(&alias.expr),
+        Expr::Alias(alias) => is_column_or_literal(&alias.expr),
         _ => false,
     }
 }
@@ -66,7 +66,7 @@ impl RowCalculation {
         projections: &[Projection],
     ) -> Result<Self> {
         let slot = RowSlot { schema: positional_schema(input), batch: Arc::default() };
-        let mut plan = scan_stand_in(SLOT, Arc::new(slot.clone()), input)?;
+        let mut plan = scan_stand_in(SLOT_TABLE_NAME, Arc::new(slot.clone()), input)?;
         for projection in projections {
             let Projection { expr, schema, .. } = projection;
             let (expr, schema) = (expr.clone(), Arc::clone(schema));
@@ -84,8 +84,8 @@ impl RowCalculation {
     ///
     /// # Errors
     /// Where rows do not have the types of the input.
-    pub(crate) fn push(&self, rows: RecordBatch) -> Result<()> {
-        let rows = named(rows, &self.slot.schema)?;
+    pub(crate) fn push_rows(&self, rows: RecordBatch) -> Result<()> {
+        let rows = conform_batch_to_schema(rows, &self.slot.schema)?;
         match self.slot.batch.lock().replace(rows) {
             None => Ok(()),
             Some(_) => Err(Error::Internal("rows above a limit were not read".into())),
@@ -143,7 +143,7 @@ impl TableProvider for RowSlot {
         _: &[Expr],
         limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        one_partition(Arc::new(self.clone()), projection, limit)
+        scan_one_partition(Arc::new(self.clone()), projection, limit)
     }
 }
 

@@ -43,25 +43,25 @@ use tidemill_sql::session::{BATCH_ROWS, ScanMode, StableSort};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 
-use crate::sampled::Sampler;
-use crate::{known, prune};
+use crate::row_sampling::RowSampler;
+use crate::{pruning, source_statistics};
 
 /// So many beginnings of splits tell what a beginning takes, of so many bytes each.
-const BEGINNINGS: usize = 512;
-const BEGINNING_BYTES: u64 = 1 << 10;
+const SPLIT_PREFIXES_MAX: usize = 512;
+const SPLIT_PREFIX_BYTES: u64 = 1 << 10;
 
 /// Of so many files it is looked at what their columns take.
-const SHARED_FILES_MAX: usize = 64;
+const COLUMN_SHARE_FILES_MAX: usize = 64;
 
 /// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
-const BATCH_BYTES: usize = 16 << 20;
+const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// What is said of a hidden column in the schema of a kept table.
-const HIDDEN: &str = "tidemill.hidden";
+const HIDDEN_COLUMN_KEY: &str = "tidemill.hidden";
 
 /// Rows of a batch of so many columns, where operators take `rows_max`.
-fn batch_rows(columns: usize, rows_max: usize) -> usize {
-    (BATCH_BYTES / 16 / columns.max(1)).clamp(64, BATCH_ROWS).min(rows_max)
+fn choose_batch_rows(columns: usize, rows_max: usize) -> usize {
+    (BATCH_BYTES_MAX / 16 / columns.max(1)).clamp(64, BATCH_ROWS).min(rows_max)
 }
 
 /// What all scans of a run share.
@@ -74,7 +74,7 @@ pub(crate) struct RunState {
     /// Where malformed records go.
     pub rejects: Arc<RejectLog>,
     /// What may be read ahead of files that are not on this machine.
-    pub ahead: PrefetchBudget,
+    pub prefetch_budget: PrefetchBudget,
     /// Its turns among the runs on this machine.
     pub cores: Option<CoreSharing>,
 }
@@ -85,34 +85,34 @@ pub(crate) struct SourceTable {
     /// The source's columns, and behind them the hidden ones that the query names.
     schema: SchemaRef,
     /// The names of those …
-    hidden: BTreeSet<String>,
+    hidden_columns: BTreeSet<String>,
     /// … and for each of them, in the schema's order, its position in the source.
-    hidden_places: Vec<usize>,
+    hidden_source_columns: Vec<usize>,
     /// None for a table that is only planned over: partial tables hold what was read.
     source: Option<Arc<Source>>,
     /// Which part of it is read.
     sample: Option<PercentSample>,
     /// The number of its rows that are drawn, of those that are read.
     row_sample: Option<RowCountSample>,
-    run: RunState,
+    run_state: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
     /// What the query uses of the columns; none until it is planned.
-    used: Mutex<Option<Arc<NestedProjections>>>,
+    used_fields: Mutex<Option<Arc<NestedProjections>>>,
     /// Whether all records are to be read, whoever wants their rows.
-    reads_all: AtomicBool,
+    reads_all_records: AtomicBool,
     /// How fine it is cut, if not as its size says.
-    cut: Mutex<Option<Cut>>,
+    split_sizing: Mutex<Option<SplitSizing>>,
     /// Of a table whose splits somebody else deals out: those that are read next.
-    given: Mutex<Option<(Arc<Source>, Vec<Split>)>>,
+    assigned_splits: Mutex<Option<(Arc<Source>, Vec<Split>)>>,
 }
 
 /// How fine a source is cut for a run that may end before all of it was read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cut {
+pub(crate) struct SplitSizing {
     /// The bytes of a split, if they are told.
     pub split_bytes: Option<u64>,
     /// Whether of some splits, spread evenly, the beginnings are read alone.
-    pub is_tiny: bool,
+    pub reads_prefixes_only: bool,
 }
 
 impl SourceTable {
@@ -142,28 +142,28 @@ impl SourceTable {
         };
         SourceTable {
             schema,
-            hidden: names,
-            hidden_places,
+            hidden_columns: names,
+            hidden_source_columns: hidden_places,
             source: Some(source),
             sample,
             row_sample: None,
-            run,
+            run_state: run,
             scans: Mutex::default(),
-            used: Mutex::default(),
-            reads_all: AtomicBool::default(),
-            cut: Mutex::default(),
-            given: Mutex::default(),
+            used_fields: Mutex::default(),
+            reads_all_records: AtomicBool::default(),
+            split_sizing: Mutex::default(),
+            assigned_splits: Mutex::default(),
         }
     }
 
     /// A table to plan over, whose rows are not here.
     pub(crate) fn without_files(schema: SchemaRef, run: RunState) -> Self {
-        let is_hidden = |field: &&FieldRef| field.metadata().contains_key(HIDDEN);
+        let is_hidden = |field: &&FieldRef| field.metadata().contains_key(HIDDEN_COLUMN_KEY);
         let names = schema.fields().iter().filter(is_hidden).map(|field| field.name().clone());
         let hidden: BTreeSet<String> = names.collect();
         let plain = |field: &FieldRef| {
             let mut said = field.metadata().clone();
-            said.remove(HIDDEN);
+            said.remove(HIDDEN_COLUMN_KEY);
             Arc::new(field.as_ref().clone().with_metadata(said))
         };
         let schema = match hidden.is_empty() {
@@ -172,40 +172,40 @@ impl SourceTable {
         };
         SourceTable {
             schema,
-            hidden,
-            hidden_places: Vec::new(),
+            hidden_columns: hidden,
+            hidden_source_columns: Vec::new(),
             source: None,
             sample: None,
             row_sample: None,
-            run,
+            run_state: run,
             scans: Mutex::default(),
-            used: Mutex::default(),
-            reads_all: AtomicBool::default(),
-            cut: Mutex::default(),
-            given: Mutex::default(),
+            used_fields: Mutex::default(),
+            reads_all_records: AtomicBool::default(),
+            split_sizing: Mutex::default(),
+            assigned_splits: Mutex::default(),
         }
     }
 
     /// Has scans planned from now on read these splits of a source, which has the columns that this one was planned
     /// over.
-    pub(crate) fn give(&self, source: Arc<Source>, splits: Vec<Split>) {
-        *self.given.lock() = Some((source, splits));
+    pub(crate) fn assign_splits(&self, source: Arc<Source>, splits: Vec<Split>) {
+        *self.assigned_splits.lock() = Some((source, splits));
     }
 
     /// The hidden columns that it has, as the query names them.
-    pub(crate) fn hidden(&self) -> &BTreeSet<String> {
-        &self.hidden
+    pub(crate) fn hidden_columns(&self) -> &BTreeSet<String> {
+        &self.hidden_columns
     }
 
     /// Its columns, of which it is said which are hidden.
-    pub(crate) fn kept_schema(&self) -> SchemaRef {
-        if self.hidden.is_empty() {
+    pub(crate) fn schema_with_hidden_marks(&self) -> SchemaRef {
+        if self.hidden_columns.is_empty() {
             return Arc::clone(&self.schema);
         }
-        let kept = |field: &FieldRef| match self.hidden.contains(field.name()) {
+        let kept = |field: &FieldRef| match self.hidden_columns.contains(field.name()) {
             true => {
                 let mut said = field.metadata().clone();
-                said.insert(HIDDEN.to_owned(), String::new());
+                said.insert(HIDDEN_COLUMN_KEY.to_owned(), String::new());
                 Arc::new(field.as_ref().clone().with_metadata(said))
             }
             false => Arc::clone(field),
@@ -214,9 +214,9 @@ impl SourceTable {
     }
 
     /// Which column of the source one of the table's is.
-    fn source_column(&self, column: usize) -> usize {
-        let own = self.schema.fields().len() - self.hidden_places.len();
-        let hidden = column.checked_sub(own).and_then(|at| self.hidden_places.get(at));
+    fn source_column_index(&self, column: usize) -> usize {
+        let own = self.schema.fields().len() - self.hidden_source_columns.len();
+        let hidden = column.checked_sub(own).and_then(|at| self.hidden_source_columns.get(at));
         hidden.copied().unwrap_or(column)
     }
 
@@ -237,18 +237,18 @@ impl SourceTable {
     }
 
     /// Whether a sample of its rows is read.
-    pub(crate) fn is_sample(&self) -> bool {
+    pub(crate) fn is_sampled(&self) -> bool {
         self.sample.is_some() || self.row_sample.is_some()
     }
 
     /// Has it cut finely, into splits of so many bytes or by its size.
-    pub(crate) fn cut_finely(&self, split_bytes: Option<u64>) {
-        self.cut(Some(Cut { split_bytes, is_tiny: false }));
+    pub(crate) fn split_finely(&self, split_bytes: Option<u64>) {
+        self.set_split_sizing(Some(SplitSizing { split_bytes, reads_prefixes_only: false }));
     }
 
     /// Says how it is cut from now on; none is as its size has it.
-    pub(crate) fn cut(&self, cut: Option<Cut>) {
-        *self.cut.lock() = cut;
+    pub(crate) fn set_split_sizing(&self, cut: Option<SplitSizing>) {
+        *self.split_sizing.lock() = cut;
     }
 
     /// The source, if there is one to read.
@@ -257,22 +257,22 @@ impl SourceTable {
     }
 
     /// Says what is used of the columns: scans planned from now on read no more of them.
-    pub(crate) fn set_used(&self, used: &Arc<NestedProjections>) {
-        *self.used.lock() = Some(Arc::clone(used));
+    pub(crate) fn set_used_fields(&self, used: &Arc<NestedProjections>) {
+        *self.used_fields.lock() = Some(Arc::clone(used));
     }
 
     /// Says that all records are read, also where a join turns out to want no more rows of them: the
     /// query has no limit, and what is malformed is to be known.
-    pub(crate) fn set_reads_all(&self) {
-        self.reads_all.store(true, Ordering::Relaxed);
+    pub(crate) fn set_reads_all_records(&self) {
+        self.reads_all_records.store(true, Ordering::Relaxed);
     }
 
     /// Forgets what was read, for a run that starts over. Whoever still reads is stopped, and
     /// counts nothing more.
-    pub(crate) fn forget_scans(&self) {
+    pub(crate) fn discard_scans(&self) {
         for scan in self.scans.lock().drain(..) {
-            *scan.is_void.write() = true;
-            scan.stop();
+            *scan.is_discarded.write() = true;
+            scan.stop_readers();
         }
     }
 
@@ -283,18 +283,18 @@ impl SourceTable {
 }
 
 /// The first kibibyte of some splits of files that are cut between any two records, spread evenly over all.
-fn beginnings(splits: Vec<Split>) -> Vec<Split> {
+fn take_split_prefixes(splits: Vec<Split>) -> Vec<Split> {
     let is_cut = |split: &Split| match split.parts.as_slice() {
         [piece] => piece.row_groups.is_none() && !piece.is_whole_file(),
         _ => false,
     };
     let mut cut: Vec<Split> = splits.into_iter().filter(is_cut).collect();
-    let each = cut.len().div_ceil(BEGINNINGS).max(1);
+    let each = cut.len().div_ceil(SPLIT_PREFIXES_MAX).max(1);
     cut = cut.into_iter().step_by(each).collect();
     for (index, split) in cut.iter_mut().enumerate() {
         split.index = index;
         for piece in &mut split.parts {
-            piece.range.end = piece.range.end.min(piece.range.start + BEGINNING_BYTES);
+            piece.range.end = piece.range.end.min(piece.range.start + SPLIT_PREFIX_BYTES);
             split.bytes = piece.range.end - piece.range.start;
         }
     }
@@ -326,13 +326,13 @@ impl TableProvider for SourceTable {
         filters: &[Expr],
         _limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        self.scan_as(&self.schema, &[], state, projection, filters)
+        self.scan_with_dictionary_codes(&self.schema, &[], state, projection, filters)
     }
 }
 
 impl SourceTable {
     /// Scans it; the columns `coded` come as codes, as `all` columns' types have it.
-    pub(crate) fn scan_as(
+    pub(crate) fn scan_with_dictionary_codes(
         &self,
         all: &SchemaRef,
         coded: &[usize],
@@ -340,7 +340,7 @@ impl SourceTable {
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let (source, given) = match self.given.lock().clone() {
+        let (source, given) = match self.assigned_splits.lock().clone() {
             Some((source, splits)) => (source, Some(splits)),
             None => match &self.source {
                 Some(source) => (Arc::clone(source), None),
@@ -357,74 +357,84 @@ impl SourceTable {
         };
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let mut wanted =
-            projection.unwrap_or(&all).iter().map(|column| self.source_column(*column));
+            projection.unwrap_or(&all).iter().map(|column| self.source_column_index(*column));
         if let Some(refusal) = wanted.find_map(|column| source.column_error(column)) {
             return Err(into_datafusion_error(refusal.into()));
         }
         // A row's place in its split tells whether it is in a sample, so that nothing is left out before.
-        let filters = if self.is_sample() { &[] } else { filters };
-        let is_all = projection.is_none() && self.hidden_places.is_empty();
+        let filters = if self.is_sampled() { &[] } else { filters };
+        let is_all = projection.is_none() && self.hidden_source_columns.is_empty();
         let projection: Option<Vec<usize>> = (!is_all).then(|| {
             let columns = projection.unwrap_or(&all).iter();
-            columns.map(|column| self.source_column(*column)).collect()
+            columns.map(|column| self.source_column_index(*column)).collect()
         });
         let is_numbered =
             projection.iter().flatten().any(|column| source.is_row_number_column(*column));
-        let cut = *self.cut.lock();
+        let cut = *self.split_sizing.lock();
         let target_bytes =
             cut.map(|cut| cut.split_bytes.unwrap_or_else(|| source.sample_split_target_bytes()));
         let is_given = given.is_some();
         let splits = match given {
             Some(splits) => splits,
-            None => prune::splits(source, filters, is_numbered, target_bytes)
+            None => pruning::prune_splits(source, filters, is_numbered, target_bytes)
                 .map_err(into_datafusion_error)?,
         };
-        let splits = if cut.is_some_and(|cut| cut.is_tiny) { beginnings(splits) } else { splits };
+        let splits = if cut.is_some_and(|cut| cut.reads_prefixes_only) {
+            take_split_prefixes(splits)
+        } else {
+            splits
+        };
         let total_bytes = splits.iter().map(|split| split.bytes).sum();
         let scan = Arc::new(Scan {
             source: Arc::clone(source),
-            stop: self.run.cancel.child_flag(),
-            run: self.run.clone(),
-            predicates: prune::read_predicates(source.schema(), filters),
+            stop: self.run_state.cancel.child_flag(),
+            run_state: self.run_state.clone(),
+            predicates: pruning::build_read_predicates(source.schema(), filters),
             sample: self.sample,
-            leave_many: Arc::default(),
-            used: self.used.lock().clone(),
+            predicates_keep_many: Arc::default(),
+            used_fields: self.used_fields.lock().clone(),
             projection,
-            coded: coded.to_vec(),
+            encoded_columns: coded.to_vec(),
             schema: Arc::clone(&schema),
-            slots: splits.iter().map(|_| Mutex::default()).collect(),
+            split_states: splits.iter().map(|_| Mutex::default()).collect(),
             splits,
             total_bytes,
-            batch_rows: batch_rows(schema.fields().len(), state.config().batch_size()),
-            done: Done::default(),
-            is_void: RwLock::default(),
-            reads_all: self.reads_all.load(Ordering::Relaxed),
-            queue: Queue::default(),
-            again: Mutex::default(),
-            course: OnceLock::new(),
-            eager: AtomicBool::new(false),
-            told: is_given.then(Mutex::default),
-            current: is_given.then(Arc::default),
+            batch_rows: choose_batch_rows(schema.fields().len(), state.config().batch_size()),
+            totals: ScanTotals::default(),
+            is_discarded: RwLock::default(),
+            reads_all_records: self.reads_all_records.load(Ordering::Relaxed),
+            queue: SplitQueue::default(),
+            reread_positions: Mutex::default(),
+            access_plan: OnceLock::new(),
+            is_eager: AtomicBool::new(false),
+            reported_splits: is_given.then(Mutex::default),
+            current_scan: is_given.then(Arc::default),
         });
-        self.run.progress.set_bytes_total(self.run.progress.bytes_total() + total_bytes);
+        self.run_state
+            .progress
+            .set_bytes_total(self.run_state.progress.bytes_total() + total_bytes);
         self.scans.lock().push(Arc::clone(&scan));
         let mode = state.config().get_extension::<ScanMode>();
         let shares_splits = mode.as_deref() != Some(&ScanMode::PerSplit);
         let partitions: Vec<Arc<dyn PartitionStream>> = match mode.as_deref() {
-            Some(ScanMode::PerSplit) => (0..scan.partitions())
-                .map(|index| Arc::new(OneSplit { scan: Arc::clone(&scan), index }) as _)
+            Some(ScanMode::PerSplit) => (0..scan.partition_count())
+                .map(|index| Arc::new(SplitPartition { scan: Arc::clone(&scan), index }) as _)
                 .collect(),
             mode => {
                 let wanted = if let Some(ScanMode::Pooled(count)) = mode { *count } else { 1 };
                 scan.queue.is_used.store(true, Ordering::Relaxed);
                 (0..wanted.clamp(1, scan.splits.len().max(1)))
-                    .map(|_| Arc::new(Pulled::new(&scan)) as _)
+                    .map(|_| Arc::new(QueuePartition::new(&scan)) as _)
                     .collect()
             }
         };
         let streams = StreamingTableExec::try_new(schema, partitions, None, None, false, None)?;
         let known = Arc::new(move || {
-            known::statistics(&scan.source, &scan.splits, scan.projection.as_deref())
+            source_statistics::estimate_statistics(
+                &scan.source,
+                &scan.splits,
+                scan.projection.as_deref(),
+            )
         });
         Ok(Arc::new(ScanWithStatistics::new(streams, known, shares_splits)))
     }
@@ -432,7 +442,7 @@ impl SourceTable {
 
 /// What reading has taken in so far.
 #[derive(Debug, Default)]
-struct Done {
+struct ScanTotals {
     splits: AtomicU64,
     bytes: AtomicU64,
     rows: AtomicU64,
@@ -442,52 +452,52 @@ struct Done {
 /// One reading of a source's splits.
 pub(crate) struct Scan {
     source: Arc<Source>,
-    run: RunState,
+    run_state: RunState,
     /// Ends the readers of this scan.
     stop: CancelFlag,
     projection: Option<Vec<usize>>,
     /// The columns that come as codes.
-    coded: Vec<usize>,
+    encoded_columns: Vec<usize>,
     /// What text rows must satisfy, by the columns' positions in the source.
     predicates: Vec<Predicate>,
     /// Which of the rows are taken.
     sample: Option<PercentSample>,
     /// Whether these were found to leave many rows.
-    leave_many: Arc<AtomicBool>,
-    used: Option<Arc<NestedProjections>>,
+    predicates_keep_many: Arc<AtomicBool>,
+    used_fields: Option<Arc<NestedProjections>>,
     schema: SchemaRef,
     splits: Vec<Split>,
-    slots: Vec<Mutex<Slot>>,
+    split_states: Vec<Mutex<SplitState>>,
     total_bytes: u64,
     /// A sort that spills counts the text of a larger batch several times.
     batch_rows: usize,
-    done: Done,
+    totals: ScanTotals,
     /// Whether it was forgotten: what it reads is not counted.
-    is_void: RwLock<bool>,
+    is_discarded: RwLock<bool>,
     /// Whether all of it is read, whoever wants its rows.
-    reads_all: bool,
-    queue: Queue,
+    reads_all_records: bool,
+    queue: SplitQueue,
     /// How far each further reading has come: a recursion reads its tables at every level anew.
-    again: Mutex<Vec<Arc<AtomicUsize>>>,
+    reread_positions: Mutex<Vec<Arc<AtomicUsize>>>,
     /// What is told of what will be read, once reading begins.
-    course: OnceLock<Option<Arc<AccessPlan>>>,
+    access_plan: OnceLock<Option<Arc<AccessPlan>>>,
     /// Whether rows are handed on as soon as they are there.
-    eager: AtomicBool,
+    is_eager: AtomicBool,
     /// What came of splits, where somebody else counts them.
-    told: Option<Mutex<Vec<ReadSplit>>>,
+    reported_splits: Option<Mutex<Vec<ReportedSplit>>>,
     /// Which splits a plan over this scan reads when it is executed, where these are others from time to time.
-    current: Option<Arc<Current>>,
+    current_scan: Option<Arc<CurrentScan>>,
 }
 
 /// The scan whose splits a plan reads that is kept: what is joined in it is put into a table once.
 #[derive(Default)]
-struct Current {
-    executing: Mutex<()>,
+struct CurrentScan {
+    execution_lock: Mutex<()>,
     scan: Mutex<Weak<Scan>>,
 }
 
 /// So many splits a plan that is kept reads at once, at most.
-const KEPT_PARTITIONS: usize = 256;
+const REUSABLE_PLAN_PARTITIONS: usize = 256;
 
 impl fmt::Debug for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -497,16 +507,16 @@ impl fmt::Debug for Scan {
 
 /// What is known of a split before and after it was read.
 #[derive(Default)]
-struct Slot {
+struct SplitState {
     exact_start: Option<u64>,
     was_read: bool,
-    outcome: Option<Outcome>,
-    so_far: SoFar,
+    outcome: Option<SplitOutcome>,
+    read_counts: ReadCounts,
 }
 
 /// What a reader had read when it gave a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct SoFar {
+pub(crate) struct ReadCounts {
     /// Good rows.
     pub rows: u64,
     /// Refused records.
@@ -514,71 +524,71 @@ pub(crate) struct SoFar {
 }
 
 /// What came of reading a split, to its end or to an error.
-pub(crate) struct Outcome {
+pub(crate) struct SplitOutcome {
     /// Rows, bytes, refused records, and where it started and ended.
     pub stats: SplitStats,
     /// Whether the start was known rather than guessed.
-    pub is_exact: bool,
+    pub is_exact_start: bool,
 }
 
 /// A split that was read for somebody else.
-pub(crate) struct ReadSplit {
+pub(crate) struct ReportedSplit {
     /// Its place among the scan's splits.
     pub index: usize,
     /// Rows that left the map.
     pub mapped_rows: u64,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: SplitOutcome,
 }
 
 impl Scan {
     /// The same reading of other splits, of a source that has the same columns; somebody else counts them.
-    pub(crate) fn over(&self, source: Arc<Source>, splits: Vec<Split>) -> Arc<Scan> {
+    pub(crate) fn with_splits(&self, source: Arc<Source>, splits: Vec<Split>) -> Arc<Scan> {
         Arc::new(Scan {
             source,
-            stop: self.run.cancel.child_flag(),
-            run: self.run.clone(),
+            stop: self.run_state.cancel.child_flag(),
+            run_state: self.run_state.clone(),
             predicates: self.predicates.clone(),
             sample: self.sample,
-            leave_many: Arc::clone(&self.leave_many),
-            used: self.used.clone(),
+            predicates_keep_many: Arc::clone(&self.predicates_keep_many),
+            used_fields: self.used_fields.clone(),
             projection: self.projection.clone(),
-            coded: self.coded.clone(),
+            encoded_columns: self.encoded_columns.clone(),
             schema: Arc::clone(&self.schema),
-            slots: splits.iter().map(|_| Mutex::default()).collect(),
+            split_states: splits.iter().map(|_| Mutex::default()).collect(),
             total_bytes: splits.iter().map(|split| split.bytes).sum(),
             splits,
             batch_rows: self.batch_rows,
-            done: Done::default(),
-            is_void: RwLock::default(),
-            reads_all: self.reads_all,
-            queue: Queue::default(),
-            again: Mutex::default(),
-            course: OnceLock::new(),
-            eager: AtomicBool::new(self.is_eager()),
-            told: Some(Mutex::default()),
-            current: self.current.clone(),
+            totals: ScanTotals::default(),
+            is_discarded: RwLock::default(),
+            reads_all_records: self.reads_all_records,
+            queue: SplitQueue::default(),
+            reread_positions: Mutex::default(),
+            access_plan: OnceLock::new(),
+            is_eager: AtomicBool::new(self.is_eager()),
+            reported_splits: Some(Mutex::default()),
+            current_scan: self.current_scan.clone(),
         })
     }
 
     /// Whether a plan over the scan that this one is of can read its splits.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.current.is_some() && self.splits.len() <= KEPT_PARTITIONS
+    pub(crate) fn has_reusable_plan(&self) -> bool {
+        self.current_scan.is_some() && self.splits.len() <= REUSABLE_PLAN_PARTITIONS
     }
 
     /// Executes a plan, which reads the splits of this scan.
-    pub(crate) fn executed<T>(self: &Arc<Self>, execute: impl FnOnce() -> T) -> T {
-        let Some(current) = &self.current else { return execute() };
+    pub(crate) fn execute_plan<T>(self: &Arc<Self>, execute: impl FnOnce() -> T) -> T {
+        let Some(current) = &self.current_scan else { return execute() };
         // Whoever still has a scan of before does the same for that one.
-        let _one_at_a_time = current.executing.lock();
+        let _one_at_a_time = current.execution_lock.lock();
         *current.scan.lock() = Arc::downgrade(self);
         execute()
     }
 
     /// How many partitions a plan over it has that reads a split in each.
-    pub(crate) fn partitions(&self) -> usize {
-        match self.current {
-            Some(_) => self.splits.len().max(KEPT_PARTITIONS),
+    pub(crate) fn partition_count(&self) -> usize {
+        match self.current_scan {
+            Some(_) => self.splits.len().max(REUSABLE_PLAN_PARTITIONS),
             None => self.splits.len(),
         }
     }
@@ -599,11 +609,11 @@ impl Scan {
     }
 
     /// The share of the stored bytes that the columns have which are read: of Parquet, by its first files.
-    pub(crate) fn column_share(&self) -> f64 {
+    pub(crate) fn column_bytes_share(&self) -> f64 {
         let own: BTreeSet<&str> =
             self.schema.fields().iter().map(|field| field.name().as_str()).collect();
         let (mut read, mut stored) = (0i64, 0i64);
-        for file in 0..self.source.files().len().min(SHARED_FILES_MAX) {
+        for file in 0..self.source.files().len().min(COLUMN_SHARE_FILES_MAX) {
             let Some(metadata) = self.source.parquet_metadata(file) else { return 1.0 };
             for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
                 let bytes = column.compressed_size();
@@ -621,33 +631,33 @@ impl Scan {
     }
 
     /// A turn to be taken by a thread that reads splits.
-    pub(crate) fn turn(&self) -> ComputeTurn<'_> {
-        ComputeTurn::new(self.run.cores.as_ref())
+    pub(crate) fn new_core_turn(&self) -> ComputeTurn<'_> {
+        ComputeTurn::new(self.run_state.cores.as_ref())
     }
 
     /// Ends its readers, even one that waits for standard input: no more rows are wanted.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop_readers(&self) {
         self.stop.cancel();
     }
 
     /// Has rows handed on as soon as they are there, rather than many at once.
     pub(crate) fn set_eager(&self) {
-        self.eager.store(true, Ordering::Relaxed);
+        self.is_eager.store(true, Ordering::Relaxed);
     }
 
     /// Whether rows are handed on as soon as they are there.
     pub(crate) fn is_eager(&self) -> bool {
-        self.eager.load(Ordering::Relaxed)
+        self.is_eager.load(Ordering::Relaxed)
     }
 
     /// Has split `index` read from a known start the next time.
     pub(crate) fn set_exact_start(&self, index: usize, start: u64) {
-        self.slots[index].lock().exact_start = Some(start);
+        self.split_states[index].lock().exact_start = Some(start);
     }
 
     /// What came of the last reading of split `index`; given out once.
-    pub(crate) fn outcome(&self, index: usize) -> Option<Outcome> {
-        self.slots[index].lock().outcome.take()
+    pub(crate) fn take_outcome(&self, index: usize) -> Option<SplitOutcome> {
+        self.split_states[index].lock().outcome.take()
     }
 
     /// Reads split `index` for what there is to count, if nobody did: a join that holds no rows
@@ -655,8 +665,8 @@ impl Scan {
     ///
     /// # Errors
     /// As reading.
-    pub(crate) fn read_unasked(self: &Arc<Self>, index: usize) -> Result<()> {
-        if self.slots[index].lock().outcome.is_some() {
+    pub(crate) fn read_unrequested_split(self: &Arc<Self>, index: usize) -> Result<()> {
+        if self.split_states[index].lock().outcome.is_some() {
             return Ok(());
         }
         let scan = Arc::clone(self);
@@ -669,16 +679,16 @@ impl Scan {
     ///
     /// # Errors
     /// [`Error::BadRecords`] where its malformed records exceed what is allowed.
-    pub(crate) fn accept(&self, mut stats: SplitStats) -> Result<()> {
-        let is_void = self.is_void.read();
+    pub(crate) fn count_split(&self, mut stats: SplitStats) -> Result<()> {
+        let is_void = self.is_discarded.read();
         if *is_void {
             return Ok(());
         }
-        stats.commit_to(&self.run.rejects)?;
-        self.done.splits.fetch_add(1, Ordering::Relaxed);
-        self.done.bytes.fetch_add(stats.bytes, Ordering::Relaxed);
-        self.done.rows.fetch_add(stats.rows, Ordering::Relaxed);
-        self.done.rejected.fetch_add(stats.rejected_count, Ordering::Relaxed);
+        stats.commit_to(&self.run_state.rejects)?;
+        self.totals.splits.fetch_add(1, Ordering::Relaxed);
+        self.totals.bytes.fetch_add(stats.bytes, Ordering::Relaxed);
+        self.totals.rows.fetch_add(stats.rows, Ordering::Relaxed);
+        self.totals.rejected.fetch_add(stats.rejected_count, Ordering::Relaxed);
         Ok(())
     }
 
@@ -686,144 +696,153 @@ impl Scan {
     ///
     /// # Errors
     /// As [`Scan::accept`].
-    pub(crate) fn take(&self, index: usize, mapped_rows: u64, outcome: Outcome) -> Result<()> {
-        match &self.told {
+    pub(crate) fn count_or_report_split(
+        &self,
+        index: usize,
+        mapped_rows: u64,
+        outcome: SplitOutcome,
+    ) -> Result<()> {
+        match &self.reported_splits {
             Some(told) => {
-                told.lock().push(ReadSplit { index, mapped_rows, outcome });
+                told.lock().push(ReportedSplit { index, mapped_rows, outcome });
                 Ok(())
             }
-            None => self.accept(outcome.stats),
+            None => self.count_split(outcome.stats),
         }
     }
 
     /// Whether what came of splits is counted elsewhere.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told.is_some()
+    pub(crate) fn reports_splits(&self) -> bool {
+        self.reported_splits.is_some()
     }
 
     /// What came of splits that are counted elsewhere, in their order.
-    pub(crate) fn take_read(&self) -> Vec<ReadSplit> {
-        self.told.as_ref().map_or(Vec::new(), |told| std::mem::take(&mut told.lock()))
+    pub(crate) fn take_reported_splits(&self) -> Vec<ReportedSplit> {
+        self.reported_splits.as_ref().map_or(Vec::new(), |told| std::mem::take(&mut told.lock()))
     }
 
     /// What the reader of split `index` has read.
-    pub(crate) fn so_far(&self, index: usize) -> SoFar {
-        self.slots[index].lock().so_far
+    pub(crate) fn read_counts(&self, index: usize) -> ReadCounts {
+        self.split_states[index].lock().read_counts
     }
 
     /// Counts a split that was read as far as `so_far` because no more rows were wanted.
     ///
     /// # Errors
     /// As [`Scan::accept`].
-    pub(crate) fn accept_part(&self, mut stats: SplitStats, so_far: SoFar) -> Result<()> {
-        let is_void = self.is_void.read();
+    pub(crate) fn count_partial_split(
+        &self,
+        mut stats: SplitStats,
+        so_far: ReadCounts,
+    ) -> Result<()> {
+        let is_void = self.is_discarded.read();
         if *is_void {
             return Ok(());
         }
         stats.truncate_rejected(so_far.rejected);
-        stats.commit_to(&self.run.rejects)?;
-        self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);
-        self.done.rejected.fetch_add(stats.rejected_count, Ordering::Relaxed);
+        stats.commit_to(&self.run_state.rejects)?;
+        self.totals.rows.fetch_add(so_far.rows, Ordering::Relaxed);
+        self.totals.rejected.fetch_add(stats.rejected_count, Ordering::Relaxed);
         Ok(())
     }
 
     /// Counts what was read of a split that nobody reads to its end.
-    pub(crate) fn count_part(&self, so_far: SoFar) {
-        self.done.rows.fetch_add(so_far.rows, Ordering::Relaxed);
-        self.done.rejected.fetch_add(so_far.rejected, Ordering::Relaxed);
+    pub(crate) fn add_read_counts(&self, so_far: ReadCounts) {
+        self.totals.rows.fetch_add(so_far.rows, Ordering::Relaxed);
+        self.totals.rejected.fetch_add(so_far.rejected, Ordering::Relaxed);
     }
 
     /// Splits read.
     pub(crate) fn split_amount(&self) -> ReadAmount {
-        let done = self.done.splits.load(Ordering::Relaxed);
+        let done = self.totals.splits.load(Ordering::Relaxed);
         ReadAmount { done, total: self.splits.len() as u64, left_out: 0 }
     }
 
     /// Stored bytes read. For standard input, whose size nobody knows before, the total is
     /// what was read.
     pub(crate) fn byte_amount(&self) -> ReadAmount {
-        let done = self.done.bytes.load(Ordering::Relaxed);
+        let done = self.totals.bytes.load(Ordering::Relaxed);
         ReadAmount { done, total: self.total_bytes.max(done), left_out: 0 }
     }
 
     /// Rows taken.
     pub(crate) fn row_count(&self) -> u64 {
-        self.done.rows.load(Ordering::Relaxed)
+        self.totals.rows.load(Ordering::Relaxed)
     }
 
     /// Records refused.
     pub(crate) fn rejected_count(&self) -> u64 {
-        self.done.rejected.load(Ordering::Relaxed)
+        self.totals.rejected.load(Ordering::Relaxed)
     }
 
-    fn open(&self, index: usize) -> Result<Rows> {
+    fn open_reader(&self, index: usize) -> Result<SplitRows> {
         let (exact_start, was_read) = {
-            let mut slot = self.slots[index].lock();
+            let mut slot = self.split_states[index].lock();
             (slot.exact_start, std::mem::replace(&mut slot.was_read, true))
         };
         // Read a second time, a split is no further progress.
-        let progress = if was_read { RunProgress::new() } else { self.run.progress.clone() };
+        let progress = if was_read { RunProgress::new() } else { self.run_state.progress.clone() };
         let place = (!was_read).then_some(index);
-        self.open_split(&self.splits[index], exact_start, progress, place)
+        self.open_split_reader(&self.splits[index], exact_start, progress, place)
     }
 
     /// Tells of all splits before the first is read, where all of them will be.
-    fn course(&self, options: &ReadOptions) -> Result<Option<Arc<AccessPlan>>> {
-        if let Some(course) = self.course.get() {
+    fn announce_splits(&self, options: &ReadOptions) -> Result<Option<Arc<AccessPlan>>> {
+        if let Some(course) = self.access_plan.get() {
             return Ok(course.clone());
         }
-        let is_whole = self.reads_all || !self.queue.is_used.load(Ordering::Relaxed);
+        let is_whole = self.reads_all_records || !self.queue.is_used.load(Ordering::Relaxed);
         let course = match is_whole {
             true => self.source.access_plan(&self.splits, options)?,
             false => None,
         };
-        Ok(self.course.get_or_init(|| course).clone())
+        Ok(self.access_plan.get_or_init(|| course).clone())
     }
 
-    fn open_split(
+    fn open_split_reader(
         &self,
         split: &Split,
         exact_start: Option<u64>,
         progress: RunProgress,
         place: Option<usize>,
-    ) -> Result<Rows> {
+    ) -> Result<SplitRows> {
         let mut options = ReadOptions {
             projection: self.projection.clone(),
-            dictionary_columns: self.coded.clone(),
+            dictionary_columns: self.encoded_columns.clone(),
             predicates: self.predicates.clone(),
-            predicates_keep_many: Arc::clone(&self.leave_many),
-            used_fields: self.used.clone(),
+            predicates_keep_many: Arc::clone(&self.predicates_keep_many),
+            used_fields: self.used_fields.clone(),
             batch_rows: self.batch_rows,
             exact_start,
             cancel: self.stop.clone(),
             progress,
-            reject_log: Arc::clone(&self.run.rejects),
-            prefetch_budget: self.run.ahead.clone(),
+            reject_log: Arc::clone(&self.run_state.rejects),
+            prefetch_budget: self.run_state.prefetch_budget.clone(),
             low_latency: self.is_eager(),
             access_plan: None,
         };
         // Its place among the splits: read a second time, it was not told of.
         if let Some(place) = place {
-            options.access_plan = self.course(&options)?.map(|course| (course, place));
+            options.access_plan = self.announce_splits(&options)?.map(|course| (course, place));
         }
         let reader = self.source.read_split(split, &options)?;
-        Ok(Rows { reader, sampler: self.sample.map(|sample| Sampler::new(sample, split)) })
+        Ok(SplitRows { reader, sampler: self.sample.map(|sample| RowSampler::new(sample, split)) })
     }
 }
 
 /// The rows of a split, or a sample of them.
-struct Rows {
+struct SplitRows {
     reader: SplitReader,
-    sampler: Option<Sampler>,
+    sampler: Option<RowSampler>,
 }
 
-impl Iterator for Rows {
+impl Iterator for SplitRows {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.reader.next()?.map_err(Error::from);
         Some(match (&mut self.sampler, batch) {
-            (Some(sampler), Ok(batch)) => sampler.taken(&batch),
+            (Some(sampler), Ok(batch)) => sampler.sample_batch(&batch),
             (_, batch) => batch,
         })
     }
@@ -831,18 +850,19 @@ impl Iterator for Rows {
 
 /// A split as a partition.
 #[derive(Debug)]
-struct OneSplit {
+struct SplitPartition {
     scan: Arc<Scan>,
     index: usize,
 }
 
-impl PartitionStream for OneSplit {
+impl PartitionStream for SplitPartition {
     fn schema(&self) -> &SchemaRef {
         &self.scan.schema
     }
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let current = self.scan.current.as_ref().and_then(|current| current.scan.lock().upgrade());
+        let current =
+            self.scan.current_scan.as_ref().and_then(|current| current.scan.lock().upgrade());
         let scan = current.unwrap_or_else(|| Arc::clone(&self.scan));
         let batches = SplitBatches::new(scan, self.index);
         let schema = Arc::clone(&self.scan.schema);
@@ -855,8 +875,8 @@ pub(crate) struct SplitBatches {
     scan: Arc<Scan>,
     index: usize,
     span: Span,
-    reader: Option<Rows>,
-    ended: bool,
+    reader: Option<SplitRows>,
+    has_ended: bool,
 }
 
 /// The reading of a split.
@@ -868,15 +888,15 @@ fn split_span(split: &Split) -> Span {
 impl SplitBatches {
     pub(crate) fn new(scan: Arc<Scan>, index: usize) -> Self {
         let span = split_span(&scan.splits[index]);
-        SplitBatches { scan, index, span, reader: None, ended: false }
+        SplitBatches { scan, index, span, reader: None, has_ended: false }
     }
 
-    fn end(&mut self) {
-        self.ended = true;
-        if let Some(Rows { reader, .. }) = self.reader.take() {
+    fn finish_reading(&mut self) {
+        self.has_ended = true;
+        if let Some(SplitRows { reader, .. }) = self.reader.take() {
             let is_exact = reader.is_start_exact();
-            let outcome = Outcome { is_exact, stats: reader.into_stats() };
-            self.scan.slots[self.index].lock().outcome = Some(outcome);
+            let outcome = SplitOutcome { is_exact_start: is_exact, stats: reader.into_stats() };
+            self.scan.split_states[self.index].lock().outcome = Some(outcome);
         }
     }
 }
@@ -885,16 +905,16 @@ impl Iterator for SplitBatches {
     type Item = PlanResult<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.has_ended {
             return None;
         }
         let _reading = self.span.clone().entered();
         let reader = match &mut self.reader {
             Some(reader) => reader,
-            none => match self.scan.open(self.index) {
+            none => match self.scan.open_reader(self.index) {
                 Ok(reader) => none.insert(reader),
                 Err(error) => {
-                    self.ended = true;
+                    self.has_ended = true;
                     return Some(Err(into_datafusion_error(error)));
                 }
             },
@@ -902,16 +922,16 @@ impl Iterator for SplitBatches {
         match reader.next() {
             Some(Ok(batch)) => {
                 let stats = reader.reader.stats();
-                let so_far = SoFar { rows: stats.rows, rejected: stats.rejected_count };
-                self.scan.slots[self.index].lock().so_far = so_far;
+                let so_far = ReadCounts { rows: stats.rows, rejected: stats.rejected_count };
+                self.scan.split_states[self.index].lock().read_counts = so_far;
                 Some(Ok(batch))
             }
             Some(Err(error)) => {
-                self.end();
+                self.finish_reading();
                 Some(Err(into_datafusion_error(error)))
             }
             None => {
-                self.end();
+                self.finish_reading();
                 None
             }
         }
@@ -921,98 +941,99 @@ impl Iterator for SplitBatches {
 impl Drop for SplitBatches {
     fn drop(&mut self) {
         // A reader dropped in the middle tells how far it came, too.
-        if !self.ended {
-            self.end();
+        if !self.has_ended {
+            self.finish_reading();
         }
     }
 }
 
 /// Splits that several partitions take from.
 #[derive(Default)]
-struct Queue {
+struct SplitQueue {
     /// Whether the scan's partitions take from it.
     is_used: AtomicBool,
     /// With exact starts, found at the first pull: nothing here can be read a second time.
     splits: Mutex<Option<Arc<Vec<Split>>>>,
-    next: AtomicUsize,
+    next_index: AtomicUsize,
     /// How many are reading a split of it.
-    readers: Mutex<usize>,
-    changed: Condvar,
+    reader_count: Mutex<usize>,
+    reader_ended: Condvar,
 }
 
 /// Counts a reader while it lives, whatever ends it.
-struct Reading<'a>(&'a Queue);
+struct ReaderGuard<'a>(&'a SplitQueue);
 
-impl<'a> Reading<'a> {
-    fn new(queue: &'a Queue) -> Self {
-        *queue.readers.lock() += 1;
-        Reading(queue)
+impl<'a> ReaderGuard<'a> {
+    fn new(queue: &'a SplitQueue) -> Self {
+        *queue.reader_count.lock() += 1;
+        ReaderGuard(queue)
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for ReaderGuard<'_> {
     fn drop(&mut self) {
-        *self.0.readers.lock() -= 1;
-        self.0.changed.notify_all();
+        *self.0.reader_count.lock() -= 1;
+        self.0.reader_ended.notify_all();
     }
 }
 
 impl Scan {
-    fn queued(&self) -> Result<Arc<Vec<Split>>> {
+    fn find_exact_splits(&self) -> Result<Arc<Vec<Split>>> {
         let mut splits = self.queue.splits.lock();
         if let Some(splits) = &*splits {
             return Ok(Arc::clone(splits));
         }
         let mut exact = self.splits.clone();
-        self.source.resolve_exact_starts(&mut exact, &self.run.cancel)?;
+        self.source.resolve_exact_starts(&mut exact, &self.run_state.cancel)?;
         Ok(Arc::clone(splits.insert(Arc::new(exact))))
     }
 
     /// Takes splits and sends their rows until no more are wanted, or nobody is left to want any.
-    fn pull(
+    fn read_queued_splits(
         &self,
         send: impl FnMut(BatchPosition, Result<RecordBatch>) -> bool,
         is_left: impl Fn() -> bool,
     ) -> Result<()> {
-        let _reading = Reading::new(&self.queue);
-        self.pull_all(send, is_left)
+        let _reading = ReaderGuard::new(&self.queue);
+        self.read_queued_splits_uncounted(send, is_left)
     }
 
-    fn pull_all(
+    fn read_queued_splits_uncounted(
         &self,
         mut send: impl FnMut(BatchPosition, Result<RecordBatch>) -> bool,
         is_left: impl Fn() -> bool,
     ) -> Result<()> {
-        let splits = self.queued()?;
-        let mut turn = self.turn();
+        let splits = self.find_exact_splits()?;
+        let mut turn = self.new_core_turn();
         // Whoever waits for a turn learns in no other way that the query has ended.
-        let is_over = || self.stop.is_cancelled() || !self.reads_all && !is_left();
+        let is_over = || self.stop.is_cancelled() || !self.reads_all_records && !is_left();
         loop {
             if !turn.acquire(is_over) {
                 self.stop.check()?;
                 return Ok(());
             }
-            let index = self.queue.next.fetch_add(1, Ordering::Relaxed);
+            let index = self.queue.next_index.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
             let span = split_span(split);
-            let progress = self.run.progress.clone();
-            let mut reader =
-                span.in_scope(|| self.open_split(split, split.exact_start, progress, Some(index)))?;
+            let progress = self.run_state.progress.clone();
+            let mut reader = span.in_scope(|| {
+                self.open_split_reader(split, split.exact_start, progress, Some(index))
+            })?;
             let mut is_wanted = true;
-            let mut places = places(index);
+            let mut places = batch_places(index);
             while let (Some(batch), Some(place)) = (span.in_scope(|| reader.next()), places.next())
             {
                 let is_bad = batch.is_err();
                 is_wanted = is_wanted && send(place, batch);
-                if is_bad || !is_wanted && !self.reads_all {
+                if is_bad || !is_wanted && !self.reads_all_records {
                     let stats = reader.reader.into_stats();
-                    let so_far = SoFar { rows: stats.rows, rejected: stats.rejected_count };
-                    return self.accept_part(stats, so_far);
+                    let so_far = ReadCounts { rows: stats.rows, rejected: stats.rejected_count };
+                    return self.count_partial_split(stats, so_far);
                 }
                 // Over, it goes on to where it ends.
                 turn.acquire(is_over);
             }
-            self.accept(reader.reader.into_stats())?;
+            self.count_split(reader.reader.into_stats())?;
             if !is_wanted {
                 return Ok(());
             }
@@ -1020,21 +1041,21 @@ impl Scan {
     }
 
     /// Reads the splits once more, of which nothing is counted: they are by now.
-    fn pull_again(
+    fn reread_splits(
         &self,
         round: usize,
         mut send: impl FnMut(BatchPosition, Result<RecordBatch>) -> bool,
         is_left: impl Fn() -> bool,
     ) -> Result<()> {
-        let splits = self.queued()?;
+        let splits = self.find_exact_splits()?;
         let next = {
-            let mut again = self.again.lock();
+            let mut again = self.reread_positions.lock();
             while again.len() < round {
                 again.push(Arc::default());
             }
             Arc::clone(&again[round - 1])
         };
-        let mut turn = self.turn();
+        let mut turn = self.new_core_turn();
         let is_over = || self.stop.is_cancelled() || !is_left();
         loop {
             if !turn.acquire(is_over) {
@@ -1043,8 +1064,9 @@ impl Scan {
             }
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(split) = splits.get(index) else { return Ok(()) };
-            let reader = self.open_split(split, split.exact_start, RunProgress::new(), None)?;
-            for (place, batch) in places(index).zip(reader) {
+            let reader =
+                self.open_split_reader(split, split.exact_start, RunProgress::new(), None)?;
+            for (place, batch) in batch_places(index).zip(reader) {
                 let is_bad = batch.is_err();
                 if !send(place, batch) || is_bad {
                     return Ok(());
@@ -1059,14 +1081,14 @@ impl Scan {
     ///
     /// # Errors
     /// As reading.
-    pub(crate) fn read_rest(&self) -> Result<()> {
-        if !self.reads_all || !self.queue.is_used.load(Ordering::Relaxed) {
+    pub(crate) fn read_remaining_splits(&self) -> Result<()> {
+        if !self.reads_all_records || !self.queue.is_used.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut readers = self.queue.readers.lock();
+        let mut readers = self.queue.reader_count.lock();
         while *readers > 0 {
-            self.run.cancel.check()?;
-            self.queue.changed.wait_for(&mut readers, TICK);
+            self.run_state.cancel.check()?;
+            self.queue.reader_ended.wait_for(&mut readers, CANCEL_POLL_INTERVAL);
         }
         drop(readers);
         let mut failed = None;
@@ -1077,40 +1099,40 @@ impl Scan {
                 false
             }
         };
-        self.pull(taken, || true)?;
+        self.read_queued_splits(taken, || true)?;
         failed.map_or(Ok(()), Err)
     }
 }
 
 /// Where the batches of a split are.
-fn places(index: usize) -> impl Iterator<Item = BatchPosition> {
+fn batch_places(index: usize) -> impl Iterator<Item = BatchPosition> {
     let split = u32::try_from(index).unwrap_or(u32::MAX);
     (0..=u32::MAX).map(move |batch| BatchPosition { split_index: split, batch_index: batch })
 }
 
 /// How often who waits for readers looks whether the run was stopped.
-const TICK: Duration = Duration::from_millis(50);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One of the partitions that share a queue.
-struct Pulled {
+struct QueuePartition {
     scan: Arc<Scan>,
     /// How often it was executed.
-    rounds: AtomicUsize,
+    execution_count: AtomicUsize,
 }
 
-impl Pulled {
+impl QueuePartition {
     fn new(scan: &Arc<Scan>) -> Self {
-        Pulled { scan: Arc::clone(scan), rounds: AtomicUsize::new(0) }
+        QueuePartition { scan: Arc::clone(scan), execution_count: AtomicUsize::new(0) }
     }
 }
 
-impl fmt::Debug for Pulled {
+impl fmt::Debug for QueuePartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.scan.fmt(f)
     }
 }
 
-impl PartitionStream for Pulled {
+impl PartitionStream for QueuePartition {
     fn schema(&self) -> &SchemaRef {
         &self.scan.schema
     }
@@ -1120,7 +1142,7 @@ impl PartitionStream for Pulled {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.scan.schema), 2);
         let sender = builder.tx();
         let scan = Arc::clone(&self.scan);
-        let round = self.rounds.fetch_add(1, Ordering::Relaxed);
+        let round = self.execution_count.fetch_add(1, Ordering::Relaxed);
         builder.spawn_blocking(move || {
             let send = |place: BatchPosition, batch: Result<RecordBatch>| {
                 let batch = match tells_places {
@@ -1131,8 +1153,8 @@ impl PartitionStream for Pulled {
             };
             let is_left = || !sender.is_closed();
             let sent = match round {
-                0 => scan.pull(send, is_left),
-                round => scan.pull_again(round, send, is_left),
+                0 => scan.read_queued_splits(send, is_left),
+                round => scan.reread_splits(round, send, is_left),
             };
             sent.map_err(into_datafusion_error)
         });

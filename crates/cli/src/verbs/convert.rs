@@ -56,7 +56,10 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
             Some(running) => running,
             None => {
                 let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-                Running::query(query.written_to(&conversion.sink), preparation.settings.clone())?
+                Running::query(
+                    query.with_worker_output(&conversion.sink),
+                    preparation.settings.clone(),
+                )?
             }
         };
         let running = running.recorded(recorder);

@@ -11,7 +11,7 @@ use tidemill_engine::sink::terminal_table::{
     DEFAULT_ROWS_MAX, TerminalTable, TerminalTableOptions,
 };
 use tidemill_engine::sink::{OutputFormat, OutputSummary, SinkSpec};
-use tidemill_engine::{CancelFlag, Coverage, Error, Glimpse, Kept, Result, coverage};
+use tidemill_engine::{CancelFlag, Coverage, Error, InterimResult, Kept, Result, coverage};
 
 use super::{Outcome, print, program};
 use crate::args::{LookArgs, RowsShown, ShowArgs, SinkArgs, WriteArgs};
@@ -314,7 +314,7 @@ fn show(
             Next::Glimpse(glimpse) => {
                 // From here on what there is may be taken for the answer.
                 terminal::answer_first(enough);
-                if glimpse.share == 0.0 {
+                if glimpse.bytes_read_share == 0.0 {
                     continue;
                 }
                 bar.clear();
@@ -367,7 +367,7 @@ struct Glimpses {
 const LINES_LEFT: usize = 3;
 
 impl Glimpses {
-    fn show(&mut self, glimpse: &Glimpse, look: TerminalTableOptions) -> Result<()> {
+    fn show(&mut self, glimpse: &InterimResult, look: TerminalTableOptions) -> Result<()> {
         let lines_max = screen::size().1.saturating_sub(LINES_LEFT);
         // Its head, what says how many are not shown, and what stands below.
         let rows_max = lines_max.saturating_sub(5).max(1);
@@ -381,10 +381,10 @@ impl Glimpses {
         }
         table.finish(&mut drawn).map_err(Error::from)?;
         let mut text = String::from_utf8_lossy(&drawn).into_owned();
-        let per_share = self.began.elapsed().as_secs_f64() / glimpse.share.max(1e-6);
-        let left = per_share * (1.0 - glimpse.share);
+        let per_share = self.began.elapsed().as_secs_f64() / glimpse.bytes_read_share.max(1e-6);
+        let left = per_share * (1.0 - glimpse.bytes_read_share);
         let left = Duration::from_secs_f64(left.min(1e9));
-        let say = said_below(glimpse.share, left, look.width);
+        let say = said_below(glimpse.bytes_read_share, left, look.width);
         text.push_str(&screen::fitted_line(&say, look.width, look.use_colours));
         let lines: Vec<&str> = text.lines().take(lines_max.max(1)).collect();
         let mut out = std::io::stdout().lock();

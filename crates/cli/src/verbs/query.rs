@@ -12,7 +12,8 @@ use tidemill_engine::running::{self, Preparation, Running};
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::{
-    Cluster, CopyQuery, Error, Merge, Plan, Query, Repeats, Turbo, program_files,
+    ClusterSpec, CopyQuery, Error, PartialTableMerge, Query, QueryPlan, RepeatedRunPolicy,
+    TurboSettings, program_files,
 };
 
 use super::output::{
@@ -39,12 +40,12 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     };
     let parameters = args.param.iter();
     let parameters = parameters.map(|(name, text)| (name.clone(), QueryParameter::from_text(text)));
-    let turbo = args.turbo.over(&Turbo::default())?;
+    let turbo = args.turbo.over(&TurboSettings::default())?;
     let limits = args.limits.limits();
     let mut defaults = args.source.spec()?;
     let files = program_files::named(&args.files.named, &defaults.storage_options, &[&limits])?;
     program_files::give(files.as_ref(), &mut defaults.filter_program);
-    let query = Query { sql, defaults, turbo, ..Query::default() };
+    let query = Query { sql, file_defaults: defaults, turbo, ..Query::default() };
     // The log keeps the statement without the values, which may be nobody's business.
     let about = RunDescription {
         verb: "query",
@@ -59,7 +60,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         sink
     });
     let query = args.scratch.over(query)?;
-    let cluster = args.cluster.as_deref().map(Cluster::parse).transpose()?;
+    let cluster = args.cluster.as_deref().map(ClusterSpec::parse).transpose()?;
     if cluster.is_some() && !args.explain {
         return Err(Error::usage_with_hint(
             "`--cluster` says what a query would take elsewhere, and this one is to be run here",
@@ -94,7 +95,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     program_files::give(files.as_ref(), &mut sink.exec);
     program_files::check(
         files.as_ref(),
-        &[query.defaults.filter_program.as_ref(), sink.exec.as_ref()],
+        &[query.file_defaults.filter_program.as_ref(), sink.exec.as_ref()],
     )?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = RunDescription { output: Some(sink.url.clone()), ..about };
@@ -145,8 +146,8 @@ impl Posting<'_> {
         preparation: &Preparation,
     ) -> anyhow::Result<Option<(Master, Question)>> {
         let Some(master) = on.master()? else { return Ok(None) };
-        let attempts_max = on.max_attempts.or(query.attempts_max);
-        let query = Query { attempts_max, ..query.clone() };
+        let attempts_max = on.max_attempts.or(query.split_attempts_max);
+        let query = Query { split_attempts_max: attempts_max, ..query.clone() };
         let priority = running::priority_of(&limits.limits(), self.job)?;
         let settings = &preparation.settings;
         let question = Question::new(self.verb, self.shown, &query, settings, priority)?;
@@ -175,7 +176,7 @@ struct Explaining<'a> {
     format: Option<&'a str>,
     /// Where the result would go.
     output: Option<&'a SinkSpec>,
-    cluster: Option<&'a Cluster>,
+    cluster: Option<&'a ClusterSpec>,
 }
 
 /// `tidemill run JOB`.
@@ -219,11 +220,11 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         } else {
             let query = args.on.over(query, &args.limits, &settings.cancel)?;
             Running::without_rows(settings.cancel.clone(), move || {
-                let plan = Plan::new(&query, &settings)?;
+                let plan = QueryPlan::new(&query, &settings)?;
                 if let Some(warning) = plan.warning() {
                     terminal::warn(&warning);
                 }
-                plan.run_partial(&target, overwrite, &id)
+                plan.write_partial_table(&target, overwrite, &id)
             })?
         };
         let running = running.recorded(recorder);
@@ -262,13 +263,14 @@ fn started(query: Query, preparation: &Preparation, sink: &SinkSpec) -> anyhow::
     let settings = preparation.settings.clone();
     Ok(match is_watched(sink) {
         true => Running::watched(query, settings)?,
-        false => Running::query(query.written_to(sink), settings)?,
+        false => Running::query(query.with_worker_output(sink), settings)?,
     })
 }
 
 /// `tidemill merge PARTIAL…`.
 pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
-    let repeats = if args.allow_repeats { Repeats::Allowed } else { Repeats::Refused };
+    let repeats =
+        if args.allow_repeats { RepeatedRunPolicy::Allow } else { RepeatedRunPolicy::Refuse };
     if let Some(out) = args.partial {
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = RunDescription::for_merge(&args.partials, Some(out.display().to_string()));
@@ -276,8 +278,8 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
         let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
         let (target, overwrite) = (out.display().to_string(), args.sink.write.overwrite);
         let running = Running::without_rows(settings.cancel.clone(), move || {
-            let merge = Merge::with_repeats(&args.partials, repeats, &settings)?;
-            merge.run_partial(&out, overwrite, &id)
+            let merge = PartialTableMerge::with_repeat_policy(&args.partials, repeats, &settings)?;
+            merge.write_partial_table(&out, overwrite, &id)
         })?
         .recorded(recorder);
         return finish_without_rows(running, &preparation, &target, &coverage);
@@ -347,7 +349,7 @@ fn explain(
         None => {
             let mut query = on.over(query, limits, &settings.cancel)?;
             if let Some(output) = output.or(sink) {
-                query = query.written_to(output);
+                query = query.with_worker_output(output);
             }
             Explanation::new(&query, settings, *cluster)?
         }

@@ -95,7 +95,7 @@ fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
         output: Some(sink.url.clone()),
         ..RunDescription::default()
     };
-    let query = Query::sorted(source, &args.by, args.limit)?;
+    let query = Query::select_sorted(source, &args.by, args.limit)?;
     let query = Query { keeps_columns: sink.preserves_column_metadata(), ..query };
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let (preparation, recorder) = begin(&args.limits.limits(), &Default::default(), about)?;

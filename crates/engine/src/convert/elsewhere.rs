@@ -37,7 +37,8 @@ use tidemill_base::progress::{RunProgress, process_cpu_seconds};
 use tidemill_base::state_folder::create_private_folders;
 use tidemill_base::{BadRecordLimit, RunSettings};
 use tidemill_query::{
-    Came, Failure, HandedFile, HandedJob, NewTask, ScratchSpec, Tasks, Took, Unordered,
+    EncodedTask, ScratchSpec, SerializedError, ShippedFile, SubmittedJob, TaskSource, TaskStats,
+    TaskTime, UnorderedScheduler,
 };
 use tidemill_remote::StorageOptions;
 use tidemill_sink::{
@@ -127,7 +128,7 @@ enum Outcome {
     },
     /// An upload has to be begun for its object.
     TooLarge,
-    Failed(Failure),
+    Failed(SerializedError),
 }
 
 /// What was written.
@@ -361,22 +362,22 @@ impl Conversion {
         if let Set::Files(set) = set {
             paths.push(absolute(&set.lock_path())?);
         }
-        there.workers.begin(HandedJob {
-            content: message(JOB, &job)?,
+        there.workers.start_job(SubmittedJob {
+            encoded_job: message(JOB, &job)?,
             secrets: self
                 .source
                 .storage_options
                 .with_overrides(&self.sink.storage_options)
                 .worker_options(),
-            paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            shared_paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             // Both find the same.
-            files: HandedFile::of(
+            shipped_files: ShippedFile::collect_from_program(
                 self.source.filter_program.as_ref().or(self.sink.exec.as_ref()),
                 cancel,
             )?,
         })?;
         let ends = Ends(there);
-        let threads = there.workers.reach()?.threads;
+        let threads = there.workers.worker_counts()?.threads;
         let inputs = cut(tasks, threads);
         // What a program makes of a few bytes may be many, and it is not to be asked twice.
         let is_any = self.sink.exec.is_some() || self.source.filter_program.is_some();
@@ -389,14 +390,14 @@ impl Conversion {
             all: std::mem::take(all),
             tried: 0,
         };
-        let ran = Unordered {
+        let ran = UnorderedScheduler {
             workers: &there.workers,
             cancel,
             progress: &settings.progress,
-            first: 0,
+            first_number: 0,
             attempts_max: there.attempts_max,
         }
-        .run(&mut dealt);
+        .run_tasks(&mut dealt);
         drop(ends);
         let tried = dealt.tried;
         *all = dealt.all;
@@ -422,7 +423,7 @@ struct Ends<'a>(&'a Elsewhere);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.0.workers.end();
+        self.0.workers.end_job();
     }
 }
 
@@ -503,22 +504,22 @@ impl Dealt<'_> {
     }
 }
 
-impl Tasks for Dealt<'_> {
-    fn count(&self) -> usize {
+impl TaskSource for Dealt<'_> {
+    fn task_count(&self) -> usize {
         self.inputs.len()
     }
 
-    fn task(&mut self, number: usize) -> Result<NewTask> {
+    fn encode_task(&mut self, number: usize) -> Result<EncodedTask> {
         let tasks = self.inputs.get(number).copied().unwrap_or_default();
         let uploads = self.uploads(number, tasks)?;
-        Ok(NewTask {
-            bytes: tasks.iter().map(|task| task.bytes).sum(),
-            name: format!("convert {} of {}", number + 1, self.inputs.len()),
-            content: message(TASK, &Inputs { tasks: tasks.to_vec(), uploads })?,
+        Ok(EncodedTask {
+            cost_bytes: tasks.iter().map(|task| task.bytes).sum(),
+            display_name: format!("convert {} of {}", number + 1, self.inputs.len()),
+            encoded_task: message(TASK, &Inputs { tasks: tasks.to_vec(), uploads })?,
         })
     }
 
-    fn take(&mut self, number: usize, content: Vec<u8>) -> Result<Came> {
+    fn accept_result(&mut self, number: usize, content: Vec<u8>) -> Result<TaskStats> {
         let tasks = self.inputs.get(number).copied().unwrap_or_default();
         let mut sections = opened(&content)?;
         let AllDone { done, cpu_us, wall_us } = first(&mut sections, DONE)?;
@@ -575,13 +576,17 @@ impl Tasks for Dealt<'_> {
             }
         }
         let took =
-            Took { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
+            TaskTime { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
         self.settings.progress.map_counters().add_worker_cpu(took.cpu);
         // More would fail as well.
-        if goes_on { Ok(Came { took, bytes }) } else { Err(Error::Interrupted) }
+        if goes_on {
+            Ok(TaskStats { time: took, input_bytes: bytes })
+        } else {
+            Err(Error::Interrupted)
+        }
     }
 
-    fn name(&self, number: usize) -> String {
+    fn work_description(&self, number: usize) -> String {
         let tasks = self.inputs.get(number).copied().unwrap_or_default();
         let first = tasks.first().map_or("", |task| task.url.as_str());
         let first = tidemill_base::redaction::redact_url(first);

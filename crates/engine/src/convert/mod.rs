@@ -31,7 +31,7 @@ use tidemill_base::error::{Error, Result, error_from_panic};
 use tidemill_base::progress::PlanOutline;
 use tidemill_base::redaction::redact_url;
 use tidemill_base::state_folder::RunId;
-use tidemill_query::{Plan, Query, Results, Workers, named};
+use tidemill_query::{Query, QueryPlan, Results, WorkerPool, conform_batch_to_schema};
 use tidemill_remote::location::Location;
 use tidemill_remote::{AccessPlan, PrefetchBudget};
 use tidemill_sink::{
@@ -79,7 +79,7 @@ pub struct Conversion {
 #[derive(Debug, Clone)]
 pub struct Elsewhere {
     /// Who.
-    pub workers: Arc<dyn Workers>,
+    pub workers: Arc<dyn WorkerPool>,
     /// Whether what they do not do is done by this process, with a warning.
     pub may_run_here: bool,
     /// So many workers may end over the same inputs. Default: 4.
@@ -189,7 +189,8 @@ impl Conversion {
     }
 
     fn query_of(&self, source: SourceSpec) -> Result<Query> {
-        let query = Query::records(source, self.select.as_deref(), self.condition.as_deref())?;
+        let query =
+            Query::select_per_record(source, self.select.as_deref(), self.condition.as_deref())?;
         Ok(Query {
             keeps_columns: self.select.is_none() && self.sink.preserves_column_metadata(),
             ..query
@@ -435,7 +436,7 @@ impl Conversion {
                 (Content::Copy(Box::new(copy)), warning)
             }
             Some(_) => {
-                let plan = Plan::new(&self.query_of(source)?, settings)?;
+                let plan = QueryPlan::new(&self.query_of(source)?, settings)?;
                 let warning = plan.warning();
                 (Content::Query(Box::new(plan.run()?)), warning)
             }
@@ -715,7 +716,7 @@ impl Copy {
                 },
             };
             if let Some(batch) = reader.next() {
-                return named(batch?, &self.schema).map(Some);
+                return conform_batch_to_schema(batch?, &self.schema).map(Some);
             }
             let Some(reader) = self.reader.take() else { continue };
             let mut stats = reader.into_stats();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
 use tidemill_jobs::RunDescription;
-use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, Turbo};
+use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, TurboSettings};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
 use tidemill_source::filter_program::{self, FilterProgram};
@@ -55,7 +55,7 @@ pub struct Job {
     /// Limits, which the command line's flags of the same names override.
     pub limits: Limits,
     /// When the answer may rest on a part of the input; flags of the same names override it.
-    pub turbo: Turbo,
+    pub turbo: TurboSettings,
 }
 
 /// One aggregation: the key columns, and an expression for each column that is computed.
@@ -258,12 +258,12 @@ impl Job {
             declared.spec = SourceSpec { promotions: promote, ..given.spec };
             return Ok(declared.name.clone());
         }
-        let read = self.query().unknown_tables();
+        let read = self.query().unresolved_tables();
         let needs_source = self.map.is_none() && self.sources.is_empty();
-        if !needs_source && read.iter().all(|table| table.name != given.name) {
+        if !needs_source && read.iter().all(|table| table.source_name != given.name) {
             let declared = self.sources.iter().map(|source| source.name.as_str());
             let names: Vec<&str> =
-                declared.chain(read.iter().map(|table| table.name.as_str())).collect();
+                declared.chain(read.iter().map(|table| table.source_name.as_str())).collect();
             let unknown = suggestions::unknown_name_message("source", &given.name, &names);
             return Err(Error::usage(format!("{origin}: {unknown}")));
         }
@@ -301,8 +301,8 @@ impl Job {
         Query {
             sql: self.to_sql(),
             sources: self.sources.clone(),
-            map: self.map.clone(),
-            attempts_max: self.limits.max_attempts,
+            map_sql: self.map.clone(),
+            split_attempts_max: self.limits.max_attempts,
             scratch: self.limits.scratch.clone(),
             ..Query::default()
         }
@@ -699,7 +699,7 @@ fn limits(root: &mut Section) -> Result<Limits> {
         scratch: {
             let url = section.text("scratch")?;
             let above = section.text_or_number("scratch_above")?;
-            ScratchSpec::of(url, above.as_deref())?
+            ScratchSpec::from_options(url, above.as_deref())?
         },
     };
     let known = [
@@ -716,8 +716,8 @@ fn limits(root: &mut Section) -> Result<Limits> {
     Ok(limits)
 }
 
-fn turbo(root: &mut Section) -> Result<Turbo> {
-    let mut turbo = Turbo::default();
+fn turbo(root: &mut Section) -> Result<TurboSettings> {
+    let mut turbo = TurboSettings::default();
     let Some(node) = root.take("turbo") else { return Ok(turbo) };
     let mut section = root.section(node, "turbo")?;
     for option in TURBO_OPTIONS {
@@ -731,7 +731,7 @@ fn turbo(root: &mut Section) -> Result<Turbo> {
                 return Err(section.wrong_type(&node, option, "a string, a number, true or false"));
             }
         };
-        turbo.set(option, &text).map_err(|error| match error {
+        turbo.set_option(option, &text).map_err(|error| match error {
             Error::Usage { message, hint } => section.error(&node, message, hint.as_deref()),
             other => other,
         })?;
@@ -892,14 +892,14 @@ as_seen     = true
         assert_eq!(job.limits.max_bad.as_deref(), Some("3"));
         assert_eq!(job.limits.threads, Some(2));
         assert_eq!(job.limits.spill_dirs, [Path::new("/mnt/a"), Path::new("/mnt/b")]);
-        let turbo = Turbo {
+        let turbo = TurboSettings {
             deadline: Some(Duration::from_secs(7)),
-            drop: Some(0.1),
-            sample: Some(0.25),
+            drop_share: Some(0.1),
+            sample_share: Some(0.25),
             seed: Some(7),
             split_bytes: Some(64 << 10),
-            as_seen: true,
-            ..Turbo::default()
+            is_unscaled: true,
+            ..TurboSettings::default()
         };
         assert_eq!(job.turbo, turbo);
         assert_eq!(
@@ -1123,7 +1123,7 @@ as_seen     = true
         assert_eq!(job.limits.priority.as_deref(), Some("low"));
         assert_eq!(job.limits.spill_dirs, [Path::new("/mnt/c")]);
         assert_eq!(job.turbo.deadline, Some(Duration::from_millis(200)));
-        assert_eq!((job.turbo.sample, job.turbo.no_intervals), (Some(0.01), true));
+        assert_eq!((job.turbo.sample_share, job.turbo.is_without_intervals), (Some(0.01), true));
         assert_eq!(job.name.as_deref(), Some("2013"));
 
         let several = "map.sql = 'q'\n[[source]]\nname = 'a'\nurl = '1'\n\

@@ -14,7 +14,9 @@ use tidemill_base::cores::Priority;
 use tidemill_base::error::{Error, Result, redact_secrets};
 use tidemill_base::redaction::escape_control_chars;
 use tidemill_base::{BadRecordLimit, RunSettings};
-use tidemill_query::{Failure, Glimpse, NamedSource, Query, Turbo, Workers};
+use tidemill_query::{
+    InterimResult, NamedSource, Query, SerializedError, TurboSettings, WorkerPool,
+};
 use tidemill_source::posted_source::PostedSource;
 
 use super::{
@@ -85,21 +87,21 @@ pub fn judge(question: &[u8], may_run_programs: bool) -> Result<Judged> {
         ANY => BadRecordLimit::Unlimited,
         text => text.parse()?,
     };
-    let mut turbo = Turbo::default();
-    asked.turbo.iter().try_for_each(|(option, text)| turbo.set(option, text))?;
+    let mut turbo = TurboSettings::default();
+    asked.turbo.iter().try_for_each(|(option, text)| turbo.set_option(option, text))?;
     let sources = asked.sources.into_iter();
     let sources = sources.map(|(name, source)| Ok(NamedSource { name, spec: source.into_spec()? }));
     let query = Query {
         sources: sources.collect::<Result<_>>()?,
-        defaults: asked.defaults.into_spec()?,
+        file_defaults: asked.defaults.into_spec()?,
         sql: asked.sql,
-        map: asked.map,
-        per_record: asked.per_record,
+        map_sql: asked.map,
+        is_per_record: asked.per_record,
         keeps_columns: asked.keeps_columns,
         schema: asked.schema,
-        attempts_max: asked.max_attempts.map(|count| count.max(1)),
+        split_attempts_max: asked.max_attempts.map(|count| count.max(1)),
         // Its time runs from now on.
-        turbo: turbo.checked()?.map(Turbo::begun),
+        turbo: turbo.validate()?.map(TurboSettings::with_start_time),
         ..Query::default()
     };
     let shown = escape_control_chars(&redact_secrets(&asked.shown), &['\n', '\t']);
@@ -143,7 +145,7 @@ impl Answering {
     /// [`Error::Io`] where there can be no thread for it.
     pub fn start(
         judged: Judged,
-        workers: Arc<dyn Workers>,
+        workers: Arc<dyn WorkerPool>,
         settings: RunSettings,
     ) -> Result<Answering> {
         let settings = RunSettings { max_bad: judged.max_bad, ..settings };
@@ -253,8 +255,8 @@ impl Answering {
     }
 }
 
-fn tell_glimpse(frames: &mut Vec<u8>, glimpse: Glimpse) -> Result<()> {
-    let Glimpse { schema, batches, share, coverage } = glimpse;
+fn tell_glimpse(frames: &mut Vec<u8>, glimpse: InterimResult) -> Result<()> {
+    let InterimResult { schema, batches, bytes_read_share: share, coverage } = glimpse;
     let rows = concat_batches(&schema, &batches)?;
     put(frames, &Head::Glimpse { share, coverage: Box::new(coverage) }, &content(&rows)?)
 }
@@ -275,7 +277,7 @@ pub fn began(id: u64) -> Result<Vec<u8>> {
 /// [`Error::Internal`].
 pub fn failed(error: Error) -> Result<Vec<u8>> {
     let mut frame = Vec::new();
-    put(&mut frame, &Head::Failed { error: Failure::from(error) }, &[])?;
+    put(&mut frame, &Head::Failed { error: SerializedError::from(error) }, &[])?;
     Ok(frame)
 }
 

@@ -15,7 +15,7 @@ use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::state_folder::StateFolder;
 use tidemill_base::{CancelFlag, RunSettings};
-use tidemill_query::Glimpse;
+use tidemill_query::InterimResult;
 use tidemill_remote::service_client::{ServiceClient, ServiceCredentials, ServiceResponse};
 use tidemill_tables::sections;
 
@@ -372,7 +372,8 @@ impl Master {
                             first.ok_or_else(|| self.nonsense("an answer without columns"))?;
                         let schema = first.schema();
                         let coverage = *coverage;
-                        let glimpse = Glimpse { schema, batches, share, coverage };
+                        let glimpse =
+                            InterimResult { schema, batches, bytes_read_share: share, coverage };
                         take(Taken::Glimpse(Box::new(glimpse)))?;
                     }
                     Head::Progress(counted) => counted.take(&settings.progress),
@@ -439,7 +440,7 @@ impl Master {
 pub(crate) enum Taken {
     Schema(SchemaRef),
     Rows(RecordBatch),
-    Glimpse(Box<Glimpse>),
+    Glimpse(Box<InterimResult>),
     Warning(String),
 }
 

@@ -12,7 +12,10 @@ use parking_lot::Mutex;
 use tidemill_base::cores::Priority;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::{CancelFlag, RunSettings};
-use tidemill_query::{Done, Handed, HandedJob, Query, Reach, Turbo, Worker, Workers};
+use tidemill_query::{
+    Query, SubmittedJob, SubmittedTask, TaskExecutor, TaskOutcome, TurboSettings, WorkerCounts,
+    WorkerPool,
+};
 use tidemill_remote::StorageOptions;
 
 use super::answering::{Answering, judge};
@@ -25,8 +28,8 @@ const SQL: &str = "SELECT k, count(*) AS n, sum(x) AS x FROM source GROUP BY k O
 /// A worker of this process, which does a task when it is handed in.
 #[derive(Default)]
 struct Here {
-    worker: Mutex<Option<Worker>>,
-    done: Mutex<VecDeque<Done>>,
+    worker: Mutex<Option<TaskExecutor>>,
+    done: Mutex<VecDeque<TaskOutcome>>,
 }
 
 impl std::fmt::Debug for Here {
@@ -35,33 +38,34 @@ impl std::fmt::Debug for Here {
     }
 }
 
-impl Workers for Here {
-    fn reach(&self) -> Result<Reach> {
-        Ok(Reach { machines: 1, workers: 1, threads: 1, is_here: true })
+impl WorkerPool for Here {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
+        Ok(WorkerCounts { machines: 1, workers: 1, threads: 1, is_here: true })
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
-        let worker = Worker::new(&job.content, &settings(), &StorageOptions::default(), &[])?;
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
+        let worker =
+            TaskExecutor::new(&job.encoded_job, &settings(), &StorageOptions::default(), &[])?;
         *self.worker.lock() = Some(worker);
         Ok(())
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
-        let part = self.worker.lock().as_ref().map(|worker| worker.run(&task.content, 0));
-        self.done.lock().push_back(Done {
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+        let part = self.worker.lock().as_ref().map(|worker| worker.run_task(&task.encoded_task, 0));
+        self.done.lock().push_back(TaskOutcome {
             number: task.number,
             attempt: task.attempt,
-            worker: Some("here:1".into()),
-            outcome: part.ok_or_else(|| "no job".to_owned()),
+            worker_name: Some("here:1".into()),
+            result: part.ok_or_else(|| "no job".to_owned()),
         });
         Ok(())
     }
 
-    fn next(&self, _: Duration) -> Result<Option<Done>> {
+    fn next_outcome(&self, _: Duration) -> Result<Option<TaskOutcome>> {
         Ok(self.done.lock().pop_front())
     }
 
-    fn end(&self) {}
+    fn end_job(&self) {}
 }
 
 fn settings() -> RunSettings {
@@ -87,7 +91,7 @@ fn question(query: &Query) -> Question {
 /// What a master answers to a question.
 fn answered(question: &[u8]) -> Vec<u8> {
     let judged = judge(question, false).unwrap();
-    let workers: Arc<dyn Workers> = Arc::new(Here::default());
+    let workers: Arc<dyn WorkerPool> = Arc::new(Here::default());
     let mut answering = Answering::start(judged, workers, settings()).unwrap();
     let mut frames = Vec::new();
     while !answering.has_ended() {
@@ -496,10 +500,10 @@ fn shown_statement_has_no_control_characters() {
     assert_eq!(judged.verb, "query");
 }
 
-fn turbo(options: &[(&str, &str)]) -> Option<Turbo> {
-    let mut turbo = Turbo::default();
-    options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
-    turbo.checked().unwrap()
+fn turbo(options: &[(&str, &str)]) -> Option<TurboSettings> {
+    let mut turbo = TurboSettings::default();
+    options.iter().for_each(|(option, text)| turbo.set_option(option, text).unwrap());
+    turbo.validate().unwrap()
 }
 
 #[test]
@@ -574,7 +578,7 @@ fn what_stands_is_shown_and_is_enough_once_that_is_said() {
         match running.next(Duration::from_secs(10)).unwrap() {
             Next::Glimpse(glimpse) => {
                 assert_eq!(glimpse.schema.field(1).name(), "n");
-                shares.push(glimpse.share);
+                shares.push(glimpse.bytes_read_share);
                 enough.cancel();
             }
             Next::Batch(batch) => count += batch.num_rows(),

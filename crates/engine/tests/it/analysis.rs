@@ -1,6 +1,6 @@
 //! `EXPLAIN ANALYZE`: the plan with what the run measured.
 
-use tidemill_engine::{Plan, Query, RunId, RunSettings};
+use tidemill_engine::{Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Answer, Folder, query, settings};
 use crate::elsewhere::Dealt;
@@ -77,7 +77,7 @@ fn workers_are_named_with_their_tasks() {
     let folder = logs();
     let sql = folder.sql("EXPLAIN ANALYZE SELECT k, sum(n) FROM '$/*/a.csv' GROUP BY k");
     let query = Query { workers: Some(Dealt::new(1, 2, 0)), ..query(sql) };
-    let results = Plan::new(&query, &settings()).and_then(Plan::run).unwrap();
+    let results = QueryPlan::new(&query, &settings()).and_then(QueryPlan::run).unwrap();
     let found = lines(&crate::common::answered(results).unwrap());
     assert!(line(&found, "worker worker ").contains(" task"), "{found:#?}");
     assert_eq!(line(&found, "map: "), "3,000 rows in, 3,000 rows out");
@@ -91,12 +91,13 @@ fn an_analysis_fails_as_its_query_does_and_keeps_no_tables() {
     let sql = format!("SELECT sum(n) FROM '{}'", bad.display());
     let with_schema = |sql: String| Query { schema: Some("n BIGINT".into()), ..query(sql) };
     let fails = |sql: String| {
-        let plan = Plan::new(&with_schema(sql), &settings()).unwrap();
+        let plan = QueryPlan::new(&with_schema(sql), &settings()).unwrap();
         plan.run().and_then(crate::common::answered).err().unwrap().to_string()
     };
     assert_eq!(fails(format!("EXPLAIN ANALYZE {sql}")), fails(sql));
     let sql = folder.sql("EXPLAIN ANALYZE SELECT k, sum(n) FROM '$/*/a.csv' GROUP BY k");
-    let plan = Plan::new(&query(sql), &settings()).unwrap();
-    let error = plan.run_partial(&folder.path().join("p"), false, &RunId::new()).unwrap_err();
+    let plan = QueryPlan::new(&query(sql), &settings()).unwrap();
+    let error =
+        plan.write_partial_table(&folder.path().join("p"), false, &RunId::new()).unwrap_err();
     assert!(error.to_string().starts_with("`EXPLAIN ANALYZE` has no tables"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tidemill_engine::settings::BadRecordLimit;
-use tidemill_engine::{Error, ErrorClass, Plan, Query, RunSettings};
+use tidemill_engine::{Error, ErrorClass, Query, QueryPlan, RunSettings};
 
 use crate::common::{Folder, answered, ask, query, settings, text};
 
@@ -90,7 +90,7 @@ fn a_failed_result_is_not_called_complete() {
     let base = file(&folder);
     for sql in PATHS {
         let query = Query { sql: folder.sql(sql), ..base.clone() };
-        let Ok(mut results) = Plan::new(&query, &settings()).unwrap().run() else { continue };
+        let Ok(mut results) = QueryPlan::new(&query, &settings()).unwrap().run() else { continue };
         let failed = results.by_ref().any(|batch| batch.is_err());
         assert!(failed && !results.coverage().complete, "{sql}");
         assert!(results.next().is_none());
@@ -265,7 +265,7 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
             "1",
         ),
     ] {
-        let plan = tidemill_engine::Plan::new(&query(folder.sql(&sql)), &settings()).unwrap();
+        let plan = tidemill_engine::QueryPlan::new(&query(folder.sql(&sql)), &settings()).unwrap();
         assert!(!plan.explain().unwrap().to_string().is_empty());
         // Planned once, as a plan of such a sum takes seconds; workers plan the alternatives too, on their own stacks.
         let answer = match sql.contains(&deep) {
@@ -418,7 +418,7 @@ fn quotes_that_swallow_records_are_an_error_that_names_the_option() {
     refused_everywhere(&folder, "t.tsv", "year", &["line 3", "3 lines", "--quote ''"]);
     let unquoted = |quote| {
         let mut query = query(folder.sql("SELECT count(*) AS n, sum(year) AS y FROM '$/t.tsv'"));
-        query.defaults.text_options.quote = Some(quote);
+        query.file_defaults.text_options.quote = Some(quote);
         ask(&query, &settings()).unwrap().rows()
     };
     assert_eq!(unquoted(None), text(&[&["6", "11726"]]));

@@ -17,7 +17,7 @@ use tidemill_engine::formats::{
 };
 use tidemill_engine::sink::{Sink, SinkSpec};
 use tidemill_engine::source::{MemoryRows, SourceSpec};
-use tidemill_engine::{Error, NamedSource, Plan, Query, RunId};
+use tidemill_engine::{Error, NamedSource, Query, QueryPlan, RunId};
 
 use crate::common::{Folder, Random, answered, ask, settings, text};
 
@@ -125,7 +125,7 @@ fn a_table_is_joined_with_files_and_held_beside_them() {
         "SELECT city, count(*) AS n FROM '$/events.csv' LEFT JOIN people USING (who) GROUP BY city \
          ORDER BY city",
     );
-    let plan = Plan::new(&over(vec![people], &sql), &settings()).unwrap();
+    let plan = QueryPlan::new(&over(vec![people], &sql), &settings()).unwrap();
     let explain = plan.explain().unwrap();
     assert_eq!(explain.path, "partial tables", "{}", explain.why);
     assert!(explain.why.contains("`people` held in memory"), "{}", explain.why);

@@ -1,6 +1,6 @@
 //! What SQL says is carried out or refused: through the whole of the engine.
 
-use tidemill_engine::{CancelFlag, Error, Plan, RunSettings};
+use tidemill_engine::{CancelFlag, Error, QueryPlan, RunSettings};
 
 use crate::common::{Folder, query, settings, text};
 
@@ -57,8 +57,8 @@ fn a_clause_that_is_not_honoured_is_refused_wherever_it_stands() {
 fn maps_are_held_to_the_same() {
     let folder = folder();
     let mut query = query(folder.sql("SELECT * FROM '$/f.csv'"));
-    query.map = Some(folder.sql("SELECT v FROM '$/f.csv' TABLESAMPLE (10)"));
-    let error = Plan::new(&query, &settings()).err().unwrap().to_string();
+    query.map_sql = Some(folder.sql("SELECT v FROM '$/f.csv' TABLESAMPLE (10)"));
+    let error = QueryPlan::new(&query, &settings()).err().unwrap().to_string();
     assert!(error.starts_with("a map has no source of its own"), "{error}");
 }
 
@@ -75,7 +75,7 @@ fn a_column_and_its_cast_are_two_columns() {
             &["2026-11-21T02:00:00", "2026-11-21", "1"],
         ])
     );
-    let plan = Plan::new(&query(folder.sql(by_day)), &settings()).unwrap();
+    let plan = QueryPlan::new(&query(folder.sql(by_day)), &settings()).unwrap();
     assert_eq!(plan.explain().unwrap().path, "partial tables");
     let sums = folder.ask("SELECT sum(v) AS a, sum(CAST(v AS DOUBLE)) AS b FROM '$/f.csv'");
     assert_eq!(sums.rows(), text(&[&["6", "6.0"]]));
@@ -98,7 +98,7 @@ fn a_column_and_its_cast_are_two_columns() {
             rows.iter().map(|row| &row[1..]).collect::<Vec<_>>(),
             [["1.5", "2"], ["2.25", "1"]]
         );
-        let plan = Plan::new(&query(folder.sql(&sql)), &settings()).unwrap();
+        let plan = QueryPlan::new(&query(folder.sql(&sql)), &settings()).unwrap();
         assert_eq!(plan.explain().unwrap().path, "partial tables", "{sql}");
     }
 }
@@ -148,7 +148,7 @@ fn a_recursion_without_end_stops_when_it_is_told_to() {
         "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t";
     let cancel = CancelFlag::new();
     let own = RunSettings { cancel: cancel.clone(), ..settings() };
-    let mut results = Plan::new(&query(endless), &own).unwrap().run().unwrap();
+    let mut results = QueryPlan::new(&query(endless), &own).unwrap().run().unwrap();
     for _ in 0..3 {
         results.next().unwrap().unwrap();
     }
@@ -161,7 +161,7 @@ fn a_recursion_without_end_stops_when_it_is_told_to() {
         let sql = folder.sql(sql);
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
-                let mut results = Plan::new(&query(sql.as_str()), &own)?.run()?;
+                let mut results = QueryPlan::new(&query(sql.as_str()), &own)?.run()?;
                 results.next().transpose()
             });
             cancel.cancel();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{WriterProperties, WriterVersion};
-use tidemill_engine::{Plan, RunSettings};
+use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
@@ -39,7 +39,7 @@ fn write(folder: &Folder, name: &str, rows: &RecordBatch, properties: WriterProp
 }
 
 fn explained(folder: &Folder, sql: &str) -> String {
-    Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().to_string()
+    QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().to_string()
 }
 
 #[test]

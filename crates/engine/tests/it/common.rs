@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use tidemill_engine::{Coverage, Plan, Query, Result, Results, RunSettings};
+use tidemill_engine::{Coverage, Query, QueryPlan, Result, Results, RunSettings};
 
 use crate::elsewhere::asked_again;
 
@@ -63,7 +63,7 @@ pub(crate) fn query(sql: impl Into<String>) -> Query {
 }
 
 pub(crate) fn ask(query: &Query, settings: &RunSettings) -> Result<Answer> {
-    let answer = Plan::new(query, settings).and_then(Plan::run).and_then(answered);
+    let answer = QueryPlan::new(query, settings).and_then(QueryPlan::run).and_then(answered);
     asked_again(query, settings, &answer);
     answer
 }

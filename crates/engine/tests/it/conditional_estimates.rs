@@ -4,7 +4,7 @@
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
-use tidemill_engine::{Plan, Query, Turbo};
+use tidemill_engine::{Query, QueryPlan, TurboSettings};
 
 use crate::common::{Answer, Folder, Random, answered, query, settings};
 
@@ -29,10 +29,10 @@ fn rows() -> Folder {
 }
 
 fn asked(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> Answer {
-    let mut turbo = Turbo::default();
-    options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
-    let query = Query { turbo: turbo.checked().unwrap(), ..query(folder.sql(sql)) };
-    let answer = Plan::new(&query, &settings()).and_then(Plan::run).and_then(answered);
+    let mut turbo = TurboSettings::default();
+    options.iter().for_each(|(option, text)| turbo.set_option(option, text).unwrap());
+    let query = Query { turbo: turbo.validate().unwrap(), ..query(folder.sql(sql)) };
+    let answer = QueryPlan::new(&query, &settings()).and_then(QueryPlan::run).and_then(answered);
     answer.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
@@ -335,8 +335,8 @@ fn intervals_of_random_expressions_hold_the_exact_numbers() {
     let mut random = Expressions(Random(2_026));
     let is_answered = |expression: &String| {
         let sql = sql_of(std::slice::from_ref(expression));
-        let plan = Plan::new(&query(folder.sql(&sql)), &settings());
-        plan.and_then(Plan::run).and_then(answered).is_ok()
+        let plan = QueryPlan::new(&query(folder.sql(&sql)), &settings());
+        plan.and_then(QueryPlan::run).and_then(answered).is_ok()
     };
     let mut expressions = Vec::new();
     while expressions.len() < 5 * PER_QUERY {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings, text};
 
@@ -64,7 +64,7 @@ fn distinct_counts_beside_other_aggregates_are_exact_and_merge() {
             ),
         ] {
             let ask = |sql: &str, pattern: &str, settings: &RunSettings| {
-                let plan = Plan::new(&job(&folder, sql, pattern), settings);
+                let plan = QueryPlan::new(&job(&folder, sql, pattern), settings);
                 let plan = plan.unwrap_or_else(|error| panic!("{sql}: {error}"));
                 answered(plan.run().unwrap()).unwrap_or_else(|error| panic!("{sql}: {error}"))
             };
@@ -90,13 +90,16 @@ fn distinct_counts_beside_other_aggregates_are_exact_and_merge() {
             let parts: Vec<PathBuf> = files
                 .iter()
                 .map(|name| {
-                    let plan = Plan::new(&job(&folder, &sql, &format!("{name}.csv")), &settings());
+                    let plan =
+                        QueryPlan::new(&job(&folder, &sql, &format!("{name}.csv")), &settings());
                     let out = folder.path().join(format!("{name}.part"));
-                    plan.unwrap().run_partial(&out, true, &RunId::new()).unwrap();
+                    plan.unwrap().write_partial_table(&out, true, &RunId::new()).unwrap();
                     out
                 })
                 .collect();
-            let merged = answered(Merge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+            let merged =
+                answered(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap())
+                    .unwrap();
             assert_eq!(merged.rows(), whole.rows(), "{sql}");
             assert_eq!(merged.columns(), whole.columns(), "{sql}");
         }
@@ -126,7 +129,7 @@ fn a_join_with_nothing_reads_and_judges_what_it_is_joined_to() {
         for empty in ["empty.csv", "small.csv"] {
             let sql = |file: &str| {
                 let sql = sql.replace("FILE", file).replace("EMPTY", empty);
-                Query { defaults: SourceSpec::default(), ..query(folder.sql(&sql)) }
+                Query { file_defaults: SourceSpec::default(), ..query(folder.sql(&sql)) }
             };
             let few = RunSettings { max_bad: BadRecordLimit::default(), ..settings() };
             let answer = crate::common::ask(&sql("big.csv"), &few).unwrap();
@@ -158,10 +161,10 @@ fn what_says_that_it_merges_does() {
             false,
         ),
     ] {
-        let plan = || Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+        let plan = || QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
         assert_eq!(plan().explain().unwrap().mergeable, expected, "{sql}");
         assert_eq!(answered(plan().run().unwrap()).unwrap().coverage.mergeable, expected, "{sql}");
-        let kept = plan().run_partial(&folder.path().join("a.part"), true, &RunId::new());
+        let kept = plan().write_partial_table(&folder.path().join("a.part"), true, &RunId::new());
         assert_eq!(kept.is_ok(), expected, "{sql}");
     }
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tidemill_engine::coverage::AbandonedFile;
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, Workers};
+use tidemill_engine::query::{SubmittedJob, SubmittedTask, TaskOutcome, WorkerCounts, WorkerPool};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{
-    CancelFlag, Error, Glimpse, Plan, Query, Result, RunSettings, Turbo, Watch, Worker,
+    CancelFlag, Error, InterimResult, InterimResultObserver, Query, QueryPlan, Result, RunSettings,
+    TurboSettings, Worker,
 };
 
 use crate::common::{Answer, Folder, answered, query, settings};
@@ -28,8 +29,8 @@ struct Threads {
 
 #[derive(Default)]
 struct Shared {
-    waiting: Mutex<(VecDeque<Handed>, bool)>,
-    done: Mutex<VecDeque<Done>>,
+    waiting: Mutex<(VecDeque<SubmittedTask>, bool)>,
+    done: Mutex<VecDeque<TaskOutcome>>,
     changed: Condvar,
     cancel: Mutex<CancelFlag>,
     /// Whether a split that has stalled was handed in again, behind all others.
@@ -42,12 +43,12 @@ impl std::fmt::Debug for Threads {
     }
 }
 
-impl Workers for Threads {
-    fn reach(&self) -> Result<Reach> {
-        Ok(Reach { machines: 1, workers: self.count, threads: self.count, is_here: true })
+impl WorkerPool for Threads {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
+        Ok(WorkerCounts { machines: 1, workers: self.count, threads: self.count, is_here: true })
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
         let cancel = CancelFlag::new();
         *self.shared.cancel.lock() = cancel.clone();
         *self.shared.waiting.lock() = Default::default();
@@ -55,7 +56,7 @@ impl Workers for Threads {
         for number in 0..self.count {
             let settings =
                 RunSettings { threads: 1, cancel: cancel.clone(), ..RunSettings::new(64 << 20) };
-            let worker = Worker::new(&job.content, &settings, &StorageOptions::default(), &[])?;
+            let worker = Worker::new(&job.encoded_job, &settings, &StorageOptions::default(), &[])?;
             let shared = Arc::clone(&self.shared);
             std::thread::spawn(move || {
                 loop {
@@ -69,13 +70,13 @@ impl Workers for Threads {
                             _ => return,
                         }
                     };
-                    let outcome = Ok(worker.run(&task.content));
+                    let outcome = Ok(worker.run(&task.encoded_task));
                     let (number, attempt, name) = (task.number, task.attempt, number.to_string());
-                    shared.done.lock().push_back(Done {
+                    shared.done.lock().push_back(TaskOutcome {
                         number,
                         attempt,
-                        worker: Some(name),
-                        outcome,
+                        worker_name: Some(name),
+                        result: outcome,
                     });
                 }
             });
@@ -83,14 +84,14 @@ impl Workers for Threads {
         Ok(())
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
-        self.shared.is_again.fetch_or(task.bytes == 0, Ordering::Relaxed);
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+        self.shared.is_again.fetch_or(task.cost_bytes == 0, Ordering::Relaxed);
         self.shared.waiting.lock().0.push_back(task);
         self.shared.changed.notify_all();
         Ok(())
     }
 
-    fn next(&self, wait: Duration) -> Result<Option<Done>> {
+    fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
         let done = self.shared.done.lock().pop_front();
         if done.is_none() {
             std::thread::sleep(wait.min(Duration::from_millis(1)));
@@ -98,7 +99,7 @@ impl Workers for Threads {
         Ok(done)
     }
 
-    fn end(&self) {
+    fn end_job(&self) {
         let mut waiting = self.shared.waiting.lock();
         waiting.0.clear();
         waiting.1 = true;
@@ -108,14 +109,14 @@ impl Workers for Threads {
 }
 
 fn of(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> Query {
-    let mut turbo = Turbo::default();
-    options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
-    Query { turbo: turbo.checked().unwrap(), ..query(folder.sql(sql)) }
+    let mut turbo = TurboSettings::default();
+    options.iter().for_each(|(option, text)| turbo.set_option(option, text).unwrap());
+    Query { turbo: turbo.validate().unwrap(), ..query(folder.sql(sql)) }
 }
 
-fn there(query: &Query, workers: Arc<dyn Workers>) -> Result<Answer> {
+fn there(query: &Query, workers: Arc<dyn WorkerPool>) -> Result<Answer> {
     let query = Query { workers: Some(workers), ..query.clone() };
-    Plan::new(&query, &settings())?.run().and_then(answered)
+    QueryPlan::new(&query, &settings())?.run().and_then(answered)
 }
 
 /// Records in files, a few of which are over two lines.
@@ -139,7 +140,7 @@ const SQL: &str = "SELECT k, count(*) AS n, sum(n) AS total, quantile(n, 0.5) AS
 fn an_equal_sample_is_the_same_whoever_reads_it_and_whoever_is_gone() {
     let folder = records(12);
     let query = of(&folder, SQL, &[("sample", "20%"), ("seed", "3"), ("split_bytes", "2k")]);
-    let here = answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap();
+    let here = answered(QueryPlan::new(&query, &settings()).unwrap().run().unwrap()).unwrap();
     assert!(!here.coverage.complete);
     let values = |answer: &Answer| {
         let own = |row: Vec<String>| [0, 1, 4, 7].map(|column| row[column].clone());
@@ -182,14 +183,14 @@ fn stalling(folder: &Folder, sql: &str, options: &[(&str, &str)], others: u64) -
     let program = "read -r first; case \"$first\" in *stall*) \
         if [ -e \"$0\" ]; then exec sleep 600; fi;; esac; echo \"$first\"; exec cat";
     let words = ["sh", "-c", program, waits.to_str().unwrap()].map(str::to_owned).to_vec();
-    of.defaults.filter_program =
+    of.file_defaults.filter_program =
         Some(tidemill_engine::filter_program::FilterProgram::new(words).unwrap());
-    of.defaults.format = Some("jsonl".parse().unwrap());
+    of.file_defaults.format = Some("jsonl".parse().unwrap());
     let threads = Threads { count: 3, ..Threads::default() };
     let shared = Arc::clone(&threads.shared);
     of.workers = Some(Arc::new(threads));
     let settings = settings();
-    let plan = Plan::new(&of, &settings).unwrap();
+    let plan = QueryPlan::new(&of, &settings).unwrap();
     std::fs::write(waits, "").unwrap();
     let (progress, enough) = (settings.progress.clone(), settings.stop_reading.clone());
     let (over, is_over) = std::sync::mpsc::channel::<()>();
@@ -254,13 +255,13 @@ fn what_cannot_be_read_there_is_judged_as_it_is_here() {
     // A file that is gone, or another one, by the time that a worker opens it.
     let query = of(&folder, sql, &[("drop", "10%")]);
     let gone = Query { workers: Some(Dealt::new(1, 2, 0)), ..query.clone() };
-    let plan = Plan::new(&gone, &settings()).unwrap();
+    let plan = QueryPlan::new(&gone, &settings()).unwrap();
     std::fs::remove_file(folder.path().join("07.csv")).unwrap();
     folder.write("11.csv", "k,n,s\n1,1,x\n");
     let answer = answered(plan.run().unwrap()).unwrap();
     assert!(!answer.coverage.complete, "{}", answer.coverage.summary_line());
     let exact = of(&folder, sql, &[("sample", "99.9%")]);
-    let plan = Plan::new(&Query { workers: Some(Dealt::new(1, 2, 0)), ..exact }, &settings());
+    let plan = QueryPlan::new(&Query { workers: Some(Dealt::new(1, 2, 0)), ..exact }, &settings());
     let plan = plan.unwrap();
     std::fs::remove_file(folder.path().join("09.csv")).unwrap();
     let error = plan.run().err().unwrap();
@@ -276,13 +277,13 @@ fn whoever_watches_sees_the_answer_become_sharper() {
     let query = Query { workers: Some(Dealt::new(3, 2, 0)), ..query };
     let exact = folder.ask(SQL);
     let mut shares = Vec::new();
-    let mut show = |glimpse: Glimpse| {
+    let mut show = |glimpse: InterimResult| {
         let names: Vec<_> = glimpse.schema.fields().iter().map(|it| it.name().clone()).collect();
         assert_eq!(names[..4], ["k", "n", "n_low", "n_high"]);
-        shares.push(glimpse.share);
+        shares.push(glimpse.bytes_read_share);
     };
-    let watch = Watch { after: Duration::ZERO, show: &mut show };
-    let plan = Plan::new(&query, &settings()).unwrap();
+    let watch = InterimResultObserver { first_delay: Duration::ZERO, on_result: &mut show };
+    let plan = QueryPlan::new(&query, &settings()).unwrap();
     let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
     assert!(answer.coverage.complete, "{}", answer.coverage.summary_line());
     let number = |answer: &Answer, column: usize| {
@@ -301,7 +302,7 @@ fn a_plan_says_how_drawn_splits_go_elsewhere() {
     ] {
         let query = of(&folder, sql, &[("sample", "10%"), ("split_bytes", "1k")]);
         let query = Query { workers: Some(Dealt::new(3, 2, 0)), ..query };
-        let explained = Plan::new(&query, &settings()).unwrap().explain().unwrap();
+        let explained = QueryPlan::new(&query, &settings()).unwrap().explain().unwrap();
         let text = explained.to_string();
         let elsewhere = explained.elsewhere.unwrap();
         assert_eq!(elsewhere.tasks, None);
@@ -313,26 +314,26 @@ fn a_plan_says_how_drawn_splits_go_elsewhere() {
 #[derive(Debug)]
 struct Strict(Arc<Dealt>);
 
-impl Workers for Strict {
-    fn reach(&self) -> Result<Reach> {
-        self.0.reach()
+impl WorkerPool for Strict {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
+        self.0.worker_counts()
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
-        self.0.begin(job)
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
+        self.0.start_job(job)
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
-        self.0.submit(task)
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+        self.0.submit_task(task)
     }
 
-    fn next(&self, wait: Duration) -> Result<Option<Done>> {
+    fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
         let nothing = || Error::Internal("the driver waits, and nothing is left to do".into());
-        self.0.next(wait)?.ok_or_else(nothing).map(Some)
+        self.0.next_outcome(wait)?.ok_or_else(nothing).map(Some)
     }
 
-    fn end(&self) {
-        self.0.end();
+    fn end_job(&self) {
+        self.0.end_job();
     }
 }
 

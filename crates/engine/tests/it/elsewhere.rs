@@ -13,13 +13,15 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use tidemill_engine::convert::{Conversion, Converted};
 use tidemill_engine::filter_program::FilterProgram;
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Workers};
+use tidemill_engine::query::{
+    ScratchSpec, SubmittedJob, SubmittedTask, TaskOutcome, WorkerCounts, WorkerPool,
+};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::{
-    Coverage, Elsewhere, Error, NamedSource, Plan, Query, Result, RunId, RunProgress, RunSettings,
-    Turbo, Worker,
+    Coverage, Elsewhere, Error, NamedSource, Query, QueryPlan, Result, RunId, RunProgress,
+    RunSettings, TurboSettings, Worker,
 };
 
 use crate::bucket::Bucket;
@@ -37,7 +39,7 @@ struct State {
     lost: u64,
     job: Vec<u8>,
     workers: Vec<Worker>,
-    waiting: VecDeque<Handed>,
+    waiting: VecDeque<SubmittedTask>,
     done: usize,
     /// Tasks that write files of a query.
     written: usize,
@@ -74,21 +76,24 @@ impl Dealt {
     }
 }
 
-impl Workers for Dealt {
-    fn reach(&self) -> Result<Reach> {
+impl WorkerPool for Dealt {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
         let threads = self.0.lock().unwrap().threads;
-        Ok(Reach { machines: 1, workers: 2, threads, is_here: true })
+        Ok(WorkerCounts { machines: 1, workers: 2, threads, is_here: true })
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
         let mut state = self.0.lock().unwrap();
-        state.job = job.content;
+        state.job = job.encoded_job;
         state.workers.clear();
         state.waiting.clear();
         for threads in [1, 3] {
             let settings = RunSettings { threads, ..RunSettings::new(64 << 20) };
-            let files: Vec<_> =
-                job.files.iter().map(|file| (file.name.clone(), file.path.clone())).collect();
+            let files: Vec<_> = job
+                .shipped_files
+                .iter()
+                .map(|file| (file.name.clone(), file.path.clone()))
+                .collect();
             let mut options = StorageOptions::default();
             for (name, value) in &job.secrets {
                 options.set(name, value.clone())?;
@@ -99,24 +104,30 @@ impl Workers for Dealt {
         Ok(())
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
         self.0.lock().unwrap().waiting.push_back(task);
         Ok(())
     }
 
-    fn next(&self, _: Duration) -> Result<Option<Done>> {
+    fn next_outcome(&self, _: Duration) -> Result<Option<TaskOutcome>> {
         let mut state = self.0.lock().unwrap();
         let count = state.waiting.len() as u64;
         if count == 0 {
             return Ok(None);
         }
         let place = state.random.below(count) as usize;
-        let Handed { number, attempt, content, .. } = state.waiting.remove(place).unwrap();
+        let SubmittedTask { number, attempt, encoded_task: content, .. } =
+            state.waiting.remove(place).unwrap();
         let lost = state.lost;
         let is_lost = attempt < 3 && lost > 0 && state.random.below(lost) == 0;
         if is_lost {
             let outcome = Err("it was killed".to_owned());
-            return Ok(Some(Done { number, attempt, worker: Some("lost".to_owned()), outcome }));
+            return Ok(Some(TaskOutcome {
+                number,
+                attempt,
+                worker_name: Some("lost".to_owned()),
+                result: outcome,
+            }));
         }
         state.done += 1;
         let worker = state.random.below(2) as usize;
@@ -131,10 +142,15 @@ impl Workers for Dealt {
             drop(state.workers[1 - worker].run_copy(&content, copy));
         }
         let outcome = Ok(state.workers[worker].run_copy(&content, others));
-        Ok(Some(Done { number, attempt, worker: Some(format!("worker {worker}")), outcome }))
+        Ok(Some(TaskOutcome {
+            number,
+            attempt,
+            worker_name: Some(format!("worker {worker}")),
+            result: outcome,
+        }))
     }
 
-    fn end(&self) {
+    fn end_job(&self) {
         self.0.lock().unwrap().waiting.clear();
     }
 }
@@ -166,11 +182,11 @@ pub(crate) fn asked_again(query: &Query, settings: &RunSettings, here: &Result<A
     let workers = Dealt::new(query.sql.len() as u64, 2, 5);
     // Every second one has its tables put apart, however small they are.
     let part_bytes_max = query.sql.len().is_multiple_of(2).then_some(0);
-    let scratch = ScratchSpec { url: None, part_bytes_max };
+    let scratch = ScratchSpec { url: None, inline_bytes_max: part_bytes_max };
     let own = Query { workers: Some(workers.clone()), scratch, ..query.clone() };
     let settings =
         RunSettings { progress: RunProgress::new(), rejected_folder: None, ..settings.clone() };
-    let Ok(plan) = Plan::new(&own, &settings) else { return };
+    let Ok(plan) = QueryPlan::new(&own, &settings) else { return };
     if !plan.explain().is_ok_and(|explained| explained.path != "datafusion") {
         return;
     }
@@ -211,19 +227,24 @@ pub(crate) fn asked_again(query: &Query, settings: &RunSettings, here: &Result<A
 }
 
 /// Asks once more, with workers, what was answered here by a part of the input: the same of the same splits.
-fn drawn_again(query: &Query, turbo: &Turbo, settings: &RunSettings, here: &Result<Answer>) {
+fn drawn_again(
+    query: &Query,
+    turbo: &TurboSettings,
+    settings: &RunSettings,
+    here: &Result<Answer>,
+) {
     let sql = &query.sql;
     let workers = Dealt::new(sql.len() as u64, 4, 6);
     let own = Query { workers: Some(workers), ..query.clone() };
     let settings =
         RunSettings { progress: RunProgress::new(), rejected_folder: None, ..settings.clone() };
-    let there = Plan::new(&own, &settings).and_then(|plan| plan.run()).and_then(answered);
+    let there = QueryPlan::new(&own, &settings).and_then(|plan| plan.run()).and_then(answered);
     // What is left out may be the one thing or the other.
     let is_whole = |answer: &Answer| answer.coverage.complete;
-    let is_sample = turbo.sample.is_some()
+    let is_sample = turbo.sample_share.is_some()
         && turbo.deadline.is_none()
-        && turbo.drop.is_none()
-        && turbo.error.is_none();
+        && turbo.drop_share.is_none()
+        && turbo.target_error.is_none();
     let (there, here) = match (there, here) {
         (Ok(there), Ok(here)) => (there, here),
         (Err(Error::Usage { message, .. }), _)
@@ -234,7 +255,7 @@ fn drawn_again(query: &Query, turbo: &Turbo, settings: &RunSettings, here: &Resu
         (Err(_), Err(_)) => return,
         (there, here) => panic!("{sql}: {:?}, {:?}", there.err(), here.as_ref().err()),
     };
-    if turbo.find.is_some() {
+    if turbo.find_rows_max.is_some() {
         let rows = |answer: &Answer| answer.rows().len();
         assert_eq!(rows(&there), rows(here), "{sql}");
     } else if is_whole(&there) && is_whole(here)
@@ -275,7 +296,8 @@ fn drawn_again(query: &Query, turbo: &Turbo, settings: &RunSettings, here: &Resu
 pub(crate) fn converted_again(conversion: &Conversion, here: &Result<Converted>) {
     let folder = Folder::new();
     let workers = |more: u64| {
-        let workers = Dealt::new(conversion.sink.url.len() as u64 + more, 2, 4) as Arc<dyn Workers>;
+        let workers =
+            Dealt::new(conversion.sink.url.len() as u64 + more, 2, 4) as Arc<dyn WorkerPool>;
         Some(Elsewhere { workers, may_run_here: false, attempts_max: None })
     };
     let mut again = conversion.clone();
@@ -361,7 +383,7 @@ fn whole(answer: &Answer) -> Option<RecordBatch> {
 fn of(folder: &Folder, pattern: &str, sql: &str, workers: Option<Arc<Dealt>>) -> Query {
     let spec = SourceSpec { url: folder.sql(&format!("$/{pattern}")), ..SourceSpec::default() };
     let sources = vec![NamedSource { name: "source".into(), spec }];
-    let workers = workers.map(|workers| workers as Arc<dyn Workers>);
+    let workers = workers.map(|workers| workers as Arc<dyn WorkerPool>);
     Query { sources, sql: sql.into(), workers, ..Query::default() }
 }
 
@@ -399,7 +421,7 @@ fn many_splits_in_any_order_with_workers_that_are_gone_answer_as_one_process_doe
     large(&folder, 7);
     for (seed, sql) in (1..).zip(STATEMENTS) {
         let here = answered(
-            Plan::new(&of(&folder, "?.csv", sql, None), &settings()).unwrap().run().unwrap(),
+            QueryPlan::new(&of(&folder, "?.csv", sql, None), &settings()).unwrap().run().unwrap(),
         )
         .unwrap();
         for (threads, lost) in [(1, 0), (4, 3), (64, 2)] {
@@ -408,8 +430,11 @@ fn many_splits_in_any_order_with_workers_that_are_gone_answer_as_one_process_doe
                 let workers = Dealt::new(seed, threads, lost);
                 let query = of(&folder, "?.csv", sql, Some(workers.clone()));
                 let url = Some(scratch.sql("$"));
-                let query = Query { scratch: ScratchSpec { url, part_bytes_max }, ..query };
-                let there = Plan::new(&query, &settings()).unwrap().run().unwrap();
+                let query = Query {
+                    scratch: ScratchSpec { url, inline_bytes_max: part_bytes_max },
+                    ..query
+                };
+                let there = QueryPlan::new(&query, &settings()).unwrap().run().unwrap();
                 let there = answered(there).unwrap();
                 let how = format!("{sql} with {threads} threads, {part_bytes_max:?}");
                 assert!(workers.done() > 1, "{how}: one task");
@@ -438,7 +463,7 @@ fn rows_of_many_splits_come_in_the_order_of_the_input() {
     for (seed, sql) in (1..).zip(OF_ROWS) {
         let asked = |workers, settings: &RunSettings| {
             let query = of(&folder, "?.csv", sql, workers);
-            answered(Plan::new(&query, settings).unwrap().run().unwrap()).unwrap()
+            answered(QueryPlan::new(&query, settings).unwrap().run().unwrap()).unwrap()
         };
         let here = asked(None, &settings());
         for (threads, lost) in [(1, 0), (4, 3), (64, 2)] {
@@ -463,27 +488,27 @@ fn parts_that_wait_take_no_more_than_they_may() {
         in_work: Mutex<usize>,
         most: Mutex<usize>,
     }
-    impl Workers for Counted {
-        fn reach(&self) -> Result<Reach> {
-            self.dealt.reach()
+    impl WorkerPool for Counted {
+        fn worker_counts(&self) -> Result<WorkerCounts> {
+            self.dealt.worker_counts()
         }
-        fn begin(&self, job: HandedJob) -> Result<()> {
-            self.dealt.begin(job)
+        fn start_job(&self, job: SubmittedJob) -> Result<()> {
+            self.dealt.start_job(job)
         }
-        fn submit(&self, task: Handed) -> Result<()> {
+        fn submit_task(&self, task: SubmittedTask) -> Result<()> {
             *self.in_work.lock().unwrap() += 1;
-            self.dealt.submit(task)
+            self.dealt.submit_task(task)
         }
-        fn next(&self, wait: Duration) -> Result<Option<Done>> {
+        fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
             let mut in_work = self.in_work.lock().unwrap();
             let mut most = self.most.lock().unwrap();
             *most = (*most).max(*in_work);
-            let done = self.dealt.next(wait)?;
+            let done = self.dealt.next_outcome(wait)?;
             *in_work -= usize::from(done.is_some());
             Ok(done)
         }
-        fn end(&self) {
-            self.dealt.end();
+        fn end_job(&self) {
+            self.dealt.end_job();
         }
     }
     let folder = Folder::new();
@@ -493,7 +518,7 @@ fn parts_that_wait_take_no_more_than_they_may() {
         let workers = Arc::new(counted(Dealt::new(5, 64, 0)));
         let sql = "SELECT *, s || s || s || s AS many FROM source";
         let query = Query { workers: Some(workers.clone()), ..of(&folder, "?.csv", sql, None) };
-        let plan = Plan::new(&query, &RunSettings::new(memory)).unwrap();
+        let plan = QueryPlan::new(&query, &RunSettings::new(memory)).unwrap();
         let rows: usize = plan.run().unwrap().map(|batch| batch.unwrap().num_rows()).sum();
         let most = *workers.most.lock().unwrap();
         (rows, most)
@@ -517,14 +542,14 @@ fn what_workers_do_not_do_is_refused_or_done_here() {
         let workers = Dealt::new(1, 2, 0);
         let query = of(&folder, "a.csv", sql, Some(workers.clone()));
         // Before anything starts.
-        let error = Plan::new(&query, &settings()).err().expect(sql).to_string();
+        let error = QueryPlan::new(&query, &settings()).err().expect(sql).to_string();
         assert!(error.contains(why), "{sql}: {error}");
-        let here = Query { may_run_here: true, ..query };
-        let plan = Plan::new(&here, &settings()).unwrap();
+        let here = Query { may_run_locally: true, ..query };
+        let plan = QueryPlan::new(&here, &settings()).unwrap();
         let warning = plan.warning().unwrap();
         assert!(warning.contains("it runs on this machine: the query cannot be"), "{warning}");
         let there = answered(plan.run().unwrap()).unwrap();
-        let plan = Plan::new(&of(&folder, "a.csv", sql, None), &settings()).unwrap();
+        let plan = QueryPlan::new(&of(&folder, "a.csv", sql, None), &settings()).unwrap();
         assert_eq!(whole(&there), whole(&answered(plan.run().unwrap()).unwrap()), "{sql}");
         assert_eq!(workers.done(), 0);
     }
@@ -536,7 +561,7 @@ fn a_plan_says_how_it_goes_elsewhere() {
     large(&folder, 11);
     for (sql, parts) in [(STATEMENTS[0], "a table each"), (OF_ROWS[1], "rows, written")] {
         let query = of(&folder, "?.csv", sql, Some(Dealt::new(1, 8, 0)));
-        let explained = Plan::new(&query, &settings()).unwrap().explain().unwrap();
+        let explained = QueryPlan::new(&query, &settings()).unwrap().explain().unwrap();
         let text = explained.to_string();
         let elsewhere = explained.elsewhere.unwrap();
         assert_eq!((elsewhere.reach.workers, elsewhere.reach.threads), (2, 8));
@@ -553,37 +578,37 @@ fn a_task_that_ends_its_worker_each_time_is_named() {
     large(&folder, 8);
     #[derive(Debug)]
     struct Poisoned(Arc<Dealt>);
-    impl Workers for Poisoned {
-        fn reach(&self) -> Result<Reach> {
-            self.0.reach()
+    impl WorkerPool for Poisoned {
+        fn worker_counts(&self) -> Result<WorkerCounts> {
+            self.0.worker_counts()
         }
-        fn begin(&self, job: HandedJob) -> Result<()> {
-            self.0.begin(job)
+        fn start_job(&self, job: SubmittedJob) -> Result<()> {
+            self.0.start_job(job)
         }
-        fn submit(&self, task: Handed) -> Result<()> {
-            self.0.submit(task)
+        fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+            self.0.submit_task(task)
         }
-        fn next(&self, wait: Duration) -> Result<Option<Done>> {
-            let done = self.0.next(wait)?;
+        fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
+            let done = self.0.next_outcome(wait)?;
             Ok(done.map(|done| match done.number {
-                2 => Done { outcome: Err("it was killed by signal 9".to_owned()), ..done },
+                2 => TaskOutcome { result: Err("it was killed by signal 9".to_owned()), ..done },
                 _ => done,
             }))
         }
-        fn end(&self) {
-            self.0.end();
+        fn end_job(&self) {
+            self.0.end_job();
         }
     }
     let workers = Arc::new(Poisoned(Dealt::new(1, 4, 0)));
     let query = Query { workers: Some(workers), ..of(&folder, "?.csv", STATEMENTS[0], None) };
-    let error = Plan::new(&query, &settings()).unwrap().run().err().unwrap().to_string();
+    let error = QueryPlan::new(&query, &settings()).unwrap().run().err().unwrap().to_string();
     assert!(error.contains("a worker ended 4 times over the same splits"), "{error}");
     assert!(error.contains(".csv` from byte") && error.contains("signal 9"), "{error}");
     for (most, times) in [(1, "once"), (2, "2 times")] {
         let workers = Arc::new(Poisoned(Dealt::new(1, 4, 0)));
         let of = of(&folder, "?.csv", STATEMENTS[0], None);
-        let query = Query { workers: Some(workers), attempts_max: Some(most), ..of };
-        let error = Plan::new(&query, &settings()).unwrap().run().err().unwrap().to_string();
+        let query = Query { workers: Some(workers), split_attempts_max: Some(most), ..of };
+        let error = QueryPlan::new(&query, &settings()).unwrap().run().err().unwrap().to_string();
         assert!(error.contains(&format!("a worker ended {times} over the same")), "{error}");
     }
 }
@@ -594,7 +619,7 @@ fn a_file_that_changes_after_it_was_listed_is_refused_by_its_worker() {
     folder.write("a.csv", "k,s,x\na,b,1\n");
     let workers = Dealt::new(1, 2, 0);
     let sql = "SELECT k, count(*) AS n FROM source GROUP BY k";
-    let plan = Plan::new(&of(&folder, "a.csv", sql, Some(workers)), &settings()).unwrap();
+    let plan = QueryPlan::new(&of(&folder, "a.csv", sql, Some(workers)), &settings()).unwrap();
     folder.write("a.csv", "k,s,x\na,b,1\na,b,2\n");
     let error = plan.run().err().unwrap();
     assert!(matches!(error, Error::FileChanged { .. }), "{error}");
@@ -617,7 +642,7 @@ fn malformed_records_are_counted_and_shown_as_in_one_process() {
         let asked = |workers| {
             let query =
                 Query { schema: Some("x BIGINT".into()), ..of(&folder, "a.csv", sql, workers) };
-            answered(Plan::new(&query, &settings)?.run()?)
+            answered(QueryPlan::new(&query, &settings)?.run()?)
         };
         match (asked(None), asked(Some(Dealt::new(3, 4, 4)))) {
             (Ok(here), Ok(there)) => {
@@ -683,8 +708,9 @@ fn what_is_no_place_for_scratch_files_is_refused_before_anything_is_read() {
     folder.write("a.csv", "n\n1\n");
     for url in ["https://host/x", " "] {
         let query = of(&folder, "a.csv", "SELECT count(*) FROM source", Some(Dealt::new(1, 1, 0)));
-        let scratch = ScratchSpec { url: Some(url.into()), part_bytes_max: None };
-        let error = Plan::new(&Query { scratch, ..query }, &settings()).err().unwrap().to_string();
+        let scratch = ScratchSpec { url: Some(url.into()), inline_bytes_max: None };
+        let error =
+            QueryPlan::new(&Query { scratch, ..query }, &settings()).err().unwrap().to_string();
         assert!(error.contains("scratch files"), "{error}");
     }
 }
@@ -704,7 +730,7 @@ fn of_all_sizes(folder: &Folder) -> Conversion {
     wanted
 }
 
-fn to_bucket(conversion: &Conversion, bucket: &Bucket, workers: Arc<dyn Workers>) -> Conversion {
+fn to_bucket(conversion: &Conversion, bucket: &Bucket, workers: Arc<dyn WorkerPool>) -> Conversion {
     let elsewhere = Elsewhere { workers, may_run_here: false, attempts_max: Some(2) };
     let mut there = Conversion { elsewhere: Some(elsewhere), ..conversion.clone() };
     there.sink.url = "s3://out/a/b/".into();
@@ -767,22 +793,22 @@ fn what_a_bucket_has_already_stays_and_the_other_objects_are_written() {
 fn a_name_that_is_taken_while_workers_write_takes_the_whole_set_back() {
     #[derive(Debug)]
     struct Taking(Arc<Dealt>, Arc<Bucket>);
-    impl Workers for Taking {
-        fn reach(&self) -> Result<Reach> {
-            self.0.reach()
+    impl WorkerPool for Taking {
+        fn worker_counts(&self) -> Result<WorkerCounts> {
+            self.0.worker_counts()
         }
-        fn begin(&self, job: HandedJob) -> Result<()> {
-            self.0.begin(job)
+        fn start_job(&self, job: SubmittedJob) -> Result<()> {
+            self.0.start_job(job)
         }
-        fn submit(&self, task: Handed) -> Result<()> {
-            self.0.submit(task)
+        fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+            self.0.submit_task(task)
         }
-        fn next(&self, wait: Duration) -> Result<Option<Done>> {
+        fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
             self.1.put("a/b/2.json", b"another's");
-            self.0.next(wait)
+            self.0.next_outcome(wait)
         }
-        fn end(&self) {
-            self.0.end();
+        fn end_job(&self) {
+            self.0.end_job();
         }
     }
     let folder = Folder::new();
@@ -842,7 +868,8 @@ fn a_driver_with_little_memory_has_all_groups_that_workers_merge() {
         );
         let rows = |query: Query, memory_bytes: u64| {
             let settings = RunSettings { memory_bytes, ..settings() };
-            let answer = answered(Plan::new(&query, &settings).unwrap().run().unwrap()).unwrap();
+            let answer =
+                answered(QueryPlan::new(&query, &settings).unwrap().run().unwrap()).unwrap();
             let mut rows = answer.rows();
             rows.sort();
             rows
@@ -852,7 +879,7 @@ fn a_driver_with_little_memory_has_all_groups_that_workers_merge() {
             // All tables are large; some are; none is.
             for part_bytes_max in [0, 300_000, u64::MAX] {
                 let query = of(&folder, "*.csv", &sql, Some(Dealt::new(5, 2, 5)));
-                let scratch = ScratchSpec { url: None, part_bytes_max: Some(part_bytes_max) };
+                let scratch = ScratchSpec { url: None, inline_bytes_max: Some(part_bytes_max) };
                 let there = rows(Query { scratch, ..query }, memory_bytes);
                 let how = format!("{sql} with {memory_bytes} bytes, {part_bytes_max}");
                 assert_eq!(there.len(), here.len(), "{how}");
@@ -879,8 +906,9 @@ fn files_that_programs_find_come_with_the_job() {
     here.sources[0].spec.filter_program = Some(exec);
     let workers = Dealt::new(5, 4, 0);
     let there = Query { workers: Some(workers.clone()), ..here.clone() };
-    let [here, there] = [here, there]
-        .map(|query| answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap());
+    let [here, there] = [here, there].map(|query| {
+        answered(QueryPlan::new(&query, &settings()).unwrap().run().unwrap()).unwrap()
+    });
     assert_eq!(whole(&there), whole(&here));
     assert!(workers.done() > 0);
     assert_eq!(there.rows(), text(&[&["found", "1500"]]));
@@ -893,7 +921,7 @@ fn what_reads_nothing_is_answered_without_workers() {
     for (sql, expected) in [("SELECT 7 AS seven", 1), ("SELECT n FROM source WHERE 1 = 0", 0)] {
         let workers = Dealt::new(1, 1, 0);
         let query = of(&folder, "a.csv", sql, Some(workers.clone()));
-        let answer = answered(Plan::new(&query, &settings()).unwrap().run().unwrap()).unwrap();
+        let answer = answered(QueryPlan::new(&query, &settings()).unwrap().run().unwrap()).unwrap();
         let rows: usize = answer.batches.iter().map(RecordBatch::num_rows).sum();
         assert_eq!((rows, workers.done()), (expected, 0), "{sql}");
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use parquet::arrow::ArrowWriter;
-use tidemill_engine::{Plan, RunSettings};
+use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Answer, Folder, Random, ask, query, settings, text};
 
@@ -116,7 +116,7 @@ fn what_is_emitted_is_what_a_model_keeps_on_either_path() {
     let numbered = "(SELECT *, row_number() OVER (ORDER BY id) AS n FROM '$/*.csv')";
     let engine = of(&format!("(SELECT * FROM {numbered} WHERE n > 0)"));
     let path = |sql: &str| {
-        let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+        let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
         plan.explain().unwrap().path.to_string()
     };
     assert_eq!((path(&tables).as_str(), path(&engine).as_str()), ("partial tables", "datafusion"));

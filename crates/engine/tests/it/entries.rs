@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidemill_engine::{Plan, Query, RunSettings, Turbo};
+use tidemill_engine::{Query, QueryPlan, RunSettings, TurboSettings};
 
 use crate::common::{Folder, answered, query, settings, text};
 
@@ -156,12 +156,13 @@ fn splits_threads_memory_and_turbo_change_no_entry() {
         let small = RunSettings { threads, ..RunSettings::new(memory) };
         assert_eq!(folder.ask_with(sql, &small).rows(), expected, "{threads}");
     }
-    let mut turbo = Turbo::default();
+    let mut turbo = TurboSettings::default();
     for (option, value) in [("deadline", "1h"), ("split_bytes", "4k"), ("no_intervals", "true")] {
-        turbo.set(option, value).unwrap();
+        turbo.set_option(option, value).unwrap();
     }
-    let query = Query { turbo: turbo.checked().unwrap(), ..query(folder.sql(sql)) };
-    let answer = Plan::new(&query, &settings()).and_then(Plan::run).and_then(answered).unwrap();
+    let query = Query { turbo: turbo.validate().unwrap(), ..query(folder.sql(sql)) };
+    let answer =
+        QueryPlan::new(&query, &settings()).and_then(QueryPlan::run).and_then(answered).unwrap();
     let counts = |rows: Vec<Vec<String>>| rows.into_iter().map(|row| row[..3].to_vec());
     assert!(counts(answer.rows()).eq(counts(expected)), "{:?}", answer.rows());
     let of_rows = "SELECT id, e.key FROM '$/m.json' t, json_each(t.m) AS e WHERE id IN (1, 39999)";

@@ -1,6 +1,6 @@
 //! `glob('logs/*.csv')`: the names of files as rows.
 
-use tidemill_engine::{Plan, Query};
+use tidemill_engine::{Query, QueryPlan};
 
 use crate::common::{Folder, answered, query, settings, text};
 
@@ -47,8 +47,11 @@ fn files_are_listed_as_sources_find_them() {
     assert_eq!(described, text(&[&["file", "TEXT", "YES"]]));
     // What is said of files is not said of their names.
     let query = Query { schema: Some("x BIGINT".into()), ..query(folder.sql("FROM glob('$/a*')")) };
-    let rows =
-        Plan::new(&query, &settings()).and_then(Plan::run).and_then(answered).unwrap().rows();
+    let rows = QueryPlan::new(&query, &settings())
+        .and_then(QueryPlan::run)
+        .and_then(answered)
+        .unwrap()
+        .rows();
     assert_eq!(rows, text(&[&[&folder.sql("$/a.csv")]]));
 }
 

@@ -1,7 +1,9 @@
 //! The first rows of groups, against sorting all rows, on every path.
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunProgress, RunSettings};
+use tidemill_engine::{
+    NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunProgress, RunSettings,
+};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -46,7 +48,7 @@ fn by_sorting(sql: &str) -> String {
 }
 
 fn path(folder: &Folder, sql: &str) -> String {
-    Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().path
+    QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().path
 }
 
 #[test]
@@ -150,16 +152,17 @@ fn tables_of_them_merge() {
         let sources = vec![NamedSource { name: "source".into(), spec }];
         let sql = "SELECT k, id, f, s FROM source WHERE d > 0.5 \
             QUALIFY row_number() OVER (PARTITION BY k ORDER BY f DESC NULLS LAST, s) = 2";
-        Plan::new(&Query { sources, ..query(sql) }, &settings()).unwrap()
+        QueryPlan::new(&Query { sources, ..query(sql) }, &settings()).unwrap()
     };
     let whole = answered(of("*.csv").run().unwrap()).unwrap();
     assert!(whole.rows().len() > 50);
     let parts = ["1", "2"].map(|part| {
         let out = folder.path().join(format!("{part}.part"));
-        of(&format!("{part}.csv")).run_partial(&out, false, &RunId::new()).unwrap();
+        of(&format!("{part}.csv")).write_partial_table(&out, false, &RunId::new()).unwrap();
         out
     });
-    let merged = answered(Merge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+    let merged =
+        answered(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
     assert_eq!(merged.sorted(), whole.sorted());
 }
 

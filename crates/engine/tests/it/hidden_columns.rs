@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::{Sink, SinkSpec};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, settings, text};
 
@@ -159,7 +159,7 @@ fn a_number_names_a_record_whatever_was_refused() {
                         ..settings()
                     };
                     let ask = |query: &Query| {
-                        answered(Plan::new(query, &settings).unwrap().run().unwrap()).unwrap()
+                        answered(QueryPlan::new(query, &settings).unwrap().run().unwrap()).unwrap()
                     };
                     let answer = ask(&query);
                     let found: Vec<(u64, u64)> = answer
@@ -433,11 +433,15 @@ fn tables_that_are_kept_are_merged_by_the_names_of_files() {
                    FROM (SELECT *, _file, file_row_number FROM source) GROUP BY _file, k ORDER BY 1, 2";
         let query = Query { sources: vec![source], sql: sql.into(), ..Query::default() };
         let out = folder.path().join(out);
-        Plan::new(&query, &settings()).unwrap().run_partial(&out, false, &RunId::new()).unwrap();
+        QueryPlan::new(&query, &settings())
+            .unwrap()
+            .write_partial_table(&out, false, &RunId::new())
+            .unwrap();
         out
     };
     let parts = [keep("a.csv", "a.part"), keep("b.csv", "b.part")];
-    let merged = answered(Merge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+    let merged =
+        answered(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
     let expected = [
         ["a.csv", "1", "1", "0"],
         ["a.csv", "2", "1", "1"],

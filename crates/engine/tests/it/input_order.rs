@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunProgress, RunSettings};
+use tidemill_engine::{
+    NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunProgress, RunSettings,
+};
 
 use crate::common::{Answer, Folder, Random, answered, query, settings};
 
@@ -141,7 +143,7 @@ fn written(folder: &Folder, rows: &[Row], size: usize) -> usize {
 }
 
 fn path(folder: &Folder, sql: &str) -> String {
-    Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().path
+    QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap().path
 }
 
 #[test]
@@ -344,17 +346,20 @@ fn tables_of_parts_merge_in_the_order_given() {
         let schema = "k BIGINT, id BIGINT, n BIGINT, f DOUBLE, s VARCHAR, b BOOLEAN".into();
         let query = Query { sources, schema: Some(schema), ..query(&sql) };
         let out = folder.path().join(format!("{part}.part"));
-        Plan::new(&query, &settings()).unwrap().run_partial(&out, false, &RunId::new()).unwrap();
+        QueryPlan::new(&query, &settings())
+            .unwrap()
+            .write_partial_table(&out, false, &RunId::new())
+            .unwrap();
         out
     };
     let parts: Vec<PathBuf> = (0..count).map(keep).collect();
     let merged = |parts: &[PathBuf], settings: &RunSettings| -> Answer {
-        answered(Merge::new(parts, settings).unwrap().run().unwrap()).unwrap()
+        answered(PartialTableMerge::new(parts, settings).unwrap().run().unwrap()).unwrap()
     };
     let kept = |parts: &[PathBuf], name: &str| -> PathBuf {
         let out = folder.path().join(name);
-        let merge = Merge::new(parts, &settings()).unwrap();
-        merge.run_partial(&out, false, &RunId::new()).unwrap();
+        let merge = PartialTableMerge::new(parts, &settings()).unwrap();
+        merge.write_partial_table(&out, false, &RunId::new()).unwrap();
         out
     };
     let whole = expected(&rows);
@@ -457,7 +462,8 @@ fn of_a_list_that_is_cut_only_the_first_values_are_kept() {
     let folder = Folder::new();
     folder.write("l.csv", "k,x,t\na,1,5\na,2,9\na,3,7\nb,4,1\n");
     let tables = |sql: &str| {
-        let explain = Plan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap();
+        let explain =
+            QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap().explain().unwrap();
         explain.steps.into_iter().find(|(name, _)| name == "tables").unwrap().1
     };
     let cut = "SELECT k, arg_max(x, t, 2) AS m FROM '$/l.csv' GROUP BY k ORDER BY k";

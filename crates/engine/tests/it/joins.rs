@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -55,7 +55,8 @@ impl Data {
 
     fn check(&self, sql: &str, path: &str, expected: impl IntoIterator<Item = Vec<String>>) {
         let sql = self.folder.sql(sql);
-        let plan = Plan::new(&query(&sql), &settings()).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let plan =
+            QueryPlan::new(&query(&sql), &settings()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let explain = plan.explain().unwrap();
         assert_eq!(explain.path, path, "{sql}: {}", explain.why);
         // What is joined to the finished table is not there where tables are merged.
@@ -200,7 +201,7 @@ fn several_small_tables_and_plans_of_their_own_are_held() {
         JOIN '$/small.csv' s ON b.k = s.k LEFT JOIN '$/names.csv' n USING (rank) \
         JOIN (SELECT k, max(rank) AS most FROM '$/small.csv' GROUP BY k) best ON best.k = b.k \
         GROUP BY n.name";
-    let plan = Plan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
     let explain = plan.explain().unwrap();
     assert_eq!(explain.path, TABLES, "{}", explain.why);
     let held = explain.steps.iter().filter(|(name, _)| name.starts_with("held")).count();
@@ -238,11 +239,11 @@ fn what_is_joined_to_the_finished_table_leaves_the_table_as_it_is() {
     let sql = "SELECT rank, n FROM (SELECT k, count(*) AS n FROM '$/big.csv' GROUP BY k) c \
         JOIN '$/small.csv' s ON s.k = c.k";
     data.check(sql, TABLES, expected);
-    let plan = Plan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
     let why = plan.explain().unwrap().why;
     assert!(why.contains("small.csv` read for the finished table"), "{why}");
     let out = data.folder.path().join("a.part");
-    let error = plan.run_partial(&out, false, &RunId::new()).unwrap_err().to_string();
+    let error = plan.write_partial_table(&out, false, &RunId::new()).unwrap_err().to_string();
     assert!(error.contains("small.csv` is needed to finish the table"), "{error}");
     assert!(!out.exists());
 }
@@ -272,7 +273,7 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
         rejected_folder: Some(folder.clone()),
         ..settings()
     };
-    let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &small).unwrap();
     let explain = plan.explain().unwrap();
     assert_eq!(explain.path, TABLES);
     assert!(explain.why.contains("dense.csv.gz` held in memory"), "{}", explain.why);
@@ -288,9 +289,9 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
     let copies = std::fs::read_to_string(folder.join("rejected/1.jsonl")).unwrap();
     assert_eq!(copies.lines().count(), 1, "{copies}");
 
-    let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &small).unwrap();
     let out = data.folder.path().join("a.part");
-    let error = plan.run_partial(&out, false, &RunId::new()).unwrap_err().to_string();
+    let error = plan.write_partial_table(&out, false, &RunId::new()).unwrap_err().to_string();
     assert!(error.contains("dense.csv.gz` takes more than"), "{error}");
     assert!(!out.exists());
 }
@@ -300,7 +301,7 @@ fn two_tables_that_are_too_large_to_be_held_are_joined_on_the_engine() {
     let data = data(10, 6000);
     let small = RunSettings { memory_bytes: 2 << 20, threads: 2, ..settings() };
     let sql = "SELECT count(*) FROM '$/big.csv' a JOIN '$/big.csv' b USING (id)";
-    let plan = Plan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &small).unwrap();
     let explain = plan.explain().unwrap();
     assert_eq!(explain.path, DATAFUSION);
     assert!(explain.why.contains("more than once"), "{}", explain.why);
@@ -335,22 +336,24 @@ fn events(folder: &Folder) -> [&'static str; 2] {
 fn tables_of_joined_sources_are_kept_and_merged() {
     let folder = Folder::new();
     let parts = events(&folder).map(|file| {
-        let plan = Plan::new(&job(&folder, file), &settings()).unwrap();
+        let plan = QueryPlan::new(&job(&folder, file), &settings()).unwrap();
         let out = folder.path().join(format!("{file}.part"));
-        plan.run_partial(&out, false, &RunId::new()).unwrap();
+        plan.write_partial_table(&out, false, &RunId::new()).unwrap();
         out
     });
-    let whole = Plan::new(&job(&folder, "[ot]*.csv"), &settings()).unwrap().run().unwrap();
+    let whole = QueryPlan::new(&job(&folder, "[ot]*.csv"), &settings()).unwrap().run().unwrap();
     let whole = answered(whole).unwrap();
     // The merge needs none of the sources.
     std::fs::remove_file(folder.path().join("airports.csv")).unwrap();
-    let merged = answered(Merge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+    let merged =
+        answered(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
     assert_eq!(merged.rows(), whole.rows());
     assert_eq!(merged.rows()[0][..2], ["Boston".to_string(), "50".to_string()]);
     let pair = folder.path().join("pair.part");
-    let two = Merge::new(&parts, &settings()).unwrap();
-    two.run_partial(&pair, false, &RunId::new()).unwrap();
-    let again = answered(Merge::new(&[pair], &settings()).unwrap().run().unwrap()).unwrap();
+    let two = PartialTableMerge::new(&parts, &settings()).unwrap();
+    two.write_partial_table(&pair, false, &RunId::new()).unwrap();
+    let again =
+        answered(PartialTableMerge::new(&[pair], &settings()).unwrap().run().unwrap()).unwrap();
     assert_eq!(again.batches, merged.batches);
 }
 
@@ -359,13 +362,14 @@ fn no_damaged_byte_of_a_table_of_joined_sources_goes_unnoticed() {
     let folder = Folder::new();
     let [file, _] = events(&folder);
     let path = folder.path().join("a.part");
-    let plan = Plan::new(&job(&folder, file), &settings()).unwrap();
-    plan.run_partial(&path, false, &RunId::new()).unwrap();
+    let plan = QueryPlan::new(&job(&folder, file), &settings()).unwrap();
+    plan.write_partial_table(&path, false, &RunId::new()).unwrap();
     let sound = std::fs::read(&path).unwrap();
     let damaged = folder.path().join("damaged.part");
     let answer = |bytes: &[u8]| {
         std::fs::write(&damaged, bytes).unwrap();
-        Merge::new(std::slice::from_ref(&damaged), &settings()).and_then(|m| answered(m.run()?))
+        PartialTableMerge::new(std::slice::from_ref(&damaged), &settings())
+            .and_then(|m| answered(m.run()?))
     };
     answer(&sound).unwrap_or_else(|error| panic!("{error}"));
     for at in (0..sound.len()).chain([8, 8]) {
@@ -395,7 +399,7 @@ fn rows_of_a_join_stop_at_their_limit() {
         (format!("SELECT id, rank FROM {few} LIMIT 100"), DATAFUSION, 27, false),
         (format!("SELECT id, rank FROM {few}"), DATAFUSION, 27, false),
     ] {
-        let plan = Plan::new(&query(data.folder.sql(&sql)), &settings()).unwrap();
+        let plan = QueryPlan::new(&query(data.folder.sql(&sql)), &settings()).unwrap();
         assert_eq!(plan.explain().unwrap().path, path, "{sql}");
         let answer = answered(plan.run().unwrap()).unwrap();
         assert_eq!(answer.rows().len(), count, "{sql}");

@@ -10,7 +10,7 @@ use arrow::array::{
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId};
 
 use crate::common::{Answer, Folder, answered, settings, text};
 
@@ -163,14 +163,14 @@ fn job(folder: &Folder, pattern: &str) -> Query {
 }
 
 fn keep(folder: &Folder, pattern: &str, out: &str) -> PathBuf {
-    let plan = Plan::new(&job(folder, pattern), &settings()).unwrap();
+    let plan = QueryPlan::new(&job(folder, pattern), &settings()).unwrap();
     let out = folder.path().join(out);
-    plan.run_partial(&out, false, &RunId::new()).unwrap();
+    plan.write_partial_table(&out, false, &RunId::new()).unwrap();
     out
 }
 
 fn merged(parts: &[PathBuf]) -> tidemill_engine::Result<Answer> {
-    answered(Merge::new(parts, &settings())?.run()?)
+    answered(PartialTableMerge::new(parts, &settings())?.run()?)
 }
 
 #[test]
@@ -181,7 +181,8 @@ fn a_late_file_with_a_new_column_is_merged_with_what_was_kept_of_the_others() {
     let old = keep(&folder, "old-*.csv", "old.part");
     folder.write("new.csv", "day,user,ms\n2,ann,40\n3,bob,50\n");
     let new = keep(&folder, "new.csv", "new.part");
-    let whole = answered(Plan::new(&job(&folder, "*.csv"), &settings()).unwrap().run().unwrap());
+    let whole =
+        answered(QueryPlan::new(&job(&folder, "*.csv"), &settings()).unwrap().run().unwrap());
     let whole = whole.unwrap();
     assert_eq!(whole.rows(), text(&[&["1", "1", "10"], &["2", "3", "90"], &["3", "1", "50"]]));
     // The old files are not there any more, and either part may come first.

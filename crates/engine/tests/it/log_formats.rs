@@ -9,7 +9,10 @@ use crate::common::{Folder, ask, query, settings, text};
 
 fn described(log_format: &str, sql: String) -> Query {
     let options = TextOptions { log_format: Some(log_format.to_owned()), ..TextOptions::default() };
-    Query { defaults: SourceSpec { text_options: options, ..SourceSpec::default() }, ..query(sql) }
+    Query {
+        file_defaults: SourceSpec { text_options: options, ..SourceSpec::default() },
+        ..query(sql)
+    }
 }
 
 fn rows(query: &Query) -> Vec<Vec<String>> {
@@ -48,7 +51,7 @@ fn one_log_by_three_descriptions_has_one_answer() {
     let shown = {
         let format = Some(Format::AccessLog);
         Query {
-            defaults: SourceSpec { format, ..SourceSpec::default() },
+            file_defaults: SourceSpec { format, ..SourceSpec::default() },
             ..query(sql("request_time"))
         }
     };
@@ -96,7 +99,8 @@ fn the_site_before_a_client_is_a_column_of_its_own() {
     folder.write("v.log", log);
     let sql = folder.sql("SELECT host, port, count(*) AS n, count(DISTINCT ip) AS ips FROM '$/v.log' GROUP BY host, port ORDER BY host");
     let format = Some(Format::AccessLog);
-    let query = Query { defaults: SourceSpec { format, ..SourceSpec::default() }, ..query(sql) };
+    let query =
+        Query { file_defaults: SourceSpec { format, ..SourceSpec::default() }, ..query(sql) };
     assert_eq!(
         rows(&query),
         text(&[&["a.example", "443", "1500", "9"], &["b.example", "443", "1500", "9"]])

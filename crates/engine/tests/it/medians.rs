@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings, text};
 
@@ -255,7 +255,7 @@ fn tables_of_times_merge() {
         let spec = SourceSpec { url, declared_schema: Some(schema), ..SourceSpec::default() };
         let sources = vec![NamedSource { name: "source".into(), spec }];
         let sql = format!("SELECT k, {}{more} FROM source GROUP BY k ORDER BY k", calls.join(", "));
-        Plan::new(&Query { sources, ..query(sql) }, &settings()).unwrap()
+        QueryPlan::new(&Query { sources, ..query(sql) }, &settings()).unwrap()
     };
     assert_eq!(of("*.csv", "").explain().unwrap().path, "partial tables");
     let whole = answered(of("*.csv", "").run().unwrap()).unwrap();
@@ -267,10 +267,11 @@ fn tables_of_times_merge() {
     assert_eq!(whole.rows(), expected);
     let parts = ["1", "2"].map(|part| {
         let out = folder.path().join(format!("{part}.part"));
-        of(&format!("{part}.csv"), "").run_partial(&out, false, &RunId::new()).unwrap();
+        of(&format!("{part}.csv"), "").write_partial_table(&out, false, &RunId::new()).unwrap();
         out
     });
-    let merged = answered(Merge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+    let merged =
+        answered(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
     assert_eq!(merged.rows(), expected);
 }
 

@@ -1,7 +1,7 @@
 //! Values that are not of their column's type, where they are read as null: each is counted once, on every path.
 
 use tidemill_engine::source::{SourceSpec, TextOptions, TypeMismatchPolicy};
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, ask, query, settings};
 
@@ -57,7 +57,7 @@ fn events(folder: &Folder, name: &str, seed: u64, rows: u64) -> (u64, u64) {
 }
 
 fn lax_query(sql: String) -> Query {
-    Query { schema: Some(SCHEMA.into()), defaults: lax(), ..query(sql) }
+    Query { schema: Some(SCHEMA.into()), file_defaults: lax(), ..query(sql) }
 }
 
 #[test]
@@ -126,13 +126,14 @@ fn partial_tables_add_their_counts() {
     let parts: Vec<_> = (0..3)
         .map(|part| {
             let out = folder.path().join(format!("{part}.part"));
-            let plan = Plan::new(&job(&format!("{part}.csv")), &settings()).unwrap();
-            let coverage = plan.run_partial(&out, false, &RunId::new()).unwrap();
+            let plan = QueryPlan::new(&job(&format!("{part}.csv")), &settings()).unwrap();
+            let coverage = plan.write_partial_table(&out, false, &RunId::new()).unwrap();
             assert_eq!(coverage.mismatches.count(), counts[part].0 + counts[part].1);
             out
         })
         .collect();
-    let merged = Merge::new(&parts, &settings()).unwrap().run().and_then(answered).unwrap();
+    let merged =
+        PartialTableMerge::new(&parts, &settings()).unwrap().run().and_then(answered).unwrap();
     assert_eq!(merged.coverage.mismatches, whole.coverage.mismatches);
     assert_eq!(merged.sorted(), whole.sorted());
 }

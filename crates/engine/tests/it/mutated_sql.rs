@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_engine::error::ErrorClass;
-use tidemill_engine::{Plan, RunSettings};
+use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Random, query, settings};
 
@@ -183,7 +183,7 @@ fn run(sql: &str, own: &RunSettings) -> tidemill_engine::error::Result<()> {
         let name = file.unwrap().file_name().into_string().unwrap();
         sql = sql.replace(&format!("'{name}'"), &format!("'{}'", data.join(&name).display()));
     }
-    Plan::new(&query(sql), own)?.run()?.take(1000).try_for_each(|batch| batch.map(drop))
+    QueryPlan::new(&query(sql), own)?.run()?.take(1000).try_for_each(|batch| batch.map(drop))
 }
 
 /// What is wrong with how a statement ends, if anything is.

@@ -7,7 +7,8 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{
-    Error, Merge, NamedSource, Plan, Query, Repeats, Result, RunId, RunProgress, RunSettings,
+    Error, NamedSource, PartialTableMerge, Query, QueryPlan, RepeatedRunPolicy, Result, RunId,
+    RunProgress, RunSettings,
 };
 
 use crate::common::{Answer, Folder, Random, answered, settings};
@@ -40,14 +41,14 @@ fn job(folder: &Folder, sql: &str, pattern: &str) -> Query {
 }
 
 fn keep(folder: &Folder, sql: &str, pattern: &str, out: &str) -> PathBuf {
-    let plan = Plan::new(&job(folder, sql, pattern), &settings()).unwrap();
+    let plan = QueryPlan::new(&job(folder, sql, pattern), &settings()).unwrap();
     let out = folder.path().join(out);
-    plan.run_partial(&out, false, &RunId::new()).unwrap();
+    plan.write_partial_table(&out, false, &RunId::new()).unwrap();
     out
 }
 
 fn merge(partials: &[PathBuf], settings: &RunSettings) -> Result<Answer> {
-    answered(Merge::new(partials, settings)?.run()?)
+    answered(PartialTableMerge::new(partials, settings)?.run()?)
 }
 
 #[test]
@@ -57,7 +58,8 @@ fn parts_that_are_merged_answer_as_the_whole_does() {
         for part in 0..3 {
             events(&folder, &format!("{part}.csv"), part, rows, keys);
         }
-        let whole = Plan::new(&job(&folder, SQL, "?.csv"), &settings()).unwrap().run().unwrap();
+        let whole =
+            QueryPlan::new(&job(&folder, SQL, "?.csv"), &settings()).unwrap().run().unwrap();
         let whole = answered(whole).unwrap();
         let parts: Vec<PathBuf> = (0..3)
             .map(|part| keep(&folder, SQL, &format!("{part}.csv"), &format!("{part}.part")))
@@ -77,8 +79,8 @@ fn parts_that_are_merged_answer_as_the_whole_does() {
         assert_eq!(one.estimates, other.estimates);
         // Of two merged into one, and that with the third: the same again.
         let pair = folder.path().join("pair.part");
-        let two = Merge::new(&parts[..2], &settings()).unwrap();
-        two.run_partial(&pair, false, &RunId::new()).unwrap();
+        let two = PartialTableMerge::new(&parts[..2], &settings()).unwrap();
+        two.write_partial_table(&pair, false, &RunId::new()).unwrap();
         let again = merge(&[pair, parts[2].clone()], &settings()).unwrap();
         assert_eq!(again.batches, whole.batches);
         assert_eq!(again.coverage.rows, whole.coverage.rows);
@@ -93,7 +95,7 @@ fn what_follows_the_aggregation_is_done_after_the_merge() {
     }
     let sql = "SELECT k, count(*) * 2 AS twice FROM source GROUP BY k HAVING count(*) > 20 \
         ORDER BY twice DESC, k LIMIT 7";
-    let whole = Plan::new(&job(&folder, sql, "?.csv"), &settings()).unwrap().run().unwrap();
+    let whole = QueryPlan::new(&job(&folder, sql, "?.csv"), &settings()).unwrap().run().unwrap();
     let parts = [0, 1].map(|p| keep(&folder, sql, &format!("{p}.csv"), &format!("{p}.part")));
     let merged = merge(&parts, &settings()).unwrap();
     assert_eq!(merged.rows(), answered(whole).unwrap().rows());
@@ -114,21 +116,22 @@ fn tables_of_different_questions_are_not_merged() {
         let b = folder.path().join("b.part");
         let _ = std::fs::remove_file(&b);
         keep(&folder, other, pattern, "b.part");
-        let error = Merge::new(&[a.clone(), b], &settings()).err().unwrap();
+        let error = PartialTableMerge::new(&[a.clone(), b], &settings()).err().unwrap();
         let message = error.to_string();
         assert!(message.contains(expected), "{message}");
         assert!(message.contains("a.part") && message.contains("b.part"), "{message}");
     }
     for sql in ["SELECT x FROM source", "SELECT x FROM source ORDER BY x"] {
-        let plan = Plan::new(&job(&folder, sql, "a.csv"), &settings()).unwrap();
-        let error = plan.run_partial(&folder.path().join("c.part"), false, &RunId::new());
+        let plan = QueryPlan::new(&job(&folder, sql, "a.csv"), &settings()).unwrap();
+        let error = plan.write_partial_table(&folder.path().join("c.part"), false, &RunId::new());
         assert!(error.unwrap_err().to_string().contains("one aggregation over one source"));
         assert!(!folder.path().join("c.part").exists());
     }
-    assert!(Merge::new(&[], &settings()).is_err());
-    let missing = Merge::new(&[folder.path().join("no.part")], &settings()).err().unwrap();
+    assert!(PartialTableMerge::new(&[], &settings()).is_err());
+    let missing =
+        PartialTableMerge::new(&[folder.path().join("no.part")], &settings()).err().unwrap();
     assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
-    let other = Merge::new(&[folder.path().join("a.csv")], &settings()).err().unwrap();
+    let other = PartialTableMerge::new(&[folder.path().join("a.csv")], &settings()).err().unwrap();
     assert!(other.to_string().contains("is damaged"), "{other}");
 }
 
@@ -278,14 +281,14 @@ fn a_run_that_fails_leaves_no_partial_table() {
     let out = folder.path().join("out");
     std::fs::create_dir(&out).unwrap();
     let sql = "SELECT k, sum(1 / x) FROM source GROUP BY k";
-    let plan = Plan::new(&job(&folder, sql, "a.csv"), &settings()).unwrap();
-    let error = plan.run_partial(&out.join("a.part"), false, &RunId::new()).unwrap_err();
+    let plan = QueryPlan::new(&job(&folder, sql, "a.csv"), &settings()).unwrap();
+    let error = plan.write_partial_table(&out.join("a.part"), false, &RunId::new()).unwrap_err();
     assert!(error.to_string().contains("by zero"), "{error}");
     assert_eq!(names(&out), [""; 0]);
     let sql = "SELECT k, sum(x) FROM source GROUP BY k";
     let kept = |overwrite| {
-        let plan = Plan::new(&job(&folder, sql, "a.csv"), &settings()).unwrap();
-        plan.run_partial(&out.join("a.part"), overwrite, &RunId::new())
+        let plan = QueryPlan::new(&job(&folder, sql, "a.csv"), &settings()).unwrap();
+        plan.write_partial_table(&out.join("a.part"), overwrite, &RunId::new())
     };
     kept(false).unwrap();
     assert_eq!(names(&out), ["a.part"]);
@@ -301,8 +304,8 @@ fn the_same_input_gives_the_same_file() {
     let run = RunId::new();
     let kept = |name: &str| {
         let out = folder.path().join(name);
-        let plan = Plan::new(&job(&folder, SQL, "a.csv"), &settings()).unwrap();
-        plan.run_partial(&out, false, &run).unwrap();
+        let plan = QueryPlan::new(&job(&folder, SQL, "a.csv"), &settings()).unwrap();
+        plan.write_partial_table(&out, false, &run).unwrap();
         std::fs::read(out).unwrap()
     };
     assert!(kept("1.part") == kept("2.part"));
@@ -319,11 +322,11 @@ fn the_rows_of_a_run_are_merged_once_unless_more_is_allowed() {
     let copy = folder.path().join("copy.part");
     std::fs::copy(&a, &copy).unwrap();
     let both = folder.path().join("both.part");
-    let merged = Merge::new(&[a.clone(), b.clone()], &settings()).unwrap();
-    merged.run_partial(&both, false, &RunId::new()).unwrap();
+    let merged = PartialTableMerge::new(&[a.clone(), b.clone()], &settings()).unwrap();
+    merged.write_partial_table(&both, false, &RunId::new()).unwrap();
     let counts = |parts: &[&PathBuf], repeats| -> Result<Vec<String>> {
         let parts: Vec<PathBuf> = parts.iter().map(PathBuf::from).collect();
-        let merge = Merge::with_repeats(&parts, repeats, &settings())?;
+        let merge = PartialTableMerge::with_repeat_policy(&parts, repeats, &settings())?;
         Ok(answered(merge.run()?)?.rows().into_iter().map(|row| row[1].clone()).collect())
     };
     for (parts, message) in [
@@ -332,14 +335,14 @@ fn the_rows_of_a_run_are_merged_once_unless_more_is_allowed() {
         (&[&a, &both], "both.part` both hold the rows of run"),
         (&[&both, &b], "b.part` both hold the rows of run"),
     ] {
-        let error = counts(parts, Repeats::Refused).unwrap_err().to_string();
+        let error = counts(parts, RepeatedRunPolicy::Refuse).unwrap_err().to_string();
         assert!(error.contains(message) && error.contains("--allow-repeats"), "{error}");
-        let twice = counts(parts, Repeats::Allowed).unwrap();
+        let twice = counts(parts, RepeatedRunPolicy::Allow).unwrap();
         let expected = parts.len() + parts.iter().filter(|part| **part == &both).count();
         assert_eq!(twice, [expected.to_string(), expected.to_string()]);
     }
-    assert_eq!(counts(&[&a, &b], Repeats::Refused).unwrap(), ["2", "2"]);
-    assert_eq!(counts(&[&both], Repeats::Refused).unwrap(), ["2", "2"]);
+    assert_eq!(counts(&[&a, &b], RepeatedRunPolicy::Refuse).unwrap(), ["2", "2"]);
+    assert_eq!(counts(&[&both], RepeatedRunPolicy::Refuse).unwrap(), ["2", "2"]);
 }
 
 /// The table as earlier releases wrote it: with `sql` for its query, and without its runs.
@@ -392,8 +395,8 @@ fn tables_of_earlier_releases_are_merged_and_known_by_their_content() {
     let b = old("b", "k\nx\nx\n", sql, "source");
     let new = folder.path().join("b.new");
     let both = folder.path().join("both.part");
-    let merged = Merge::new(&[a.clone(), b.clone()], &settings()).unwrap();
-    merged.run_partial(&both, false, &RunId::new()).unwrap();
+    let merged = PartialTableMerge::new(&[a.clone(), b.clone()], &settings()).unwrap();
+    merged.write_partial_table(&both, false, &RunId::new()).unwrap();
     assert_eq!(merge(std::slice::from_ref(&both), &settings()).unwrap().rows(), [["x", "3"]]);
     assert_eq!(merge(&[a.clone(), new], &settings()).unwrap().rows(), [["x", "3"]]);
     for parts in [[&a, &a], [&a, &both], [&both, &b]] {

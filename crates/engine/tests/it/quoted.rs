@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tidemill_engine::settings::BadRecordLimit;
-use tidemill_engine::{Plan, Query, RunSettings};
+use tidemill_engine::{Query, QueryPlan, RunSettings};
 
 use crate::common::{Folder, answered, query, settings};
 
@@ -52,7 +52,7 @@ fn inverse(folder: &Folder) -> Vec<(u64, usize)> {
 fn check(folder: &Folder, expected: &[(u64, usize)], bad: u64) {
     let of = |sql: &str, threads| {
         let query = Query { schema: Some(SCHEMA.into()), ..query(folder.sql(sql)) };
-        let plan = Plan::new(&query, &RunSettings { threads, ..sound() }).unwrap();
+        let plan = QueryPlan::new(&query, &RunSettings { threads, ..sound() }).unwrap();
         let splits = plan.explain().unwrap().sources[0].splits;
         assert!(splits > 2, "{splits} splits");
         answered(plan.run().unwrap()).unwrap()

@@ -2,7 +2,7 @@
 //! answered or refused, and none is a fault of ours.
 
 use tidemill_engine::error::ErrorClass;
-use tidemill_engine::{Plan, RunSettings};
+use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
@@ -355,7 +355,7 @@ fn no_query_text_panics() {
         let mut random = Random(seed + number);
         let sql = folder.sql(&Grammar { random: &mut random, depth: 3, is_grouped: false }.query());
         let own = RunSettings { threads: 1, ..settings() };
-        let ended = Plan::new(&query(sql.as_str()), &own).and_then(|plan| {
+        let ended = QueryPlan::new(&query(sql.as_str()), &own).and_then(|plan| {
             // A cross join of little with little is no table that never ends.
             plan.run()?.try_for_each(|batch| batch.map(drop))
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, StringViewArray};
 use arrow::ipc::writer::FileWriter;
-use tidemill_engine::{Error, Plan, RunSettings};
+use tidemill_engine::{Error, QueryPlan, RunSettings};
 
 use crate::common::{Answer, Folder, Random, query};
 
@@ -137,7 +137,8 @@ fn a_spill_has_no_name_even_while_it_is_read() {
         "SELECT v, count(DISTINCT k), approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/x.arrow' GROUP BY v",
     ] {
         let settings = little(spill.path(), 2);
-        let mut results = Plan::new(&query(folder.sql(sql)), &settings).unwrap().run().unwrap();
+        let mut results =
+            QueryPlan::new(&query(folder.sql(sql)), &settings).unwrap().run().unwrap();
         results.next().unwrap().unwrap();
         assert!(settings.progress.spilled_bytes() > 0, "{sql}");
         assert_eq!(std::fs::read_dir(spill.path()).unwrap().count(), 0, "{sql}");

@@ -1,6 +1,6 @@
 //! Which path a query takes, and that the paths agree.
 
-use tidemill_engine::Plan;
+use tidemill_engine::QueryPlan;
 
 use crate::common::{Folder, query, settings, text};
 
@@ -187,7 +187,7 @@ fn each_query_takes_its_path_and_answers() {
     ];
     for (sql, path, why, first) in cases {
         let sql = folder.sql(sql);
-        let plan = match Plan::new(&query(&sql), &settings()) {
+        let plan = match QueryPlan::new(&query(&sql), &settings()) {
             Ok(plan) => plan,
             Err(error) => panic!("{sql}: {error}"),
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use tidemill_engine::source::{MemoryRows, SourceSpec};
-use tidemill_engine::{CancelFlag, Error, NamedSource, Plan, Query, RunProgress, RunSettings};
+use tidemill_engine::{CancelFlag, Error, NamedSource, Query, QueryPlan, RunProgress, RunSettings};
 
 use crate::common::{Folder, answered, query, settings, text};
 
@@ -48,8 +48,10 @@ fn rows_keep_the_order_of_the_input_across_files_and_splits() {
 #[test]
 fn a_limit_stops_reading_and_says_what_was_read() {
     let (folder, count) = numbered(30, 1000);
-    let plan =
-        Plan::new(&query(folder.sql("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000")), &settings());
+    let plan = QueryPlan::new(
+        &query(folder.sql("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000")),
+        &settings(),
+    );
     let answer = answered(plan.unwrap().run().unwrap()).unwrap();
     assert_eq!(numbers(&answer.rows()), [20000, 20001, 20002, 20003, 20004]);
     let coverage = answer.coverage;
@@ -75,7 +77,7 @@ fn a_slow_consumer_holds_the_readers_back() {
     let progress = RunProgress::new();
     let settings =
         RunSettings { threads: 3, memory_bytes: 2 << 20, progress: progress.clone(), ..settings() };
-    let plan = Plan::new(&query(folder.sql("SELECT n FROM '$/*.csv'")), &settings).unwrap();
+    let plan = QueryPlan::new(&query(folder.sql("SELECT n FROM '$/*.csv'")), &settings).unwrap();
     let mut results = plan.run().unwrap();
     let mut seen = 0;
     for _ in 0..3 {
@@ -136,7 +138,7 @@ fn a_cancelled_run_is_interrupted_on_every_path() {
         let query = Query { sources: vec![endless()], ..query(folder.sql(sql)) };
         let ended = std::thread::scope(|scope| {
             let run = scope.spawn(|| {
-                let results = Plan::new(&query, &settings)?.run()?;
+                let results = QueryPlan::new(&query, &settings)?.run()?;
                 let mut last = Ok(());
                 for batch in results {
                     last = batch.map(|_| ());
@@ -196,7 +198,7 @@ fn results_dropped_early_leave_no_thread_behind() {
         "SELECT * FROM '$/*.csv' UNION ALL SELECT * FROM '$/*.csv'",
     ] {
         for batches in 0..2 {
-            let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+            let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
             let mut results = plan.run().unwrap();
             for _ in 0..batches {
                 results.next().unwrap().unwrap();
@@ -246,7 +248,7 @@ fn a_reader_that_waits_for_standard_input_can_be_stopped() {
         ..Default::default()
     };
     let asked = |sql: &str| {
-        let query = tidemill_engine::Query { defaults: defaults.clone(), ..query(sql) };
+        let query = tidemill_engine::Query { file_defaults: defaults.clone(), ..query(sql) };
         crate::common::ask(&query, &settings)
     };
     if mode == "limit" {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use std::sync::Arc;
-use tidemill_engine::{Plan, Query, RunId, RunSettings};
+use tidemill_engine::{Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Folder, answered, query, settings};
 use crate::elsewhere::Dealt;
@@ -146,19 +146,22 @@ fn a_sample_that_is_joined_is_the_same_one_with_workers() {
          JOIN read_csv('$/csv/a') AS s TABLESAMPLE (40 ROWS) USING (n) WHERE s.k < 6 GROUP BY a.k ORDER BY 1",
     );
     let own = query(sql);
-    let here = Plan::new(&own, &settings()).and_then(Plan::run).and_then(answered).unwrap();
+    let here =
+        QueryPlan::new(&own, &settings()).and_then(QueryPlan::run).and_then(answered).unwrap();
     let count: i64 = here.rows().iter().map(|row| row[1].parse::<i64>().unwrap()).sum();
     assert!((20..=40).contains(&count), "{count}");
     let workers = Dealt::new(3, 2, 0);
     let there = Query { workers: Some(workers.clone()), ..own };
-    let there = Plan::new(&there, &settings()).and_then(Plan::run).and_then(answered).unwrap();
+    let there =
+        QueryPlan::new(&there, &settings()).and_then(QueryPlan::run).and_then(answered).unwrap();
     assert_eq!(there.rows(), here.rows());
     assert!(workers.done() > 0);
     // Its own rows are drawn of all of them, which no worker sees.
     let alone =
         folder.sql("SELECT k, count(*) FROM read_csv('$/csv/*') USING SAMPLE 9 ROWS GROUP BY k");
     let alone = Query { workers: Some(Dealt::new(3, 2, 0)), ..query(alone) };
-    let error = Plan::new(&alone, &settings()).and_then(Plan::run).err().unwrap().to_string();
+    let error =
+        QueryPlan::new(&alone, &settings()).and_then(QueryPlan::run).err().unwrap().to_string();
     assert!(error.contains("\nhint: "), "{error}");
 }
 
@@ -177,6 +180,6 @@ fn samples_merge_with_nothing_and_need_the_places_of_their_rows() {
     assert_eq!(rows, [["1", "2"]]);
     let sql =
         folder.sql("SELECT k, count(*) FROM read_csv('$/csv/*') USING SAMPLE 9 ROWS GROUP BY k");
-    let plan = Plan::new(&query(sql), &settings()).unwrap();
-    assert!(plan.run_partial(&folder.path().join("p"), false, &RunId::new()).is_err());
+    let plan = QueryPlan::new(&query(sql), &settings()).unwrap();
+    assert!(plan.write_partial_table(&folder.path().join("p"), false, &RunId::new()).is_err());
 }

@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field};
 use tidemill_engine::convert::Conversion;
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, Result, RunId};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, Result, RunId};
 use tidemill_rowfile::{BlockInfo, Codec, Reader, Schema, WriteOptions, Writer};
 
 use crate::common::{Answer, Folder, Random, answered, ask, settings, text};
@@ -397,10 +397,11 @@ fn damage_in_the_middle_is_left_out_on_every_route_and_said() {
         SourceSpec { url: folder.sql("$/a.rowfile"), salvage_damaged: true, ..Default::default() };
     let sources = vec![NamedSource { name: "t".into(), spec }];
     let sql = "SELECT count(*) AS n FROM t".into();
-    let plan = Plan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();
+    let plan = QueryPlan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();
     let part = folder.path().join("a.part");
-    plan.run_partial(&part, false, &RunId::new()).unwrap();
-    let merged = answered(Merge::new(&[part], &settings()).unwrap().run().unwrap()).unwrap();
+    plan.write_partial_table(&part, false, &RunId::new()).unwrap();
+    let merged =
+        answered(PartialTableMerge::new(&[part], &settings()).unwrap().run().unwrap()).unwrap();
     assert_eq!(merged.only(), "40");
     assert!(!merged.coverage.complete && merged.coverage.salvaged.len() == 1);
 }
@@ -473,10 +474,11 @@ fn a_block_whose_rows_cannot_be_decoded_is_left_out_as_a_damaged_one_is() {
         SourceSpec { url: folder.sql("$/a.rowfile"), salvage_damaged: true, ..Default::default() };
     let sources = vec![NamedSource { name: "t".into(), spec: spec.clone() }];
     let sql = "SELECT sum(id) AS n FROM t".into();
-    let plan = Plan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();
+    let plan = QueryPlan::new(&Query { sql, sources, ..Query::default() }, &settings()).unwrap();
     let part = folder.path().join("a.part");
-    plan.run_partial(&part, false, &RunId::new()).unwrap();
-    let merged = answered(Merge::new(&[part], &settings()).unwrap().run().unwrap()).unwrap();
+    plan.write_partial_table(&part, false, &RunId::new()).unwrap();
+    let merged =
+        answered(PartialTableMerge::new(&[part], &settings()).unwrap().run().unwrap()).unwrap();
     assert_eq!(merged.only(), (0..50).filter(|n| n / 10 != 2).sum::<u32>().to_string());
     assert!(!merged.coverage.complete && merged.coverage.salvaged.len() == 1);
     let mut sink = SinkSpec::new(format!("{}/", folder.path().join("csv").display()));

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunProgress, RunSettings};
+use tidemill_engine::{
+    NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunProgress, RunSettings,
+};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -40,7 +42,7 @@ const SCHEMA: &str = "k BIGINT, j TEXT, g DOUBLE, n BIGINT, f DOUBLE, d DECIMAL(
 fn asked(folder: &Folder, states: &str, settings: &RunSettings) -> Vec<Vec<String>> {
     let sql = format!("SELECT k, j, g, {states} FROM '$/rows.csv' GROUP BY k, j, g");
     let query = Query { schema: Some(SCHEMA.into()), ..query(folder.sql(&sql)) };
-    answered(Plan::new(&query, settings).unwrap().run().unwrap()).unwrap().rows()
+    answered(QueryPlan::new(&query, settings).unwrap().run().unwrap()).unwrap().rows()
 }
 
 #[test]
@@ -89,9 +91,9 @@ fn partial_tables_of_them_are_whole() {
         ..Query::default()
     };
     let partial = folder.path().join("rows.partial");
-    let plan = Plan::new(&query, &settings()).unwrap();
-    plan.run_partial(&partial, false, &RunId::new()).unwrap();
-    let merged = Merge::new(&[partial], &settings()).unwrap().run().unwrap();
+    let plan = QueryPlan::new(&query, &settings()).unwrap();
+    plan.write_partial_table(&partial, false, &RunId::new()).unwrap();
+    let merged = PartialTableMerge::new(&[partial], &settings()).unwrap().run().unwrap();
     assert!(answered(merged).unwrap().rows() == expected);
 }
 
@@ -132,7 +134,7 @@ fn rows_that_turn_out_to_be_of_few_groups_are_grouped_before_any_goes_to_disk() 
         let schema = Some("k BIGINT, n BIGINT, s TEXT".into());
         let query = Query { schema, ..query(folder.sql(sql)) };
         let mut found =
-            answered(Plan::new(&query, &settings).unwrap().run().unwrap()).unwrap().rows();
+            answered(QueryPlan::new(&query, &settings).unwrap().run().unwrap()).unwrap().rows();
         found.sort_by_key(|row| row[0].parse::<u64>().unwrap());
         assert!(found == expected, "{threads} threads, {memory_mib} MiB");
         assert_eq!(progress.spilled_bytes(), 0, "{threads} threads, {memory_mib} MiB");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId, RunSettings};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
 use crate::common::{Folder, Random, answered, query, settings};
 
@@ -106,7 +106,7 @@ fn many_small_groups_are_what_their_rows_are() {
             for (states, columns) in [(STATES, 7), (order_free, 4)] {
                 let sql = format!("SELECT k, {states} FROM '$/rows.csv' GROUP BY k");
                 let query = Query { schema: Some(SCHEMA.into()), ..query(folder.sql(&sql)) };
-                let answer = answered(Plan::new(&query, &settings).unwrap().run().unwrap());
+                let answer = answered(QueryPlan::new(&query, &settings).unwrap().run().unwrap());
                 let mut found = answer.unwrap().rows();
                 found.sort();
                 assert_eq!(found.len(), expected.len());
@@ -136,12 +136,13 @@ fn their_partial_tables_are_the_same_however_they_came_about() {
             ..Query::default()
         };
         let partial = folder.path().join(format!("{name}.partial"));
-        let plan = Plan::new(&query, settings).unwrap();
-        plan.run_partial(&partial, true, &RunId::new()).unwrap();
+        let plan = QueryPlan::new(&query, settings).unwrap();
+        plan.write_partial_table(&partial, true, &RunId::new()).unwrap();
         partial
     };
     let merged = |tables: &[std::path::PathBuf]| {
-        let mut rows = answered(Merge::new(tables, &settings()).unwrap().run().unwrap());
+        let mut rows =
+            answered(PartialTableMerge::new(tables, &settings()).unwrap().run().unwrap());
         rows.as_mut().unwrap().rows()
     };
     let expected = expected(&rows);

@@ -18,7 +18,8 @@ fn asked(
     settings: &RunSettings,
 ) -> Answer {
     let url = folder.path().join(files).to_str().unwrap().to_owned();
-    let query = Query::sorted(SourceSpec { url, ..SourceSpec::default() }, by, limit).unwrap();
+    let query =
+        Query::select_sorted(SourceSpec { url, ..SourceSpec::default() }, by, limit).unwrap();
     ask(&query, settings).unwrap()
 }
 

@@ -11,7 +11,7 @@ use arrow::array::{
 use parquet::arrow::ArrowWriter;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::{Merge, NamedSource, Plan, Query, RunId};
+use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId};
 
 use crate::common::{Folder, answered, query, settings, texts};
 use crate::conversion::{conversion, to_one};
@@ -95,15 +95,15 @@ fn a_sum_of_decimals_is_refused_only_if_it_does_not_fit_itself() {
             let sql = "SELECT k, sum(v) AS s, avg(v) AS m FROM source GROUP BY k";
             let query = Query { sources, ..query(sql) };
             let out = folder.path().join(format!("{name}.part"));
-            let plan = Plan::new(&query, &settings()).unwrap();
-            plan.run_partial(&out, false, &RunId::new()).unwrap();
+            let plan = QueryPlan::new(&query, &settings()).unwrap();
+            plan.write_partial_table(&out, false, &RunId::new()).unwrap();
             out
         })
         .into();
-    let merged = Merge::new(&parts, &settings()).unwrap().run().unwrap();
+    let merged = PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap();
     assert_eq!(answered(merged).unwrap().rows()[0][1], "0");
     for part in &parts[..2] {
-        let error = Merge::new(std::slice::from_ref(part), &settings())
+        let error = PartialTableMerge::new(std::slice::from_ref(part), &settings())
             .and_then(|merge| answered(merge.run()?))
             .err()
             .unwrap();

@@ -1,6 +1,6 @@
 //! Conditions on a subquery's rows, against SQL's three truths.
 
-use tidemill_engine::Plan;
+use tidemill_engine::QueryPlan;
 
 use crate::common::{Folder, query, settings, text};
 
@@ -372,7 +372,7 @@ fn a_condition_that_is_never_true_leaves_a_table_to_merge() {
         ("SELECT 'x' AS c FROM '$/o.csv' WHERE NULL GROUP BY 1", &[]),
         ("SELECT id, CAST(id AS BIGINT) AS c FROM '$/o.csv' WHERE false GROUP BY 1, 2", &[]),
     ] {
-        let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+        let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
         let explained = plan.explain().unwrap();
         assert!(explained.mergeable, "{sql}: {}", explained.why);
         assert_eq!(folder.ask(sql).rows(), text(rows), "{sql}");

@@ -1,7 +1,7 @@
 //! `SUMMARIZE` against the same aggregates written one by one.
 
 use arrow::datatypes::DataType;
-use tidemill_engine::{Plan, RunSettings};
+use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
@@ -76,7 +76,7 @@ fn a_summary_is_what_its_aggregates_are_one_by_one() {
 
 /// Holds the summary of a query, by one thread and by several, against the aggregates.
 fn check(folder: &Folder, asked: &str) {
-    let schema = Plan::new(&query(asked), &settings()).unwrap().schema().clone();
+    let schema = QueryPlan::new(&query(asked), &settings()).unwrap().schema().clone();
     let (mut expected, mut estimates) = (Vec::new(), Vec::new());
     let described = folder.ask(&format!("DESCRIBE {asked}")).rows();
     for (field, described) in schema.fields().iter().zip(described) {

@@ -1,6 +1,6 @@
 //! `sum` and `avg` on every path: in windows, beside DISTINCT, of sums, under joins.
 
-use tidemill_engine::Plan;
+use tidemill_engine::QueryPlan;
 
 use crate::common::{Folder, Random, query, settings, text};
 
@@ -261,7 +261,7 @@ fn conditions_are_counted_and_averaged_as_numbers() {
     assert_eq!(rows[0][..2], ["a", "2"]);
     assert!(rows[0][2].starts_with("0.66666666"), "{rows:?}");
     assert_eq!(rows[1], ["b", "0", "0.0"]);
-    let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
+    let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
     assert_eq!(plan.explain().unwrap().path, "partial tables");
     // A window, and values that are there once, on the other path.
     let windows =

@@ -10,7 +10,7 @@ use tidemill_engine::source::{Format, SourceSpec, TextOptions, TypeMismatchPolic
 use crate::common::{Folder, ask, query, settings};
 
 fn as_format(format: Format, sql: String) -> Query {
-    Query { defaults: SourceSpec { format: Some(format), ..Default::default() }, ..query(sql) }
+    Query { file_defaults: SourceSpec { format: Some(format), ..Default::default() }, ..query(sql) }
 }
 
 fn rows(query: &Query) -> Vec<Vec<String>> {
@@ -132,7 +132,7 @@ fn what_is_not_read_is_checked_as_far_as_asked() {
     folder.write("lax.json", "{\"a\": 1, \"b\": 1}\n{\"a\": 2, \"b\": 01}\n");
     let mut query = query(folder.sql("SELECT a FROM '$/lax.json'"));
     assert_eq!(rows(&query), [["1"], ["2"]]);
-    query.defaults.text_options = TextOptions { strict: Some(true), ..Default::default() };
+    query.file_defaults.text_options = TextOptions { strict: Some(true), ..Default::default() };
     let error = ask(&query, &settings()).err().unwrap().to_string();
     assert!(error.contains("line 2"), "{error}");
 }
@@ -159,7 +159,7 @@ fn a_value_of_another_type_is_null_where_the_user_says_so() {
         let mut query = query(folder.sql(&format!("SELECT count(n), count(*) FROM '$/{file}'")));
         query.schema = Some("n BIGINT".into());
         assert!(ask(&query, &settings()).is_err());
-        query.defaults.text_options =
+        query.file_defaults.text_options =
             TextOptions { mismatch: Some(TypeMismatchPolicy::Null), ..Default::default() };
         assert_eq!(rows(&query)[0].join(" "), expected, "{file}");
     }
@@ -219,12 +219,12 @@ fn columns_are_read_by_name_and_in_the_order_of_the_input() {
     let path = folder.write("c.json", "{\"a\": {\"b\": 1}, \"q\\\"\": 2}\n{\"a\": {\"b\": 3}}\n");
     let spec = || SourceSpec { url: path.display().to_string(), ..Default::default() };
     let columns = ["q\"", "a.b"].map(String::from);
-    let query = Query::columns(spec(), Some(&columns), Some("a['b'] > 0 -- all")).unwrap();
+    let query = Query::select_columns(spec(), Some(&columns), Some("a['b'] > 0 -- all")).unwrap();
     assert_eq!(rows(&query), [["2", "1"], ["∅", "3"]]);
-    assert_eq!(rows(&Query::columns(spec(), None, None).unwrap()).len(), 2);
-    assert!(Query::columns(spec(), Some(&[]), None).is_err());
+    assert_eq!(rows(&Query::select_columns(spec(), None, None).unwrap()).len(), 2);
+    assert!(Query::select_columns(spec(), Some(&[]), None).is_err());
     for condition in ["1 = 1) OR (2", "a GROUP BY 1", "", "a; DROP"] {
-        let error = Query::columns(spec(), None, Some(condition)).err().unwrap().to_string();
+        let error = Query::select_columns(spec(), None, Some(condition)).err().unwrap().to_string();
         assert!(error.contains("is not a condition"), "{condition}: {error}");
     }
 }

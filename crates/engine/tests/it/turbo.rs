@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
-use tidemill_engine::{Glimpse, Plan, Query, RunSettings, Turbo, Watch};
+use tidemill_engine::{
+    InterimResult, InterimResultObserver, Query, QueryPlan, RunSettings, TurboSettings,
+};
 
 use crate::common::{Answer, Folder, Random, answered, ask, query, settings};
 
@@ -31,10 +33,10 @@ fn events(files: u64, rows: u64) -> Folder {
     folder
 }
 
-fn turbo(options: &[(&str, &str)]) -> Turbo {
-    let mut turbo = Turbo::default();
-    options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
-    turbo.checked().unwrap().unwrap()
+fn turbo(options: &[(&str, &str)]) -> TurboSettings {
+    let mut turbo = TurboSettings::default();
+    options.iter().for_each(|(option, text)| turbo.set_option(option, text).unwrap());
+    turbo.validate().unwrap().unwrap()
 }
 
 fn asked(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> Answer {
@@ -283,7 +285,7 @@ fn a_deadline_that_has_passed_gives_what_there_is() {
     let folder = events(24, 1_000);
     for sql in QUERIES {
         let began = Instant::now().checked_sub(Duration::from_secs(60));
-        let turbo = Turbo { began, ..turbo(&[("deadline", "1s")]) };
+        let turbo = TurboSettings { started_at: began, ..turbo(&[("deadline", "1s")]) };
         let query = Query { turbo: Some(turbo), ..query(folder.sql(sql)) };
         match ask(&query, &settings()) {
             Ok(answer) => {
@@ -314,12 +316,12 @@ fn whoever_watches_sees_bounds_and_then_the_exact_answer() {
     let exact = folder.ask(QUERIES[0]);
     for threads in [1, 2] {
         let settings = tidemill_engine::RunSettings { threads, ..settings() };
-        let plan = Plan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
+        let plan = QueryPlan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
         let mut shares = Vec::new();
-        let mut show = |glimpse: Glimpse| {
-            assert!(glimpse.share >= 0.0 && glimpse.share <= 1.0);
-            assert_eq!(glimpse.share == 0.0, shares.is_empty());
-            shares.push(glimpse.share);
+        let mut show = |glimpse: InterimResult| {
+            assert!(glimpse.bytes_read_share >= 0.0 && glimpse.bytes_read_share <= 1.0);
+            assert_eq!(glimpse.bytes_read_share == 0.0, shares.is_empty());
+            shares.push(glimpse.bytes_read_share);
             let names: Vec<String> =
                 glimpse.schema.fields().iter().map(|field| field.name().clone()).collect();
             assert_eq!(names[..4], ["kind", "n", "n_low", "n_high"]);
@@ -330,7 +332,7 @@ fn whoever_watches_sees_bounds_and_then_the_exact_answer() {
                 );
             }
         };
-        let watch = Watch { after: Duration::ZERO, show: &mut show };
+        let watch = InterimResultObserver { first_delay: Duration::ZERO, on_result: &mut show };
         let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
         assert_eq!((answer.rows(), answer.columns()), (exact.rows(), exact.columns()));
         assert!(answer.coverage.complete && answer.coverage.sampled.is_none());
@@ -359,9 +361,9 @@ fn an_early_answer_that_cannot_be_computed_is_left_out() {
     for sql in [sum, cast] {
         for threads in [1, 2] {
             let settings = RunSettings { threads, ..settings() };
-            let plan = Plan::new(&query(folder.sql(sql)), &settings).unwrap();
-            let mut show = |_: Glimpse| {};
-            let watch = Watch { after: Duration::ZERO, show: &mut show };
+            let plan = QueryPlan::new(&query(folder.sql(sql)), &settings).unwrap();
+            let mut show = |_: InterimResult| {};
+            let watch = InterimResultObserver { first_delay: Duration::ZERO, on_result: &mut show };
             let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
             assert_eq!(answer.rows(), folder.ask(sql).rows(), "{sql}");
         }
@@ -390,9 +392,9 @@ fn counts_beside_distinct_ones_of_which_nothing_was_found_are_answered() {
             let sampled = answer.coverage.sampled.as_ref().unwrap();
             assert_eq!(sampled.unseen_share, None, "there is one row: {sql}");
         }
-        let plan = Plan::new(&query(folder.sql(sql)), &settings()).unwrap();
-        let mut show = |_: Glimpse| {};
-        let watch = Watch { after: Duration::ZERO, show: &mut show };
+        let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
+        let mut show = |_: InterimResult| {};
+        let watch = InterimResultObserver { first_delay: Duration::ZERO, on_result: &mut show };
         let watched = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
         assert_eq!(watched.rows(), exact, "{sql}");
     }
@@ -448,7 +450,7 @@ fn what_is_enough_is_the_answer() {
     // Of a query that may end early, and of one that somebody watches.
     let asked =
         Query { turbo: Some(turbo(&[("deadline", "1h")])), ..query(folder.sql(QUERIES[0])) };
-    let plan = Plan::new(&asked, &settings).unwrap();
+    let plan = QueryPlan::new(&asked, &settings).unwrap();
     settings.stop_reading.cancel();
     let answer = answered(plan.run().unwrap()).unwrap();
     // Unless all of it had been read before anybody looked.
@@ -457,9 +459,9 @@ fn what_is_enough_is_the_answer() {
         answer.coverage.complete || stopped == Some("stopped when it was asked to")
     };
     assert!(is_as_asked(&answer), "{}", answer.coverage.summary_line());
-    let plan = Plan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
+    let plan = QueryPlan::new(&query(folder.sql(QUERIES[0])), &settings).unwrap();
     let mut show = |_| {};
-    let watch = Watch { after: Duration::ZERO, show: &mut show };
+    let watch = InterimResultObserver { first_delay: Duration::ZERO, on_result: &mut show };
     let answer = answered(plan.run_watched(Some(watch)).unwrap()).unwrap();
     assert!(is_as_asked(&answer), "{}", answer.coverage.summary_line());
     // Of any other it is no word.
@@ -732,7 +734,7 @@ fn rows_that_are_counted_are_those_that_were_given_out() {
     for stop_after in [1, 7, 40] {
         let settings = settings();
         let enough = settings.stop_reading.clone();
-        let mut results = Plan::new(&query, &settings).unwrap().run().unwrap();
+        let mut results = QueryPlan::new(&query, &settings).unwrap().run().unwrap();
         let (mut rows, mut batches) = (0, 0);
         for batch in results.by_ref() {
             rows += batch.unwrap().num_rows() as u64;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_engine::query::{Done, Handed, HandedJob, Reach, ScratchSpec, Workers};
+use tidemill_engine::query::{
+    ScratchSpec, SubmittedJob, SubmittedTask, TaskOutcome, WorkerCounts, WorkerPool,
+};
 use tidemill_engine::running::{Running, deliver};
 use tidemill_engine::sink::{OutputSummary, SinkSpec};
 use tidemill_engine::source::SourceSpec;
@@ -23,7 +25,7 @@ fn delivered(
     spec: &SinkSpec,
     settings: &RunSettings,
 ) -> Result<(OutputSummary, u64, Option<String>)> {
-    let mut running = Running::query(query.written_to(spec), settings.clone())?;
+    let mut running = Running::query(query.with_worker_output(spec), settings.clone())?;
     let written = deliver(&mut running, spec, &RunId::new(), settings.memory_bytes, |_| Ok(()))?;
     let rows = running.coverage().map_or(0, |coverage| coverage.rows.done);
     Ok((written, rows, running.take_warning()))
@@ -53,8 +55,13 @@ fn of(folder: &Folder, sql: &str) -> Query {
 }
 
 /// The same query with workers, who have a place for what they lay down.
-fn with(query: &Query, workers: Arc<dyn Workers>, scratch: &Folder, above: Option<u64>) -> Query {
-    let scratch = ScratchSpec { url: Some(scratch.sql("$")), part_bytes_max: above };
+fn with(
+    query: &Query,
+    workers: Arc<dyn WorkerPool>,
+    scratch: &Folder,
+    above: Option<u64>,
+) -> Query {
+    let scratch = ScratchSpec { url: Some(scratch.sql("$")), inline_bytes_max: above };
     Query { workers: Some(workers), scratch, ..query.clone() }
 }
 
@@ -214,31 +221,31 @@ fn too_many_files_and_files_that_are_there_are_refused_whoever_writes_them() {
 #[derive(Debug)]
 struct Blind(Arc<Dealt>);
 
-impl Workers for Blind {
-    fn reach(&self) -> Result<Reach> {
-        self.0.reach()
+impl WorkerPool for Blind {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
+        self.0.worker_counts()
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
-        let lock = job.paths.iter().find(|path| path.contains("/.tidemill-"));
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
+        let lock = job.shared_paths.iter().find(|path| path.contains("/.tidemill-"));
         match lock {
             Some(lock) => {
                 Err(Error::usage(format!("`{lock}` is not on `far`, where a worker would read it")))
             }
-            None => self.0.begin(job),
+            None => self.0.start_job(job),
         }
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
-        self.0.submit(task)
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+        self.0.submit_task(task)
     }
 
-    fn next(&self, wait: Duration) -> Result<Option<Done>> {
-        self.0.next(wait)
+    fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
+        self.0.next_outcome(wait)
     }
 
-    fn end(&self) {
-        self.0.end();
+    fn end_job(&self) {
+        self.0.end_job();
     }
 }
 
@@ -311,7 +318,7 @@ fn objects_that_workers_send_are_the_files_of_one_process_and_no_upload_is_left(
 fn files_whose_workers_end_each_time_appear_nowhere() {
     let folder = Folder::new();
     large(&folder, 16);
-    let query = Query { attempts_max: Some(2), ..of(&folder, STATEMENTS[1]) };
+    let query = Query { split_attempts_max: Some(2), ..of(&folder, STATEMENTS[1]) };
     let (bucket, out, scratch) = (Bucket::new(), Folder::new(), Folder::new());
     let to_bucket =
         SinkSpec { storage_options: bucket.options(), ..SinkSpec::new("s3://out/{digit}.csv") };
@@ -332,31 +339,31 @@ fn files_whose_workers_end_each_time_appear_nowhere() {
 #[derive(Debug)]
 struct Poisoned(Arc<Dealt>);
 
-impl Workers for Poisoned {
-    fn reach(&self) -> Result<Reach> {
-        self.0.reach()
+impl WorkerPool for Poisoned {
+    fn worker_counts(&self) -> Result<WorkerCounts> {
+        self.0.worker_counts()
     }
 
-    fn begin(&self, job: HandedJob) -> Result<()> {
-        self.0.begin(job)
+    fn start_job(&self, job: SubmittedJob) -> Result<()> {
+        self.0.start_job(job)
     }
 
-    fn submit(&self, task: Handed) -> Result<()> {
-        self.0.submit(task)
+    fn submit_task(&self, task: SubmittedTask) -> Result<()> {
+        self.0.submit_task(task)
     }
 
-    fn next(&self, wait: Duration) -> Result<Option<Done>> {
+    fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
         let before = self.0.written();
-        let done = self.0.next(wait)?;
+        let done = self.0.next_outcome(wait)?;
         let is_written = self.0.written() > before;
         Ok(done.map(|done| match is_written {
-            true => Done { outcome: Err("it was killed".into()), ..done },
+            true => TaskOutcome { result: Err("it was killed".into()), ..done },
             false => done,
         }))
     }
 
-    fn end(&self) {
-        self.0.end();
+    fn end_job(&self) {
+        self.0.end_job();
     }
 }
 

@@ -3,7 +3,10 @@
 //! - `measure`: what do its bytes, the starts of its splits and the merging of its tables take here?
 //! - `model`: what follows from that for so many cores and disks, and what bounds it?
 
-mod measure;
+mod measurement;
 mod model;
 
-pub use model::{Bound, Cluster, Forecast, Measured, Outlook, PartSeconds, ReadShare};
+pub use model::{
+    Bottleneck, ClusterForecast, ClusterSpec, PhaseSeconds, QueryMeasurement, ReadScope,
+    ScenarioForecast,
+};

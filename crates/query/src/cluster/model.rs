@@ -20,16 +20,17 @@ use tidemill_base::memory_budget::{MemorySize, parse_size};
 use tidemill_base::suggestions;
 
 /// What a disk of a cluster reads in a second, where nothing is said: a magnetic one, in sequence.
-const DISK_BYTES: u64 = 200_000_000;
+const DISK_BYTES_PER_SECOND: u64 = 200_000_000;
 
 /// What is looked at beside the input itself, where nothing is said.
 const TERABYTE: u64 = 1_000_000_000_000;
 
 /// A merge is done in so many parts at once, at most, as there are partitions of a table.
-const MERGED_AT_ONCE: u64 = 16;
+const MERGE_PARALLELISM_MAX: u64 = 16;
 
 /// The keys of a cluster.
-const KEYS: [&str; 7] = ["cores", "disks", "disk", "machines", "network", "bytes", "groups"];
+const CLUSTER_KEYS: [&str; 7] =
+    ["cores", "disks", "disk", "machines", "network", "bytes", "groups"];
 
 /// A cluster that there may be: how many cores and disks, and how fast.
 ///
@@ -42,7 +43,7 @@ const KEYS: [&str; 7] = ["cores", "disks", "disk", "machines", "network", "bytes
 /// assert!(Cluster::parse("disks=200").is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cluster {
+pub struct ClusterSpec {
     /// Cores, all of them as fast as this machine's.
     pub cores: u64,
     /// Disks that hold the input, evenly; none where they are left out.
@@ -59,7 +60,7 @@ pub struct Cluster {
     pub groups: Option<u64>,
 }
 
-impl Cluster {
+impl ClusterSpec {
     /// Reads `cores=1000,disks=200,disk=200MB/s,machines=32,network=1.25GB/s,bytes=1TB,groups=1e6`; all but the cores
     /// may be left out.
     ///
@@ -67,7 +68,7 @@ impl Cluster {
     /// [`Error::Usage`] for a key that is not known or given twice, for what is no number or size, and where the cores
     /// are missing.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut given: [Option<u64>; KEYS.len()] = [None; KEYS.len()];
+        let mut given: [Option<u64>; CLUSTER_KEYS.len()] = [None; CLUSTER_KEYS.len()];
         for part in text.split(',').map(str::trim) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(Error::usage_with_hint(
@@ -76,32 +77,33 @@ impl Cluster {
                 ));
             };
             let (key, value) = (key.trim(), value.trim());
-            let Some(place) = KEYS.iter().position(|known| *known == key) else {
+            let Some(place) = CLUSTER_KEYS.iter().position(|known| *known == key) else {
                 return Err(Error::usage(suggestions::unknown_name_message(
                     "cluster key",
                     key,
-                    &KEYS,
+                    &CLUSTER_KEYS,
                 )));
             };
             if given[place].is_some() {
                 return Err(Error::usage(format!("`{key}` of the cluster is given twice")));
             }
             given[place] = Some(match key {
-                "disk" | "network" => {
-                    size(value.strip_suffix("/s").unwrap_or(value)).ok_or_else(|| {
-                        Error::usage_with_hint(
-                            format!("`{value}` is no speed for `{key}`"),
-                            "bytes in a second, such as 200MB/s or 1.25GB/s",
-                        )
-                    })?
-                }
-                "bytes" => size(value).ok_or_else(|| {
+                "disk" | "network" => parse_positive_size(
+                    value.strip_suffix("/s").unwrap_or(value),
+                )
+                .ok_or_else(|| {
+                    Error::usage_with_hint(
+                        format!("`{value}` is no speed for `{key}`"),
+                        "bytes in a second, such as 200MB/s or 1.25GB/s",
+                    )
+                })?,
+                "bytes" => parse_positive_size(value).ok_or_else(|| {
                     Error::usage_with_hint(
                         format!("`{value}` is no size for `bytes`"),
                         "at least a byte, such as 500GB or 1TB",
                     )
                 })?,
-                _ => count(value).ok_or_else(|| {
+                _ => parse_positive_count(value).ok_or_else(|| {
                     Error::usage_with_hint(
                         format!("`{value}` is no number of {key}"),
                         "a whole number, at least 1, such as 1000 or 1e6",
@@ -135,10 +137,10 @@ impl Cluster {
                 format_grouped_digits(machines.unwrap_or(0))
             )));
         }
-        Ok(Cluster {
+        Ok(ClusterSpec {
             cores,
             disks,
-            disk_bytes: disks.map(|_| disk.unwrap_or(DISK_BYTES)),
+            disk_bytes: disks.map(|_| disk.unwrap_or(DISK_BYTES_PER_SECOND)),
             machines: machines.unwrap_or(cores),
             network_bytes: network,
             bytes,
@@ -150,12 +152,12 @@ impl Cluster {
     fn with_cores(&self, cores: u64) -> Self {
         let machines = u128::from(self.machines) * u128::from(cores) / u128::from(self.cores);
         let machines = u64::try_from(machines).unwrap_or(u64::MAX).clamp(1, cores);
-        Cluster { cores, machines, ..self.clone() }
+        ClusterSpec { cores, machines, ..self.clone() }
     }
 }
 
 /// A size of at least a byte.
-fn size(text: &str) -> Option<u64> {
+fn parse_positive_size(text: &str) -> Option<u64> {
     match parse_size(text) {
         Some(MemorySize::Bytes(bytes)) if bytes > 0 => Some(bytes),
         _ => None,
@@ -163,7 +165,7 @@ fn size(text: &str) -> Option<u64> {
 }
 
 /// A whole number of at least one, as `1000`, `1,000` in no case, and `1e6`.
-fn count(text: &str) -> Option<u64> {
+fn parse_positive_count(text: &str) -> Option<u64> {
     if let Ok(number) = text.parse::<u64>() {
         return (number > 0).then_some(number);
     }
@@ -178,7 +180,7 @@ fn count(text: &str) -> Option<u64> {
 
 /// What was measured here, over a sample of the query's own input. Times are of one core.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
+pub struct QueryMeasurement {
     /// Bytes of the input; of Parquet those of the columns that are read.
     pub input_bytes: u64,
     /// The share of the input's stored bytes that the columns have which are read.
@@ -216,7 +218,10 @@ pub struct Measured {
 
 /// What a split costs that is all beginning, and what each byte does: from splits of the usual size and from tiny ones.
 /// Each is (splits, bytes, seconds). None for the beginning where there are no tiny ones.
-pub(super) fn fitted(usual: (u64, u64, f64), tiny: Option<(u64, u64, f64)>) -> (Option<f64>, f64) {
+pub(super) fn fit_split_costs(
+    usual: (u64, u64, f64),
+    tiny: Option<(u64, u64, f64)>,
+) -> (Option<f64>, f64) {
     let (splits, bytes, seconds) = (usual.0 as f64, usual.1.max(1) as f64, usual.2);
     let whole = seconds / bytes;
     let Some((n, b, s)) = tiny.filter(|(n, ..)| *n > 0) else { return (None, whole) };
@@ -233,7 +238,7 @@ pub(super) fn fitted(usual: (u64, u64, f64), tiny: Option<(u64, u64, f64)>) -> (
 }
 
 /// How groups grow between half of a sample and all of it, each as (bytes, groups).
-pub(super) fn growth(half: (u64, u64), whole: (u64, u64)) -> f64 {
+pub(super) fn fit_group_growth(half: (u64, u64), whole: (u64, u64)) -> f64 {
     let more = |one: u64, other: u64| (other.max(1) as f64 / one.max(1) as f64).ln();
     let bytes = more(half.0, whole.0);
     match bytes > 0.0 {
@@ -244,7 +249,7 @@ pub(super) fn growth(half: (u64, u64), whole: (u64, u64)) -> f64 {
 
 /// What a part of the run takes, in seconds. Those of reading go on at once.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct PartSeconds {
+pub struct PhaseSeconds {
     /// Cutting the input into splits, at one place.
     pub cut: f64,
     /// Reading what is joined, before all else.
@@ -265,22 +270,22 @@ pub struct PartSeconds {
     pub finish: f64,
 }
 
-impl PartSeconds {
+impl PhaseSeconds {
     /// What reading takes.
-    pub fn reading(&self) -> f64 {
+    pub fn reading_seconds(&self) -> f64 {
         (self.starts + self.cores).max(self.disks).max(self.network)
     }
 
     /// What all takes.
-    pub fn all(&self) -> f64 {
-        self.cut + self.held + self.reading() + self.gather + self.merge + self.finish
+    pub fn total_seconds(&self) -> f64 {
+        self.cut + self.held + self.reading_seconds() + self.gather + self.merge + self.finish
     }
 }
 
 /// What bounds a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
+pub enum Bottleneck {
     /// The cores, which parse and count.
     Cores,
     /// There are fewer splits than cores.
@@ -301,25 +306,25 @@ pub enum Bound {
     Groups,
 }
 
-impl Bound {
-    fn words(self) -> &'static str {
+impl Bottleneck {
+    fn label(self) -> &'static str {
         match self {
-            Bound::Cores => "cores",
-            Bound::Splits => "splits: fewer than cores",
-            Bound::Starts => "starts of splits",
-            Bound::Disks => "disks",
-            Bound::Network => "network",
-            Bound::Cut => "cutting the input",
-            Bound::Held => "what is joined",
-            Bound::Merge => "merging at one place",
-            Bound::Groups => "size of the groups",
+            Bottleneck::Cores => "cores",
+            Bottleneck::Splits => "splits: fewer than cores",
+            Bottleneck::Starts => "starts of splits",
+            Bottleneck::Disks => "disks",
+            Bottleneck::Network => "network",
+            Bottleneck::Cut => "cutting the input",
+            Bottleneck::Held => "what is joined",
+            Bottleneck::Merge => "merging at one place",
+            Bottleneck::Groups => "size of the groups",
         }
     }
 }
 
 /// What an input of some size takes on some cores.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outlook {
+pub struct ScenarioForecast {
     /// Bytes of the input.
     pub bytes: u64,
     /// Bytes that are read of it: with `--sample` and `--drop` a part.
@@ -335,18 +340,18 @@ pub struct Outlook {
     /// Groups of the answer.
     pub groups: u64,
     /// What each part takes, in seconds.
-    pub parts: PartSeconds,
+    pub parts: PhaseSeconds,
     /// What all of it takes.
     pub seconds: f64,
     /// What bounds it: the part that takes the longest.
-    pub bound: Bound,
+    pub bound: Bottleneck,
     /// The share of `read_bytes` that is read by the deadline, if there is one.
     pub deadline_share: Option<f64>,
 }
 
 /// How much of the input is read, and by when.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ReadShare {
+pub struct ReadScope {
     /// The share of the bytes that is read: of `--sample`, and all but that of `--drop`.
     pub share: f64,
     /// The deadline, in seconds.
@@ -363,22 +368,22 @@ pub struct ReadShare {
     clippy::cast_sign_loss,
     reason = "floats become the nearest number that there is"
 )]
-fn whole(number: f64) -> u64 {
+fn round_to_integer(number: f64) -> u64 {
     number.round().max(0.0) as u64
 }
 
 /// What `bytes` of such an input take on a cluster; `target` is the size that splits of so much aim at.
-pub(super) fn outlook(
-    measured: &Measured,
-    cluster: &Cluster,
-    reading: &ReadShare,
+pub(super) fn forecast_scenario(
+    measured: &QueryMeasurement,
+    cluster: &ClusterSpec,
+    reading: &ReadScope,
     bytes: u64,
     target: u64,
-) -> Outlook {
+) -> ScenarioForecast {
     let read = bytes as f64 * reading.share;
     let split_bytes = target.max(measured.split_bytes_min).clamp(1, bytes.max(1));
     let all_splits = bytes.div_ceil(split_bytes).max(1);
-    let splits = whole((all_splits as f64 * reading.share).ceil()).max(1);
+    let splits = round_to_integer((all_splits as f64 * reading.share).ceil()).max(1);
     // A core reads whole splits.
     let rounds = splits.div_ceil(cluster.cores) as f64;
     let each = read / splits as f64;
@@ -396,12 +401,12 @@ pub(super) fn outlook(
     let machine_groups = groups_of(read / machines as f64);
     let groups = cluster.groups.map_or_else(|| groups_of(read), |known| known as f64);
     let on_machine = match cores_each > 1 {
-        true => cores_each as f64 * core_groups / cores_each.min(MERGED_AT_ONCE) as f64,
+        true => cores_each as f64 * core_groups / cores_each.min(MERGE_PARALLELISM_MAX) as f64,
         false => 0.0,
     };
     let at_one_place = if machines > 1 { machines as f64 * machine_groups } else { 0.0 };
     let per = |rate: u64| read / rate.max(1) as f64;
-    let parts = PartSeconds {
+    let parts = PhaseSeconds {
         cut: all_splits as f64 * measured.cut_seconds,
         held: measured.held_seconds,
         starts: rounds * measured.start_seconds.unwrap_or(0.0),
@@ -419,23 +424,23 @@ pub(super) fn outlook(
         merge: (on_machine + at_one_place) * measured.merge_seconds,
         finish: groups * measured.finish_seconds,
     };
-    let seconds = parts.all();
+    let seconds = parts.total_seconds();
     let deadline_share = reading.deadline_seconds.map(|deadline| {
-        let left = deadline - (seconds - parts.reading());
-        match parts.reading() > 0.0 {
-            true => (left / parts.reading()).clamp(0.0, 1.0),
+        let left = deadline - (seconds - parts.reading_seconds());
+        match parts.reading_seconds() > 0.0 {
+            true => (left / parts.reading_seconds()).clamp(0.0, 1.0),
             false => 1.0,
         }
     });
-    Outlook {
+    ScenarioForecast {
         bytes,
-        read_bytes: whole(read),
+        read_bytes: round_to_integer(read),
         cores: cluster.cores,
         machines: cluster.machines,
         splits,
-        table_groups: whole(machine_groups),
-        groups: whole(groups),
-        bound: bound(&parts, splits < cluster.cores),
+        table_groups: round_to_integer(machine_groups),
+        groups: round_to_integer(groups),
+        bound: find_bottleneck(&parts, splits < cluster.cores),
         parts,
         seconds,
         deadline_share,
@@ -443,26 +448,26 @@ pub(super) fn outlook(
 }
 
 /// The part that takes the longest. Of what goes on at once while reading it is the slowest alone.
-fn bound(parts: &PartSeconds, has_idle_cores: bool) -> Bound {
+fn find_bottleneck(parts: &PhaseSeconds, has_idle_cores: bool) -> Bottleneck {
     let computing = parts.starts + parts.cores;
     let while_reading = if computing >= parts.disks.max(parts.network) {
         match parts.starts > parts.cores {
-            true => Bound::Starts,
-            false if has_idle_cores => Bound::Splits,
-            false => Bound::Cores,
+            true => Bottleneck::Starts,
+            false if has_idle_cores => Bottleneck::Splits,
+            false => Bottleneck::Cores,
         }
     } else if parts.disks >= parts.network {
-        Bound::Disks
+        Bottleneck::Disks
     } else {
-        Bound::Network
+        Bottleneck::Network
     };
     let others = [
-        (Bound::Cut, parts.cut),
-        (Bound::Held, parts.held),
-        (Bound::Merge, parts.merge + parts.finish),
-        (Bound::Groups, parts.gather),
+        (Bottleneck::Cut, parts.cut),
+        (Bottleneck::Held, parts.held),
+        (Bottleneck::Merge, parts.merge + parts.finish),
+        (Bottleneck::Groups, parts.gather),
     ];
-    let mut found = (while_reading, parts.reading());
+    let mut found = (while_reading, parts.reading_seconds());
     for other in others {
         if other.1 > found.1 {
             found = other;
@@ -473,23 +478,23 @@ fn bound(parts: &PartSeconds, has_idle_cores: bool) -> Bound {
 
 /// What a query would take on a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Forecast {
+pub struct ClusterForecast {
     /// The cluster, as it was told.
-    pub cluster: Cluster,
+    pub cluster: ClusterSpec,
     /// How much of the input is read.
-    pub reading: ReadShare,
+    pub reading: ReadScope,
     /// What was measured here.
-    pub measured: Measured,
+    pub measured: QueryMeasurement,
     /// What follows for inputs of some sizes, on so many cores, and of the last size on a tenth and ten times as many.
-    pub outlooks: Vec<Outlook>,
+    pub outlooks: Vec<ScenarioForecast>,
 }
 
-impl Forecast {
+impl ClusterForecast {
     /// What follows from what was measured; `target` says at which size splits of an input aim.
     pub(super) fn new(
-        cluster: &Cluster,
-        reading: ReadShare,
-        measured: Measured,
+        cluster: &ClusterSpec,
+        reading: ReadScope,
+        measured: QueryMeasurement,
         target: impl Fn(u64) -> u64,
     ) -> Self {
         let sizes = match cluster.bytes {
@@ -502,51 +507,56 @@ impl Forecast {
         let others = [fewer, cluster.cores.saturating_mul(10)].into_iter();
         let others = others.filter(|cores| *cores != cluster.cores).map(|cores| (last, cores));
         let outlooks = own.chain(others).map(|(bytes, cores)| {
-            outlook(&measured, &cluster.with_cores(cores), &reading, bytes, target(bytes))
+            forecast_scenario(&measured, &cluster.with_cores(cores), &reading, bytes, target(bytes))
         });
         let outlooks = outlooks.collect();
-        Forecast { cluster: cluster.clone(), reading, measured, outlooks }
+        ClusterForecast { cluster: cluster.clone(), reading, measured, outlooks }
     }
 }
 
 /// A time as people read it.
-fn time(seconds: f64) -> String {
+fn format_time(seconds: f64) -> String {
     match seconds {
         s if s <= 0.0 => "0 s".to_owned(),
-        s if s < 1e-6 => format!("{} ns", digits(s * 1e9)),
-        s if s < 1e-3 => format!("{} µs", digits(s * 1e6)),
-        s if s < 1.0 => format!("{} ms", digits(s * 1e3)),
-        s if s < 6000.0 => format!("{} s", digits(s)),
-        s if s < 100.0 * 3600.0 => format!("{} h", digits(s / 3600.0)),
-        s => format!("{} days", digits(s / 86400.0)),
+        s if s < 1e-6 => format!("{} ns", format_digits(s * 1e9)),
+        s if s < 1e-3 => format!("{} µs", format_digits(s * 1e6)),
+        s if s < 1.0 => format!("{} ms", format_digits(s * 1e3)),
+        s if s < 6000.0 => format!("{} s", format_digits(s)),
+        s if s < 100.0 * 3600.0 => format!("{} h", format_digits(s / 3600.0)),
+        s => format!("{} days", format_digits(s / 86400.0)),
     }
 }
 
 /// A number with two or three digits that say something.
-fn digits(number: f64) -> String {
+fn format_digits(number: f64) -> String {
     match number {
         n if n < 9.95 => format!("{n:.1}"),
-        n if n < 1e15 => format_grouped_digits(whole(n)),
+        n if n < 1e15 => format_grouped_digits(round_to_integer(n)),
         n => format!("{n:.1e}"),
     }
 }
 
 /// How many in a second, of what takes so long each.
-fn rate(seconds: f64) -> String {
-    if seconds <= 0.0 { "any number".to_owned() } else { digits(1.0 / seconds) }
+fn format_rate(seconds: f64) -> String {
+    if seconds <= 0.0 { "any number".to_owned() } else { format_digits(1.0 / seconds) }
 }
 
-fn plural(count: u64, what: &str) -> String {
+fn format_count(count: u64, what: &str) -> String {
     format!("{} {what}{}", format_grouped_digits(count), if count == 1 { "" } else { "s" })
 }
 
-impl fmt::Display for Forecast {
+impl fmt::Display for ClusterForecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cluster, measured) = (&self.cluster, &self.measured);
-        write!(f, "cluster: {}", plural(cluster.cores, "core"))?;
+        write!(f, "cluster: {}", format_count(cluster.cores, "core"))?;
         match (cluster.disks, cluster.disk_bytes) {
             (Some(disks), Some(bytes)) => {
-                write!(f, ", {} of {}/s", plural(disks, "disk"), format_decimal_bytes(bytes))?;
+                write!(
+                    f,
+                    ", {} of {}/s",
+                    format_count(disks, "disk"),
+                    format_decimal_bytes(bytes)
+                )?;
             }
             _ => write!(f, ", disks left out")?,
         }
@@ -555,7 +565,7 @@ impl fmt::Display for Forecast {
             false => write!(
                 f,
                 ", {}, a table of each merged at one place",
-                plural(cluster.machines, "machine")
+                format_count(cluster.machines, "machine")
             )?,
         }
         match cluster.network_bytes {
@@ -566,25 +576,28 @@ impl fmt::Display for Forecast {
             f,
             "measured here: {} of {}, {} rows, {}, in {} of one core",
             format_decimal_bytes(measured.bytes),
-            plural(measured.splits, "split"),
+            format_count(measured.splits, "split"),
             format_grouped_digits(measured.rows),
-            plural(measured.groups, "group"),
-            time(measured.seconds),
+            format_count(measured.groups, "group"),
+            format_time(measured.seconds),
         )?;
         if measured.column_share < 1.0 {
             writeln!(
                 f,
                 "  bytes are those of the columns that are read, {} % of what is stored",
-                digits(measured.column_share * 100.0)
+                format_digits(measured.column_share * 100.0)
             )?;
         }
         writeln!(
             f,
             "  a core: {}/s; {}",
-            format_decimal_bytes(whole(1.0 / measured.byte_seconds.max(1e-15))),
+            format_decimal_bytes(round_to_integer(1.0 / measured.byte_seconds.max(1e-15))),
             match measured.start_seconds {
-                Some(seconds) if seconds > 0.0 =>
-                    format!("{} starts of splits/s, {} each", rate(seconds), time(seconds)),
+                Some(seconds) if seconds > 0.0 => format!(
+                    "{} starts of splits/s, {} each",
+                    format_rate(seconds),
+                    format_time(seconds)
+                ),
                 Some(_) => "starts of splits are too short to be told".to_owned(),
                 None => "starts of splits are in it".to_owned(),
             }
@@ -593,42 +606,42 @@ impl fmt::Display for Forecast {
             f,
             "  at one place: {}, {} groups merged/s, {} finished/s",
             match measured.cut_seconds > 0.0 {
-                true => format!("{} splits cut/s", rate(measured.cut_seconds)),
+                true => format!("{} splits cut/s", format_rate(measured.cut_seconds)),
                 false => "cuts too short to be told".to_owned(),
             },
-            rate(measured.merge_seconds),
-            rate(measured.finish_seconds),
+            format_rate(measured.merge_seconds),
+            format_rate(measured.finish_seconds),
         )?;
         writeln!(
             f,
             "  a group: {} in a table; twice the bytes have {} times as many",
-            format_decimal_bytes(whole(measured.group_bytes)),
+            format_decimal_bytes(round_to_integer(measured.group_bytes)),
             format_args!("{:.2}", measured.growth.exp2()),
         )?;
         if measured.held_seconds > 0.0 {
-            writeln!(f, "  what is joined: read first, in {}", time(measured.held_seconds))?;
+            writeln!(f, "  what is joined: read first, in {}", format_time(measured.held_seconds))?;
         }
         if self.reading.share < 1.0 {
             writeln!(
                 f,
                 "  read: {} % of the input, with --sample and --drop",
-                digits(self.reading.share * 100.0)
+                format_digits(self.reading.share * 100.0)
             )?;
         }
-        self.table(f)?;
-        self.remarks(f)
+        self.write_table(f)?;
+        self.write_remarks(f)
     }
 }
 
-impl Forecast {
-    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ClusterForecast {
+    fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_network = self.cluster.network_bytes.is_some();
         let deadline = self.reading.deadline_seconds;
         let mut heads = vec!["forecast", "cores", "splits", "computing"];
         heads.extend(self.cluster.disks.map(|_| "disks"));
         heads.extend(has_network.then_some("network"));
         heads.extend(["tables", "in all"]);
-        let by = deadline.map(|deadline| format!("by {}", time(deadline)));
+        let by = deadline.map(|deadline| format!("by {}", format_time(deadline)));
         heads.extend(by.as_deref());
         heads.push("bound by");
         let mut rows = vec![heads.iter().map(ToString::to_string).collect::<Vec<_>>()];
@@ -638,14 +651,16 @@ impl Forecast {
                 format_decimal_bytes(outlook.bytes),
                 format_grouped_digits(outlook.cores),
                 format_grouped_digits(outlook.splits),
-                time(parts.starts + parts.cores),
+                format_time(parts.starts + parts.cores),
             ];
-            row.extend(self.cluster.disks.map(|_| time(parts.disks)));
-            row.extend(has_network.then(|| time(parts.network)));
-            row.push(time(parts.gather + parts.merge + parts.finish));
-            row.push(time(outlook.seconds));
-            row.extend(outlook.deadline_share.map(|share| format!("{} %", digits(share * 100.0))));
-            row.push(outlook.bound.words().to_owned());
+            row.extend(self.cluster.disks.map(|_| format_time(parts.disks)));
+            row.extend(has_network.then(|| format_time(parts.network)));
+            row.push(format_time(parts.gather + parts.merge + parts.finish));
+            row.push(format_time(outlook.seconds));
+            row.extend(
+                outlook.deadline_share.map(|share| format!("{} %", format_digits(share * 100.0))),
+            );
+            row.push(outlook.bound.label().to_owned());
             rows.push(row);
         }
         let columns = rows.first().map_or(0, Vec::len);
@@ -666,7 +681,7 @@ impl Forecast {
     }
 
     /// What is not in it.
-    fn remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut left_out = Vec::new();
         if self.cluster.disks.is_none() {
             left_out.push("disks (disks=…)");
@@ -691,8 +706,8 @@ mod tests {
     use super::*;
 
     /// 100 MB/s a core, 1 ms a start, a million splits cut and a million groups merged in a second.
-    fn measured() -> Measured {
-        Measured {
+    fn measured() -> QueryMeasurement {
+        QueryMeasurement {
             input_bytes: 1_000_000_000,
             column_share: 1.0,
             bytes: 100_000_000,
@@ -712,32 +727,37 @@ mod tests {
         }
     }
 
-    const ALL: ReadShare =
-        ReadShare { share: 1.0, deadline_seconds: None, is_fine: false, split_bytes: None };
+    const WHOLE_INPUT: ReadScope =
+        ReadScope { share: 1.0, deadline_seconds: None, is_fine: false, split_bytes: None };
 
-    fn of(text: &str, measured: &Measured, bytes: u64, target: u64) -> Outlook {
-        let cluster = Cluster::parse(text).unwrap();
-        outlook(measured, &cluster, &ALL, bytes, target)
+    fn forecast_for(
+        text: &str,
+        measured: &QueryMeasurement,
+        bytes: u64,
+        target: u64,
+    ) -> ScenarioForecast {
+        let cluster = ClusterSpec::parse(text).unwrap();
+        forecast_scenario(measured, &cluster, &WHOLE_INPUT, bytes, target)
     }
 
-    fn close(a: f64, b: f64) -> bool {
+    fn is_close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 1e-6 * b.abs().max(1e-9)
     }
 
     #[test]
-    fn a_cluster_is_read_as_people_write_it() {
-        let cluster = Cluster::parse("cores=1e3, disks=200, machines=50").unwrap();
+    fn cluster_text_is_parsed_with_defaults() {
+        let cluster = ClusterSpec::parse("cores=1e3, disks=200, machines=50").unwrap();
         assert_eq!((cluster.cores, cluster.disks, cluster.machines), (1000, Some(200), 50));
         assert_eq!(cluster.disk_bytes, Some(200_000_000));
-        let cluster = Cluster::parse("cores=8,machines=2,network=1.25GB/s,bytes=1TB").unwrap();
+        let cluster = ClusterSpec::parse("cores=8,machines=2,network=1.25GB/s,bytes=1TB").unwrap();
         assert_eq!(cluster.network_bytes, Some(1_250_000_000));
         assert_eq!((cluster.disks, cluster.disk_bytes), (None, None));
         assert_eq!(cluster.bytes, Some(TERABYTE));
-        assert_eq!(Cluster::parse("cores=7").unwrap().machines, 7);
+        assert_eq!(ClusterSpec::parse("cores=7").unwrap().machines, 7);
     }
 
     #[test]
-    fn wrong_values_are_refused_with_what_is_right() {
+    fn invalid_cluster_values_are_rejected() {
         for (text, said) in [
             ("", "says nothing"),
             ("cores", "says nothing"),
@@ -761,134 +781,147 @@ mod tests {
             ("cores=8,bytes=50%", "no size"),
             ("cores=8,bytes=1TB/s", "no size"),
         ] {
-            let error = Cluster::parse(text).unwrap_err().to_string();
+            let error = ClusterSpec::parse(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
     }
 
     #[test]
-    fn a_start_and_a_byte_are_told_apart() {
+    fn fit_separates_start_cost_from_byte_cost() {
         // 100 splits of a megabyte, and 500 of a kilobyte: 1 ms a start, 10 ns a byte.
         let usual = (100, 100_000_000, 100.0 * 1e-3 + 1.0);
         let tiny = (500, 500_000, 500.0 * 1e-3 + 0.005);
-        let (start, byte) = fitted(usual, Some(tiny));
-        assert!(close(start.unwrap(), 1e-3) && close(byte, 1e-8));
+        let (start, byte) = fit_split_costs(usual, Some(tiny));
+        assert!(is_close(start.unwrap(), 1e-3) && is_close(byte, 1e-8));
         // Without tiny ones the bytes bear all of it.
-        assert_eq!(fitted((1, 1000, 1.0), None), (None, 1e-3));
+        assert_eq!(fit_split_costs((1, 1000, 1.0), None), (None, 1e-3));
         // Noise that would make a start less than nothing.
-        assert_eq!(fitted((100, 100_000, 1.0), Some((100, 1000, 0.001))), (Some(0.0), 1e-5));
+        assert_eq!(
+            fit_split_costs((100, 100_000, 1.0), Some((100, 1000, 0.001))),
+            (Some(0.0), 1e-5)
+        );
     }
 
     #[test]
-    fn groups_grow_as_they_did() {
-        assert!(close(growth((50, 500), (100, 1000)), 1.0));
-        assert!(close(growth((50, 1000), (100, 1000)), 0.0));
-        assert!(close(growth((25, 500), (100, 1000)), 0.5));
-        assert_eq!(growth((100, 500), (100, 1000)), 0.0);
-        assert_eq!(growth((0, 0), (100, 1000)).clamp(0.0, 1.0), growth((0, 0), (100, 1000)));
+    fn group_growth_follows_the_sample() {
+        assert!(is_close(fit_group_growth((50, 500), (100, 1000)), 1.0));
+        assert!(is_close(fit_group_growth((50, 1000), (100, 1000)), 0.0));
+        assert!(is_close(fit_group_growth((25, 500), (100, 1000)), 0.5));
+        assert_eq!(fit_group_growth((100, 500), (100, 1000)), 0.0);
+        assert_eq!(
+            fit_group_growth((0, 0), (100, 1000)).clamp(0.0, 1.0),
+            fit_group_growth((0, 0), (100, 1000))
+        );
     }
 
     #[test]
-    fn a_terabyte_takes_what_the_slowest_of_reading_does_and_the_tables_after_it() {
+    fn reading_takes_the_slowest_resource_and_tables_follow() {
         let terabyte = TERABYTE;
         // 31,250 splits of 32 MB: 32 rounds of 0.32 s and a start on a thousand cores.
-        let found = of("cores=1000,disks=200", &measured(), terabyte, 32_000_000);
+        let found = forecast_for("cores=1000,disks=200", &measured(), terabyte, 32_000_000);
         assert_eq!(found.splits, 31_250);
-        assert!(close(found.parts.cores, 10.24) && close(found.parts.starts, 0.032));
-        assert!(close(found.parts.disks, 25.0) && close(found.parts.cut, 0.031_25));
+        assert!(is_close(found.parts.cores, 10.24) && is_close(found.parts.starts, 0.032));
+        assert!(is_close(found.parts.disks, 25.0) && is_close(found.parts.cut, 0.031_25));
         // A thousand tables of a thousand groups.
-        assert!(close(found.parts.merge, 1.0));
-        assert!(close(found.seconds, 25.0 + 0.031_25 + 1.0));
-        assert_eq!(found.bound, Bound::Disks);
+        assert!(is_close(found.parts.merge, 1.0));
+        assert!(is_close(found.seconds, 25.0 + 0.031_25 + 1.0));
+        assert_eq!(found.bound, Bottleneck::Disks);
         // The cores alone.
-        let found = of("cores=1000", &measured(), terabyte, 32_000_000);
-        assert_eq!((found.bound, found.parts.disks), (Bound::Cores, 0.0));
-        assert!(close(found.seconds, 10.24 + 0.032 + 0.031_25 + 1.0));
+        let found = forecast_for("cores=1000", &measured(), terabyte, 32_000_000);
+        assert_eq!((found.bound, found.parts.disks), (Bottleneck::Cores, 0.0));
+        assert!(is_close(found.seconds, 10.24 + 0.032 + 0.031_25 + 1.0));
     }
 
     #[test]
-    fn each_part_can_be_what_bounds_it() {
-        let check = |text: &str, change: &dyn Fn(&mut Measured), bytes: u64, target, bound| {
-            let mut measured = measured();
-            change(&mut measured);
-            let found = of(text, &measured, bytes, target);
-            assert_eq!(found.bound, bound, "{text}: {found:?}");
-        };
-        let same = |_: &mut Measured| {};
-        check("cores=10", &same, TERABYTE, 32_000_000, Bound::Cores);
-        check("cores=1000", &same, 1_000_000_000, 10_000_000, Bound::Splits);
-        check("cores=10", &same, TERABYTE, 10_000, Bound::Starts);
-        check("cores=1000,disks=10", &same, TERABYTE, 32_000_000, Bound::Disks);
+    fn each_phase_can_be_the_bottleneck() {
+        let check =
+            |text: &str, change: &dyn Fn(&mut QueryMeasurement), bytes: u64, target, bound| {
+                let mut measured = measured();
+                change(&mut measured);
+                let found = forecast_for(text, &measured, bytes, target);
+                assert_eq!(found.bound, bound, "{text}: {found:?}");
+            };
+        let same = |_: &mut QueryMeasurement| {};
+        check("cores=10", &same, TERABYTE, 32_000_000, Bottleneck::Cores);
+        check("cores=1000", &same, 1_000_000_000, 10_000_000, Bottleneck::Splits);
+        check("cores=10", &same, TERABYTE, 10_000, Bottleneck::Starts);
+        check("cores=1000,disks=10", &same, TERABYTE, 32_000_000, Bottleneck::Disks);
         check(
             "cores=1000,machines=10,network=100MB/s",
             &same,
             TERABYTE,
             32_000_000,
-            Bound::Network,
+            Bottleneck::Network,
         );
-        let slow_cut = |measured: &mut Measured| measured.cut_seconds = 0.1;
-        check("cores=1000", &slow_cut, TERABYTE, 32_000_000, Bound::Cut);
-        let joined = |measured: &mut Measured| measured.held_seconds = 60.0;
-        check("cores=1000", &joined, TERABYTE, 32_000_000, Bound::Held);
-        check("cores=100000", &same, TERABYTE, 4_000_000, Bound::Merge);
-        let fat = |measured: &mut Measured| measured.group_bytes = 1e6;
-        check("cores=1000,machines=100,network=1GB/s", &fat, TERABYTE, 32_000_000, Bound::Groups);
+        let slow_cut = |measured: &mut QueryMeasurement| measured.cut_seconds = 0.1;
+        check("cores=1000", &slow_cut, TERABYTE, 32_000_000, Bottleneck::Cut);
+        let joined = |measured: &mut QueryMeasurement| measured.held_seconds = 60.0;
+        check("cores=1000", &joined, TERABYTE, 32_000_000, Bottleneck::Held);
+        check("cores=100000", &same, TERABYTE, 4_000_000, Bottleneck::Merge);
+        let fat = |measured: &mut QueryMeasurement| measured.group_bytes = 1e6;
+        check(
+            "cores=1000,machines=100,network=1GB/s",
+            &fat,
+            TERABYTE,
+            32_000_000,
+            Bottleneck::Groups,
+        );
     }
 
     #[test]
     fn machines_merge_their_cores_tables_first() {
         let measured = measured();
-        let alone = of("cores=1000,machines=1", &measured, TERABYTE, 32_000_000);
+        let alone = forecast_for("cores=1000,machines=1", &measured, TERABYTE, 32_000_000);
         // A thousand tables in sixteen parts at once, and nothing at another place.
-        assert!(close(alone.parts.merge, 1000.0 * 1000.0 / 16.0 * 1e-6));
-        let some = of("cores=1000,machines=100", &measured, TERABYTE, 32_000_000);
+        assert!(is_close(alone.parts.merge, 1000.0 * 1000.0 / 16.0 * 1e-6));
+        let some = forecast_for("cores=1000,machines=100", &measured, TERABYTE, 32_000_000);
         // Ten tables of a machine, all ten at once, and a hundred at one place.
-        assert!(close(some.parts.merge, 1000.0 * 1e-6 + 100.0 * 1000.0 * 1e-6));
+        assert!(is_close(some.parts.merge, 1000.0 * 1e-6 + 100.0 * 1000.0 * 1e-6));
     }
 
     #[test]
-    fn groups_that_grow_are_scaled_and_those_that_are_known_are_not() {
-        let growing = Measured { growth: 1.0, ..measured() };
-        let found = of("cores=100", &growing, TERABYTE, 32_000_000);
+    fn growing_groups_are_extrapolated_and_known_groups_are_not() {
+        let growing = QueryMeasurement { growth: 1.0, ..measured() };
+        let found = forecast_for("cores=100", &growing, TERABYTE, 32_000_000);
         // Ten million in all, a hundred thousand on each core.
         assert_eq!((found.groups, found.table_groups), (10_000_000, 100_000));
-        let known = of("cores=100,groups=50000", &growing, TERABYTE, 32_000_000);
+        let known = forecast_for("cores=100,groups=50000", &growing, TERABYTE, 32_000_000);
         assert_eq!((known.groups, known.table_groups), (50_000, 50_000));
-        let none = Measured { groups: 0, ..measured() };
-        assert_eq!(of("cores=100", &none, TERABYTE, 32_000_000).parts.merge, 0.0);
+        let none = QueryMeasurement { groups: 0, ..measured() };
+        assert_eq!(forecast_for("cores=100", &none, TERABYTE, 32_000_000).parts.merge, 0.0);
     }
 
     #[test]
-    fn a_part_of_the_input_takes_a_part_of_the_time() {
-        let cluster = Cluster::parse("cores=1000").unwrap();
-        let reading = ReadShare { share: 0.1, ..ALL };
-        let found = outlook(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
+    fn reading_a_share_of_the_input_takes_that_share_of_the_time() {
+        let cluster = ClusterSpec::parse("cores=1000").unwrap();
+        let reading = ReadScope { share: 0.1, ..WHOLE_INPUT };
+        let found = forecast_scenario(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
         assert_eq!((found.read_bytes, found.splits), (100_000_000_000, 100_000));
-        assert!(close(found.parts.cores, 1.0) && close(found.parts.cut, 1.0));
-        let reading = ReadShare { deadline_seconds: Some(7.0), ..ALL };
-        let found = outlook(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
+        assert!(is_close(found.parts.cores, 1.0) && is_close(found.parts.cut, 1.0));
+        let reading = ReadScope { deadline_seconds: Some(7.0), ..WHOLE_INPUT };
+        let found = forecast_scenario(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
         // 1 s of cutting and 1 s of merging leave five of the eleven that reading takes.
-        assert!(close(found.deadline_share.unwrap(), 5.0 / 11.0), "{found:?}");
-        let reading = ReadShare { deadline_seconds: Some(0.5), ..ALL };
-        let found = outlook(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
+        assert!(is_close(found.deadline_share.unwrap(), 5.0 / 11.0), "{found:?}");
+        let reading = ReadScope { deadline_seconds: Some(0.5), ..WHOLE_INPUT };
+        let found = forecast_scenario(&measured(), &cluster, &reading, TERABYTE, 1_000_000);
         assert_eq!(found.deadline_share, Some(0.0));
     }
 
     #[test]
-    fn what_cannot_be_cut_is_as_many_splits_as_it_has() {
-        let whole_files = Measured { split_bytes_min: 500_000_000, ..measured() };
-        let found = of("cores=10000", &whole_files, TERABYTE, 32_000_000);
-        assert_eq!((found.splits, found.bound), (2000, Bound::Splits));
-        assert!(close(found.parts.cores, 5.0));
+    fn uncuttable_input_keeps_its_split_size() {
+        let whole_files = QueryMeasurement { split_bytes_min: 500_000_000, ..measured() };
+        let found = forecast_for("cores=10000", &whole_files, TERABYTE, 32_000_000);
+        assert_eq!((found.splits, found.bound), (2000, Bottleneck::Splits));
+        assert!(is_close(found.parts.cores, 5.0));
         // An input of a few bytes is a split.
-        assert_eq!(of("cores=8", &measured(), 7, 1 << 20).splits, 1);
+        assert_eq!(forecast_for("cores=8", &measured(), 7, 1 << 20).splits, 1);
     }
 
     #[test]
-    fn a_forecast_says_what_it_rests_on_and_what_it_leaves_out() {
-        let cluster = Cluster::parse("cores=1000,disks=200").unwrap();
-        let reading = ReadShare { deadline_seconds: Some(7.0), ..ALL };
-        let forecast = Forecast::new(&cluster, reading, measured(), |_| 32_000_000);
+    fn forecast_text_states_measurements_and_omissions() {
+        let cluster = ClusterSpec::parse("cores=1000,disks=200").unwrap();
+        let reading = ReadScope { deadline_seconds: Some(7.0), ..WHOLE_INPUT };
+        let forecast = ClusterForecast::new(&cluster, reading, measured(), |_| 32_000_000);
         let cores: Vec<_> = forecast.outlooks.iter().map(|it| (it.bytes, it.cores)).collect();
         let gigabyte = 1_000_000_000;
         assert_eq!(
@@ -912,7 +945,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_written_for_people() {
+    fn times_are_formatted_with_units() {
         for (seconds, expected) in [
             (0.0, "0 s"),
             (4.2e-8, "42 ns"),
@@ -923,7 +956,7 @@ mod tests {
             (7200.0, "2.0 h"),
             (864_000.0, "10 days"),
         ] {
-            assert_eq!(time(seconds), expected);
+            assert_eq!(format_time(seconds), expected);
         }
     }
 }

@@ -15,47 +15,47 @@ use tidemill_sql::statement::parse_select;
 use tidemill_tables::merge::{ChunkMerger, MergedTable, SORTED_ANSWER_GROUPS_MAX};
 use tidemill_tables::{AggregateTable, TableSpec};
 
-use super::dealer::{Cutting, Dealer, cut};
-use super::drawn::Drawn;
-use super::job::{Asked, DrawnSaid, Job, Said};
-use super::laid::{LaidRows, Plans};
-use super::output::Output;
-use super::parted::Parting;
-use super::reduction::{self, Reduction};
-use super::rows::RowsElsewhere;
-use super::unordered::ATTEMPTS_MAX;
-use super::{HandedFile, HandedJob, Reach, Workers, not_elsewhere};
-use crate::build_sides::{BuildSide, scanned};
-use crate::explain::Elsewhere;
-use crate::plan::Plan;
-use crate::route::{Route, Tables};
+use super::cluster_job::{ClusterJob, JobHeader, SampledReadOptions, TaskResultKind};
+use super::distributed_output::DistributedOutput;
+use super::ordered_scheduler::{OrderedScheduler, TaskSizing, group_splits_into_tasks};
+use super::ordered_worker_rows::OrderedWorkerRows;
+use super::row_shuffle::{OutputWritePlan, ShuffledRows};
+use super::sampled_scheduler::SampledScheduler;
+use super::shuffle_files::TableShuffleSpec;
+use super::table_reduction::{self, TableReduction};
+use super::unordered_scheduler::TASK_ATTEMPTS_MAX;
+use super::{ShippedFile, SubmittedJob, WorkerCounts, WorkerPool, cluster_unsupported_error};
+use crate::build_sides::{BuildSide, collect_scanned_tables};
+use crate::execution_path::{AggregationPlan, ExecutionPath};
+use crate::explanation::ClusterReadExplanation;
+use crate::plan::QueryPlan;
 use crate::scan::Scan;
 
 /// Each thread gets about so many tasks: what is left for the last ones is small.
 const TASKS_PER_THREAD: usize = 8;
 /// Rows travel in parts of splits that have so many bytes at most, where a split has not more.
-const ROWS_BYTES_MAX: u64 = 4 << 20;
+const ROW_TASK_BYTES_MAX: u64 = 4 << 20;
 /// What is expected of rows' bytes for each byte of their splits, until the first have come.
-const ROWS_RATIO: f64 = 4.0;
+const ROW_RESULT_BYTES_RATIO: f64 = 4.0;
 /// Of so many files it is looked at whether all machines see them.
-const PATHS_MAX: usize = 64;
+const PROBED_PATHS_MAX: usize = 64;
 
 /// Refuses what workers do not do.
 ///
 /// # Errors
 /// [`Error::Usage`], with the reason.
-pub(crate) fn check(plan: &Plan) -> Result<()> {
+pub(crate) fn check_cluster_support(plan: &QueryPlan) -> Result<()> {
     // A worker plans what stands in the SQL.
     parse_select(&plan.query.sql)
-        .map_err(|_| not_elsewhere("SUMMARIZE is answered on one machine"))?;
-    let (stream, map) = match &plan.route {
-        Route::Tables(parts) => (&parts.stream, &parts.map),
-        Route::Rows { stream, map, .. } => (stream, map),
-        Route::Engine { why } => return Err(not_elsewhere(why)),
+        .map_err(|_| cluster_unsupported_error("SUMMARIZE is answered on one machine"))?;
+    let (stream, map) = match &plan.execution_path {
+        ExecutionPath::Tables(parts) => (&parts.stream, &parts.map),
+        ExecutionPath::Rows { stream, map, .. } => (stream, map),
+        ExecutionPath::Engine { reason: why } => return Err(cluster_unsupported_error(why)),
     };
-    check_map(plan, stream, map)?;
-    reduction::check(plan)?;
-    let table = plan.table(stream.table());
+    check_map_reads_one_source(plan, stream, map)?;
+    table_reduction::check_scratch_url(plan)?;
+    let table = plan.source_table(stream.table());
     let source = table.as_ref().and_then(|table| table.source());
     source.map_or(Ok(()), |source| Ok(source.describe().map(drop)?))
 }
@@ -64,43 +64,43 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
 ///
 /// # Errors
 /// Where no worker can be reached.
-pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
+pub(crate) fn explain_cluster_read(plan: &QueryPlan) -> Result<Option<ClusterReadExplanation>> {
     let Some(workers) = &plan.query.workers else { return Ok(None) };
-    let (stream, map, sides, cutting, asked) = match &plan.route {
-        Route::Tables(parts) => {
-            let asked = Asked::Tables(parts.spec.describe_keys_and_states());
-            (&parts.stream, &parts.map, &parts.sides, of_tables(plan), asked)
+    let (stream, map, sides, cutting, asked) = match &plan.execution_path {
+        ExecutionPath::Tables(parts) => {
+            let asked = TaskResultKind::Tables(parts.spec.describe_keys_and_states());
+            (&parts.stream, &parts.map, &parts.build_sides, table_task_sizing(plan), asked)
         }
-        Route::Rows { stream, map, sides, .. } => {
-            (stream, map, sides, of_rows(plan), Asked::Rows { fetch: None })
+        ExecutionPath::Rows { stream, map, build_sides: sides, .. } => {
+            (stream, map, sides, row_task_sizing(plan), TaskResultKind::Rows { fetch: None })
         }
-        Route::Engine { .. } => return Ok(None),
+        ExecutionPath::Engine { .. } => return Ok(None),
     };
     let turbo = plan.query.turbo.as_ref();
-    if let Some(turbo) = turbo.filter(|turbo| turbo.cuts(&plan.route))
-        && let Some(table) = plan.table(stream.table())
+    if let Some(turbo) = turbo.filter(|turbo| turbo.needs_fine_splits(&plan.execution_path))
+        && let Some(table) = plan.source_table(stream.table())
     {
-        table.cut_finely(turbo.split_bytes);
+        table.split_finely(turbo.split_bytes);
     }
     let before = plan.settings.progress.bytes_total();
-    let (_, scan) = plan.per_split(stream, map)?;
+    let (_, scan) = plan.plan_map_per_split(stream, map)?;
     // Nothing is read now.
-    plan.tables.iter().for_each(|(_, table)| table.forget_scans());
+    plan.source_tables.iter().for_each(|(_, table)| table.discard_scans());
     plan.settings.progress.set_bytes_total(before);
     // What is joined is read when it runs.
-    let job = job(plan, stream, &sides[..0], (asked, None, None), &scan)?.encoded()?;
-    let reach = workers.reach()?;
-    let mut parts = match (&plan.route, turbo) {
-        (Route::Tables(_), None) => {
+    let job = build_job(plan, stream, &sides[..0], (asked, None, None), &scan)?.encode()?;
+    let reach = workers.worker_counts()?;
+    let mut parts = match (&plan.execution_path, turbo) {
+        (ExecutionPath::Tables(_), None) => {
             "a table each, merged by the driver in the order of the input as they come"
         }
-        (Route::Tables(_), Some(_)) => {
+        (ExecutionPath::Tables(_), Some(_)) => {
             "a table each, of splits in a drawn order, merged by the driver as they come"
         }
-        (Route::Rows { skip: 0, fetch: None, .. }, None)
+        (ExecutionPath::Rows { skip: 0, fetch: None, .. }, None)
             if plan.query.output.is_some()
-                && reduction::place(plan, reach).is_some()
-                && rows_fit(plan) =>
+                && table_reduction::scratch_url(plan, reach).is_some()
+                && can_hold_rows(plan) =>
         {
             "rows, those of a task with many by scratch files to workers who write the output's files, which the driver commits"
         }
@@ -108,15 +108,17 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
         (_, Some(_)) => "rows, of splits in a drawn order, written by the driver as they come",
     }
     .to_owned();
-    if let (Route::Tables(tables), None) = (&plan.route, turbo)
-        && let Some(large) = reduction::explained(plan, tables, reach)
+    if let (ExecutionPath::Tables(tables), None) = (&plan.execution_path, turbo)
+        && let Some(large) = table_reduction::explain_reduction(plan, tables, reach)
     {
         parts.push_str(&format!("; {large}"));
     }
     let splits = scan.splits();
-    Ok(Some(Elsewhere {
+    Ok(Some(ClusterReadExplanation {
         reach,
-        tasks: turbo.is_none().then(|| cut(splits, reach.threads, &cutting).len() as u64),
+        tasks: turbo
+            .is_none()
+            .then(|| group_splits_into_tasks(splits, reach.threads, &cutting).len() as u64),
         splits: splits.len() as u64,
         bytes: splits.iter().map(|split| split.bytes).sum(),
         job_bytes: job.len() as u64,
@@ -126,7 +128,7 @@ pub(crate) fn explained(plan: &Plan) -> Result<Option<Elsewhere>> {
 
 /// What is made of a query's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gives {
+pub(crate) enum FoldOutput {
     /// Its answers.
     Answers,
     /// Its groups with their states.
@@ -137,32 +139,32 @@ pub(crate) enum Gives {
 ///
 /// # Errors
 /// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
-pub(crate) fn fold(
-    plan: &Plan,
-    parts: &Tables,
-    workers: &Arc<dyn Workers>,
-    gives: Gives,
+pub(crate) fn fold_tables_on_workers(
+    plan: &QueryPlan,
+    parts: &AggregationPlan,
+    workers: &Arc<dyn WorkerPool>,
+    gives: FoldOutput,
 ) -> Result<MergedTable> {
-    let asked = Asked::Tables(parts.spec.describe_keys_and_states());
-    let of = (&parts.stream, &parts.map, parts.sides.as_slice());
-    let reach = reached(plan, workers)?;
+    let asked = TaskResultKind::Tables(parts.spec.describe_keys_and_states());
+    let of = (&parts.stream, &parts.map, parts.build_sides.as_slice());
+    let reach = wait_for_workers(plan, workers)?;
     let mut reduction = match gives {
-        Gives::Answers => Reduction::create(plan, parts, reach)?,
-        Gives::Groups => None,
+        FoldOutput::Answers => TableReduction::create(plan, parts, reach)?,
+        FoldOutput::Groups => None,
     };
-    let large = reduction.as_ref().map(|large| (large.parting(), large.lock()));
+    let large = reduction.as_ref().map(|large| (large.shuffle_spec(), large.lock_path()));
     let plans = match (&reduction, &plan.query.output) {
-        (Some(large), Some(output)) if parts.finishes_by_group(&plan.logical) => {
-            let folder = || Ok(Some(large.folder()));
-            plans_of(plan, &parts.stream, output, folder, reach)?
+        (Some(large), Some(output)) if parts.finishes_each_group_alone(&plan.logical_plan) => {
+            let folder = || Ok(Some(large.scratch_folder()));
+            plan_output_writes(plan, &parts.stream, output, folder, reach)?
         }
         _ => None,
     };
-    let cutting = (of_tables(plan), large);
+    let cutting = (table_task_sizing(plan), large);
     let (mut dealer, scan, plans) = match plans {
-        Some(plans) => start_laying(plan, of, asked, workers, cutting, plans)?,
+        Some(plans) => start_shuffled_tasks(plan, of, asked, workers, cutting, plans)?,
         None => {
-            let (dealer, scan) = start(plan, of, asked, workers, cutting, None)?;
+            let (dealer, scan) = start_ordered_tasks(plan, of, asked, workers, cutting, None)?;
             (dealer, scan, None)
         }
     };
@@ -181,28 +183,28 @@ pub(crate) fn fold(
     let decoder = AggregateTable::new(&parts.spec)?;
     let is_order_free = parts.spec.is_order_insensitive();
     let progress = &settings.progress;
-    while let Some((places, mut part)) = dealer.next()? {
-        if part.read.len() != places.len() {
-            return Err(Dealer::of_others());
+    while let Some((places, mut part)) = dealer.next_result()? {
+        if part.split_reports.len() != places.len() {
+            return Err(OrderedScheduler::mismatched_splits_error());
         }
-        for read in part.read.drain(..) {
+        for read in part.split_reports.drain(..) {
             let split = scan.splits().get(places.start + read.place);
-            let split = split.ok_or_else(Dealer::of_others)?;
+            let split = split.ok_or_else(OrderedScheduler::mismatched_splits_error)?;
             let stats = SplitStats::from_description(read.stats, split)?;
             progress.add_bytes(split.bytes);
             progress.add_rows(stats.rows);
             progress.map_counters().add_rows(read.mapped_rows);
-            scan.accept(stats)?;
+            scan.count_split(stats)?;
         }
         let mut clock = ThreadCpuClock::start();
-        if let Some(parted) = part.take_parted()? {
-            let large = reduction.as_mut().ok_or_else(Dealer::of_others)?;
+        if let Some(parted) = part.take_shuffle_file()? {
+            let large = reduction.as_mut().ok_or_else(OrderedScheduler::mismatched_splits_error)?;
             // What came before it is before it.
             if !is_order_free && !merger.is_unused() {
                 let before = std::mem::replace(&mut merger, new_merger()?);
-                large.add_own(before.finish(settings.threads)?)?;
+                large.add_driver_table(before.finish(settings.threads)?)?;
             }
-            large.add(parted);
+            large.add_shuffle_file(parted);
         }
         while let Some((_, groups)) = part.next_batch()? {
             let chunk = decoder.decode_chunk(&groups)?;
@@ -221,49 +223,54 @@ pub(crate) fn fold(
         Some(mut large) => {
             if !merger.is_unused() {
                 let small = std::mem::replace(&mut merger, new_merger()?);
-                large.add_own(small.finish(settings.threads)?)?;
+                large.add_driver_table(small.finish(settings.threads)?)?;
             }
-            let ranged = large.run(&dealer)?;
+            let ranged = large.run_reduce_tasks(&dealer)?;
             let precisions = ranged.precisions();
             let answers = match &plans {
                 // Fewer come in the order of their keys, which they have to be together for.
-                Some(plans) if ranged.groups() > SORTED_ANSWER_GROUPS_MAX as u64 => {
-                    progress.table_counters().add_rows(ranged.groups());
-                    plans.have_groups_written(&dealer, ranged, plan.schema(), &settings.cancel)?;
+                Some(plans) if ranged.group_count() > SORTED_ANSWER_GROUPS_MAX as u64 => {
+                    progress.table_counters().add_rows(ranged.group_count());
+                    plans.shuffle_and_write_groups(
+                        &dealer,
+                        ranged,
+                        plan.schema(),
+                        &settings.cancel,
+                    )?;
                     Box::new(std::iter::empty())
                 }
-                _ => ranged.answers(),
+                _ => ranged.into_answers(),
             };
             merger.finish_with_remote_answers(precisions, answers)?
         }
     };
     drop(dealer);
     settings.progress.table_counters().add_thread_cpu(&mut clock);
-    plan.tables
+    plan.source_tables
         .iter()
         .flat_map(|(_, table)| table.scans())
         .filter(|other| !Arc::ptr_eq(other, &scan))
-        .try_for_each(|scan| scan.read_rest())?;
-    let rows = plan.tables.iter().flat_map(|(_, table)| table.scans());
+        .try_for_each(|scan| scan.read_remaining_splits())?;
+    let rows = plan.source_tables.iter().flat_map(|(_, table)| table.scans());
     plan.rejects.finish(rows.map(|scan| scan.row_count()).sum())?;
     Ok(merged)
 }
 
 /// How many workers there are, once they are there.
-fn reached(plan: &Plan, workers: &Arc<dyn Workers>) -> Result<Reach> {
+fn wait_for_workers(plan: &QueryPlan, workers: &Arc<dyn WorkerPool>) -> Result<WorkerCounts> {
     let progress = &plan.settings.progress;
     progress.set_wait_reason(Some("waiting for the cluster's workers"));
-    let reach = workers.reach();
+    let reach = workers.worker_counts();
     progress.set_wait_reason(None);
     reach
 }
 
 /// Rows that workers read.
-pub(crate) enum RowsThere {
+pub(crate) enum ClusterRows {
     /// They are sent.
-    Sent(RowsElsewhere),
+    SentRows(OrderedWorkerRows),
     /// They are laid down for workers who write the output's files.
-    Laid(LaidRows),
+    ShuffledRows(ShuffledRows),
 }
 
 /// Starts to read a map's rows elsewhere; `skip` of them are left out, then at most `fetch` are given. All rows of a query
@@ -271,86 +278,91 @@ pub(crate) enum RowsThere {
 ///
 /// # Errors
 /// As [`fold`]; more may come from the iterator.
-pub(crate) fn rows(
-    plan: &Plan,
+pub(crate) fn read_rows_on_workers(
+    plan: &QueryPlan,
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
     (skip, fetch): (usize, Option<usize>),
-    workers: &Arc<dyn Workers>,
-) -> Result<RowsThere> {
-    let asked = Asked::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
+    workers: &Arc<dyn WorkerPool>,
+) -> Result<ClusterRows> {
+    let asked = TaskResultKind::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
     let progress = &plan.settings.progress;
-    let sent =
-        |dealer, scan| RowsThere::Sent(RowsElsewhere::new(dealer, scan, progress, (skip, fetch)));
+    let sent = |dealer, scan| {
+        ClusterRows::SentRows(OrderedWorkerRows::new(dealer, scan, progress, (skip, fetch)))
+    };
     let plans = match &plan.query.output {
-        Some(output) if skip == 0 && fetch.is_none() && rows_fit(plan) => {
-            let (stream, reach) = (of.0, reached(plan, workers)?);
-            let folder = || Ok(reduction::folder(plan, stream, reach)?.map(Arc::new));
-            plans_of(plan, stream, output, folder, reach)?
+        Some(output) if skip == 0 && fetch.is_none() && can_hold_rows(plan) => {
+            let (stream, reach) = (of.0, wait_for_workers(plan, workers)?);
+            let folder =
+                || Ok(table_reduction::create_scratch_folder(plan, stream, reach)?.map(Arc::new));
+            plan_output_writes(plan, stream, output, folder, reach)?
         }
         _ => None,
     };
     let Some(plans) = plans else {
-        let (dealer, scan) = start(plan, of, asked, workers, (of_rows(plan), None), None)?;
+        let (dealer, scan) =
+            start_ordered_tasks(plan, of, asked, workers, (row_task_sizing(plan), None), None)?;
         return Ok(sent(dealer, scan));
     };
     let (dealer, scan, plans) =
-        start_laying(plan, of, asked, workers, (of_tables(plan), None), plans)?;
+        start_shuffled_tasks(plan, of, asked, workers, (table_task_sizing(plan), None), plans)?;
     Ok(match plans {
         Some(plans) => {
             let (schema, settings) = (Arc::clone(plan.schema()), &plan.settings);
             let own = (&settings.cancel, settings.memory_share_bytes(1, 1));
-            RowsThere::Laid(LaidRows::new(dealer, scan, plans, schema, own))
+            ClusterRows::ShuffledRows(ShuffledRows::new(dealer, scan, plans, schema, own))
         }
         None => sent(dealer, scan),
     })
 }
 
 /// Whether rows that are not laid down may be held by this process until it is known whether there are more.
-fn rows_fit(plan: &Plan) -> bool {
+fn can_hold_rows(plan: &QueryPlan) -> bool {
     let held_max = plan.settings.memory_share_bytes(1, 16) as u64;
-    plan.query.scratch.part_bytes_max.is_none_or(|bytes_max| bytes_max <= held_max)
+    plan.query.scratch.inline_bytes_max.is_none_or(|bytes_max| bytes_max <= held_max)
 }
 
 /// Who writes the files of a query's output, and from where; none where this process does.
-fn plans_of(
-    plan: &Plan,
+fn plan_output_writes(
+    plan: &QueryPlan,
     stream: &TableReference,
-    output: &Output,
+    output: &DistributedOutput,
     folder: impl FnOnce() -> Result<Option<Arc<ScratchFolder>>>,
-    reach: Reach,
-) -> Result<Option<Plans>> {
-    let table = plan.table(stream.table());
+    reach: WorkerCounts,
+) -> Result<Option<OutputWritePlan>> {
+    let table = plan.source_table(stream.table());
     let Some(source) = table.as_ref().and_then(|table| table.source()) else { return Ok(None) };
     // Whoever reads a bucket and writes to another has one way to reach both.
     let of_source = &source.spec().storage_options;
-    let both = of_source.with_overrides(output.storage()).worker_options();
+    let both = of_source.with_overrides(output.storage_options()).worker_options();
     let is_remote = source.files().iter().any(|file| file.local_path().is_none());
     let secrets = (!is_remote || both == of_source.worker_options()).then_some(both);
-    let bytes_max = reduction::bytes_max(plan).min(plan.settings.memory_share_bytes(1, 16) as u64);
-    Plans::of(output, folder, (reach, bytes_max), secrets, &plan.settings.cancel)
+    let bytes_max =
+        table_reduction::inline_bytes_max(plan).min(plan.settings.memory_share_bytes(1, 16) as u64);
+    OutputWritePlan::plan_writes(output, folder, (reach, bytes_max), secrets, &plan.settings.cancel)
 }
 
 /// Starts to read splits whose rows are laid down, or whose tables are when they are merged; without that where workers do
 /// not see where the output is.
-fn start_laying(
-    plan: &Plan,
+fn start_shuffled_tasks(
+    plan: &QueryPlan,
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
-    asked: Asked,
-    workers: &Arc<dyn Workers>,
-    (cutting, large): (Cutting, Option<(Parting, Option<PathBuf>)>),
-    plans: Plans,
-) -> Result<(Dealer, Arc<Scan>, Option<Plans>)> {
+    asked: TaskResultKind,
+    workers: &Arc<dyn WorkerPool>,
+    (cutting, large): (TaskSizing, Option<(TableShuffleSpec, Option<PathBuf>)>),
+    plans: OutputWritePlan,
+) -> Result<(OrderedScheduler, Arc<Scan>, Option<OutputWritePlan>)> {
     let progress = &plan.settings.progress;
     let before = progress.bytes_total();
-    let is_rows = matches!(asked, Asked::Rows { .. });
+    let is_rows = matches!(asked, TaskResultKind::Rows { .. });
     let with = (cutting.clone(), large.clone());
-    match start(plan, of, asked.clone(), workers, with, Some(&plans)) {
+    match start_ordered_tasks(plan, of, asked.clone(), workers, with, Some(&plans)) {
         Ok((dealer, scan)) => Ok((dealer, scan, Some(plans))),
-        Err(error) if plans.is_out_of_sight(&error) => {
-            plan.tables.iter().for_each(|(_, table)| table.forget_scans());
+        Err(error) if plans.is_folder_unseen_by_workers(&error) => {
+            plan.source_tables.iter().for_each(|(_, table)| table.discard_scans());
             progress.set_bytes_total(before);
-            let cutting = if is_rows { of_rows(plan) } else { cutting };
-            let (dealer, scan) = start(plan, of, asked, workers, (cutting, large), None)?;
+            let cutting = if is_rows { row_task_sizing(plan) } else { cutting };
+            let (dealer, scan) =
+                start_ordered_tasks(plan, of, asked, workers, (cutting, large), None)?;
             Ok((dealer, scan, None))
         }
         Err(error) => Err(error),
@@ -358,66 +370,72 @@ fn start_laying(
 }
 
 /// How splits are made tasks whose parts are tables.
-fn of_tables(plan: &Plan) -> Cutting {
-    Cutting {
-        per_thread: TASKS_PER_THREAD,
-        bytes_max: u64::MAX,
-        part_ratio: 0.0,
-        held_bytes_max: plan.settings.memory_share_bytes(1, 4) as u64,
-        attempts_max: plan.query.attempts_max.unwrap_or(ATTEMPTS_MAX),
+fn table_task_sizing(plan: &QueryPlan) -> TaskSizing {
+    TaskSizing {
+        tasks_per_thread: TASKS_PER_THREAD,
+        task_bytes_max: u64::MAX,
+        result_bytes_ratio: 0.0,
+        waiting_bytes_max: plan.settings.memory_share_bytes(1, 4) as u64,
+        attempts_max: plan.query.split_attempts_max.unwrap_or(TASK_ATTEMPTS_MAX),
     }
 }
 
 /// The same of tasks whose parts are rows.
-fn of_rows(plan: &Plan) -> Cutting {
-    Cutting {
-        bytes_max: ROWS_BYTES_MAX,
-        part_ratio: ROWS_RATIO,
-        held_bytes_max: plan.settings.memory_share_bytes(1, 2) as u64,
-        ..of_tables(plan)
+fn row_task_sizing(plan: &QueryPlan) -> TaskSizing {
+    TaskSizing {
+        task_bytes_max: ROW_TASK_BYTES_MAX,
+        result_bytes_ratio: ROW_RESULT_BYTES_RATIO,
+        waiting_bytes_max: plan.settings.memory_share_bytes(1, 2) as u64,
+        ..table_task_sizing(plan)
     }
 }
 
-fn start(
-    plan: &Plan,
+fn start_ordered_tasks(
+    plan: &QueryPlan,
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
-    asked: Asked,
-    workers: &Arc<dyn Workers>,
-    (cutting, large): (Cutting, Option<(Parting, Option<PathBuf>)>),
-    plans: Option<&Plans>,
-) -> Result<(Dealer, Arc<Scan>)> {
+    asked: TaskResultKind,
+    workers: &Arc<dyn WorkerPool>,
+    (cutting, large): (TaskSizing, Option<(TableShuffleSpec, Option<PathBuf>)>),
+    plans: Option<&OutputWritePlan>,
+) -> Result<(OrderedScheduler, Arc<Scan>)> {
     let (stream, map, sides) = of;
-    reached(plan, workers)?;
-    let (_, scan) = plan.per_split(stream, map)?;
+    wait_for_workers(plan, workers)?;
+    let (_, scan) = plan.plan_map_per_split(stream, map)?;
     let (parting, lock) = large.unzip();
     let said = (asked, parting, None);
-    let mut job = job(plan, stream, sides, said, &scan)?;
+    let mut job = build_job(plan, stream, sides, said, &scan)?;
     if let Some(plans) = plans {
-        job.said.laying = Some(plans.laying.clone());
-        job.output = Some(Arc::clone(plan.schema()));
+        job.header.laying = Some(plans.shuffle_spec.clone());
+        job.output_schema = Some(Arc::clone(plan.schema()));
     }
-    let mut job = handed(plan, job, &scan)?;
+    let mut job = package_job(plan, job, &scan)?;
     if let Some(plans) = plans {
         if let Some(secrets) = &plans.secrets {
             job.secrets.clone_from(secrets);
         }
-        let own =
-            plans.folder.lock_path.iter().chain(plans.laying.folder.as_ref().map(|it| &it.lock));
-        job.paths.extend(own.map(|path| path.to_string_lossy().into_owned()));
+        let own = plans
+            .scratch_folder
+            .lock_path
+            .iter()
+            .chain(plans.shuffle_spec.folder.as_ref().map(|it| &it.lock));
+        job.shared_paths.extend(own.map(|path| path.to_string_lossy().into_owned()));
     }
-    job.paths.extend(lock.flatten().map(|lock| lock.to_string_lossy().into_owned()));
+    job.shared_paths.extend(lock.flatten().map(|lock| lock.to_string_lossy().into_owned()));
     let run = (&plan.settings.cancel, &plan.settings.progress);
-    let dealer = Dealer::start(workers, job, Arc::clone(&scan), run, cutting)?;
+    let dealer = OrderedScheduler::start_job(workers, job, Arc::clone(&scan), run, cutting)?;
     Ok((dealer, scan))
 }
 
 /// A job with what workers need beside it.
-fn handed(plan: &Plan, job: Job, scan: &Scan) -> Result<HandedJob> {
-    Ok(HandedJob {
-        content: job.encoded()?,
+fn package_job(plan: &QueryPlan, job: ClusterJob, scan: &Scan) -> Result<SubmittedJob> {
+    Ok(SubmittedJob {
+        encoded_job: job.encode()?,
         secrets: scan.source().spec().storage_options.worker_options(),
-        paths: paths(scan.splits())?,
-        files: HandedFile::of(scan.source().spec().filter_program.as_ref(), &plan.settings.cancel)?,
+        shared_paths: select_probed_paths(scan.splits())?,
+        shipped_files: ShippedFile::collect_from_program(
+            scan.source().spec().filter_program.as_ref(),
+            &plan.settings.cancel,
+        )?,
     })
 }
 
@@ -425,59 +443,63 @@ fn handed(plan: &Plan, job: Job, scan: &Scan) -> Result<HandedJob> {
 ///
 /// # Errors
 /// As [`fold`].
-pub(crate) fn drawn_tables(
-    plan: &Plan,
-    parts: &Tables,
+pub(crate) fn start_sampled_tables(
+    plan: &QueryPlan,
+    parts: &AggregationPlan,
     spec: &TableSpec,
-    drawn: DrawnSaid,
+    drawn: SampledReadOptions,
     scan: &Arc<Scan>,
-    workers: &Arc<dyn Workers>,
-) -> Result<Drawn> {
-    let said = (Asked::Tables(spec.describe_keys_and_states()), None, Some(drawn));
-    let job = job(plan, &parts.stream, &parts.sides, said, scan)?;
-    start_drawn(plan, job, scan, workers, u64::MAX)
+    workers: &Arc<dyn WorkerPool>,
+) -> Result<SampledScheduler> {
+    let said = (TaskResultKind::Tables(spec.describe_keys_and_states()), None, Some(drawn));
+    let job = build_job(plan, &parts.stream, &parts.build_sides, said, scan)?;
+    start_sampled_tasks(plan, job, scan, workers, u64::MAX)
 }
 
 /// Starts to have rows of drawn splits found; `skip` of them are left out, then at most `fetch` are given.
 ///
 /// # Errors
 /// As [`rows`].
-pub(crate) fn drawn_rows(
-    plan: &Plan,
+pub(crate) fn start_sampled_rows(
+    plan: &QueryPlan,
     (stream, sides): (&TableReference, &[BuildSide]),
     (skip, fetch): (usize, Option<usize>),
     scan: &Arc<Scan>,
-    workers: &Arc<dyn Workers>,
-) -> Result<Drawn> {
-    let asked = Asked::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
-    let drawn = DrawnSaid { cells: None, is_careful: true };
-    let job = job(plan, stream, sides, (asked, None, Some(drawn)), scan)?;
-    start_drawn(plan, job, scan, workers, ROWS_BYTES_MAX)
+    workers: &Arc<dyn WorkerPool>,
+) -> Result<SampledScheduler> {
+    let asked = TaskResultKind::Rows { fetch: fetch.map(|fetch| fetch.saturating_add(skip)) };
+    let drawn = SampledReadOptions { cells: None, is_careful: true };
+    let job = build_job(plan, stream, sides, (asked, None, Some(drawn)), scan)?;
+    start_sampled_tasks(plan, job, scan, workers, ROW_TASK_BYTES_MAX)
 }
 
-fn start_drawn(
-    plan: &Plan,
-    job: Job,
+fn start_sampled_tasks(
+    plan: &QueryPlan,
+    job: ClusterJob,
     scan: &Arc<Scan>,
-    workers: &Arc<dyn Workers>,
+    workers: &Arc<dyn WorkerPool>,
     bytes_max: u64,
-) -> Result<Drawn> {
-    let job = handed(plan, job, scan)?;
+) -> Result<SampledScheduler> {
+    let job = package_job(plan, job, scan)?;
     let run = (&plan.settings.cancel, &plan.settings.progress);
-    let attempts_max = plan.query.attempts_max.unwrap_or(ATTEMPTS_MAX);
-    Drawn::start(workers, job, scan, run, (attempts_max, bytes_max))
+    let attempts_max = plan.query.split_attempts_max.unwrap_or(TASK_ATTEMPTS_MAX);
+    SampledScheduler::start_job(workers, job, scan, run, (attempts_max, bytes_max))
 }
 
 /// Refuses a map that reads something besides its split: a worker has no more.
-fn check_map(plan: &Plan, stream: &TableReference, map: &LogicalPlan) -> Result<()> {
-    let scanned = scanned(map)?;
-    let sources = || scanned.iter().filter(|name| plan.table(name.table()).is_some());
+fn check_map_reads_one_source(
+    plan: &QueryPlan,
+    stream: &TableReference,
+    map: &LogicalPlan,
+) -> Result<()> {
+    let scanned = collect_scanned_tables(map)?;
+    let sources = || scanned.iter().filter(|name| plan.source_table(name.table()).is_some());
     let other = sources().find(|name| *name != stream);
     match (other, sources().count()) {
         (None, 0 | 1) => Ok(()),
         (other, _) => {
             let name = other.unwrap_or(stream);
-            Err(not_elsewhere(&format!(
+            Err(cluster_unsupported_error(&format!(
                 "a subquery reads `{}` beside each record",
                 redact_url(name.table())
             )))
@@ -486,38 +508,43 @@ fn check_map(plan: &Plan, stream: &TableReference, map: &LogicalPlan) -> Result<
 }
 
 /// What all tasks have in common.
-fn job(
-    plan: &Plan,
+fn build_job(
+    plan: &QueryPlan,
     stream: &TableReference,
     sides: &[BuildSide],
-    (asked, parting, drawn): (Asked, Option<Parting>, Option<DrawnSaid>),
+    (asked, parting, drawn): (TaskResultKind, Option<TableShuffleSpec>, Option<SampledReadOptions>),
     scan: &Scan,
-) -> Result<Job> {
+) -> Result<ClusterJob> {
     let (mut streams, others): (Vec<_>, Vec<_>) = plan
-        .tables
+        .source_tables
         .iter()
-        .map(|(name, table)| (name.clone(), table.kept_schema()))
+        .map(|(name, table)| (name.clone(), table.schema_with_hidden_marks()))
         .partition(|(name, _)| name == stream.table());
     streams.extend(others);
     let (names, schemas): (_, Vec<SchemaRef>) = streams.into_iter().unzip();
-    let table = plan.table(stream.table());
-    let said = Said {
+    let table = plan.source_table(stream.table());
+    let said = JobHeader {
         sql: plan.query.sql.clone(),
         names,
         asked,
-        planned_ns: plan.query.planned_ns.unwrap_or(0),
+        planned_ns: plan.query.now_ns.unwrap_or(0),
         source: scan.source().describe()?,
         sample: table.and_then(|table| table.sample()).map(Into::into),
         parting,
         laying: None,
         drawn,
     };
-    let sides = sides.iter().map(|side| side.rows.filled()).collect();
-    Ok(Job { said, schemas, sides, output: None })
+    let sides = sides.iter().map(|side| side.rows.held_batches()).collect();
+    Ok(ClusterJob {
+        header: said,
+        source_schemas: schemas,
+        build_sides: sides,
+        output_schema: None,
+    })
 }
 
 /// Files on a disk that splits are of, at most [`PATHS_MAX`] of them, spread over all.
-fn paths(splits: &[Split]) -> Result<Vec<String>> {
+fn select_probed_paths(splits: &[Split]) -> Result<Vec<String>> {
     let files = splits.iter().flat_map(|split| &split.parts).map(|piece| &piece.file);
     let mut paths = Vec::new();
     for path in files.filter_map(|file| file.local_path()) {
@@ -527,7 +554,7 @@ fn paths(splits: &[Split]) -> Result<Vec<String>> {
             paths.push(path);
         }
     }
-    let each = paths.len().div_ceil(PATHS_MAX).max(1);
+    let each = paths.len().div_ceil(PROBED_PATHS_MAX).max(1);
     let last = paths.last().cloned();
     let mut some: Vec<String> = paths.into_iter().step_by(each).collect();
     some.extend(last);

@@ -23,31 +23,34 @@
 //!
 //! How a task reaches a worker is somebody else's: whoever can start processes is [`Workers`].
 
-mod dealer;
-mod drawn;
+mod cluster_job;
+mod distributed_output;
 mod driver;
-mod failure;
-mod job;
-mod laid;
-mod output;
-mod parted;
-mod reduction;
-mod rows;
-mod task;
-mod unordered;
-mod worker;
-mod writing;
+mod ordered_scheduler;
+mod ordered_worker_rows;
+mod output_tasks;
+mod row_shuffle;
+mod sampled_scheduler;
+mod serialized_error;
+mod shuffle_files;
+mod table_reduction;
+mod task_executor;
+mod task_messages;
+mod unordered_scheduler;
 
-pub(crate) use drawn::{Drawn, Returned};
-pub(crate) use driver::{Gives, RowsThere, check, drawn_rows, drawn_tables, explained, fold, rows};
-pub use failure::Failure;
-pub(crate) use job::DrawnSaid;
-pub(crate) use laid::LaidRows;
-pub use output::Output;
-pub(crate) use rows::RowsElsewhere;
-pub(crate) use task::Part;
-pub use unordered::{Came, NewTask, Tasks, Unordered};
-pub use worker::Worker;
+pub(crate) use cluster_job::SampledReadOptions;
+pub use distributed_output::DistributedOutput;
+pub(crate) use driver::{
+    ClusterRows, FoldOutput, check_cluster_support, explain_cluster_read, fold_tables_on_workers,
+    read_rows_on_workers, start_sampled_rows, start_sampled_tables,
+};
+pub(crate) use ordered_worker_rows::OrderedWorkerRows;
+pub(crate) use row_shuffle::ShuffledRows;
+pub(crate) use sampled_scheduler::{SampledScheduler, SampledTaskResult};
+pub use serialized_error::SerializedError;
+pub use task_executor::TaskExecutor;
+pub(crate) use task_messages::TaskResult;
+pub use unordered_scheduler::{EncodedTask, TaskSource, TaskStats, UnorderedScheduler};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,7 +64,7 @@ use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFile;
 
 /// That a query is not run by workers elsewhere.
-pub(crate) fn not_elsewhere(why: &str) -> Error {
+pub(crate) fn cluster_unsupported_error(why: &str) -> Error {
     if why.contains("` is called as ") {
         // It is a mistake wherever it is asked.
         return Error::usage(why);
@@ -75,39 +78,39 @@ pub(crate) fn not_elsewhere(why: &str) -> Error {
 /// Processes that read splits for a query.
 ///
 /// Methods are called from one thread at a time.
-pub trait Workers: std::fmt::Debug + Send + Sync {
+pub trait WorkerPool: std::fmt::Debug + Send + Sync {
     /// How many there are; tasks are cut for so many.
     ///
     /// # Errors
     /// Where none can be reached.
-    fn reach(&self) -> Result<Reach>;
+    fn worker_counts(&self) -> Result<WorkerCounts>;
 
     /// Says what all tasks that follow are of.
     ///
     /// # Errors
     /// Where no worker can be reached, or one of the paths is not on the machine of one.
-    fn begin(&self, job: HandedJob) -> Result<()>;
+    fn start_job(&self, job: SubmittedJob) -> Result<()>;
 
     /// Hands in a task, to be done by whichever worker is free first. One whose worker is slow may be done by another
     /// beside it, which is told how many were before: of each that was handed in, one end is told.
     ///
     /// # Errors
     /// Where no worker can be reached.
-    fn submit(&self, task: Handed) -> Result<()>;
+    fn submit_task(&self, task: SubmittedTask) -> Result<()>;
 
     /// What has become of a task; none where nothing has after so long.
     ///
     /// # Errors
     /// Where no worker can be reached any more.
-    fn next(&self, wait: Duration) -> Result<Option<Done>>;
+    fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>>;
 
     /// Ends all tasks of the job: no more of them is waited for.
-    fn end(&self);
+    fn end_job(&self);
 }
 
 /// How many read a query's splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reach {
+pub struct WorkerCounts {
     /// Machines.
     pub machines: usize,
     /// Processes.
@@ -126,7 +129,7 @@ pub struct ScratchSpec {
     /// all workers are on one machine, and else none: then all tables pass whoever asks.
     pub url: Option<String>,
     /// What is larger goes by way of it, in bytes. Default: 4 MiB.
-    pub part_bytes_max: Option<u64>,
+    pub inline_bytes_max: Option<u64>,
 }
 
 impl ScratchSpec {
@@ -134,7 +137,7 @@ impl ScratchSpec {
     ///
     /// # Errors
     /// [`Error::Usage`] for a size that is none.
-    pub fn of(url: Option<String>, above: Option<&str>) -> Result<ScratchSpec> {
+    pub fn from_options(url: Option<String>, above: Option<&str>) -> Result<ScratchSpec> {
         let bytes = |text: &str| match memory_budget::parse_size(text) {
             Some(MemorySize::Bytes(bytes)) => Ok(bytes),
             _ => Err(Error::usage_with_hint(
@@ -143,22 +146,22 @@ impl ScratchSpec {
             )),
         };
         let part_bytes_max = above.map(bytes).transpose()?;
-        Ok(ScratchSpec { url, part_bytes_max })
+        Ok(ScratchSpec { url, inline_bytes_max: part_bytes_max })
     }
 
     /// The same with what another says that this does not.
     #[must_use]
-    pub fn over(self, other: ScratchSpec) -> ScratchSpec {
+    pub fn with_defaults(self, other: ScratchSpec) -> ScratchSpec {
         ScratchSpec {
             url: self.url.or(other.url),
-            part_bytes_max: self.part_bytes_max.or(other.part_bytes_max),
+            inline_bytes_max: self.inline_bytes_max.or(other.inline_bytes_max),
         }
     }
 }
 
 /// What a task took where it was done.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Took {
+pub struct TaskTime {
     /// Processor time.
     pub cpu: Duration,
     /// Time from its beginning to its end.
@@ -167,20 +170,20 @@ pub struct Took {
 
 /// A job on its way to workers.
 #[derive(Clone, Default)]
-pub struct HandedJob {
+pub struct SubmittedJob {
     /// What a [`Worker`] is made of.
-    pub content: Vec<u8>,
+    pub encoded_job: Vec<u8>,
     /// How stores are reached: secrets, which are to be in no log and on no disk.
     pub secrets: BTreeMap<String, String>,
     /// Files that are read from a disk, the first and the last of each folder, and some more: all machines have to see them.
-    pub paths: Vec<String>,
+    pub shared_paths: Vec<String>,
     /// Files that programs find by name, which come with the job: no machine but this one has to see them.
-    pub files: Vec<HandedFile>,
+    pub shipped_files: Vec<ShippedFile>,
 }
 
 /// A file on its way to workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandedFile {
+pub struct ShippedFile {
     /// What a program calls it, by which a [`Worker`] is told where it is.
     pub name: String,
     /// Where it is on this machine.
@@ -195,14 +198,17 @@ pub struct HandedFile {
     pub is_executable: bool,
 }
 
-impl HandedFile {
+impl ShippedFile {
     /// What a program finds by name; what is elsewhere is fetched.
     ///
     /// # Errors
     /// As [`ProgramFiles::files`](tidemill_source::program_files::ProgramFiles::files).
-    pub fn of(program: Option<&FilterProgram>, cancel: &CancelFlag) -> Result<Vec<HandedFile>> {
+    pub fn collect_from_program(
+        program: Option<&FilterProgram>,
+        cancel: &CancelFlag,
+    ) -> Result<Vec<ShippedFile>> {
         let Some(files) = program.and_then(FilterProgram::files) else { return Ok(Vec::new()) };
-        let handed = |file: ProgramFile| HandedFile {
+        let handed = |file: ProgramFile| ShippedFile {
             name: file.name,
             path: file.path,
             shown: file.display_name,
@@ -216,28 +222,28 @@ impl HandedFile {
 
 /// A task on its way to a worker.
 #[derive(Debug, Clone)]
-pub struct Handed {
+pub struct SubmittedTask {
     /// Its place among the job's tasks.
     pub number: usize,
     /// How often it was handed in before.
     pub attempt: usize,
     /// What is expected of its cost: its bytes as stored.
-    pub bytes: u64,
+    pub cost_bytes: u64,
     /// What it is called where people see it: `flights 3 of 40`.
-    pub name: String,
+    pub display_name: String,
     /// What a [`Worker`] takes.
-    pub content: Vec<u8>,
+    pub encoded_task: Vec<u8>,
 }
 
 /// What became of a task.
 #[derive(Debug)]
-pub struct Done {
+pub struct TaskOutcome {
     /// Its place among the job's tasks.
     pub number: usize,
     /// Which of its attempts.
     pub attempt: usize,
     /// Whose it was: its machine and process, for people.
-    pub worker: Option<String>,
+    pub worker_name: Option<String>,
     /// What a [`Worker`] gave; or, in words, why the worker is gone, and the task with it.
-    pub outcome: Result<Vec<u8>, String>,
+    pub result: Result<Vec<u8>, String>,
 }

@@ -7,15 +7,15 @@ use tidemill_sql::unknown_functions::{ADDED_AGGREGATES, FOREIGN_AGGREGATES, FORE
 use tidemill_tables::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 
-use crate::{Plan, Query};
+use crate::{Query, QueryPlan};
 
 #[test]
-fn the_functions_that_sql_gains_are_known_by_name() {
+fn added_function_names_match_sql_crate() {
     assert_eq!(ADDED_AGGREGATES, TidemillAggregate::ALL.map(TidemillAggregate::sql_name));
 }
 
 #[test]
-fn what_an_added_function_does_not_take_is_refused_by_name() {
+fn unsupported_clauses_of_added_functions_are_refused() {
     let context = sessions::open_session(64 << 20, &RunSettings::new(64 << 20)).unwrap();
     for (sql, expected) in [
         ("SELECT collect(a, 3) FILTER (WHERE b) FROM t", None),
@@ -32,7 +32,7 @@ fn what_an_added_function_does_not_take_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_written_here_is_answered() {
+fn suggested_replacements_of_functions_run() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("f.json");
     let row = "{\"ts\":\"2026-11-20T10:00:00\",\"d\":\"2026-11-20\",\"x\":\"2026-11-20\",\
@@ -47,14 +47,14 @@ fn what_is_written_here_is_answered() {
             ..Query::default()
         };
         let settings = RunSettings::new(128 << 20);
-        let rows = Plan::new(&query, &settings).and_then(|plan| plan.run()?.collect());
+        let rows = QueryPlan::new(&query, &settings).and_then(|plan| plan.run()?.collect());
         let rows: Result<Vec<_>, Error> = rows;
         assert!(rows.is_ok(), "{names:?}: {written}: {}", rows.unwrap_err());
     }
 }
 
 /// Rows whose arguments are no columns of the file, as they are called.
-const CALLED: [(&str, &str); 52] = [
+const CALLS_WITH_LITERAL_ARGUMENTS: [(&str, &str); 52] = [
     ("convert_timezone(zone, other, ts)", "convert_timezone('UTC', 'Asia/Tokyo', ts)"),
     ("multisearchany(x, list)", "multisearchany(x, words)"),
     ("multisearchfirstindex(x, list)", "multisearchfirstindex(x, words)"),
@@ -110,7 +110,7 @@ const CALLED: [(&str, &str); 52] = [
 ];
 
 #[test]
-fn functions_of_other_databases_are_answered_as_they_are_called_there() {
+fn functions_of_other_databases_run_under_their_own_names() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("f.json");
     let row = "{\"ts\":\"2026-11-20T10:00:00\",\"d\":\"2026-11-20\",\"x\":\"2026-11-20\",\
@@ -166,7 +166,7 @@ fn functions_of_other_databases_are_answered_as_they_are_called_there() {
         };
         let given: Vec<String> =
             arguments.split(", ").filter(|name| !name.is_empty()).map(argument).collect();
-        let written = match CALLED.iter().find(|(row, _)| *row == call) {
+        let written = match CALLS_WITH_LITERAL_ARGUMENTS.iter().find(|(row, _)| *row == call) {
             Some((_, written)) => (*written).to_owned(),
             None => format!("{name}({})", given.join(", ")),
         };
@@ -176,7 +176,7 @@ fn functions_of_other_databases_are_answered_as_they_are_called_there() {
             ..Query::default()
         };
         let settings = RunSettings::new(128 << 20);
-        let rows = Plan::new(&query, &settings).and_then(|plan| plan.run()?.collect());
+        let rows = QueryPlan::new(&query, &settings).and_then(|plan| plan.run()?.collect());
         let rows: Result<Vec<_>, Error> = rows;
         wrong.extend(rows.err().map(|error| format!("{call}: {made}: {error}")));
     }

@@ -8,10 +8,10 @@ use datafusion::physical_plan::displayable;
 use tidemill_base::RunSettings;
 use tidemill_sql::session;
 
-use crate::{Plan, Query};
+use crate::{Query, QueryPlan};
 
-fn planned(sql: &str, settings: &RunSettings) -> Plan {
-    Plan::new(&Query { sql: sql.into(), ..Query::default() }, settings).unwrap()
+fn planned(sql: &str, settings: &RunSettings) -> QueryPlan {
+    QueryPlan::new(&Query { sql: sql.into(), ..Query::default() }, settings).unwrap()
 }
 
 /// Rows of a number and a text of so many bytes.
@@ -43,14 +43,15 @@ fn sides_that_fit_are_held_and_those_that_do_not_are_sorted() {
     for (memory_bytes, held, sorted) in [(64 << 20, 1, 1), (256 << 20, 2, 0)] {
         let plan = planned(&sql, &RunSettings::new(memory_bytes));
         let state = session::large_join_state(&plan.context.state(), false);
-        let shown = steps(session::create_physical_plan(&state, &plan.logical).unwrap().as_ref());
+        let shown =
+            steps(session::create_physical_plan(&state, &plan.logical_plan).unwrap().as_ref());
         assert_eq!(shown.matches("HashJoinExec").count(), held, "{shown}");
         assert_eq!(shown.matches("SortMergeJoin").count(), sorted, "{shown}");
     }
 }
 
 #[test]
-fn a_side_that_does_not_fit_after_all_is_sorted_in_a_second_run() {
+fn side_larger_than_estimated_is_sorted_in_a_second_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     // Rows so short that there are many more than their bytes let expect.
@@ -67,7 +68,7 @@ fn a_side_that_does_not_fit_after_all_is_sorted_in_a_second_run() {
         path("c.csv"),
     );
     let settings = RunSettings::new(64 << 20);
-    let first = planned(&sql, &settings).engine().unwrap();
+    let first = planned(&sql, &settings).start_engine().unwrap();
     assert!(first.is_err_and(|why| why.contains("takes more memory than there is")));
     let batches: Result<Vec<_>, _> = planned(&sql, &settings).run().unwrap().collect();
     let count = format!("{:?}", batches.unwrap()[0].column(0));

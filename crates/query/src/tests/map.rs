@@ -7,13 +7,14 @@ use arrow::compute::concat_batches;
 use proptest::prelude::*;
 use tidemill_base::RunSettings;
 
-use crate::map::Map;
-use crate::route::Route;
-use crate::{Plan, Query};
+use crate::execution_path::ExecutionPath;
+use crate::map::SplitMap;
+use crate::{Query, QueryPlan};
 
-fn rows(map: &Map, splits: usize) -> Vec<Option<RecordBatch>> {
+fn rows(map: &SplitMap, splits: usize) -> Vec<Option<RecordBatch>> {
     let of_split = |index| {
-        let batches: Vec<RecordBatch> = map.rows(index).unwrap().map(Result::unwrap).collect();
+        let batches: Vec<RecordBatch> =
+            map.split_rows(index).unwrap().map(Result::unwrap).collect();
         let first = batches.first()?;
         Some(concat_batches(&first.schema(), &batches).unwrap()).filter(|all| all.num_rows() > 0)
     };
@@ -29,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn steps_make_what_the_plan_makes(
+    fn map_steps_return_the_rows_of_the_plan(
         columns in prop::sample::subsequence(COLUMNS.to_vec(), 0..4),
         conditions in prop::sample::subsequence(CONDITIONS.to_vec(), 0..3),
         files in prop::collection::vec(1..20_000_u32, 1..5),
@@ -61,19 +62,19 @@ proptest! {
             false => format!("SELECT {} FROM {table} {condition}", columns.join(", ")),
         };
         let query = Query { sql: sql.clone(), ..Query::default() };
-        let plan = Plan::new(&query, &RunSettings { threads: 1, ..RunSettings::new(256 << 20) }).unwrap();
-        let (stream, map) = match &plan.route {
-            Route::Tables(parts) => (&parts.stream, &parts.map),
-            Route::Rows { stream, map, .. } => (stream, map),
-            Route::Engine { why } => panic!("{sql}: {why}"),
+        let plan = QueryPlan::new(&query, &RunSettings { threads: 1, ..RunSettings::new(256 << 20) }).unwrap();
+        let (stream, map) = match &plan.execution_path {
+            ExecutionPath::Tables(parts) => (&parts.stream, &parts.map),
+            ExecutionPath::Rows { stream, map, .. } => (stream, map),
+            ExecutionPath::Engine { reason } => panic!("{sql}: {reason}"),
         };
-        let (steps, scan) = plan.per_split(stream, map).unwrap();
+        let (steps, scan) = plan.plan_map_per_split(stream, map).unwrap();
         // What may make large values of small ones is a step of another kind, and then the plan is executed.
         let is_plain = |text: &str| !text.contains(['(', 'C', 'c']);
         let are_plain = !is_nested && plain_columns.iter().chain(&conditions).all(|it| is_plain(it));
-        prop_assert!(steps.is_applied() || !are_plain, "{}", sql);
+        prop_assert!(steps.applies_steps() || !are_plain, "{}", sql);
         let splits = scan.splits().len();
         let applied = rows(&steps, splits);
-        prop_assert_eq!(applied, rows(&steps.executed(), splits), "{}", sql);
+        prop_assert_eq!(applied, rows(&steps.with_plan_execution(), splits), "{}", sql);
     }
 }

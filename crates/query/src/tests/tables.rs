@@ -26,25 +26,25 @@ use tidemill_tables::merge::{ChunkMerger, DeferredChunk, MergedTable};
 use tidemill_tables::sessions;
 use tidemill_tables::{AggregateTable, GroupChunk, TableSpec, encode_row_position};
 
-use crate::route::{Route, route};
+use crate::execution_path::{ExecutionPath, choose_execution_path};
 use crate::scan::{RunState, SourceTable};
 
 /// What rows are mapped by.
-struct Map {
+struct TestMap {
     plan: LogicalPlan,
     state: SessionState,
 }
 
-impl Map {
+impl TestMap {
     /// What it makes of a source's rows.
-    fn of(&self, plan: &LogicalPlan, rows: &RecordBatch) -> RecordBatch {
+    fn map_rows(&self, plan: &LogicalPlan, rows: &RecordBatch) -> RecordBatch {
         match plan {
             LogicalPlan::TableScan(scan) => match &scan.projection {
                 Some(columns) => rows.project(columns).unwrap(),
                 None => rows.clone(),
             },
             LogicalPlan::Projection(projection) => {
-                let below = self.of(&projection.input, rows);
+                let below = self.map_rows(&projection.input, rows);
                 let columns = projection.expr.iter().map(|expr| {
                     let schema = projection.input.schema();
                     let expr = self.state.create_physical_expr(expr.clone(), schema).unwrap();
@@ -63,10 +63,10 @@ thread_local! {
     static PLANNED: RefCell<HashMap<String, Planned>> = RefCell::default();
 }
 
-type Planned = (Arc<TableSpec>, Rc<Map>);
+type Planned = (Arc<TableSpec>, Rc<TestMap>);
 
 /// The spec of an aggregation over columns `k i f s b`, and its map.
-fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Rc<Map>) {
+fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Rc<TestMap>) {
     let key = format!("{sql} over {schema:?}");
     if let Some(planned) = PLANNED.with_borrow(|planned| planned.get(&key).cloned()) {
         return planned;
@@ -77,24 +77,24 @@ fn spec(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Rc<Map>) {
     found
 }
 
-fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, Map) {
+fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, TestMap) {
     let context =
         sessions::open_session(1 << 26, &tidemill_base::RunSettings::new(1 << 27)).unwrap();
     let run = RunState {
         cancel: CancelFlag::new(),
         progress: RunProgress::new(),
         rejects: Arc::new(RejectLog::new(BadRecordLimit::default(), None)),
-        ahead: tidemill_remote::PrefetchBudget::default(),
+        prefetch_budget: tidemill_remote::PrefetchBudget::default(),
         cores: None,
     };
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();
     let plan = tidemill_planning::plan_sql(&context, sql).unwrap().into_optimized_plan().unwrap();
-    let stream = crate::build_sides::scanned(&plan).unwrap().remove(0);
-    let Route::Tables(parts) = route(&plan, &Ok(stream)).unwrap() else {
+    let stream = crate::build_sides::collect_scanned_tables(&plan).unwrap().remove(0);
+    let ExecutionPath::Tables(parts) = choose_execution_path(&plan, &Ok(stream)).unwrap() else {
         panic!("{sql} has no table");
     };
-    (Arc::clone(&parts.spec), Map { plan: parts.map, state: context.state() })
+    (Arc::clone(&parts.spec), TestMap { plan: parts.map, state: context.state() })
 }
 
 #[derive(Debug, Clone)]
@@ -118,8 +118,8 @@ fn schema() -> SchemaRef {
 }
 
 /// What a map makes of rows, the first of which is the row `first` of the input.
-fn mapped(map: &Map, rows: &[Row], first: usize) -> RecordBatch {
-    let own = map.of(&map.plan, &batch(rows));
+fn mapped(map: &TestMap, rows: &[Row], first: usize) -> RecordBatch {
+    let own = map.map_rows(&map.plan, &batch(rows));
     let positions = (0..rows.len()).map(|row| encode_row_position(0, (first + row) as u64));
     let positions: ArrayRef = Arc::new(UInt64Array::from_iter_values(positions));
     let columns = own.columns().iter().cloned().chain([positions]).enumerate();
@@ -167,13 +167,18 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 /// A table of rows, the first of which is the row `first` of the input.
-fn filled_from(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row], first: usize) -> AggregateTable {
+fn filled_from(
+    spec: &Arc<TableSpec>,
+    columns: &TestMap,
+    rows: &[Row],
+    first: usize,
+) -> AggregateTable {
     let mut table = AggregateTable::new(spec).unwrap();
     table.update(&mapped(columns, rows, first)).unwrap();
     table
 }
 
-fn filled(spec: &Arc<TableSpec>, columns: &Map, rows: &[Row]) -> AggregateTable {
+fn filled(spec: &Arc<TableSpec>, columns: &TestMap, rows: &[Row]) -> AggregateTable {
     filled_from(spec, columns, rows, 0)
 }
 
@@ -277,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn what_depends_on_the_order_of_rows_is_what_a_walk_over_them_finds(
+    fn order_sensitive_aggregates_equal_a_walk_over_rows(
         rows in rows(),
         order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle(),
         choices in prop::collection::vec(any::<prop::sample::Index>(), 1..8),
@@ -290,7 +295,7 @@ proptest! {
             Some(k) => format!("a key that is longer than a view: {k}"),
             None => "∅".to_owned(),
         };
-        let expected = groups.iter().map(|(k, rows)| (vec![key(k)], found_by_walking(rows)));
+        let expected = groups.iter().map(|(k, rows)| (vec![key(k)], walk_over_rows(rows)));
         let expected: BTreeMap<_, _> = expected.collect();
         let step = rows.len().div_ceil(6).max(1);
         let parts: Vec<&[Row]> = rows.chunks(step).collect();
@@ -307,7 +312,7 @@ proptest! {
 }
 
 /// What a walk over the rows of a group finds, by a list of them: for each of the aggregates below it.
-fn found_by_walking(rows: &[&Row]) -> Vec<String> {
+fn walk_over_rows(rows: &[&Row]) -> Vec<String> {
     let shown = |value: Option<String>| value.unwrap_or_else(|| "∅".into());
     let number = |row: &&Row| row.1.map(|i| i.to_string());
     let text = |row: &&Row| row.3.clone();
@@ -498,7 +503,7 @@ fn a_group_that_keeps_more_than_the_budget_is_refused_with_one_that_would_do() {
 }
 
 #[test]
-fn a_portion_of_rows_adds_little_to_a_table() {
+fn batch_slices_bound_table_growth() {
     const ROWS: i64 = 1 << 13;
     let row = |i: i64| {
         let f = 10_f64.powi((i % 61) as i32 - 30) * (i + 1) as f64;
@@ -564,7 +569,7 @@ fn a_chunk_of_other_types_is_refused_before_it_is_merged() {
 }
 
 #[test]
-fn a_few_strings_do_not_hold_the_text_of_all() {
+fn compacted_strings_release_the_full_text_buffer() {
     let long = |n: usize| format!("{n:0>1000}");
     let all: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..1000).map(long)));
     let list = arrow::array::LargeListArray::try_new(

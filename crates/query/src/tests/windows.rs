@@ -19,10 +19,10 @@ use tidemill_base::progress::RunProgress;
 use tidemill_planning::plan_sql;
 use tidemill_tables::sessions;
 
-const STEP: &str = "WindowsInParts";
+const HASH_PARTITIONED_STEP: &str = "WindowsInParts";
 
 /// Calls whose answer is one whatever the order of rows that are equal.
-const CALLS: [&str; 41] = [
+const ORDER_FREE_CALLS: [&str; 41] = [
     "row_number() OVER (PARTITION BY # ORDER BY @, id)",
     "rank() OVER (PARTITION BY # ORDER BY @)",
     "dense_rank() OVER (PARTITION BY # ORDER BY @)",
@@ -219,7 +219,7 @@ fn answer(context: &SessionContext, sql: &str) -> (usize, Vec<String>) {
 fn steps(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let mut steps = 0;
     plan.apply(|step| {
-        steps += usize::from(step.name() == STEP);
+        steps += usize::from(step.name() == HASH_PARTITIONED_STEP);
         Ok(TreeNodeRecursion::Continue)
     })
     .unwrap();
@@ -227,7 +227,7 @@ fn steps(plan: &Arc<dyn ExecutionPlan>) -> usize {
 }
 
 #[test]
-fn they_are_those_of_all_rows_sorted() {
+fn hash_partitioned_windows_equal_sorted_windows() {
     let mut random = Random(43);
     let folder = tempfile::tempdir().unwrap();
     let orders =
@@ -242,7 +242,7 @@ fn they_are_those_of_all_rows_sorted() {
         for _ in 0..12 {
             let (partition, order) = (random.one(&partitions), random.one(&orders));
             let calls = (0..=random.below(4)).map(|index| {
-                let call = random.one(&CALLS);
+                let call = random.one(&ORDER_FREE_CALLS);
                 // Some windows within the partitions of others.
                 let partition = match random.below(8) {
                     0 => format!("{partition}, id % 2"),
@@ -268,7 +268,7 @@ fn they_are_those_of_all_rows_sorted() {
 
 /// What stands above may have been planned with an order in mind.
 #[test]
-fn steps_above_have_the_rows_that_they_would_have() {
+fn steps_above_windows_return_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
     let batches = rows(&mut Random(7), 90_000, 2_000);
     let by_sort = sorting(&context(&batches, 2, 1024, folder.path()));
@@ -299,7 +299,7 @@ fn steps_above_have_the_rows_that_they_would_have() {
 }
 
 #[test]
-fn the_step_stands_where_no_order_is_counted_on() {
+fn hash_partitioned_step_is_planned_where_no_order_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     let batches = rows(&mut Random(1), 10, 3);
     let count = |threads, sql: &str| {
@@ -356,7 +356,7 @@ fn wide_rows(count: i64) -> Vec<RecordBatch> {
 }
 
 #[test]
-fn what_does_not_fit_is_sorted_and_spills() {
+fn rows_beyond_memory_are_sorted_and_spilled() {
     let folder = tempfile::tempdir().unwrap();
     let batches = wide_rows(90_000);
     let sql = "SELECT id, right(w, 5), sum(v) OVER w, lag(id) OVER w, count(*) OVER (PARTITION BY k) \
@@ -373,7 +373,7 @@ fn what_does_not_fit_is_sorted_and_spills() {
 
 /// A set of a group's values is as large as they are: the rows that are left are sorted then, which spills.
 #[test]
-fn what_a_call_holds_may_not_fit_beside_the_rows() {
+fn large_accumulators_make_remaining_rows_spill() {
     let folder = tempfile::tempdir().unwrap();
     let batches = wide_rows(90_000);
     let sql = "SELECT id, count(DISTINCT w) OVER (PARTITION BY g), rank() OVER (PARTITION BY g ORDER BY id) \

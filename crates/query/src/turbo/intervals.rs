@@ -18,49 +18,52 @@ use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_sampling::SplitSample;
 use tidemill_sql::into_datafusion_error;
 
-use super::answer::{Bounded, FewRead, RowCounts, Spread, Totals, unreadable};
-use super::bounds::{Estimated, Quantity};
+use super::answer_builder::{
+    EstimateBounds, GroupQuantiles, GroupTotals, MissingIntervalReasons, RowCountLimits,
+    unreadable_cells_error,
+};
+use super::result_bounds::{Estimand, EstimatedQuantity};
 
 /// Rows times estimates from which on several threads work them out.
-const SHARED_FROM: usize = 1_024;
+const PARALLEL_WORK_MIN: usize = 1_024;
 
 /// After so many rows it is looked at the clock …
-const ROWS_BETWEEN_LOOKS: usize = 64;
+const CLOCK_CHECK_ROWS: usize = 64;
 
 /// … but for the first, which have their intervals whatever the time: together they take a millisecond.
-const ROWS_FREE: usize = 64;
+const UNTIMED_ROWS: usize = 64;
 
 /// What intervals are worked out by.
 #[derive(Debug)]
-pub(crate) struct Intervals {
-    pub estimates: Vec<Estimated>,
-    pub quantities: Vec<Quantity>,
+pub(crate) struct IntervalCalculator {
+    pub estimands: Vec<Estimand>,
+    pub quantities: Vec<EstimatedQuantity>,
     /// Of how many columns there are quantiles by place.
-    pub values: usize,
+    pub quantile_value_count: usize,
     pub sample: SplitSample,
-    pub row_counts: RowCounts,
-    pub few_read: FewRead,
+    pub row_count_limits: RowCountLimits,
+    pub missing_interval_reasons: MissingIntervalReasons,
     pub threads: usize,
     /// When they are to be there: rows behind that have none.
     pub ends_at: Option<Instant>,
 }
 
-impl Intervals {
+impl IntervalCalculator {
     /// The bounds of each estimate of each row, one after the other, from the
     /// [columns that carry](super::bounds::Bounds::carried) what they are of.
-    fn of(&self, carried: &[ArrayRef], rows: usize) -> Result<Float64Array> {
-        let work = rows * self.estimates.len();
-        let threads = if work < SHARED_FROM { 1 } else { self.threads.clamp(1, 64) };
+    fn compute_bounds(&self, carried: &[ArrayRef], rows: usize) -> Result<Float64Array> {
+        let work = rows * self.estimands.len();
+        let threads = if work < PARALLEL_WORK_MIN { 1 } else { self.threads.clamp(1, 64) };
         let step = rows.div_ceil(threads).max(1);
         let starts: Vec<usize> = (0..rows).step_by(step).collect();
         let part = |start: usize| {
             let length = step.min(rows - start);
             let carried: Vec<ArrayRef> =
                 carried.iter().map(|column| column.slice(start, length)).collect();
-            catch_panic(|| self.of_part(&carried, length))
+            catch_panic(|| self.compute_chunk_bounds(&carried, length))
         };
         let parts: Vec<Result<Float64Array>> = match starts.as_slice() {
-            [] => return self.of_part(carried, rows),
+            [] => return self.compute_chunk_bounds(carried, rows),
             [start] => return part(*start),
             starts => std::thread::scope(|scope| {
                 let workers: Vec<_> =
@@ -74,19 +77,22 @@ impl Intervals {
         Ok(arrow::compute::concat(&parts)?.as_primitive::<Float64Type>().clone())
     }
 
-    fn of_part(&self, carried: &[ArrayRef], rows: usize) -> Result<Float64Array> {
+    fn compute_chunk_bounds(&self, carried: &[ArrayRef], rows: usize) -> Result<Float64Array> {
         let (cells, others) =
-            carried.split_at_checked(self.quantities.len()).ok_or_else(missing)?;
-        let (spreads, quantiles) = others.split_at_checked(self.values).ok_or_else(missing)?;
-        let bytes = |column: &ArrayRef| column.as_binary_opt::<i64>().cloned().ok_or_else(missing);
+            carried.split_at_checked(self.quantities.len()).ok_or_else(missing_columns_error)?;
+        let (spreads, quantiles) =
+            others.split_at_checked(self.quantile_value_count).ok_or_else(missing_columns_error)?;
+        let bytes = |column: &ArrayRef| {
+            column.as_binary_opt::<i64>().cloned().ok_or_else(missing_columns_error)
+        };
         let cells = cells.iter().map(bytes).collect::<Result<Vec<_>>>()?;
         let spreads = spreads.iter().map(bytes).collect::<Result<Vec<_>>>()?;
-        let width = 2 * self.estimates.len();
+        let width = 2 * self.estimands.len();
         let mut bounds = Float64Builder::with_capacity(rows * width);
-        let mut totals = Totals::new(self.quantities.len());
+        let mut totals = GroupTotals::new(self.quantities.len());
         for row in 0..rows {
             let is_late = |ends_at: Instant| Instant::now() >= ends_at;
-            let is_looked_at = row >= ROWS_FREE && row.is_multiple_of(ROWS_BETWEEN_LOOKS);
+            let is_looked_at = row >= UNTIMED_ROWS && row.is_multiple_of(CLOCK_CHECK_ROWS);
             if is_looked_at && self.ends_at.is_some_and(is_late) {
                 bounds.append_nulls((rows - row) * width);
                 break;
@@ -96,39 +102,40 @@ impl Intervals {
                 bounds.append_nulls(width);
                 continue;
             }
-            totals.read(&cells, row, self.sample.scale_factor())?;
+            totals.load_row(&cells, row, self.sample.scale_factor())?;
             let spread = |spread: &arrow::array::LargeBinaryArray| {
-                Spread::read(spread.value(row)).ok_or_else(unreadable)
+                GroupQuantiles::decode(spread.value(row)).ok_or_else(unreadable_cells_error)
             };
             let spread = spreads.iter().map(spread).collect::<Result<Vec<_>>>()?;
             let mut quantile = quantiles.iter();
-            for (number, estimated) in self.estimates.iter().enumerate() {
+            for (number, estimated) in self.estimands.iter().enumerate() {
                 let found = match estimated {
-                    Estimated::Formula(formula) => {
-                        let rows = self.row_counts;
-                        totals.interval(formula, &self.quantities, &self.sample, rows)
+                    Estimand::Formula(formula) => {
+                        let rows = self.row_count_limits;
+                        totals.formula_bounds(formula, &self.quantities, &self.sample, rows)
                     }
-                    Estimated::Quantile { values, rank, .. } => {
-                        let column = quantile.next().ok_or_else(missing)?;
-                        let column =
-                            column.as_primitive_opt::<Float64Type>().ok_or_else(missing)?;
+                    Estimand::Quantile { values_index: values, rank, .. } => {
+                        let column = quantile.next().ok_or_else(missing_columns_error)?;
+                        let column = column
+                            .as_primitive_opt::<Float64Type>()
+                            .ok_or_else(missing_columns_error)?;
                         let value = column.is_valid(row).then(|| column.value(row));
-                        value.map_or(Bounded::Unknown, |it| {
-                            spread[*values].interval(it, *rank, &self.sample)
+                        value.map_or(EstimateBounds::Unknown, |it| {
+                            spread[*values].quantile_bounds(it, *rank, &self.sample)
                         })
                     }
                 };
                 match found {
-                    Bounded::Between(low, high) => bounds.append_slice(&[low, high]),
-                    Bounded::FewSplits => {
-                        self.few_read.mark_splits(number);
+                    EstimateBounds::Between(low, high) => bounds.append_slice(&[low, high]),
+                    EstimateBounds::FewSplits => {
+                        self.missing_interval_reasons.mark_few_splits(number);
                         bounds.append_nulls(2);
                     }
-                    Bounded::FewRows => {
-                        self.few_read.mark_rows(number);
+                    EstimateBounds::FewRows => {
+                        self.missing_interval_reasons.mark_few_rows(number);
                         bounds.append_nulls(2);
                     }
-                    Bounded::Unknown => bounds.append_nulls(2),
+                    EstimateBounds::Unknown => bounds.append_nulls(2),
                 }
             }
         }
@@ -136,31 +143,32 @@ impl Intervals {
     }
 
     /// A list for each row: the low and the high bound of each estimate.
-    fn list_type(&self) -> DataType {
-        let width = i32::try_from(2 * self.estimates.len()).unwrap_or(i32::MAX);
-        DataType::FixedSizeList(Arc::new(item()), width)
+    fn bounds_list_type(&self) -> DataType {
+        let width = i32::try_from(2 * self.estimands.len()).unwrap_or(i32::MAX);
+        DataType::FixedSizeList(Arc::new(list_item_field()), width)
     }
 
     /// All bounds, of the columns that carry what they are of.
-    pub(crate) fn call(self: &Arc<Self>, carried: Vec<Expr>) -> Expr {
-        let function = Function {
-            intervals: Arc::clone(self),
+    pub(crate) fn bounds_expr(self: &Arc<Self>, carried: Vec<Expr>) -> Expr {
+        let function = IntervalsFunction {
+            calculator: Arc::clone(self),
             signature: Signature::variadic_any(Volatility::Immutable),
         };
         ScalarUDF::from(function).call(carried)
     }
 }
 
-fn item() -> Field {
+fn list_item_field() -> Field {
     Field::new_list_field(DataType::Float64, true)
 }
 
 /// The low and the high bound of an estimate, of a column of [all bounds](Intervals::call).
-pub(crate) fn bounds_of(all: &Expr, estimate: usize) -> (Expr, Expr) {
+pub(crate) fn bound_exprs(all: &Expr, estimate: usize) -> (Expr, Expr) {
     let bound = |place: usize| {
         let signature = Signature::any(1, Volatility::Immutable);
         let name = format!("tidemill_bound_{place}");
-        ScalarUDF::from(Bound { place, name, signature }).call(vec![all.clone()])
+        ScalarUDF::from(BoundFunction { bound_index: place, name, signature })
+            .call(vec![all.clone()])
     };
     (bound(2 * estimate), bound(2 * estimate + 1))
 }
@@ -168,13 +176,13 @@ pub(crate) fn bounds_of(all: &Expr, estimate: usize) -> (Expr, Expr) {
 /// One bound of many. A struct's fields by their names would do; but its type, of two fields for each estimate, is looked
 /// through for each of them whenever the plan is: of a thousand sums that took 8 s.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Bound {
-    place: usize,
+struct BoundFunction {
+    bound_index: usize,
     name: String,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Bound {
+impl ScalarUDFImpl for BoundFunction {
     fn name(&self) -> &str {
         &self.name
     }
@@ -188,12 +196,16 @@ impl ScalarUDFImpl for Bound {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        let [all] = args.args.as_slice() else { return Err(into_datafusion_error(missing())) };
+        let [all] = args.args.as_slice() else {
+            return Err(into_datafusion_error(missing_columns_error()));
+        };
         let all = all.to_array(args.number_rows)?;
-        let all = all.as_fixed_size_list_opt().ok_or_else(|| into_datafusion_error(missing()))?;
+        let all = all
+            .as_fixed_size_list_opt()
+            .ok_or_else(|| into_datafusion_error(missing_columns_error()))?;
         let values = all.values().as_primitive::<Float64Type>();
         let width = usize::try_from(all.value_length()).unwrap_or(0);
-        let place = |row: usize| row * width + self.place;
+        let place = |row: usize| row * width + self.bound_index;
         let bounds: Float64Array = (0..all.len())
             .map(|row| values.is_valid(place(row)).then(|| values.value(place(row))))
             .collect();
@@ -201,32 +213,32 @@ impl ScalarUDFImpl for Bound {
     }
 }
 
-fn missing() -> Error {
+fn missing_columns_error() -> Error {
     Error::Internal("what intervals are worked out from is not there".into())
 }
 
 /// As a function of a plan.
 #[derive(Debug)]
-struct Function {
-    intervals: Arc<Intervals>,
+struct IntervalsFunction {
+    calculator: Arc<IntervalCalculator>,
     signature: Signature,
 }
 
-impl PartialEq for Function {
+impl PartialEq for IntervalsFunction {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.intervals, &other.intervals)
+        Arc::ptr_eq(&self.calculator, &other.calculator)
     }
 }
 
-impl Eq for Function {}
+impl Eq for IntervalsFunction {}
 
-impl Hash for Function {
+impl Hash for IntervalsFunction {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.intervals).hash(state);
+        Arc::as_ptr(&self.calculator).hash(state);
     }
 }
 
-impl ScalarUDFImpl for Function {
+impl ScalarUDFImpl for IntervalsFunction {
     fn name(&self) -> &'static str {
         "tidemill_intervals"
     }
@@ -236,16 +248,22 @@ impl ScalarUDFImpl for Function {
     }
 
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
-        Ok(self.intervals.list_type())
+        Ok(self.calculator.bounds_list_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let rows = args.number_rows;
         let carried = args.args.iter().map(|column| column.to_array(rows));
         let carried = carried.collect::<PlanResult<Vec<_>>>()?;
-        let bounds = self.intervals.of(&carried, rows).map_err(into_datafusion_error)?;
-        let width = i32::try_from(2 * self.intervals.estimates.len()).unwrap_or(i32::MAX);
-        let all = FixedSizeListArray::try_new(Arc::new(item()), width, Arc::new(bounds), None)?;
+        let bounds =
+            self.calculator.compute_bounds(&carried, rows).map_err(into_datafusion_error)?;
+        let width = i32::try_from(2 * self.calculator.estimands.len()).unwrap_or(i32::MAX);
+        let all = FixedSizeListArray::try_new(
+            Arc::new(list_item_field()),
+            width,
+            Arc::new(bounds),
+            None,
+        )?;
         Ok(ColumnarValue::Array(Arc::new(all)))
     }
 }

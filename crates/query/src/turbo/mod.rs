@@ -6,41 +6,41 @@
 //! and the variation between the splits tells how far off they may be ([`answer`]); what of the query's columns is such
 //! an estimate, and how its bounds reach the result, is found in the plan ([`bounds`]); they are worked out behind it ([`intervals`]).
 
-pub(crate) mod answer;
-pub(crate) mod bounds;
-pub(crate) mod drawing;
-pub(crate) mod elsewhere;
-pub(crate) mod found;
+pub(crate) mod answer_builder;
 pub(crate) mod intervals;
-pub(crate) mod reading;
-pub(crate) mod run;
-pub(crate) mod runner;
-pub(crate) mod shown;
-mod tally;
+pub(crate) mod local_runner;
+pub(crate) mod partial_coverage;
+pub(crate) mod reader_threads;
+pub(crate) mod result_bounds;
+pub(crate) mod sampled_execution;
+pub(crate) mod sampling_plan;
+mod split_tally;
+pub(crate) mod unordered_rows;
+pub(crate) mod worker_runner;
 
 use std::time::{Duration, Instant};
 
-use runner::Until;
-pub(crate) use shown::account_of;
+use local_runner::StopCondition;
+pub(crate) use partial_coverage::build_partial_coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory_budget::{MemorySize, parse_size};
 
-use crate::route::Route;
+use crate::execution_path::ExecutionPath;
 
 /// When a query may end before all of its input was read, and what is said of its answer.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Turbo {
+pub struct TurboSettings {
     /// The time from the beginning to the last byte of the answer.
     pub deadline: Option<Duration>,
     /// Up to this share of the bytes, from 0 to 1, may be left out: those that are the slowest to come, and what
     /// cannot be read.
-    pub drop: Option<f64>,
+    pub drop_share: Option<f64>,
     /// Enough is read once the half of each interval that is shown is within this share of its estimate.
-    pub error: Option<f64>,
+    pub target_error: Option<f64>,
     /// This share of the splits is read, from 0 to 1.
-    pub sample: Option<f64>,
+    pub sample_share: Option<f64>,
     /// So many rows are wanted, the first that are found anywhere; of a query without an aggregation.
-    pub find: Option<u64>,
+    pub find_rows_max: Option<u64>,
     /// What the order of the splits is drawn from. Default: 0.
     pub seed: Option<u64>,
     /// The share of all answers whose intervals are to hold the truth. Default: 0.95.
@@ -48,15 +48,15 @@ pub struct Turbo {
     /// The bytes of a split. Default: a 4096th of the input, from 16 KiB to 1 MiB.
     pub split_bytes: Option<u64>,
     /// That numbers are those of what was seen, and are not scaled up.
-    pub as_seen: bool,
+    pub is_unscaled: bool,
     /// That the result has no columns of bounds.
-    pub no_intervals: bool,
+    pub is_without_intervals: bool,
     /// When the deadline's time began. Default: when the query is planned.
-    pub began: Option<Instant>,
+    pub started_at: Option<Instant>,
 }
 
 /// The names of the options, as the command line, a job file and Python have them.
-pub const OPTIONS: [&str; 10] = [
+pub const OPTION_NAMES: [&str; 10] = [
     "deadline",
     "drop",
     "error",
@@ -70,27 +70,27 @@ pub const OPTIONS: [&str; 10] = [
 ];
 
 /// How sure an interval is unless told otherwise.
-pub(crate) const CONFIDENCE: f64 = 0.95;
+pub(crate) const CONFIDENCE_DEFAULT: f64 = 0.95;
 
-impl Turbo {
+impl TurboSettings {
     /// Takes an option by its name from its text: `deadline` as `7s`, `drop` as `10%`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a text that is no value of the option, and for another name.
-    pub fn set(&mut self, option: &str, text: &str) -> Result<()> {
+    pub fn set_option(&mut self, option: &str, text: &str) -> Result<()> {
         let flag = || {
             text.parse()
                 .map_err(|_| Error::usage(format!("`{option}` is true or false, not `{text}`")))
         };
         match option {
-            "deadline" => self.deadline = Some(duration(text)?),
-            "drop" => self.drop = Some(share(option, text, "10%")?),
-            "error" => self.error = Some(share(option, text, "2%")?),
-            "sample" => self.sample = Some(share(option, text, "1%")?),
-            "confidence" => self.confidence = Some(share(option, text, "95%")?),
+            "deadline" => self.deadline = Some(parse_duration(text)?),
+            "drop" => self.drop_share = Some(parse_share(option, text, "10%")?),
+            "error" => self.target_error = Some(parse_share(option, text, "2%")?),
+            "sample" => self.sample_share = Some(parse_share(option, text, "1%")?),
+            "confidence" => self.confidence = Some(parse_share(option, text, "95%")?),
             "find" => {
                 let rows = text.trim().parse().ok().filter(|rows| *rows > 0);
-                self.find = Some(rows.ok_or_else(|| {
+                self.find_rows_max = Some(rows.ok_or_else(|| {
                     Error::usage(format!("`{text}` is no number of rows to find, at least 1"))
                 })?);
             }
@@ -114,11 +114,13 @@ impl Turbo {
                     )
                 })?);
             }
-            "as_seen" => self.as_seen = flag()?,
-            "no_intervals" => self.no_intervals = flag()?,
+            "as_seen" => self.is_unscaled = flag()?,
+            "no_intervals" => self.is_without_intervals = flag()?,
             _ => {
                 return Err(Error::usage(tidemill_base::suggestions::unknown_name_message(
-                    "option", option, &OPTIONS,
+                    "option",
+                    option,
+                    &OPTION_NAMES,
                 )));
             }
         }
@@ -126,9 +128,9 @@ impl Turbo {
     }
 
     /// The options as [`set`](Self::set) takes them; a deadline is what is left of it.
-    pub fn texts(&self) -> Vec<(&'static str, String)> {
+    pub fn option_texts(&self) -> Vec<(&'static str, String)> {
         let left = self.deadline.map(|all| {
-            let spent = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+            let spent = self.started_at.map_or(Duration::ZERO, |began| began.elapsed());
             let left = all.saturating_sub(spent).max(Duration::from_millis(1));
             format!("{:.3}ms", left.as_secs_f64() * 1e3)
         });
@@ -136,53 +138,54 @@ impl Turbo {
         let flag = |is_set: bool| is_set.then(|| "true".to_owned());
         let all = [
             ("deadline", left),
-            ("drop", self.drop.map(number)),
-            ("error", self.error.map(number)),
-            ("sample", self.sample.map(number)),
-            ("find", self.find.map(|rows| rows.to_string())),
+            ("drop", self.drop_share.map(number)),
+            ("error", self.target_error.map(number)),
+            ("sample", self.sample_share.map(number)),
+            ("find", self.find_rows_max.map(|rows| rows.to_string())),
             ("seed", self.seed.map(|seed| seed.to_string())),
             ("confidence", self.confidence.map(number)),
             ("split_bytes", self.split_bytes.map(|bytes| bytes.to_string())),
-            ("as_seen", flag(self.as_seen)),
-            ("no_intervals", flag(self.no_intervals)),
+            ("as_seen", flag(self.is_unscaled)),
+            ("no_intervals", flag(self.is_without_intervals)),
         ];
         all.into_iter().filter_map(|(option, text)| Some((option, text?))).collect()
     }
 
     /// Whether the answer may be incomplete.
-    pub fn may_stop(&self) -> bool {
+    pub fn can_stop_early(&self) -> bool {
         self.deadline.is_some()
-            || self.find.is_some()
-            || [self.drop, self.error, self.sample].iter().any(Option::is_some)
+            || self.find_rows_max.is_some()
+            || [self.drop_share, self.target_error, self.sample_share].iter().any(Option::is_some)
     }
 
     /// Whether the input of a query is cut finely: not where whoever only watches has it cut as ever, nor where answers
     /// depend on the cut.
-    pub(crate) fn cuts(&self, route: &Route) -> bool {
+    pub(crate) fn needs_fine_splits(&self, route: &ExecutionPath) -> bool {
         match route {
-            Route::Tables(parts) => {
-                self.may_stop() && (parts.spec.is_order_insensitive() || self.split_bytes.is_some())
+            ExecutionPath::Tables(parts) => {
+                self.can_stop_early()
+                    && (parts.spec.is_order_insensitive() || self.split_bytes.is_some())
             }
-            Route::Rows { .. } => true,
-            Route::Engine { .. } => false,
+            ExecutionPath::Rows { .. } => true,
+            ExecutionPath::Engine { .. } => false,
         }
     }
 
     /// These, and where nothing is said those of `base`.
     #[must_use]
-    pub fn over(self, base: &Turbo) -> Turbo {
-        Turbo {
+    pub fn with_defaults(self, base: &TurboSettings) -> TurboSettings {
+        TurboSettings {
             deadline: self.deadline.or(base.deadline),
-            drop: self.drop.or(base.drop),
-            error: self.error.or(base.error),
-            sample: self.sample.or(base.sample),
-            find: self.find.or(base.find),
+            drop_share: self.drop_share.or(base.drop_share),
+            target_error: self.target_error.or(base.target_error),
+            sample_share: self.sample_share.or(base.sample_share),
+            find_rows_max: self.find_rows_max.or(base.find_rows_max),
             seed: self.seed.or(base.seed),
             confidence: self.confidence.or(base.confidence),
             split_bytes: self.split_bytes.or(base.split_bytes),
-            as_seen: self.as_seen || base.as_seen,
-            no_intervals: self.no_intervals || base.no_intervals,
-            began: self.began.or(base.began),
+            is_unscaled: self.is_unscaled || base.is_unscaled,
+            is_without_intervals: self.is_without_intervals || base.is_without_intervals,
+            started_at: self.started_at.or(base.started_at),
         }
     }
 
@@ -190,22 +193,22 @@ impl Turbo {
     ///
     /// # Errors
     /// [`Error::Usage`] for an option that says something of an incomplete answer where there cannot be one.
-    pub fn checked(self) -> Result<Option<Turbo>> {
-        if self.error.is_some() && (self.as_seen || self.no_intervals) {
+    pub fn validate(self) -> Result<Option<TurboSettings>> {
+        if self.target_error.is_some() && (self.is_unscaled || self.is_without_intervals) {
             return Err(Error::usage_with_hint(
                 "`error` looks at intervals, and none are asked for",
                 "leave --as-seen and --no-intervals out; or stop by --deadline, --drop or --sample",
             ));
         }
-        if self.may_stop() {
+        if self.can_stop_early() {
             return Ok(Some(self));
         }
         let said = [
             ("seed", self.seed.is_some()),
             ("confidence", self.confidence.is_some()),
             ("split-bytes", self.split_bytes.is_some()),
-            ("as-seen", self.as_seen),
-            ("no-intervals", self.no_intervals),
+            ("as-seen", self.is_unscaled),
+            ("no-intervals", self.is_without_intervals),
         ];
         match said.iter().find(|(_, is_said)| *is_said) {
             Some((name, _)) => Err(Error::usage_with_hint(
@@ -220,15 +223,15 @@ impl Turbo {
 
     /// The share of all intervals that are to hold the exact number.
     pub(crate) fn confidence(&self) -> f64 {
-        self.confidence.unwrap_or(CONFIDENCE)
+        self.confidence.unwrap_or(CONFIDENCE_DEFAULT)
     }
 
     /// When a runner stops.
-    pub(crate) fn until(&self) -> Until {
-        Until {
+    pub(crate) fn stop_condition(&self) -> StopCondition {
+        StopCondition {
             ends_at: self.ends_at(),
-            drop: self.drop,
-            sample: self.sample,
+            drop_share: self.drop_share,
+            sample_share: self.sample_share,
             seed: self.seed.unwrap_or(0),
             confidence: self.confidence(),
         }
@@ -236,39 +239,40 @@ impl Turbo {
 
     /// When the answer is to be there; without a deadline there is no such time.
     pub fn ends_at(&self) -> Option<Instant> {
-        let began = self.began.unwrap_or_else(Instant::now);
+        let began = self.started_at.unwrap_or_else(Instant::now);
         self.deadline.map(|deadline| began + deadline)
     }
 
     /// When no more intervals are worked out: the answer is written behind them.
     pub(crate) fn intervals_end_at(&self) -> Option<Instant> {
         let ends_at = self.ends_at()?;
-        Some(ends_at.checked_sub(runner::RESERVE).unwrap_or(ends_at))
+        Some(ends_at.checked_sub(local_runner::FINISH_RESERVE_MIN).unwrap_or(ends_at))
     }
 
     /// The same, with the moment at which the time begins.
     #[must_use]
-    pub fn begun(self) -> Self {
-        Turbo { began: Some(self.began.unwrap_or_else(Instant::now)), ..self }
+    pub fn with_start_time(self) -> Self {
+        TurboSettings { started_at: Some(self.started_at.unwrap_or_else(Instant::now)), ..self }
     }
 }
 
-const EXACT: &str = "leave --deadline, --drop, --error and --sample out: then the answer is exact";
+const EXACT_ANSWER_HINT: &str =
+    "leave --deadline, --drop, --error and --sample out: then the answer is exact";
 
 /// What is said of a query that has no tables to scale up.
-pub(crate) fn not_mergeable(why: &str) -> Error {
+pub(crate) fn not_mergeable_error(why: &str) -> Error {
     if why.contains("` is called as ") {
         // It is a mistake whatever the answer rests on.
         return Error::usage(why);
     }
     Error::usage_with_hint(
         format!("no estimate can be made of a part of the input: {why}"),
-        format!("one aggregation over one source can be estimated; {EXACT}"),
+        format!("one aggregation over one source can be estimated; {EXACT_ANSWER_HINT}"),
     )
 }
 
 /// What is said of a source of which the query takes a sample itself.
-pub(crate) fn of_a_sample(name: &str) -> Error {
+pub(crate) fn sampled_source_error(name: &str) -> Error {
     Error::usage_with_hint(
         format!("`{}` is sampled by the query already", tidemill_base::redaction::redact_url(name)),
         "--sample 1% reads less instead, and says how far off the answer may be; or leave TABLESAMPLE",
@@ -276,7 +280,7 @@ pub(crate) fn of_a_sample(name: &str) -> Error {
 }
 
 /// What is said of an aggregation of which rows are to be found.
-pub(crate) fn of_found_groups() -> Error {
+pub(crate) fn find_with_groups_error() -> Error {
     Error::usage_with_hint(
         "`find` is of rows, and the query groups them: all of its input is looked at",
         "LIMIT shortens the result; --deadline, --drop, --error and --sample end reading before the end",
@@ -284,7 +288,7 @@ pub(crate) fn of_found_groups() -> Error {
 }
 
 /// What is said of an order that found rows would have to be in.
-pub(crate) fn of_found_offset() -> Error {
+pub(crate) fn find_with_offset_error() -> Error {
     Error::usage_with_hint(
         "rows are found in no order, and OFFSET leaves out the first of one",
         "leave OFFSET out",
@@ -292,7 +296,7 @@ pub(crate) fn of_found_offset() -> Error {
 }
 
 /// What is said of precision where rows are all that is asked for.
-pub(crate) fn of_rows() -> Error {
+pub(crate) fn target_error_without_estimates_error() -> Error {
     Error::usage_with_hint(
         "`error` is of counts, sums, means and ratios of them, and the query has none",
         "say when to stop: --deadline 7s, --drop 10%, --sample 1% or --find 10",
@@ -300,7 +304,7 @@ pub(crate) fn of_rows() -> Error {
 }
 
 /// What is said of a state that depends on the order of rows, where answers are looked at meanwhile.
-pub(crate) fn of_order() -> Error {
+pub(crate) fn target_error_with_order_sensitive_error() -> Error {
     Error::usage_with_hint(
         "`error` looks at the tables meanwhile, and those of top_k and collect are put together in the end",
         "ask for these in a query of their own; or stop by --deadline, --drop or --sample",
@@ -308,7 +312,7 @@ pub(crate) fn of_order() -> Error {
 }
 
 /// What is said where the time is up before what is joined has been read.
-pub(crate) fn of_sides(sources: &str) -> Error {
+pub(crate) fn deadline_before_build_sides_error(sources: &str) -> Error {
     Error::usage_with_hint(
         format!("the deadline has passed, and {sources}, which is joined, has not been read yet"),
         "what is joined is read as a whole before all else: give it more time",
@@ -316,15 +320,15 @@ pub(crate) fn of_sides(sources: &str) -> Error {
 }
 
 /// What is said of SUMMARIZE.
-pub(crate) fn of_a_summary() -> Error {
-    Error::usage_with_hint("a summary of columns is of all rows", EXACT)
+pub(crate) fn turbo_summary_error() -> Error {
+    Error::usage_with_hint("a summary of columns is of all rows", EXACT_ANSWER_HINT)
 }
 
 /// What is said of a partial table.
-pub(crate) fn of_a_partial() -> Error {
+pub(crate) fn turbo_partial_table_error() -> Error {
     Error::usage_with_hint(
         "a table that others are merged with holds all of its input, and cannot end before that",
-        EXACT,
+        EXACT_ANSWER_HINT,
     )
 }
 
@@ -335,7 +339,7 @@ const SPLIT_BYTES_MIN: u64 = 1 << 10;
 const DEADLINE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A time as people write it: `7s`, `200ms`, `1.5m`, `1h`.
-fn duration(text: &str) -> Result<Duration> {
+fn parse_duration(text: &str) -> Result<Duration> {
     let refused = || {
         Error::usage_with_hint(
             format!("`{text}` is no time"),
@@ -361,7 +365,7 @@ fn duration(text: &str) -> Result<Duration> {
 }
 
 /// A share as people write it: `10%` or `0.1`. More than nothing, and less than all; of a sample all of it, too.
-fn share(option: &str, text: &str, example: &str) -> Result<f64> {
+fn parse_share(option: &str, text: &str, example: &str) -> Result<f64> {
     let most = if option == "sample" { "at most 100 %" } else { "less than 100 %" };
     let refused = || {
         Error::usage_with_hint(
@@ -384,13 +388,13 @@ fn share(option: &str, text: &str, example: &str) -> Result<f64> {
 mod tests {
     use super::*;
 
-    fn set(option: &str, text: &str) -> Result<Turbo> {
-        let mut turbo = Turbo::default();
-        turbo.set(option, text).map(|()| turbo)
+    fn set(option: &str, text: &str) -> Result<TurboSettings> {
+        let mut turbo = TurboSettings::default();
+        turbo.set_option(option, text).map(|()| turbo)
     }
 
     #[test]
-    fn options_are_read_as_people_write_them() {
+    fn option_texts_with_units_and_percentages_are_parsed() {
         for (text, ms) in [("7s", 7000), ("200ms", 200), ("1.5m", 90_000), ("1 h", 3_600_000)] {
             assert_eq!(set("deadline", text).unwrap().deadline, Some(Duration::from_millis(ms)));
         }
@@ -398,7 +402,7 @@ mod tests {
             assert!(set("deadline", text).is_err(), "{text}");
         }
         for (text, share) in [("10%", 0.1), ("0.5", 0.5), (" 1 % ", 0.01)] {
-            assert_eq!(set("drop", text).unwrap().drop, Some(share));
+            assert_eq!(set("drop", text).unwrap().drop_share, Some(share));
         }
         for text in ["0", "0%", "100%", "1", "-1%", "NaN", "inf", "ten", "%", ""] {
             for option in ["drop", "error", "sample", "confidence"] {
@@ -422,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_the_same_from_their_own_texts() {
+    fn option_texts_round_trip() {
         let all = [
             ("deadline", "7s"),
             ("drop", "12.5%"),
@@ -436,18 +440,18 @@ mod tests {
             ("no_intervals", "true"),
         ];
         let of = |options: &[(&str, &str)]| {
-            let mut turbo = Turbo::default();
-            options.iter().for_each(|(option, text)| turbo.set(option, text).unwrap());
+            let mut turbo = TurboSettings::default();
+            options.iter().for_each(|(option, text)| turbo.set_option(option, text).unwrap());
             turbo
         };
-        for turbo in [of(&all), of(&all[1..4]), Turbo::default()] {
-            let texts = turbo.texts();
+        for turbo in [of(&all), of(&all[1..4]), TurboSettings::default()] {
+            let texts = turbo.option_texts();
             let texts: Vec<_> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
             assert_eq!(of(&texts), turbo);
         }
         let began = Instant::now().checked_sub(Duration::from_secs(5));
-        let left = of(&[of(&all[..1]), Turbo { began, ..of(&all[..1]) }][1]
-            .texts()
+        let left = of(&[of(&all[..1]), TurboSettings { started_at: began, ..of(&all[..1]) }][1]
+            .option_texts()
             .iter()
             .map(|(name, text)| (*name, text.as_str()))
             .collect::<Vec<_>>());
@@ -455,11 +459,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_an_incomplete_answer_needs_one() {
-        assert_eq!(Turbo::default().checked().unwrap(), None);
-        assert!(set("sample", "1%").unwrap().checked().unwrap().is_some());
+    fn estimate_options_require_a_stop_condition() {
+        assert_eq!(TurboSettings::default().validate().unwrap(), None);
+        assert!(set("sample", "1%").unwrap().validate().unwrap().is_some());
         for (option, text) in [("seed", "1"), ("as_seen", "true"), ("confidence", "90%")] {
-            let error = set(option, text).unwrap().checked().unwrap_err().to_string();
+            let error = set(option, text).unwrap().validate().unwrap_err().to_string();
             assert!(error.contains("exact"), "{error}");
         }
     }

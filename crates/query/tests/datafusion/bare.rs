@@ -15,26 +15,26 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{CsvReadOptions, SessionConfig, SessionContext, col};
 use tidemill_base::RunSettings;
 use tidemill_planning::plan_sql;
-use tidemill_query::{Plan, Query};
+use tidemill_query::{Query, QueryPlan};
 
 /// Prefix of a query for which bare DataFusion prefers sort-merge joins.
-const SORTED: &str = "!sorted ";
+const SORT_MERGE_JOIN_PREFIX: &str = "!sorted ";
 
 /// Runs a future to completion.
-fn finish<T>(future: impl Future<Output = T>) -> T {
+fn block_on_current_thread<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
 /// Returns the answer of bare DataFusion. Its tables are the files of a folder, named without `.csv`.
-pub(crate) fn bare_answer(sql: &str, folder: &Path) -> String {
+pub(crate) fn run_on_bare_datafusion(sql: &str, folder: &Path) -> String {
     let mut config = SessionConfig::new().with_target_partitions(2);
-    if sql.starts_with(SORTED) {
+    if sql.starts_with(SORT_MERGE_JOIN_PREFIX) {
         config.options_mut().optimizer.prefer_hash_join = false;
     }
-    let sql = sql.trim_start_matches(SORTED);
+    let sql = sql.trim_start_matches(SORT_MERGE_JOIN_PREFIX);
     let context = SessionContext::new_with_config(config);
     let answer = catch_unwind(AssertUnwindSafe(|| {
-        finish(async {
+        block_on_current_thread(async {
             for file in sql.split("'$/").skip(1).filter_map(|rest| rest.split_once(".csv'")) {
                 let (name, path) = (file.0, folder.join(format!("{}.csv", file.0)));
                 if !context.table_exist(name)? {
@@ -47,26 +47,28 @@ pub(crate) fn bare_answer(sql: &str, folder: &Path) -> String {
         })
     }));
     match answer {
-        Ok(Ok(batches)) => shown(&batches),
+        Ok(Ok(batches)) => format_rows(&batches),
         Ok(Err(error)) => format!("error: {error}"),
         Err(_) => "panic".to_owned(),
     }
 }
 
 /// Returns the answer of Tidemill.
-pub(crate) fn our_answer(sql: &str, folder: &Path) -> String {
-    let sql = sql.trim_start_matches(SORTED).replace("'$/", &format!("'{}/", folder.display()));
+pub(crate) fn run_on_tidemill(sql: &str, folder: &Path) -> String {
+    let sql = sql
+        .trim_start_matches(SORT_MERGE_JOIN_PREFIX)
+        .replace("'$/", &format!("'{}/", folder.display()));
     let settings = RunSettings { threads: 2, ..RunSettings::new(256 << 20) };
     let query = Query { sql, ..Query::default() };
-    let batches = Plan::new(&query, &settings).and_then(Plan::run);
+    let batches = QueryPlan::new(&query, &settings).and_then(QueryPlan::run);
     match batches.and_then(|results| results.collect::<Result<Vec<RecordBatch>, _>>()) {
-        Ok(batches) => shown(&batches),
+        Ok(batches) => format_rows(&batches),
         Err(error) => format!("error: {error}"),
     }
 }
 
 /// Formats rows, separated by commas; values are separated by spaces, and null is `∅`.
-fn shown(batches: &[RecordBatch]) -> String {
+fn format_rows(batches: &[RecordBatch]) -> String {
     let options = FormatOptions::new().with_null("∅");
     let mut rows = Vec::new();
     for batch in batches {
@@ -87,7 +89,7 @@ pub(crate) const WIDE_BYTES: usize = 20 << 20;
 
 /// Opens a session with the table `wide`: 2,000 rows of a number `n`, a number `one` that is always 1, and a text `s`
 /// of 10 KiB, declared as sorted by `one`.
-fn wide(pool: Arc<dyn MemoryPool>) -> SessionContext {
+fn open_wide_session(pool: Arc<dyn MemoryPool>) -> SessionContext {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
     let config = SessionConfig::new().with_target_partitions(1);
     let context = SessionContext::new_with_config_rt(config, runtime);
@@ -112,16 +114,18 @@ fn wide(pool: Arc<dyn MemoryPool>) -> SessionContext {
 /// Returns the peak number of bytes that a query over `wide` reserves from the memory pool.
 pub(crate) fn peak_bytes(sql: &str) -> usize {
     let pool = Arc::new(PeakRecordingPool::new(Arc::new(UnboundedMemoryPool::default())));
-    let context = wide(Arc::clone(&pool) as _);
-    let rows = finish(async { plan_sql(&context, sql).unwrap().collect().await.unwrap() });
+    let context = open_wide_session(Arc::clone(&pool) as _);
+    let rows = block_on_current_thread(async {
+        plan_sql(&context, sql).unwrap().collect().await.unwrap()
+    });
     assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 2000, "{sql}");
     pool.peak_reserved()
 }
 
 /// Returns true if a query over `wide` runs out of memory in a pool of `bytes` bytes.
 pub(crate) fn is_out_of_memory(sql: &str, bytes: usize) -> bool {
-    let context = wide(Arc::new(FairSpillPool::new(bytes)));
-    match finish(async { plan_sql(&context, sql).unwrap().collect().await }) {
+    let context = open_wide_session(Arc::new(FairSpillPool::new(bytes)));
+    match block_on_current_thread(async { plan_sql(&context, sql).unwrap().collect().await }) {
         Ok(_) => false,
         Err(error) => matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
     }

@@ -19,7 +19,7 @@ pub(crate) struct Correction {
 /// A test that DataFusion still has a fault.
 pub(crate) enum Evidence {
     /// Queries on the [fixtures](FIXTURES).
-    Answers(&'static [Answers]),
+    Queries(&'static [ExpectedAnswers]),
     /// A function that returns true if bare DataFusion has the fault.
     Check(fn() -> bool),
     /// No test, for this reason.
@@ -29,14 +29,14 @@ pub(crate) enum Evidence {
 /// A query, the wrong answer of bare DataFusion, and Tidemill's answer. An answer that begins with `error: ` matches
 /// every error whose message contains the rest. A query that begins with `!sorted ` makes bare DataFusion prefer
 /// sort-merge joins.
-pub(crate) struct Answers {
+pub(crate) struct ExpectedAnswers {
     pub sql: &'static str,
-    pub bare: &'static str,
-    pub ours: &'static str,
+    pub bare_answer: &'static str,
+    pub tidemill_answer: &'static str,
 }
 
-const fn answers(sql: &'static str, bare: &'static str, ours: &'static str) -> Answers {
-    Answers { sql, bare, ours }
+const fn answers(sql: &'static str, bare: &'static str, ours: &'static str) -> ExpectedAnswers {
+    ExpectedAnswers { sql, bare_answer: bare, tidemill_answer: ours }
 }
 
 /// Names and contents of the files that the queries read.
@@ -73,7 +73,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["tables/src/ordered.rs", "tables/src/places.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT string_agg(k, ',' ORDER BY v), string_agg(k, ',' ORDER BY k DESC) FROM '$/keys.csv'",
                 "error: Conflicting ordering requirements",
@@ -93,7 +93,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/dialects/operators.rs", "sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers("SELECT 3 = ANY([1, NULL])", "false", "∅"),
             answers(
                 "SELECT array_has([x, 2], 3) FROM '$/numbers.csv'",
@@ -108,7 +108,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/keys.csv' WHERE k < ANY (SELECT k FROM '$/keys.csv')",
             "no rows",
             "1",
@@ -120,7 +120,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT array_slice([1, 2, 3], 1, 3000000000)",
             "error: invalid index: 3000000000",
             "[1, 2, 3]",
@@ -139,7 +139,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "planner ListsOfBytes",
             "rule CommonTypes",
         ],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers("SELECT length(decode('ff', 'hex'))", "error: non UTF-8", "1"),
             answers("SELECT octet_length(decode('ff', 'hex'))", "error: requires String", "1"),
             answers("SELECT bit_length(decode('ff', 'hex'))", "error: requires String", "8"),
@@ -162,7 +162,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT (SELECT count(*) FROM '$/events.csv' e WHERE CAST(e.ts AS DATE) = d.day) \
                  FROM '$/days.csv' d ORDER BY day",
@@ -183,7 +183,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT ceil(CAST(9.99 AS DECIMAL(3, 2)))",
             "error: Decimal overflow",
             "10.00",
@@ -196,7 +196,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/zones.rs"],
         parts: &["rule Clocks"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT TIMESTAMP '2025-10-26 02:30:00' AT TIME ZONE 'Europe/Berlin'",
                 "error: Cannot cast timezone to different timezone",
@@ -215,7 +215,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/kept_casts.rs"],
         parts: &["rule KeptCasts"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT TRY_CAST(x AS TINYINT) <> 1 FROM '$/values.csv'",
                 "true, true",
@@ -236,7 +236,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/computed_keys.rs"],
         parts: &["rule ComputedKeys"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT count(*) OVER (PARTITION BY length(s) > 5) FROM '$/texts.csv'",
             "error: SanityCheckPlan",
             "1, 1",
@@ -249,7 +249,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/filters.rs"],
         parts: &["rule Conditions", "rule PushDownFilter, left out"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers("SELECT count(*) FROM '$/numbers.csv' HAVING random() < 0", "0", "no rows"),
             answers(
                 "SELECT a.v FROM '$/keys.csv' a JOIN '$/keys.csv' b ON a.v = b.v AND 'a' = b.k WHERE b.k = 'a'",
@@ -264,7 +264,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/kept_casts.rs", "sql/src/guards.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/events.csv' WHERE CAST(ts AS DATE) = DATE '2026-01-01' ORDER BY ts DESC",
             "1, 2",
             "2, 1",
@@ -277,7 +277,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT id FROM '$/tied.csv' WHERE 1 IN (SELECT v FROM '$/tied_to.csv' WHERE v = 1)",
                 "no rows",
@@ -297,7 +297,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT day > 1 FROM '$/days.csv'",
             "true, true",
             "error: a DATE and a BIGINT have nothing in common",
@@ -314,7 +314,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "sql/src/cast_times.rs",
         ],
         parts: &["planner TimeOperands", "rule CommonTypes"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT CAST('9999-12-31' AS DATE) > TIMESTAMP '2020-01-01'",
                 "error: Cannot cast Date32 value",
@@ -333,7 +333,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/meeting.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT d * 1e-20 = CAST(0 AS DECIMAL(10, 2)) FROM '$/values.csv'",
             "true, true",
             "false, false",
@@ -345,7 +345,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/constants.rs", "sql/src/digits.rs"],
         parts: &["planner Constants"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers("SELECT 0.06 + 0.01", "0.06999999999999999", "0.07"),
             answers("SELECT 9007199254740993.0", "9007199254740992.0", "9007199254740993"),
         ]),
@@ -356,7 +356,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/arithmetic.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT CAST(2 AS DECIMAL(18, 0)) / CAST(3 AS DECIMAL(18, 0))",
             "0.6666",
             "0.6667",
@@ -368,7 +368,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/dialects/distinct_lists.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT array_agg(k ORDER BY k DESC), array_agg(DISTINCT k ORDER BY k) FROM '$/lists.csv'",
             "[2, 2, 1, 1, 1] [2, 1]",
             "[2, 2, 1, 1, 1] [1, 2]",
@@ -380,7 +380,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT DISTINCT ON (k) k, v FROM '$/keys.csv' ORDER BY k, k DESC, v",
             "error: panicked",
             "a 1, b 2",
@@ -392,7 +392,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/casts.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT v, CAST(v AS TEXT) FROM '$/keys.csv'",
             "error: require unique expression names",
             "1 1, 2 2",
@@ -404,7 +404,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/empty_names.rs"],
         parts: &["planner EmptyNames"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             // SQL makes no struct with such a field; a JSON file does.
             "SELECT named_struct('a', 7)['']",
             "error: Field name must be a non-empty string",
@@ -417,7 +417,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT (SELECT 1 WHERE false) IS NULL",
             "false",
             "true",
@@ -455,7 +455,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: Some(25296),
         files: &["sql/src/session.rs"],
         parts: &["rule FilterPushdown, left out"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT a.k FROM '$/left.csv' a RIGHT JOIN '$/right.csv' b ON a.k = b.k \
                  WHERE CASE WHEN b.w > 3 THEN b.f ELSE a.f END ORDER BY a.k",
             "2, ∅",
@@ -468,7 +468,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/kept_casts.rs"],
         parts: &["rule KeptCasts"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT CAST(d * 1e300 AS FLOAT) FROM '$/values.csv'",
             "inf, inf",
             "error: does not fit FLOAT",
@@ -480,7 +480,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/floats.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT 1, min(f), max(f) FROM (SELECT CASE WHEN id = 1 THEN 'NaN'::DOUBLE ELSE f END AS f \
                  FROM '$/floats.csv') GROUP BY 1",
             "1 0.0 1.5",
@@ -494,7 +494,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/floats.rs"],
         parts: &["rule OneOrder"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers("SELECT rank() OVER (ORDER BY f) FROM '$/floats.csv'", "1, 2, 3", "1, 1, 3"),
             answers(
                 "SELECT [f] = [0.0] FROM '$/floats.csv'",
@@ -511,7 +511,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/frames.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT count(*) OVER (ORDER BY d RANGE BETWEEN 0.16 PRECEDING AND CURRENT ROW) \
                  FROM (SELECT CAST(id * 0.1 AS DECIMAL(3, 1)) AS d FROM '$/numbers.csv')",
@@ -543,7 +543,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/grouping_sets.rs"],
         parts: &["rule NothingKnown"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT y, count(*) FROM (SELECT 'x' AS y FROM '$/values.csv') GROUP BY ROLLUP (y) ORDER BY y",
             "∅ 2, x 2",
             "x 2, ∅ 2",
@@ -556,7 +556,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/guards.rs"],
         parts: &["planner DefaultQueryPlanner, left out", "planner Guarded", "rule KeptCases"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT id FROM '$/zero.csv' WHERE x <> 0 AND 1000 / x > 3",
                 "error: Divide by zero",
@@ -581,7 +581,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/in_lists.rs"],
         parts: &["rule Constants"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT abs(x) IN (CASE WHEN a > 1 THEN 2 END, 7) FROM '$/numbers.csv'",
                 "false, true, ∅, true",
@@ -613,7 +613,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "function to_timestamp_nanos",
             "function to_timestamp_seconds",
         ],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT to_timestamp(1767225600) AT TIME ZONE 'Europe/Berlin'",
                 "2026-01-01T00:00:00+01:00",
@@ -637,7 +637,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/meeting.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT CAST(id + 16777216 AS BIGINT) = CAST(16777216 AS FLOAT) FROM '$/zero.csv'",
                 "true, false",
@@ -656,7 +656,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/arithmetic.rs"],
         parts: &["rule CheckedArithmetic"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT x * 9223372036854775807 FROM '$/zero.csv'",
                 "0, 9223372036854775803",
@@ -675,7 +675,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT day + INTERVAL '1 hour' FROM '$/days.csv'",
             "2026-01-01, 2026-01-02",
             "2026-01-01T01:00:00, 2026-01-02T01:00:00",
@@ -687,7 +687,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/syntax/dialect.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/keys.csv' WHERE v IS NOT DISTINCT FROM 1 AND k = 'a'",
             "error: Cannot infer common argument type for logical boolean operation",
             "1",
@@ -700,7 +700,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/session.rs"],
         parts: &["setting datafusion.execution.skip_physical_aggregate_schema_check"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT c FROM (SELECT b.flag IS TRUE AS c FROM '$/flags.csv' a JOIN '$/flags.csv' b \
                  ON a.id = b.id) GROUP BY 1 ORDER BY 1",
             "error: Physical input schema should be the same",
@@ -713,7 +713,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT lag(x, 1, 0.5) OVER (ORDER BY id) FROM '$/numbers.csv'",
             "0, 1, 2, ∅",
             "0.5, 1.0, 2.0, ∅",
@@ -725,7 +725,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT lead(x, 2) IGNORE NULLS OVER (ORDER BY id) FROM '$/gaps.csv'",
             "3, 3, 3, 4, ∅, ∅, ∅, ∅",
             "error: `lead` by more than one row takes no IGNORE NULLS",
@@ -737,7 +737,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/session.rs"],
         parts: &["setting datafusion.optimizer.enable_leaf_expression_pushdown"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT a.n FROM (SELECT n, t, struct(t) AS r FROM '$/sides.csv') a RIGHT JOIN '$/sides.csv' b \
                  ON (a.t = b.t AND CAST(NULL AS BOOLEAN)) WHERE a.r['c0'] LIKE 'a%'",
             "error: No field named __datafusion_extracted_1",
@@ -760,7 +760,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/text_parts.rs"],
         parts: &["planner TextParts"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT array_agg(v ORDER BY v)[0] FROM '$/keys.csv'",
             "error: Nth value indices are 1 based",
             "∅",
@@ -772,7 +772,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/unnested.rs"],
         parts: &["planner Subqueries", "rule RowsOfLists"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT k, u FROM (SELECT k, unnest(array_agg(v)) AS u FROM '$/lists.csv' GROUP BY k) ORDER BY k, u",
             "1 3, 1 1, 1 3, 2 5, 2 4",
             "1 1, 1 3, 1 3, 2 4, 2 5",
@@ -793,7 +793,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["functions/src/nested/sums.rs"],
         parts: &["function array_avg", "function array_sum"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT array_sum([9007199254740993, 1])",
             "9007199254740992.0",
             "9007199254740994",
@@ -805,7 +805,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/replaced.rs"],
         parts: &["function character_length", "rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT length([1, 2, 3]), reverse([1, 2])",
             "9 ]2 ,1[",
             "3 [2, 1]",
@@ -825,7 +825,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/nested.rs"],
         parts: &["rule NestedOrder"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers("SELECT [1, NULL] > [1, 2]", "false", "true"),
             answers("SELECT array_sort([2, NULL, 1])", "[∅, 1, 2]", "[1, 2, ∅]"),
         ]),
@@ -836,7 +836,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/kept_casts.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT TRY_CAST(s AS BIGINT) IS DISTINCT FROM NULL FROM '$/texts.csv'",
             "true, false",
             "false, false",
@@ -852,7 +852,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "rule ExtractEquijoinPredicate, left out",
             "rule JoinKeys",
         ],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT count(*) FROM '$/numbers.csv' a JOIN '$/numbers.csv' b ON a.id IS NOT DISTINCT FROM b.id \
                  WHERE a.x = b.x",
             "4",
@@ -865,7 +865,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT nullif(id, 0.5) FROM '$/zero.csv'",
             "1.0, 2.0",
             "1, 2",
@@ -877,7 +877,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/syntax/dialect.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers("SELECT 1_000", "1", "1000")]),
+        evidence: Evidence::Queries(&[answers("SELECT 1_000", "1", "1000")]),
     },
     Correction {
         name: "order-by-alias",
@@ -886,7 +886,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/names.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT -v AS v FROM '$/keys.csv' ORDER BY v + 0 LIMIT 1",
             "-2",
             "error: `v` in ORDER BY is a column, and something else",
@@ -898,7 +898,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/amplify.rs"],
         parts: &["function lpad", "function rpad"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT lpad('x', id - 5) || '.' FROM '$/zero.csv'",
             "panic",
             "., .",
@@ -910,7 +910,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/percentiles.rs"],
         parts: &["aggregate percentile_cont"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT percentile_cont(0.3333333) WITHIN GROUP (ORDER BY f) FROM (VALUES (0.0), (1.0)) AS t(f)",
             "0.333333",
             "0.3333333",
@@ -923,7 +923,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: Some(24414),
         files: &["sql/src/projections.rs"],
         parts: &["rule ProjectionPushdown, left out", "rule Projections"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "!sorted SELECT count(*), sum(x + y) FROM (SELECT a.n AS x, b.n AS y FROM '$/sides.csv' a \
                  JOIN '$/other_sides.csv' b ON a.n = b.n AND b.m > a.m)",
@@ -943,7 +943,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/windows.rs"],
         parts: &["planner Ranks"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT -rank() OVER (ORDER BY id) FROM '$/zero.csv'",
             "error: only supports signed numeric",
             "-1, -2",
@@ -956,7 +956,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/patterns.rs"],
         parts: &["rule SimilarTo"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers("SELECT s ~ '.*' FROM '$/texts.csv'", "true, false", "true, ∅"),
             answers(
                 "SELECT 'abc' SIMILAR TO 'b', 'abc' SIMILAR TO '%b%'",
@@ -971,7 +971,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/replaced.rs", "sql/src/arithmetic.rs"],
         parts: &["function round", "function trunc", "rule CheckedArithmetic"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT round(1e300, 20), round(123.456, -400), trunc(1e300, 20)",
                 "inf NaN inf",
@@ -1006,7 +1006,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "aggregate bool_and",
             "aggregate bool_or",
         ],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT bool_or(x > 5) OVER (ORDER BY id ROWS 1 PRECEDING) FROM '$/numbers.csv'",
                 "error: `retract_batch` is not implemented",
@@ -1025,7 +1025,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/limit_barriers.rs"],
         parts: &["rule EnsureRequirements, left out", "rule LimitBarriers"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT b FROM (SELECT b FROM '$/numbers.csv' LIMIT 2 OFFSET 1) ORDER BY b",
                 "2",
@@ -1044,7 +1044,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/spans.rs"],
         parts: &["function date_part", "rule CommonTypes"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT extract(hour FROM (TIMESTAMP '2026-01-05 10:00:00' - TIMESTAMP '2026-01-01 08:00:00'))",
                 "98",
@@ -1090,7 +1090,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "aggregate var",
             "aggregate var_pop",
         ],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT g, corr(x, y) FROM '$/near.csv' GROUP BY g",
                 "1 NaN",
@@ -1109,7 +1109,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/lists.csv' WHERE k IN (SELECT k FROM '$/lists.csv' UNION SELECT k FROM \
                  '$/lists.csv') OR v = 9 ORDER BY 1",
             "error: require unique expression names",
@@ -1125,7 +1125,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "rule SubquerySorts",
             "setting datafusion.sql_parser.enable_subquery_sort_elimination",
         ],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT v FROM (SELECT v FROM '$/keys.csv' ORDER BY v DESC) LIMIT 1",
             "1",
             "2",
@@ -1137,7 +1137,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["tables/src/sums.rs", "tables/src/wide_sums.rs"],
         parts: &["aggregate avg", "aggregate sum"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT sum(x) FROM (VALUES (9223372036854775807), (1)) AS t(x)",
                 "-9223372036854775808",
@@ -1157,7 +1157,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/coercion.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT id FROM '$/zero.csv' WHERE x IN (CAST(1e-16 AS DOUBLE), CAST(1.5 AS DECIMAL(5, 1)))",
             "1",
             "no rows",
@@ -1170,7 +1170,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/subqueries.rs"],
         parts: &["rule Unknowns"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT id FROM '$/numbers.csv' WHERE x NOT IN (SELECT u FROM '$/with_null.csv') OR id = 4",
                 "2, 3, 4",
@@ -1194,7 +1194,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/kept_casts.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT CAST('2024' AS TIME)",
             "00:00:00.000002024",
             "error: does not fit TIME",
@@ -1206,7 +1206,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/times.rs"],
         parts: &["function date_bin", "function date_part", "function date_trunc"],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT date_trunc('day', CAST('1500-01-01 10:00:00' AS TIMESTAMP(6)))",
                 "error: out of range",
@@ -1225,7 +1225,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/kept_casts.rs"],
         parts: &["rule KeptCasts"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT CAST(s || '-01 10:30' AS TIMESTAMP) FROM (SELECT '2026-03' AS s)",
             "error: error parsing time",
             "2026-03-01T10:30:00",
@@ -1238,7 +1238,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: Some(16171),
         files: &["sql/src/sorted_unions.rs"],
         parts: &["rule CheckedPlan", "rule SanityCheckPlan, left out"],
-        evidence: Evidence::Answers(&[answers(
+        evidence: Evidence::Queries(&[answers(
             "SELECT v AS a, v AS b FROM '$/keys.csv' UNION ALL SELECT v AS c, v AS d FROM '$/keys.csv' \
                  GROUP BY 1, 2 ORDER BY a, b DESC",
             "error: SanityCheckPlan",
@@ -1260,7 +1260,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/using.rs", "sql/src/dialects/outer_using.rs"],
         parts: &[],
-        evidence: Evidence::Answers(&[
+        evidence: Evidence::Queries(&[
             answers(
                 "SELECT a.v FROM '$/keys.csv' a JOIN '$/keys.csv' b USING (k) WHERE k > 'a'",
                 "error: Ambiguous reference to unqualified field k",

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use bare::{bare_answer, our_answer};
-use corrections::{ADDITIONS, Answers, CORRECTIONS, Correction, Evidence, FIXTURES};
+use bare::{run_on_bare_datafusion, run_on_tidemill};
+use corrections::{ADDITIONS, CORRECTIONS, Correction, Evidence, ExpectedAnswers, FIXTURES};
 use datafusion::DATAFUSION_VERSION;
 use session_parts::{replaced_functions, session_parts};
 
-fn crates() -> PathBuf {
+fn crates_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
@@ -38,10 +38,12 @@ fn datafusion_has_each_fault_and_tidemill_has_none() {
     for Correction { name, files, evidence, .. } in CORRECTIONS {
         let can_go = format!("`{name}` may be right now; then {} can go", files.join(", "));
         match evidence {
-            Evidence::Answers(all) => {
-                for Answers { sql, bare, ours } in *all {
-                    let (found, our) =
-                        (bare_answer(sql, folder.path()), our_answer(sql, folder.path()));
+            Evidence::Queries(all) => {
+                for ExpectedAnswers { sql, bare_answer: bare, tidemill_answer: ours } in *all {
+                    let (found, our) = (
+                        run_on_bare_datafusion(sql, folder.path()),
+                        run_on_tidemill(sql, folder.path()),
+                    );
                     if !is_expected(&found, bare) {
                         writeln!(
                             changed,
@@ -72,7 +74,7 @@ fn each_correction_is_named_once_and_its_files_exist() {
     for Correction { name, files, .. } in CORRECTIONS {
         assert!(!files.is_empty(), "{name}");
         for file in *files {
-            assert!(crates().join(file).is_file(), "{name}: {file}");
+            assert!(crates_folder().join(file).is_file(), "{name}: {file}");
         }
     }
 }
@@ -91,7 +93,7 @@ fn each_part_of_a_session_is_a_correction_or_an_addition() {
 }
 
 #[test]
-fn a_function_of_ours_stands_under_each_name_that_it_had() {
+fn replaced_functions_are_replaced_under_every_name() {
     for (function, names) in replaced_functions() {
         let is_ours = |(_, is_ours): &(String, bool)| *is_ours;
         assert!(names.iter().all(is_ours) || !names.iter().any(is_ours), "{function}: {names:?}");
@@ -114,7 +116,7 @@ fn each_issue_that_the_code_names_is_in_the_table() {
     }
     let mut found = BTreeSet::new();
     for name in ["sql", "tables", "query"] {
-        read(&crates().join(name).join("src"), &mut found);
+        read(&crates_folder().join(name).join("src"), &mut found);
     }
     let listed: BTreeSet<u32> =
         CORRECTIONS.iter().filter_map(|correction| correction.issue).collect();
@@ -122,7 +124,7 @@ fn each_issue_that_the_code_names_is_in_the_table() {
 }
 
 /// Returns the text of `docs/datafusion.md`.
-fn page() -> String {
+fn render_corrections_page() -> String {
     let mut page = format!(
         "# Corrections of DataFusion\n\n\
          Tidemill plans and runs SQL by DataFusion {DATAFUSION_VERSION}, and corrects it where it loses a row, a null or a \
@@ -137,8 +139,8 @@ fn page() -> String {
             .map(|issue| format!("[{issue}](https://github.com/apache/datafusion/issues/{issue})"));
         let files = files.iter().map(|file| format!("`{file}`")).collect::<Vec<_>>().join(", ");
         let tested = match evidence {
-            Evidence::Answers([_]) => "a query".to_owned(),
-            Evidence::Answers(all) => format!("{} queries", all.len()),
+            Evidence::Queries([_]) => "a query".to_owned(),
+            Evidence::Queries(all) => format!("{} queries", all.len()),
             Evidence::Check(_) => "the memory pool".to_owned(),
             Evidence::Untested(why) => format!("nothing: {why}"),
         };
@@ -150,13 +152,13 @@ fn page() -> String {
 
 #[test]
 fn documentation_lists_each_correction() {
-    let path = crates().parent().unwrap().join("docs/datafusion.md");
+    let path = crates_folder().parent().unwrap().join("docs/datafusion.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, page()).unwrap();
+        std::fs::write(&path, render_corrections_page()).unwrap();
     }
     assert_eq!(
         std::fs::read_to_string(&path).unwrap_or_default(),
-        page(),
+        render_corrections_page(),
         "UPDATE_DOCS=1 writes it"
     );
 }

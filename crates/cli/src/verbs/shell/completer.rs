@@ -10,7 +10,7 @@ use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
 use tidemill_engine::Kept;
-use tidemill_engine::query::words;
+use tidemill_engine::query::completion_words;
 use tidemill_engine::source::{Source, SourceSpec};
 
 use super::typed::{self, Within};
@@ -33,7 +33,7 @@ impl Typing {
     pub(super) fn new() -> Self {
         Typing {
             // Without them there are fewer words.
-            functions: words::function_names().unwrap_or_default(),
+            functions: completion_words::function_names().unwrap_or_default(),
             columns: RefCell::default(),
             of_last: Vec::new(),
             recent: Vec::new(),
@@ -112,7 +112,7 @@ impl Typing {
         for name in columns.iter().filter(|name| begins(name, begun)) {
             let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
                 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-                && !words::KEYWORDS.contains(&name.to_ascii_uppercase().as_str());
+                && !completion_words::SQL_KEYWORDS.contains(&name.to_ascii_uppercase().as_str());
             let written = match is_plain {
                 true => name.clone(),
                 false => format!("\"{}\"", doubled(name, '"')),
@@ -124,7 +124,7 @@ impl Typing {
             return found;
         }
         let is_small = begun.chars().all(|c| !c.is_uppercase());
-        for word in words::KEYWORDS.iter().filter(|word| begins(word, begun)) {
+        for word in completion_words::SQL_KEYWORDS.iter().filter(|word| begins(word, begun)) {
             let word = if is_small { word.to_lowercase() } else { (*word).to_owned() };
             found.push(pair(&word, word.clone()));
         }

@@ -1,0 +1,78 @@
+//! SQL without the passwords and signatures of the URLs that it names.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitorMut};
+use tidemill_base::error::Result;
+use tidemill_base::redaction::redact_url;
+use tidemill_planning::walk_statement_mut;
+use tidemill_sql::dialects::TableFunctionSources;
+use tidemill_sql::statement::parse_select;
+
+/// Gives tables whose URLs hold what may be secret, a password or a signature, names without
+/// it: plans, messages and columns' names show them. Notes the URLs by these names.
+pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String, String>) {
+    struct SecretUrlHider<'a>(&'a mut HashMap<String, String>);
+
+    impl VisitorMut for SecretUrlHider<'_> {
+        type Break = ();
+
+        fn post_visit_relation(&mut self, relation: &mut ObjectName) -> ControlFlow<()> {
+            let [ObjectNamePart::Identifier(name)] = relation.0.as_mut_slice() else {
+                return ControlFlow::Continue(());
+            };
+            let plain = redact_url(&name.value);
+            if plain != name.value {
+                let numbered = (2..).map(|number| format!("{plain} ({number})"));
+                let free = std::iter::once(plain.clone())
+                    .chain(numbered)
+                    .find(|other| self.0.get(other).is_none_or(|url| *url == name.value));
+                if let Some(free) = free {
+                    let url = std::mem::replace(&mut name.value, free.clone());
+                    self.0.insert(free, url);
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    if let Statement::Statement(statement) = statement {
+        walk_statement_mut(statement, &mut SecretUrlHider(urls));
+    }
+}
+
+/// Notes the URLs of sources that are called like functions, whose tables have names without what may be
+/// secret already.
+pub(crate) fn note_table_function_urls(
+    called: &TableFunctionSources,
+    urls: &mut HashMap<String, String>,
+) {
+    for (name, source) in called {
+        if let Some(first) = source.urls.first()
+            && source.urls.iter().any(|url| redact_url(url) != *url)
+        {
+            urls.insert(name.clone(), first.clone());
+        }
+    }
+}
+
+/// The SQL as partial tables keep it and messages show it: as it was written, or, if that holds what
+/// may be secret, as it was understood without it.
+pub(crate) fn redact_sql(
+    sql: &str,
+    statement: &Statement,
+    hidden: &HashMap<String, String>,
+) -> String {
+    if hidden.is_empty() { sql.to_string() } else { statement.to_string() }
+}
+
+/// The statement without what may be secret, and its text.
+pub(crate) fn parse_without_secrets(sql: &str) -> Result<(Statement, String)> {
+    let mut statement = parse_select(sql)?;
+    let mut hidden = HashMap::new();
+    hide_secrets(&mut statement, &mut hidden);
+    let shown = redact_sql(sql, &statement, &hidden);
+    Ok((statement, shown))
+}

@@ -1,0 +1,644 @@
+//! The partial-table runner: every split through the map into a table, the tables into one.
+//!
+//! Workers take splits in order. A gate lets splits through in split order: there the guess of
+//! where a split's first record starts is checked against where the split before it ended, and what
+//! came of it is counted. What waits at the gate is bounded: a worker begins a split only a few
+//! behind the one that passes next. Whoever waits there leaves its core to other runs on this machine.
+//!
+//! Where all states answer the same in any order of rows, a worker fills one table with all of
+//! its splits, and the workers' tables are merged in the end: each group is merged once a worker, not
+//! once a split. A split that guessed its start wrong has filled a worker's table with rows that
+//! are none; then everything is filled anew, the second way.
+//!
+//! Where the order of rows matters, and after a wrong guess, a worker fills a table per split and
+//! hands it over as chunks, which pass the gate with their split; a split that guessed wrong is read
+//! again, and nothing of its first reading has been merged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema};
+use parking_lot::{Condvar, Mutex};
+use tidemill_base::cancellation::CancelFlag;
+use tidemill_base::cores::ComputeTurn;
+use tidemill_base::error::{Error, Result, catch_panic};
+use tidemill_base::large_stack::RUN_STACK_BYTES;
+use tidemill_base::memory_account::{MemoryAccount, MemoryCharge};
+use tidemill_base::progress::{RunProgress, ThreadCpuClock};
+use tidemill_sql::IntoTidemillError;
+use tidemill_tables::batch_slices::BatchSlices;
+use tidemill_tables::merge::{ChunkMerger, DeferredChunk, MergedTable};
+use tidemill_tables::{AggregateTable, GroupChunk, ScatterBuffer, TableSpec, encode_row_position};
+use tracing::debug_span;
+
+use crate::map::SplitMap;
+use crate::scan::{Scan, SplitOutcome};
+
+/// What the runner works on.
+pub(crate) struct TableRun<'a> {
+    /// What a split's rows go through.
+    pub map: SplitMap,
+    /// The splits below the map.
+    pub scan: Arc<Scan>,
+    /// What is kept per group.
+    pub spec: &'a Arc<TableSpec>,
+    /// Threads at most.
+    pub threads_max: usize,
+    /// Memory account of all tables of the run.
+    pub memory_account: MemoryAccount,
+    /// Where tables spill to.
+    pub spill_dirs: &'a [PathBuf],
+    /// Stops the run.
+    pub cancel: &'a CancelFlag,
+    /// Told of what is spilled.
+    pub progress: &'a RunProgress,
+}
+
+/// How often a worker that waits looks whether the run has ended.
+const GATE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Runs the map over all splits and merges what comes of them.
+///
+/// # Errors
+/// The first that a split, in split order as far as is known, or a merge meets.
+pub(crate) fn run_tables(work: &TableRun<'_>) -> Result<MergedTable> {
+    if work.spec.is_order_insensitive() {
+        match fill_tables(work, FillOrder::Any, 0, None)? {
+            FillOutcome::Complete(merged) => return Ok(merged),
+            FillOutcome::WrongBoundary { counted } => return fill_in_split_order(work, counted),
+        }
+    }
+    fill_in_split_order(work, 0)
+}
+
+/// What came of some splits whose tables somebody else merges with those of others.
+pub(crate) enum UnmergedTables {
+    /// One table, where the order of rows does not matter.
+    SingleTable(MergedTable),
+    /// Chunks of one split after the other.
+    Chunks(Vec<DeferredChunk>),
+}
+
+impl UnmergedTables {
+    /// Its groups in their form on disk, one batch after another.
+    ///
+    /// # Errors
+    /// Where they cannot be read back; what is done with them.
+    pub(crate) fn for_each_batch(
+        self,
+        take: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            UnmergedTables::SingleTable(mut merged) => {
+                while let Some(groups) = merged.next_encoded_groups()? {
+                    take(groups)?;
+                }
+            }
+            UnmergedTables::Chunks(chunks) => {
+                for chunk in chunks {
+                    for groups in chunk.encoded_batches()? {
+                        take(groups?)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same for some of a query's splits.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_unmerged_tables(work: &TableRun<'_>) -> Result<UnmergedTables> {
+    if work.spec.is_order_insensitive() {
+        return run_tables(work).map(UnmergedTables::SingleTable);
+    }
+    let chunks = Mutex::default();
+    match fill_tables(work, FillOrder::BySplit, 0, Some(&chunks))? {
+        FillOutcome::Complete(_) => Ok(UnmergedTables::Chunks(chunks.into_inner())),
+        FillOutcome::WrongBoundary { .. } => Err(unread_split_error()),
+    }
+}
+
+fn unread_split_error() -> Error {
+    Error::Internal("a split was not read again from where it starts".to_owned())
+}
+
+fn fill_in_split_order(work: &TableRun<'_>, counted: usize) -> Result<MergedTable> {
+    match fill_tables(work, FillOrder::BySplit, counted, None)? {
+        FillOutcome::Complete(merged) => Ok(merged),
+        FillOutcome::WrongBoundary { .. } => Err(unread_split_error()),
+    }
+}
+
+/// In which order the states take rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FillOrder {
+    /// That of the splits.
+    BySplit,
+    /// Any; a worker has one table.
+    Any,
+}
+
+/// What came of filling tables.
+enum FillOutcome {
+    /// All splits, merged.
+    Complete(MergedTable),
+    /// A split had guessed wrong where it starts; the splits before it have been counted.
+    WrongBoundary { counted: usize },
+}
+
+/// Fills tables with all splits, of which the first `counted` have been counted. Chunks in the order of splits are not
+/// merged where there is a place to keep them.
+fn fill_tables(
+    work: &TableRun<'_>,
+    order: FillOrder,
+    counted: usize,
+    kept: Option<&Mutex<Vec<DeferredChunk>>>,
+) -> Result<FillOutcome> {
+    let split_count = work.scan.splits().len();
+    let threads = work.threads_max.clamp(1, split_count.max(1));
+    // The workers' own tables get at most two fifths together; there is one per thread.
+    let worker_bytes = work.memory_account.limit_bytes() / 5 * 2 / threads;
+    let merger = ChunkMerger::new(
+        work.spec,
+        &work.memory_account,
+        work.spill_dirs,
+        work.cancel,
+        work.progress,
+    )?;
+    let runner = SplitRunner {
+        table_run: work,
+        merger: &merger,
+        fill_order: order,
+        counted_splits: counted,
+        kept_chunks: kept,
+        gate: Mutex::default(),
+        gate_moved: Condvar::new(),
+        splits_ahead_max: 4 * threads,
+        next_split: AtomicUsize::new(0),
+        has_failed: AtomicBool::new(false),
+        worker_bytes_max: worker_bytes,
+    };
+    let mut first_error = None;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|worker| {
+                let runner = &runner;
+                std::thread::Builder::new()
+                    .name(format!("split-{worker}"))
+                    .stack_size(RUN_STACK_BYTES)
+                    .spawn_scoped(scope, move || runner.run_worker(worker))
+            })
+            .collect();
+        for worker in workers {
+            let ended = match worker.map(|worker| worker.join()) {
+                Ok(Ok(ended)) => ended,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                Err(e) => Err(Error::Io { action: "start", path: "a thread".into(), source: e }),
+            };
+            if let Err(error) = ended {
+                // "Stopped because another failed" is not what the user should read.
+                first_error.get_or_insert(error);
+            }
+        }
+    });
+    let gate = runner.gate.into_inner();
+    if gate.has_wrong_boundary {
+        return Ok(FillOutcome::WrongBoundary { counted: gate.next_split });
+    }
+    if let Some(error) = gate.error.or(first_error) {
+        return Err(error);
+    }
+    work.cancel.check()?;
+    let mut clock = ThreadCpuClock::start();
+    let merged = merger.finish(threads);
+    work.progress.table_counters().add_thread_cpu(&mut clock);
+    Ok(FillOutcome::Complete(merged?))
+}
+
+/// Rows with their positions in the input, the first of them being the split's row of that number.
+pub(crate) fn append_positions(
+    batch: &RecordBatch,
+    split: usize,
+    first: u64,
+) -> Result<RecordBatch> {
+    let rows = first..first + batch.num_rows() as u64;
+    let positions = UInt64Array::from_iter_values(rows.map(|row| encode_row_position(split, row)));
+    let schema = batch.schema_ref();
+    let field = Arc::new(Field::new("position", DataType::UInt64, false));
+    let fields: Vec<_> = schema.fields().iter().cloned().chain([field]).collect();
+    let mut columns = batch.columns().to_vec();
+    columns.push(Arc::new(positions) as ArrayRef);
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
+struct SplitRunner<'a> {
+    table_run: &'a TableRun<'a>,
+    merger: &'a ChunkMerger,
+    fill_order: FillOrder,
+    /// How many splits, from the first on, have been counted before.
+    counted_splits: usize,
+    /// Where chunks go that are not merged.
+    kept_chunks: Option<&'a Mutex<Vec<DeferredChunk>>>,
+    gate: Mutex<SplitGate>,
+    /// Told when the gate moves on.
+    gate_moved: Condvar,
+    /// How many splits may be read beyond the one that passes next.
+    splits_ahead_max: usize,
+    next_split: AtomicUsize,
+    has_failed: AtomicBool,
+    worker_bytes_max: usize,
+}
+
+/// What a worker fills.
+pub(crate) struct WorkerTable {
+    table: AggregateTable,
+    /// Where its rows go while hardly any two are of one group.
+    scatter: ScatterBuffer,
+    charge: MemoryCharge,
+}
+
+impl WorkerTable {
+    pub(crate) fn new(
+        spec: &Arc<TableSpec>,
+        worker_bytes: usize,
+        account: &MemoryAccount,
+    ) -> Result<Self> {
+        let scatter = ScatterBuffer::new(spec, worker_bytes / 4);
+        Ok(WorkerTable { table: AggregateTable::new(spec)?, scatter, charge: account.charge(0) })
+    }
+
+    /// Returns the bytes charged to the account.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    /// How many groups its table has.
+    pub(crate) fn group_count(&self) -> usize {
+        self.table.group_count()
+    }
+
+    fn update_charge(&mut self) {
+        self.charge.set_bytes(self.table.memory_bytes() + self.scatter.memory_bytes());
+    }
+
+    /// Takes the groups out of the table. Their new owner charges them.
+    fn take_groups(&mut self) -> Result<GroupChunk> {
+        let chunk = self.table.take_chunk()?;
+        self.update_charge();
+        Ok(chunk)
+    }
+
+    /// Takes rows of the map, and hands over what is enough of them: to `chunks`, or where there are none to the
+    /// merger, for which the worker of this number works then.
+    pub(crate) fn add_rows(
+        &mut self,
+        batch: &RecordBatch,
+        (merger, worker): (&ChunkMerger, usize),
+        worker_bytes: usize,
+        mut chunks: Option<&mut Vec<DeferredChunk>>,
+    ) -> Result<()> {
+        if self.scatter.is_enabled() {
+            self.scatter.add_rows(batch)?;
+            if self.scatter.is_full() || !self.scatter.is_enabled() {
+                let blocks = self.scatter.take_blocks()?;
+                self.update_charge();
+                merger.add_scattered_rows(blocks);
+                merger.merge_and_spill(worker)?;
+            } else {
+                self.update_charge();
+            }
+            return Ok(());
+        }
+        let group_bytes_max = merger.group_bytes_max();
+        let mut portions =
+            BatchSlices::new(self.table.spec(), batch, worker_bytes, group_bytes_max)?;
+        while let Some(rows) = portions.next_slice(&self.table) {
+            self.table.update(&rows)?;
+            self.update_charge();
+            let is_large = self.table.memory_bytes() > worker_bytes;
+            match &mut chunks {
+                Some(chunks) if is_large => chunks.push(merger.defer_chunk(self.take_groups()?)?),
+                None if is_large || self.table.is_better_scattered() => {
+                    if self.table.is_better_scattered() {
+                        self.scatter.enable();
+                    }
+                    merger.add_chunk(self.take_groups()?)?;
+                    merger.merge_and_spill(worker)?;
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges the groups of another table into this one.
+    pub(crate) fn merge_chunk(&mut self, chunk: &GroupChunk) -> Result<()> {
+        merge_whole_chunk(&mut self.table, chunk)?;
+        self.update_charge();
+        Ok(())
+    }
+
+    /// Returns the answer of the groups, and keeps the groups.
+    pub(crate) fn compute_answer(&mut self, spec: &Arc<TableSpec>) -> Result<RecordBatch> {
+        compute_answer_of_table(&mut self.table, spec)
+    }
+
+    /// The groups of its table; none where there are none, or where rows are put apart.
+    pub(crate) fn take_groups_if_any(&mut self) -> Result<Option<GroupChunk>> {
+        match self.table.group_count() {
+            0 => Ok(None),
+            _ => self.take_groups().map(Some),
+        }
+    }
+
+    /// Hands over what is left, whose turn is any.
+    pub(crate) fn flush_to_merger(&mut self, merger: &ChunkMerger) -> Result<()> {
+        merger.add_chunk(self.take_groups()?)?;
+        let blocks = self.scatter.take_blocks()?;
+        self.update_charge();
+        merger.add_scattered_rows(blocks);
+        Ok(())
+    }
+
+    /// What is left, as a chunk whose turn comes; none of no groups.
+    pub(crate) fn defer_remaining_groups(
+        &mut self,
+        merger: &ChunkMerger,
+    ) -> Result<Option<DeferredChunk>> {
+        match self.table.group_count() {
+            0 => Ok(None),
+            _ => Ok(Some(merger.defer_chunk(self.take_groups()?)?)),
+        }
+    }
+
+    /// Writes the rest to disk, as a chunk whose turn comes; returns none of no groups.
+    pub(crate) fn spill_remaining_groups(
+        &mut self,
+        merger: &ChunkMerger,
+    ) -> Result<Option<DeferredChunk>> {
+        match self.table.group_count() {
+            0 => Ok(None),
+            _ => Ok(Some(merger.defer_chunk_to_disk(self.take_groups()?)?)),
+        }
+    }
+}
+
+/// Returns the answer of a table, and leaves the table unchanged.
+pub(crate) fn compute_answer_of_table(
+    table: &mut AggregateTable,
+    spec: &Arc<TableSpec>,
+) -> Result<RecordBatch> {
+    // Answering consumes a table, so encode the groups and decode them twice.
+    let encoded = table.take_chunk()?.encode()?;
+    let mut other = AggregateTable::new(spec)?;
+    let copy = other.decode_chunk(&encoded)?;
+    merge_whole_chunk(&mut other, &copy)?;
+    let own = table.decode_chunk(&encoded)?;
+    merge_whole_chunk(table, &own)?;
+    other.finish()
+}
+
+pub(crate) fn merge_whole_chunk(table: &mut AggregateTable, chunk: &GroupChunk) -> Result<()> {
+    let rows: Vec<u32> = (0..chunk.group_count()).map(|row| row as u32).collect();
+    table.merge(chunk, &rows)
+}
+
+/// A split that was read, well or not.
+struct SplitFill {
+    chunks: Vec<DeferredChunk>,
+    /// Rows that came out of the map.
+    mapped_rows: u64,
+    outcome: Option<SplitOutcome>,
+    result: Result<()>,
+}
+
+/// Splits pass in order.
+#[derive(Default)]
+struct SplitGate {
+    next_split: usize,
+    waiting_splits: BTreeMap<usize, SplitFill>,
+    /// Where the last split that passed ended, and in which file.
+    last_end: Option<(usize, u64)>,
+    /// Whether rows that are none are in a worker's table.
+    has_wrong_boundary: bool,
+    error: Option<Error>,
+}
+
+impl SplitRunner<'_> {
+    fn run_worker(&self, worker: usize) -> Result<()> {
+        let ended = catch_panic(|| self.process_splits(worker));
+        if ended.is_err() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    fn process_splits(&self, worker: usize) -> Result<()> {
+        let mut filled = WorkerTable::new(
+            self.table_run.spec,
+            self.worker_bytes_max,
+            &self.table_run.memory_account,
+        )?;
+        let mut turn = self.table_run.scan.new_core_turn();
+        loop {
+            let index = self.next_split.fetch_add(1, Ordering::Relaxed);
+            if index >= self.table_run.scan.splits().len()
+                || !self.wait_until_near_gate(index, &mut turn)?
+            {
+                break;
+            }
+            if !turn.acquire(|| self.is_stopping()) {
+                self.table_run.cancel.check()?;
+                break;
+            }
+            let read = self.read_split(index, &mut filled, worker, Some(&mut turn));
+            self.pass_gate(index, read, worker, &mut turn)?;
+            if self.fill_order == FillOrder::BySplit {
+                let mut clock = ThreadCpuClock::start();
+                self.merger.merge_and_spill(worker)?;
+                self.table_run.progress.table_counters().add_thread_cpu(&mut clock);
+            }
+        }
+        if self.fill_order == FillOrder::Any && !self.has_failed.load(Ordering::Relaxed) {
+            let mut clock = ThreadCpuClock::start();
+            filled.flush_to_merger(self.merger)?;
+            self.table_run.progress.table_counters().add_thread_cpu(&mut clock);
+        }
+        Ok(())
+    }
+
+    /// Whether nobody is to wait for a turn any more.
+    fn is_stopping(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed) || self.table_run.cancel.is_cancelled()
+    }
+
+    /// Waits until a split is near enough to the gate; false where the run has failed. The split
+    /// that passes next is always begun already, or may be.
+    fn wait_until_near_gate(&self, index: usize, turn: &mut ComputeTurn<'_>) -> Result<bool> {
+        let mut gate = self.gate.lock();
+        loop {
+            if self.has_failed.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            if index <= gate.next_split + self.splits_ahead_max {
+                return Ok(true);
+            }
+            self.table_run.cancel.check()?;
+            turn.release();
+            self.gate_moved.wait_for(&mut gate, GATE_POLL_INTERVAL);
+        }
+    }
+
+    /// Reads a split into the worker's table, and where the order of splits matters from there into
+    /// chunks. Its error is part of the outcome: it may be void. Without a turn it waits for none.
+    fn read_split(
+        &self,
+        index: usize,
+        filled: &mut WorkerTable,
+        worker: usize,
+        turn: Option<&mut ComputeTurn<'_>>,
+    ) -> SplitFill {
+        let mut read =
+            SplitFill { chunks: Vec::new(), mapped_rows: 0, outcome: None, result: Ok(()) };
+        read.result = catch_panic(|| self.fill_from_split(index, filled, &mut read, worker, turn));
+        read.outcome = self.table_run.scan.take_outcome(index);
+        if read.result.is_err() && self.fill_order == FillOrder::BySplit {
+            // What is left of it is no part of the next split.
+            read.result = read.result.and(filled.take_groups().map(drop));
+        }
+        read
+    }
+
+    fn fill_from_split(
+        &self,
+        index: usize,
+        filled: &mut WorkerTable,
+        read: &mut SplitFill,
+        worker: usize,
+        mut turn: Option<&mut ComputeTurn<'_>>,
+    ) -> Result<()> {
+        let (map, tables) =
+            (self.table_run.progress.map_counters(), self.table_run.progress.table_counters());
+        let mut clock = ThreadCpuClock::start();
+        let mut batches = self.table_run.map.split_rows(index)?;
+        let mapping = debug_span!("map", index);
+        while let Some(batch) = mapping.in_scope(|| batches.next()) {
+            map.add_thread_cpu(&mut clock);
+            let mut batch = batch.into_tidemill_error()?;
+            if self.table_run.spec.needs_positions() {
+                let split = self.table_run.scan.splits()[index].index;
+                batch = append_positions(&batch, split, read.mapped_rows)?;
+            }
+            read.mapped_rows += batch.num_rows() as u64;
+            let chunks = (self.fill_order == FillOrder::BySplit).then_some(&mut read.chunks);
+            filled.add_rows(&batch, (self.merger, worker), self.worker_bytes_max, chunks)?;
+            if let Some(turn) = &mut turn {
+                // Where another thread has failed, the split is read to its end all the same.
+                turn.acquire(|| self.is_stopping());
+            }
+            self.table_run.cancel.check()?;
+            tables.add_thread_cpu(&mut clock);
+        }
+        drop(batches);
+        self.table_run.scan.read_unrequested_split(index)?;
+        map.add_thread_cpu(&mut clock);
+        if self.fill_order == FillOrder::BySplit {
+            read.chunks.extend(filled.defer_remaining_groups(self.merger)?);
+        }
+        tables.add_thread_cpu(&mut clock);
+        Ok(())
+    }
+
+    /// Lets through what may pass, reading again what guessed wrong.
+    fn pass_gate(
+        &self,
+        index: usize,
+        read: SplitFill,
+        worker: usize,
+        turn: &mut ComputeTurn<'_>,
+    ) -> Result<()> {
+        let mut gate = self.gate.try_lock().unwrap_or_else(|| {
+            turn.release();
+            self.gate.lock()
+        });
+        gate.waiting_splits.insert(index, read);
+        loop {
+            let index = gate.next_split;
+            let Some(read) = gate.waiting_splits.remove(&index) else { return Ok(()) };
+            if gate.error.is_some() || gate.has_wrong_boundary {
+                return Ok(());
+            }
+            if let Some(start) = self.find_correct_start(&gate, index, &read) {
+                drop(read);
+                self.table_run.scan.set_exact_start(index, start);
+                if self.fill_order == FillOrder::Any {
+                    gate.has_wrong_boundary = true;
+                    self.has_failed.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                let mut anew = WorkerTable::new(
+                    self.table_run.spec,
+                    self.worker_bytes_max,
+                    &self.table_run.memory_account,
+                )?;
+                // The others wait for the gate meanwhile: it goes on without looking whose turn it is.
+                let again = self.read_split(index, &mut anew, worker, None);
+                gate.waiting_splits.insert(index, again);
+                continue;
+            }
+            if let Err(error) = self.count_split(&mut gate, index, read, worker) {
+                gate.error = Some(error);
+                self.has_failed.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            gate.next_split += 1;
+            self.gate_moved.notify_all();
+        }
+    }
+
+    /// Where a split should have started, if it guessed wrong.
+    fn find_correct_start(&self, gate: &SplitGate, index: usize, read: &SplitFill) -> Option<u64> {
+        let outcome = read.outcome.as_ref().filter(|outcome| !outcome.is_exact_start)?;
+        let file = self.table_run.scan.splits()[index].parts.first()?.file.index();
+        let (end_file, end) = gate.last_end?;
+        (end_file == file && outcome.stats.first_record_offset != Some(end)).then_some(end)
+    }
+
+    fn count_split(
+        &self,
+        gate: &mut SplitGate,
+        index: usize,
+        read: SplitFill,
+        worker: usize,
+    ) -> Result<()> {
+        // Bad records are counted even where the split failed: they may be why.
+        if let Some(outcome) = read.outcome {
+            let last = self.table_run.scan.splits()[index].parts.last();
+            gate.last_end = last
+                .and_then(|piece| Some((piece.file.index(), outcome.stats.next_record_offset?)));
+            if index >= self.counted_splits {
+                self.table_run.scan.count_or_report_split(index, read.mapped_rows, outcome)?;
+            }
+        }
+        read.result?;
+        if index >= self.counted_splits {
+            self.table_run.progress.map_counters().add_rows(read.mapped_rows);
+        }
+        let mut clock = ThreadCpuClock::start();
+        for chunk in read.chunks {
+            match self.kept_chunks {
+                Some(kept) => kept.lock().push(chunk),
+                None => self.merger.accept_deferred(chunk, worker)?,
+            }
+        }
+        self.table_run.progress.table_counters().add_thread_cpu(&mut clock);
+        Ok(())
+    }
+}
