@@ -9,12 +9,14 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tidemill_engine::formats::Format;
-use tidemill_engine::on::{Bridge, On};
-use tidemill_engine::posted::asking::{Master, is_master};
+use tidemill_engine::posted_query::master_client::{MasterClient, is_master_address};
 use tidemill_engine::query::{ScratchSpec, WorkerPool};
+use tidemill_engine::ray_workers::{RayClusterOptions, RayWorkerPool};
 use tidemill_engine::remote::files::EtagVerification;
 use tidemill_engine::sink::OutputFormat;
-use tidemill_engine::{CancelFlag, Elsewhere, Error, Query, Result, TurboSettings, memory_budget};
+use tidemill_engine::{
+    CancelFlag, ConversionWorkers, Error, Query, Result, TurboSettings, memory_budget,
+};
 
 use crate::terminal;
 
@@ -590,7 +592,7 @@ pub(crate) struct IdsArgs {
 }
 
 fn operations() -> Vec<&'static str> {
-    tidemill_engine::ids::OPERATIONS.map(|(name, _)| name).to_vec()
+    tidemill_engine::id_set_operations::OPERATION_NAMES.map(|(name, _)| name).to_vec()
 }
 
 /// Checks that rowfiles are whole: reads every byte, looks at every checksum.
@@ -1497,7 +1499,11 @@ impl OnArgs {
         cancel: &CancelFlag,
     ) -> Result<Query> {
         let Some(there) = self.elsewhere(limits, cancel)? else { return Ok(query) };
-        let Elsewhere { workers, may_run_here, attempts_max } = there;
+        let ConversionWorkers {
+            pool: workers,
+            may_run_locally: may_run_here,
+            task_attempts_max: attempts_max,
+        } = there;
         let attempts_max = attempts_max.or(query.split_attempts_max);
         Ok(Query {
             workers: Some(workers),
@@ -1512,9 +1518,9 @@ impl OnArgs {
         &self,
         limits: &LimitArgs,
         cancel: &CancelFlag,
-    ) -> Result<Option<Elsewhere>> {
+    ) -> Result<Option<ConversionWorkers>> {
         let Some(address) = &self.on else { return Ok(None) };
-        if is_master(address) {
+        if is_master_address(address) {
             return Err(Error::usage_with_hint(
                 format!(
                     "a master, as `--on {address}` names one, answers queries and jobs, and writes no files: this is not for it"
@@ -1538,21 +1544,29 @@ impl OnArgs {
         let budget = |text: &str| memory_budget::resolve_memory_budget(Some(text), None);
         let memory_bytes = limits.memory.as_deref().map(budget).transpose()?;
         let address = if may_run_here { "ray" } else { address }.to_owned();
-        let on = On { address, python: self.python.clone(), memory_bytes };
-        let workers: Arc<dyn WorkerPool> = Arc::new(Bridge::new(on, cancel));
-        Ok(Some(Elsewhere { workers, may_run_here, attempts_max: self.max_attempts }))
+        let on = RayClusterOptions {
+            address,
+            python_path: self.python.clone(),
+            worker_memory_bytes: memory_bytes,
+        };
+        let workers: Arc<dyn WorkerPool> = Arc::new(RayWorkerPool::new(on, cancel));
+        Ok(Some(ConversionWorkers {
+            pool: workers,
+            may_run_locally: may_run_here,
+            task_attempts_max: self.max_attempts,
+        }))
     }
 
     /// The master that is named, if one is.
-    pub(crate) fn master(&self) -> Result<Option<Master>> {
-        let address = self.on.as_deref().filter(|address| is_master(address));
+    pub(crate) fn master(&self) -> Result<Option<MasterClient>> {
+        let address = self.on.as_deref().filter(|address| is_master_address(address));
         if let (Some(address), Some(_)) = (address, &self.python) {
             return Err(Error::usage_with_hint(
                 format!("a master, as `--on {address}` names one, is asked without any Python"),
                 "leave `--python` out",
             ));
         }
-        address.map(|address| Master::find(address, self.token_file.as_deref())).transpose()
+        address.map(|address| MasterClient::find(address, self.token_file.as_deref())).transpose()
     }
 }
 

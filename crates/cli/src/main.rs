@@ -24,7 +24,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Command, CommandFactory, Parser};
 use tidemill_engine::error::redact_secrets;
 use tidemill_engine::remote::disk_cache;
-use tidemill_engine::{Error, ErrorClass, spans};
+use tidemill_engine::{Error, ErrorClass, tracing_output};
 
 use crate::args::{Cli, SortByArgs};
 
@@ -34,7 +34,9 @@ fn main() -> ExitCode {
     terminal::outlive_the_limit_of_a_file();
     // Without a word somebody at a terminal wants to talk; a program that calls it so is told what there is.
     if std::env::args_os().len() == 1 && verbs::is_shell_possible() {
-        let spoken = spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::shell());
+        let spoken = tracing_output::init_tracing_from_environment()
+            .map_err(Into::into)
+            .and_then(|()| verbs::shell());
         return status(spoken);
     }
     // Its words are GNU sort's, of which clap knows nothing.
@@ -80,8 +82,9 @@ fn main() -> ExitCode {
         }
         refused(&error, Cli::command(), 1)
     });
-    let performed =
-        spans::show_if_asked().map_err(Into::into).and_then(|()| verbs::perform(cli.verb));
+    let performed = tracing_output::init_tracing_from_environment()
+        .map_err(Into::into)
+        .and_then(|()| verbs::perform(cli.verb));
     status(performed)
 }
 

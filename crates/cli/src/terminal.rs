@@ -11,7 +11,7 @@ use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
 use tidemill_engine::error::{escape_control_chars, redact_secrets};
 use tidemill_engine::progress::WorkerProgress;
 use tidemill_engine::remote::silent_hosts;
-use tidemill_engine::running::GRACE;
+use tidemill_engine::run_handle::CANCEL_GRACE_PERIOD;
 use tidemill_engine::sink::is_direct_write_running;
 use tidemill_engine::{CancelFlag, Error, RunProgress};
 
@@ -65,7 +65,7 @@ pub(crate) fn watch_signals(cancel: &CancelFlag) -> anyhow::Result<()> {
                 cancel.cancel();
                 // What has ended is not here any more, and a write to a pipe that nobody reads never does.
                 if !IS_SHELL.load(Ordering::Relaxed) && !screen::is_paged() {
-                    std::thread::sleep(GRACE);
+                    std::thread::sleep(CANCEL_GRACE_PERIOD);
                     if is_direct_write_running() {
                         end_interrupted();
                     }

@@ -10,8 +10,8 @@ use tidemill_query::{ClusterSpec, Query, QueryPlan};
 use tidemill_sink::{self as sink, SinkSpec};
 use tidemill_tables::sections;
 
-use crate::posted::Question;
-use crate::posted::asking::{Master, Taken};
+use crate::posted_query::PostedQuery;
+use crate::posted_query::master_client::{MasterClient, MasterMessage};
 
 /// How a query would be run.
 #[derive(Debug, Clone)]
@@ -21,10 +21,10 @@ pub struct Explanation {
     /// The same as JSON, indented.
     pub json: String,
     /// The columns of its result.
-    schema: SchemaRef,
+    result_schema: SchemaRef,
 }
 
-const COLUMNS: [&str; 3] = ["text", "json", "schema"];
+const EXPLANATION_COLUMNS: [&str; 3] = ["text", "json", "schema"];
 
 impl Explanation {
     /// Plans a query; with a `cluster` also says what it would take there, by a second of running it here.
@@ -42,18 +42,22 @@ impl Explanation {
         explained.forecast = cluster.map(|cluster| plan.forecast(cluster)).transpose()?;
         let json = serde_json::to_string_pretty(&explained)
             .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;
-        Ok(Explanation { text: explained.to_string(), json, schema })
+        Ok(Explanation { text: explained.to_string(), json, result_schema: schema })
     }
 
     /// Has a master say it.
     ///
     /// # Errors
     /// As [`Explanation::new`], and where the master is not reached.
-    pub fn asked(master: &Master, question: Question, settings: &RunSettings) -> Result<Self> {
+    pub fn request_from_master(
+        master: &MasterClient,
+        question: PostedQuery,
+        settings: &RunSettings,
+    ) -> Result<Self> {
         let mut told = None;
-        master.carry_out(question.explained(), settings, |taken| {
-            if let Taken::Rows(batch) = taken {
-                told = Some(Self::of_row(&batch)?);
+        master.run_query(question.for_explanation(), settings, |taken| {
+            if let MasterMessage::Rows(batch) = taken {
+                told = Some(Self::from_row(&batch)?);
             }
             Ok(())
         })?;
@@ -66,7 +70,7 @@ impl Explanation {
     /// As [`sink::describe`].
     pub fn with_sink(mut self, spec: Option<&SinkSpec>) -> Result<Self> {
         let Some(spec) = spec else { return Ok(self) };
-        let description = sink::describe_output(spec, &self.schema)?;
+        let description = sink::describe_output(spec, &self.result_schema)?;
         self.text.push_str(&format!("sink: {description}\n"));
         let mut json: serde_json::Value = serde_json::from_str(&self.json)
             .map_err(|error| Error::Internal(format!("a plan as JSON: {error}")))?;
@@ -76,17 +80,17 @@ impl Explanation {
     }
 
     /// As a row, which a master gives.
-    pub(crate) fn row(&self) -> Result<RecordBatch> {
-        let nothing = RecordBatch::new_empty(Arc::clone(&self.schema));
+    pub(crate) fn to_row(&self) -> Result<RecordBatch> {
+        let nothing = RecordBatch::new_empty(Arc::clone(&self.result_schema));
         let schema = sections::encode_batch(&nothing)?;
         Ok(RecordBatch::try_from_iter([
-            (COLUMNS[0], Arc::new(StringArray::from(vec![self.text.as_str()])) as _),
-            (COLUMNS[1], Arc::new(StringArray::from(vec![self.json.as_str()])) as _),
-            (COLUMNS[2], Arc::new(BinaryArray::from_vec(vec![schema.as_slice()])) as _),
+            (EXPLANATION_COLUMNS[0], Arc::new(StringArray::from(vec![self.text.as_str()])) as _),
+            (EXPLANATION_COLUMNS[1], Arc::new(StringArray::from(vec![self.json.as_str()])) as _),
+            (EXPLANATION_COLUMNS[2], Arc::new(BinaryArray::from_vec(vec![schema.as_slice()])) as _),
         ])?)
     }
 
-    fn of_row(row: &RecordBatch) -> Result<Self> {
+    fn from_row(row: &RecordBatch) -> Result<Self> {
         let nonsense = || Error::Corrupt {
             path: "a master's answer".to_owned(),
             offset: None,
@@ -98,14 +102,15 @@ impl Explanation {
             (!column.is_empty()).then(|| column.value(0).to_owned())
         };
         let schema = || {
-            let column = row.column_by_name(COLUMNS[2])?.as_binary_opt::<i32>()?;
+            let column = row.column_by_name(EXPLANATION_COLUMNS[2])?.as_binary_opt::<i32>()?;
             let batches = sections::decode_batches((!column.is_empty()).then(|| column.value(0))?);
             Some(batches.ok()?.first()?.schema())
         };
-        let (Some(text), Some(json), Some(schema)) = (text(COLUMNS[0]), text(COLUMNS[1]), schema())
+        let (Some(text), Some(json), Some(schema)) =
+            (text(EXPLANATION_COLUMNS[0]), text(EXPLANATION_COLUMNS[1]), schema())
         else {
             return Err(nonsense());
         };
-        Ok(Explanation { text, json, schema })
+        Ok(Explanation { text, json, result_schema: schema })
     }
 }

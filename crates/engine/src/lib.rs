@@ -10,29 +10,29 @@
 //! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
 //! is an iterator of Arrow record batches with a [`Coverage`].
 
-mod answer_columns;
 pub mod convert;
-mod copy;
+mod copy_query;
 pub mod explanation;
+mod uniform_result_schema;
 pub mod hashing {
     //! What a value's hash is in a sketch, whether SQL or a program adds it.
     pub use tidemill_tables::is_hashable;
     pub use tidemill_tables::value_encoding::{hash_decimal_text, hash_nanoseconds, hash_values};
 }
-pub mod ids;
-pub mod job;
-mod kept;
-mod limits;
-pub mod on;
-pub mod posted;
-pub mod program_files;
+mod cluster_task_executor;
 #[cfg(test)]
-mod reference;
-pub mod rowfiles;
-pub mod running;
-pub mod spans;
-pub mod standing;
-mod worker;
+mod function_reference;
+pub mod id_set_operations;
+pub mod job;
+pub mod master_lifecycle;
+pub mod posted_query;
+pub mod program_files;
+pub mod ray_workers;
+mod resource_limits;
+mod result_cache;
+pub mod rowfile_reader;
+pub mod run_handle;
+pub mod tracing_output;
 
 pub use tidemill_base::{
     cancellation, column_types, coverage, error, hex, memory_budget, progress, redaction, settings,
@@ -45,18 +45,18 @@ pub use tidemill_sink::{self as sink, coverage_file};
 pub use tidemill_sketch as sketch;
 pub use tidemill_source::{self as source, filter_program, formats};
 
-pub use convert::{Conversion, Converted, Elsewhere};
-pub use copy::CopyQuery;
+pub use cluster_task_executor::ClusterTaskExecutor;
+pub use convert::{Conversion, ConversionReport, ConversionWorkers};
+pub use copy_query::CopyQuery;
 pub use job::Job;
-pub use kept::Kept;
 pub use query::{
     ClusterForecast, ClusterSpec, InterimResult, InterimResultObserver, NamedSource,
     PartialTableMerge, PlanExplanation, Query, QueryPlan, RepeatedRunPolicy, Results,
     TurboSettings,
 };
+pub use result_cache::ResultCache;
 pub use tidemill_base::cores::Priority;
 pub use tidemill_base::{
     BadRecord, CancelFlag, Coverage, Error, ErrorClass, Result, RunId, RunProgress, RunSettings,
     RunStateFolder, StateFolder,
 };
-pub use worker::Worker;

@@ -8,17 +8,17 @@ use tidemill_remote::StorageOptions;
 use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFiles;
 
-use crate::limits::Limits;
+use crate::resource_limits::ResourceLimits;
 
 /// Files and objects for the programs of a run; none for no URL. What is elsewhere is reached by `storage`, and kept in the
 /// first folder for what does not fit memory that one of the limits names.
 ///
 /// # Errors
 /// [`Error::Usage`] for what has no name, and for two of one name.
-pub fn named(
+pub fn open_program_files(
     urls: &[String],
     storage: &StorageOptions,
-    limits: &[&Limits],
+    limits: &[&ResourceLimits],
 ) -> Result<Option<Arc<ProgramFiles>>> {
     let parent = limits.iter().find_map(|limits| limits.spill_dirs.first());
     let parent = parent.cloned().unwrap_or_else(std::env::temp_dir);
@@ -26,7 +26,10 @@ pub fn named(
 }
 
 /// Has a program find them, if there is one.
-pub fn give(files: Option<&Arc<ProgramFiles>>, program: &mut Option<FilterProgram>) {
+pub fn attach_program_files(
+    files: Option<&Arc<ProgramFiles>>,
+    program: &mut Option<FilterProgram>,
+) {
     if let (Some(files), Some(own)) = (files, program.as_mut()) {
         *own = own.clone().with_files(Some(Arc::clone(files)));
     }
@@ -36,7 +39,10 @@ pub fn give(files: Option<&Arc<ProgramFiles>>, program: &mut Option<FilterProgra
 ///
 /// # Errors
 /// [`Error::Usage`].
-pub fn check(files: Option<&Arc<ProgramFiles>>, programs: &[Option<&FilterProgram>]) -> Result<()> {
+pub fn check_files_have_a_program(
+    files: Option<&Arc<ProgramFiles>>,
+    programs: &[Option<&FilterProgram>],
+) -> Result<()> {
     match files.and_then(|files| files.urls().next()) {
         Some(url) if programs.iter().all(Option::is_none) => Err(Error::usage_with_hint(
             format!(

@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 use tidemill_engine::CancelFlag;
-use tidemill_engine::ids::{self, Request, Stored};
-use tidemill_engine::job::Limits;
-use tidemill_engine::running::prepare;
+use tidemill_engine::id_set_operations::{self, IdSetFormat, IdSetRequest};
+use tidemill_engine::job::ResourceLimits;
+use tidemill_engine::run_handle::prepare_run;
 
 use crate::errors::raise;
 use crate::options::{LimitOptions, storage};
@@ -28,25 +28,25 @@ pub(crate) fn combine_ids(
 ) -> PyResult<(Vec<u8>, u64)> {
     let (limits, display) = limits.split();
     let (signed, sorted, overwrite) = flags;
-    let preparation = py.detach(|| prepare(&limits, &Limits::default()));
+    let preparation = py.detach(|| prepare_run(&limits, &ResourceLimits::default()));
     let settings = preparation.map_err(|error| raise(py, error))?.settings;
     let cancel: CancelFlag = settings.cancel.clone();
     let display = Display::new(display, &settings.progress);
     on_a_thread_showing(py, cancel, display, move || {
-        let request = Request {
-            operation: ids::operation(&operation)?,
+        let request = IdSetRequest {
+            operation: id_set_operations::parse_operation(&operation)?,
             inputs: files,
-            input_format: input_format.as_deref().map(Stored::named).transpose()?,
-            column,
-            signed,
-            sorted,
+            input_format: input_format.as_deref().map(IdSetFormat::from_name).transpose()?,
+            id_column: column,
+            signed_ids: signed,
+            inputs_are_sorted: sorted,
             output,
-            format,
+            output_format: format,
             overwrite,
             storage_options: storage(&storage_options)?,
         };
         let mut written = Vec::new();
-        let counts = ids::run(&request, &settings, &mut written)?;
+        let counts = id_set_operations::combine_id_sets(&request, &settings, &mut written)?;
         Ok((written, counts.output_ids))
     })
 }

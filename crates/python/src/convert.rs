@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use tidemill_engine::convert::{Conversion, Converted};
-use tidemill_engine::job::Limits;
+use tidemill_engine::convert::{Conversion, ConversionReport};
+use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::jobs::RunDescription;
-use tidemill_engine::running::{Running, prepare};
+use tidemill_engine::run_handle::{RunHandle, prepare_run};
 use tidemill_engine::sink::{SinkSpec, StagedFile};
 use tidemill_engine::source::rowfile_check::CheckableRowfiles;
 use tidemill_engine::source::{SourceSpec, schema_compatibility};
@@ -55,56 +55,57 @@ pub(crate) fn convert<'py>(
         let files = source.program_files(&limits)?;
         let mut source = spec(source, urls)?;
         let mut sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
-        program_files::give(files.as_ref(), &mut source.filter_program);
-        program_files::give(files.as_ref(), &mut sink.exec);
-        program_files::check(
+        program_files::attach_program_files(files.as_ref(), &mut source.filter_program);
+        program_files::attach_program_files(files.as_ref(), &mut sink.exec);
+        program_files::check_files_have_a_program(
             files.as_ref(),
             &[source.filter_program.as_ref(), sink.exec.as_ref()],
         )?;
-        Ok(Conversion { source, select, condition, sink, skip_existing, elsewhere: None })
+        Ok(Conversion { source, select, condition, sink, skip_existing, workers: None })
     });
     let conversion = conversion.map_err(|error| raise(py, error))?;
     let about = RunDescription {
         verb: "convert",
-        mapper: conversion.describe(),
+        mapper: conversion.describe_selection(),
         sources: conversion.source.urls().cloned().collect(),
         output: Some(conversion.sink.url.clone()),
         ..RunDescription::default()
     };
     if !conversion.is_to_folder() {
-        let query = conversion.check_one().and_then(|()| conversion.query());
+        let query = conversion.check_single_output().and_then(|()| conversion.to_query());
         let master = on.master().map_err(|error| raise(py, error))?;
         let query = query.and_then(|query| on.over(query)).map_err(|error| raise(py, error))?;
         let sink = Some(conversion.sink);
-        let written = run_query(py, (query, master), sink, limits, &Limits::default(), about)?;
+        let written =
+            run_query(py, (query, master), sink, limits, &ResourceLimits::default(), about)?;
         return Ok((written, 0));
     }
     on.refuse_master().map_err(|error| raise(py, error))?;
     on.refuse_scratch().map_err(|error| raise(py, error))?;
-    let conversion = Conversion { elsewhere: on.elsewhere(), ..conversion };
+    let conversion = Conversion { workers: on.elsewhere(), ..conversion };
     let (limits, display) = limits.split();
-    let preparation = py.detach(|| prepare(&limits, &Limits::default()));
+    let preparation = py.detach(|| prepare_run(&limits, &ResourceLimits::default()));
     let preparation = preparation.map_err(|error| raise(py, error))?;
-    let id = preparation.id.clone();
-    let found: Arc<Mutex<Option<Arc<Mutex<Converted>>>>> = Arc::default();
+    let id = preparation.run_id.clone();
+    let found: Arc<Mutex<Option<Arc<Mutex<ConversionReport>>>>> = Arc::default();
     let slot = Arc::clone(&found);
     let mut begun = Begun::new(py, preparation, Some(about), display, move |settings| {
-        let (running, converted) = conversion.start(&settings, &id)?;
+        let (running, converted) = conversion.start_to_folder(&settings, &id)?;
         *slot.lock() = Some(converted);
-        Ok::<Running, Error>(running)
+        Ok::<RunHandle, Error>(running)
     })?;
     begun.drain(py)?;
     let converted = found.lock().take();
     let converted = converted.map(|it| std::mem::take(&mut *it.lock())).unwrap_or_default();
-    if let Some(warning) = &converted.written.warning {
+    if let Some(warning) = &converted.output_summary.warning {
         warn(py, warning)?;
     }
-    if let Some(error) = converted.error() {
+    if let Some(error) = converted.to_error() {
         return Err(raise(py, error));
     }
     let (coverage, coverage_line) = told(begun.coverage());
     let stats = begun.stats(py)?;
-    let written = converted.written;
+    let written = converted.output_summary;
     let raw = RawWritten {
         files: written.files,
         rows: written.rows,
@@ -115,7 +116,7 @@ pub(crate) fn convert<'py>(
         coverage_line,
         stats,
     };
-    Ok((Bound::new(py, raw)?.into_any(), converted.skipped))
+    Ok((Bound::new(py, raw)?.into_any(), converted.skipped_outputs))
 }
 
 /// Sorts the rows of files by their columns into one output.
@@ -142,7 +143,7 @@ pub(crate) fn sort_files<'py>(
         Ok((Query { keeps_columns: sink.preserves_column_metadata(), ..query }, sink, about))
     });
     let (query, sink, about) = request.map_err(|error| raise(py, error))?;
-    run_query(py, (query, None), Some(sink), limits, &Limits::default(), about)
+    run_query(py, (query, None), Some(sink), limits, &ResourceLimits::default(), about)
 }
 
 /// What was found of each rowfile, as JSON.

@@ -55,14 +55,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidemill_engine::explanation::Explanation;
 use tidemill_engine::filter_program::FilterProgram;
-use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::job::{Job, ResourceLimits};
 use tidemill_engine::jobs::{
     self, JobLog, LOG_BYTES_MAX_DEFAULT, RunDescription, RunFilter, TimePeriod,
 };
-use tidemill_engine::posted::Question;
-use tidemill_engine::posted::asking::Master;
+use tidemill_engine::posted_query::PostedQuery;
+use tidemill_engine::posted_query::master_client::MasterClient;
 use tidemill_engine::remote::{self, ReadStats};
-use tidemill_engine::running::{Preparation, Running, deliver, prepare, priority_of};
+use tidemill_engine::run_handle::{
+    PreparedRun, RunHandle, prepare_run, resolve_priority, write_to_sink,
+};
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
@@ -153,22 +155,25 @@ fn query<'py>(
                 None => sink.over(None)?,
             };
             let master = on.master()?;
-            program_files::give(files.as_ref(), &mut defaults.filter_program);
+            program_files::attach_program_files(files.as_ref(), &mut defaults.filter_program);
             let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
-            program_files::check(files.as_ref(), &[defaults.filter_program.as_ref(), of_sink])?;
+            program_files::check_files_have_a_program(
+                files.as_ref(),
+                &[defaults.filter_program.as_ref(), of_sink],
+            )?;
             Ok((on.over(Query { file_defaults, turbo, ..query })?, sink, master))
         })
         .map_err(|error| raise(py, error))?;
     match progressive {
         true => watch_query(py, (query, master), limits, about),
-        false => run_query(py, (query, master), sink, limits, &Limits::default(), about),
+        false => run_query(py, (query, master), sink, limits, &ResourceLimits::default(), about),
     }
 }
 
 /// The query of a `COPY … TO` and its output; every other query as it is.
 fn copied(mut query: Query) -> Result<(Query, Option<SinkSpec>)> {
     let copy = CopyQuery::parse(&query.sql)?;
-    let sink = copy.map(|CopyQuery { query: sql, sink }| {
+    let sink = copy.map(|CopyQuery { query_sql: sql, sink }| {
         query.sql = sql;
         sink
     });
@@ -201,7 +206,7 @@ fn read_text<'py>(
         .map_err(|error| raise(py, error))?;
     let mapper = Some(query.sql.clone());
     let about = RunDescription { verb: "read_text", mapper, sources, ..RunDescription::default() };
-    run_query(py, (query, None), None, limits, &Limits::default(), about)
+    run_query(py, (query, None), None, limits, &ResourceLimits::default(), about)
 }
 
 /// The first rows of files. A look, which the job log does not keep.
@@ -218,8 +223,8 @@ fn head<'py>(
         let source = NamedSource { name: "source".to_owned(), spec: source.spec(url)? };
         let sql = format!("SELECT * FROM source LIMIT {rows}");
         let max_bad = limits.max_bad.clone();
-        let limits = Limits { max_bad: None, ..limits };
-        let mut preparation = prepare(&limits, &Limits::default())?;
+        let limits = ResourceLimits { max_bad: None, ..limits };
+        let mut preparation = prepare_run(&limits, &ResourceLimits::default())?;
         // Set here, and not as a limit: a look keeps no copies.
         if let Some(max_bad) = max_bad {
             preparation.settings.max_bad = max_bad.parse()?;
@@ -229,8 +234,9 @@ fn head<'py>(
         Ok((Query { sql, sources: vec![source], ..Query::default() }, preparation))
     });
     let (query, preparation) = prepared.map_err(|error| raise(py, error))?;
-    let begun =
-        Begun::new(py, preparation, None, display, |settings| Running::query(query, settings))?;
+    let begun = Begun::new(py, preparation, None, display, |settings| {
+        RunHandle::start_query(query, settings)
+    })?;
     begun.into_result(py)
 }
 
@@ -240,17 +246,21 @@ fn give_to_sink<'a>(
     sink: Option<&'a mut SinkSpec>,
 ) -> Option<&'a FilterProgram> {
     let sink = sink?;
-    program_files::give(files, &mut sink.exec);
+    program_files::attach_program_files(files, &mut sink.exec);
     sink.exec.as_ref()
 }
 
 /// Has all programs of a job find its files; where its result goes.
-fn job_and_sink(job: &mut Job, sink: SinkOptions, limits: &Limits) -> Result<Option<SinkSpec>> {
-    let files = job.give_files(limits)?;
+fn job_and_sink(
+    job: &mut Job,
+    sink: SinkOptions,
+    limits: &ResourceLimits,
+) -> Result<Option<SinkSpec>> {
+    let files = job.attach_program_files(limits)?;
     let mut sink = sink.over(job.sink.as_ref())?;
     let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
-    let programs = job.programs().chain([of_sink]).collect::<Vec<_>>();
-    program_files::check(files.as_ref(), &programs)?;
+    let programs = job.source_programs().chain([of_sink]).collect::<Vec<_>>();
+    program_files::check_files_have_a_program(files.as_ref(), &programs)?;
     Ok(sink)
 }
 
@@ -271,8 +281,8 @@ fn run<'py>(
     let sink = job_and_sink(&mut job, sink, &limits.folders()).map_err(|error| raise(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
     let master = on.master().map_err(|error| raise(py, error))?;
-    let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
-    run_query(py, (query, master), sink, limits, &job.limits, job.about(output))
+    let query = on.over(Query { turbo, ..job.to_query() }).map_err(|error| raise(py, error))?;
+    run_query(py, (query, master), sink, limits, &job.limits, job.describe_run(output))
 }
 
 /// Runs a job up to its tables, and keeps these as a partial table.
@@ -290,23 +300,26 @@ fn run_partial(
     let given = job.take_sources(py)?;
     let mut job = on_a_thread(py, CancelFlag::new(), move || job.job(given))?;
     let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
-    let checked = job.give_files(&limits.folders()).and_then(|files| {
-        program_files::check(files.as_ref(), &job.programs().collect::<Vec<_>>())
+    let checked = job.attach_program_files(&limits.folders()).and_then(|files| {
+        program_files::check_files_have_a_program(
+            files.as_ref(),
+            &job.source_programs().collect::<Vec<_>>(),
+        )
     });
     checked.map_err(|error| raise(py, error))?;
-    let about = job.about(Some(out.display().to_string()));
+    let about = job.describe_run(Some(out.display().to_string()));
     let master = on.master().map_err(|error| raise(py, error))?;
-    let query = on.over(Query { turbo, ..job.query() }).map_err(|error| raise(py, error))?;
+    let query = on.over(Query { turbo, ..job.to_query() }).map_err(|error| raise(py, error))?;
     let priority = limits.priority_of(&job.limits).map_err(|error| raise(py, error))?;
     keep(py, limits, &job.limits, about, &out.clone(), move |Prepared { id, settings }| {
         let Some(master) = master else {
             let cancel = settings.cancel.clone();
-            return Running::without_rows(cancel, move || {
+            return RunHandle::start_without_rows(cancel, move || {
                 QueryPlan::new(&query, &settings)?.write_partial_table(&out, overwrite, &id)
             });
         };
-        let question = Question::new("run", &query.sql, &query, &settings, priority)?;
-        Running::posted_partial(master, question, settings, (out, overwrite, id))
+        let question = PostedQuery::new("run", &query.sql, &query, &settings, priority)?;
+        RunHandle::start_posted_partial_table(master, question, settings, (out, overwrite, id))
     })
 }
 
@@ -333,8 +346,8 @@ fn merge<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let sink = sink.over(None).map_err(|error| raise(py, error))?;
     let about = RunDescription::for_merge(&partials, sink.as_ref().map(|sink| sink.url.clone()));
-    let begin = move |settings| Running::merge(partials, repeats(allow_repeats), settings);
-    run_or_write(py, sink, limits, &Limits::default(), about, begin)
+    let begin = move |settings| RunHandle::start_merge(partials, repeats(allow_repeats), settings);
+    run_or_write(py, sink, limits, &ResourceLimits::default(), about, begin)
 }
 
 fn repeats(are_allowed: bool) -> RepeatedRunPolicy {
@@ -352,17 +365,24 @@ fn merge_partial(
     limits: LimitOptions,
 ) -> PyResult<RawWritten> {
     let about = RunDescription::for_merge(&partials, Some(out.display().to_string()));
-    keep(py, limits, &Limits::default(), about, &out.clone(), move |Prepared { id, settings }| {
-        let cancel = settings.cancel.clone();
-        Running::without_rows(cancel, move || {
-            let merge = PartialTableMerge::with_repeat_policy(
-                &partials,
-                repeats(allow_repeats),
-                &settings,
-            )?;
-            merge.write_partial_table(&out, overwrite, &id)
-        })
-    })
+    keep(
+        py,
+        limits,
+        &ResourceLimits::default(),
+        about,
+        &out.clone(),
+        move |Prepared { id, settings }| {
+            let cancel = settings.cancel.clone();
+            RunHandle::start_without_rows(cancel, move || {
+                let merge = PartialTableMerge::with_repeat_policy(
+                    &partials,
+                    repeats(allow_repeats),
+                    &settings,
+                )?;
+                merge.write_partial_table(&out, overwrite, &id)
+            })
+        },
+    )
 }
 
 /// The columns of files.
@@ -403,10 +423,10 @@ fn explain_query(
     explain(py, limits, cluster, on, move || {
         let turbo = turbo.over(&TurboSettings::default(), began)?;
         let mut defaults = source.spec(String::new())?;
-        program_files::give(files.as_ref(), &mut defaults.filter_program);
+        program_files::attach_program_files(files.as_ref(), &mut defaults.filter_program);
         let query = Query { sql, sources, file_defaults: defaults, turbo, ..Query::default() };
         let (query, sink) = copied(query.with_parameters(&parameters(given)?)?)?;
-        Ok(("query", query, sink, Limits::default()))
+        Ok(("query", query, sink, ResourceLimits::default()))
     })
 }
 
@@ -447,7 +467,7 @@ fn explain_job(
         let mut job = job.job(given)?;
         let turbo = turbo.over(&job.turbo, began)?;
         let sink = job_and_sink(&mut job, sink, &folders)?;
-        Ok(("run", Query { turbo, ..job.query() }, sink, job.limits))
+        Ok(("run", Query { turbo, ..job.to_query() }, sink, job.limits))
     })
 }
 
@@ -502,10 +522,10 @@ fn job_log(
 
 fn run_query<'py>(
     py: Python<'py>,
-    (query, master): (Query, Option<Master>),
+    (query, master): (Query, Option<MasterClient>),
     sink: Option<SinkSpec>,
     limits: LimitOptions,
-    job: &Limits,
+    job: &ResourceLimits,
     about: RunDescription,
 ) -> PyResult<Bound<'py, PyAny>> {
     let output = sink.as_ref().map(|sink| sink.url.clone());
@@ -515,34 +535,35 @@ fn run_query<'py>(
             Some(sink) => query.with_worker_output(sink),
             None => query,
         };
-        let begin = move |settings| Running::query(query, settings);
+        let begin = move |settings| RunHandle::start_query(query, settings);
         return run_or_write(py, sink, limits, job, about, begin);
     };
     let priority = limits.priority_of(job).map_err(|error| raise(py, error))?;
     let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_else(|| query.sql.clone()));
     run_or_write(py, sink, limits, job, about, move |settings| {
-        let question = Question::new(verb, &shown, &query, &settings, priority)?;
-        Running::posted(master, question, settings)
+        let question = PostedQuery::new(verb, &shown, &query, &settings, priority)?;
+        RunHandle::start_posted_query(master, question, settings)
     })
 }
 
 /// Begins a query whose answers are given as they stand.
 fn watch_query<'py>(
     py: Python<'py>,
-    (query, master): (Query, Option<Master>),
+    (query, master): (Query, Option<MasterClient>),
     limits: LimitOptions,
     about: RunDescription,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let priority = limits.priority_of(&Limits::default()).map_err(|error| raise(py, error))?;
+    let priority =
+        limits.priority_of(&ResourceLimits::default()).map_err(|error| raise(py, error))?;
     let (limits, display) = limits.split();
-    let preparation = py.detach(|| prepare(&limits, &Limits::default()));
+    let preparation = py.detach(|| prepare_run(&limits, &ResourceLimits::default()));
     let preparation = preparation.map_err(|error| raise(py, error))?;
     let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_default());
     let begin = |settings: RunSettings| match master {
-        None => Running::watched(query, settings).map(Running::with_answer_columns),
+        None => RunHandle::start_watched_query(query, settings).map(RunHandle::with_uniform_schema),
         Some(master) => {
-            let question = Question::new(verb, &shown, &query, &settings, priority)?;
-            Running::posted(master, question.watched(true), settings)
+            let question = PostedQuery::new(verb, &shown, &query, &settings, priority)?;
+            RunHandle::start_posted_query(master, question.with_interim_results(true), settings)
         }
     };
     let begun = Begun::new(py, preparation, Some(about), display, begin)?;
@@ -556,12 +577,12 @@ fn run_or_write<'py>(
     py: Python<'py>,
     sink: Option<SinkSpec>,
     limits: LimitOptions,
-    job: &Limits,
+    job: &ResourceLimits,
     about: RunDescription,
-    begin: impl FnOnce(RunSettings) -> Result<Running> + Send,
+    begin: impl FnOnce(RunSettings) -> Result<RunHandle> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (limits, display) = limits.split();
-    let preparation = py.detach(|| prepare(&limits, job)).map_err(|error| raise(py, error))?;
+    let preparation = py.detach(|| prepare_run(&limits, job)).map_err(|error| raise(py, error))?;
     let begun = Begun::new(py, preparation, Some(about), display, begin)?;
     match sink {
         None => begun.into_result(py),
@@ -571,8 +592,8 @@ fn run_or_write<'py>(
 
 /// A run that has begun.
 struct Begun {
-    running: Running,
-    preparation: Preparation,
+    running: RunHandle,
+    preparation: PreparedRun,
     display: Option<Arc<Display>>,
     /// What reading remote files had done before.
     before: ReadStats,
@@ -582,19 +603,19 @@ impl Begun {
     /// Begins a run, recorded in the job log if it is said what it is about.
     fn new(
         py: Python<'_>,
-        mut preparation: Preparation,
+        mut preparation: PreparedRun,
         about: Option<RunDescription>,
         display: Option<Py<PyAny>>,
-        begin: impl FnOnce(RunSettings) -> Result<Running> + Send,
+        begin: impl FnOnce(RunSettings) -> Result<RunHandle> + Send,
     ) -> PyResult<Self> {
         let display = Display::new(display, &preparation.settings.progress);
         let before = remote::read_stats();
         let running = py.detach(|| -> Result<_> {
             let about = about.map(|about| RunDescription { via: VIA, ..about });
-            let recorder = about.map(|about| preparation.recorder(about)).transpose()?;
+            let recorder = about.map(|about| preparation.start_recorder(about)).transpose()?;
             let running = begin(preparation.settings.clone())?;
             Ok(match recorder {
-                Some(recorder) => running.recorded(recorder),
+                Some(recorder) => running.with_recorder(recorder),
                 None => running,
             })
         });
@@ -613,7 +634,7 @@ impl Begun {
     fn drain(&mut self, py: Python<'_>) -> PyResult<()> {
         let mut waiter = self.waiter();
         let running = &mut self.running;
-        let done = py.detach(|| running.drain(|_| Ok(()), || waiter.tick()));
+        let done = py.detach(|| running.for_each_batch(|_| Ok(()), || waiter.tick()));
         let ending = self.running.take_warning();
         let done = waiter.done(py, done);
         if let Some(warning) = ending {
@@ -645,9 +666,9 @@ impl Begun {
     fn write(mut self, py: Python<'_>, sink: &SinkSpec) -> PyResult<RawWritten> {
         let mut waiter = self.waiter();
         let memory_bytes = self.preparation.settings.memory_bytes;
-        let id = &self.preparation.id;
+        let id = &self.preparation.run_id;
         let running = &mut self.running;
-        let done = py.detach(|| deliver(running, sink, id, memory_bytes, |_| waiter.tick()));
+        let done = py.detach(|| write_to_sink(running, sink, id, memory_bytes, |_| waiter.tick()));
         let ending = self.running.take_warning();
         let done = waiter.done(py, done);
         if let Some(warning) = ending {
@@ -676,15 +697,15 @@ impl Begun {
 fn keep(
     py: Python<'_>,
     limits: LimitOptions,
-    job: &Limits,
+    job: &ResourceLimits,
     about: RunDescription,
     out: &Path,
-    begin: impl FnOnce(Prepared) -> Result<Running> + Send,
+    begin: impl FnOnce(Prepared) -> Result<RunHandle> + Send,
 ) -> PyResult<RawWritten> {
     let (limits, display) = limits.split();
-    let preparation = py.detach(|| prepare(&limits, job)).map_err(|error| raise(py, error))?;
+    let preparation = py.detach(|| prepare_run(&limits, job)).map_err(|error| raise(py, error))?;
     let progress = preparation.settings.progress.clone();
-    let id = preparation.id.clone();
+    let id = preparation.run_id.clone();
     let begin = move |settings| begin(Prepared { id, settings });
     let mut begun = Begun::new(py, preparation, Some(about), display, begin)?;
     begun.drain(py)?;
@@ -719,14 +740,16 @@ fn explain(
     limits: LimitOptions,
     cluster: Option<ClusterSpec>,
     on: OnOptions,
-    question: impl FnOnce() -> Result<(&'static str, Query, Option<SinkSpec>, Limits)> + Send + 'static,
+    question: impl FnOnce() -> Result<(&'static str, Query, Option<SinkSpec>, ResourceLimits)>
+    + Send
+    + 'static,
 ) -> PyResult<(String, String)> {
     let (limits, _) = limits.split();
     let cancel = CancelFlag::new();
     let flag = cancel.clone();
     on_a_thread(py, cancel, move || {
         let (verb, query, sink, job) = question()?;
-        let mut settings = prepare(&limits, &job)?.settings;
+        let mut settings = prepare_run(&limits, &job)?.settings;
         settings.cancel = flag;
         let explained = match on.master()? {
             Some(_) if cluster.is_some() => Err(Error::usage_with_hint(
@@ -734,11 +757,11 @@ fn explain(
                 "leave `on` out",
             )),
             Some(master) => {
-                let priority = priority_of(&limits, &job)?;
+                let priority = resolve_priority(&limits, &job)?;
                 let query = on.over(query)?;
                 let sql = query.sql.clone();
-                let question = Question::new(verb, &sql, &query, &settings, priority)?;
-                Explanation::asked(&master, question, &settings)
+                let question = PostedQuery::new(verb, &sql, &query, &settings, priority)?;
+                Explanation::request_from_master(&master, question, &settings)
             }
             None => {
                 let mut query = on.over(query)?;
@@ -768,7 +791,8 @@ fn read_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    tidemill_engine::spans::show_if_asked().map_err(|error| raise(module.py(), error))?;
+    tidemill_engine::tracing_output::init_tracing_from_environment()
+        .map_err(|error| raise(module.py(), error))?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RawAnswers>()?;
     module.add_class::<RawWorker>()?;

@@ -7,14 +7,16 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use tidemill_engine::filter_program::FilterProgram;
-use tidemill_engine::job::{Job, Limits, SOURCE_NAME};
-use tidemill_engine::posted::asking::Master;
+use tidemill_engine::job::{Job, ResourceLimits, SOURCE_NAME};
+use tidemill_engine::posted_query::master_client::MasterClient;
 use tidemill_engine::query::{ScratchSpec, WorkerPool};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::source::program_files::ProgramFiles;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
-use tidemill_engine::{Elsewhere, NamedSource, Priority, Query, TurboSettings, program_files};
+use tidemill_engine::{
+    ConversionWorkers, NamedSource, Priority, Query, TurboSettings, program_files,
+};
 
 use crate::objects::Named;
 use crate::result::RawSchema;
@@ -60,7 +62,7 @@ impl SourceOptions {
         limits: &LimitOptions,
     ) -> tidemill_engine::Result<Option<Arc<ProgramFiles>>> {
         let storage = storage(&self.storage_options)?;
-        program_files::named(&self.files, &storage, &[&limits.folders()])
+        program_files::open_program_files(&self.files, &storage, &[&limits.folders()])
     }
 
     /// How the files of `url` are read.
@@ -123,25 +125,25 @@ pub(crate) struct LimitOptions {
 
 impl LimitOptions {
     /// The priority that they ask for, or the environment or the job.
-    pub(crate) fn priority_of(&self, job: &Limits) -> tidemill_engine::Result<Priority> {
-        let own = Limits { priority: self.priority.clone(), ..Limits::default() };
-        tidemill_engine::running::priority_of(&own, job)
+    pub(crate) fn priority_of(&self, job: &ResourceLimits) -> tidemill_engine::Result<Priority> {
+        let own = ResourceLimits { priority: self.priority.clone(), ..ResourceLimits::default() };
+        tidemill_engine::run_handle::resolve_priority(&own, job)
     }
 
     /// Where what does not fit memory goes.
-    pub(crate) fn folders(&self) -> Limits {
-        Limits { spill_dirs: self.spill_dirs.clone(), ..Limits::default() }
+    pub(crate) fn folders(&self) -> ResourceLimits {
+        ResourceLimits { spill_dirs: self.spill_dirs.clone(), ..ResourceLimits::default() }
     }
 
     /// The limits, and the display.
-    pub(crate) fn split(self) -> (Limits, Option<Py<PyAny>>) {
-        let limits = Limits {
+    pub(crate) fn split(self) -> (ResourceLimits, Option<Py<PyAny>>) {
+        let limits = ResourceLimits {
             memory: self.memory,
             max_bad: self.max_bad,
             threads: self.threads,
             priority: self.priority,
             spill_dirs: self.spill_dirs,
-            max_attempts: None,
+            split_attempts_max: None,
             scratch: ScratchSpec::default(),
         };
         (limits, self.display)
@@ -163,8 +165,8 @@ pub(crate) struct OnOptions {
 
 impl OnOptions {
     /// The master that runs it, if one is named.
-    pub(crate) fn master(&self) -> tidemill_engine::Result<Option<Master>> {
-        self.master.as_deref().map(|address| Master::find(address, None)).transpose()
+    pub(crate) fn master(&self) -> tidemill_engine::Result<Option<MasterClient>> {
+        self.master.as_deref().map(|address| MasterClient::find(address, None)).transpose()
     }
 
     /// Refuses a master for what it does not do.
@@ -183,7 +185,7 @@ impl OnOptions {
     /// Refuses a place for what goes from worker to worker, where nothing does.
     pub(crate) fn refuse_scratch(&self) -> tidemill_engine::Result<()> {
         let own = ScratchSpec::from_options(self.scratch.clone(), self.scratch_above.as_deref())?;
-        tidemill_engine::convert::refuse_scratch(&own)
+        tidemill_engine::convert::check_no_scratch_storage(&own)
     }
 
     /// The query as these have it.
@@ -205,10 +207,14 @@ impl OnOptions {
     }
 
     /// Who converts inputs to files of a folder, if not this process.
-    pub(crate) fn elsewhere(self) -> Option<Elsewhere> {
+    pub(crate) fn elsewhere(self) -> Option<ConversionWorkers> {
         let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(self.workers?));
         let (may_run_here, attempts_max) = (self.may_run_here, self.max_attempts);
-        Some(Elsewhere { workers, may_run_here, attempts_max })
+        Some(ConversionWorkers {
+            pool: workers,
+            may_run_locally: may_run_here,
+            task_attempts_max: attempts_max,
+        })
     }
 }
 
@@ -377,12 +383,12 @@ impl JobText {
     /// Returns true for tables over a source that a run has yet to supply. Reads the job's file.
     fn is_without_source(&mut self) -> tidemill_engine::Result<bool> {
         if let Some(path) = self.path.take() {
-            (self.origin, self.text) = Job::text_of_file(&path)?;
+            (self.origin, self.text) = Job::read_job_text(&path)?;
         }
         let tree: Option<serde_json::Value> = match self.is_json {
             // Text that is no JSON is refused where the job is read.
             true => serde_json::from_str(&self.text).ok(),
-            false => Some(Job::json_of(&self.text, &self.origin)?),
+            false => Some(Job::toml_to_json(&self.text, &self.origin)?),
         };
         let has = |key: &str| tree.as_ref().is_some_and(|tree| tree.get(key).is_some());
         Ok(has("tables") && !has("source") && !has("map"))
@@ -390,19 +396,23 @@ impl JobText {
 
     fn job_and_tree(mut self, given: Vec<NamedSource>) -> tidemill_engine::Result<(Job, String)> {
         if let Some(path) = &self.path {
-            (self.origin, self.text) = Job::text_of_file(path)?;
+            (self.origin, self.text) = Job::read_job_text(path)?;
         }
         let (mut job, tree) = if self.is_json {
-            (Job::from_json_with(&self.text, &self.origin, &self.overrides, given)?, self.text)
+            (
+                Job::from_json_with_sources(&self.text, &self.origin, &self.overrides, given)?,
+                self.text,
+            )
         } else {
-            let job = Job::from_toml_with(&self.text, &self.origin, &self.overrides, given)?;
-            (job, Job::json_of(&self.text, &self.origin)?.to_string())
+            let job =
+                Job::from_toml_with_sources(&self.text, &self.origin, &self.overrides, given)?;
+            (job, Job::toml_to_json(&self.text, &self.origin)?.to_string())
         };
         let over = storage(&self.storage_options)?;
         for source in &mut job.sources {
             source.spec.storage_options = source.spec.storage_options.with_overrides(&over);
         }
-        job.files.append(&mut self.files);
+        job.program_files.append(&mut self.files);
         Ok((job, tree))
     }
 }

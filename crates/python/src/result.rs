@@ -29,7 +29,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 use tidemill_engine::column_types::sql_type_name;
 use tidemill_engine::coverage::format_decimal_bytes;
 use tidemill_engine::remote::{self, ReadStats};
-use tidemill_engine::running::{Next, Running};
+use tidemill_engine::run_handle::{RunEvent, RunHandle};
 use tidemill_engine::sink::{displayed_columns, format_cells, is_numeric_type};
 use tidemill_engine::{CancelFlag, Coverage, Error};
 
@@ -82,7 +82,7 @@ impl Room {
 /// handed out.
 struct Rows {
     /// None once all rows have come.
-    running: Option<Running>,
+    running: Option<RunHandle>,
     kept: VecDeque<RecordBatch>,
     /// The number of the first batch that is kept.
     first: u64,
@@ -175,19 +175,19 @@ impl Rows {
     /// The same, but none where there is nothing to say within a time.
     fn fetch_within(&mut self, limit: Duration) -> tidemill_engine::Result<Option<bool>> {
         let Some(running) = &mut self.running else { return Ok(Some(false)) };
-        let next = running.next(limit);
+        let next = running.next_event(limit);
         if let Some(warning) = running.take_warning() {
             // That the run is not in the job log is no reason to lose its rows, even
             // where warnings are errors.
             let _ = Python::try_attach(|py| warn(py, &warning));
         }
         match next {
-            Ok(Next::Batch(batch)) => {
+            Ok(RunEvent::Batch(batch)) => {
                 self.come(batch);
                 Ok(Some(true))
             }
-            Ok(Next::Waiting | Next::Glimpse(_)) => Ok(None),
-            Ok(Next::End) => {
+            Ok(RunEvent::NothingYet | RunEvent::InterimResult(_)) => Ok(None),
+            Ok(RunEvent::End) => {
                 *self.stats.lock() = Some(remote::read_stats().delta_since(&self.before));
                 *self.coverage.lock() = running.coverage().cloned();
                 self.running = None;
@@ -316,14 +316,14 @@ impl RawResult {
     /// Waits for the plan. A part of `memory_bytes` is for rows that may be read again.
     pub fn new(
         py: Python<'_>,
-        mut running: Running,
+        mut running: RunHandle,
         cancel: CancelFlag,
         display: Option<Arc<Display>>,
         memory_bytes: u64,
         before: ReadStats,
     ) -> PyResult<Self> {
         let mut waiter = Waiter::new(cancel.clone(), display.clone());
-        let schema = py.detach(|| running.schema(|| waiter.tick()));
+        let schema = py.detach(|| running.wait_for_schema(|| waiter.tick()));
         let schema = waiter.done(py, schema)?;
         let hides_bounds = running.has_added_bounds();
         let (coverage, stats) = (Shared::default(), Shared::default());
@@ -398,7 +398,7 @@ pub struct RawAnswers {
 
 /// A run that is watched.
 struct Watched {
-    running: Running,
+    running: RunHandle,
     cancel: CancelFlag,
     display: Option<Arc<Display>>,
     memory_bytes: u64,
@@ -407,7 +407,7 @@ struct Watched {
 
 impl RawAnswers {
     pub(crate) fn new(
-        running: Running,
+        running: RunHandle,
         cancel: CancelFlag,
         display: Option<Arc<Display>>,
         memory_bytes: u64,
@@ -439,13 +439,13 @@ impl RawAnswers {
         let Some(mut watched) = py.detach(|| self.running.lock().take()) else { return Ok(None) };
         let mut waiter = Waiter::new(watched.cancel.clone(), watched.display.clone());
         let next = py.detach(|| {
-            watched.running.schema(|| waiter.tick())?;
+            watched.running.wait_for_schema(|| waiter.tick())?;
             loop {
                 waiter.tick()?;
-                match watched.running.next(TICK)? {
-                    Next::Waiting => {}
+                match watched.running.next_event(TICK)? {
+                    RunEvent::NothingYet => {}
                     // One that only says that there may be others.
-                    Next::Glimpse(glimpse) if glimpse.bytes_read_share == 0.0 => {}
+                    RunEvent::InterimResult(glimpse) if glimpse.bytes_read_share == 0.0 => {}
                     next => return Ok(next),
                 }
             }
@@ -457,7 +457,7 @@ impl RawAnswers {
             return Ok(None);
         }
         match waiter.done(py, next)? {
-            Next::Glimpse(glimpse) => {
+            RunEvent::InterimResult(glimpse) => {
                 py.detach(|| *self.running.lock() = Some(watched));
                 let glimpse = *glimpse;
                 let answer = RawResult::given(glimpse.schema, glimpse.batches, glimpse.coverage);
@@ -469,7 +469,7 @@ impl RawAnswers {
                 let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
                 result.core.in_python(py, |state, waiter| {
                     let rows = state.rows()?;
-                    if let Next::Batch(batch) = next {
+                    if let RunEvent::Batch(batch) = next {
                         rows.come(batch);
                     }
                     while rows.count <= LAST_ROWS && rows.room.is_some() && !waiter.is_raised() {

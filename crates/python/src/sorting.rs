@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use tidemill_engine::ids::convert_sort_error;
+use tidemill_engine::id_set_operations::convert_sort_error;
 use tidemill_engine::{CancelFlag, Error, Result};
 use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortOutcome, GnuSortStreams};
 

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use tidemill_engine::cancellation::Interrupted;
 use tidemill_engine::remote::silent_hosts;
-use tidemill_engine::running::GRACE;
+use tidemill_engine::run_handle::CANCEL_GRACE_PERIOD;
 use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
 use crate::errors::raise;
@@ -168,7 +168,7 @@ pub(crate) fn on_a_thread_showing<T: Send + 'static>(
                 Err(RecvTimeoutError::Timeout) => waiter.tick()?,
             }
             if cancel.is_cancelled()
-                && cancelled_at.get_or_insert_with(Instant::now).elapsed() >= GRACE
+                && cancelled_at.get_or_insert_with(Instant::now).elapsed() >= CANCEL_GRACE_PERIOD
             {
                 return Err(Error::Interrupted);
             }

@@ -12,13 +12,16 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use tidemill_engine::posted::answering::{Answering, Judged, began, failed, judge, waiting};
-use tidemill_engine::posted::asking::{Left, Master};
+use tidemill_engine::posted_query::master_client::{MasterClient, MasterStateFile};
+use tidemill_engine::posted_query::query_execution::{
+    PostedRun, ValidatedPostedQuery, encode_began_frame, encode_failed_frame, encode_waiting_frame,
+    validate_posted_query,
+};
 use tidemill_engine::query::{
     ShippedFile, SubmittedJob, SubmittedTask, TaskOutcome, WorkerCounts, WorkerPool,
 };
 use tidemill_engine::remote::StorageOptions;
-use tidemill_engine::{CancelFlag, Error, Result, RunSettings, Worker};
+use tidemill_engine::{CancelFlag, ClusterTaskExecutor, Error, Result, RunSettings};
 
 use crate::errors::raise;
 use crate::wait::on_a_thread;
@@ -26,7 +29,7 @@ use crate::wait::on_a_thread;
 /// A job as one process does its tasks.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawWorker {
-    worker: Worker,
+    worker: ClusterTaskExecutor,
     cancel: CancelFlag,
 }
 
@@ -49,12 +52,12 @@ impl RawWorker {
         let spill_dirs =
             if spill_dirs.is_empty() { defaults.spill_dirs.clone() } else { spill_dirs };
         let settings = RunSettings { threads, spill_dirs, cancel: cancel.clone(), ..defaults };
-        let planned = py.detach(|| -> Result<Worker> {
+        let planned = py.detach(|| -> Result<ClusterTaskExecutor> {
             let mut options = StorageOptions::default();
             for (name, value) in storage {
                 options.set(&name, value)?;
             }
-            Worker::new(&job, &settings, &options, &files)
+            ClusterTaskExecutor::new(&job, &settings, &options, &files)
         });
         Ok(RawWorker { worker: planned.map_err(|error| raise(py, error))?, cancel })
     }
@@ -63,7 +66,7 @@ impl RawWorker {
     /// whoever dealt it.
     #[pyo3(signature = (task, copy = 0))]
     fn run<'py>(&self, py: Python<'py>, task: PyBackedBytes, copy: usize) -> Bound<'py, PyBytes> {
-        let part = py.detach(|| self.worker.run_copy(&task, copy));
+        let part = py.detach(|| self.worker.run_task_copy(&task, copy));
         PyBytes::new(py, &part)
     }
 
@@ -182,8 +185,8 @@ pub(crate) fn confine(
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawAnswering {
     /// None once it was begun.
-    judged: Mutex<Option<Judged>>,
-    answering: Mutex<Option<Answering>>,
+    judged: Mutex<Option<ValidatedPostedQuery>>,
+    answering: Mutex<Option<PostedRun>>,
     cancel: CancelFlag,
     enough: CancelFlag,
     /// 0, 1 or 2; the highest goes first.
@@ -200,12 +203,12 @@ impl RawAnswering {
     /// Judges a question.
     #[new]
     fn new(py: Python<'_>, question: PyBackedBytes, may_run_programs: bool) -> PyResult<Self> {
-        let judged = py.detach(|| judge(&question, may_run_programs));
+        let judged = py.detach(|| validate_posted_query(&question, may_run_programs));
         let judged = judged.map_err(|error| raise(py, error))?;
         Ok(RawAnswering {
             priority: judged.priority as u8,
             verb: judged.verb.clone(),
-            shown: judged.shown.clone(),
+            shown: judged.displayed_statement.clone(),
             judged: Mutex::new(Some(judged)),
             answering: Mutex::new(None),
             cancel: CancelFlag::new(),
@@ -221,7 +224,7 @@ impl RawAnswering {
         let settings =
             RunSettings { cancel, stop_reading: enough, ..RunSettings::new(memory_bytes) };
         let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(workers));
-        let begun = py.detach(|| Answering::start(judged, workers, settings));
+        let begun = py.detach(|| PostedRun::start(judged, workers, settings));
         *self.answering.lock() = Some(begun.map_err(|error| raise(py, error))?);
         Ok(())
     }
@@ -230,7 +233,7 @@ impl RawAnswering {
     fn next<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let frames = py.detach(|| match self.answering.lock().as_mut() {
-            Some(answering) if !answering.has_ended() => answering.next(limit).map(Some),
+            Some(answering) if !answering.has_ended() => answering.next_frames(limit).map(Some),
             _ => Ok(None),
         });
         let frames = frames.map_err(|error| raise(py, error))?;
@@ -244,12 +247,12 @@ impl RawAnswering {
 
     /// Returns true once the last frame was handed out.
     fn has_ended(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.answering.lock().as_ref().is_some_and(Answering::has_ended))
+        py.detach(|| self.answering.lock().as_ref().is_some_and(PostedRun::has_ended))
     }
 
     /// Whether its last frame told of an error.
     fn has_failed(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.answering.lock().as_ref().is_some_and(Answering::has_failed))
+        py.detach(|| self.answering.lock().as_ref().is_some_and(PostedRun::has_failed))
     }
 
     /// Takes the answer as it stands for the result.
@@ -260,14 +263,14 @@ impl RawAnswering {
     /// The frame that says which of the master's jobs it is.
     #[staticmethod]
     fn began(py: Python<'_>, id: u64) -> PyResult<Bound<'_, PyBytes>> {
-        let frame = began(id).map_err(|error| raise(py, error))?;
+        let frame = encode_began_frame(id).map_err(|error| raise(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 
     /// The frame that says that a run waits for its turn.
     #[staticmethod]
     fn waiting(py: Python<'_>, before: usize) -> PyResult<Bound<'_, PyBytes>> {
-        let frame = waiting(before).map_err(|error| raise(py, error))?;
+        let frame = encode_waiting_frame(before).map_err(|error| raise(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 
@@ -278,7 +281,7 @@ impl RawAnswering {
             Some((message, hint)) => Error::usage_with_hint(message, hint),
             None => Error::Query(format!("the master failed: {why}")),
         };
-        let frame = failed(error).map_err(|error| raise(py, error))?;
+        let frame = encode_failed_frame(error).map_err(|error| raise(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 }
@@ -299,14 +302,14 @@ pub(crate) fn ask_master(
     let told = on_a_thread(py, cancel, move || {
         let (file, admin_file) = (token_file.as_deref(), admin_token_file.as_deref());
         let master = match what.as_str() {
-            "status" => Master::find(&address, file)?,
-            _ => Master::find_admin(&address, file, admin_file)?,
+            "status" => MasterClient::find(&address, file)?,
+            _ => MasterClient::find_admin(&address, file, admin_file)?,
         };
         if what != "down" {
-            return master.told(&what, &flag);
+            return master.fetch_status(&what, &flag);
         }
-        let told = master.end(&flag)?;
-        Left::forget(&master)?;
+        let told = master.shut_down(&flag)?;
+        MasterStateFile::remove_for_master(&master)?;
         Ok(told)
     });
     Ok(told?.to_string())
@@ -316,7 +319,7 @@ pub(crate) fn ask_master(
 #[pyfunction]
 #[pyo3(signature = (admin = false))]
 pub(crate) fn master_token(py: Python<'_>, admin: bool) -> PyResult<Option<String>> {
-    let left = Left::find().map_err(|error| raise(py, error))?;
+    let left = MasterStateFile::load().map_err(|error| raise(py, error))?;
     Ok(left.map(|left| match admin {
         true => left.admin_token().to_owned(),
         false => left.token,

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use tidemill_engine::running::GRACE;
+use tidemill_engine::run_handle::CANCEL_GRACE_PERIOD;
 use tidemill_engine::{CancelFlag, Error, Result};
 
 use crate::terminal::{self, Bar};
@@ -27,7 +27,9 @@ pub(super) fn beside_until<T: Send>(
     let mut since: Option<Instant> = None;
     waiting(work, || {
         bar.tick();
-        if cancel.is_cancelled() && since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
+        if cancel.is_cancelled()
+            && since.get_or_insert_with(Instant::now).elapsed() >= CANCEL_GRACE_PERIOD
+        {
             bar.clear();
             terminal::end_interrupted();
         }

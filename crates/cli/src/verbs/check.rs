@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
-use tidemill_engine::job::Limits;
-use tidemill_engine::running::prepare;
+use tidemill_engine::job::ResourceLimits;
+use tidemill_engine::run_handle::prepare_run;
 use tidemill_engine::sink::StagedFile;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::source::rowfile_check::{
@@ -23,7 +23,7 @@ const SHOWN: usize = 10;
 
 /// `tidemill check FILE…`.
 pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
-    let preparation = prepare(&Limits::default(), &Limits::default())?;
+    let preparation = prepare_run(&ResourceLimits::default(), &ResourceLimits::default())?;
     let settings = preparation.settings;
     terminal::watch_signals(&settings.cancel)?;
     let mut urls = args.files.into_iter();
@@ -48,7 +48,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
             .into());
         }
         // What is staged goes with its owner, who is waited for.
-        let kept = beside(&mut bar, || salvage(&files, out, args.overwrite, &preparation.id));
+        let kept = beside(&mut bar, || salvage(&files, out, args.overwrite, &preparation.run_id));
         bar.clear();
         return say_kept(&kept?, out, args.format);
     }

@@ -1,9 +1,11 @@
 //! `cluster`: a master that stays on a cluster, and what it has.
 
 use serde_json::Value;
-use tidemill_engine::on::On;
-use tidemill_engine::posted::asking::{Left, Master, is_master};
-use tidemill_engine::standing::{self, Up};
+use tidemill_engine::master_lifecycle::{self, MasterOptions};
+use tidemill_engine::posted_query::master_client::{
+    MasterClient, MasterStateFile, is_master_address,
+};
+use tidemill_engine::ray_workers::RayClusterOptions;
 use tidemill_engine::{CancelFlag, Error, memory_budget};
 
 use super::{Outcome, print};
@@ -18,18 +20,18 @@ pub(super) fn cluster(args: ClusterArgs) -> anyhow::Result<Outcome> {
         ClusterVerb::Up(args) => up(args, &cancel),
         ClusterVerb::Status(args) => {
             let MasterArgs { on, token_file } = &args.master;
-            let master = Master::find(on, token_file.as_deref())?;
-            show(&master.told("status", &cancel)?, args.format, status)
+            let master = MasterClient::find(on, token_file.as_deref())?;
+            show(&master.fetch_status("status", &cancel)?, args.format, status)
         }
         ClusterVerb::Jobs(args) => {
             let MasterArgs { on, token_file } = &args.master;
             let admin_token_file = args.admin.admin_token_file.as_deref();
-            let master = Master::find_admin(on, token_file.as_deref(), admin_token_file)?;
-            show(&master.told("jobs", &cancel)?, args.format, jobs)
+            let master = MasterClient::find_admin(on, token_file.as_deref(), admin_token_file)?;
+            show(&master.fetch_status("jobs", &cancel)?, args.format, jobs)
         }
         ClusterVerb::Down(args) => down(args, &cancel),
         ClusterVerb::Token(args) => {
-            let left = Left::find()?.ok_or_else(no_master)?;
+            let left = MasterStateFile::load()?.ok_or_else(no_master)?;
             let token = if args.admin { left.admin_token() } else { left.token.as_str() };
             print(format!("{token}\n").as_bytes())?;
             Ok(Outcome::Complete)
@@ -45,20 +47,23 @@ fn no_master() -> Error {
 }
 
 /// The Ray cluster that is named.
-fn ray(address: String, python: Option<std::path::PathBuf>) -> tidemill_engine::Result<On> {
+fn ray(
+    address: String,
+    python: Option<std::path::PathBuf>,
+) -> tidemill_engine::Result<RayClusterOptions> {
     if address != "ray" && !address.starts_with("ray://") {
         return Err(Error::usage_with_hint(
             format!("`--on {address}` names no Ray cluster"),
             "ray, or ray:// with a host and its port",
         ));
     }
-    Ok(On { address, python, memory_bytes: None })
+    Ok(RayClusterOptions { address, python_path: python, worker_memory_bytes: None })
 }
 
 fn up(args: ClusterUpArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
     let budget = |text: &str| memory_budget::resolve_memory_budget(Some(text), None);
     let on = ray(args.on, args.python)?;
-    let up = Up {
+    let up = MasterOptions {
         listen: args.listen,
         workers: args.workers,
         memory: args.memory.as_deref().map(budget).transpose()?,
@@ -70,7 +75,7 @@ fn up(args: ClusterUpArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
         allow_programs: args.allow_programs,
         allow_paths: args.allow_paths,
     };
-    let started = standing::up(&on, &up, cancel)?;
+    let started = master_lifecycle::start_master(&on, &up, cancel)?;
     print(format!("{}\n", started.address).as_bytes())?;
     let of =
         |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -84,15 +89,16 @@ fn up(args: ClusterUpArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
 }
 
 fn down(args: ClusterDownArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
-    if is_master(&args.on) {
+    if is_master_address(&args.on) {
         let admin_token_file = args.admin.admin_token_file.as_deref();
-        let master = Master::find_admin(&args.on, args.token_file.as_deref(), admin_token_file)?;
-        master.end(cancel)?;
-        Left::forget(&master)?;
+        let master =
+            MasterClient::find_admin(&args.on, args.token_file.as_deref(), admin_token_file)?;
+        master.shut_down(cancel)?;
+        MasterStateFile::remove_for_master(&master)?;
         return Ok(Outcome::Complete);
     }
     let on = ray(args.on, args.python)?;
-    match standing::down(&on, cancel)? {
+    match master_lifecycle::stop_master(&on, cancel)? {
         true => Ok(Outcome::Complete),
         false => Err(Error::usage_with_hint(
             format!("there is no master on `{}`", on.address),

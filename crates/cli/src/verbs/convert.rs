@@ -1,9 +1,9 @@
 //! `convert`: files of one format to files of another.
 
-use tidemill_engine::convert::{Conversion, refuse_scratch};
-use tidemill_engine::job::Limits;
+use tidemill_engine::convert::{Conversion, check_no_scratch_storage};
+use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::jobs::RunDescription;
-use tidemill_engine::running::Running;
+use tidemill_engine::run_handle::RunHandle;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Error, Query, coverage, program_files};
 
@@ -24,62 +24,70 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     sink.storage_options = source.storage_options.clone();
     let limits = args.limits.limits();
     let files = &args.program_files.named;
-    let files = program_files::named(files, &source.storage_options, &[&limits])?;
-    program_files::give(files.as_ref(), &mut source.filter_program);
-    program_files::give(files.as_ref(), &mut sink.exec);
-    program_files::check(files.as_ref(), &[source.filter_program.as_ref(), sink.exec.as_ref()])?;
+    let files = program_files::open_program_files(files, &source.storage_options, &[&limits])?;
+    program_files::attach_program_files(files.as_ref(), &mut source.filter_program);
+    program_files::attach_program_files(files.as_ref(), &mut sink.exec);
+    program_files::check_files_have_a_program(
+        files.as_ref(),
+        &[source.filter_program.as_ref(), sink.exec.as_ref()],
+    )?;
     let conversion = Conversion {
         source,
         select: args.select,
         condition: args.condition,
         sink,
         skip_existing: args.skip_existing,
-        elsewhere: None,
+        workers: None,
     };
     let sources = conversion.source.urls().cloned().collect();
     let url = conversion.sink.url.clone();
     let about = RunDescription {
         verb: "convert",
-        mapper: conversion.describe(),
+        mapper: conversion.describe_selection(),
         sources,
         output: Some(url.clone()),
         ..RunDescription::default()
     };
     let coverage_sink = CoverageSink::new(args.limits.coverage.as_deref(), Some(&url))?;
     if !conversion.is_to_folder() {
-        conversion.check_one()?;
-        let query = args.scratch.over(conversion.query()?)?;
+        conversion.check_single_output()?;
+        let query = args.scratch.over(conversion.to_query()?)?;
         let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
-        let posting =
-            Posting { verb: "convert", shown: &query.sql, job: &Limits::default(), watched: false };
+        let posting = Posting {
+            verb: "convert",
+            shown: &query.sql,
+            job: &ResourceLimits::default(),
+            watched: false,
+        };
         let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
             Some(running) => running,
             None => {
                 let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-                Running::query(
+                RunHandle::start_query(
                     query.with_worker_output(&conversion.sink),
                     preparation.settings.clone(),
                 )?
             }
         };
-        let running = running.recorded(recorder);
+        let running = running.with_recorder(recorder);
         let how = (Say::All, ShowArgs::default().showing());
         return finish(running, &preparation, &conversion.sink, &coverage_sink, how);
     }
-    refuse_scratch(&args.scratch.over(Query::default())?.scratch)?;
+    check_no_scratch_storage(&args.scratch.over(Query::default())?.scratch)?;
     let (preparation, recorder) = begin(&limits, &Default::default(), about)?;
     let elsewhere = args.on.elsewhere(&args.limits, &preparation.settings.cancel)?;
-    let conversion = Conversion { elsewhere, ..conversion };
-    let (running, converted) = conversion.start(&preparation.settings, &preparation.id)?;
-    let running = wait(running.recorded(recorder), &preparation)?;
+    let conversion = Conversion { workers: elsewhere, ..conversion };
+    let (running, converted) =
+        conversion.start_to_folder(&preparation.settings, &preparation.run_id)?;
+    let running = wait(running.with_recorder(recorder), &preparation)?;
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
     let converted = std::mem::take(&mut *converted.lock());
-    if let Some(warning) = &converted.written.warning {
+    if let Some(warning) = &converted.output_summary.warning {
         terminal::warn(warning);
     }
-    let skipped = match converted.skipped {
+    let skipped = match converted.skipped_outputs {
         0 => String::new(),
         count => {
             format!("; left {} that were there already", coverage::format_grouped_digits(count))
@@ -87,14 +95,14 @@ pub(super) fn convert(args: ConvertArgs) -> anyhow::Result<Outcome> {
     };
     terminal::note(&format!(
         "wrote {} file{} in `{url}`: {} rows, {}{skipped}",
-        coverage::format_grouped_digits(converted.written.files),
-        if converted.written.files == 1 { "" } else { "s" },
-        coverage::format_grouped_digits(converted.written.rows),
-        coverage::format_decimal_bytes(converted.written.bytes),
+        coverage::format_grouped_digits(converted.output_summary.files),
+        if converted.output_summary.files == 1 { "" } else { "s" },
+        coverage::format_grouped_digits(converted.output_summary.rows),
+        coverage::format_decimal_bytes(converted.output_summary.bytes),
     ));
     terminal::note(&found.summary_line());
     coverage_sink.write(found)?;
-    match converted.error() {
+    match converted.to_error() {
         Some(error) => Err(error.into()),
         None if found.complete => Ok(Outcome::Complete),
         None => Ok(Outcome::Incomplete),

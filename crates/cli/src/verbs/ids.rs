@@ -3,9 +3,9 @@
 use std::io::{BufWriter, IsTerminal, Write};
 
 use tidemill_engine::coverage::format_grouped_digits;
-use tidemill_engine::ids::{self, Request, SetOperation, Stored};
-use tidemill_engine::job::Limits;
-use tidemill_engine::{Error, running};
+use tidemill_engine::id_set_operations::{self, IdSetFormat, IdSetRequest, SetOperation};
+use tidemill_engine::job::ResourceLimits;
+use tidemill_engine::{Error, run_handle};
 
 use super::beside::beside_until;
 use super::{Outcome, print};
@@ -15,31 +15,31 @@ use crate::terminal::{self, Bar};
 
 /// `tidemill ids OPERATION FILE…`.
 pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
-    let limits = Limits {
+    let limits = ResourceLimits {
         memory: args.memory,
         threads: args.threads,
         spill_dirs: args.spill_dir,
-        ..Limits::default()
+        ..ResourceLimits::default()
     };
-    let request = Request {
-        operation: ids::operation(&args.operation)?,
-        input_format: args.input_format.as_deref().map(Stored::named).transpose()?,
+    let request = IdSetRequest {
+        operation: id_set_operations::parse_operation(&args.operation)?,
+        input_format: args.input_format.as_deref().map(IdSetFormat::from_name).transpose()?,
         storage_options: args.storage.options()?,
         inputs: args.files,
-        column: args.column,
-        signed: args.signed,
-        sorted: args.sorted,
+        id_column: args.column,
+        signed_ids: args.signed,
+        inputs_are_sorted: args.sorted,
         output: args.output.filter(|output| output != "-"),
-        format: args.format,
+        output_format: args.format,
         overwrite: args.overwrite,
     };
-    let settings = running::prepare(&limits, &Limits::default())?.settings;
+    let settings = run_handle::prepare_run(&limits, &ResourceLimits::default())?.settings;
     memory::keep_some(&settings);
     terminal::watch_signals(&settings.cancel)?;
     let mut bar = Bar::of_ids(&settings.progress);
     let counts = beside_until(&settings.cancel, &mut bar, || {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let counts = ids::run(&request, &settings, &mut out)?;
+        let counts = id_set_operations::combine_id_sets(&request, &settings, &mut out)?;
         out.flush().map_err(|error| Error::io("write", "standard output", error))?;
         Ok(counts)
     });

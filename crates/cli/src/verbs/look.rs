@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 
 use serde_json::json;
 use tidemill_engine::column_types::{quote_sql_name, sql_type_name};
-use tidemill_engine::job::Limits;
+use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::redaction::redact_url;
-use tidemill_engine::running::{Running, prepare};
+use tidemill_engine::run_handle::{RunHandle, prepare_run};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, schema_compatibility};
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
@@ -164,7 +164,7 @@ pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     };
     check_format(format, args.files.len())?;
     let defaults = args.source.spec()?;
-    let mut preparation = prepare(&Limits::default(), &Limits::default())?;
+    let mut preparation = prepare_run(&ResourceLimits::default(), &ResourceLimits::default())?;
     // Set here, and not as a limit: a look keeps no copies.
     if let Some(max_bad) = &args.max_bad {
         preparation.settings.max_bad = max_bad.parse()?;
@@ -186,7 +186,7 @@ pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
         let query = Query { sql, sources: vec![source], ..Query::default() };
         let mut sink = SinkSpec::new("-");
         sink.format = Some(format);
-        let running = Running::query(query, preparation.settings.clone())?;
+        let running = RunHandle::start_query(query, preparation.settings.clone())?;
         let coverage = CoverageSink::new(None, None)?;
         let how = (Say::Faults, args.look.showing(RowsShown::All));
         if let Outcome::Incomplete = finish(running, &preparation, &sink, &coverage, how)? {

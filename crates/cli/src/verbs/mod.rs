@@ -21,7 +21,7 @@ use std::path::Path;
 use clap::CommandFactory;
 use tidemill_engine::error::escape_control_chars;
 use tidemill_engine::filter_program::FilterProgram;
-use tidemill_engine::job::Limits;
+use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::query::ScratchSpec;
 use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::sink::run_direct_write;
@@ -223,14 +223,14 @@ impl ReadAheadArgs {
 }
 
 impl LimitArgs {
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> ResourceLimits {
+        ResourceLimits {
             memory: self.memory.clone(),
             max_bad: self.max_bad.clone(),
             threads: self.threads,
             priority: self.priority.clone(),
             spill_dirs: self.spill_dir.clone(),
-            max_attempts: None,
+            split_attempts_max: None,
             scratch: ScratchSpec::default(),
         }
     }

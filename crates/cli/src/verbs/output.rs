@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use tidemill_engine::coverage::EstimateAccuracy;
 use tidemill_engine::coverage_file::CoverageFile;
-use tidemill_engine::running::{Next, Preparation, Running, deliver};
+use tidemill_engine::run_handle::{PreparedRun, RunEvent, RunHandle, write_to_sink};
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::terminal_table::{
     DEFAULT_ROWS_MAX, TerminalTable, TerminalTableOptions,
 };
 use tidemill_engine::sink::{OutputFormat, OutputSummary, SinkSpec};
-use tidemill_engine::{CancelFlag, Coverage, Error, InterimResult, Kept, Result, coverage};
+use tidemill_engine::{CancelFlag, Coverage, Error, InterimResult, Result, ResultCache, coverage};
 
 use super::{Outcome, print, program};
 use crate::args::{LookArgs, RowsShown, ShowArgs, SinkArgs, WriteArgs};
@@ -209,14 +209,14 @@ pub(super) enum Say {
 
 /// Where a result is kept beside being shown.
 pub(super) struct Keep<'a> {
-    pub(super) kept: &'a mut Option<Kept>,
+    pub(super) kept: &'a mut Option<ResultCache>,
     pub(super) bytes_max: u64,
 }
 
 /// Waits for a run, writes its rows, and says what the result rests on.
 pub(super) fn finish(
-    running: Running,
-    preparation: &Preparation,
+    running: RunHandle,
+    preparation: &PreparedRun,
     sink: &SinkSpec,
     coverage: &CoverageSink,
     how: (Say, Showing),
@@ -226,8 +226,8 @@ pub(super) fn finish(
 
 /// The same; what goes to a terminal is kept, too, where that is wanted.
 pub(super) fn finish_keeping(
-    mut running: Running,
-    preparation: &Preparation,
+    mut running: RunHandle,
+    preparation: &PreparedRun,
     sink: &SinkSpec,
     coverage: &CoverageSink,
     (how, showing): (Say, Showing),
@@ -245,15 +245,16 @@ pub(super) fn finish_keeping(
         return ended(&running, &shown?, sink, coverage, (how, settings.max_bad));
     }
     let to_terminal = is_terminal(sink);
-    let written = deliver(&mut running, sink, &preparation.id, settings.memory_bytes, |rows| {
-        if to_terminal && rows > 0 {
-            // Rows and the bar are on the same screen.
-            bar.clear();
-        } else {
-            bar.tick();
-        }
-        Ok(())
-    });
+    let written =
+        write_to_sink(&mut running, sink, &preparation.run_id, settings.memory_bytes, |rows| {
+            if to_terminal && rows > 0 {
+                // Rows and the bar are on the same screen.
+                bar.clear();
+            } else {
+                bar.tick();
+            }
+            Ok(())
+        });
     bar.clear();
     if let Some(warning) = running.take_warning() {
         terminal::warn(&warning);
@@ -267,7 +268,7 @@ pub(super) fn finish_keeping(
 
 /// Says what a run that has ended has written, and what it rests on.
 fn ended(
-    running: &Running,
+    running: &RunHandle,
     written: &OutputSummary,
     sink: &SinkSpec,
     coverage: &CoverageSink,
@@ -291,27 +292,27 @@ fn ended(
 
 /// Shows a run's rows on the terminal.
 fn show(
-    (running, enough): (&mut Running, &CancelFlag),
+    (running, enough): (&mut RunHandle, &CancelFlag),
     showing: Showing,
     keep: Option<Keep<'_>>,
     bar: &mut Bar,
 ) -> Result<OutputSummary> {
-    let schema = running.schema(|| {
+    let schema = running.wait_for_schema(|| {
         bar.tick();
         Ok(())
     })?;
     let mut table: Option<TerminalTable> = None;
     let mut glimpses = Glimpses { lines: 0, began: Instant::now() };
     let mut pages = Pages::new(showing.uses_pager);
-    let mut kept = keep.map(|keep| keep.kept.insert(Kept::new(schema, keep.bytes_max)));
+    let mut kept = keep.map(|keep| keep.kept.insert(ResultCache::new(schema, keep.bytes_max)));
     // Its columns are known for certain when there are rows, or none.
-    let screen = |running: &mut Running| -> Result<TerminalTable> {
-        Ok(TerminalTable::new(&running.schema(|| Ok(()))?, showing.look())?)
+    let screen = |running: &mut RunHandle| -> Result<TerminalTable> {
+        Ok(TerminalTable::new(&running.wait_for_schema(|| Ok(()))?, showing.look())?)
     };
     let mut is_written = false;
     loop {
-        match running.next(WAIT)? {
-            Next::Glimpse(glimpse) => {
+        match running.next_event(WAIT)? {
+            RunEvent::InterimResult(glimpse) => {
                 // From here on what there is may be taken for the answer.
                 terminal::answer_first(enough);
                 if glimpse.bytes_read_share == 0.0 {
@@ -320,7 +321,7 @@ fn show(
                 bar.clear();
                 glimpses.show(&glimpse, showing.look())?;
             }
-            Next::Batch(batch) => {
+            RunEvent::Batch(batch) => {
                 glimpses.erase(bar);
                 // Rows and the bar are on the same screen.
                 if showing.rows.is_none() && batch.num_rows() > 0 {
@@ -328,7 +329,7 @@ fn show(
                     bar.clear();
                 }
                 if let Some(kept) = &mut kept {
-                    kept.add(&batch);
+                    kept.add_batch(&batch);
                 }
                 let table = match &mut table {
                     Some(table) => table,
@@ -336,9 +337,9 @@ fn show(
                 };
                 table.add_batch(&batch, &mut pages).map_err(Error::from)?;
             }
-            Next::Waiting if is_written => {}
-            Next::Waiting => bar.tick(),
-            Next::End => break,
+            RunEvent::NothingYet if is_written => {}
+            RunEvent::NothingYet => bar.tick(),
+            RunEvent::End => break,
         }
     }
     bar.clear();
@@ -432,9 +433,9 @@ fn said_below(share: f64, left: Duration, width: usize) -> String {
 }
 
 /// Waits for a run that gives no rows.
-pub(super) fn wait(mut running: Running, preparation: &Preparation) -> anyhow::Result<Running> {
+pub(super) fn wait(mut running: RunHandle, preparation: &PreparedRun) -> anyhow::Result<RunHandle> {
     let mut bar = Bar::new(&preparation.settings.progress);
-    let ended = running.drain(
+    let ended = running.for_each_batch(
         |_| Ok(()),
         || {
             bar.tick();
@@ -451,8 +452,8 @@ pub(super) fn wait(mut running: Running, preparation: &Preparation) -> anyhow::R
 
 /// Waits for a run that writes a partial table.
 pub(super) fn finish_without_rows(
-    running: Running,
-    preparation: &Preparation,
+    running: RunHandle,
+    preparation: &PreparedRun,
     target: &str,
     coverage: &CoverageSink,
 ) -> anyhow::Result<Outcome> {

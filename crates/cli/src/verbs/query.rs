@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use tidemill_engine::explanation::Explanation;
-use tidemill_engine::job::{Job, Limits};
+use tidemill_engine::job::{Job, ResourceLimits};
 use tidemill_engine::jobs::{RunDescription, RunRecorder};
-use tidemill_engine::posted::Question;
-use tidemill_engine::posted::asking::Master;
+use tidemill_engine::posted_query::PostedQuery;
+use tidemill_engine::posted_query::master_client::MasterClient;
 use tidemill_engine::query::QueryParameter;
-use tidemill_engine::running::{self, Preparation, Running};
+use tidemill_engine::run_handle::{self, PreparedRun, RunHandle};
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::SinkSpec;
 use tidemill_engine::{
@@ -43,8 +43,12 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let turbo = args.turbo.over(&TurboSettings::default())?;
     let limits = args.limits.limits();
     let mut defaults = args.source.spec()?;
-    let files = program_files::named(&args.files.named, &defaults.storage_options, &[&limits])?;
-    program_files::give(files.as_ref(), &mut defaults.filter_program);
+    let files = program_files::open_program_files(
+        &args.files.named,
+        &defaults.storage_options,
+        &[&limits],
+    )?;
+    program_files::attach_program_files(files.as_ref(), &mut defaults.filter_program);
     let query = Query { sql, file_defaults: defaults, turbo, ..Query::default() };
     // The log keeps the statement without the values, which may be nobody's business.
     let about = RunDescription {
@@ -55,7 +59,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     let shown = query.sql.clone();
     let mut query = query.with_parameters(&parameters.collect::<Vec<_>>())?;
     let copy = CopyQuery::parse(&query.sql)?;
-    let copy = copy.map(|CopyQuery { query: sql, sink }| {
+    let copy = copy.map(|CopyQuery { query_sql: sql, sink }| {
         query.sql = sql;
         sink
     });
@@ -68,7 +72,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         )
         .into());
     }
-    let none = Limits::default();
+    let none = ResourceLimits::default();
     let posting = |watched| Posting { verb: "query", shown: &shown, job: &none, watched };
     if args.explain {
         let preparation = prepare(&args.limits.limits(), &none)?;
@@ -92,14 +96,15 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         None => args.sink.sink(None)?,
     };
     sink.storage_options = args.source.storage.options()?;
-    program_files::give(files.as_ref(), &mut sink.exec);
-    program_files::check(
+    program_files::attach_program_files(files.as_ref(), &mut sink.exec);
+    program_files::check_files_have_a_program(
         files.as_ref(),
         &[query.file_defaults.filter_program.as_ref(), sink.exec.as_ref()],
     )?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = RunDescription { output: Some(sink.url.clone()), ..about };
-    let (mut preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
+    let (mut preparation, recorder) =
+        begin(&args.limits.limits(), &ResourceLimits::default(), about)?;
     if query.turbo.is_some() {
         terminal::answer_first(&preparation.settings.stop_reading);
     }
@@ -115,7 +120,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
                 started(query, &preparation, &sink)?
             }
         };
-    let running = running.recorded(recorder);
+    let running = running.with_recorder(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
 
@@ -132,7 +137,7 @@ pub(super) struct Posting<'a> {
     pub(super) verb: &'static str,
     /// What those see of it who look at the master's jobs.
     pub(super) shown: &'a str,
-    pub(super) job: &'a Limits,
+    pub(super) job: &'a ResourceLimits,
     /// Whether somebody at a terminal watches it.
     pub(super) watched: bool,
 }
@@ -143,27 +148,27 @@ impl Posting<'_> {
         &self,
         (on, limits): (&OnArgs, &LimitArgs),
         query: &Query,
-        preparation: &Preparation,
-    ) -> anyhow::Result<Option<(Master, Question)>> {
+        preparation: &PreparedRun,
+    ) -> anyhow::Result<Option<(MasterClient, PostedQuery)>> {
         let Some(master) = on.master()? else { return Ok(None) };
         let attempts_max = on.max_attempts.or(query.split_attempts_max);
         let query = Query { split_attempts_max: attempts_max, ..query.clone() };
-        let priority = running::priority_of(&limits.limits(), self.job)?;
+        let priority = run_handle::resolve_priority(&limits.limits(), self.job)?;
         let settings = &preparation.settings;
-        let question = Question::new(self.verb, self.shown, &query, settings, priority)?;
-        Ok(Some((master, question.watched(self.watched))))
+        let question = PostedQuery::new(self.verb, self.shown, &query, settings, priority)?;
+        Ok(Some((master, question.with_interim_results(self.watched))))
     }
 
     pub(super) fn begin(
         &self,
         on: (&OnArgs, &LimitArgs),
         query: &Query,
-        preparation: &Preparation,
-    ) -> anyhow::Result<Option<Running>> {
+        preparation: &PreparedRun,
+    ) -> anyhow::Result<Option<RunHandle>> {
         let Some((master, question)) = self.question(on, query, preparation)? else {
             return Ok(None);
         };
-        Ok(Some(Running::posted(master, question, preparation.settings.clone())?))
+        Ok(Some(RunHandle::start_posted_query(master, question, preparation.settings.clone())?))
     }
 }
 
@@ -188,9 +193,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         source.spec.storage_options = source.spec.storage_options.with_overrides(&of_sources);
         source.spec.salvage_damaged |= args.salvage;
     }
-    job.files.extend(args.files.named.iter().cloned());
-    let files = job.give_files(&args.limits.limits())?;
-    let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.query() };
+    job.program_files.extend(args.files.named.iter().cloned());
+    let files = job.attach_program_files(&args.limits.limits())?;
+    let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.to_query() };
     let query = args.scratch.over(query)?;
     let sql = query.sql.clone();
     let posting = |watched| Posting { verb: "run", shown: &sql, job: &job.limits, watched };
@@ -203,23 +208,26 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
         cluster: None,
     };
     if let Some(out) = &args.partial {
-        program_files::check(files.as_ref(), &job.programs().collect::<Vec<_>>())?;
+        program_files::check_files_have_a_program(
+            files.as_ref(),
+            &job.source_programs().collect::<Vec<_>>(),
+        )?;
         if args.dry_run {
             let preparation = prepare(&args.limits.limits(), &job.limits)?;
             return explain(&explaining, query, &preparation, None);
         }
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
-        let about = job.about(Some(out.display().to_string()));
+        let about = job.describe_run(Some(out.display().to_string()));
         let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
-        let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
+        let (settings, id) = (preparation.settings.clone(), preparation.run_id.clone());
         let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
         let asked = posting(false).question((&args.on, &args.limits), &query, &preparation)?;
         let running = if let Some((master, question)) = asked {
             let to = (target, overwrite, id);
-            Running::posted_partial(master, question, settings, to)?
+            RunHandle::start_posted_partial_table(master, question, settings, to)?
         } else {
             let query = args.on.over(query, &args.limits, &settings.cancel)?;
-            Running::without_rows(settings.cancel.clone(), move || {
+            RunHandle::start_without_rows(settings.cancel.clone(), move || {
                 let plan = QueryPlan::new(&query, &settings)?;
                 if let Some(warning) = plan.warning() {
                     terminal::warn(&warning);
@@ -227,20 +235,20 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
                 plan.write_partial_table(&target, overwrite, &id)
             })?
         };
-        let running = running.recorded(recorder);
+        let running = running.with_recorder(recorder);
         return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
     }
     let mut sink = args.sink.sink(job.sink.as_ref())?;
     sink.storage_options = sink.storage_options.with_overrides(&storage);
-    program_files::give(files.as_ref(), &mut sink.exec);
-    let programs = job.programs().chain([sink.exec.as_ref()]).collect::<Vec<_>>();
-    program_files::check(files.as_ref(), &programs)?;
+    program_files::attach_program_files(files.as_ref(), &mut sink.exec);
+    let programs = job.source_programs().chain([sink.exec.as_ref()]).collect::<Vec<_>>();
+    program_files::check_files_have_a_program(files.as_ref(), &programs)?;
     if args.dry_run {
         let preparation = prepare(&args.limits.limits(), &job.limits)?;
         return explain(&explaining, query, &preparation, Some(&sink));
     }
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let about = job.about(Some(sink.url.clone()));
+    let about = job.describe_run(Some(sink.url.clone()));
     let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
     if query.turbo.is_some() {
         terminal::answer_first(&preparation.settings.stop_reading);
@@ -254,16 +262,16 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
             started(query, &preparation, &sink)?
         }
     };
-    let running = running.recorded(recorder);
+    let running = running.with_recorder(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::All, args.show.showing()))
 }
 
 /// Starts a query; somebody at a terminal watches it.
-fn started(query: Query, preparation: &Preparation, sink: &SinkSpec) -> anyhow::Result<Running> {
+fn started(query: Query, preparation: &PreparedRun, sink: &SinkSpec) -> anyhow::Result<RunHandle> {
     let settings = preparation.settings.clone();
     Ok(match is_watched(sink) {
-        true => Running::watched(query, settings)?,
-        false => Running::query(query.with_worker_output(sink), settings)?,
+        true => RunHandle::start_watched_query(query, settings)?,
+        false => RunHandle::start_query(query.with_worker_output(sink), settings)?,
     })
 }
 
@@ -274,46 +282,47 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
     if let Some(out) = args.partial {
         let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = RunDescription::for_merge(&args.partials, Some(out.display().to_string()));
-        let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
-        let (settings, id) = (preparation.settings.clone(), preparation.id.clone());
+        let (preparation, recorder) =
+            begin(&args.limits.limits(), &ResourceLimits::default(), about)?;
+        let (settings, id) = (preparation.settings.clone(), preparation.run_id.clone());
         let (target, overwrite) = (out.display().to_string(), args.sink.write.overwrite);
-        let running = Running::without_rows(settings.cancel.clone(), move || {
+        let running = RunHandle::start_without_rows(settings.cancel.clone(), move || {
             let merge = PartialTableMerge::with_repeat_policy(&args.partials, repeats, &settings)?;
             merge.write_partial_table(&out, overwrite, &id)
         })?
-        .recorded(recorder);
+        .with_recorder(recorder);
         return finish_without_rows(running, &preparation, &target, &coverage);
     }
     let mut sink = args.sink.sink(None)?;
     sink.storage_options = args.storage.options()?;
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = RunDescription::for_merge(&args.partials, Some(sink.url.clone()));
-    let (preparation, recorder) = begin(&args.limits.limits(), &Limits::default(), about)?;
-    let running = Running::merge(args.partials, repeats, preparation.settings.clone())?;
-    let running = running.recorded(recorder);
+    let (preparation, recorder) = begin(&args.limits.limits(), &ResourceLimits::default(), about)?;
+    let running = RunHandle::start_merge(args.partials, repeats, preparation.settings.clone())?;
+    let running = running.with_recorder(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
 
 /// The limits as settings, with Ctrl-C wired to them.
-fn prepare(own: &Limits, job: &Limits) -> anyhow::Result<Preparation> {
-    let preparation = running::prepare(own, job)?;
+fn prepare(own: &ResourceLimits, job: &ResourceLimits) -> anyhow::Result<PreparedRun> {
+    let preparation = run_handle::prepare_run(own, job)?;
     watch(&preparation)?;
     Ok(preparation)
 }
 
 /// The same for a run that is recorded in the job log.
 pub(super) fn begin(
-    own: &Limits,
-    job: &Limits,
+    own: &ResourceLimits,
+    job: &ResourceLimits,
     about: RunDescription,
-) -> anyhow::Result<(Preparation, RunRecorder)> {
-    let mut preparation = running::prepare(own, job)?;
-    let recorder = preparation.recorder(RunDescription { via: "command line", ..about })?;
+) -> anyhow::Result<(PreparedRun, RunRecorder)> {
+    let mut preparation = run_handle::prepare_run(own, job)?;
+    let recorder = preparation.start_recorder(RunDescription { via: "command line", ..about })?;
     watch(&preparation)?;
     Ok((preparation, recorder))
 }
 
-fn watch(preparation: &Preparation) -> anyhow::Result<()> {
+fn watch(preparation: &PreparedRun) -> anyhow::Result<()> {
     if let Some(warning) = &preparation.warning {
         terminal::warn(warning);
     }
@@ -325,7 +334,7 @@ fn watch(preparation: &Preparation) -> anyhow::Result<()> {
 fn explain(
     explanation: &Explaining<'_>,
     query: Query,
-    preparation: &Preparation,
+    preparation: &PreparedRun,
     sink: Option<&SinkSpec>,
 ) -> anyhow::Result<Outcome> {
     let Explaining { posting, on, limits, format, output, cluster } = explanation;
@@ -345,7 +354,7 @@ fn explain(
             )
             .into());
         }
-        Some((master, question)) => Explanation::asked(&master, question, settings)?,
+        Some((master, question)) => Explanation::request_from_master(&master, question, settings)?,
         None => {
             let mut query = on.over(query, limits, &settings.cancel)?;
             if let Some(output) = output.or(sink) {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use tidemill_engine::jobs::RunDescription;
-use tidemill_engine::running::Running;
+use tidemill_engine::run_handle::RunHandle;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{CancelFlag, Error, Query};
 use tidemill_sort::cluster_cost_model::ClusterSortModel;
@@ -99,7 +99,8 @@ fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
     let query = Query { keeps_columns: sink.preserves_column_metadata(), ..query };
     let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let (preparation, recorder) = begin(&args.limits.limits(), &Default::default(), about)?;
-    let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
+    let running =
+        RunHandle::start_query(query, preparation.settings.clone())?.with_recorder(recorder);
     finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
 }
 

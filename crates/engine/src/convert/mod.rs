@@ -10,9 +10,9 @@
 //! for; the files appear in sets, each all at once, and an input that cannot be converted is
 //! told of in the end and does not keep the others. Workers elsewhere may convert them ([`elsewhere`]).
 
-pub(crate) mod elsewhere;
+pub(crate) mod cluster_conversion;
 
-pub use self::elsewhere::refuse_scratch;
+pub use self::cluster_conversion::check_no_scratch_storage;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -44,18 +44,18 @@ use tidemill_source::{
 };
 use tidemill_tables::partial_tables::merge_coverages;
 
-use crate::running::Running;
+use crate::run_handle::RunHandle;
 
 /// A set ends with so many files …
-const SET_FILES: usize = 1000;
+const SET_FILES_MAX: usize = 1000;
 /// … or once its inputs have so many bytes.
-const SET_BYTES: u64 = 1 << 30;
+const SET_INPUT_BYTES_TARGET: u64 = 1 << 30;
 /// After so many inputs that cannot be converted no more are tried.
 const FAILURES_MAX: usize = 100;
 /// How many of them are named.
-const FAILURES_SHOWN: usize = 5;
+const LISTED_FAILURES_MAX: usize = 5;
 /// How many paths [`Written`] lists.
-const PATHS_SHOWN: usize = 5;
+const LISTED_PATHS_MAX: usize = 5;
 
 /// What to convert, and to what.
 #[derive(Debug, Clone)]
@@ -72,46 +72,49 @@ pub struct Conversion {
     /// it is an error.
     pub skip_existing: bool,
     /// Who converts inputs to files of a folder. Default: this process.
-    pub elsewhere: Option<Elsewhere>,
+    pub workers: Option<ConversionWorkers>,
 }
 
 /// Who converts inputs elsewhere.
 #[derive(Debug, Clone)]
-pub struct Elsewhere {
+pub struct ConversionWorkers {
     /// Who.
-    pub workers: Arc<dyn WorkerPool>,
+    pub pool: Arc<dyn WorkerPool>,
     /// Whether what they do not do is done by this process, with a warning.
-    pub may_run_here: bool,
+    pub may_run_locally: bool,
     /// So many workers may end over the same inputs. Default: 4.
-    pub attempts_max: Option<usize>,
+    pub task_attempts_max: Option<usize>,
 }
 
 /// What came of a conversion to a folder.
 #[derive(Debug, Default)]
-pub struct Converted {
+pub struct ConversionReport {
     /// What was written.
-    pub written: OutputSummary,
+    pub output_summary: OutputSummary,
     /// What it rests on.
     pub coverage: Coverage,
     /// Outputs that were there already, and were left.
-    pub skipped: u64,
+    pub skipped_outputs: u64,
     /// Why inputs were not converted.
     pub failures: Vec<Error>,
     /// Inputs that were not tried, after too many failures.
-    pub untried: u64,
+    pub untried_inputs: u64,
 }
 
-impl Converted {
+impl ConversionReport {
     /// The failures as one error, if there are any.
-    pub fn error(&self) -> Option<Error> {
+    pub fn to_error(&self) -> Option<Error> {
         if self.failures.is_empty() {
             return None;
         }
-        let files = self.written.files + self.skipped + self.failures.len() as u64 + self.untried;
-        let shown = self.failures.iter().take(FAILURES_SHOWN);
+        let files = self.output_summary.files
+            + self.skipped_outputs
+            + self.failures.len() as u64
+            + self.untried_inputs;
+        let shown = self.failures.iter().take(LISTED_FAILURES_MAX);
         Some(Error::UnconvertedFiles {
             failed: self.failures.len() as u64,
-            untried: self.untried,
+            untried: self.untried_inputs,
             files,
             first: shown.map(|error| error.to_string().replace('\n', "\n  ")).collect(),
         })
@@ -120,7 +123,7 @@ impl Converted {
 
 /// An input and where it goes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Task {
+struct ConversionInput {
     url: String,
     bytes: u64,
     /// Below the folder, with `/`.
@@ -129,7 +132,7 @@ struct Task {
 
 impl Conversion {
     /// What is done to each record, in words; none if nothing is.
-    pub fn describe(&self) -> Option<String> {
+    pub fn describe_selection(&self) -> Option<String> {
         match (&self.select, &self.condition) {
             (None, None) => None,
             (Some(select), None) => Some(format!("SELECT {select}")),
@@ -142,7 +145,7 @@ impl Conversion {
     ///
     /// # Errors
     /// [`Error::Usage`].
-    pub fn check_one(&self) -> Result<()> {
+    pub fn check_single_output(&self) -> Result<()> {
         match self.skip_existing {
             true => Err(Error::usage_with_hint(
                 format!("`{}` is no folder, in which outputs could be left", self.sink.url),
@@ -157,15 +160,15 @@ impl Conversion {
     ///
     /// # Errors
     /// As [`Running::query`].
-    pub fn start(
+    pub fn start_to_folder(
         self,
         settings: &RunSettings,
         run: &RunId,
-    ) -> Result<(Running, Arc<Mutex<Converted>>)> {
+    ) -> Result<(RunHandle, Arc<Mutex<ConversionReport>>)> {
         let (settings, run) = (settings.clone(), run.clone());
-        let converted = Arc::new(Mutex::new(Converted::default()));
+        let converted = Arc::new(Mutex::new(ConversionReport::default()));
         let result = Arc::clone(&converted);
-        let running = Running::without_rows(settings.cancel.clone(), move || {
+        let running = RunHandle::start_without_rows(settings.cancel.clone(), move || {
             let all = self.run_to_folder(&settings, &run)?;
             let coverage = all.coverage.clone();
             *result.lock() = all;
@@ -184,11 +187,11 @@ impl Conversion {
     ///
     /// # Errors
     /// [`Error::Usage`] if `select` is no list or `condition` no condition.
-    pub fn query(&self) -> Result<Query> {
-        self.query_of(self.source.clone())
+    pub fn to_query(&self) -> Result<Query> {
+        self.query_for_source(self.source.clone())
     }
 
-    fn query_of(&self, source: SourceSpec) -> Result<Query> {
+    fn query_for_source(&self, source: SourceSpec) -> Result<Query> {
         let query =
             Query::select_per_record(source, self.select.as_deref(), self.condition.as_deref())?;
         Ok(Query {
@@ -207,8 +210,8 @@ impl Conversion {
     /// What is wrong with the request as a whole: [`Error::Usage`], [`Error::NotFound`],
     /// [`Error::Exists`]; and [`Error::Interrupted`]. What is wrong with one input is among
     /// [`Converted::failures`].
-    pub fn run_to_folder(&self, settings: &RunSettings, run: &RunId) -> Result<Converted> {
-        self.query()?;
+    pub fn run_to_folder(&self, settings: &RunSettings, run: &RunId) -> Result<ConversionReport> {
+        self.to_query()?;
         let Some(format) = self.sink.format else {
             return Err(Error::usage_with_hint(
                 format!("`{}` is a folder, which does not tell the format", self.sink.url),
@@ -216,10 +219,10 @@ impl Conversion {
             ));
         };
         self.sink.check_exec()?;
-        let mut all = Converted::default();
-        let there = self.there(&mut all)?;
-        let mut tasks = self.tasks(format, &settings.cancel)?;
-        all.skipped = self.look_for_existing(&mut tasks)?;
+        let mut all = ConversionReport::default();
+        let there = self.usable_workers(&mut all)?;
+        let mut tasks = self.list_inputs(format, &settings.cancel)?;
+        all.skipped_outputs = self.skip_or_refuse_existing(&mut tasks)?;
         settings.progress.set_bytes_total(tasks.iter().map(|task| task.bytes).sum());
         settings.progress.set_plan_outline(PlanOutline {
             execution_path: Some("rows"),
@@ -228,19 +231,19 @@ impl Conversion {
         let mut rest = tasks.as_slice();
         while !rest.is_empty() {
             if all.failures.len() >= FAILURES_MAX {
-                all.untried += rest.len() as u64;
+                all.untried_inputs += rest.len() as u64;
                 break;
             }
             let mut bytes = 0;
-            let full = rest.iter().take(SET_FILES).position(|task| {
+            let full = rest.iter().take(SET_FILES_MAX).position(|task| {
                 bytes += task.bytes;
-                bytes >= SET_BYTES
+                bytes >= SET_INPUT_BYTES_TARGET
             });
-            let count = full.map_or(rest.len().min(SET_FILES), |last| last + 1);
+            let count = full.map_or(rest.len().min(SET_FILES_MAX), |last| last + 1);
             let (set, others) = rest.split_at(count);
             match there {
                 Some(there) => {
-                    self.convert_set_there(set, format, settings, run, there, &mut all)?
+                    self.convert_set_on_workers(set, format, settings, run, there, &mut all)?
                 }
                 None => self.convert_set(set, format, settings, run, &mut all)?,
             }
@@ -252,7 +255,11 @@ impl Conversion {
     }
 
     /// The inputs, each with the name of its output.
-    fn tasks(&self, format: OutputFormat, cancel: &CancelFlag) -> Result<Vec<Task>> {
+    fn list_inputs(
+        &self,
+        format: OutputFormat,
+        cancel: &CancelFlag,
+    ) -> Result<Vec<ConversionInput>> {
         let mut tasks = Vec::new();
         let mut seen: HashSet<Arc<str>> = HashSet::new();
         for url in self.source.urls() {
@@ -266,11 +273,11 @@ impl Conversion {
                 if seen.insert(url.clone()) {
                     let compression = self.sink.compression_suffix(format);
                     let target = output_name(&below, format) + compression;
-                    tasks.push(Task { url: url.to_string(), bytes, target });
+                    tasks.push(ConversionInput { url: url.to_string(), bytes, target });
                 }
             }
         }
-        let mut by_target: HashMap<&str, &Task> = HashMap::with_capacity(tasks.len());
+        let mut by_target: HashMap<&str, &ConversionInput> = HashMap::with_capacity(tasks.len());
         for task in &tasks {
             if let Some(other) = by_target.insert(&task.target, task) {
                 return Err(Error::usage_with_hint(
@@ -286,12 +293,12 @@ impl Conversion {
     }
 
     /// Leaves out what exists already, if it may be left; returns how much that was.
-    fn look_for_existing(&self, tasks: &mut Vec<Task>) -> Result<u64> {
+    fn skip_or_refuse_existing(&self, tasks: &mut Vec<ConversionInput>) -> Result<u64> {
         if self.sink.overwrite || self.bucket_url().is_some() {
             return Ok(0);
         }
         let root = Path::new(&self.sink.url);
-        let exists = |task: &Task| root.join(&task.target).symlink_metadata().is_ok();
+        let exists = |task: &ConversionInput| root.join(&task.target).symlink_metadata().is_ok();
         let before = tasks.len();
         if self.skip_existing {
             tasks.retain(|task| !exists(task));
@@ -315,57 +322,66 @@ impl Conversion {
 
     fn convert_set(
         &self,
-        tasks: &[Task],
+        tasks: &[ConversionInput],
         format: OutputFormat,
         settings: &RunSettings,
         run: &RunId,
-        all: &mut Converted,
+        all: &mut ConversionReport,
     ) -> Result<()> {
         let cancel = &settings.cancel;
         let mut wait = || cancel.check();
         let root = Path::new(&self.sink.url);
-        let limit = Share::of(settings, tasks.len()).limit;
+        let limit = InputResources::from_settings(settings, tasks.len()).output_memory_bytes_max;
         let target = match self.bucket_url() {
-            Some(_) => Target::Objects(run),
+            Some(_) => ConversionTarget::SeparateObjects(run),
             None => {
                 let create = FileSet::create;
                 let set = create(root, &self.sink, format, run, limit, cancel, &mut wait)?;
-                Target::Set(Box::new(set))
+                ConversionTarget::FileSet(Box::new(set))
             }
         };
         let results = Mutex::new(std::mem::take(all));
-        let tried = self.convert_each(tasks, settings, &target, &|index, done| {
+        let tried = self.convert_inputs(tasks, settings, &target, &|index, done| {
             let mut all = results.lock();
             match done {
-                Ok(Done { coverage, written, part }) => {
-                    if let (Target::Set(set), Some(Part::Staged(part))) = (&target, part) {
+                Ok(ConvertedInput { coverage, output_summary: written, uncommitted: part }) => {
+                    if let (
+                        ConversionTarget::FileSet(set),
+                        Some(UncommittedOutput::StagedFile(part)),
+                    ) = (&target, part)
+                    {
                         set.adopt_file(part)?;
                     }
-                    all.add(coverage, written, settings);
+                    all.add_input(coverage, written, settings);
                     Ok(true)
                 }
-                Err(error) => Ok(all.fail(error, &tasks[index])),
+                Err(error) => Ok(all.add_failure(error, &tasks[index])),
             }
         })?;
         *all = results.into_inner();
         cancel.check()?;
-        all.untried += (tasks.len() - tried) as u64;
-        if let Target::Set(set) = target {
+        all.untried_inputs += (tasks.len() - tried) as u64;
+        if let ConversionTarget::FileSet(set) = target {
             let written = set.commit(root, self.sink.overwrite, &mut wait)?;
-            all.written = sum(std::mem::take(&mut all.written), written);
+            all.output_summary = sum_summaries(std::mem::take(&mut all.output_summary), written);
         }
         Ok(())
     }
 
     /// Converts some inputs, as many at once as there are threads; how many were tried, as `done` says when to stop.
-    fn convert_each(
+    fn convert_inputs(
         &self,
-        tasks: &[Task],
+        tasks: &[ConversionInput],
         settings: &RunSettings,
-        target: &Target<'_>,
-        done: &(dyn Fn(usize, Result<Done>) -> Result<bool> + Sync),
+        target: &ConversionTarget<'_>,
+        done: &(dyn Fn(usize, Result<ConvertedInput>) -> Result<bool> + Sync),
     ) -> Result<usize> {
-        let Share { workers, threads, memory_bytes, limit } = Share::of(settings, tasks.len());
+        let InputResources {
+            concurrent_inputs: workers,
+            threads,
+            memory_bytes,
+            output_memory_bytes_max: limit,
+        } = InputResources::from_settings(settings, tasks.len());
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let failed = Mutex::new(None);
         let work = || {
@@ -380,10 +396,10 @@ impl Conversion {
                     rejected_folder: settings
                         .rejected_folder
                         .as_ref()
-                        .map(|folder| folder.join(task.folder_of_copies())),
+                        .map(|folder| folder.join(task.rejected_copies_folder())),
                     ..settings.clone()
                 };
-                let goes_on = match self.convert_one(task, &own, target, limit, &mut turn) {
+                let goes_on = match self.convert_input(task, &own, target, limit, &mut turn) {
                     Err(Error::Interrupted) => Ok(false),
                     converted => done(index, converted),
                 };
@@ -419,48 +435,54 @@ impl Conversion {
         }
     }
 
-    fn convert_one(
+    fn convert_input(
         &self,
-        task: &Task,
+        task: &ConversionInput,
         settings: &RunSettings,
-        target: &Target<'_>,
+        target: &ConversionTarget<'_>,
         limit: usize,
         turn: &mut ComputeTurn<'_>,
-    ) -> Result<Done> {
+    ) -> Result<ConvertedInput> {
         let source =
             SourceSpec { url: task.url.clone(), more_urls: Vec::new(), ..self.source.clone() };
-        let (mut rows, warning) = match self.describe() {
+        let (mut rows, warning) = match self.describe_selection() {
             None => {
-                let copy = Copy::open(&source, settings, self.sink.preserves_column_metadata())?;
+                let copy = WholeSourceReader::open(
+                    &source,
+                    settings,
+                    self.sink.preserves_column_metadata(),
+                )?;
                 let warning = copy.source.warning();
-                (Content::Copy(Box::new(copy)), warning)
+                (InputRows::Source(Box::new(copy)), warning)
             }
             Some(_) => {
-                let plan = QueryPlan::new(&self.query_of(source)?, settings)?;
+                let plan = QueryPlan::new(&self.query_for_source(source)?, settings)?;
                 let warning = plan.warning();
-                (Content::Query(Box::new(plan.run()?)), warning)
+                (InputRows::Query(Box::new(plan.run()?)), warning)
             }
         };
         let schema = rows.schema().clone();
         let cancel = &settings.cancel;
         // Rows of a query are read by its own threads, with turns of their own.
-        let takes_turns = matches!(rows, Content::Copy(_));
+        let takes_turns = matches!(rows, InputRows::Source(_));
         let mut next_rows = || {
             if takes_turns {
                 turn.acquire(|| cancel.is_cancelled());
                 cancel.check()?;
             }
-            rows.next()
+            rows.next_batch()
         };
         let begun = match target {
-            Target::Objects(run) => Err(*run),
-            Target::Set(set) => Ok(set.begin_file(task.target.clone(), schema.clone())?),
-            Target::Staged(writer) => Ok(writer.begin_file(
+            ConversionTarget::SeparateObjects(run) => Err(*run),
+            ConversionTarget::FileSet(set) => {
+                Ok(set.begin_file(task.target.clone(), schema.clone())?)
+            }
+            ConversionTarget::StagedFiles(writer) => Ok(writer.begin_file(
                 tidemill_sink::unique_staged_name(),
                 task.target.clone(),
                 schema.clone(),
             )?),
-            Target::Sent(writer, uploads) => {
+            ConversionTarget::UploadedObjects(writer, uploads) => {
                 let upload = uploads.get(&task.target).cloned();
                 let mut object =
                     writer.begin_object(task.target.clone(), upload, schema.clone())?;
@@ -475,11 +497,19 @@ impl Conversion {
                     false => object.finish(&mut wait)?,
                 };
                 let part = match ended {
-                    FinishedObject::Complete(part, content) => Part::Sent(part, content),
-                    FinishedObject::TooLarge => return Ok(Done::of(Part::TooLarge)),
+                    FinishedObject::Complete(part, content) => {
+                        UncommittedOutput::UploadedObject(part, content)
+                    }
+                    FinishedObject::TooLarge => {
+                        return Ok(ConvertedInput::from_uncommitted(UncommittedOutput::TooLarge));
+                    }
                 };
                 let written = OutputSummary { warning, ..OutputSummary::default() };
-                return Ok(Done { coverage: rows.coverage(), written, part: Some(part) });
+                return Ok(ConvertedInput {
+                    coverage: rows.coverage(),
+                    output_summary: written,
+                    uncommitted: Some(part),
+                });
             }
         };
         let run = match begun {
@@ -489,12 +519,16 @@ impl Conversion {
                     file.write(&batch)?;
                 }
                 let part = match target {
-                    Target::Staged(_) => file.finish_durably()?,
+                    ConversionTarget::StagedFiles(_) => file.finish_durably()?,
                     _ => file.finish()?,
                 };
                 let written = OutputSummary { warning, ..OutputSummary::default() };
-                let part = Some(Part::Staged(part));
-                return Ok(Done { coverage: rows.coverage(), written, part });
+                let part = Some(UncommittedOutput::StagedFile(part));
+                return Ok(ConvertedInput {
+                    coverage: rows.coverage(),
+                    output_summary: written,
+                    uncommitted: part,
+                });
             }
         };
         let mut wait = || cancel.check();
@@ -506,7 +540,7 @@ impl Conversion {
         let room = SinkResources { memory_limit_bytes: limit, threads: 1 };
         let mut sink = match Sink::create_with(&spec, schema, run, room, cancel, &mut wait) {
             Err(tidemill_sink::Error::OutputExists { .. }) if self.skip_existing => {
-                return Ok(Done::default());
+                return Ok(ConvertedInput::default());
             }
             other => other?,
         };
@@ -515,75 +549,80 @@ impl Conversion {
         }
         let written = sink.commit_with(&mut wait)?;
         let written = OutputSummary { warning: warning.or(written.warning), ..written };
-        Ok(Done { coverage: rows.coverage(), written, part: None })
+        Ok(ConvertedInput { coverage: rows.coverage(), output_summary: written, uncommitted: None })
     }
 }
 
 /// What each of the inputs that are converted at once has.
-struct Share {
+struct InputResources {
     /// How many they are.
-    workers: usize,
+    concurrent_inputs: usize,
     threads: usize,
     memory_bytes: u64,
     /// What of that its output may hold.
-    limit: usize,
+    output_memory_bytes_max: usize,
 }
 
-impl Share {
-    fn of(settings: &RunSettings, inputs: usize) -> Share {
+impl InputResources {
+    fn from_settings(settings: &RunSettings, inputs: usize) -> InputResources {
         let workers = settings.threads.min(inputs).max(1);
         let memory_bytes = settings.memory_bytes / workers as u64;
         let limit = usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX);
-        Share { workers, threads: (settings.threads / workers).max(1), memory_bytes, limit }
+        InputResources {
+            concurrent_inputs: workers,
+            threads: (settings.threads / workers).max(1),
+            memory_bytes,
+            output_memory_bytes_max: limit,
+        }
     }
 }
 
 /// Where outputs are written.
-enum Target<'a> {
+enum ConversionTarget<'a> {
     /// Files that appear together.
-    Set(Box<FileSet>),
+    FileSet(Box<FileSet>),
     /// Files that whoever has the set makes appear.
-    Staged(FileSetWriter),
+    StagedFiles(FileSetWriter),
     /// Objects that whoever has the set makes appear; to some targets uploads were begun.
-    Sent(ObjectSetWriter, HashMap<String, String>),
+    UploadedObjects(ObjectSetWriter, HashMap<String, String>),
     /// Objects, each of which appears by itself.
-    Objects(&'a RunId),
+    SeparateObjects(&'a RunId),
 }
 
 /// An input that has been converted.
 #[derive(Default)]
-struct Done {
+struct ConvertedInput {
     coverage: Coverage,
-    written: OutputSummary,
+    output_summary: OutputSummary,
     /// What was written, where it does not appear yet.
-    part: Option<Part>,
+    uncommitted: Option<UncommittedOutput>,
 }
 
-impl Done {
-    fn of(part: Part) -> Self {
-        Done { part: Some(part), ..Done::default() }
+impl ConvertedInput {
+    fn from_uncommitted(part: UncommittedOutput) -> Self {
+        ConvertedInput { uncommitted: Some(part), ..ConvertedInput::default() }
     }
 }
 
 /// What was written and does not appear yet.
-enum Part {
-    Staged(StagedSetFile),
+enum UncommittedOutput {
+    StagedFile(StagedSetFile),
     /// With the bytes of a small one.
-    Sent(StagedObject, Vec<u8>),
+    UploadedObject(StagedObject, Vec<u8>),
     /// An object for which an upload has to be begun.
     TooLarge,
 }
 
-impl Task {
+impl ConversionInput {
     /// The folder of copies of its refused records, among those of other inputs.
-    fn folder_of_copies(&self) -> String {
+    fn rejected_copies_folder(&self) -> String {
         self.target.replace('/', "-")
     }
 }
 
-impl Converted {
+impl ConversionReport {
     /// Takes in what came of an input.
-    fn add(&mut self, coverage: Coverage, written: OutputSummary, settings: &RunSettings) {
+    fn add_input(&mut self, coverage: Coverage, written: OutputSummary, settings: &RunSettings) {
         let has_copy = self.coverage.rejected_copy.is_some() || coverage.rejected_copy.is_some();
         let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
         let rejected_copy = folder.map(|folder| folder.display().to_string());
@@ -591,62 +630,62 @@ impl Converted {
             rejected_copy,
             ..merge_coverages(&[std::mem::take(&mut self.coverage), coverage])
         };
-        self.written = sum(std::mem::take(&mut self.written), written);
+        self.output_summary = sum_summaries(std::mem::take(&mut self.output_summary), written);
     }
 
     /// Notes why an input was not converted; whether others are to be tried.
-    fn fail(&mut self, error: Error, task: &Task) -> bool {
-        self.failures.push(naming(error, &redact_url(&task.url)));
+    fn add_failure(&mut self, error: Error, task: &ConversionInput) -> bool {
+        self.failures.push(name_input_in_error(error, &redact_url(&task.url)));
         self.failures.len() < FAILURES_MAX
     }
 }
 
 /// What is written of an input.
-enum Content {
+enum InputRows {
     /// What SQL makes of its records.
     Query(Box<Results>),
     /// Its records as they are. Planning takes a millisecond or two, which for a small file is
     /// most of the work.
-    Copy(Box<Copy>),
+    Source(Box<WholeSourceReader>),
 }
 
-impl Content {
+impl InputRows {
     fn schema(&self) -> &SchemaRef {
         match self {
-            Content::Query(results) => results.schema(),
-            Content::Copy(copy) => &copy.schema,
+            InputRows::Query(results) => results.schema(),
+            InputRows::Source(copy) => &copy.schema,
         }
     }
 
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         match self {
-            Content::Query(results) => results.next().transpose(),
-            Content::Copy(copy) => copy.next(),
+            InputRows::Query(results) => results.next().transpose(),
+            InputRows::Source(copy) => copy.next_batch(),
         }
     }
 
     fn coverage(&self) -> Coverage {
         match self {
-            Content::Query(results) => results.coverage(),
-            Content::Copy(copy) => copy.coverage.clone(),
+            InputRows::Query(results) => results.coverage(),
+            InputRows::Source(copy) => copy.coverage.clone(),
         }
     }
 }
 
 /// A source read from its beginning to its end.
-struct Copy {
+struct WholeSourceReader {
     source: Arc<Source>,
     schema: SchemaRef,
     splits: std::vec::IntoIter<Split>,
     options: ReadOptions,
     /// What is told of the splits to come.
-    course: Option<Arc<AccessPlan>>,
+    access_plan: Option<Arc<AccessPlan>>,
     reader: Option<SplitReader>,
     coverage: Coverage,
     rejected_folder: Option<PathBuf>,
 }
 
-impl Copy {
+impl WholeSourceReader {
     fn open(spec: &SourceSpec, settings: &RunSettings, keeps_columns: bool) -> Result<Self> {
         let cancel = &settings.cancel;
         let source = Arc::new(Source::open_with_stdin(spec, Box::new(std::io::empty()), cancel)?);
@@ -679,25 +718,25 @@ impl Copy {
         let splits = splits.into_iter();
         let own = if keeps_columns { source.common_file_schema() } else { None };
         let schema = own.unwrap_or_else(|| source.schema().clone());
-        Ok(Copy {
+        Ok(WholeSourceReader {
             source,
             schema,
             splits,
             options,
-            course,
+            access_plan: course,
             reader: None,
             coverage,
             rejected_folder,
         })
     }
 
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             let reader = match &mut self.reader {
                 Some(reader) => reader,
                 none => match self.splits.next() {
                     Some(split) => {
-                        let course = self.course.clone().map(|course| (course, split.index));
+                        let course = self.access_plan.clone().map(|course| (course, split.index));
                         let options = ReadOptions { access_plan: course, ..self.options.clone() };
                         none.insert(self.source.read_split(&split, &options)?)
                     }
@@ -735,10 +774,10 @@ impl Copy {
     }
 }
 
-fn sum(one: OutputSummary, two: OutputSummary) -> OutputSummary {
+fn sum_summaries(one: OutputSummary, two: OutputSummary) -> OutputSummary {
     let mut paths = one.paths;
     paths.extend(two.paths);
-    paths.truncate(PATHS_SHOWN);
+    paths.truncate(LISTED_PATHS_MAX);
     OutputSummary {
         files: one.files + two.files,
         rows: one.rows + two.rows,
@@ -750,7 +789,7 @@ fn sum(one: OutputSummary, two: OutputSummary) -> OutputSummary {
 }
 
 /// The error with its input's name, if it does not say it.
-fn naming(error: Error, url: &str) -> Error {
+fn name_input_in_error(error: Error, url: &str) -> Error {
     if error.to_string().contains(url) {
         return error;
     }

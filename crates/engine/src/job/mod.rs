@@ -8,7 +8,7 @@
 //! is the planner's to say.
 
 mod section;
-mod tree;
+mod value_tree;
 
 use std::io::Read;
 use std::path::Path;
@@ -28,10 +28,12 @@ use toml::de::DeTable;
 
 use crate::program_files;
 
-pub use crate::limits::Limits;
+pub use crate::resource_limits::ResourceLimits;
 
-use section::Section;
-use tree::{Lines, Node, Tree, Value, table_from_toml, value_from_json};
+use section::JobSection;
+use value_tree::{
+    JobValue, JobValueNode, JobValueTree, NewlineOffsets, tree_with_line_numbers, value_from_json,
+};
 
 /// The name by which SQL knows a job's only source.
 pub const SOURCE_NAME: &str = "source";
@@ -43,43 +45,44 @@ pub struct Job {
     pub name: Option<String>,
     /// Files and objects that the programs of its sources and its sink find by name in their working folder. Default:
     /// none, and they work in the run's.
-    pub files: Vec<String>,
+    pub program_files: Vec<String>,
     /// The named sources; further files may be quoted in the map's SQL.
     pub sources: Vec<NamedSource>,
     /// The map's SQL. Default: every row of the only source as it is.
     pub map: Option<String>,
     /// The mergeable aggregation. Default: none, and the map's rows are the result.
-    pub tables: Option<Tables>,
+    pub aggregation: Option<JobAggregation>,
     /// Where the result goes. Default: standard output.
     pub sink: Option<SinkSpec>,
     /// Limits, which the command line's flags of the same names override.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// When the answer may rest on a part of the input; flags of the same names override it.
     pub turbo: TurboSettings,
 }
 
 /// One aggregation: the key columns, and an expression for each column that is computed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tables {
+pub struct JobAggregation {
     /// Columns of the map that rows are grouped by; none: one row for everything.
-    pub by: Vec<String>,
+    pub group_by: Vec<String>,
     /// Column name and aggregate expression, in the job file's order.
-    pub columns: Vec<(String, String)>,
+    pub aggregates: Vec<(String, String)>,
 }
 
 impl Job {
     /// What the job log keeps of it.
-    pub fn about(&self, output: Option<String>) -> RunDescription {
+    pub fn describe_run(&self, output: Option<String>) -> RunDescription {
         RunDescription {
             verb: "run",
             name: self.name.clone(),
             mapper: self.map.clone(),
-            reducer: self.tables.as_ref().map(|tables| {
-                let columns = tables.columns.iter().map(|(name, what)| format!("{name} = {what}"));
+            reducer: self.aggregation.as_ref().map(|tables| {
+                let columns =
+                    tables.aggregates.iter().map(|(name, what)| format!("{name} = {what}"));
                 let columns = columns.collect::<Vec<_>>().join("; ");
-                match tables.by.is_empty() {
+                match tables.group_by.is_empty() {
                     true => columns,
-                    false => format!("by {}: {columns}", tables.by.join(", ")),
+                    false => format!("by {}: {columns}", tables.group_by.join(", ")),
                 }
             }),
             sources: self.sources.iter().flat_map(|source| source.spec.urls().cloned()).collect(),
@@ -94,7 +97,7 @@ impl Job {
     /// [`Error::NotFound`] or [`Error::Io`] if it cannot be read, and those of
     /// [`Job::from_toml`].
     pub fn from_file(path: &Path, overrides: &[(String, String)]) -> Result<Job> {
-        let (origin, text) = Job::text_of_file(path)?;
+        let (origin, text) = Job::read_job_text(path)?;
         Job::from_toml(&text, &origin, overrides)
     }
 
@@ -103,7 +106,7 @@ impl Job {
     /// # Errors
     /// [`Error::NotFound`] or [`Error::Io`] if it cannot be read, [`Error::Usage`] if it is not
     /// UTF-8.
-    pub fn text_of_file(path: &Path) -> Result<(String, String)> {
+    pub fn read_job_text(path: &Path) -> Result<(String, String)> {
         let (origin, bytes) = if path == Path::new("-") {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -134,7 +137,7 @@ impl Job {
     /// [`Error::Usage`] with the line for text that is not TOML, an unknown key, a value of
     /// the wrong type, a missing key, and what this release does not do.
     pub fn from_toml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
-        Job::from_toml_with(text, origin, overrides, Vec::new())
+        Job::from_toml_with_sources(text, origin, overrides, Vec::new())
     }
 
     /// Reads a job from TOML, with sources that the program around has in memory. Each takes the place of the job's source
@@ -143,13 +146,13 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::from_toml`]; [`Error::Usage`] for a source that the job does not read.
-    pub fn from_toml_with(
+    pub fn from_toml_with_sources(
         text: &str,
         origin: &str,
         overrides: &[(String, String)],
         given: Vec<NamedSource>,
     ) -> Result<Job> {
-        Job::from_tree(tree_of(text, origin)?, origin, overrides, given)
+        Job::from_tree(parse_toml(text, origin)?, origin, overrides, given)
     }
 
     /// Reads a job from a JSON object of the same shape as the TOML; `null` is "not given".
@@ -157,14 +160,14 @@ impl Job {
     /// # Errors
     /// As [`Job::from_toml`], without line numbers.
     pub fn from_json(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
-        Job::from_json_with(text, origin, overrides, Vec::new())
+        Job::from_json_with_sources(text, origin, overrides, Vec::new())
     }
 
     /// Reads a job from a JSON object, with sources in memory as [`Job::from_toml_with`] takes them.
     ///
     /// # Errors
     /// As [`Job::from_toml_with`], without line numbers.
-    pub fn from_json_with(
+    pub fn from_json_with_sources(
         text: &str,
         origin: &str,
         overrides: &[(String, String)],
@@ -173,7 +176,7 @@ impl Job {
         let value: serde_json::Value = serde_json::from_str(text)
             .map_err(|error| Error::usage(format!("{origin}: not valid JSON: {error}")))?;
         match value_from_json(value) {
-            Some(Value::Table(tree)) => Job::from_tree(tree, origin, overrides, given),
+            Some(JobValue::Table(tree)) => Job::from_tree(tree, origin, overrides, given),
             _ => Err(Error::usage(format!("{origin}: a job is an object with `source` and so on"))),
         }
     }
@@ -189,46 +192,57 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Usage`] for text that is not TOML.
-    pub fn json_of(text: &str, origin: &str) -> Result<serde_json::Value> {
-        Ok(tree_of(text, origin)?.into_json())
+    pub fn toml_to_json(text: &str, origin: &str) -> Result<serde_json::Value> {
+        Ok(parse_toml(text, origin)?.into_json())
     }
 
     fn from_tree(
-        mut tree: Tree,
+        mut tree: JobValueTree,
         origin: &str,
         overrides: &[(String, String)],
         given: Vec<NamedSource>,
     ) -> Result<Job> {
         for (key, value) in overrides {
-            tree.set(key, value)?;
+            tree.apply_override(key, value)?;
         }
-        let mut root = Section { origin, title: None, tree };
-        let name = root.text("name")?;
-        let files = files(&mut root)?;
-        let mut sources = sources(&mut root)?;
+        let mut root = JobSection { origin, title: None, remaining: tree };
+        let name = root.take_text("name")?;
+        let files = parse_program_files(&mut root)?;
+        let mut sources = parse_sources(&mut root)?;
         for source in &mut sources {
             source.spec.storage_options.set_job_name(name.as_deref().unwrap_or_default());
         }
-        let map = map(&mut root)?;
-        let tables = tables(&mut root)?;
-        if let Some(reduce) = root.take("reduce") {
-            return Err(root.error(
+        let map = parse_map(&mut root)?;
+        let tables = parse_aggregation(&mut root)?;
+        if let Some(reduce) = root.take_node("reduce") {
+            return Err(root.error_at_node(
                 &reduce,
                 "`[reduce]` is not in this release".to_owned(),
                 Some("aggregate with `[tables]`, or sort and reduce the output of this job"),
             ));
         }
-        let sink = sink(&mut root)?;
-        let limits = limits(&mut root)?;
-        let turbo = turbo(&mut root)?;
-        root.finish(&["name", "files", "source", "map", "tables", "sink", "run", "turbo"])?;
+        let sink = parse_sink(&mut root)?;
+        let limits = parse_limits(&mut root)?;
+        let turbo = parse_turbo(&mut root)?;
+        root.check_no_keys_left(&[
+            "name", "files", "source", "map", "tables", "sink", "run", "turbo",
+        ])?;
 
-        let mut job = Job { name, files, sources, map, tables, sink, limits, turbo };
+        let mut job = Job {
+            name,
+            program_files: files,
+            sources,
+            map,
+            aggregation: tables,
+            sink,
+            limits,
+            turbo,
+        };
         for source in given {
-            let name = job.give_source(source, origin)?;
+            let name = job.add_memory_source(source, origin)?;
             refuse_file_overrides(overrides, &name, job.sources.len())?;
         }
-        job.give_files(&Limits::default())?;
+        job.attach_program_files(&ResourceLimits::default())?;
         if job.map.is_none() && job.sources.len() != 1 {
             let (found, hint) = match job.sources.len() {
                 0 => ("no `[source]`", "add a [source] with its `url`"),
@@ -247,7 +261,7 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Usage`] for a name that the job does not read.
-    fn give_source(&mut self, given: NamedSource, origin: &str) -> Result<String> {
+    fn add_memory_source(&mut self, given: NamedSource, origin: &str) -> Result<String> {
         let is_only = self.sources.len() == 1;
         let named = |source: &NamedSource| source.name == given.name;
         let place = self.sources.iter().position(named);
@@ -258,7 +272,7 @@ impl Job {
             declared.spec = SourceSpec { promotions: promote, ..given.spec };
             return Ok(declared.name.clone());
         }
-        let read = self.query().unresolved_tables();
+        let read = self.to_query().unresolved_tables();
         let needs_source = self.map.is_none() && self.sources.is_empty();
         if !needs_source && read.iter().all(|table| table.source_name != given.name) {
             let declared = self.sources.iter().map(|source| source.name.as_str());
@@ -278,31 +292,38 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Usage`] for what has no name, and for two of one name.
-    pub fn give_files(&mut self, own: &Limits) -> Result<Option<Arc<ProgramFiles>>> {
+    pub fn attach_program_files(
+        &mut self,
+        own: &ResourceLimits,
+    ) -> Result<Option<Arc<ProgramFiles>>> {
         let storage = self.sources.first().map(|source| source.spec.storage_options.clone());
         let limits = [own, &self.limits];
-        let files = program_files::named(&self.files, &storage.unwrap_or_default(), &limits)?;
+        let files = program_files::open_program_files(
+            &self.program_files,
+            &storage.unwrap_or_default(),
+            &limits,
+        )?;
         for source in &mut self.sources {
-            program_files::give(files.as_ref(), &mut source.spec.filter_program);
+            program_files::attach_program_files(files.as_ref(), &mut source.spec.filter_program);
         }
         if let Some(sink) = &mut self.sink {
-            program_files::give(files.as_ref(), &mut sink.exec);
+            program_files::attach_program_files(files.as_ref(), &mut sink.exec);
         }
         Ok(files)
     }
 
     /// Its sources' programs.
-    pub fn programs(&self) -> impl Iterator<Item = Option<&FilterProgram>> {
+    pub fn source_programs(&self) -> impl Iterator<Item = Option<&FilterProgram>> {
         self.sources.iter().map(|source| source.spec.filter_program.as_ref())
     }
 
     /// The job as a question to the planner.
-    pub fn query(&self) -> Query {
+    pub fn to_query(&self) -> Query {
         Query {
             sql: self.to_sql(),
             sources: self.sources.clone(),
             map_sql: self.map.clone(),
-            split_attempts_max: self.limits.max_attempts,
+            split_attempts_max: self.limits.split_attempts_max,
             scratch: self.limits.scratch.clone(),
             ..Query::default()
         }
@@ -323,22 +344,23 @@ impl Job {
     pub fn to_sql(&self) -> String {
         let from = match (&self.map, self.sources.first()) {
             (Some(sql), _) => {
-                let sql = without_semicolon(sql);
-                match &self.tables {
+                let sql = trim_semicolon(sql);
+                match &self.aggregation {
                     None => return sql.to_owned(),
                     // A last line that is a comment must not swallow the parenthesis.
                     Some(_) => format!("(\n{sql}\n) AS map"),
                 }
             }
-            (None, Some(source)) => quoted(&source.name),
-            (None, None) => quoted(SOURCE_NAME),
+            (None, Some(source)) => quote_identifier(&source.name),
+            (None, None) => quote_identifier(SOURCE_NAME),
         };
-        let Some(tables) = &self.tables else {
+        let Some(tables) = &self.aggregation else {
             return format!("SELECT * FROM {from}");
         };
-        let keys = tables.by.iter().map(|column| quoted(column)).collect::<Vec<_>>();
-        let columns = tables.columns.iter().map(|(name, expression)| {
-            format!("{} AS {}", without_semicolon(expression), quoted(name))
+        let keys =
+            tables.group_by.iter().map(|column| quote_identifier(column)).collect::<Vec<_>>();
+        let columns = tables.aggregates.iter().map(|(name, expression)| {
+            format!("{} AS {}", trim_semicolon(expression), quote_identifier(name))
         });
         let select = keys.iter().cloned().chain(columns).collect::<Vec<_>>().join(", ");
         let group =
@@ -348,58 +370,58 @@ impl Job {
 }
 
 /// The tree that a text stands for.
-fn tree_of(text: &str, origin: &str) -> Result<Tree> {
-    let lines = Lines::new(text);
+fn parse_toml(text: &str, origin: &str) -> Result<JobValueTree> {
+    let lines = NewlineOffsets::new(text);
     let document = DeTable::parse(text).map_err(|error| {
         let at = match error.span() {
-            Some(span) => format!("{origin}:{}", lines.number(span.start)),
+            Some(span) => format!("{origin}:{}", lines.line_number(span.start)),
             None => origin.to_owned(),
         };
         Error::usage(format!("{at}: not valid TOML: {}", error.message().trim()))
     })?;
-    Ok(table_from_toml(document.into_inner(), &lines))
+    Ok(tree_with_line_numbers(document.into_inner(), &lines))
 }
 
-fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
-    let Some(node) = root.take("source") else { return Ok(Vec::new()) };
+fn parse_sources(root: &mut JobSection) -> Result<Vec<NamedSource>> {
+    let Some(node) = root.take_node("source") else { return Ok(Vec::new()) };
     let nodes = match node.value {
-        Value::Table(_) => vec![node],
-        Value::List(nodes) if !nodes.is_empty() => nodes,
-        _ => return Err(root.wrong_type(&node, "source", "a table")),
+        JobValue::Table(_) => vec![node],
+        JobValue::List(nodes) if !nodes.is_empty() => nodes,
+        _ => return Err(root.wrong_type_error(&node, "source", "a table")),
     };
     let several = nodes.len() > 1;
     let mut sources: Vec<NamedSource> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let place = node.place.clone();
-        let mut section = root.section(node, "source")?;
-        let name = section.text("name")?;
-        let exec = exec(&mut section)?;
-        let mut urls = section.texts("url")?.unwrap_or_default().into_iter();
+        let place = node.origin.clone();
+        let mut section = root.child_section(node, "source")?;
+        let name = section.take_text("name")?;
+        let exec = parse_program(&mut section)?;
+        let mut urls = section.take_texts("url")?.unwrap_or_default().into_iter();
         let url = match (urls.next(), &exec) {
             (Some(url), _) => url,
             // A program may give its bytes without being given any.
             (None, Some(_)) => String::new(),
-            (None, None) => section.required_text("url", &place)?,
+            (None, None) => section.take_required_text("url", &place)?,
         };
         let spec = SourceSpec {
             url,
             more_urls: urls.collect(),
             filter_program: exec,
-            format: section.parsed_with("format", str::parse)?,
-            declared_schema: section.parsed_with("schema", schema_from_sql)?,
-            layout_policy: section.parsed_with("layouts", str::parse)?,
-            promotions: promote(&mut section)?,
-            text_options: match section.take("options") {
-                Some(node) => options(section.section(node, "source.options")?)?,
+            format: section.take_parsed("format", str::parse)?,
+            declared_schema: section.take_parsed("schema", schema_from_sql)?,
+            layout_policy: section.take_parsed("layouts", str::parse)?,
+            promotions: parse_promotions(&mut section)?,
+            text_options: match section.take_node("options") {
+                Some(node) => parse_text_options(section.child_section(node, "source.options")?)?,
                 None => TextOptions::default(),
             },
-            storage_options: reading(&mut section)?,
-            salvage_damaged: section.boolean("recover")?.unwrap_or_default(),
+            storage_options: parse_source_storage_options(&mut section)?,
+            salvage_damaged: section.take_boolean("recover")?.unwrap_or_default(),
             memory_rows: None,
             exposed_hidden_columns: Vec::new(),
             base_folder: None,
         };
-        section.finish(&[
+        section.check_no_keys_left(&[
             "name",
             "url",
             "format",
@@ -417,7 +439,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
             "read_cache_dir",
         ])?;
         let Some(name) = name.or_else(|| (!several).then(|| SOURCE_NAME.to_owned())) else {
-            return Err(root.error_at(
+            return Err(root.error_at_origin(
                 &place,
                 "each of several sources needs a `name`".to_owned(),
                 Some("the name is what the map's SQL calls it: name = \"clicks\""),
@@ -425,7 +447,7 @@ fn sources(root: &mut Section) -> Result<Vec<NamedSource>> {
         };
         if sources.iter().any(|other| other.name == name) {
             let message = format!("two sources are called `{name}`");
-            return Err(root.error_at(&place, message, None));
+            return Err(root.error_at_origin(&place, message, None));
         }
         sources.push(NamedSource { name, spec });
     }
@@ -460,63 +482,63 @@ fn refuse_file_overrides(overrides: &[(String, String)], name: &str, sources: us
 }
 
 /// The files that programs find by name.
-fn files(root: &mut Section) -> Result<Vec<String>> {
-    let Some(place) = root.tree.get("files").map(|node| node.place.clone()) else {
+fn parse_program_files(root: &mut JobSection) -> Result<Vec<String>> {
+    let Some(place) = root.remaining.get("files").map(|node| node.origin.clone()) else {
         return Ok(Vec::new());
     };
-    let files = root.texts("files")?.unwrap_or_default();
+    let files = root.take_texts("files")?.unwrap_or_default();
     let checked = ProgramFiles::new(&files, &StorageOptions::default(), Path::new(""));
     checked.map(|_| files).map_err(|error| match error {
         filter_program::ProgramError::Usage { message, hint } => {
-            root.error_at(&place, message, hint.as_deref())
+            root.error_at_origin(&place, message, hint.as_deref())
         }
         other => other.into(),
     })
 }
 
 /// The columns whose records' fields are columns.
-fn promote(section: &mut Section) -> Result<Vec<FieldPromotion>> {
-    let Some(place) = section.tree.get("promote").map(|node| node.place.clone()) else {
+fn parse_promotions(section: &mut JobSection) -> Result<Vec<FieldPromotion>> {
+    let Some(place) = section.remaining.get("promote").map(|node| node.origin.clone()) else {
         return Ok(Vec::new());
     };
-    let texts = section.texts("promote")?.unwrap_or_default();
+    let texts = section.take_texts("promote")?.unwrap_or_default();
     let promoted = texts.iter().map(|text| text.parse());
     promoted.collect::<tidemill_source::Result<_>>().map_err(|error| match error {
         tidemill_source::Error::Usage { message, hint } => {
-            section.error_at(&place, message, hint.as_deref())
+            section.error_at_origin(&place, message, hint.as_deref())
         }
         other => other.into(),
     })
 }
 
 /// The program that bytes go through.
-fn exec(section: &mut Section) -> Result<Option<FilterProgram>> {
-    let Some(place) = section.tree.get("exec").map(|node| node.place.clone()) else {
+fn parse_program(section: &mut JobSection) -> Result<Option<FilterProgram>> {
+    let Some(place) = section.remaining.get("exec").map(|node| node.origin.clone()) else {
         return Ok(None);
     };
-    let words = section.texts("exec")?.unwrap_or_default();
+    let words = section.take_texts("exec")?.unwrap_or_default();
     FilterProgram::new(words).map(Some).map_err(|error| match error {
         filter_program::ProgramError::Usage { message, hint } => {
-            section.error_at(&place, message, hint.as_deref())
+            section.error_at_origin(&place, message, hint.as_deref())
         }
         other => other.into(),
     })
 }
 
-fn options(mut section: Section) -> Result<TextOptions> {
+fn parse_text_options(mut section: JobSection) -> Result<TextOptions> {
     let options = TextOptions {
-        header: section.boolean("header")?,
-        delimiter: section.character("delimiter")?,
-        quote: section.character_or_none("quote")?,
-        escape: section.character("escape")?,
-        comment: section.character("comment")?,
-        skip_lines: section.lines("skip_lines")?,
-        header_row: section.lines("header_row")?,
-        nulls: section.texts("null")?.unwrap_or_default(),
-        strict: section.boolean("strict")?,
-        mismatch: section.parsed_with("mismatch", str::parse)?,
-        framing: section.parsed_with("framing", tidemill_source::parse_framing)?,
-        log_format: section.parsed_with("log_format", |text| {
+        header: section.take_boolean("header")?,
+        delimiter: section.take_character("delimiter")?,
+        quote: section.take_optional_character("quote")?,
+        escape: section.take_character("escape")?,
+        comment: section.take_character("comment")?,
+        skip_lines: section.take_line_count("skip_lines")?,
+        header_row: section.take_line_count("header_row")?,
+        nulls: section.take_texts("null")?.unwrap_or_default(),
+        strict: section.take_boolean("strict")?,
+        mismatch: section.take_parsed("mismatch", str::parse)?,
+        framing: section.take_parsed("framing", tidemill_source::parse_framing)?,
+        log_format: section.take_parsed("log_format", |text| {
             tidemill_source::parse_log_format(text).map(|_| text.to_owned())
         })?,
     };
@@ -534,86 +556,86 @@ fn options(mut section: Section) -> Result<TextOptions> {
         "framing",
         "log_format",
     ];
-    section.finish(&known)?;
+    section.check_no_keys_left(&known)?;
     Ok(options)
 }
 
 /// The options of a store; a number or a boolean is as good as its text.
-fn storage_options(section: &mut Section, title: &str) -> Result<StorageOptions> {
+fn parse_storage_options(section: &mut JobSection, title: &str) -> Result<StorageOptions> {
     let mut options = StorageOptions::default();
-    let Some(node) = section.take("storage_options") else { return Ok(options) };
-    let mut section = section.section(node, title)?;
-    for (name, node) in std::mem::take(&mut section.tree.0) {
-        set_option(&section, &mut options, &name, node)?;
+    let Some(node) = section.take_node("storage_options") else { return Ok(options) };
+    let mut section = section.child_section(node, title)?;
+    for (name, node) in std::mem::take(&mut section.remaining.0) {
+        set_storage_option(&section, &mut options, &name, node)?;
     }
     Ok(options)
 }
 
-fn set_option(
-    section: &Section,
+fn set_storage_option(
+    section: &JobSection,
     options: &mut StorageOptions,
     name: &str,
-    node: Node,
+    node: JobValueNode,
 ) -> Result<()> {
-    let place = node.place.clone();
+    let place = node.origin.clone();
     let value = match node.value {
-        Value::Boolean(boolean) => boolean.to_string(),
-        Value::Integer(number) => number.to_string(),
-        Value::Text(text) => text,
-        _ => return Err(section.wrong_type(&node, name, "a string")),
+        JobValue::Boolean(boolean) => boolean.to_string(),
+        JobValue::Integer(number) => number.to_string(),
+        JobValue::Text(text) => text,
+        _ => return Err(section.wrong_type_error(&node, name, "a string")),
     };
     options.set(name, value).map_err(|error| match error {
         tidemill_remote::Error::Usage { message, hint } => {
-            section.error_at(&place, message, hint.as_deref())
+            section.error_at_origin(&place, message, hint.as_deref())
         }
         other => other.into(),
     })
 }
 
 /// A source's storage options, and those of reading ahead, which stand beside them too.
-fn reading(section: &mut Section) -> Result<StorageOptions> {
-    let mut options = storage_options(section, "source.storage_options")?;
-    for name in READ_OPTIONS {
-        if let Some(node) = section.take(name) {
-            set_option(section, &mut options, name, node)?;
+fn parse_source_storage_options(section: &mut JobSection) -> Result<StorageOptions> {
+    let mut options = parse_storage_options(section, "source.storage_options")?;
+    for name in READ_OPTION_KEYS {
+        if let Some(node) = section.take_node(name) {
+            set_storage_option(section, &mut options, name, node)?;
         }
     }
     Ok(options)
 }
 
 /// How a source's objects are read ahead.
-const READ_OPTIONS: [&str; 5] =
+const READ_OPTION_KEYS: [&str; 5] =
     ["read_block", "read_window", "read_memory", "read_cache", "read_cache_dir"];
 
-fn map(root: &mut Section) -> Result<Option<String>> {
-    let Some(node) = root.take("map") else { return Ok(None) };
-    let place = node.place.clone();
-    let mut section = root.section(node, "map")?;
+fn parse_map(root: &mut JobSection) -> Result<Option<String>> {
+    let Some(node) = root.take_node("map") else { return Ok(None) };
+    let place = node.origin.clone();
+    let mut section = root.child_section(node, "map")?;
     for other in ["exec", "python"] {
-        if let Some(node) = section.take(other) {
-            return Err(section.error(
+        if let Some(node) = section.take_node(other) {
+            return Err(section.error_at_node(
                 &node,
                 format!("`{other}` in `[map]` is not in this release, which maps with SQL only"),
                 Some("write the map as `sql`"),
             ));
         }
     }
-    let sql = section.required_text("sql", &place)?;
-    section.finish(&["sql"])?;
+    let sql = section.take_required_text("sql", &place)?;
+    section.check_no_keys_left(&["sql"])?;
     Ok(Some(sql))
 }
 
-fn tables(root: &mut Section) -> Result<Option<Tables>> {
-    let Some(node) = root.take("tables") else { return Ok(None) };
-    let place = node.place.clone();
-    let mut section = root.section(node, "tables")?;
-    let by = section.texts("by")?.unwrap_or_default();
+fn parse_aggregation(root: &mut JobSection) -> Result<Option<JobAggregation>> {
+    let Some(node) = root.take_node("tables") else { return Ok(None) };
+    let place = node.origin.clone();
+    let mut section = root.child_section(node, "tables")?;
+    let by = section.take_texts("by")?.unwrap_or_default();
     let mut columns = Vec::new();
-    for (name, node) in std::mem::take(&mut section.tree.0) {
+    for (name, node) in std::mem::take(&mut section.remaining.0) {
         match node.into_text() {
             Ok(expression) if !expression.trim().is_empty() => columns.push((name, expression)),
             Ok(_) => {
-                return Err(section.error_at(
+                return Err(section.error_at_origin(
                     &place,
                     format!("`{name}` in `[tables]` is empty"),
                     Some("give an aggregate expression, such as \"count()\""),
@@ -621,17 +643,17 @@ fn tables(root: &mut Section) -> Result<Option<Tables>> {
             }
             Err(node) => {
                 let what = "a string with an aggregate expression, such as \"count()\"";
-                return Err(section.wrong_type(&node, &name, what));
+                return Err(section.wrong_type_error(&node, &name, what));
             }
         }
     }
     for (position, column) in by.iter().enumerate() {
         if by[..position].contains(column) {
             let message = format!("`by` in `[tables]` names `{column}` twice");
-            return Err(section.error_at(&place, message, None));
+            return Err(section.error_at_origin(&place, message, None));
         }
         if columns.iter().any(|(name, _)| name == column) {
-            return Err(section.error_at(
+            return Err(section.error_at_origin(
                 &place,
                 format!("`{column}` in `[tables]` is also a column of `by`"),
                 Some("give the computed column another name"),
@@ -639,32 +661,32 @@ fn tables(root: &mut Section) -> Result<Option<Tables>> {
         }
     }
     if by.is_empty() && columns.is_empty() {
-        return Err(section.error_at(
+        return Err(section.error_at_origin(
             &place,
             "`[tables]` is empty".to_owned(),
             Some("name the key columns in `by`, and give a column: events = \"count()\""),
         ));
     }
-    Ok(Some(Tables { by, columns }))
+    Ok(Some(JobAggregation { group_by: by, aggregates: columns }))
 }
 
-fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
-    let Some(node) = root.take("sink") else { return Ok(None) };
-    let place = node.place.clone();
-    let mut section = root.section(node, "sink")?;
-    let mut sink = SinkSpec::new(section.required_text("url", &place)?);
-    sink.format = section.parsed_with("format", str::parse)?;
-    sink.compression = section.parsed_with("compression", str::parse)?;
-    sink.overwrite = section.boolean("overwrite")?.unwrap_or(sink.overwrite);
-    sink.max_files = section.count("max_files")?.unwrap_or(sink.max_files);
-    sink.null_text = section.text("null")?;
-    sink.has_header = section.boolean("header")?.unwrap_or(sink.has_header);
-    sink.exec = exec(&mut section)?;
-    let place = section.tree.get("storage_options").map(|node| node.place.clone());
-    sink.storage_options = storage_options(&mut section, "sink.storage_options")?;
+fn parse_sink(root: &mut JobSection) -> Result<Option<SinkSpec>> {
+    let Some(node) = root.take_node("sink") else { return Ok(None) };
+    let place = node.origin.clone();
+    let mut section = root.child_section(node, "sink")?;
+    let mut sink = SinkSpec::new(section.take_required_text("url", &place)?);
+    sink.format = section.take_parsed("format", str::parse)?;
+    sink.compression = section.take_parsed("compression", str::parse)?;
+    sink.overwrite = section.take_boolean("overwrite")?.unwrap_or(sink.overwrite);
+    sink.max_files = section.take_count("max_files")?.unwrap_or(sink.max_files);
+    sink.null_text = section.take_text("null")?;
+    sink.has_header = section.take_boolean("header")?.unwrap_or(sink.has_header);
+    sink.exec = parse_program(&mut section)?;
+    let place = section.remaining.get("storage_options").map(|node| node.origin.clone());
+    sink.storage_options = parse_storage_options(&mut section, "sink.storage_options")?;
     if let (Some(name), Some(place)) = (sink.storage_options.first_read_option(), place) {
         let message = format!("`{name}` in `[sink.storage_options]` is about reading");
-        return Err(section.error_at(&place, message, Some("it belongs to `[source]`")));
+        return Err(section.error_at_origin(&place, message, Some("it belongs to `[source]`")));
     }
     let known = [
         "url",
@@ -677,28 +699,28 @@ fn sink(root: &mut Section) -> Result<Option<SinkSpec>> {
         "exec",
         "storage_options",
     ];
-    section.finish(&known)?;
+    section.check_no_keys_left(&known)?;
     Ok(Some(sink))
 }
 
-fn limits(root: &mut Section) -> Result<Limits> {
-    let Some(node) = root.take("run") else { return Ok(Limits::default()) };
-    let mut section = root.section(node, "run")?;
-    let limits = Limits {
-        memory: section.text_or_number("memory")?,
-        max_bad: section.text_or_number("max_bad")?,
-        threads: section.count("threads")?,
-        priority: section.text("priority")?,
+fn parse_limits(root: &mut JobSection) -> Result<ResourceLimits> {
+    let Some(node) = root.take_node("run") else { return Ok(ResourceLimits::default()) };
+    let mut section = root.child_section(node, "run")?;
+    let limits = ResourceLimits {
+        memory: section.take_text_or_number("memory")?,
+        max_bad: section.take_text_or_number("max_bad")?,
+        threads: section.take_count("threads")?,
+        priority: section.take_text("priority")?,
         spill_dirs: section
-            .texts("spill_dir")?
+            .take_texts("spill_dir")?
             .unwrap_or_default()
             .into_iter()
             .map(Into::into)
             .collect(),
-        max_attempts: section.count("max_attempts")?,
+        split_attempts_max: section.take_count("max_attempts")?,
         scratch: {
-            let url = section.text("scratch")?;
-            let above = section.text_or_number("scratch_above")?;
+            let url = section.take_text("scratch")?;
+            let above = section.take_text_or_number("scratch_above")?;
             ScratchSpec::from_options(url, above.as_deref())?
         },
     };
@@ -712,40 +734,46 @@ fn limits(root: &mut Section) -> Result<Limits> {
         "scratch",
         "scratch_above",
     ];
-    section.finish(&known)?;
+    section.check_no_keys_left(&known)?;
     Ok(limits)
 }
 
-fn turbo(root: &mut Section) -> Result<TurboSettings> {
+fn parse_turbo(root: &mut JobSection) -> Result<TurboSettings> {
     let mut turbo = TurboSettings::default();
-    let Some(node) = root.take("turbo") else { return Ok(turbo) };
-    let mut section = root.section(node, "turbo")?;
+    let Some(node) = root.take_node("turbo") else { return Ok(turbo) };
+    let mut section = root.child_section(node, "turbo")?;
     for option in TURBO_OPTIONS {
-        let Some(node) = section.take(option) else { continue };
+        let Some(node) = section.take_node(option) else { continue };
         let text = match &node.value {
-            Value::Integer(number) => number.to_string(),
-            Value::Float(number) => number.to_string(),
-            Value::Boolean(said) => said.to_string(),
-            Value::Text(text) => text.clone(),
+            JobValue::Integer(number) => number.to_string(),
+            JobValue::Float(number) => number.to_string(),
+            JobValue::Boolean(said) => said.to_string(),
+            JobValue::Text(text) => text.clone(),
             _ => {
-                return Err(section.wrong_type(&node, option, "a string, a number, true or false"));
+                return Err(section.wrong_type_error(
+                    &node,
+                    option,
+                    "a string, a number, true or false",
+                ));
             }
         };
         turbo.set_option(option, &text).map_err(|error| match error {
-            Error::Usage { message, hint } => section.error(&node, message, hint.as_deref()),
+            Error::Usage { message, hint } => {
+                section.error_at_node(&node, message, hint.as_deref())
+            }
             other => other,
         })?;
     }
-    section.finish(&TURBO_OPTIONS)?;
+    section.check_no_keys_left(&TURBO_OPTIONS)?;
     Ok(turbo)
 }
 
 /// An SQL identifier that stands for exactly `name`.
-fn quoted(name: &str) -> String {
+fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn without_semicolon(sql: &str) -> &str {
+fn trim_semicolon(sql: &str) -> &str {
     sql.trim_end_matches(|c: char| c == ';' || c.is_whitespace()).trim_start()
 }
 
@@ -758,17 +786,17 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str) -> Result<Job> {
+    fn parse_job(text: &str) -> Result<Job> {
         Job::from_toml(text, "job.toml", &[])
     }
 
-    fn set(text: &str, overrides: &[(&str, &str)]) -> Result<Job> {
+    fn parse_with_overrides(text: &str, overrides: &[(&str, &str)]) -> Result<Job> {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         Job::from_toml(text, "job.toml", &overrides.iter().map(own).collect::<Vec<_>>())
     }
 
     /// A source that the program around has in memory, by its name.
-    fn in_memory(name: &str) -> NamedSource {
+    fn memory_source(name: &str) -> NamedSource {
         let schema = Arc::new(arrow::datatypes::Schema::empty());
         let given = Some(Arc::new(tidemill_source::MemoryRows::from_table(schema, Vec::new())));
         let spec = SourceSpec { url: name.to_owned(), memory_rows: given, ..SourceSpec::default() };
@@ -776,7 +804,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_in_memory_takes_the_place_of_the_one_that_the_job_names() {
+    fn memory_source_replaces_the_named_source() {
         let one = "[source]\nurl = 'a.csv'\nformat = 'csv'\npromote = ['x']\n";
         let named = "source = { url = 'a.csv', name = 'clicks' }\n";
         let several = "[[source]]\nname = 'clicks'\nurl = 'a'\n[[source]]\nname = 'users'\nurl = 'b'\n\
@@ -807,8 +835,8 @@ mod tests {
             (table, &["a", "b"], Err("unknown source `b`\nsources: a")),
         ];
         for (text, given, expected) in rows {
-            let given = given.iter().map(|name| in_memory(name)).collect();
-            let job = Job::from_toml_with(text, "job", &[], given);
+            let given = given.iter().map(|name| memory_source(name)).collect();
+            let job = Job::from_toml_with_sources(text, "job", &[], given);
             match (job, expected) {
                 (Ok(job), Ok(expected)) => {
                     let about = |source: &NamedSource| {
@@ -827,13 +855,14 @@ mod tests {
                 (found, _) => panic!("{text}: {found:?}"),
             }
         }
-        let job = Job::from_toml_with(one, "job", &[], vec![in_memory("source")]).unwrap();
+        let job =
+            Job::from_toml_with_sources(one, "job", &[], vec![memory_source("source")]).unwrap();
         let spec = &job.sources[0].spec;
         // The columns of records are promoted, and the format was the file's.
         assert_eq!((spec.promotions.len(), spec.format), (1, None));
     }
 
-    const FULL: &str = r#"
+    const FULL_JOB_FILE: &str = r#"
 name = "unique-users-by-state"
 
 [source]
@@ -874,8 +903,8 @@ as_seen     = true
 "#;
 
     #[test]
-    fn a_job_file_says_it_all() {
-        let job = parse(FULL).unwrap();
+    fn every_section_of_a_job_file_is_parsed() {
+        let job = parse_job(FULL_JOB_FILE).unwrap();
         assert_eq!(job.name.as_deref(), Some("unique-users-by-state"));
         let source = &job.sources[0];
         assert_eq!(source.name, "source");
@@ -912,19 +941,19 @@ as_seen     = true
     }
 
     #[test]
-    fn json_says_the_same_as_toml_and_null_is_not_given() {
-        let toml: toml::Table = FULL.parse().unwrap();
+    fn json_equals_toml_and_null_means_missing() {
+        let toml: toml::Table = FULL_JOB_FILE.parse().unwrap();
         let mut json = serde_json::to_value(toml).unwrap();
         json["source"]["options"]["quote"] = serde_json::Value::Null;
         let from_json = Job::from_json(&json.to_string(), "job", &[]).unwrap();
-        let mut from_toml = parse(FULL).unwrap();
+        let mut from_toml = parse_job(FULL_JOB_FILE).unwrap();
         // A `toml::Table` is sorted by name, and so the columns of its JSON are.
-        from_toml.tables.as_mut().unwrap().columns.sort();
+        from_toml.aggregation.as_mut().unwrap().aggregates.sort();
         assert_eq!(format!("{from_json:?}"), format!("{from_toml:?}"));
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn missing_keys_have_defaults() {
         for (text, sql) in [
             ("source.url = 'a.csv'", "SELECT * FROM \"source\""),
             ("source = { url = 'a.csv', name = 'clicks' }", "SELECT * FROM \"clicks\""),
@@ -942,14 +971,14 @@ as_seen     = true
                 "SELECT count() AS \"n\" FROM (\nSELECT 1 AS x -- one\n) AS map",
             ),
         ] {
-            assert_eq!(parse(text).unwrap().to_sql(), sql, "{text}");
+            assert_eq!(parse_job(text).unwrap().to_sql(), sql, "{text}");
         }
     }
 
     #[test]
     fn text_options_are_single_characters_and_quoting_can_be_turned_off() {
         let options = |text: &str| {
-            parse(&format!("[source]\nurl = 'a'\noptions = {{ {text} }}"))
+            parse_job(&format!("[source]\nurl = 'a'\noptions = {{ {text} }}"))
                 .map(|job| job.sources[0].spec.text_options.clone())
         };
         assert_eq!(options("quote = ''").unwrap().quote, Some(None));
@@ -978,7 +1007,7 @@ as_seen     = true
     }
 
     #[test]
-    fn a_mistake_is_answered_with_its_line_and_the_nearest_right_thing() {
+    fn mistakes_are_reported_with_line_and_suggestion() {
         for (text, message) in [
             (
                 "[source]\nurl = 'a.csv'\n\nfromat = 'csv'",
@@ -1088,14 +1117,14 @@ as_seen     = true
             ),
             ("source.url = 'a'\nsource.url = 'b'", "job.toml:2: not valid TOML: duplicate key"),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), message, "{text}");
+            assert_eq!(parse_job(text).unwrap_err().to_string(), message, "{text}");
         }
     }
 
     #[test]
-    fn an_override_is_toml_or_else_text_and_makes_the_section_it_needs() {
+    fn override_is_toml_or_text_and_creates_its_section() {
         let text = "source.url = 'a.csv'";
-        let job = set(
+        let job = parse_with_overrides(
             text,
             &[
                 ("source.url", "b/*.csv"),
@@ -1128,7 +1157,7 @@ as_seen     = true
 
         let several = "map.sql = 'q'\n[[source]]\nname = 'a'\nurl = '1'\n\
                        [[source]]\nname = 'b'\nurl = '2'";
-        let job = set(several, &[("source.b.url", "3")]).unwrap();
+        let job = parse_with_overrides(several, &[("source.b.url", "3")]).unwrap();
         assert_eq!(
             (job.sources[0].spec.url.as_str(), job.sources[1].spec.url.as_str()),
             ("1", "3")
@@ -1159,14 +1188,17 @@ as_seen     = true
                  hint: name the one that is meant, as in --set source.NAME.url=…; names: a, b",
             ),
         ] {
-            assert_eq!(set(text, &[(key, value)]).unwrap_err().to_string(), message);
+            assert_eq!(
+                parse_with_overrides(text, &[(key, value)]).unwrap_err().to_string(),
+                message
+            );
         }
     }
 
     proptest! {
         #[test]
         fn any_name_comes_back_from_sql_as_it_was(name in "\\PC{1,20}") {
-            let sql = quoted(&name);
+            let sql = quote_identifier(&name);
             let inner = &sql[1..sql.len() - 1];
             prop_assert_eq!(inner.replace("\"\"", "\""), name);
             prop_assert_eq!(inner.matches('"').count() % 2, 0);
@@ -1188,7 +1220,7 @@ as_seen     = true
             let names: Vec<String> = names.into_iter().collect();
             let lines = names.iter().map(|name| format!("{name} = 'count()'\n"));
             let text = format!("source.url = 'a'\n[tables]\n{}", lines.collect::<String>());
-            let columns = parse(&text).unwrap().tables.unwrap().columns;
+            let columns = parse_job(&text).unwrap().aggregation.unwrap().aggregates;
             let found: Vec<String> = columns.into_iter().map(|(name, _)| name).collect();
             prop_assert_eq!(found, names);
         }

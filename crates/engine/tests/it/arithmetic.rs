@@ -2,9 +2,9 @@
 
 use tidemill_engine::{Error, Query};
 
-use crate::common::{Folder, Random, ask, query, settings};
+use crate::common::{Folder, Random, query, run_query, settings};
 
-const TYPES: [(&str, i128, i128); 5] = [
+const INTEGER_TYPES: [(&str, i128, i128); 5] = [
     ("TINYINT", i8::MIN as i128, i8::MAX as i128),
     ("SMALLINT", i16::MIN as i128, i16::MAX as i128),
     ("INT", i32::MIN as i128, i32::MAX as i128),
@@ -13,7 +13,7 @@ const TYPES: [(&str, i128, i128); 5] = [
 ];
 
 /// The exact answer; none where there is none.
-fn model(operation: &str, a: i128, b: i128, bits: u32) -> Option<i128> {
+fn exact_result(operation: &str, a: i128, b: i128, bits: u32) -> Option<i128> {
     let amount = u32::try_from(b).ok();
     match operation {
         "+" => Some(a + b),
@@ -35,15 +35,19 @@ fn model(operation: &str, a: i128, b: i128, bits: u32) -> Option<i128> {
     }
 }
 
-fn asked(folder: &Folder, schema: &str, sql: &str) -> Result<Vec<Vec<String>>, Error> {
-    let query = Query { schema: Some(schema.into()), ..query(folder.sql(sql)) };
-    ask(&query, &settings()).map(|answer| answer.rows())
+fn try_query_with_schema(
+    folder: &Folder,
+    schema: &str,
+    sql: &str,
+) -> Result<Vec<Vec<String>>, Error> {
+    let query = Query { schema: Some(schema.into()), ..query(folder.substitute_path(sql)) };
+    run_query(&query, &settings()).map(|answer| answer.rows())
 }
 
 #[test]
-fn integers_are_calculated_exactly_or_not_at_all() {
+fn integer_arithmetic_is_exact_or_an_error() {
     let mut random = Random(3);
-    for (data_type, least, most) in TYPES {
+    for (data_type, least, most) in INTEGER_TYPES {
         let bits = if data_type == "BIGINT UNSIGNED" { 64 } else { (most + 1).ilog2() + 1 };
         let mut values = vec![least, least + 1, most, most - 1, 0, 1, 2, 3, bits.into()];
         if least < 0 {
@@ -56,7 +60,8 @@ fn integers_are_calculated_exactly_or_not_at_all() {
         for operation in ["+", "-", "*", "//", "%", "<<", ">>"] {
             let pairs = values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b)));
             let fits = |answer: &i128| (least..=most).contains(answer);
-            let judged = pairs.map(|(a, b)| (a, b, model(operation, a, b, bits).filter(fits)));
+            let judged =
+                pairs.map(|(a, b)| (a, b, exact_result(operation, a, b, bits).filter(fits)));
             let (right, wrong): (Vec<_>, Vec<_>) = judged.partition(|(_, _, c)| c.is_some());
 
             let folder = Folder::new();
@@ -65,7 +70,7 @@ fn integers_are_calculated_exactly_or_not_at_all() {
             // A null beside a value is null, whatever stands below it.
             folder.write("p.csv", format!("a,b\n{}\n,1\n1,\n", lines.join("\n")));
             let sql = format!("SELECT a {operation} b FROM '$/p.csv'");
-            let found = asked(&folder, &schema, &sql);
+            let found = try_query_with_schema(&folder, &schema, &sql);
             let found = found.unwrap_or_else(|e| panic!("{data_type} {operation}: {e}"));
             for ((a, b, c), row) in right.iter().zip(&found) {
                 let expected = c.unwrap_or_default().to_string();
@@ -85,7 +90,7 @@ fn integers_are_calculated_exactly_or_not_at_all() {
                     ),
                     format!("SELECT {} {operation} {} AS c", constant(a), constant(b)),
                 ] {
-                    let message = match asked(&folder, &schema, &sql) {
+                    let message = match try_query_with_schema(&folder, &schema, &sql) {
                         Err(error) => error.to_string(),
                         Ok(rows) => panic!("{a}, {b} of {data_type}: {sql} is {rows:?}"),
                     };
@@ -100,10 +105,10 @@ fn integers_are_calculated_exactly_or_not_at_all() {
 /// `/` of two integers of any types is the quotient of the doubles that they are, on either path, and by zero
 /// an error.
 #[test]
-fn a_quotient_is_a_double() {
+fn integer_division_returns_a_double() {
     let mut random = Random(5);
-    for (one, least, most) in TYPES {
-        for (other, other_least, other_most) in TYPES {
+    for (one, least, most) in INTEGER_TYPES {
+        for (other, other_least, other_most) in INTEGER_TYPES {
             let mut draw = |least: i128, most: i128| {
                 let drawn = i128::from(random.next()) >> (random.next() % 64);
                 least + drawn.rem_euclid(most - least + 1)
@@ -119,7 +124,7 @@ fn a_quotient_is_a_double() {
                 "SELECT a / b AS q FROM '$/p.csv'",
                 "SELECT a / b AS q FROM (SELECT *, row_number() OVER () FROM '$/p.csv')",
             ] {
-                let found = asked(&folder, &schema, sql).unwrap();
+                let found = try_query_with_schema(&folder, &schema, sql).unwrap();
                 for ((a, b), row) in pairs.iter().zip(&found) {
                     #[allow(clippy::cast_precision_loss)]
                     let expected = *a as f64 / *b as f64;
@@ -129,7 +134,7 @@ fn a_quotient_is_a_double() {
             }
             folder.write("z.csv", "a,b\n1,1\n1,0\n");
             for sql in ["SELECT a / b AS q FROM '$/z.csv'", "SELECT sum(a / b) FROM '$/z.csv'"] {
-                let message = asked(&folder, &schema, sql).unwrap_err().to_string();
+                let message = try_query_with_schema(&folder, &schema, sql).unwrap_err().to_string();
                 assert!(message.starts_with("division by zero"), "{message}");
             }
         }
@@ -137,24 +142,25 @@ fn a_quotient_is_a_double() {
 }
 
 #[test]
-fn an_overflow_says_where_and_what_to_do() {
+fn overflow_error_names_expression_and_hint() {
     let folder = Folder::new();
     folder.write("p.csv", "p,q\n65536,65537\n");
-    let message = asked(&folder, "p INT, q INT", "SELECT p * q FROM '$/p.csv'").unwrap_err();
+    let message =
+        try_query_with_schema(&folder, "p INT, q INT", "SELECT p * q FROM '$/p.csv'").unwrap_err();
     assert_eq!(
         message.to_string(),
         "integer overflow: 65536 * 65537 does not fit INT, in `p * q`\n\
          hint: calculate in a wider type: CAST(x AS BIGINT)"
     );
     let sql = "SELECT CAST(p AS BIGINT) * q FROM '$/p.csv'";
-    assert_eq!(asked(&folder, "p INT, q INT", sql).unwrap(), [["4295032832"]]);
+    assert_eq!(try_query_with_schema(&folder, "p INT, q INT", sql).unwrap(), [["4295032832"]]);
     let sql = "SELECT CASE WHEN p < 1000 THEN p * q ELSE 0 END AS c FROM '$/p.csv'";
-    assert_eq!(asked(&folder, "p INT, q INT", sql).unwrap(), [["0"]]);
+    assert_eq!(try_query_with_schema(&folder, "p INT, q INT", sql).unwrap(), [["0"]]);
 }
 
 /// What a condition or a limit leaves out is not computed with, wherever the plan has its projections.
 #[test]
-fn rows_that_are_left_out_do_not_overflow() {
+fn filtered_rows_do_not_overflow() {
     let folder = Folder::new();
     folder.write("p.csv", "x,a,b\n0,9223372036854775807,1\n1,2,3\n");
     for (sql, expected) in [
@@ -174,17 +180,17 @@ fn rows_that_are_left_out_do_not_overflow() {
             vec!["1", "5"],
         ),
     ] {
-        assert_eq!(folder.ask(sql).rows(), [expected], "{sql}");
+        assert_eq!(folder.run_sql(sql).rows(), [expected], "{sql}");
     }
     for filter in ["false", "random() < 0", "x > 5"] {
         let sql =
             format!("SELECT a + b, count(), x % 2 FROM '$/p.csv' WHERE {filter} GROUP BY 1, 3");
-        assert!(folder.ask(&sql).rows().is_empty(), "{sql}");
+        assert!(folder.run_sql(&sql).rows().is_empty(), "{sql}");
     }
 }
 
 #[test]
-fn a_comparison_with_a_sum_that_overflows_drops_no_row() {
+fn overflow_in_a_comparison_is_an_error() {
     let folder = Folder::new();
     folder.write("i.csv", "i\n9223372036854775807\n1\n");
     for sql in [
@@ -196,27 +202,30 @@ fn a_comparison_with_a_sum_that_overflows_drops_no_row() {
         "SELECT count() FROM '$/i.csv' GROUP BY i + i",
         "SELECT a.i FROM '$/i.csv' a JOIN '$/i.csv' b ON a.i + 1 = b.i * 1",
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.contains("integer overflow"), "{sql}: {message}");
     }
-    assert_eq!(folder.ask("SELECT i FROM '$/i.csv' WHERE i + 0 > 1").rows().len(), 1);
+    assert_eq!(folder.run_sql("SELECT i FROM '$/i.csv' WHERE i + 0 > 1").rows().len(), 1);
 }
 
 #[test]
-fn signs_are_turned_or_refused() {
+fn negation_of_the_smallest_integer_is_an_error() {
     let folder = Folder::new();
     folder.write("s.csv", "s\n-128\n\n");
     for sql in ["SELECT -s FROM '$/s.csv'", "SELECT abs(s) FROM '$/s.csv'"] {
-        let message = asked(&folder, "s TINYINT", sql).unwrap_err().to_string();
+        let message = try_query_with_schema(&folder, "s TINYINT", sql).unwrap_err().to_string();
         assert!(message.contains("of TINYINT") || message.contains("fit TINYINT"), "{message}");
     }
     folder.write("s.csv", "s\n-127\n5\n");
     let sql = "SELECT -s, abs(s) FROM '$/s.csv'";
-    assert_eq!(asked(&folder, "s TINYINT", sql).unwrap(), [["127", "127"], ["-5", "5"]]);
+    assert_eq!(
+        try_query_with_schema(&folder, "s TINYINT", sql).unwrap(),
+        [["127", "127"], ["-5", "5"]]
+    );
 }
 
 #[test]
-fn decimals_are_calculated_exactly_or_not_at_all() {
+fn decimal_arithmetic_is_exact_or_an_error() {
     let folder = Folder::new();
     let nines = "9".repeat(38);
     folder.write("d.csv", format!("a,b\n{nines},1\n"));
@@ -228,7 +237,7 @@ fn decimals_are_calculated_exactly_or_not_at_all() {
         ("SELECT a - b FROM '$/d.csv'", Ok(format!("{}8", "9".repeat(37)))),
         ("SELECT a * b FROM '$/d.csv'", Ok(nines.clone())),
     ] {
-        match (asked(&folder, schema, sql), expected) {
+        match (try_query_with_schema(&folder, schema, sql), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, [[expected]], "{sql}"),
             (Err(error), Err(())) => {
                 let message = error.to_string();
@@ -240,19 +249,19 @@ fn decimals_are_calculated_exactly_or_not_at_all() {
 }
 
 #[test]
-fn columns_of_calculations_are_called_as_they_are_written() {
+fn computed_columns_are_named_as_written() {
     let folder = Folder::new();
     folder.write("n.csv", "a,b\n1,2\n");
     let sql = "SELECT a + b, -a, a * 2 - b, abs(a), sum(a + b) FROM '$/n.csv' GROUP BY a, b";
-    let columns = folder.ask(sql).columns();
+    let columns = folder.run_sql(sql).column_names();
     assert_eq!(columns[0], "a + b");
     assert_eq!(columns[4], "sum(a + b)");
     let sql = "SELECT a + b AS k, count() AS n FROM '$/n.csv' GROUP BY a + b ORDER BY a + b";
-    assert_eq!(folder.ask(sql).rows(), [["3", "1"]]);
+    assert_eq!(folder.run_sql(sql).rows(), [["3", "1"]]);
 }
 
 #[test]
-fn what_has_nothing_behind_the_point_is_not_changed_by_rounding() {
+fn rounding_keeps_numbers_without_fraction() {
     let folder = Folder::new();
     folder.write(
         "f.csv",
@@ -268,7 +277,7 @@ fn what_has_nothing_behind_the_point_is_not_changed_by_rounding() {
         ["-0.0", "-0.0"],
         ["∅", "∅"],
     ];
-    assert_eq!(folder.ask(sql).rows(), expected);
+    assert_eq!(folder.run_sql(sql).rows(), expected);
     for (call, expected) in [
         ("round(1e300, 15)", "1e300"),
         ("trunc(1.5, 400)", "1.5"),
@@ -278,20 +287,20 @@ fn what_has_nothing_behind_the_point_is_not_changed_by_rounding() {
         ("round(CAST(2.345 AS DECIMAL(9,3)), 2)", "2.35"),
         ("round(5, -1)", "10"),
     ] {
-        assert_eq!(folder.ask(&format!("SELECT {call}")).only(), expected, "{call}");
+        assert_eq!(folder.run_sql(&format!("SELECT {call}")).single_value(), expected, "{call}");
     }
 }
 
 #[test]
-fn a_text_is_filled_up_to_nothing_where_its_length_is_negative() {
+fn padding_to_a_negative_length_returns_empty_text() {
     let folder = Folder::new();
     folder.write("p.csv", "s,n\nab,-3\ncd,4\nef,\n");
-    let padded = folder.ask("SELECT s, lpad(s, n, '-') AS l, rpad(s, n) AS r FROM '$/p.csv'");
-    assert_eq!(padded.sorted(), [["ab", "", ""], ["cd", "--cd", "cd  "], ["ef", "∅", "∅"]]);
+    let padded = folder.run_sql("SELECT s, lpad(s, n, '-') AS l, rpad(s, n) AS r FROM '$/p.csv'");
+    assert_eq!(padded.sorted_rows(), [["ab", "", ""], ["cd", "--cd", "cd  "], ["ef", "∅", "∅"]]);
 }
 
 #[test]
-fn columns_of_a_query_in_from_are_called_as_those_of_a_result() {
+fn subquery_columns_are_named_like_result_columns() {
     let folder = Folder::new();
     folder.write("c.csv", "k,s\n1,a\n");
     for select in [
@@ -310,7 +319,7 @@ fn columns_of_a_query_in_from_are_called_as_those_of_a_result() {
         "(SELECT max(k) FROM '$/c.csv')",
         "count(DISTINCT k)",
     ] {
-        let columns = |sql: String| folder.ask(&sql).columns();
+        let columns = |sql: String| folder.run_sql(&sql).column_names();
         let expected = columns(format!("SELECT {select} FROM '$/c.csv'"));
         let derived = columns(format!("SELECT * FROM (SELECT {select} FROM '$/c.csv')"));
         assert_eq!(derived, expected, "{select}");
@@ -324,12 +333,12 @@ fn columns_of_a_query_in_from_are_called_as_those_of_a_result() {
         ("-k", "-k", "-k"),
     ] {
         let of = format!("SELECT {select} FROM '$/c.csv'");
-        assert_eq!(folder.ask(&of).columns(), [result]);
-        assert_eq!(folder.ask(&format!("SELECT * FROM ({of})")).columns(), [derived]);
+        assert_eq!(folder.run_sql(&of).column_names(), [result]);
+        assert_eq!(folder.run_sql(&format!("SELECT * FROM ({of})")).column_names(), [derived]);
     }
     // Such a name can be asked for, and a struct's fields stay its own.
     let sql = "SELECT \"k + 1\" FROM (SELECT k + 1 FROM '$/c.csv' UNION ALL SELECT 7)";
-    assert_eq!(folder.ask(sql).sorted(), [["2"], ["7"]]);
-    let fields = folder.ask("SELECT * FROM (SELECT unnest({'x': k, 'y': s}) FROM '$/c.csv')");
+    assert_eq!(folder.run_sql(sql).sorted_rows(), [["2"], ["7"]]);
+    let fields = folder.run_sql("SELECT * FROM (SELECT unnest({'x': k, 'y': s}) FROM '$/c.csv')");
     assert_eq!(fields.rows(), [["1", "a"]]);
 }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::{Error, ErrorClass, Query, QueryPlan, RunSettings};
 
-use crate::common::{Folder, answered, ask, query, settings, text};
+use crate::common::{Folder, collect_answer, query, run_query, settings, string_rows};
 
 /// 12 good records; the bad ones are on lines 4 and 9.
-fn file(folder: &Folder) -> Query {
+fn write_bad_records(folder: &Folder) -> Query {
     let mut out = String::from("k,x\n");
     for n in 0..14 {
         match n {
@@ -21,20 +21,20 @@ fn file(folder: &Folder) -> Query {
     Query { schema: Some("k VARCHAR, x BIGINT".into()), ..query("") }
 }
 
-const PATHS: [&str; 3] = [
+const PATH_QUERIES: [&str; 3] = [
     "SELECT x FROM '$/bad.csv'",
     "SELECT k, sum(x) FROM '$/bad.csv' GROUP BY k",
     "SELECT x FROM '$/bad.csv' ORDER BY x",
 ];
 
 #[test]
-fn a_look_shows_what_is_wrong_beside_what_is_not() {
+fn bad_records_are_shown_without_failing_when_asked() {
     let folder = Folder::new();
-    let query = file(&folder);
+    let query = write_bad_records(&folder);
     let look = RunSettings { max_bad: BadRecordLimit::Unlimited, ..settings() };
-    for path in PATHS {
-        let query = Query { sql: folder.sql(path), ..query.clone() };
-        let coverage = ask(&query, &look).unwrap().coverage;
+    for path in PATH_QUERIES {
+        let query = Query { sql: folder.substitute_path(path), ..query.clone() };
+        let coverage = run_query(&query, &look).unwrap().coverage;
         assert!(!coverage.complete && coverage.rejected_copy.is_none(), "{path}");
         assert_eq!((coverage.rows.done, coverage.rows.rejected), (12, 2), "{path}");
         let lines: Vec<_> = coverage.first_rejected.iter().map(|bad| bad.line).collect();
@@ -42,18 +42,18 @@ fn a_look_shows_what_is_wrong_beside_what_is_not() {
     }
     // Nothing wrong is nothing to show.
     folder.write("good.csv", "k,x\na,1\n");
-    let query = Query { sql: folder.sql("SELECT x FROM '$/good.csv'"), ..query };
-    let coverage = ask(&query, &look).unwrap().coverage;
+    let query = Query { sql: folder.substitute_path("SELECT x FROM '$/good.csv'"), ..query };
+    let coverage = run_query(&query, &look).unwrap().coverage;
     assert!(coverage.complete && coverage.first_rejected.is_empty());
 }
 
 #[test]
-fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
+fn too_many_bad_records_fail_every_path_with_locations() {
     let folder = Folder::new();
-    let base = file(&folder);
-    for sql in PATHS {
-        let query = Query { sql: folder.sql(sql), ..base.clone() };
-        let asked = |max_bad| ask(&query, &RunSettings { max_bad, ..settings() });
+    let base = write_bad_records(&folder);
+    for sql in PATH_QUERIES {
+        let query = Query { sql: folder.substitute_path(sql), ..base.clone() };
+        let asked = |max_bad| run_query(&query, &RunSettings { max_bad, ..settings() });
         for max_bad in
             [BadRecordLimit::Count(0), BadRecordLimit::Count(1), BadRecordLimit::Percent(10.0)]
         {
@@ -85,11 +85,11 @@ fn too_many_bad_records_fail_the_run_on_every_path_and_say_where_they_are() {
 }
 
 #[test]
-fn a_failed_result_is_not_called_complete() {
+fn failed_result_is_not_marked_complete() {
     let folder = Folder::new();
-    let base = file(&folder);
-    for sql in PATHS {
-        let query = Query { sql: folder.sql(sql), ..base.clone() };
+    let base = write_bad_records(&folder);
+    for sql in PATH_QUERIES {
+        let query = Query { sql: folder.substitute_path(sql), ..base.clone() };
         let Ok(mut results) = QueryPlan::new(&query, &settings()).unwrap().run() else { continue };
         let failed = results.by_ref().any(|batch| batch.is_err());
         assert!(failed && !results.coverage().complete, "{sql}");
@@ -100,17 +100,21 @@ fn a_failed_result_is_not_called_complete() {
 #[test]
 fn bad_records_before_a_limit_are_counted() {
     let folder = Folder::new();
-    let query = Query { sql: folder.sql("SELECT x FROM '$/bad.csv' LIMIT 3"), ..file(&folder) };
-    let error = ask(&query, &settings()).err().unwrap();
+    let query = Query {
+        sql: folder.substitute_path("SELECT x FROM '$/bad.csv' LIMIT 3"),
+        ..write_bad_records(&folder)
+    };
+    let error = run_query(&query, &settings()).err().unwrap();
     assert!(matches!(error, Error::BadRecords { .. }), "{error}");
     let answer =
-        ask(&query, &RunSettings { max_bad: BadRecordLimit::Count(9), ..settings() }).unwrap();
-    assert_eq!(answer.rows(), text(&[&["0"], &["1"], &["3"]]));
+        run_query(&query, &RunSettings { max_bad: BadRecordLimit::Count(9), ..settings() })
+            .unwrap();
+    assert_eq!(answer.rows(), string_rows(&[&["0"], &["1"], &["3"]]));
     assert!(answer.coverage.rows.rejected > 0);
 }
 
 #[test]
-fn bad_records_far_behind_a_limit_do_not_matter() {
+fn bad_records_far_after_a_limit_are_ignored() {
     let folder = Folder::new();
     let mut out = String::from("x,pad\n");
     for n in 0..60_000 {
@@ -118,27 +122,27 @@ fn bad_records_far_behind_a_limit_do_not_matter() {
     }
     out.push_str("bad,bad\n");
     folder.write("e.csv", out);
-    let sql = folder.sql("SELECT x FROM '$/e.csv' LIMIT 10");
+    let sql = folder.substitute_path("SELECT x FROM '$/e.csv' LIMIT 10");
     let query = Query { schema: Some("x BIGINT, pad VARCHAR".into()), ..query(sql) };
     for _ in 0..20 {
-        let answer = ask(&query, &RunSettings { threads: 8, ..settings() }).unwrap();
+        let answer = run_query(&query, &RunSettings { threads: 8, ..settings() }).unwrap();
         assert_eq!((answer.rows().len(), answer.coverage.rows.rejected), (10, 0));
     }
 }
 
 #[test]
-fn copies_of_rejected_records_are_kept_where_asked() {
+fn rejected_records_are_copied_to_the_reject_folder() {
     let folder = Folder::new();
     let kept = Folder::new();
-    let base = file(&folder);
-    for sql in PATHS {
-        let query = Query { sql: folder.sql(sql), ..base.clone() };
+    let base = write_bad_records(&folder);
+    for sql in PATH_QUERIES {
+        let query = Query { sql: folder.substitute_path(sql), ..base.clone() };
         let settings = RunSettings {
             max_bad: BadRecordLimit::Count(5),
             rejected_folder: Some(kept.path().to_path_buf()),
             ..settings()
         };
-        let answer = ask(&query, &settings).unwrap();
+        let answer = run_query(&query, &settings).unwrap();
         assert_eq!(answer.coverage.rejected_copy.as_deref(), kept.path().to_str());
     }
     for copy in 1..=3 {
@@ -150,7 +154,7 @@ fn copies_of_rejected_records_are_kept_where_asked() {
 }
 
 #[test]
-fn a_question_that_is_wrong_is_answered_with_what_is_right() {
+fn invalid_sql_errors_suggest_a_fix() {
     let folder = Folder::new();
     folder.write("f.csv", "user_id,day,distance\n1,2,3\n");
     for (sql, expected) in [
@@ -197,7 +201,7 @@ fn a_question_that_is_wrong_is_answered_with_what_is_right() {
         ("SELECT day, user_id FROM '$/f.csv' GROUP BY day", "user_id"),
         ("SELECT day FROM '$/f.csv' LIMIT -1", ""),
     ] {
-        let error = folder.try_ask(sql, &settings()).err().unwrap_or_else(|| panic!("{sql}"));
+        let error = folder.try_run_sql(sql, &settings()).err().unwrap_or_else(|| panic!("{sql}"));
         assert_ne!(error.class(), ErrorClass::Internal, "{sql}: {error}");
         let message = error.to_string();
         assert!(message.contains(expected), "{sql}: {message}");
@@ -206,7 +210,7 @@ fn a_question_that_is_wrong_is_answered_with_what_is_right() {
 }
 
 #[test]
-fn an_error_inside_a_map_ends_every_path() {
+fn expression_error_fails_every_path() {
     let folder = Folder::new();
     let mut out = String::from("x,s\n");
     for n in 0..30_000 {
@@ -226,8 +230,8 @@ fn an_error_inside_a_map_ends_every_path() {
             format!("SELECT sum(y), count(*) FROM (SELECT {expression} AS y FROM '$/e.csv')"),
             format!("SELECT {expression} AS y FROM '$/e.csv' ORDER BY x"),
         ] {
-            let query = Query { schema: schema.clone(), ..query(folder.sql(&sql)) };
-            let error = match ask(&query, &settings()) {
+            let query = Query { schema: schema.clone(), ..query(folder.substitute_path(&sql)) };
+            let error = match run_query(&query, &settings()) {
                 Err(error) => error,
                 // SQL's integers wrap in DataFusion; that is no silent loss of ours.
                 Ok(_) if expected.is_empty() => continue,
@@ -240,7 +244,7 @@ fn an_error_inside_a_map_ends_every_path() {
 }
 
 #[test]
-fn deep_questions_are_refused_or_answered_and_crash_nothing() {
+fn deeply_nested_sql_is_answered_or_refused_without_a_crash() {
     let folder = Folder::new();
     folder.write("f.csv", "x\n1\n2\n");
     let nested = |open: &str, close: &str, n| format!("{}x{}", open.repeat(n), close.repeat(n));
@@ -265,16 +269,18 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
             "1",
         ),
     ] {
-        let plan = tidemill_engine::QueryPlan::new(&query(folder.sql(&sql)), &settings()).unwrap();
+        let plan =
+            tidemill_engine::QueryPlan::new(&query(folder.substitute_path(&sql)), &settings())
+                .unwrap();
         assert!(!plan.explain().unwrap().to_string().is_empty());
         // Planned once, as a plan of such a sum takes seconds; workers plan the alternatives too, on their own stacks.
         let answer = match sql.contains(&deep) {
-            true => answered(plan.run().unwrap()).unwrap(),
-            false => folder.ask(&sql),
+            true => collect_answer(plan.run().unwrap()).unwrap(),
+            false => folder.run_sql(&sql),
         };
-        assert_eq!(answer.only(), expected);
+        assert_eq!(answer.single_value(), expected);
     }
-    let error = folder.refusal(&format!("SELECT {deep} + 1 + 1 FROM '$/f.csv'"));
+    let error = folder.sql_error(&format!("SELECT {deep} + 1 + 1 FROM '$/f.csv'"));
     assert!(error.starts_with("the SQL nests expressions 1001 deep; 1000 is the most"), "{error}");
     let many = |count, one: &str, between: &str| vec![one; count].join(between);
     for (sql, expected) in [
@@ -284,7 +290,7 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
             "the SQL has 20000 tables in a row",
         ),
     ] {
-        let error = folder.refusal(&sql);
+        let error = folder.sql_error(&sql);
         assert!(error.starts_with(expected), "{error}");
     }
     for expression in [
@@ -303,7 +309,7 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
             format!("SELECT count({expression}) AS y FROM '$/f.csv'"),
             format!("SELECT {expression} AS y FROM '$/f.csv' ORDER BY 1"),
         ] {
-            if let Err(error) = folder.try_ask(&sql, &settings()) {
+            if let Err(error) = folder.try_run_sql(&sql, &settings()) {
                 let message = error.to_string();
                 assert_eq!(error.class(), ErrorClass::Usage, "{}: {message}", &sql[..60]);
                 assert!(message.len() < 1000, "{}", &message[..1000]);
@@ -312,17 +318,17 @@ fn deep_questions_are_refused_or_answered_and_crash_nothing() {
     }
     let selects =
         format!("{}SELECT x FROM '$/f.csv'{}", "SELECT * FROM (".repeat(5000), ")".repeat(5000));
-    assert!(folder.try_ask(&selects, &settings()).is_err());
+    assert!(folder.try_run_sql(&selects, &settings()).is_err());
 }
 
 #[test]
-fn a_sample_of_malformed_records_alone_is_told_where_a_type_is_needed() {
+fn sample_of_only_malformed_records_is_an_error_when_a_type_is_needed() {
     let folder = Folder::new();
     folder.write("a.csv", "a,k\n1,x,3\n2,y,4\n");
     folder.write("b.csv", "a,k\n1,x\n");
     let all = RunSettings { max_bad: BadRecordLimit::Percent(100.0), ..settings() };
     for settings in [&all, &settings()] {
-        let error = folder.try_ask("SELECT sum(a) FROM '$/a.csv'", settings).err().unwrap();
+        let error = folder.try_run_sql("SELECT sum(a) FROM '$/a.csv'", settings).err().unwrap();
         let error = error.to_string();
         for part in [
             "a.csv`: all 2 records of the sample are malformed",
@@ -332,25 +338,25 @@ fn a_sample_of_malformed_records_alone_is_told_where_a_type_is_needed() {
             assert!(error.contains(part), "{error}");
         }
     }
-    let answer = folder.ask_with("SELECT count(*) FROM '$/a.csv'", &all);
-    assert_eq!((answer.only().as_str(), answer.coverage.rows.rejected), ("0", 2));
+    let answer = folder.run_sql_with("SELECT count(*) FROM '$/a.csv'", &all);
+    assert_eq!((answer.single_value().as_str(), answer.coverage.rows.rejected), ("0", 2));
     // One record that fits shows types, and a declared type is one.
-    let answer = folder.ask_with("SELECT sum(a) FROM '$/?.csv'", &all);
-    assert_eq!((answer.only().as_str(), answer.coverage.rows.rejected), ("1", 2));
-    let mut declared = query(folder.sql("SELECT sum(a) FROM '$/a.csv'"));
+    let answer = folder.run_sql_with("SELECT sum(a) FROM '$/?.csv'", &all);
+    assert_eq!((answer.single_value().as_str(), answer.coverage.rows.rejected), ("1", 2));
+    let mut declared = query(folder.substitute_path("SELECT sum(a) FROM '$/a.csv'"));
     declared.schema = Some("a BIGINT".into());
-    assert_eq!(ask(&declared, &all).unwrap().only(), "∅");
+    assert_eq!(run_query(&declared, &all).unwrap().single_value(), "∅");
     declared.schema = Some("a TEXT".into());
-    let error = ask(&declared, &all).err().unwrap().to_string();
+    let error = run_query(&declared, &all).err().unwrap().to_string();
     assert!(!error.contains("no value shows"), "{error}");
     // The other source of a join keeps its own error.
     folder.write("c.csv", "t\nword\n");
-    let error = folder.try_ask("SELECT sum(t) FROM '$/c.csv', '$/a.csv'", &all).err().unwrap();
+    let error = folder.try_run_sql("SELECT sum(t) FROM '$/c.csv', '$/a.csv'", &all).err().unwrap();
     assert!(error.to_string().contains("TEXT"), "{error}");
 }
 
 /// Fails with all of `parts` in its message, with one thread and with several.
-fn refused_everywhere(folder: &Folder, file: &str, column: &str, parts: &[&str]) {
+fn assert_fails_on_every_path(folder: &Folder, file: &str, column: &str, parts: &[&str]) {
     for sql in [
         format!("SELECT {column}, count(*) AS n FROM '$/{file}' GROUP BY 1"),
         format!("SELECT {column} FROM '$/{file}'"),
@@ -358,7 +364,7 @@ fn refused_everywhere(folder: &Folder, file: &str, column: &str, parts: &[&str])
     ] {
         for threads in [1, 3] {
             let settings = RunSettings { threads, ..settings() };
-            let error = match folder.try_ask(&sql, &settings) {
+            let error = match folder.try_run_sql(&sql, &settings) {
                 Ok(answer) => panic!("{sql} was answered: {:?}", answer.rows().len()),
                 Err(error) => error,
             };
@@ -369,7 +375,7 @@ fn refused_everywhere(folder: &Folder, file: &str, column: &str, parts: &[&str])
 }
 
 #[test]
-fn json_strings_behind_the_sample_do_not_become_numbers() {
+fn json_strings_after_the_sample_are_not_converted_to_numbers() {
     let folder = Folder::new();
     for (usual, odd, parts) in [
         (
@@ -401,44 +407,45 @@ fn json_strings_behind_the_sample_do_not_become_numbers() {
     ] {
         let text = format!("{}{{\"v\": {odd}}}\n", format!("{{\"v\": {usual}}}\n").repeat(40_000));
         folder.write("v.json", text);
-        refused_everywhere(&folder, "v.json", "v", &parts);
+        assert_fails_on_every_path(&folder, "v.json", "v", &parts);
     }
     // In the sample, such a column is TEXT.
     folder.write("w.json", "{\"v\": 1}\n{\"v\": \"007\"}\n");
-    assert_eq!(folder.ask("SELECT v FROM '$/w.json'").rows(), text(&[&["1"], &["007"]]));
+    assert_eq!(folder.run_sql("SELECT v FROM '$/w.json'").rows(), string_rows(&[&["1"], &["007"]]));
 }
 
 #[test]
-fn quotes_that_swallow_records_are_an_error_that_names_the_option() {
+fn unbalanced_quotes_error_names_the_quote_option() {
     let folder = Folder::new();
     folder.write(
         "t.tsv",
         "id\ttitle\tyear\n1\tA\t1975\n2\t\"Rome, Open City\t1945\n3\tB\t1950\n4\t\"Second\t1951\n5\tC\"\t1952\n6\tD\t1953\n",
     );
-    refused_everywhere(&folder, "t.tsv", "year", &["line 3", "3 lines", "--quote ''"]);
+    assert_fails_on_every_path(&folder, "t.tsv", "year", &["line 3", "3 lines", "--quote ''"]);
     let unquoted = |quote| {
-        let mut query = query(folder.sql("SELECT count(*) AS n, sum(year) AS y FROM '$/t.tsv'"));
+        let mut query =
+            query(folder.substitute_path("SELECT count(*) AS n, sum(year) AS y FROM '$/t.tsv'"));
         query.file_defaults.text_options.quote = Some(quote);
-        ask(&query, &settings()).unwrap().rows()
+        run_query(&query, &settings()).unwrap().rows()
     };
-    assert_eq!(unquoted(None), text(&[&["6", "11726"]]));
-    assert_eq!(unquoted(Some(b'"')), text(&[&["4", "7831"]]));
+    assert_eq!(unquoted(None), string_rows(&[&["6", "11726"]]));
+    assert_eq!(unquoted(Some(b'"')), string_rows(&[&["4", "7831"]]));
     let late = format!("id,s\n{}2,\"say \\\"hi\\\"\"\n", "1,\"plain\"\n".repeat(40_000));
     folder.write("e.csv", late);
-    refused_everywhere(&folder, "e.csv", "s", &["line 40002", "--escape '\\'"]);
+    assert_fails_on_every_path(&folder, "e.csv", "s", &["line 40002", "--escape '\\'"]);
     // An address with line ends is a field like any other.
     folder.write("a.csv", "id,name,address\n1,Bob,\"12 Main St\nSpringfield, IL, 62701\"\n");
-    assert_eq!(folder.ask("SELECT count(*) FROM '$/a.csv'").only(), "1");
+    assert_eq!(folder.run_sql("SELECT count(*) FROM '$/a.csv'").single_value(), "1");
 }
 
 #[test]
-fn files_without_one_good_record_say_what_is_wrong() {
+fn file_without_valid_records_is_an_error_with_the_cause() {
     let folder = Folder::new();
     folder.write("x.logfmt", "a=\"x\"y b=1\n");
-    let told = folder.refusal("SELECT * FROM '$/x.logfmt'");
+    let told = folder.sql_error("SELECT * FROM '$/x.logfmt'");
     assert!(told.contains("its records are not logfmt"), "{told}");
     folder.write("e.json", "[]\n");
-    let told = folder.refusal("SELECT * FROM '$/e.json'");
+    let told = folder.sql_error("SELECT * FROM '$/e.json'");
     assert!(told.contains("blank lines or empty arrays"), "{told}");
     for (name, bytes, part) in [
         ("dos.csv", &b"a,b\n1,2\n\x1a"[..], "0x1A"),
@@ -446,9 +453,9 @@ fn files_without_one_good_record_say_what_is_wrong() {
         ("latin.csv", b"a,b\n1,caf\xe9\n", "iconv"),
     ] {
         folder.write(name, bytes);
-        let mut query = query(folder.sql(&format!("SELECT * FROM '$/{name}'")));
+        let mut query = query(folder.substitute_path(&format!("SELECT * FROM '$/{name}'")));
         query.schema = Some("a BIGINT".into());
-        let error = ask(&query, &settings()).err().unwrap();
+        let error = run_query(&query, &settings()).err().unwrap();
         let told = error.to_string();
         assert!(told.contains(part) && told.contains("line"), "{told}");
     }

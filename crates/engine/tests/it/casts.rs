@@ -3,96 +3,96 @@
 use crate::common::Folder;
 
 #[test]
-fn a_number_too_large_for_a_float_is_an_error() {
+fn number_too_large_for_float_is_an_error() {
     let folder = Folder::new();
     folder.write("f.csv", "id,f\n1,1.5\n2,1e300\n3,-inf\n");
     let schema = "SELECT id, f FROM '$/f.csv'";
-    let message = folder.refusal(&format!("SELECT CAST(f AS FLOAT) FROM ({schema})"));
+    let message = folder.sql_error(&format!("SELECT CAST(f AS FLOAT) FROM ({schema})"));
     assert!(message.contains("`1e300` does not fit FLOAT"), "{message}");
     let tried = format!("SELECT TRY_CAST(f AS FLOAT) AS x FROM ({schema}) ORDER BY id");
-    assert_eq!(folder.ask(&tried).rows().concat(), ["1.5", "∅", "-inf"]);
+    assert_eq!(folder.run_sql(&tried).rows().concat(), ["1.5", "∅", "-inf"]);
     let guarded = format!(
         "SELECT CASE WHEN f < 1e30 THEN CAST(f AS FLOAT) END AS x FROM ({schema}) ORDER BY id"
     );
-    assert_eq!(folder.ask(&guarded).rows().concat(), ["1.5", "∅", "-inf"]);
+    assert_eq!(folder.run_sql(&guarded).rows().concat(), ["1.5", "∅", "-inf"]);
     let wide = "CAST(CAST('1' || repeat('0', 45) AS DECIMAL(50, 0)) AS REAL)";
-    assert!(folder.refusal(&format!("SELECT {wide} AS x")).contains("does not fit REAL"));
+    assert!(folder.sql_error(&format!("SELECT {wide} AS x")).contains("does not fit REAL"));
     let tried = wide.replacen("CAST", "TRY_CAST", 1);
-    assert_eq!(folder.ask(&format!("SELECT {tried} AS x")).rows(), [["∅"]]);
+    assert_eq!(folder.run_sql(&format!("SELECT {tried} AS x")).rows(), [["∅"]]);
     let sql = "SELECT CAST('-Infinity' AS DOUBLE) < 0, CAST('1e38' AS FLOAT) > 0";
-    assert_eq!(folder.ask(sql).rows(), [["true", "true"]]);
+    assert_eq!(folder.run_sql(sql).rows(), [["true", "true"]]);
 }
 
 /// Whatever unit a file's times have.
 #[test]
-fn a_time_as_a_whole_number_is_its_seconds_and_back() {
+fn timestamp_casts_to_seconds_and_back() {
     let folder = Folder::new();
     for precision in [0, 3, 6, 9] {
         let sql = format!(
             "SELECT CAST(t AS BIGINT), CAST(CAST(t AS BIGINT) AS TIMESTAMP) = t, TRY_CAST(t AS TINYINT) \
              FROM (SELECT CAST(TIMESTAMP '2024-01-01 10:30:00' AS TIMESTAMP({precision})) AS t)"
         );
-        assert_eq!(folder.ask(&sql).rows(), [["1704105000", "true", "∅"]], "{precision}");
+        assert_eq!(folder.run_sql(&sql).rows(), [["1704105000", "true", "∅"]], "{precision}");
     }
     let before = "SELECT CAST(TIMESTAMP '1969-12-31 23:59:59.5' AS INT)";
-    assert_eq!(folder.ask(before).rows(), [["-1"]]);
+    assert_eq!(folder.run_sql(before).rows(), [["-1"]]);
     for (cast, hint) in [
         ("CAST(TIMESTAMP '2024-01-01 10:30:00' AS DOUBLE)", "extract(epoch FROM x)"),
         ("CAST(TIME '10:30:00' AS INT)", "extract(epoch FROM x)"),
         ("TRY_CAST(TIME '10:30:00' AS DOUBLE)", "extract(epoch FROM x)"),
         ("CAST(5 AS TIME)", "INTERVAL '1 second'"),
     ] {
-        let message = folder.refusal(&format!("SELECT {cast}"));
+        let message = folder.sql_error(&format!("SELECT {cast}"));
         assert!(message.contains("is not cast to") && message.contains(hint), "{cast}: {message}");
     }
 }
 
 #[test]
-fn a_time_is_written_with_or_without_its_seconds() {
+fn timestamp_text_may_omit_seconds() {
     let folder = Folder::new();
     folder.write("t.csv", "t\n2024-01-01 10:30 \n2024-01-01T10:31\n2024-01-01 10:32:30\n");
     let sql = "SELECT CAST('2024-01-01 10:30' AS TIMESTAMP) = TIMESTAMP '2024-01-01 10:30:00', \
                TIMESTAMPTZ '2024-01-01 10:30+02:00' = TIMESTAMPTZ '2024-01-01 08:30:00Z', \
                TIMESTAMP '2024-01-01 10:31:00' > '2024-01-01 10:30', \
                CAST('2024-01-01 10:30' AS DATE) = DATE '2024-01-01'";
-    assert_eq!(folder.ask(sql).rows(), [["true"; 4]]);
+    assert_eq!(folder.run_sql(sql).rows(), [["true"; 4]]);
     let sql =
         "SELECT count(*) FROM '$/t.csv' WHERE CAST(trim(t) AS TIMESTAMP) > '2024-01-01 10:30'";
-    assert_eq!(folder.ask(sql).rows(), [["2"]]);
-    let message = folder.refusal("SELECT CAST('2024-01-01 10:3' AS TIMESTAMP)");
+    assert_eq!(folder.run_sql(sql).rows(), [["2"]]);
+    let message = folder.sql_error("SELECT CAST('2024-01-01 10:3' AS TIMESTAMP)");
     assert!(message.contains("does not fit TIMESTAMP"), "{message}");
 }
 
 #[test]
-fn an_interval_is_taken_so_many_times() {
+fn interval_times_integer_is_an_interval() {
     let folder = Folder::new();
     let sql = "SELECT n * INTERVAL '90 minutes' = INTERVAL '3 hours', \
                TIMESTAMP '2024-01-01 00:00:00' + INTERVAL '1 month 2 days' * n, \
                extract(epoch FROM (TIMESTAMP '2024-01-02 00:00:00' - TIMESTAMP '2024-01-01 00:00:00') * n), \
                CAST(NULL AS INT) * INTERVAL '1 day' \
                FROM (VALUES (2)) AS v(n)";
-    let found = folder.ask(sql).rows();
+    let found = folder.run_sql(sql).rows();
     assert_eq!(found, [["true", "2024-03-05T00:00:00", "172800.0", "∅"]]);
     for count in ["9223372036854775807", "3000000000"] {
         let sql = format!("SELECT {count} * INTERVAL '1 month 1 day'");
-        assert!(folder.refusal(&sql).contains("INTERVAL overflow"), "{count}");
+        assert!(folder.sql_error(&sql).contains("INTERVAL overflow"), "{count}");
     }
 }
 
 /// The calendar ends before 64 bits of microseconds do.
 #[test]
-fn a_part_of_a_year_beyond_the_calendar_is_an_error() {
+fn date_part_beyond_the_calendar_is_an_error() {
     let folder = Folder::new();
     let sql = "SELECT extract(year FROM CAST(9000000000000 AS TIMESTAMP)) AS y";
-    assert!(folder.refusal(sql).contains("the years -262143 to 262142"));
+    assert!(folder.sql_error(sql).contains("the years -262143 to 262142"));
     let sql =
         "SELECT date_part('year', CAST(NULL AS TIMESTAMP)), extract(year FROM DATE '2024-01-01')";
-    assert_eq!(folder.ask(sql).rows(), [["∅", "2024"]]);
+    assert_eq!(folder.run_sql(sql).rows(), [["∅", "2024"]]);
 }
 
 /// On DataFusion's path the least of floats is asked for in a projection of its own.
 #[test]
-fn a_cast_of_a_key_stands_beside_the_key_and_its_least_value() {
+fn group_key_can_be_selected_with_its_cast_and_minimum() {
     let folder = Folder::new();
     folder.write("f.csv", "d,n\n1.5,1\n2.5,2\n");
     for to in ["REAL", "TEXT", "BIGINT"] {
@@ -101,7 +101,7 @@ fn a_cast_of_a_key_stands_beside_the_key_and_its_least_value() {
                 "SELECT {cast}(a.d AS {to}) AS c, a.d AS k, min(a.d) AS m, max(a.d) AS x, bool_and(n > 9) AS s \
                  FROM '$/f.csv' AS a GROUP BY 1, 2 ORDER BY k"
             );
-            let rows = folder.ask(&sql).rows();
+            let rows = folder.run_sql(&sql).rows();
             assert_eq!(rows[1][1..], ["2.5", "2.5", "2.5", "false"], "{sql}");
             assert_eq!(rows[1][0], if to == "BIGINT" { "2" } else { "2.5" }, "{sql}");
         }
@@ -110,7 +110,7 @@ fn a_cast_of_a_key_stands_beside_the_key_and_its_least_value() {
 
 /// A constant is not cut to the unit of what is cast beside it.
 #[test]
-fn a_time_cast_to_a_finer_unit_is_compared_in_it() {
+fn comparison_uses_the_finer_time_unit() {
     let folder = Folder::new();
     folder.write("t.csv", "t\n1970-01-01T00:00:00.000\n");
     let table = "(SELECT CAST(t AS TIMESTAMP(3)) AS ms FROM '$/t.csv')";
@@ -135,15 +135,15 @@ fn a_time_cast_to_a_finer_unit_is_compared_in_it() {
         ),
     ] {
         let sql = format!("SELECT {condition} FROM {table}");
-        assert_eq!(folder.ask(&sql).rows(), [[expected]], "{condition}");
+        assert_eq!(folder.run_sql(&sql).rows(), [[expected]], "{condition}");
         let sql = format!("SELECT count(*) FROM {table} WHERE {condition}");
         let rows = if expected == "true" { "1" } else { "0" };
-        assert_eq!(folder.ask(&sql).rows(), [[rows]], "{condition}");
+        assert_eq!(folder.run_sql(&sql).rows(), [[rows]], "{condition}");
     }
 }
 
 #[test]
-fn a_number_in_the_sql_is_cast_to_decimal_by_its_digits() {
+fn number_literal_casts_to_decimal_by_its_digits() {
     let folder = Folder::new();
     for (expr, expected) in [
         ("1.005::DECIMAL(10,2)", "1.01"),
@@ -156,8 +156,8 @@ fn a_number_in_the_sql_is_cast_to_decimal_by_its_digits() {
         // A DOUBLE that was computed is the DOUBLE.
         ("(1.005 * 1e0)::DECIMAL(10,2)", "1.00"),
     ] {
-        let answer = folder.ask(&format!("SELECT {expr}"));
-        assert_eq!(answer.only(), expected, "{expr}");
-        assert_eq!(answer.columns(), [expr], "{expr}");
+        let answer = folder.run_sql(&format!("SELECT {expr}"));
+        assert_eq!(answer.single_value(), expected, "{expr}");
+        assert_eq!(answer.column_names(), [expr], "{expr}");
     }
 }

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use tidemill_engine::{Coverage, Query, QueryPlan, Result, Results, RunSettings};
 
-use crate::elsewhere::asked_again;
+use crate::cluster_execution::check_with_workers;
 
 /// A folder that goes with the test.
 pub(crate) struct Folder(tempfile::TempDir);
@@ -29,25 +29,25 @@ impl Folder {
     }
 
     /// `sql` with `$` for this folder.
-    pub(crate) fn sql(&self, sql: &str) -> String {
+    pub(crate) fn substitute_path(&self, sql: &str) -> String {
         sql.replace('$', self.path().to_str().unwrap())
     }
 
-    pub(crate) fn ask(&self, sql: &str) -> Answer {
-        self.ask_with(sql, &settings())
+    pub(crate) fn run_sql(&self, sql: &str) -> QueryAnswer {
+        self.run_sql_with(sql, &settings())
     }
 
-    pub(crate) fn ask_with(&self, sql: &str, settings: &RunSettings) -> Answer {
-        self.try_ask(sql, settings).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    pub(crate) fn run_sql_with(&self, sql: &str, settings: &RunSettings) -> QueryAnswer {
+        self.try_run_sql(sql, settings).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    pub(crate) fn try_ask(&self, sql: &str, settings: &RunSettings) -> Result<Answer> {
-        ask(&query(self.sql(sql)), settings)
+    pub(crate) fn try_run_sql(&self, sql: &str, settings: &RunSettings) -> Result<QueryAnswer> {
+        run_query(&query(self.substitute_path(sql)), settings)
     }
 
     /// The message that the question fails with.
-    pub(crate) fn refusal(&self, sql: &str) -> String {
-        match self.try_ask(sql, &settings()) {
+    pub(crate) fn sql_error(&self, sql: &str) -> String {
+        match self.try_run_sql(sql, &settings()) {
             Ok(answer) => panic!("{sql} was answered: {:?}", answer.rows()),
             Err(error) => error.to_string(),
         }
@@ -62,61 +62,61 @@ pub(crate) fn query(sql: impl Into<String>) -> Query {
     Query { sql: sql.into(), ..Query::default() }
 }
 
-pub(crate) fn ask(query: &Query, settings: &RunSettings) -> Result<Answer> {
-    let answer = QueryPlan::new(query, settings).and_then(QueryPlan::run).and_then(answered);
-    asked_again(query, settings, &answer);
+pub(crate) fn run_query(query: &Query, settings: &RunSettings) -> Result<QueryAnswer> {
+    let answer = QueryPlan::new(query, settings).and_then(QueryPlan::run).and_then(collect_answer);
+    check_with_workers(query, settings, &answer);
     answer
 }
 
-pub(crate) fn answered(mut results: Results) -> Result<Answer> {
+pub(crate) fn collect_answer(mut results: Results) -> Result<QueryAnswer> {
     let batches = results.by_ref().collect::<Result<Vec<_>>>()?;
-    Ok(Answer { batches, coverage: results.coverage() })
+    Ok(QueryAnswer { batches, coverage: results.coverage() })
 }
 
-pub(crate) struct Answer {
+pub(crate) struct QueryAnswer {
     pub batches: Vec<RecordBatch>,
     pub coverage: Coverage,
 }
 
-impl Answer {
+impl QueryAnswer {
     /// All values as text, null as `∅`.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
-        self.batches.iter().flat_map(rows_of).collect()
+        self.batches.iter().flat_map(batch_rows).collect()
     }
 
     /// The rows in an order of their own.
-    pub(crate) fn sorted(&self) -> Vec<Vec<String>> {
+    pub(crate) fn sorted_rows(&self) -> Vec<Vec<String>> {
         let mut rows = self.rows();
         rows.sort();
         rows
     }
 
     /// The one value of a result of one row and one column.
-    pub(crate) fn only(&self) -> String {
+    pub(crate) fn single_value(&self) -> String {
         let rows = self.rows();
         assert!(rows.len() == 1 && rows[0].len() == 1, "{rows:?}");
         rows[0][0].clone()
     }
 
-    pub(crate) fn columns(&self) -> Vec<String> {
+    pub(crate) fn column_names(&self) -> Vec<String> {
         let schema = self.batches[0].schema();
         schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 }
 
-pub(crate) fn rows_of(batch: &RecordBatch) -> Vec<Vec<String>> {
-    let columns: Vec<Vec<String>> = batch.columns().iter().map(texts).collect();
+pub(crate) fn batch_rows(batch: &RecordBatch) -> Vec<Vec<String>> {
+    let columns: Vec<Vec<String>> = batch.columns().iter().map(array_values).collect();
     (0..batch.num_rows()).map(|row| columns.iter().map(|c| c[row].clone()).collect()).collect()
 }
 
-pub(crate) fn texts(array: &ArrayRef) -> Vec<String> {
+pub(crate) fn array_values(array: &ArrayRef) -> Vec<String> {
     let options = FormatOptions::default().with_null("∅");
     let format = ArrayFormatter::try_new(array, &options).unwrap();
     (0..array.len()).map(|row| format.value(row).to_string()).collect()
 }
 
 /// Rows of text, for comparisons.
-pub(crate) fn text(rows: &[&[&str]]) -> Vec<Vec<String>> {
+pub(crate) fn string_rows(rows: &[&[&str]]) -> Vec<Vec<String>> {
     rows.iter().map(|row| row.iter().map(|value| value.to_string()).collect()).collect()
 }
 
@@ -132,7 +132,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn next_below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 }

@@ -10,11 +10,11 @@ use arrow::array::{
 use parquet::arrow::ArrowWriter;
 use tidemill_engine::Query;
 
-use crate::common::{Folder, Random, ask, query, settings};
+use crate::common::{Folder, Random, query, run_query, settings};
 
-fn asked(folder: &Folder, schema: &str, sql: &str) -> Vec<Vec<String>> {
-    let query = Query { schema: Some(schema.into()), ..query(folder.sql(sql)) };
-    let answer = ask(&query, &settings()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+fn query_with_schema(folder: &Folder, schema: &str, sql: &str) -> Vec<Vec<String>> {
+    let query = Query { schema: Some(schema.into()), ..query(folder.substitute_path(sql)) };
+    let answer = run_query(&query, &settings()).unwrap_or_else(|error| panic!("{sql}: {error}"));
     answer.rows()
 }
 
@@ -56,7 +56,8 @@ fn decimals_and_doubles_compare_as_the_nearest_doubles() {
         let sql = "SELECT f > d, d > f, f = d, d <> f, d <= f, d BETWEEN f AND f, d IN (f), \
                    CASE d WHEN f THEN true ELSE false END, nullif(d, f) IS NULL, \
                    CAST(d AS DOUBLE) = f FROM '$/c.csv'";
-        for ((unscaled, double), row) in pairs.iter().zip(asked(&folder, &schema, sql)) {
+        for ((unscaled, double), row) in pairs.iter().zip(query_with_schema(&folder, &schema, sql))
+        {
             let near: f64 = format!("{unscaled}e-{scale}").parse().unwrap();
             let order = near.partial_cmp(double).unwrap();
             let same = order == Ordering::Equal;
@@ -79,12 +80,12 @@ fn decimals_and_doubles_compare_as_the_nearest_doubles() {
 }
 
 #[test]
-fn a_number_in_the_sql_beside_a_decimal_is_that_decimal() {
+fn number_literal_compared_with_decimal_is_a_decimal() {
     let folder = Folder::new();
     folder.write("d.csv", "d\n0.10\n0.00\n99999999.99\n-1.50\n");
     let count = |condition: &str| {
         let sql = format!("SELECT count() FROM '$/d.csv' WHERE {condition}");
-        asked(&folder, "d DECIMAL(10, 2)", &sql)[0][0].clone()
+        query_with_schema(&folder, "d DECIMAL(10, 2)", &sql)[0][0].clone()
     };
     for (condition, expected) in [
         ("d = 0.1", "1"),
@@ -105,8 +106,8 @@ fn a_number_in_the_sql_beside_a_decimal_is_that_decimal() {
     }
     folder.write("f.csv", "f\n0.1\n-1.5\n");
     let sql = "SELECT count() FROM '$/d.csv' a JOIN '$/f.csv' b ON a.d = b.f";
-    let first = Query { schema: None, ..query(folder.sql(sql)) };
-    assert_eq!(ask(&first, &settings()).unwrap().only(), "2");
+    let first = Query { schema: None, ..query(folder.substitute_path(sql)) };
+    assert_eq!(run_query(&first, &settings()).unwrap().single_value(), "2");
 }
 
 #[test]
@@ -118,21 +119,28 @@ fn decimals_of_any_width_compare() {
     );
     let schema = "a DECIMAL(38, 0), b DECIMAL(38, 37), i BIGINT";
     let sql = "SELECT a > b, b < a, a = b, i > b, b < i FROM '$/w.csv'";
-    assert_eq!(asked(&folder, schema, sql), [["true", "true", "false", "true", "true"]]);
+    assert_eq!(
+        query_with_schema(&folder, schema, sql),
+        [["true", "true", "false", "true", "true"]]
+    );
 }
 
 #[test]
-fn alternatives_keep_whole_numbers_whole() {
+fn coalescing_functions_keep_integers_exact() {
     let folder = Folder::new();
     folder.write("n.csv", "a,b\n,9007199254740993\n9007199254740993,1\n");
     for function in ["nvl", "ifnull", "coalesce"] {
         let sql = format!("SELECT {function}(a, b) FROM '$/n.csv'");
-        assert_eq!(asked(&folder, "a BIGINT, b BIGINT", &sql), [["9007199254740993"]; 2], "{sql}");
+        assert_eq!(
+            query_with_schema(&folder, "a BIGINT, b BIGINT", &sql),
+            [["9007199254740993"]; 2],
+            "{sql}"
+        );
     }
     let sql = "SELECT nvl(a, 16777217), nullif(b, 1), greatest(a, b), least(b, 5), \
                coalesce(CAST(NULL AS FLOAT), CAST(16777217 AS INT)) FROM '$/n.csv'";
     assert_eq!(
-        asked(&folder, "a BIGINT, b BIGINT", sql),
+        query_with_schema(&folder, "a BIGINT, b BIGINT", sql),
         [
             ["16777217", "9007199254740993", "9007199254740993", "5", "16777217.0"],
             ["9007199254740993", "∅", "9007199254740993", "1", "16777217.0"],
@@ -141,13 +149,13 @@ fn alternatives_keep_whole_numbers_whole() {
     folder.write("t.csv", "t,d\n,2020-01-01\n2020-01-02T03:04:05,\n");
     let sql = "SELECT nvl(t, d), ifnull(d, DATE '9999-12-31') FROM '$/t.csv'";
     assert_eq!(
-        asked(&folder, "t TIMESTAMP(6), d DATE", sql),
+        query_with_schema(&folder, "t TIMESTAMP(6), d DATE", sql),
         [["2020-01-01T00:00:00", "2020-01-01"], ["2020-01-02T03:04:05", "9999-12-31"],]
     );
 }
 
 #[test]
-fn times_outside_of_nanoseconds_are_times() {
+fn timestamps_beyond_the_nanosecond_range_compare() {
     let folder = Folder::new();
     folder.write(
         "t.csv",
@@ -193,16 +201,16 @@ fn times_outside_of_nanoseconds_are_times() {
         ("t - INTERVAL '1 day'", ["9999-12-30T23:59:59", "0000-12-31T00:00:00"]),
     ] {
         let sql = format!("SELECT {answer} AS x FROM '$/t.csv'");
-        assert_eq!(asked(&folder, schema, &sql), expected.map(|x| [x]), "{answer}");
+        assert_eq!(query_with_schema(&folder, schema, &sql), expected.map(|x| [x]), "{answer}");
     }
     let query = Query {
         schema: Some(schema.into()),
-        ..query(folder.sql("SELECT date_bin(INTERVAL '1 hour', t) FROM '$/t.csv'"))
+        ..query(folder.substitute_path("SELECT date_bin(INTERVAL '1 hour', t) FROM '$/t.csv'"))
     };
-    let message = ask(&query, &settings()).err().map(|error| error.to_string());
+    let message = run_query(&query, &settings()).err().map(|error| error.to_string());
     assert!(message.is_some_and(|message| message.contains("1677 to 2262")));
     let sql = "SELECT count() FROM '$/t.csv' a JOIN '$/t.csv' b ON a.n = b.t";
-    assert_eq!(asked(&folder, schema, sql), [["0"]]);
+    assert_eq!(query_with_schema(&folder, schema, sql), [["0"]]);
 }
 
 #[test]
@@ -234,8 +242,8 @@ fn times_of_any_unit_compare_as_instants() {
         cases.push((format!("{column} $ DATE '9999-01-01'"), Ordering::Less));
         cases.extend(columns.map(|other| (format!("{column} $ {other}"), Ordering::Equal)));
     }
-    type Holds = fn(Ordering) -> bool;
-    let operators: [(&str, Holds); 5] = [
+    type OrderingPredicate = fn(Ordering) -> bool;
+    let operators: [(&str, OrderingPredicate); 5] = [
         ("<", Ordering::is_lt),
         ("<=", Ordering::is_le),
         ("=", Ordering::is_eq),
@@ -246,17 +254,17 @@ fn times_of_any_unit_compare_as_instants() {
         let conditions = operators.map(|(operator, _)| case.replace('$', operator));
         let sql = format!("SELECT {} FROM '$/t.csv'", conditions.join(", "));
         let expected = operators.map(|(_, holds)| holds(order).to_string());
-        assert_eq!(asked(&folder, schema, &sql), [expected], "{case}");
+        assert_eq!(query_with_schema(&folder, schema, &sql), [expected], "{case}");
         for (condition, (_, holds)) in conditions.iter().zip(operators) {
             let sql = format!("SELECT count() FROM '$/t.csv' WHERE {condition}");
             let expected = u8::from(holds(order)).to_string();
-            assert_eq!(asked(&folder, schema, &sql), [[expected]], "WHERE {condition}");
+            assert_eq!(query_with_schema(&folder, schema, &sql), [[expected]], "WHERE {condition}");
         }
     }
 }
 
 #[test]
-fn truncated_times_are_those_of_the_calendar() {
+fn date_trunc_follows_the_calendar() {
     let mut random = Random(9);
     let folder = Folder::new();
     let mut lines = Vec::new();
@@ -282,12 +290,12 @@ fn truncated_times_are_those_of_the_calendar() {
             "SELECT count() FROM (SELECT CAST(m AS TIMESTAMP(6)) AS t FROM '$/m.csv') \
              WHERE date_trunc('{part}', t) IS DISTINCT FROM date_trunc('{part}', CAST(t AS TIMESTAMP(9)))"
         );
-        assert_eq!(folder.ask(&sql).only(), "0", "{part}");
+        assert_eq!(folder.run_sql(&sql).single_value(), "0", "{part}");
     }
 }
 
 #[test]
-fn what_stands_in_for_missing_rows_is_kept() {
+fn lag_and_lead_defaults_keep_their_value() {
     let folder = Folder::new();
     folder.write("l.csv", "i,d,t\n1,2020-01-01,1.25\n2,2020-01-02,2.5\n");
     let schema = "i INT, d DATE, t DECIMAL(5,2)";
@@ -304,12 +312,12 @@ fn what_stands_in_for_missing_rows_is_kept() {
         ("lead(t, -1, CAST(0.125 AS DECIMAL(4,3)))", "0.125", "1.250"),
     ] {
         let sql = format!("SELECT {call} OVER (ORDER BY i) AS x FROM '$/l.csv' ORDER BY i");
-        assert_eq!(asked(&folder, schema, &sql), [[first], [second]], "{call}");
+        assert_eq!(query_with_schema(&folder, schema, &sql), [[first], [second]], "{call}");
     }
 }
 
 #[test]
-fn spans_of_time_compare_by_their_length() {
+fn intervals_compare_by_length() {
     let folder = Folder::new();
     folder.write("s.csv", "a,b\n2026-01-05T00:00:00,2026-01-01T00:00:00\n");
     let schema = "a TIMESTAMP(6), b TIMESTAMP(6)";
@@ -323,12 +331,12 @@ fn spans_of_time_compare_by_their_length() {
         ("INTERVAL '1 month' < INTERVAL '31 days'", "true"),
     ] {
         let sql = format!("SELECT {answer} AS x FROM '$/s.csv'");
-        assert_eq!(asked(&folder, schema, &sql), [[expected]], "{answer}");
+        assert_eq!(query_with_schema(&folder, schema, &sql), [[expected]], "{answer}");
     }
 }
 
 #[test]
-fn a_day_and_an_interval_of_hours_are_a_time() {
+fn date_plus_hours_is_a_timestamp() {
     let folder = Folder::new();
     folder.write("d.csv", "d,ms,n\n2024-01-31,2026-01-01T00:00:00,1\n");
     let schema = "d DATE, ms TIMESTAMP(3), n INT";
@@ -343,7 +351,7 @@ fn a_day_and_an_interval_of_hours_are_a_time() {
         ("ms + INTERVAL '2 seconds'", "2026-01-01T00:00:02"),
     ] {
         let sql = format!("SELECT {answer} AS x FROM '$/d.csv'");
-        assert_eq!(asked(&folder, schema, &sql), [[expected]], "{answer}");
+        assert_eq!(query_with_schema(&folder, schema, &sql), [[expected]], "{answer}");
     }
     for mixed in [
         "d > 2026 - 3 - 1",
@@ -356,16 +364,16 @@ fn a_day_and_an_interval_of_hours_are_a_time() {
     ] {
         let query = Query {
             schema: Some(schema.into()),
-            ..query(folder.sql(&format!("SELECT count() FROM '$/d.csv' WHERE {mixed}")))
+            ..query(folder.substitute_path(&format!("SELECT count() FROM '$/d.csv' WHERE {mixed}")))
         };
-        let message = ask(&query, &settings()).err().map(|error| error.to_string());
+        let message = run_query(&query, &settings()).err().map(|error| error.to_string());
         let message = message.unwrap_or_default();
         assert!(message.contains("nothing in common"), "{mixed}: {message}");
     }
 }
 
 #[test]
-fn numbers_of_many_digits_are_what_is_written() {
+fn number_literals_keep_all_digits() {
     let folder = Folder::new();
     folder.write(
         "d.csv",
@@ -374,7 +382,11 @@ fn numbers_of_many_digits_are_what_is_written() {
     for number in ["9999999999999999.9999", "12345678901234.5678", "10000000000000000.0000"] {
         for condition in [format!("d = {number}"), format!("d IN ({number})")] {
             let sql = format!("SELECT d FROM '$/d.csv' WHERE {condition}");
-            assert_eq!(asked(&folder, "d DECIMAL(24,4)", &sql), [[number]], "{condition}");
+            assert_eq!(
+                query_with_schema(&folder, "d DECIMAL(24,4)", &sql),
+                [[number]],
+                "{condition}"
+            );
         }
     }
     for (answer, expected) in [
@@ -394,12 +406,16 @@ fn numbers_of_many_digits_are_what_is_written() {
         ("0.1 + CAST(0.2 AS DOUBLE)", "0.30000000000000004"),
         ("1 / 3.0 + 0.1", "0.43333333333333335"),
     ] {
-        assert_eq!(folder.ask(&format!("SELECT {answer} AS x")).only(), expected, "{answer}");
+        assert_eq!(
+            folder.run_sql(&format!("SELECT {answer} AS x")).single_value(),
+            expected,
+            "{answer}"
+        );
     }
 }
 
 #[test]
-fn two_constants_of_different_units_are_compared() {
+fn constants_of_different_time_units_compare() {
     let folder = Folder::new();
     for (condition, answer) in [
         ("'2026-03-29 12:00:00' AT TIME ZONE 'UTC' = TIMESTAMPTZ '2026-03-29 12:00:00+00'", "true"),
@@ -407,7 +423,11 @@ fn two_constants_of_different_units_are_compared() {
         ("CAST('2026-03-29' AS TIMESTAMP(3)) = TIMESTAMP '2026-03-29 00:00:00.000001'", "false"),
         ("TIME '10:00:00' = CAST('10:00:00.5' AS TIME)", "false"),
     ] {
-        assert_eq!(folder.ask(&format!("SELECT {condition}")).only(), answer, "{condition}");
+        assert_eq!(
+            folder.run_sql(&format!("SELECT {condition}")).single_value(),
+            answer,
+            "{condition}"
+        );
     }
 }
 
@@ -449,20 +469,21 @@ fn times_of_day_of_different_units_are_compared_in_the_finer_one() {
         ("u IS DISTINCT FROM TIME '10:00'", "2"),
     ] {
         let sql = format!("SELECT count() {from} WHERE {condition}");
-        assert_eq!(folder.ask(&sql).only(), expected, "{condition}");
+        assert_eq!(folder.run_sql(&sql).single_value(), expected, "{condition}");
     }
-    let asked = folder.ask(&format!("SELECT u = TIME '10:00', TIME '10:00' < n, s <=> u {from}"));
+    let asked =
+        folder.run_sql(&format!("SELECT u = TIME '10:00', TIME '10:00' < n, s <=> u {from}"));
     assert_eq!(asked.rows()[1], ["true", "true", "true"]);
     let joined = "SELECT count() FROM '$/t.parquet' a JOIN '$/t.parquet' b ON a.s = b.u";
-    assert_eq!(folder.ask(joined).only(), "3");
+    assert_eq!(folder.run_sql(joined).single_value(), "3");
     let all = format!("SELECT max(CASE WHEN s > TIME '10:00' THEN n ELSE u END) {from}");
-    assert_eq!(folder.ask(&all).only(), "11:30:00.000000007");
+    assert_eq!(folder.run_sql(&all).single_value(), "11:30:00.000000007");
     let union = format!("SELECT max(t) FROM (SELECT s AS t {from} UNION ALL SELECT n {from})");
-    assert_eq!(folder.ask(&union).only(), "11:30:00.000000007");
+    assert_eq!(folder.run_sql(&union).single_value(), "11:30:00.000000007");
 }
 
 #[test]
-fn a_time_of_a_zone_that_is_cast_to_none_is_what_the_clocks_show() {
+fn zoned_timestamp_cast_to_naive_is_local_time() {
     let folder = Folder::new();
     folder.write("t.csv", "t\n2026-01-01T00:00:00.123456789Z\n2026-07-01T00:00:00Z\n");
     let at = "(CAST(t AS TIMESTAMPTZ) AT TIME ZONE 'America/New_York')";
@@ -478,15 +499,15 @@ fn a_time_of_a_zone_that_is_cast_to_none_is_what_the_clocks_show() {
         ),
     ] {
         let sql = format!("SELECT {sql} FROM '$/t.csv'");
-        let answer = asked(&folder, "t TIMESTAMP(9) WITH TIME ZONE", &sql);
+        let answer = query_with_schema(&folder, "t TIMESTAMP(9) WITH TIME ZONE", &sql);
         assert_eq!(answer, [[expected]], "{sql}");
     }
     let sql = format!("SELECT date_bin(INTERVAL '1 day', {at}) FROM '$/t.csv'");
-    assert!(folder.refusal(&sql).contains("would have the days of UTC"));
+    assert!(folder.sql_error(&sql).contains("would have the days of UTC"));
 }
 
 #[test]
-fn what_is_rounded_meets_what_is_not() {
+fn rounded_and_unrounded_decimals_combine() {
     let folder = Folder::new();
     folder.write("t.csv", "x,b\n7.5,false\n12.3456,true\n");
     let from = "FROM (SELECT CAST(x AS DECIMAL(18,4)) AS x, b FROM '$/t.csv')";
@@ -519,7 +540,7 @@ fn what_is_rounded_meets_what_is_not() {
             ["1", "2"],
         ),
     ] {
-        assert_eq!(folder.ask(&sql).rows(), expected.map(|value| [value]), "{sql}");
+        assert_eq!(folder.run_sql(&sql).rows(), expected.map(|value| [value]), "{sql}");
     }
     for (call, expected) in [
         ("trunc(1.5, 4294967295)", "1.5"),
@@ -527,12 +548,12 @@ fn what_is_rounded_meets_what_is_not() {
         ("trunc(155.5, -4294967295)", "0.0"),
         ("trunc(-155.5, -2)", "-100.0"),
     ] {
-        assert_eq!(folder.ask(&format!("SELECT {call}")).only(), expected, "{call}");
+        assert_eq!(folder.run_sql(&format!("SELECT {call}")).single_value(), expected, "{call}");
     }
 }
 
 #[test]
-fn functions_of_text_are_not_given_a_list() {
+fn text_functions_refuse_lists() {
     let folder = Folder::new();
     for (call, expected) in [
         ("length([1, 20])", "2"),
@@ -540,16 +561,16 @@ fn functions_of_text_are_not_given_a_list() {
         ("length('[1]')", "3"),
         ("reverse([1, 2])", "[2, 1]"),
     ] {
-        assert_eq!(folder.ask(&format!("SELECT {call}")).only(), expected, "{call}");
+        assert_eq!(folder.run_sql(&format!("SELECT {call}")).single_value(), expected, "{call}");
     }
     for call in ["upper([1])", "octet_length([1])", "strpos([1], '1')", "lpad([1], 9)"] {
-        let message = folder.refusal(&format!("SELECT {call}"));
+        let message = folder.sql_error(&format!("SELECT {call}"));
         assert!(message.contains("[]"), "{call}: {message}");
     }
 }
 
 #[test]
-fn three_types_of_numbers_compare_in_pairs() {
+fn mixed_number_types_compare_pairwise() {
     let folder = Folder::new();
     folder.write("h.csv", "f,i\n0.0,0\n1e-17,1\n0.1,2\n");
     folder.write("e.csv", "b,u\n1,18446744073709545000\n2,18446744073709545001\n5,5\n");
@@ -574,12 +595,12 @@ fn three_types_of_numbers_compare_in_pairs() {
             vec!["1", "2"],
         ),
     ] {
-        assert_eq!(folder.ask(sql).rows().concat(), expected, "{sql}");
+        assert_eq!(folder.run_sql(sql).rows().concat(), expected, "{sql}");
     }
 }
 
 #[test]
-fn a_null_beside_a_cast_does_not_take_it_off() {
+fn comparison_with_null_keeps_the_cast() {
     let folder = Folder::new();
     folder.write("d.csv", "u,i\nabc,300\n12,5\n");
     for (sql, expected) in [
@@ -588,6 +609,6 @@ fn a_null_beside_a_cast_does_not_take_it_off() {
         ("SELECT count(*) FROM '$/d.csv' WHERE TRY_CAST(u AS DATE) IS NOT DISTINCT FROM NULL", "2"),
         ("SELECT count(*) FROM '$/d.csv' WHERE NULL IS DISTINCT FROM TRY_CAST(i AS TINYINT)", "1"),
     ] {
-        assert_eq!(folder.ask(sql).rows(), [[expected]], "{sql}");
+        assert_eq!(folder.run_sql(sql).rows(), [[expected]], "{sql}");
     }
 }

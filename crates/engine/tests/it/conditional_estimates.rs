@@ -6,40 +6,45 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 use tidemill_engine::{Query, QueryPlan, TurboSettings};
 
-use crate::common::{Answer, Folder, Random, answered, query, settings};
+use crate::common::{Folder, QueryAnswer, Random, collect_answer, query, settings};
 
 /// Writes the rows of nine groups: `k` from 0 to 2, and `z`, which is null in a third of them. `a` is positive. `b` has
 /// either sign and is 0 on average in the groups of `k = 0`. `c` is null in one row of four. `f` is 1 in one row of
 /// ten, else 0.
-fn rows() -> Folder {
+fn write_rows() -> Folder {
     let folder = Folder::new();
     let mut random = Random(11);
     let mut text = "k,z,a,b,c,f\n".to_owned();
     for _ in 0..45_000 {
-        let k = random.below(3);
-        let z = ["", "1", "5"][random.below(3) as usize];
-        let a = 1 + random.below(1_000);
-        let b = random.below(1_001) as i64 - 500 + 40 * k as i64;
-        let c = if random.below(4) == 0 { String::new() } else { random.below(100).to_string() };
-        let f = u8::from(random.below(10) == 0);
+        let k = random.next_below(3);
+        let z = ["", "1", "5"][random.next_below(3) as usize];
+        let a = 1 + random.next_below(1_000);
+        let b = random.next_below(1_001) as i64 - 500 + 40 * k as i64;
+        let c = if random.next_below(4) == 0 {
+            String::new()
+        } else {
+            random.next_below(100).to_string()
+        };
+        let f = u8::from(random.next_below(10) == 0);
         text.push_str(&format!("{k},{z},{a},{b},{c},{f}\n"));
     }
     folder.write("rows.csv", text);
     folder
 }
 
-fn asked(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> Answer {
+fn run_with_turbo(folder: &Folder, sql: &str, options: &[(&str, &str)]) -> QueryAnswer {
     let mut turbo = TurboSettings::default();
     options.iter().for_each(|(option, text)| turbo.set_option(option, text).unwrap());
-    let query = Query { turbo: turbo.validate().unwrap(), ..query(folder.sql(sql)) };
-    let answer = QueryPlan::new(&query, &settings()).and_then(QueryPlan::run).and_then(answered);
+    let query = Query { turbo: turbo.validate().unwrap(), ..query(folder.substitute_path(sql)) };
+    let answer =
+        QueryPlan::new(&query, &settings()).and_then(QueryPlan::run).and_then(collect_answer);
     answer.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
 /// Returns the columns of an answer as numbers, with their names.
-fn numbers(answer: &Answer) -> Vec<(String, Vec<Option<f64>>)> {
+fn columns_as_numbers(answer: &QueryAnswer) -> Vec<(String, Vec<Option<f64>>)> {
     let mut columns: Vec<(String, Vec<Option<f64>>)> =
-        answer.columns().into_iter().map(|name| (name, Vec::new())).collect();
+        answer.column_names().into_iter().map(|name| (name, Vec::new())).collect();
     for batch in &answer.batches {
         for (column, (_, numbers)) in batch.columns().iter().zip(&mut columns) {
             let column = cast(column, &DataType::Float64).unwrap();
@@ -51,11 +56,11 @@ fn numbers(answer: &Answer) -> Vec<(String, Vec<Option<f64>>)> {
 }
 
 /// The value of an expression in one row, and its lower and upper bound.
-type Shown = (Option<f64>, Option<f64>, Option<f64>);
+type EstimateWithBounds = (Option<f64>, Option<f64>, Option<f64>);
 
 /// Returns the values and bounds of each expression in each group.
-fn shown(answer: &Answer, expressions: usize) -> Vec<Vec<Shown>> {
-    let columns = numbers(answer);
+fn estimates_with_bounds(answer: &QueryAnswer, expressions: usize) -> Vec<Vec<EstimateWithBounds>> {
+    let columns = columns_as_numbers(answer);
     let of = |name: String| columns.iter().find(|(own, _)| *own == name).map(|(_, all)| all);
     (0..expressions)
         .map(|index| {
@@ -71,7 +76,7 @@ fn shown(answer: &Answer, expressions: usize) -> Vec<Vec<Shown>> {
         .collect()
 }
 
-fn sql_of(expressions: &[String]) -> String {
+fn grouped_query(expressions: &[String]) -> String {
     let columns = expressions.iter().enumerate().map(|(index, of)| format!(", {of} AS x{index}"));
     let columns: String = columns.collect();
     format!("SELECT k, z{columns} FROM '$/rows.csv' GROUP BY k, z ORDER BY k, z NULLS FIRST")
@@ -79,19 +84,19 @@ fn sql_of(expressions: &[String]) -> String {
 
 /// The expected bounds of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bounds {
+enum ExpectedBounds {
     /// All groups have an interval.
     All,
     /// No group has an interval.
     None,
     /// The groups with a value have an interval, and at least one group is null.
-    OfValues,
+    ValuesOnly,
 }
 
 #[test]
-fn an_expression_has_intervals_where_it_is_one_formula_in_every_row() {
-    use Bounds::{All, None, OfValues};
-    let folder = rows();
+fn expression_has_an_interval_if_every_row_uses_one_formula() {
+    use ExpectedBounds::{All, None, ValuesOnly};
+    let folder = write_rows();
     let cases = [
         // A key, a constant or another estimate chosen by anything but the estimate itself.
         ("CASE WHEN k = 1 THEN count(*) ELSE 0 END", None),
@@ -157,20 +162,22 @@ fn an_expression_has_intervals_where_it_is_one_formula_in_every_row() {
         ("CAST(sum(a) AS DECIMAL(20, 2)) / count(*)", All),
         // Division by a sum that may be 0.
         ("sum(a) / sum(b) FILTER (WHERE k = 0)", None),
-        ("sum(c) FILTER (WHERE k <> 1) / count(*)", OfValues),
+        ("sum(c) FILTER (WHERE k <> 1) / count(*)", ValuesOnly),
         ("k * 2 + coalesce(z, 0)", None),
     ];
     let expressions: Vec<String> = cases.iter().map(|(of, _)| (*of).to_owned()).collect();
     let options = [("sample", "30%"), ("split_bytes", "1k")];
-    let answer = asked(&folder, &sql_of(&expressions), &options);
+    let answer = run_with_turbo(&folder, &grouped_query(&expressions), &options);
     let mut wrong = Vec::new();
-    for ((expression, bounds), rows) in cases.iter().zip(shown(&answer, cases.len())) {
+    for ((expression, bounds), rows) in
+        cases.iter().zip(estimates_with_bounds(&answer, cases.len()))
+    {
         let with = rows.iter().filter(|(_, low, high)| low.is_some() && high.is_some()).count();
         let of_null = rows.iter().filter(|(value, ..)| value.is_none()).count();
         let is_right = match bounds {
             All => with == 9,
             None => with == 0,
-            OfValues => of_null > 0 && with == 9 - of_null,
+            ValuesOnly => of_null > 0 && with == 9 - of_null,
         };
         if !is_right {
             wrong.push(format!("{expression}: {bounds:?}, and not {rows:?}"));
@@ -180,15 +187,15 @@ fn an_expression_has_intervals_where_it_is_one_formula_in_every_row() {
 }
 
 #[test]
-fn a_key_that_an_outer_join_may_leave_null_is_not_exact() {
-    let folder = rows();
+fn key_of_an_outer_join_is_not_exact() {
+    let folder = write_rows();
     let of = |kind: &str| {
         let sql = format!(
             "SELECT d.k AS wanted, g.k AS k FROM (VALUES (0), (7)) AS d(k) {kind} JOIN \
              (SELECT k, count(*) AS n FROM '$/rows.csv' GROUP BY k) AS g ON d.k = g.k ORDER BY wanted"
         );
-        let answer = asked(&folder, &sql, &[("sample", "30%"), ("split_bytes", "1k")]);
-        assert_eq!(answer.columns(), ["wanted", "k"], "{kind}");
+        let answer = run_with_turbo(&folder, &sql, &[("sample", "30%"), ("split_bytes", "1k")]);
+        assert_eq!(answer.column_names(), ["wanted", "k"], "{kind}");
         // A DOUBLE cannot tell large ids apart, so the key keeps its integer type.
         let of = answer.batches[0].schema().field(1).data_type().clone();
         assert!(of.is_integer(), "{kind}: {of}");
@@ -200,29 +207,29 @@ fn a_key_that_an_outer_join_may_leave_null_is_not_exact() {
 }
 
 #[test]
-fn the_largest_text_is_no_bound_once_it_is_a_number() {
-    let folder = rows();
+fn maximum_of_text_is_no_bound_after_a_cast_to_number() {
+    let folder = write_rows();
     // `99` is the largest text, although the number 100 is larger.
     let sql = "SELECT k, z, CAST(max(CAST(c AS TEXT)) AS INT) AS x0, max(c) + 0 AS x1, \
                CAST(max(c) AS DOUBLE) AS x2 FROM '$/rows.csv' GROUP BY k, z";
-    let answer = asked(&folder, sql, &[("sample", "30%"), ("split_bytes", "1k")]);
+    let answer = run_with_turbo(&folder, sql, &[("sample", "30%"), ("split_bytes", "1k")]);
     for (index, has_low) in [(0, false), (1, false), (2, true)] {
-        for (value, low, high) in &shown(&answer, 3)[index] {
+        for (value, low, high) in &estimates_with_bounds(&answer, 3)[index] {
             assert_eq!((*low, *high), (value.filter(|_| has_low), None), "x{index}");
         }
     }
 }
 
 /// Generates random expressions over estimates, keys and constants.
-struct Expressions(Random);
+struct ExpressionGenerator(Random);
 
-impl Expressions {
-    fn one_of(&mut self, of: &[&str]) -> String {
-        of[self.0.below(of.len() as u64) as usize].to_owned()
+impl ExpressionGenerator {
+    fn choose(&mut self, of: &[&str]) -> String {
+        of[self.0.next_below(of.len() as u64) as usize].to_owned()
     }
 
-    fn estimate(&mut self) -> String {
-        self.one_of(&[
+    fn estimate_expression(&mut self) -> String {
+        self.choose(&[
             "count(*)",
             "count(c)",
             "sum(a)",
@@ -242,53 +249,57 @@ impl Expressions {
         ])
     }
 
-    fn exact(&mut self) -> String {
-        self.one_of(&["k", "z", "k * 10", "0", "0", "1", "7", "100.0", "NULL"])
+    fn exact_expression(&mut self) -> String {
+        self.choose(&["k", "z", "k * 10", "0", "0", "1", "7", "100.0", "NULL"])
     }
 
-    fn number(&mut self, depth: u32) -> String {
+    fn numeric_expression(&mut self, depth: u32) -> String {
         if depth == 0 {
-            return if self.0.below(10) < 7 { self.estimate() } else { self.exact() };
+            return if self.0.next_below(10) < 7 {
+                self.estimate_expression()
+            } else {
+                self.exact_expression()
+            };
         }
-        let x = self.number(depth - 1);
-        match self.0.below(20) {
+        let x = self.numeric_expression(depth - 1);
+        match self.0.next_below(20) {
             0..=3 => {
-                let operator = self.one_of(&["+", "-", "*"]);
-                format!("({x} {operator} {})", self.number(depth - 1))
+                let operator = self.choose(&["+", "-", "*"]);
+                format!("({x} {operator} {})", self.numeric_expression(depth - 1))
             }
-            4 => format!("({x} / nullif({}, 0))", self.number(depth - 1)),
-            5 => format!("try_divide({x}, {})", self.number(depth - 1)),
-            6 => format!("coalesce({x}, {})", self.exact()),
-            7 => format!("nvl({x}, {})", self.number(depth - 1)),
-            8 => format!("nullif({x}, {})", self.exact()),
-            9 => format!("greatest({x}, {})", self.number(depth - 1)),
-            10 => format!("least({x}, {})", self.exact()),
+            4 => format!("({x} / nullif({}, 0))", self.numeric_expression(depth - 1)),
+            5 => format!("try_divide({x}, {})", self.numeric_expression(depth - 1)),
+            6 => format!("coalesce({x}, {})", self.exact_expression()),
+            7 => format!("nvl({x}, {})", self.numeric_expression(depth - 1)),
+            8 => format!("nullif({x}, {})", self.exact_expression()),
+            9 => format!("greatest({x}, {})", self.numeric_expression(depth - 1)),
+            10 => format!("least({x}, {})", self.exact_expression()),
             11 => format!("zeroifnull({x})"),
             12 => format!("nullifzero({x})"),
             13 => format!("-({x})"),
             14 => format!("round({x}, 1)"),
             15 => format!("CAST({x} AS BIGINT)"),
-            16 => format!("({x} // nullif({}, 0))", self.estimate()),
-            _ => self.conditional(x, depth),
+            16 => format!("({x} // nullif({}, 0))", self.estimate_expression()),
+            _ => self.conditional_expression(x, depth),
         }
     }
 
-    fn conditional(&mut self, x: String, depth: u32) -> String {
-        let condition = self.condition(&x, depth);
-        let other = match self.0.below(3) {
+    fn conditional_expression(&mut self, x: String, depth: u32) -> String {
+        let condition = self.condition_expression(&x, depth);
+        let other = match self.0.next_below(3) {
             0 => x.clone(),
-            1 => self.exact(),
-            _ => self.number(depth - 1),
+            1 => self.exact_expression(),
+            _ => self.numeric_expression(depth - 1),
         };
-        match self.0.below(6) {
+        match self.0.next_below(6) {
             0 => format!("iff({condition}, {x}, {other})"),
             1 => format!("CASE WHEN {condition} THEN {x} END"),
             2 => format!("CASE WHEN {condition} THEN {other} ELSE {x} END"),
-            3 => format!("CASE {x} WHEN {} THEN {other} ELSE {x} END", self.exact()),
+            3 => format!("CASE {x} WHEN {} THEN {other} ELSE {x} END", self.exact_expression()),
             4 => format!("nvl2({x}, {x}, {other})"),
             _ => {
-                let second = self.condition(&x, depth);
-                let third = self.exact();
+                let second = self.condition_expression(&x, depth);
+                let third = self.exact_expression();
                 format!(
                     "CASE WHEN {condition} THEN {other} WHEN {second} THEN {third} ELSE {x} END"
                 )
@@ -296,10 +307,10 @@ impl Expressions {
         }
     }
 
-    fn condition(&mut self, x: &str, depth: u32) -> String {
-        let y = self.number(depth - 1);
-        let to = self.exact();
-        match self.0.below(12) {
+    fn condition_expression(&mut self, x: &str, depth: u32) -> String {
+        let y = self.numeric_expression(depth - 1);
+        let to = self.exact_expression();
+        match self.0.next_below(12) {
             0 => "k = 1".to_owned(),
             1 => "z IS NULL".to_owned(),
             2 | 3 => format!("{x} IS NULL"),
@@ -308,8 +319,8 @@ impl Expressions {
             7 => format!("{x} <> {to}"),
             8 => format!("{x} > 0"),
             9 => format!("{y} <= {to}"),
-            10 => format!("({x} = 0 OR {})", self.condition(x, depth)),
-            _ => format!("(z = 1 AND {})", self.condition(x, depth)),
+            10 => format!("({x} = 0 OR {})", self.condition_expression(x, depth)),
+            _ => format!("(z = 1 AND {})", self.condition_expression(x, depth)),
         }
     }
 }
@@ -328,39 +339,40 @@ fn is_near(one: f64, other: f64) -> bool {
 /// has no interval, and an interval contains the number beside it. A number that is equal in all samples, without
 /// rounding, is its own interval.
 #[test]
-fn intervals_of_random_expressions_hold_the_exact_numbers() {
+fn intervals_of_random_expressions_contain_the_exact_numbers() {
     const SEEDS: u64 = 30;
-    const PER_QUERY: usize = 20;
-    let folder = rows();
-    let mut random = Expressions(Random(2_026));
+    const EXPRESSIONS_PER_QUERY: usize = 20;
+    let folder = write_rows();
+    let mut random = ExpressionGenerator(Random(2_026));
     let is_answered = |expression: &String| {
-        let sql = sql_of(std::slice::from_ref(expression));
-        let plan = QueryPlan::new(&query(folder.sql(&sql)), &settings());
-        plan.and_then(QueryPlan::run).and_then(answered).is_ok()
+        let sql = grouped_query(std::slice::from_ref(expression));
+        let plan = QueryPlan::new(&query(folder.substitute_path(&sql)), &settings());
+        plan.and_then(QueryPlan::run).and_then(collect_answer).is_ok()
     };
     let mut expressions = Vec::new();
-    while expressions.len() < 5 * PER_QUERY {
-        let depth = 1 + random.0.below(3) as u32;
-        let expression = random.number(depth);
+    while expressions.len() < 5 * EXPRESSIONS_PER_QUERY {
+        let depth = 1 + random.0.next_below(3) as u32;
+        let expression = random.numeric_expression(depth);
         // Some expressions overflow, and some do not type-check.
         if !expressions.contains(&expression) && is_answered(&expression) {
             expressions.push(expression);
         }
     }
     let (mut wrong, mut all, mut all_held) = (Vec::new(), 0, 0);
-    for expressions in expressions.chunks(PER_QUERY) {
-        let sql = sql_of(expressions);
-        let exact = shown(&folder.ask(&sql), expressions.len());
+    for expressions in expressions.chunks(EXPRESSIONS_PER_QUERY) {
+        let sql = grouped_query(expressions);
+        let exact = estimates_with_bounds(&folder.run_sql(&sql), expressions.len());
         let answers: Vec<_> = (0..SEEDS)
             .map(|seed| {
                 let seed = seed.to_string();
                 let options = [("sample", "25%"), ("split_bytes", "1k"), ("seed", &seed)];
-                shown(&asked(&folder, &sql, &options), expressions.len())
+                estimates_with_bounds(&run_with_turbo(&folder, &sql, &options), expressions.len())
             })
             .collect();
         for (index, expression) in expressions.iter().enumerate() {
             for (row, (truth, ..)) in exact[index].iter().enumerate() {
-                let rows: Vec<Shown> = answers.iter().map(|answer| answer[index][row]).collect();
+                let rows: Vec<EstimateWithBounds> =
+                    answers.iter().map(|answer| answer[index][row]).collect();
                 let mut wrong = |what: &str| {
                     wrong.push(format!("{expression}: {what} in row {row}: {truth:?}, {rows:?}"));
                 };

@@ -14,13 +14,13 @@ fn folder() -> Folder {
 }
 
 /// Each row: SQL, and the answer's columns and rows as CSV without quotes.
-fn check(rows: &[(&str, &str)]) {
+fn assert_answers(rows: &[(&str, &str)]) {
     let folder = folder();
     let wrong: Vec<String> = rows
         .iter()
         .filter_map(|(sql, expected)| {
-            let answer = folder.ask(sql);
-            let lines = std::iter::once(answer.columns()).chain(answer.rows());
+            let answer = folder.run_sql(sql);
+            let lines = std::iter::once(answer.column_names()).chain(answer.rows());
             let lines: Vec<String> = lines.map(|line| line.join(",")).collect();
             let found = lines.join("\n");
             (found != *expected).then(|| format!("{sql}\nfound:\n{found}\nexpected:\n{expected}"))
@@ -30,8 +30,8 @@ fn check(rows: &[(&str, &str)]) {
 }
 
 #[test]
-fn functions_and_operators() {
-    check(&[
+fn functions_and_operators_of_other_dialects_are_accepted() {
+    assert_answers(&[
         (
             "SELECT year(ts), count_if(v > 1) FROM '$/f.csv' GROUP BY year(ts) ORDER BY year(ts)",
             "year(ts),count_if(v > 1)\n2026,2",
@@ -103,8 +103,8 @@ fn functions_and_operators() {
 }
 
 #[test]
-fn rows_of_values_are_compared() {
-    check(&[
+fn row_values_are_compared() {
+    assert_answers(&[
         // A column is called as it is written.
         (
             "SELECT (k, v) IN (('a', 1), ('b', v)), (k, v) IN (('a', 1), ('b', v)) FROM '$/f.csv' ORDER BY v LIMIT 1",
@@ -158,14 +158,14 @@ fn rows_of_values_are_compared() {
             "`(k, count(*)) IN (SELECT 'a', 2)` in HAVING stands within another condition than AND",
         ),
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.starts_with(expected), "{sql}\n{message}");
     }
 }
 
 #[test]
-fn statistics_of_groups_keep_their_digits() {
-    check(&[
+fn statistical_functions_of_other_dialects_are_exact() {
+    assert_answers(&[
         (
             "SELECT quantile_disc(n, 0.55) AS a, quantile_disc(n, 0.07) AS b, quantile_disc(n, -0.55) AS c, \
              quantile_disc(n, [0.1, -0.1]) AS d, percentile_disc(0.25) WITHIN GROUP (ORDER BY n DESC) AS e, \
@@ -209,13 +209,13 @@ fn statistics_of_groups_keep_their_digits() {
             "a,b,c,d\n1,2,3,4",
         ),
     ]);
-    let message = folder().refusal("SELECT quantile_disc(v, 1.5) FROM '$/f.csv'");
+    let message = folder().sql_error("SELECT quantile_disc(v, 1.5) FROM '$/f.csv'");
     assert!(message.starts_with("a quantile's fraction is 1.5"), "{message}");
 }
 
 #[test]
-fn clauses() {
-    check(&[
+fn clauses_of_other_dialects_are_accepted() {
+    assert_answers(&[
         (
             "SELECT k, sum(v) AS n FROM '$/f.csv' GROUP BY k WITH ROLLUP ORDER BY k",
             "k,n\na,4\nb,2\n∅,6",
@@ -231,13 +231,13 @@ fn clauses() {
         ("SELECT * EXCLUDE (ts) FROM '$/f.csv' ORDER BY ALL DESC", "k,v\nb,2\na,3\na,1"),
         ("SELECT COLUMNS('[kv]') FROM '$/f.csv' ORDER BY ALL LIMIT 2", "k,v\na,1\na,3"),
     ]);
-    let message = folder().refusal("SELECT * FROM '$/f.csv' FINAL");
+    let message = folder().sql_error("SELECT * FROM '$/f.csv' FINAL");
     assert!(message.starts_with("`FINAL` is not supported"), "{message}");
 }
 
 #[test]
-fn tables() {
-    check(&[
+fn table_functions_of_other_dialects_are_accepted() {
+    assert_answers(&[
         ("SELECT count(*) AS n FROM ['$/f.csv', '$/g.csv']", "n\n6"),
         ("SELECT sum(v) AS n FROM read_csv('$/f.csv')", "n\n6"),
         ("SELECT sum(v) AS n FROM read_csv(['$/f.csv', '$/g.csv'], header = true)", "n\n12"),
@@ -278,14 +278,14 @@ fn tables() {
         ("SELECT any(v > 1) FROM '$/f.csv'", "unknown function `any`"),
         ("SELECT year() FROM '$/f.csv'", "`year` takes other arguments"),
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.starts_with(expected), "{sql}\n{message}");
     }
 }
 
 #[test]
-fn tables_that_are_turned() {
-    check(&[
+fn pivot_and_unpivot_in_from_reshape_tables() {
+    assert_answers(&[
         (
             "SELECT * FROM (SELECT k, v FROM '$/f.csv') PIVOT (sum(v) FOR k IN ('a', 'b' AS other))",
             "a,other\n4,2",
@@ -309,8 +309,8 @@ fn tables_that_are_turned() {
 }
 
 #[test]
-fn columns_by_pattern() {
-    check(&[
+fn columns_are_selected_by_pattern() {
+    assert_answers(&[
         ("SELECT min(COLUMNS('^[kv]')) FROM '$/f.csv'", "min(k),min(v)\na,1"),
         ("SELECT COLUMNS(c -> c LIKE 'v%') + 1 AS n FROM '$/f.csv' LIMIT 1", "n\n2"),
         (
@@ -346,14 +346,14 @@ fn columns_by_pattern() {
             "`COLUMNS('k')` and `COLUMNS('v')` in one expression",
         ),
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.starts_with(expected), "{sql}\n{message}");
     }
 }
 
 #[test]
-fn names_of_the_select_list_are_used_in_it_and_in_where() {
-    check(&[
+fn select_aliases_are_usable_in_select_list_and_where() {
+    assert_answers(&[
         (
             "SELECT v * 2 AS d, d + 1 AS e, e + 0 FROM '$/f.csv' WHERE e > 5 ORDER BY d",
             "d,e,e + 0\n6,7,7",
@@ -387,14 +387,14 @@ fn names_of_the_select_list_are_used_in_it_and_in_where() {
         ),
         ("SELECT random() AS r, r * 2 FROM '$/f.csv'", "`r` is used twice, and random() gives"),
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.starts_with(expected), "{sql}\n{message}");
     }
 }
 
 #[test]
-fn statements_that_turn_tables() {
-    check(&[
+fn pivot_and_unpivot_statements_reshape_tables() {
+    assert_answers(&[
         ("PIVOT '$/f.csv' ON k USING sum(v) GROUP BY year(ts)", "year(ts),a,b\n2026,4,2"),
         (
             "PIVOT (SELECT k, v FROM '$/f.csv') ON k IN ('a', 'c') USING max(v) AS m, count(*)",
@@ -417,14 +417,15 @@ fn statements_that_turn_tables() {
     ]);
     let upper = Folder::new();
     upper.write("u.csv", "Abc,dEf\n1,2\n");
-    let answer = upper.ask("UNPIVOT '$/u.csv' ON abc, DEF INTO NAME n VALUE x ORDER BY n");
+    let answer = upper.run_sql("UNPIVOT '$/u.csv' ON abc, DEF INTO NAME n VALUE x ORDER BY n");
     assert_eq!(answer.rows(), [["Abc", "1"], ["dEf", "2"]]);
-    let message = folder().refusal("PIVOT (SELECT * FROM '$/f.csv' WHERE v > 9) ON k USING sum(v)");
+    let message =
+        folder().sql_error("PIVOT (SELECT * FROM '$/f.csv' WHERE v > 9) ON k USING sum(v)");
     assert!(message.starts_with("a PIVOT on a column without values"), "{message}");
 }
 
 #[test]
-fn rows_of_lists_beside_their_records() {
+fn unnest_joins_list_items_with_their_records() {
     let folder = Folder::new();
     folder.write(
         "l.json",
@@ -445,7 +446,7 @@ fn rows_of_lists_beside_their_records() {
         ("FROM '$/l.json' LEFT ARRAY JOIN tags AS tag", "tag", &kept),
     ] {
         let sql = format!("SELECT id, {item} {from} ORDER BY id, {item}");
-        assert_eq!(folder.ask(&sql).rows(), expected, "{sql}");
+        assert_eq!(folder.run_sql(&sql).rows(), expected, "{sql}");
     }
     for (sql, expected) in [
         (
@@ -466,13 +467,13 @@ fn rows_of_lists_beside_their_records() {
             vec![vec!["a", "1"]],
         ),
     ] {
-        assert_eq!(folder.ask(sql).rows(), expected, "{sql}");
+        assert_eq!(folder.run_sql(sql).rows(), expected, "{sql}");
     }
 }
 
 #[test]
-fn columns_summaries_and_plans_are_answered() {
-    check(&[
+fn describe_summarize_and_explain_return_rows() {
+    assert_answers(&[
         (
             "DESCRIBE '$/f.csv'",
             "column_name,column_type,null\nts,TIMESTAMP(6),YES\nk,TEXT,YES\nv,BIGINT,YES",
@@ -495,13 +496,13 @@ fn columns_summaries_and_plans_are_answered() {
         ),
     ]);
     let folder = folder();
-    let plan = folder.ask("EXPLAIN SELECT k, sum(v) FROM '$/f.csv' GROUP BY k");
-    assert_eq!(plan.columns(), ["plan"]);
+    let plan = folder.run_sql("EXPLAIN SELECT k, sum(v) FROM '$/f.csv' GROUP BY k");
+    assert_eq!(plan.column_names(), ["plan"]);
     assert!(plan.rows()[0][0].starts_with("path: partial tables"), "{:?}", plan.rows());
 }
 
 #[test]
-fn parameters_are_values() {
+fn parameters_are_bound_as_values() {
     use tidemill_engine::Query;
     use tidemill_engine::query::QueryParameter;
 
@@ -509,9 +510,9 @@ fn parameters_are_values() {
     let asked = |sql: &str, parameters: &[(&str, QueryParameter)]| {
         let parameters: Vec<_> =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let query = Query { sql: folder.sql(sql), ..Query::default() };
+        let query = Query { sql: folder.substitute_path(sql), ..Query::default() };
         let query = query.with_parameters(&parameters)?;
-        crate::common::ask(&query, &crate::common::settings())
+        crate::common::run_query(&query, &crate::common::settings())
     };
     let text = |text: &str| QueryParameter::Text(text.to_owned());
     let number = |number: &str| QueryParameter::Number(number.to_owned());
@@ -538,7 +539,7 @@ fn parameters_are_values() {
 }
 
 #[test]
-fn a_sample_is_the_same_one_whatever_the_threads_and_the_format() {
+fn sample_does_not_depend_on_threads_or_format() {
     let folder = Folder::new();
     let rows: String = (0..20_000).map(|n| format!("{n},{}\n", n % 7)).collect();
     folder.write("a.csv", format!("n,k\n{rows}"));
@@ -546,7 +547,7 @@ fn a_sample_is_the_same_one_whatever_the_threads_and_the_format() {
     folder.write("a.json", json);
     let counted = |sql: &str, threads: usize| {
         let settings = tidemill_engine::RunSettings { threads, ..crate::common::settings() };
-        folder.try_ask(sql, &settings).unwrap().rows()
+        folder.try_run_sql(sql, &settings).unwrap().rows()
     };
     for file in ["$/a.csv", "$/a.json"] {
         let of = |clause: &str| format!("SELECT count(*), sum(n) FROM '{file}' {clause}");
@@ -588,13 +589,13 @@ fn a_sample_is_the_same_one_whatever_the_threads_and_the_format() {
         ("SELECT n FROM (SELECT 1 AS n) TABLESAMPLE (10)", "`TABLESAMPLE` is not supported"),
         ("SELECT * FROM range(5) TABLESAMPLE (10)", "`"),
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.starts_with(expected), "{sql}\n{message}");
     }
 }
 
 #[test]
-fn addresses_are_looked_up_in_ranges_by_operators() {
+fn ip_range_operators_match_addresses() {
     let folder = Folder::new();
     folder.write("ip.csv", "ip\n10.1.2.3\n11.1.2.3\nfd00::1\n");
     for (condition, expected) in [
@@ -602,15 +603,16 @@ fn addresses_are_looked_up_in_ranges_by_operators() {
         ("'fd00::/8' >> ip", &["fd00::1"]),
         ("NOT ip << '10.0.0.0/8'", &["11.1.2.3", "fd00::1"]),
     ] {
-        let rows = folder.ask(&format!("SELECT ip FROM '$/ip.csv' WHERE {condition}")).sorted();
+        let rows =
+            folder.run_sql(&format!("SELECT ip FROM '$/ip.csv' WHERE {condition}")).sorted_rows();
         let expected: Vec<Vec<String>> = expected.iter().map(|ip| vec![(*ip).to_owned()]).collect();
         assert_eq!(rows, expected, "{condition}");
     }
-    assert_eq!(folder.ask("SELECT 1 << 3").only(), "8");
+    assert_eq!(folder.run_sql("SELECT 1 << 3").single_value(), "8");
 }
 
 #[test]
-fn a_file_that_is_named_twice_is_read_twice() {
+fn file_listed_twice_is_read_twice() {
     let folder = Folder::new();
     folder.write("l.csv", "x\n1\n2\n");
     for (files, expected) in [
@@ -621,13 +623,13 @@ fn a_file_that_is_named_twice_is_read_twice() {
         ("['$/*.csv', '$/l*.csv']", "2"),
     ] {
         let sql = format!("SELECT count(*) FROM read_csv({files})");
-        assert_eq!(folder.ask(&sql).only(), expected, "{files}");
+        assert_eq!(folder.run_sql(&sql).single_value(), expected, "{files}");
     }
 }
 
 #[test]
-fn names_types_and_values_of_duckdb() {
-    check(&[
+fn duckdb_names_types_and_values_are_accepted() {
+    assert_answers(&[
         ("SELECT 1 AS a, a + 1 AS b", "a,b\n1,2"),
         ("SELECT 'a' AS x, x || 'b' AS y, y = 'ab' AS z", "x,y,z\na,ab,true"),
         ("SELECT '{Key_A: 1}'::STRUCT(Key_A INT) AS s", "s\n{Key_A: 1}"),

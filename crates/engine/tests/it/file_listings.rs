@@ -2,7 +2,7 @@
 
 use tidemill_engine::{Query, QueryPlan};
 
-use crate::common::{Folder, answered, query, settings, text};
+use crate::common::{Folder, collect_answer, query, settings, string_rows};
 
 fn folder() -> Folder {
     let folder = Folder::new();
@@ -13,10 +13,10 @@ fn folder() -> Folder {
 }
 
 #[test]
-fn files_are_listed_as_sources_find_them() {
+fn glob_lists_files_like_a_source() {
     let folder = folder();
     let listed = |sql: &str| -> Vec<String> {
-        let found = folder.ask(sql).rows().concat();
+        let found = folder.run_sql(sql).rows().concat();
         let root = format!("{}/", folder.path().display());
         found.iter().map(|path| path.strip_prefix(&root).unwrap_or(path).to_owned()).collect()
     };
@@ -43,25 +43,28 @@ fn files_are_listed_as_sources_find_them() {
     ] {
         assert_eq!(listed(sql), expected, "{sql}");
     }
-    let described = folder.ask("DESCRIBE SELECT * FROM glob('$/*.csv')").rows();
-    assert_eq!(described, text(&[&["file", "TEXT", "YES"]]));
+    let described = folder.run_sql("DESCRIBE SELECT * FROM glob('$/*.csv')").rows();
+    assert_eq!(described, string_rows(&[&["file", "TEXT", "YES"]]));
     // What is said of files is not said of their names.
-    let query = Query { schema: Some("x BIGINT".into()), ..query(folder.sql("FROM glob('$/a*')")) };
+    let query = Query {
+        schema: Some("x BIGINT".into()),
+        ..query(folder.substitute_path("FROM glob('$/a*')"))
+    };
     let rows = QueryPlan::new(&query, &settings())
         .and_then(QueryPlan::run)
-        .and_then(answered)
+        .and_then(collect_answer)
         .unwrap()
         .rows();
-    assert_eq!(rows, text(&[&[&folder.sql("$/a.csv")]]));
+    assert_eq!(rows, string_rows(&[&[&folder.substitute_path("$/a.csv")]]));
 }
 
 #[test]
-fn what_is_no_pattern_is_refused() {
+fn glob_refuses_invalid_patterns() {
     let folder = folder();
     for sql in
         ["FROM glob()", "FROM glob(1)", "FROM glob('a', 'b')", "FROM glob(a)", "FROM glob([])"]
     {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.starts_with("`glob(") && message.contains("hint: it takes"), "{message}");
     }
 }

@@ -13,9 +13,9 @@ use tidemill_engine::sink::{Sink, SinkSpec};
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
-use crate::common::{Folder, Random, answered, settings, text};
+use crate::common::{Folder, Random, collect_answer, settings, string_rows};
 
-fn write(folder: &Path, name: &str, first: i64, rows: i64) {
+fn write_numbers(folder: &Path, name: &str, first: i64, rows: i64) {
     let numbers = Int64Array::from_iter_values(first..first + rows);
     let pads = (first..first + rows).map(|n| format!("{:040}", n * 7919 % 1_000_003));
     let columns: [(&str, ArrayRef); 2] =
@@ -44,24 +44,25 @@ fn files_without_records_have_hidden_columns() {
         ["filename, file_row_number", "filename, line", "line, file_row_number", "*, filename"]
     {
         for files in ["a.txt", "*.txt"] {
-            let answer = folder.ask(&format!("SELECT {columns} FROM '$/{files}'"));
+            let answer = folder.run_sql(&format!("SELECT {columns} FROM '$/{files}'"));
             assert!(answer.rows().is_empty(), "{columns} {files}");
         }
     }
 }
 
 #[test]
-fn records_have_the_same_numbers_in_every_format_on_every_path_by_any_threads() {
+fn record_numbers_do_not_depend_on_format_path_or_threads() {
     for format in FORMATS {
         let folder = Folder::new();
         // The first is cut wherever a format can be.
         let (large, small) = (90_000i64, 7);
-        write(folder.path(), &format!("a.{format}"), 0, large);
-        write(folder.path(), &format!("b.{format}"), large, small);
+        write_numbers(folder.path(), &format!("a.{format}"), 0, large);
+        write_numbers(folder.path(), &format!("b.{format}"), large, small);
         for threads in [1, 2, 5] {
             let settings = RunSettings { threads, ..settings() };
-            let ask =
-                |sql: &str| folder.ask_with(&sql.replace("*.X", &format!("*.{format}")), &settings);
+            let ask = |sql: &str| {
+                folder.run_sql_with(&sql.replace("*.X", &format!("*.{format}")), &settings)
+            };
             let first = format!("CASE WHEN filename LIKE '%/a.{format}' THEN 0 ELSE {large} END");
             // Per-record steps, an aggregation, and what DataFusion runs.
             let wrong = ask(&format!(
@@ -79,7 +80,7 @@ fn records_have_the_same_numbers_in_every_format_on_every_path_by_any_threads() 
             let name = |letter| format!("{letter}.{format}");
             assert_eq!(
                 per_file.rows(),
-                text(&[
+                string_rows(&[
                     &[&name("a"), "90000", "0", "89999", "true"],
                     &[&name("b"), "7", "0", "6", "true"]
                 ])
@@ -88,18 +89,18 @@ fn records_have_the_same_numbers_in_every_format_on_every_path_by_any_threads() 
                 "SELECT count(*) FROM (SELECT file_row_number, row_number() OVER (PARTITION BY \
                  filename ORDER BY n) AS place FROM '$/*.X') WHERE place <> file_row_number + 1",
             );
-            assert_eq!(windows.only(), "0", "{format}");
+            assert_eq!(windows.single_value(), "0", "{format}");
             let some = ask(
                 "SELECT file_row_number, n FROM '$/*.X' WHERE n >= 89999 AND n < 90002 ORDER BY n",
             );
             assert_eq!(
                 some.rows(),
-                text(&[&["89999", "89999"], &["0", "90000"], &["1", "90001"]]),
+                string_rows(&[&["89999", "89999"], &["0", "90000"], &["1", "90001"]]),
                 "{format}"
             );
         }
-        let whole = folder.ask(&format!("SELECT * FROM '$/*.{format}' LIMIT 1"));
-        assert_eq!(whole.columns(), ["n", "pad"]);
+        let whole = folder.run_sql(&format!("SELECT * FROM '$/*.{format}' LIMIT 1"));
+        assert_eq!(whole.column_names(), ["n", "pad"]);
     }
 }
 
@@ -109,15 +110,15 @@ fn random_csv(random: &mut Random, records: u64) -> (String, [Vec<u64>; 2]) {
     let mut text = String::from("n,x,s\n");
     let mut good = [Vec::new(), Vec::new()];
     for number in 0..records {
-        if random.below(7) == 0 {
-            text.push_str(["\n", "\r\n", "\n\n"][random.below(3) as usize]);
+        if random.next_below(7) == 0 {
+            text.push_str(["\n", "\r\n", "\n\n"][random.next_below(3) as usize]);
         }
-        let quoted = match random.below(4) {
+        let quoted = match random.next_below(4) {
             0 => "\"two\nlines\"".to_owned(),
-            1 => format!("\"{}\"", "a,\"\"b\"\"\n".repeat(random.below(30) as usize)),
+            1 => format!("\"{}\"", "a,\"\"b\"\"\n".repeat(random.next_below(30) as usize)),
             _ => "plain".to_owned(),
         };
-        match random.below(9) {
+        match random.next_below(9) {
             0 => text.push_str(&format!("{number},1,{quoted},more\n")),
             1 => text.push_str("lonely\n"),
             2 => {
@@ -134,11 +135,11 @@ fn random_csv(random: &mut Random, records: u64) -> (String, [Vec<u64>; 2]) {
 }
 
 #[test]
-fn a_number_names_a_record_whatever_was_refused() {
+fn record_numbers_count_rejected_records() {
     for seed in 0..6 {
         let mut random = Random(seed);
         let folder = Folder::new();
-        let records = [3, 40, 400, 70_000][random.below(4) as usize];
+        let records = [3, 40, 400, 70_000][random.next_below(4) as usize];
         let (text, good) = random_csv(&mut random, records);
         let mut gzip = GzEncoder::new(Vec::new(), Level::fast());
         gzip.write_all(text.as_bytes()).unwrap();
@@ -148,8 +149,9 @@ fn a_number_names_a_record_whatever_was_refused() {
             for name in ["a.csv", "b.csv.gz"] {
                 for (columns, expected) in [("n", &good[0]), ("n, x", &good[1])] {
                     let mut query = Query {
-                        sql: folder
-                            .sql(&format!("SELECT file_row_number, {columns} FROM '$/{name}'")),
+                        sql: folder.substitute_path(&format!(
+                            "SELECT file_row_number, {columns} FROM '$/{name}'"
+                        )),
                         schema: Some("n BIGINT, x BIGINT".to_owned()),
                         ..Query::default()
                     };
@@ -159,7 +161,8 @@ fn a_number_names_a_record_whatever_was_refused() {
                         ..settings()
                     };
                     let ask = |query: &Query| {
-                        answered(QueryPlan::new(query, &settings).unwrap().run().unwrap()).unwrap()
+                        collect_answer(QueryPlan::new(query, &settings).unwrap().run().unwrap())
+                            .unwrap()
                     };
                     let answer = ask(&query);
                     let found: Vec<(u64, u64)> = answer
@@ -177,7 +180,7 @@ fn a_number_names_a_record_whatever_was_refused() {
                     if columns != "n" {
                         continue;
                     }
-                    query.sql = folder.sql(&format!(
+                    query.sql = folder.substitute_path(&format!(
                         "SELECT count(*), count(*) FILTER (WHERE n = file_row_number), sum(file_row_number) \
                          FROM (SELECT file_row_number, {columns} FROM '$/{name}' WHERE n % 3 <> 1)"
                     ));
@@ -196,7 +199,7 @@ fn a_number_names_a_record_whatever_was_refused() {
 }
 
 #[test]
-fn lines_and_logs_are_numbered_as_they_stand() {
+fn line_and_json_records_are_numbered_in_file_order() {
     let folder = Folder::new();
     let mut json = String::new();
     for n in 0..50_000 {
@@ -213,14 +216,14 @@ fn lines_and_logs_are_numbered_as_they_stand() {
     folder.write("l.txt", "0\n1\n\n3\n");
     folder.write("k.logfmt", "n=0 a=x\nn=1\n\nn=2 a=y\n");
     let all = RunSettings { max_bad: BadRecordLimit::Percent(100.0), threads: 3, ..settings() };
-    let answer = folder.ask_with(
+    let answer = folder.run_sql_with(
         "SELECT count(*), count(*) FILTER (WHERE n = file_row_number), max(file_row_number) FROM '$/a.json'",
         &all,
     );
-    assert_eq!(answer.rows(), text(&[&["49950", "49950", "49999"]]));
+    assert_eq!(answer.rows(), string_rows(&[&["49950", "49950", "49999"]]));
     for (from, columns) in [("array.json", "n"), ("k.logfmt", "n"), ("l.txt", "line")] {
         let sql = format!("SELECT {columns}, file_row_number FROM '$/{from}'");
-        for row in folder.ask(&sql).rows() {
+        for row in folder.run_sql(&sql).rows() {
             assert!(row[0] == row[1] || row[0].is_empty(), "{from}: {row:?}");
         }
     }
@@ -237,151 +240,167 @@ fn two_files() -> Folder {
 }
 
 #[test]
-fn a_star_does_not_stand_for_hidden_columns() {
+fn star_omits_hidden_columns() {
     let folder = two_files();
     for (sql, columns, rows) in [
         (
             "SELECT *, file_row_number AS r FROM '$/a.csv'",
             "k x r",
-            text(&[&["1", "10", "0"], &["2", "20", "1"]]),
+            string_rows(&[&["1", "10", "0"], &["2", "20", "1"]]),
         ),
         (
             "SELECT * FROM '$/a.csv' WHERE _file = 'a.csv'",
             "k x",
-            text(&[&["1", "10"], &["2", "20"]]),
+            string_rows(&[&["1", "10"], &["2", "20"]]),
         ),
-        ("SELECT * EXCLUDE (x) FROM '$/a.csv' WHERE _file = 'a.csv' LIMIT 1", "k", text(&[&["1"]])),
+        (
+            "SELECT * EXCLUDE (x) FROM '$/a.csv' WHERE _file = 'a.csv' LIMIT 1",
+            "k",
+            string_rows(&[&["1"]]),
+        ),
         (
             "SELECT * REPLACE (x + 1 AS x) FROM '$/a.csv' WHERE file_row_number = 1",
             "k x",
-            text(&[&["2", "21"]]),
+            string_rows(&[&["2", "21"]]),
         ),
         (
             "SELECT COLUMNS(*) FROM '$/a.csv' WHERE file_row_number = 1",
             "k x",
-            text(&[&["2", "20"]]),
+            string_rows(&[&["2", "20"]]),
         ),
         (
             "SELECT t.* FROM '$/a.csv' AS T WHERE t._file = 'a.csv' LIMIT 1",
             "k x",
-            text(&[&["1", "10"]]),
+            string_rows(&[&["1", "10"]]),
         ),
         (
             "SELECT * FROM '$/a.csv' a JOIN '$/b.csv' b USING (k) WHERE a._file < b._file",
             "k x y",
-            text(&[&["1", "10", "11"]]),
+            string_rows(&[&["1", "10", "11"]]),
         ),
         (
             "SELECT b.* FROM '$/a.csv' a JOIN '$/b.csv' b USING (k) WHERE a._file = 'a.csv'",
             "k y",
-            text(&[&["1", "11"]]),
+            string_rows(&[&["1", "11"]]),
         ),
         (
             "SELECT * FROM (SELECT *, _file FROM '$/a.csv') LIMIT 1",
             "k x _file",
-            text(&[&["1", "10", "a.csv"]]),
+            string_rows(&[&["1", "10", "a.csv"]]),
         ),
         (
             "WITH c AS (SELECT _file, k FROM '$/a.csv') SELECT * FROM c LIMIT 1",
             "_file k",
-            text(&[&["a.csv", "1"]]),
+            string_rows(&[&["a.csv", "1"]]),
         ),
         (
             "SELECT * FROM '$/a.csv' AS t (one, two) WHERE _file = 'a.csv' LIMIT 1",
             "one two",
-            text(&[&["1", "10"]]),
+            string_rows(&[&["1", "10"]]),
         ),
         (
             "SELECT * FROM '$/a.csv' WHERE EXISTS (SELECT * FROM '$/b.csv' b WHERE b.file_row_number = x - 20)",
             "k x",
-            text(&[&["2", "20"]]),
+            string_rows(&[&["2", "20"]]),
         ),
         (
             "SELECT * FROM '$/day*/*.csv' WHERE _file = 'd.csv' AND k = 1",
             "k day",
-            text(&[&["1", "2"]]),
+            string_rows(&[&["1", "2"]]),
         ),
         (
             "SELECT * FROM '$/a.csv' UNION ALL SELECT k, file_row_number FROM '$/b.csv' ORDER BY 1, 2 LIMIT 2",
             "k x",
-            text(&[&["1", "0"], &["1", "10"]]),
+            string_rows(&[&["1", "0"], &["1", "10"]]),
         ),
     ] {
-        let answer = folder.ask(sql);
-        assert_eq!(answer.columns().join(" "), columns, "{sql}");
+        let answer = folder.run_sql(sql);
+        assert_eq!(answer.column_names().join(" "), columns, "{sql}");
         assert_eq!(answer.rows(), rows, "{sql}");
     }
-    let described = folder.ask("DESCRIBE SELECT * FROM '$/a.csv' WHERE filename <> ''");
+    let described = folder.run_sql("DESCRIBE SELECT * FROM '$/a.csv' WHERE filename <> ''");
     assert_eq!(described.rows().len(), 2);
 }
 
 #[test]
-fn hidden_columns_are_named_in_every_clause_and_by_other_databases_names() {
+fn hidden_columns_work_in_every_clause_and_dialect() {
     let folder = two_files();
-    let path = |name: &str| folder.sql(&format!("$/{name}"));
+    let path = |name: &str| folder.substitute_path(&format!("$/{name}"));
     let (a, b) = (path("a.csv"), path("b.csv"));
     for (sql, expected) in [
         (
             "SELECT filename, count(*) FROM '$/?.csv' GROUP BY filename ORDER BY filename",
-            text(&[&[&a, "2"], &[&b, "2"]]),
+            string_rows(&[&[&a, "2"], &[&b, "2"]]),
         ),
-        ("SELECT FileName FROM '$/a.csv' LIMIT 1", text(&[&[&a]])),
-        ("SELECT _path FROM '$/a.csv' LIMIT 1", text(&[&[&a]])),
-        ("SELECT input_file_name() FROM '$/a.csv' LIMIT 1", text(&[&[&a]])),
-        ("SELECT count(DISTINCT filename) FROM '$/?.csv'", text(&[&["2"]])),
+        ("SELECT FileName FROM '$/a.csv' LIMIT 1", string_rows(&[&[&a]])),
+        ("SELECT _path FROM '$/a.csv' LIMIT 1", string_rows(&[&[&a]])),
+        ("SELECT input_file_name() FROM '$/a.csv' LIMIT 1", string_rows(&[&[&a]])),
+        ("SELECT count(DISTINCT filename) FROM '$/?.csv'", string_rows(&[&["2"]])),
         (
             "SELECT max(k) FROM '$/?.csv' GROUP BY filename HAVING filename LIKE '%b.csv'",
-            text(&[&["3"]]),
+            string_rows(&[&["3"]]),
         ),
-        ("SELECT k FROM '$/a.csv' ORDER BY file_row_number DESC", text(&[&["2"], &["1"]])),
+        ("SELECT k FROM '$/a.csv' ORDER BY file_row_number DESC", string_rows(&[&["2"], &["1"]])),
         (
             "SELECT k, rank() OVER (PARTITION BY filename ORDER BY file_row_number DESC) AS r FROM '$/a.csv' ORDER BY k",
-            text(&[&["1", "2"], &["2", "1"]]),
+            string_rows(&[&["1", "2"], &["2", "1"]]),
         ),
         (
             "SELECT a._file, b._file FROM '$/a.csv' a JOIN '$/b.csv' b ON a.file_row_number = b.file_row_number AND a.k = 1",
-            text(&[&["a.csv", "b.csv"]]),
+            string_rows(&[&["a.csv", "b.csv"]]),
         ),
-        ("SELECT k FROM '$/a.csv' JOIN '$/b.csv' USING (file_row_number, k)", text(&[&["1"]])),
-        ("SELECT upper(_file) AS u FROM '$/a.csv' WHERE u = 'A.CSV' LIMIT 1", text(&[&["A.CSV"]])),
+        (
+            "SELECT k FROM '$/a.csv' JOIN '$/b.csv' USING (file_row_number, k)",
+            string_rows(&[&["1"]]),
+        ),
+        (
+            "SELECT upper(_file) AS u FROM '$/a.csv' WHERE u = 'A.CSV' LIMIT 1",
+            string_rows(&[&["A.CSV"]]),
+        ),
         (
             "SELECT regexp_replace(_file, '[.].*', '') AS _file, count(*) FROM '$/?.csv' GROUP BY 1 ORDER BY 1",
-            text(&[&["a", "2"], &["b", "2"]]),
+            string_rows(&[&["a", "2"], &["b", "2"]]),
         ),
         // What the data has comes first, and what the select list calls so.
-        ("SELECT filename FROM '$/own.csv'", text(&[&["mine"]])),
+        ("SELECT filename FROM '$/own.csv'", string_rows(&[&["mine"]])),
         (
             "SELECT filename, a.k FROM '$/own.csv' o JOIN '$/a.csv' a USING (k)",
-            text(&[&["mine", "1"]]),
+            string_rows(&[&["mine", "1"]]),
         ),
         (
             "SELECT x % 3 AS filename, count(*) FROM '$/a.csv' GROUP BY filename ORDER BY filename",
-            text(&[&["1", "1"], &["2", "1"]]),
+            string_rows(&[&["1", "1"], &["2", "1"]]),
         ),
-        ("SELECT _file FROM '$/own.csv' WHERE filename = 'mine'", text(&[&["own.csv"]])),
+        ("SELECT _file FROM '$/own.csv' WHERE filename = 'mine'", string_rows(&[&["own.csv"]])),
         (
             "SELECT day, _file, count(*) FROM '$/day*/*.csv' GROUP BY ALL ORDER BY 1",
-            text(&[&["1", "c.csv", "1"], &["2", "d.csv", "2"]]),
+            string_rows(&[&["1", "c.csv", "1"], &["2", "d.csv", "2"]]),
         ),
         // As readers of other databases have it.
-        ("SELECT * FROM read_csv('$/a.csv', filename = true) LIMIT 1", text(&[&["1", "10", &a]])),
+        (
+            "SELECT * FROM read_csv('$/a.csv', filename = true) LIMIT 1",
+            string_rows(&[&["1", "10", &a]]),
+        ),
         (
             "SELECT * FROM read_csv('$/a.csv', filename = 'f') WHERE f = filename LIMIT 1",
-            text(&[&["1", "10", &a]]),
+            string_rows(&[&["1", "10", &a]]),
         ),
-        ("SELECT * FROM read_csv('$/a.csv', filename = false) LIMIT 1", text(&[&["1", "10"]])),
+        (
+            "SELECT * FROM read_csv('$/a.csv', filename = false) LIMIT 1",
+            string_rows(&[&["1", "10"]]),
+        ),
         (
             "SELECT * FROM read_csv('$/a.csv', file_row_number = true)",
-            text(&[&["1", "10", "0"], &["2", "20", "1"]]),
+            string_rows(&[&["1", "10", "0"], &["2", "20", "1"]]),
         ),
     ] {
-        assert_eq!(folder.ask(sql).rows(), expected, "{sql}");
+        assert_eq!(folder.run_sql(sql).rows(), expected, "{sql}");
     }
     assert_eq!(
-        folder.ask("SELECT input_file_name() FROM '$/a.csv'").columns(),
+        folder.run_sql("SELECT input_file_name() FROM '$/a.csv'").column_names(),
         ["input_file_name()"]
     );
-    assert_eq!(folder.ask("SELECT _path FROM '$/a.csv'").columns(), ["_path"]);
+    assert_eq!(folder.run_sql("SELECT _path FROM '$/a.csv'").column_names(), ["_path"]);
     for (sql, expected) in [
         (
             "SELECT filename FROM '$/a.csv' a JOIN '$/b.csv' b USING (k)",
@@ -393,16 +412,16 @@ fn hidden_columns_are_named_in_every_clause_and_by_other_databases_names() {
         ("SELECT * FROM read_csv('$/a.csv', filename = 3)", "is not understood"),
         ("SELECT file_name FROM '$/a.csv'", "unknown column `file_name`"),
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.contains(expected), "{sql}: {message}");
     }
 }
 
 #[test]
-fn files_that_their_names_rule_out_are_not_read() {
+fn files_are_pruned_by_filename_conditions() {
     let folder = two_files();
     folder.write("z.csv", "k,x\n1,2,3,4\n");
-    let bytes = |sql: &str| folder.ask(sql).coverage.bytes.total;
+    let bytes = |sql: &str| folder.run_sql(sql).coverage.bytes.total;
     let one = std::fs::metadata(folder.path().join("a.csv")).unwrap().len();
     for condition in [
         "filename LIKE '%/a%'",
@@ -412,19 +431,26 @@ fn files_that_their_names_rule_out_are_not_read() {
         "filename = '$/a.csv' AND file_row_number >= 0",
     ] {
         let sql = format!("SELECT count(*) FROM '$/?.csv' WHERE {condition}");
-        assert_eq!((folder.ask(&sql).only(), bytes(&sql)), ("2".to_owned(), one), "{condition}");
+        assert_eq!(
+            (folder.run_sql(&sql).single_value(), bytes(&sql)),
+            ("2".to_owned(), one),
+            "{condition}"
+        );
     }
     // What is asked of other columns, too, is asked of all rows.
-    let message = folder.refusal("SELECT count(*) FROM '$/?.csv' WHERE _file = 'a.csv' OR x > 0");
+    let message = folder.sql_error("SELECT count(*) FROM '$/?.csv' WHERE _file = 'a.csv' OR x > 0");
     assert!(message.contains("z.csv"), "{message}");
-    assert_eq!(folder.ask("SELECT count(*) FROM '$/?.csv' WHERE filename = 'none'").only(), "0");
+    assert_eq!(
+        folder.run_sql("SELECT count(*) FROM '$/?.csv' WHERE filename = 'none'").single_value(),
+        "0"
+    );
 }
 
 #[test]
-fn tables_that_are_kept_are_merged_by_the_names_of_files() {
+fn partial_tables_grouped_by_file_name_merge() {
     let folder = two_files();
     let keep = |pattern: &str, out: &str| {
-        let url = folder.sql(&format!("$/{pattern}"));
+        let url = folder.substitute_path(&format!("$/{pattern}"));
         let source = NamedSource {
             name: "source".into(),
             spec: SourceSpec { url, ..SourceSpec::default() },
@@ -441,7 +467,8 @@ fn tables_that_are_kept_are_merged_by_the_names_of_files() {
     };
     let parts = [keep("a.csv", "a.part"), keep("b.csv", "b.part")];
     let merged =
-        answered(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+        collect_answer(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap())
+            .unwrap();
     let expected = [
         ["a.csv", "1", "1", "0"],
         ["a.csv", "2", "1", "1"],

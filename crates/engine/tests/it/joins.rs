@@ -7,29 +7,29 @@ use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
-use crate::common::{Folder, Random, answered, query, settings};
+use crate::common::{Folder, Random, collect_answer, query, settings};
 
-const TABLES: &str = "partial tables";
-const ROWS: &str = "rows";
-const DATAFUSION: &str = "datafusion";
+const TABLE_PATH: &str = "partial tables";
+const ROW_PATH: &str = "rows";
+const ENGINE_PATH: &str = "datafusion";
 
-type Key = Option<u64>;
+type JoinKey = Option<u64>;
 
 /// `big.csv` of several splits and `small.csv`, keys of both among the same few, some null,
 /// some without a partner, some twice.
-struct Data {
+struct JoinTables {
     folder: Folder,
-    big: Vec<(u64, Key)>,
-    small: Vec<(Key, u64)>,
+    big: Vec<(u64, JoinKey)>,
+    small: Vec<(JoinKey, u64)>,
 }
 
-fn data(seed: u64, rows: u64) -> Data {
+fn join_tables(seed: u64, rows: u64) -> JoinTables {
     let mut random = Random(seed);
     let folder = Folder::new();
-    let mut key = |of: u64| Some(random.below(of)).filter(|key| *key > 0);
-    let big: Vec<(u64, Key)> = (0..rows).map(|id| (id, key(12))).collect();
-    let small: Vec<(Key, u64)> = (0..9).map(|rank| (key(9), rank)).collect();
-    let shown = |key: Key| key.map(|key| key.to_string()).unwrap_or_default();
+    let mut key = |of: u64| Some(random.next_below(of)).filter(|key| *key > 0);
+    let big: Vec<(u64, JoinKey)> = (0..rows).map(|id| (id, key(12))).collect();
+    let small: Vec<(JoinKey, u64)> = (0..9).map(|rank| (key(9), rank)).collect();
+    let shown = |key: JoinKey| key.map(|key| key.to_string()).unwrap_or_default();
     let padding = "x".repeat(200);
     let mut text = String::from("id,k,note\n");
     for (id, k) in &big {
@@ -40,12 +40,12 @@ fn data(seed: u64, rows: u64) -> Data {
     let mut text = String::from("k,rank\n");
     small.iter().for_each(|(k, rank)| text.push_str(&format!("{},{rank}\n", shown(*k))));
     folder.write("small.csv", text);
-    Data { folder, big, small }
+    JoinTables { folder, big, small }
 }
 
-impl Data {
+impl JoinTables {
     /// What a nested loop gives: pairs of an id and a rank.
-    fn pairs(&self, matches: impl Fn(Key, Key) -> bool) -> Vec<(u64, u64)> {
+    fn nested_loop_pairs(&self, matches: impl Fn(JoinKey, JoinKey) -> bool) -> Vec<(u64, u64)> {
         let pairs = self.big.iter().flat_map(|(id, k)| {
             let partners = self.small.iter().filter(|(other, _)| matches(*k, *other));
             partners.map(|(_, rank)| (*id, *rank)).collect::<Vec<_>>()
@@ -53,19 +53,19 @@ impl Data {
         pairs.collect()
     }
 
-    fn check(&self, sql: &str, path: &str, expected: impl IntoIterator<Item = Vec<String>>) {
-        let sql = self.folder.sql(sql);
+    fn assert_join(&self, sql: &str, path: &str, expected: impl IntoIterator<Item = Vec<String>>) {
+        let sql = self.folder.substitute_path(sql);
         let plan =
             QueryPlan::new(&query(&sql), &settings()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let explain = plan.explain().unwrap();
         assert_eq!(explain.path, path, "{sql}: {}", explain.why);
         // What is joined to the finished table is not there where tables are merged.
-        assert!(!explain.mergeable || path == TABLES, "{sql}");
-        let answer = answered(plan.run().unwrap()).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        assert!(!explain.mergeable || path == TABLE_PATH, "{sql}");
+        let answer = collect_answer(plan.run().unwrap()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let mut expected: Vec<_> = expected.into_iter().collect();
         let rows = match path {
             // In the order of the stream; among the partners of one record in any.
-            ROWS => {
+            ROW_PATH => {
                 let ids = |rows: &[Vec<String>]| -> Vec<String> {
                     rows.iter().map(|row| row[0].clone()).collect()
                 };
@@ -76,9 +76,9 @@ impl Data {
                     found.sort_by_key(|id| id.parse::<u64>().unwrap());
                 }
                 assert!(found == expected, "{sql}: the order differs");
-                answer.sorted()
+                answer.sorted_rows()
             }
-            _ => answer.sorted(),
+            _ => answer.sorted_rows(),
         };
         expected.sort();
         assert!(rows == expected, "{sql}: {} rows for {}", rows.len(), expected.len());
@@ -89,16 +89,16 @@ impl Data {
     }
 }
 
-fn row(values: &[u64]) -> Vec<String> {
+fn number_row(values: &[u64]) -> Vec<String> {
     values.iter().map(u64::to_string).collect()
 }
 
 /// Both numbers, the second perhaps null.
-fn outer(id: u64, rank: Option<u64>) -> Vec<String> {
+fn outer_row(id: u64, rank: Option<u64>) -> Vec<String> {
     vec![id.to_string(), rank.map_or("∅".into(), |rank| rank.to_string())]
 }
 
-fn counted(pairs: impl IntoIterator<Item = Option<u64>>) -> Vec<Vec<String>> {
+fn count_by_rank(pairs: impl IntoIterator<Item = Option<u64>>) -> Vec<Vec<String>> {
     let mut counts: BTreeMap<Option<u64>, u64> = BTreeMap::new();
     pairs.into_iter().for_each(|rank| *counts.entry(rank).or_default() += 1);
     let shown = |rank: Option<u64>| rank.map_or("∅".to_string(), |rank| rank.to_string());
@@ -106,11 +106,11 @@ fn counted(pairs: impl IntoIterator<Item = Option<u64>>) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn joins_with_a_small_table_are_made_per_split_and_agree_with_nested_loops() {
+fn joins_with_a_small_table_run_per_split_and_match_nested_loops() {
     for seed in 0..3 {
-        let data = data(seed, 12_000);
-        let equal = data.pairs(|a, b| a.is_some() && a == b);
-        let less = data.pairs(|a, b| matches!((a, b), (Some(a), Some(b)) if a < b));
+        let data = join_tables(seed, 12_000);
+        let equal = data.nested_loop_pairs(|a, b| a.is_some() && a == b);
+        let less = data.nested_loop_pairs(|a, b| matches!((a, b), (Some(a), Some(b)) if a < b));
         let has_partner = |id: u64| equal.binary_search_by_key(&id, |pair| pair.0).is_ok();
         let left = || {
             data.big.iter().flat_map(|(id, _)| {
@@ -124,51 +124,59 @@ fn joins_with_a_small_table_are_made_per_split_and_agree_with_nested_loops() {
         let inner = "'$/big.csv' b JOIN '$/small.csv' s ON b.k = s.k";
         let flipped = "'$/small.csv' s JOIN '$/big.csv' b ON b.k = s.k";
         for from in [inner, flipped, "'$/big.csv' b, '$/small.csv' s WHERE b.k = s.k"] {
-            let pairs = equal.iter().map(|(id, rank)| row(&[*id, *rank]));
-            data.check(&format!("SELECT id, rank FROM {from}"), ROWS, pairs);
-            data.check(
+            let pairs = equal.iter().map(|(id, rank)| number_row(&[*id, *rank]));
+            data.assert_join(&format!("SELECT id, rank FROM {from}"), ROW_PATH, pairs);
+            data.assert_join(
                 &format!("SELECT rank, count(*) FROM {from} GROUP BY rank"),
-                TABLES,
-                counted(equal.iter().map(|pair| Some(pair.1))),
+                TABLE_PATH,
+                count_by_rank(equal.iter().map(|pair| Some(pair.1))),
             );
         }
         for from in [
             "'$/big.csv' b LEFT JOIN '$/small.csv' s ON b.k = s.k",
             "'$/small.csv' s RIGHT JOIN '$/big.csv' b ON b.k = s.k",
         ] {
-            let pairs = left().map(|(id, rank)| outer(id, rank));
-            data.check(&format!("SELECT id, rank FROM {from}"), ROWS, pairs);
-            data.check(
+            let pairs = left().map(|(id, rank)| outer_row(id, rank));
+            data.assert_join(&format!("SELECT id, rank FROM {from}"), ROW_PATH, pairs);
+            data.assert_join(
                 &format!("SELECT rank, count(*) FROM {from} GROUP BY rank"),
-                TABLES,
-                counted(left().map(|pair| pair.1)),
+                TABLE_PATH,
+                count_by_rank(left().map(|pair| pair.1)),
             );
         }
-        data.check(
+        data.assert_join(
             "SELECT rank, count(*) FROM '$/big.csv' b JOIN '$/small.csv' s ON b.k < s.k GROUP BY rank",
-            TABLES,
-            counted(less.iter().map(|pair| Some(pair.1))),
+            TABLE_PATH,
+            count_by_rank(less.iter().map(|pair| Some(pair.1))),
         );
         let ids = |wanted: &dyn Fn(u64) -> bool| -> Vec<Vec<String>> {
             let ids = data.big.iter().filter(|(id, _)| wanted(*id));
-            ids.map(|(id, _)| row(&[*id])).collect()
+            ids.map(|(id, _)| number_row(&[*id])).collect()
         };
         let exists = "EXISTS (SELECT 1 FROM '$/small.csv' s WHERE s.k = b.k)";
         for (condition, path, expected) in [
-            (exists.to_string(), ROWS, ids(&has_partner)),
-            ("k IN (SELECT k FROM '$/small.csv')".to_string(), ROWS, ids(&has_partner)),
-            (format!("NOT {exists}"), ROWS, ids(&|id| !has_partner(id))),
-            (format!("{exists} OR id % 7 = 0"), ROWS, ids(&|id| has_partner(id) || id % 7 == 0)),
+            (exists.to_string(), ROW_PATH, ids(&has_partner)),
+            ("k IN (SELECT k FROM '$/small.csv')".to_string(), ROW_PATH, ids(&has_partner)),
+            (format!("NOT {exists}"), ROW_PATH, ids(&|id| !has_partner(id))),
+            (
+                format!("{exists} OR id % 7 = 0"),
+                ROW_PATH,
+                ids(&|id| has_partner(id) || id % 7 == 0),
+            ),
         ] {
-            data.check(&format!("SELECT id FROM '$/big.csv' b WHERE {condition}"), path, expected);
+            data.assert_join(
+                &format!("SELECT id FROM '$/big.csv' b WHERE {condition}"),
+                path,
+                expected,
+            );
         }
     }
 }
 
 #[test]
-fn joins_that_need_all_splits_at_once_run_on_the_engine() {
-    let data = data(5, 3000);
-    let equal = data.pairs(|a, b| a.is_some() && a == b);
+fn joins_that_need_all_splits_run_on_the_engine_path() {
+    let data = join_tables(5, 3000);
+    let equal = data.nested_loop_pairs(|a, b| a.is_some() && a == b);
     let matched: std::collections::BTreeSet<u64> = equal.iter().map(|pair| pair.1).collect();
     let unmatched = data.small.len() - matched.len();
     let (big, small) = ("'$/big.csv' b", "'$/small.csv' s ON b.k = s.k");
@@ -177,8 +185,8 @@ fn joins_that_need_all_splits_at_once_run_on_the_engine() {
         (format!("{big} FULL JOIN {small}"), equal.len() + alone + unmatched),
         (format!("{big} RIGHT JOIN {small}"), equal.len() + unmatched),
     ] {
-        let expected = [row(&[count as u64])];
-        data.check(&format!("SELECT count(*) FROM {from}"), DATAFUSION, expected);
+        let expected = [number_row(&[count as u64])];
+        data.assert_join(&format!("SELECT count(*) FROM {from}"), ENGINE_PATH, expected);
     }
     // A null among the values makes `NOT IN` true of nothing.
     let none = data.small.iter().any(|(k, _)| k.is_none());
@@ -186,24 +194,24 @@ fn joins_that_need_all_splits_at_once_run_on_the_engine() {
         .big
         .iter()
         .filter(|(_, k)| !none && k.is_some() && !data.small.iter().any(|(other, _)| other == k));
-    data.check(
+    data.assert_join(
         "SELECT count(*) FROM '$/big.csv' WHERE k NOT IN (SELECT k FROM '$/small.csv')",
-        DATAFUSION,
-        [row(&[in_none.count() as u64])],
+        ENGINE_PATH,
+        [number_row(&[in_none.count() as u64])],
     );
 }
 
 #[test]
-fn several_small_tables_and_plans_of_their_own_are_held() {
-    let data = data(7, 6000);
+fn several_build_sides_are_held_in_memory() {
+    let data = join_tables(7, 6000);
     data.folder.write("names.csv", "rank,name\n0,zero\n1,one\n2,two\n3,one\n");
     let sql = "SELECT n.name, count(*) AS c, sum(best.most) AS m FROM '$/big.csv' b \
         JOIN '$/small.csv' s ON b.k = s.k LEFT JOIN '$/names.csv' n USING (rank) \
         JOIN (SELECT k, max(rank) AS most FROM '$/small.csv' GROUP BY k) best ON best.k = b.k \
         GROUP BY n.name";
-    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.substitute_path(sql)), &settings()).unwrap();
     let explain = plan.explain().unwrap();
-    assert_eq!(explain.path, TABLES, "{}", explain.why);
+    assert_eq!(explain.path, TABLE_PATH, "{}", explain.why);
     let held = explain.steps.iter().filter(|(name, _)| name.starts_with("held")).count();
     assert_eq!(held, 3, "{explain}");
     assert!(explain.why.contains("big.csv`; `"), "{}", explain.why);
@@ -224,13 +232,13 @@ fn several_small_tables_and_plans_of_their_own_are_held() {
         .collect();
     let mut expected = expected;
     expected.sort();
-    assert_eq!(answered(plan.run().unwrap()).unwrap().sorted(), expected);
+    assert_eq!(collect_answer(plan.run().unwrap()).unwrap().sorted_rows(), expected);
 }
 
 #[test]
-fn what_is_joined_to_the_finished_table_leaves_the_table_as_it_is() {
-    let data = data(8, 3000);
-    let counts = counted(data.big.iter().map(|(_, k)| *k));
+fn join_above_the_aggregation_keeps_the_table_path() {
+    let data = join_tables(8, 3000);
+    let counts = count_by_rank(data.big.iter().map(|(_, k)| *k));
     let expected = data.small.iter().filter_map(|(k, rank)| {
         let k = (*k)?.to_string();
         let count = counts.iter().find(|count| count[0] == k)?;
@@ -238,8 +246,8 @@ fn what_is_joined_to_the_finished_table_leaves_the_table_as_it_is() {
     });
     let sql = "SELECT rank, n FROM (SELECT k, count(*) AS n FROM '$/big.csv' GROUP BY k) c \
         JOIN '$/small.csv' s ON s.k = c.k";
-    data.check(sql, TABLES, expected);
-    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &settings()).unwrap();
+    data.assert_join(sql, TABLE_PATH, expected);
+    let plan = QueryPlan::new(&query(data.folder.substitute_path(sql)), &settings()).unwrap();
     let why = plan.explain().unwrap().why;
     assert!(why.contains("small.csv` read for the finished table"), "{why}");
     let out = data.folder.path().join("a.part");
@@ -248,22 +256,22 @@ fn what_is_joined_to_the_finished_table_leaves_the_table_as_it_is() {
     assert!(!out.exists());
 }
 
-fn compressed(text: &str) -> Vec<u8> {
+fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap()
 }
 
 #[test]
-fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
-    let data = data(9, 100_000);
+fn oversized_build_side_falls_back_to_the_engine_path() {
+    let data = join_tables(9, 100_000);
     // Next to nothing as it is stored, and more than an eighth of the budget in memory.
     let mut text = String::from("k,rank,note\n1,2,one,field,too,many\n");
     let note = "y".repeat(40);
     for rank in 0..500_000 {
         text.push_str(&format!("{},{},{note}\n", 5 + rank % 4 * 100, rank % 2));
     }
-    data.folder.write("dense.csv.gz", compressed(&text));
+    data.folder.write("dense.csv.gz", gzip(&text));
     let sql = "SELECT rank, count(*), count(d.note) FROM '$/big.csv' b JOIN '$/dense.csv.gz' d \
         ON b.k = d.k WHERE b.id < 60 GROUP BY rank";
     let folder = data.folder.path().join("run");
@@ -273,14 +281,14 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
         rejected_folder: Some(folder.clone()),
         ..settings()
     };
-    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.substitute_path(sql)), &small).unwrap();
     let explain = plan.explain().unwrap();
-    assert_eq!(explain.path, TABLES);
+    assert_eq!(explain.path, TABLE_PATH);
     assert!(explain.why.contains("dense.csv.gz` held in memory"), "{}", explain.why);
-    let answer = answered(plan.run().unwrap()).unwrap();
+    let answer = collect_answer(plan.run().unwrap()).unwrap();
     let of_five = data.big.iter().take(60).filter(|(_, k)| *k == Some(5)).count() as u64;
     assert!(of_five > 0);
-    let expected: Vec<_> = [row(&[0, of_five * 125_000, of_five * 125_000])].into();
+    let expected: Vec<_> = [number_row(&[0, of_five * 125_000, of_five * 125_000])].into();
     assert_eq!(answer.rows(), expected);
     // Nothing is counted twice, and one path is told.
     let coverage = answer.coverage;
@@ -289,7 +297,7 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
     let copies = std::fs::read_to_string(folder.join("rejected/1.jsonl")).unwrap();
     assert_eq!(copies.lines().count(), 1, "{copies}");
 
-    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.substitute_path(sql)), &small).unwrap();
     let out = data.folder.path().join("a.part");
     let error = plan.write_partial_table(&out, false, &RunId::new()).unwrap_err().to_string();
     assert!(error.contains("dense.csv.gz` takes more than"), "{error}");
@@ -297,19 +305,22 @@ fn a_table_that_turns_out_too_large_to_be_held_is_joined_on_the_engine() {
 }
 
 #[test]
-fn two_tables_that_are_too_large_to_be_held_are_joined_on_the_engine() {
-    let data = data(10, 6000);
+fn two_large_tables_join_on_the_engine_path() {
+    let data = join_tables(10, 6000);
     let small = RunSettings { memory_bytes: 2 << 20, threads: 2, ..settings() };
     let sql = "SELECT count(*) FROM '$/big.csv' a JOIN '$/big.csv' b USING (id)";
-    let plan = QueryPlan::new(&query(data.folder.sql(sql)), &small).unwrap();
+    let plan = QueryPlan::new(&query(data.folder.substitute_path(sql)), &small).unwrap();
     let explain = plan.explain().unwrap();
-    assert_eq!(explain.path, DATAFUSION);
+    assert_eq!(explain.path, ENGINE_PATH);
     assert!(explain.why.contains("more than once"), "{}", explain.why);
 }
 
-fn job(folder: &Folder, events: &str) -> Query {
+fn join_query(folder: &Folder, events: &str) -> Query {
     let source = |name: &str, file: &str| {
-        let spec = SourceSpec { url: folder.sql(&format!("$/{file}")), ..SourceSpec::default() };
+        let spec = SourceSpec {
+            url: folder.substitute_path(&format!("$/{file}")),
+            ..SourceSpec::default()
+        };
         NamedSource { name: name.into(), spec }
     };
     // The one that is read in splits is not the first.
@@ -319,7 +330,7 @@ fn job(folder: &Folder, events: &str) -> Query {
     Query { sql: sql.into(), sources, ..Query::default() }
 }
 
-fn events(folder: &Folder) -> [&'static str; 2] {
+fn write_events(folder: &Folder) -> [&'static str; 2] {
     folder.write("airports.csv", "code,city\nJFK,New York\nLGA,New York\nBOS,Boston\n");
     let mut one = String::from("airport,who\n");
     let mut two = one.clone();
@@ -333,43 +344,46 @@ fn events(folder: &Folder) -> [&'static str; 2] {
 }
 
 #[test]
-fn tables_of_joined_sources_are_kept_and_merged() {
+fn partial_tables_of_joins_merge() {
     let folder = Folder::new();
-    let parts = events(&folder).map(|file| {
-        let plan = QueryPlan::new(&job(&folder, file), &settings()).unwrap();
+    let parts = write_events(&folder).map(|file| {
+        let plan = QueryPlan::new(&join_query(&folder, file), &settings()).unwrap();
         let out = folder.path().join(format!("{file}.part"));
         plan.write_partial_table(&out, false, &RunId::new()).unwrap();
         out
     });
-    let whole = QueryPlan::new(&job(&folder, "[ot]*.csv"), &settings()).unwrap().run().unwrap();
-    let whole = answered(whole).unwrap();
+    let whole =
+        QueryPlan::new(&join_query(&folder, "[ot]*.csv"), &settings()).unwrap().run().unwrap();
+    let whole = collect_answer(whole).unwrap();
     // The merge needs none of the sources.
     std::fs::remove_file(folder.path().join("airports.csv")).unwrap();
     let merged =
-        answered(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap()).unwrap();
+        collect_answer(PartialTableMerge::new(&parts, &settings()).unwrap().run().unwrap())
+            .unwrap();
     assert_eq!(merged.rows(), whole.rows());
     assert_eq!(merged.rows()[0][..2], ["Boston".to_string(), "50".to_string()]);
     let pair = folder.path().join("pair.part");
     let two = PartialTableMerge::new(&parts, &settings()).unwrap();
     two.write_partial_table(&pair, false, &RunId::new()).unwrap();
     let again =
-        answered(PartialTableMerge::new(&[pair], &settings()).unwrap().run().unwrap()).unwrap();
+        collect_answer(PartialTableMerge::new(&[pair], &settings()).unwrap().run().unwrap())
+            .unwrap();
     assert_eq!(again.batches, merged.batches);
 }
 
 #[test]
-fn no_damaged_byte_of_a_table_of_joined_sources_goes_unnoticed() {
+fn every_damaged_byte_of_a_join_partial_table_is_detected() {
     let folder = Folder::new();
-    let [file, _] = events(&folder);
+    let [file, _] = write_events(&folder);
     let path = folder.path().join("a.part");
-    let plan = QueryPlan::new(&job(&folder, file), &settings()).unwrap();
+    let plan = QueryPlan::new(&join_query(&folder, file), &settings()).unwrap();
     plan.write_partial_table(&path, false, &RunId::new()).unwrap();
     let sound = std::fs::read(&path).unwrap();
     let damaged = folder.path().join("damaged.part");
     let answer = |bytes: &[u8]| {
         std::fs::write(&damaged, bytes).unwrap();
         PartialTableMerge::new(std::slice::from_ref(&damaged), &settings())
-            .and_then(|m| answered(m.run()?))
+            .and_then(|m| collect_answer(m.run()?))
     };
     answer(&sound).unwrap_or_else(|error| panic!("{error}"));
     for at in (0..sound.len()).chain([8, 8]) {
@@ -386,22 +400,22 @@ fn no_damaged_byte_of_a_table_of_joined_sources_goes_unnoticed() {
 }
 
 #[test]
-fn rows_of_a_join_stop_at_their_limit() {
-    let data = data(11, 12_000);
+fn join_stops_reading_at_its_limit() {
+    let data = join_tables(11, 12_000);
     let left = "'$/big.csv' b LEFT JOIN '$/small.csv' s ON b.k = s.k";
     let inner = "'$/big.csv' b JOIN '$/small.csv' s ON b.k = s.k";
     let few = "(SELECT * FROM '$/big.csv' LIMIT 3) b JOIN '$/small.csv' s ON true";
     for (sql, path, count, is_cut_short) in [
-        (format!("SELECT id, rank FROM {left} LIMIT 5"), ROWS, 5, true),
-        (format!("SELECT id, rank FROM {left} LIMIT 5 OFFSET 7"), ROWS, 5, true),
-        (format!("SELECT id, rank FROM {inner} LIMIT 5"), ROWS, 5, true),
+        (format!("SELECT id, rank FROM {left} LIMIT 5"), ROW_PATH, 5, true),
+        (format!("SELECT id, rank FROM {left} LIMIT 5 OFFSET 7"), ROW_PATH, 5, true),
+        (format!("SELECT id, rank FROM {inner} LIMIT 5"), ROW_PATH, 5, true),
         // A limit of the query's own below the join is not dropped.
-        (format!("SELECT id, rank FROM {few} LIMIT 100"), DATAFUSION, 27, false),
-        (format!("SELECT id, rank FROM {few}"), DATAFUSION, 27, false),
+        (format!("SELECT id, rank FROM {few} LIMIT 100"), ENGINE_PATH, 27, false),
+        (format!("SELECT id, rank FROM {few}"), ENGINE_PATH, 27, false),
     ] {
-        let plan = QueryPlan::new(&query(data.folder.sql(&sql)), &settings()).unwrap();
+        let plan = QueryPlan::new(&query(data.folder.substitute_path(&sql)), &settings()).unwrap();
         assert_eq!(plan.explain().unwrap().path, path, "{sql}");
-        let answer = answered(plan.run().unwrap()).unwrap();
+        let answer = collect_answer(plan.run().unwrap()).unwrap();
         assert_eq!(answer.rows().len(), count, "{sql}");
         if is_cut_short {
             let splits = answer.coverage.splits;
@@ -411,7 +425,7 @@ fn rows_of_a_join_stop_at_their_limit() {
 }
 
 #[test]
-fn a_condition_above_an_outer_join_is_of_the_columns_that_it_names() {
+fn condition_above_an_outer_join_uses_the_named_columns() {
     // Both sides have a column of each name.
     let folder = Folder::new();
     folder.write("a.csv", "k,w,f\n1,a,true\n2,b,false\n");
@@ -422,7 +436,7 @@ fn a_condition_above_an_outer_join_is_of_the_columns_that_it_names() {
                 "SELECT a.k{beside} FROM '$/a.csv' a {join} JOIN '$/b.csv' b ON a.k = b.k \
                  WHERE CASE WHEN b.w > 3 THEN b.f ELSE a.f END ORDER BY a.k"
             );
-            let answer = folder.ask(&sql).rows();
+            let answer = folder.run_sql(&sql).rows();
             let keys: Vec<&str> = answer.iter().map(|row| row[0].as_str()).collect();
             assert_eq!(keys, ["1", "2"], "{sql}");
         }

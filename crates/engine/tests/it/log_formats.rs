@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use tidemill_engine::Query;
 use tidemill_engine::source::{Format, SourceSpec, TextOptions};
 
-use crate::common::{Folder, ask, query, settings, text};
+use crate::common::{Folder, query, run_query, settings, string_rows};
 
-fn described(log_format: &str, sql: String) -> Query {
+fn query_with_log_format(log_format: &str, sql: String) -> Query {
     let options = TextOptions { log_format: Some(log_format.to_owned()), ..TextOptions::default() };
     Query {
         file_defaults: SourceSpec { text_options: options, ..SourceSpec::default() },
@@ -15,13 +15,13 @@ fn described(log_format: &str, sql: String) -> Query {
     }
 }
 
-fn rows(query: &Query) -> Vec<Vec<String>> {
-    ask(query, &settings()).unwrap_or_else(|error| panic!("{}: {error}", query.sql)).rows()
+fn query_rows(query: &Query) -> Vec<Vec<String>> {
+    run_query(query, &settings()).unwrap_or_else(|error| panic!("{}: {error}", query.sql)).rows()
 }
 
 /// The same log as Apache writes it, as nginx does, and by named patterns, cut into several splits.
 #[test]
-fn one_log_by_three_descriptions_has_one_answer() {
+fn equivalent_log_formats_give_equal_answers() {
     let folder = Folder::new();
     let mut log = String::new();
     for n in 0..40_000 {
@@ -39,7 +39,7 @@ fn one_log_by_three_descriptions_has_one_answer() {
     }
     folder.write("web.log", &log);
     let sql = |took: &str| {
-        folder.sql(&format!(
+        folder.substitute_path(&format!(
             "SELECT status, count(*) AS n, sum(bytes) AS bytes, round(sum({took}), 3) AS took, max(ts) AS last \
              FROM '$/web.log' WHERE status > 200 GROUP BY status ORDER BY status"
         ))
@@ -55,36 +55,44 @@ fn one_log_by_three_descriptions_has_one_answer() {
             ..query(sql("request_time"))
         }
     };
-    let expected = rows(&shown);
+    let expected = query_rows(&shown);
     assert_eq!(expected.len(), 2);
     for description in [apache, nginx, grok] {
-        assert_eq!(rows(&described(description, sql("request_time"))), expected, "{description}");
+        assert_eq!(
+            query_rows(&query_with_log_format(description, sql("request_time"))),
+            expected,
+            "{description}"
+        );
     }
 }
 
 #[test]
-fn a_call_of_a_source_takes_a_description() {
+fn read_files_accepts_a_log_format() {
     let folder = Folder::new();
     folder.write("a.log", "u=1\nu=2\n");
-    let sql =
-        folder.sql("SELECT sum(u) AS u FROM read_files('$/a.log', log_format = 'u=%{INT:u}')");
-    assert_eq!(rows(&query(sql)), text(&[&["3"]]));
-    let sql = folder.sql("SELECT u FROM read_files('$/a.log', log_format = 'u')");
-    let error = ask(&query(sql), &settings()).err().unwrap().to_string();
+    let sql = folder.substitute_path(
+        "SELECT sum(u) AS u FROM read_files('$/a.log', log_format = 'u=%{INT:u}')",
+    );
+    assert_eq!(query_rows(&query(sql)), string_rows(&[&["3"]]));
+    let sql = folder.substitute_path("SELECT u FROM read_files('$/a.log', log_format = 'u')");
+    let error = run_query(&query(sql), &settings()).err().unwrap().to_string();
     assert!(error.contains("`u` is no log format"), "{error}");
 }
 
 #[test]
-fn a_line_that_is_not_as_described_is_located() {
+fn line_not_matching_the_log_format_is_located() {
     let folder = Folder::new();
     folder.write("a.log", "10.0.0.1 200\n10.0.0.2\n");
-    let error = ask(&described("%h %>s", folder.sql("SELECT ip FROM '$/a.log'")), &settings());
+    let error = run_query(
+        &query_with_log_format("%h %>s", folder.substitute_path("SELECT ip FROM '$/a.log'")),
+        &settings(),
+    );
     let error = error.err().unwrap().to_string();
     assert!(error.contains("line 2 (byte 13)") && error.contains("`ip`"), "{error}");
 }
 
 #[test]
-fn the_site_before_a_client_is_a_column_of_its_own() {
+fn virtual_host_is_parsed_into_host_and_port() {
     let folder = Folder::new();
     let mut log = String::new();
     for n in 0..3000 {
@@ -97,29 +105,33 @@ fn the_site_before_a_client_is_a_column_of_its_own() {
         );
     }
     folder.write("v.log", log);
-    let sql = folder.sql("SELECT host, port, count(*) AS n, count(DISTINCT ip) AS ips FROM '$/v.log' GROUP BY host, port ORDER BY host");
+    let sql = folder.substitute_path("SELECT host, port, count(*) AS n, count(DISTINCT ip) AS ips FROM '$/v.log' GROUP BY host, port ORDER BY host");
     let format = Some(Format::AccessLog);
     let query =
         Query { file_defaults: SourceSpec { format, ..SourceSpec::default() }, ..query(sql) };
     assert_eq!(
-        rows(&query),
-        text(&[&["a.example", "443", "1500", "9"], &["b.example", "443", "1500", "9"]])
+        query_rows(&query),
+        string_rows(&[&["a.example", "443", "1500", "9"], &["b.example", "443", "1500", "9"]])
     );
 }
 
 #[test]
-fn delimiters_that_a_sample_shows_are_those_of_all_splits() {
+fn delimiter_inferred_from_the_sample_applies_to_all_splits() {
     let folder = Folder::new();
     let mut table = "id;name;price\n".to_owned();
     for n in 0..30_000 {
         let _ = writeln!(table, "{n};\"a;{}\";{}", n % 3, n % 10);
     }
     folder.write("t.csv", table);
-    let found = folder.ask(
+    let found = folder.run_sql(
         "SELECT name, count(*) AS n, sum(price) AS p FROM '$/t.csv' GROUP BY name ORDER BY name",
     );
     assert_eq!(
         found.rows(),
-        text(&[&["a;0", "10000", "45000"], &["a;1", "10000", "45000"], &["a;2", "10000", "45000"]])
+        string_rows(&[
+            &["a;0", "10000", "45000"],
+            &["a;1", "10000", "45000"],
+            &["a;2", "10000", "45000"]
+        ])
     );
 }

@@ -14,28 +14,32 @@ use tidemill_engine::{QueryPlan, RunSettings};
 use crate::common::{Random, query, settings};
 
 /// How many statements, unless SOAK_SECONDS says for how long.
-const STATEMENTS: u64 = 4_000;
+const STATEMENT_COUNT: u64 = 4_000;
 
 /// How long a statement may take: its sources have at most fifteen rows.
-const LONGEST: Duration = Duration::from_secs(60);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn folder() -> PathBuf {
+fn sql_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sql")
 }
 
 /// The statements of all dialects, as words.
-fn statements() -> Vec<Vec<String>> {
+fn load_statements() -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for dialect in ["duckdb", "postgresql", "spark", "clickhouse"] {
-        let mut files: Vec<PathBuf> =
-            folder().join(dialect).read_dir().unwrap().map(|file| file.unwrap().path()).collect();
+        let mut files: Vec<PathBuf> = sql_folder()
+            .join(dialect)
+            .read_dir()
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
         files.sort();
         for file in files {
             let text = std::fs::read_to_string(file).unwrap();
             for block in text.split("\n\n") {
                 let lines = block.lines().filter(|line| !line.starts_with("# "));
                 let own: Vec<&str> = lines.take_while(|line| !line.starts_with("-->")).collect();
-                let words = words(&own.join("\n"));
+                let words = split_words(&own.join("\n"));
                 if !words.is_empty() {
                     found.push(words);
                 }
@@ -47,7 +51,7 @@ fn statements() -> Vec<Vec<String>> {
 }
 
 /// A statement's words, numbers, texts and signs; comments are left away.
-fn words(sql: &str) -> Vec<String> {
+fn split_words(sql: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = sql;
     while let Some(first) = rest.chars().next() {
@@ -75,7 +79,7 @@ fn words(sql: &str) -> Vec<String> {
 }
 
 /// From an opening bracket to behind the one that closes it.
-fn brackets(words: &[String], open: usize) -> usize {
+fn end_of_bracketed(words: &[String], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, word) in words.iter().enumerate().skip(open) {
         match word.as_str() {
@@ -91,8 +95,8 @@ fn brackets(words: &[String], open: usize) -> usize {
 }
 
 /// A statement that has been changed in one to four places.
-fn mutated(all: &[Vec<String>], random: &mut Random) -> String {
-    let mut below = |limit: usize| random.below(limit as u64) as usize;
+fn mutate_statement(all: &[Vec<String>], random: &mut Random) -> String {
+    let mut below = |limit: usize| random.next_below(limit as u64) as usize;
     let mut made = all[below(all.len())].clone();
     for _ in 0..=below(4) {
         let other = &all[below(all.len())];
@@ -127,8 +131,8 @@ fn mutated(all: &[Vec<String>], random: &mut Random) -> String {
                     (from..words.len()).find(|at| ["(", "["].contains(&words[*at].as_str()))
                 };
                 if let (Some(own), Some(theirs)) = (open(&made, at), open(other, there)) {
-                    let end = brackets(&made, own);
-                    let theirs = other[theirs..brackets(other, theirs)].to_vec();
+                    let end = end_of_bracketed(&made, own);
+                    let theirs = other[theirs..end_of_bracketed(other, theirs)].to_vec();
                     made.splice(own..end, theirs);
                 }
             }
@@ -145,16 +149,16 @@ fn mutated(all: &[Vec<String>], random: &mut Random) -> String {
 }
 
 /// Whether the brackets of a statement may make more than a machine holds: a large number is no fault of a parser.
-fn is_large(sql: &str) -> bool {
+fn has_large_number(sql: &str) -> bool {
     sql.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 5)
 }
 
 /// Ends a statement that takes too long.
-struct Watch {
-    next: mpsc::Sender<(CancelFlag, Instant)>,
+struct StatementWatchdog {
+    deadlines: mpsc::Sender<(CancelFlag, Instant)>,
 }
 
-impl Watch {
+impl StatementWatchdog {
     fn new() -> Self {
         let (next, told) = mpsc::channel::<(CancelFlag, Instant)>();
         std::thread::spawn(move || {
@@ -172,12 +176,12 @@ impl Watch {
                 }
             }
         });
-        Watch { next }
+        StatementWatchdog { deadlines: next }
     }
 }
 
-fn run(sql: &str, own: &RunSettings) -> tidemill_engine::error::Result<()> {
-    let data = folder().join("data");
+fn run_statement(sql: &str, own: &RunSettings) -> tidemill_engine::error::Result<()> {
+    let data = sql_folder().join("data");
     let mut sql = sql.to_owned();
     for file in data.read_dir().unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
@@ -187,11 +191,11 @@ fn run(sql: &str, own: &RunSettings) -> tidemill_engine::error::Result<()> {
 }
 
 /// What is wrong with how a statement ends, if anything is.
-fn fault(sql: &str, watch: &Watch) -> Option<String> {
+fn find_fault(sql: &str, watch: &StatementWatchdog) -> Option<String> {
     let own = RunSettings { threads: 1, ..settings() };
     let started = Instant::now();
-    watch.next.send((own.cancel.clone(), started + LONGEST)).unwrap();
-    let ended = catch_unwind(AssertUnwindSafe(|| run(sql, &own)));
+    watch.deadlines.send((own.cancel.clone(), started + STATEMENT_TIMEOUT)).unwrap();
+    let ended = catch_unwind(AssertUnwindSafe(|| run_statement(sql, &own)));
     let fault = match ended {
         Err(_) => "it panicked".to_owned(),
         // A recursion without an end has none, and was ended here.
@@ -213,18 +217,18 @@ fn fault(sql: &str, watch: &Watch) -> Option<String> {
     Some(format!("{sql}\n{fault}"))
 }
 
-fn faults(seed: u64, goes_on: impl Fn(u64) -> bool) -> (u64, Vec<String>) {
-    let (all, watch) = (statements(), Watch::new());
+fn find_faults(seed: u64, goes_on: impl Fn(u64) -> bool) -> (u64, Vec<String>) {
+    let (all, watch) = (load_statements(), StatementWatchdog::new());
     let last = std::env::var_os("SOAK_LAST");
     let (mut faults, mut number) = (Vec::new(), 0);
     while goes_on(number) {
-        let sql = mutated(&all, &mut Random(seed.wrapping_add(number)));
+        let sql = mutate_statement(&all, &mut Random(seed.wrapping_add(number)));
         // What ends the process, as a stack that overflows does, can be told by nothing else.
         if let Some(last) = &last {
             std::fs::write(last, &sql).unwrap();
         }
-        if !is_large(&sql)
-            && let Some(fault) = fault(&sql, &watch)
+        if !has_large_number(&sql)
+            && let Some(fault) = find_fault(&sql, &watch)
         {
             eprintln!("seed {}: {fault}\n", seed.wrapping_add(number));
             faults.push(format!("seed {}: {fault}", seed.wrapping_add(number)));
@@ -234,24 +238,24 @@ fn faults(seed: u64, goes_on: impl Fn(u64) -> bool) -> (u64, Vec<String>) {
     (number, faults)
 }
 
-fn seed() -> u64 {
+fn random_seed() -> u64 {
     std::env::var("TIDEMILL_SEED")
         .or(std::env::var("SEED"))
         .map_or(20261125, |seed| seed.parse().unwrap())
 }
 
 #[test]
-fn no_statement_that_is_cut_up_panics() {
-    let (_, faults) = faults(seed(), |number| number < STATEMENTS);
+fn mutated_statements_do_not_panic() {
+    let (_, faults) = find_faults(random_seed(), |number| number < STATEMENT_COUNT);
     assert!(faults.is_empty(), "{} faults\n\n{}", faults.len(), faults.join("\n\n"));
 }
 
 #[test]
 #[ignore = "make soak cuts up statements for a given time"]
-fn soak_statements_that_are_cut_up() {
+fn soak_mutated_statements() {
     let seconds = std::env::var("SOAK_SECONDS").map_or(10, |text| text.parse().unwrap());
     let end = Instant::now() + Duration::from_secs(seconds);
-    let (number, faults) = faults(seed(), |_| Instant::now() < end);
+    let (number, faults) = find_faults(random_seed(), |_| Instant::now() < end);
     println!("{number} statements in {seconds} seconds");
     assert!(faults.is_empty(), "{} faults\n\n{}", faults.len(), faults.join("\n\n"));
 }

@@ -8,10 +8,10 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, Strin
 use tidemill_engine::source::{MemoryRows, SourceSpec};
 use tidemill_engine::{CancelFlag, Error, NamedSource, Query, QueryPlan, RunProgress, RunSettings};
 
-use crate::common::{Folder, answered, query, settings, text};
+use crate::common::{Folder, collect_answer, query, settings, string_rows};
 
 /// `files` files of about `kilobytes` each, numbered on.
-fn numbered(files: usize, kilobytes: usize) -> (Folder, u64) {
+fn write_numbered_files(files: usize, kilobytes: usize) -> (Folder, u64) {
     let folder = Folder::new();
     let mut n = 0u64;
     for file in 0..files {
@@ -25,19 +25,22 @@ fn numbered(files: usize, kilobytes: usize) -> (Folder, u64) {
     (folder, n)
 }
 
-fn numbers(rows: &[Vec<String>]) -> Vec<u64> {
+fn first_column_numbers(rows: &[Vec<String>]) -> Vec<u64> {
     rows.iter().map(|row| row[0].parse().unwrap()).collect()
 }
 
 #[test]
 fn rows_keep_the_order_of_the_input_across_files_and_splits() {
     for (files, kilobytes) in [(40, 100), (2, 4000), (1, 8000)] {
-        let (folder, count) = numbered(files, kilobytes);
+        let (folder, count) = write_numbered_files(files, kilobytes);
         for (threads, memory) in [(1, 256 << 20), (7, 256 << 20), (7, 1 << 10)] {
             let settings = RunSettings { threads, memory_bytes: memory, ..settings() };
-            let answer = folder.ask_with("SELECT n FROM '$/*.csv' WHERE n % 2 = 0", &settings);
+            let answer = folder.run_sql_with("SELECT n FROM '$/*.csv' WHERE n % 2 = 0", &settings);
             let expected: Vec<u64> = (0..count).filter(|n| n % 2 == 0).collect();
-            assert!(numbers(&answer.rows()) == expected, "{files} files, {threads} threads");
+            assert!(
+                first_column_numbers(&answer.rows()) == expected,
+                "{files} files, {threads} threads"
+            );
             assert_eq!(answer.coverage.rows.done, count);
             assert_eq!(answer.coverage.splits.done, answer.coverage.splits.total);
             assert!(answer.coverage.stopped.is_none());
@@ -46,20 +49,20 @@ fn rows_keep_the_order_of_the_input_across_files_and_splits() {
 }
 
 #[test]
-fn a_limit_stops_reading_and_says_what_was_read() {
-    let (folder, count) = numbered(30, 1000);
+fn limit_stops_reading_and_reports_coverage() {
+    let (folder, count) = write_numbered_files(30, 1000);
     let plan = QueryPlan::new(
-        &query(folder.sql("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000")),
+        &query(folder.substitute_path("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000")),
         &settings(),
     );
-    let answer = answered(plan.unwrap().run().unwrap()).unwrap();
-    assert_eq!(numbers(&answer.rows()), [20000, 20001, 20002, 20003, 20004]);
+    let answer = collect_answer(plan.unwrap().run().unwrap()).unwrap();
+    assert_eq!(first_column_numbers(&answer.rows()), [20000, 20001, 20002, 20003, 20004]);
     let coverage = answer.coverage;
     assert!(coverage.complete);
     assert_eq!(coverage.stopped.as_deref(), Some("stopped once the limit was reached"));
     assert!(coverage.rows.done >= 20005 && coverage.rows.done < count, "{:?}", coverage.rows);
     assert!(coverage.splits.done < coverage.splits.total);
-    let again = folder.ask("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000");
+    let again = folder.run_sql("SELECT n FROM '$/*.csv' LIMIT 5 OFFSET 20000");
     assert_eq!(again.coverage, coverage);
     for (sql, expected) in [
         ("SELECT n FROM '$/*.csv' LIMIT 0", &[][..]),
@@ -67,24 +70,25 @@ fn a_limit_stops_reading_and_says_what_was_read() {
         ("SELECT n FROM '$/*.csv' WHERE n < 3 LIMIT 10", &[&["0"], &["1"], &["2"]]),
         ("SELECT n FROM '$/*.csv' OFFSET 99999999", &[]),
     ] {
-        assert_eq!(folder.ask(sql).rows(), text(expected), "{sql}");
+        assert_eq!(folder.run_sql(sql).rows(), string_rows(expected), "{sql}");
     }
 }
 
 #[test]
-fn a_slow_consumer_holds_the_readers_back() {
-    let (folder, count) = numbered(1, 40_000);
+fn slow_consumer_pauses_the_readers() {
+    let (folder, count) = write_numbered_files(1, 40_000);
     let progress = RunProgress::new();
     let settings =
         RunSettings { threads: 3, memory_bytes: 2 << 20, progress: progress.clone(), ..settings() };
-    let plan = QueryPlan::new(&query(folder.sql("SELECT n FROM '$/*.csv'")), &settings).unwrap();
+    let plan = QueryPlan::new(&query(folder.substitute_path("SELECT n FROM '$/*.csv'")), &settings)
+        .unwrap();
     let mut results = plan.run().unwrap();
     let mut seen = 0;
     for _ in 0..3 {
         seen += results.next().unwrap().unwrap().num_rows() as u64;
     }
     // As long as nobody takes rows, nothing more is read than may wait.
-    let settled = still(|| progress.rows_done());
+    let settled = wait_until_stable(|| progress.rows_done());
     assert!(settled < count / 2, "{settled} of {count} rows were read for {seen}");
     for batch in results {
         seen += batch.unwrap().num_rows() as u64;
@@ -93,7 +97,7 @@ fn a_slow_consumer_holds_the_readers_back() {
 }
 
 /// The value once it does not change any more.
-fn still(value: impl Fn() -> u64) -> u64 {
+fn wait_until_stable(value: impl Fn() -> u64) -> u64 {
     let mut last = value();
     let mut same = 0;
     while same < 20 {
@@ -107,7 +111,7 @@ fn still(value: impl Fn() -> u64) -> u64 {
 
 /// Rows without end, as a source called `s`: a run over them ends when it is stopped, however fast
 /// it is.
-fn endless() -> NamedSource {
+fn endless_source() -> NamedSource {
     let batch = |first: i64| {
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 1000));
         let pads: ArrayRef = Arc::new(StringArray::from_iter_values(
@@ -125,7 +129,7 @@ fn endless() -> NamedSource {
 
 #[test]
 fn a_cancelled_run_is_interrupted_on_every_path() {
-    let (folder, _) = numbered(1, 30);
+    let (folder, _) = write_numbered_files(1, 30);
     for sql in [
         "SELECT n, pad FROM s",
         "SELECT pad, count(*) FROM s GROUP BY pad",
@@ -135,7 +139,7 @@ fn a_cancelled_run_is_interrupted_on_every_path() {
         let progress = RunProgress::new();
         let settings =
             RunSettings { cancel: cancel.clone(), progress: progress.clone(), ..settings() };
-        let query = Query { sources: vec![endless()], ..query(folder.sql(sql)) };
+        let query = Query { sources: vec![endless_source()], ..query(folder.substitute_path(sql)) };
         let ended = std::thread::scope(|scope| {
             let run = scope.spawn(|| {
                 let results = QueryPlan::new(&query, &settings)?.run()?;
@@ -160,14 +164,14 @@ fn a_cancelled_run_is_interrupted_on_every_path() {
     let cancel = CancelFlag::new();
     cancel.cancel();
     let settings = RunSettings { cancel, ..settings() };
-    let ended = folder.try_ask("SELECT count(*) FROM '$/*.csv'", &settings);
+    let ended = folder.try_run_sql("SELECT count(*) FROM '$/*.csv'", &settings);
     assert!(matches!(ended, Err(Error::Interrupted)));
 }
 
 /// Threads of this process whose names start with one of ours. Other tests of this process
 /// have such threads too, so a test that counts them runs in a process of its own.
 #[cfg(target_os = "linux")]
-fn our_threads() -> usize {
+fn count_engine_threads() -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
@@ -190,7 +194,7 @@ fn results_dropped_early_leave_no_thread_behind() {
         assert!(status.unwrap().success());
         return;
     }
-    let (folder, _) = numbered(1, 20_000);
+    let (folder, _) = write_numbered_files(1, 20_000);
     for sql in [
         "SELECT n, pad FROM '$/*.csv'",
         "SELECT n, count(*) FROM '$/*.csv' GROUP BY n",
@@ -198,15 +202,19 @@ fn results_dropped_early_leave_no_thread_behind() {
         "SELECT * FROM '$/*.csv' UNION ALL SELECT * FROM '$/*.csv'",
     ] {
         for batches in 0..2 {
-            let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
+            let plan = QueryPlan::new(&query(folder.substitute_path(sql)), &settings()).unwrap();
             let mut results = plan.run().unwrap();
             for _ in 0..batches {
                 results.next().unwrap().unwrap();
             }
             drop(results);
             let since = Instant::now();
-            while our_threads() > 0 {
-                assert!(since.elapsed() < Duration::from_secs(600), "{sql}: {}", our_threads());
+            while count_engine_threads() > 0 {
+                assert!(
+                    since.elapsed() < Duration::from_secs(600),
+                    "{sql}: {}",
+                    count_engine_threads()
+                );
                 std::thread::yield_now();
             }
         }
@@ -249,11 +257,11 @@ fn a_reader_that_waits_for_standard_input_can_be_stopped() {
     };
     let asked = |sql: &str| {
         let query = tidemill_engine::Query { file_defaults: defaults.clone(), ..query(sql) };
-        crate::common::ask(&query, &settings)
+        crate::common::run_query(&query, &settings)
     };
     if mode == "limit" {
         let answer = asked("SELECT n FROM '-' LIMIT 5").unwrap();
-        assert_eq!(numbers(&answer.rows()), [0, 1, 2, 3, 4]);
+        assert_eq!(first_column_numbers(&answer.rows()), [0, 1, 2, 3, 4]);
         return;
     }
     let ended = std::thread::scope(|scope| {
@@ -271,7 +279,7 @@ fn a_reader_that_waits_for_standard_input_can_be_stopped() {
 }
 
 #[test]
-fn what_is_collected_keeps_its_order_beside_aggregates_that_do_not_merge() {
+fn collect_keeps_input_order_beside_unmergeable_aggregates() {
     let folder = Folder::new();
     let rows: String = (0..60_000).map(|i| format!("{i},{}\n", i % 7)).collect();
     folder.write("c.csv", format!("i,x\n{rows}"));
@@ -279,12 +287,12 @@ fn what_is_collected_keeps_its_order_beside_aggregates_that_do_not_merge() {
         let settings = RunSettings { threads, ..settings() };
         let sql = "SELECT collect(i, 3), approx_percentile_cont_with_weight(1, 1, 0.5) \
                    FROM '$/c.csv'";
-        assert_eq!(folder.ask_with(sql, &settings).rows(), [["[0, 1, 2]", "1.0"]], "{threads}");
+        assert_eq!(folder.run_sql_with(sql, &settings).rows(), [["[0, 1, 2]", "1.0"]], "{threads}");
     }
 }
 
 #[test]
-fn columns_whose_casts_are_constant_in_a_filter_are_sorted() {
+fn column_is_sorted_although_a_filter_fixes_its_cast() {
     let folder = Folder::new();
     let hours = [9, 3, 9, 1, 3, 1, 9].map(|hour| format!("2024-02-29T0{hour}:00:00,{hour}\n"));
     folder.write("o.csv", &format!("ts,v\n{}", hours.concat()));
@@ -317,7 +325,7 @@ fn columns_whose_casts_are_constant_in_a_filter_are_sorted() {
     ] {
         for threads in [1, 2] {
             let settings = RunSettings { threads, ..settings() };
-            let answer = folder.ask_with(&sql, &settings).rows().concat().join(" ");
+            let answer = folder.run_sql_with(&sql, &settings).rows().concat().join(" ");
             assert_eq!(answer, expected, "{sql}, {threads} threads");
         }
     }
@@ -326,6 +334,6 @@ fn columns_whose_casts_are_constant_in_a_filter_are_sorted() {
     for threads in [1, 2] {
         let settings = RunSettings { threads, ..settings() };
         let sql = "SELECT id, CASE WHEN b THEN 1 END c FROM '$/f.csv' ORDER BY f > n, id";
-        assert_eq!(folder.ask_with(sql, &settings).rows().concat().join(" "), "2 ∅ 3 1 1 1");
+        assert_eq!(folder.run_sql_with(sql, &settings).rows().concat().join(" "), "2 ∅ 3 1 1 1");
     }
 }

@@ -7,13 +7,13 @@ use parquet::arrow::ArrowWriter;
 use std::sync::Arc;
 use tidemill_engine::{Query, QueryPlan, RunId, RunSettings};
 
-use crate::common::{Folder, answered, query, settings};
-use crate::elsewhere::Dealt;
+use crate::cluster_execution::RandomOrderWorkerPool;
+use crate::common::{Folder, collect_answer, query, settings};
 
 const ROWS: i64 = 20_000;
 
 /// Two files of numbers, in several formats.
-fn numbers(folder: &Folder) {
+fn write_numbers(folder: &Folder) {
     for (name, first) in [("a", 0), ("b", ROWS / 2)] {
         let own = first..first + ROWS / 2;
         let csv: String = own.clone().map(|n| format!("{n},{}\n", n % 7)).collect();
@@ -39,19 +39,23 @@ fn numbers(folder: &Folder) {
 }
 
 /// The numbers that a statement gives, in their order.
-fn drawn(folder: &Folder, sql: &str, settings: &RunSettings) -> Vec<i64> {
-    let rows = folder.ask_with(sql, settings).rows();
+fn sampled_numbers(folder: &Folder, sql: &str, settings: &RunSettings) -> Vec<i64> {
+    let rows = folder.run_sql_with(sql, settings).rows();
     rows.iter().map(|row| row[0].parse().unwrap()).collect()
 }
 
 #[test]
-fn a_sample_is_the_same_one_for_all_threads_memory_and_spellings() {
+fn sample_does_not_depend_on_threads_memory_or_syntax() {
     let folder = Folder::new();
-    numbers(&folder);
+    write_numbers(&folder);
     for reader in ["read_csv", "read_json", "read_parquet"] {
         let files = format!("{reader}('$/{}/*')", reader.trim_start_matches("read_"));
         let sample = |clause: &str, settings: &RunSettings| {
-            drawn(&folder, &format!("SELECT n FROM {files} {clause} ORDER BY n"), settings)
+            sampled_numbers(
+                &folder,
+                &format!("SELECT n FROM {files} {clause} ORDER BY n"),
+                settings,
+            )
         };
         let expected = sample("USING SAMPLE 50 ROWS", &settings());
         let different: BTreeSet<&i64> = expected.iter().collect();
@@ -79,12 +83,16 @@ fn a_sample_is_the_same_one_for_all_threads_memory_and_spellings() {
 }
 
 #[test]
-fn a_sample_has_as_many_rows_as_there_are_and_comes_before_conditions() {
+fn sample_size_is_capped_by_rows_and_applies_before_conditions() {
     let folder = Folder::new();
-    numbers(&folder);
+    write_numbers(&folder);
     let files = "read_csv('$/csv/*')";
     let count = |sample: &str, rest: &str| -> i64 {
-        folder.ask(&format!("SELECT count(*) FROM {files} {sample} {rest}")).only().parse().unwrap()
+        folder
+            .run_sql(&format!("SELECT count(*) FROM {files} {sample} {rest}"))
+            .single_value()
+            .parse()
+            .unwrap()
     };
     assert_eq!(count("USING SAMPLE 0 ROWS", ""), 0);
     assert_eq!(count("USING SAMPLE 19_999 ROWS", ""), ROWS - 1);
@@ -97,10 +105,10 @@ fn a_sample_has_as_many_rows_as_there_are_and_comes_before_conditions() {
     let groups = format!(
         "SELECT sum(c) FROM (SELECT k, count(*) AS c FROM {files} AS x TABLESAMPLE (70 ROWS) GROUP BY k)"
     );
-    assert_eq!(folder.ask(&groups).only(), "70");
-    let all = folder.ask(&format!("SELECT * FROM {files} USING SAMPLE 3 ROWS"));
-    assert_eq!(all.columns(), ["n", "k"]);
-    let named = folder.ask(&format!(
+    assert_eq!(folder.run_sql(&groups).single_value(), "70");
+    let all = folder.run_sql(&format!("SELECT * FROM {files} USING SAMPLE 3 ROWS"));
+    assert_eq!(all.column_names(), ["n", "k"]);
+    let named = folder.run_sql(&format!(
         "SELECT x.n, x.filename, file_row_number FROM {files} AS x TABLESAMPLE (3 ROWS) ORDER BY 1"
     ));
     for row in named.rows() {
@@ -114,11 +122,11 @@ fn a_sample_has_as_many_rows_as_there_are_and_comes_before_conditions() {
         "SELECT count(*) FROM {files} AS a TABLESAMPLE (60 ROWS) JOIN {files} AS b \
          TABLESAMPLE (60 ROWS) USING (n) JOIN {files} AS c USING (n)"
     );
-    assert_eq!(folder.ask(&joined).only(), "60");
+    assert_eq!(folder.run_sql(&joined).single_value(), "60");
 }
 
 #[test]
-fn every_row_is_drawn_as_often_as_the_others() {
+fn every_row_is_sampled_equally_often() {
     let folder = Folder::new();
     let rows: String = (0..100).map(|n| format!("{n}\n")).collect();
     folder.write("a.csv", format!("n\n{rows}"));
@@ -126,7 +134,7 @@ fn every_row_is_drawn_as_often_as_the_others() {
     for seed in 0..300 {
         let sql =
             format!("SELECT n FROM '$/a.csv' USING SAMPLE reservoir(10 ROWS) REPEATABLE ({seed})");
-        for n in drawn(&folder, &sql, &settings()) {
+        for n in sampled_numbers(&folder, &sql, &settings()) {
             counts[n as usize] += 1;
         }
     }
@@ -138,48 +146,54 @@ fn every_row_is_drawn_as_often_as_the_others() {
 }
 
 #[test]
-fn a_sample_that_is_joined_is_the_same_one_with_workers() {
+fn joined_sample_is_the_same_with_workers() {
     let folder = Folder::new();
-    numbers(&folder);
-    let sql = folder.sql(
+    write_numbers(&folder);
+    let sql = folder.substitute_path(
         "SELECT a.k, count(*), sum(s.n) FROM read_csv('$/csv/*') AS a \
          JOIN read_csv('$/csv/a') AS s TABLESAMPLE (40 ROWS) USING (n) WHERE s.k < 6 GROUP BY a.k ORDER BY 1",
     );
     let own = query(sql);
-    let here =
-        QueryPlan::new(&own, &settings()).and_then(QueryPlan::run).and_then(answered).unwrap();
+    let here = QueryPlan::new(&own, &settings())
+        .and_then(QueryPlan::run)
+        .and_then(collect_answer)
+        .unwrap();
     let count: i64 = here.rows().iter().map(|row| row[1].parse::<i64>().unwrap()).sum();
     assert!((20..=40).contains(&count), "{count}");
-    let workers = Dealt::new(3, 2, 0);
+    let workers = RandomOrderWorkerPool::new(3, 2, 0);
     let there = Query { workers: Some(workers.clone()), ..own };
-    let there =
-        QueryPlan::new(&there, &settings()).and_then(QueryPlan::run).and_then(answered).unwrap();
+    let there = QueryPlan::new(&there, &settings())
+        .and_then(QueryPlan::run)
+        .and_then(collect_answer)
+        .unwrap();
     assert_eq!(there.rows(), here.rows());
-    assert!(workers.done() > 0);
+    assert!(workers.finished_tasks() > 0);
     // Its own rows are drawn of all of them, which no worker sees.
-    let alone =
-        folder.sql("SELECT k, count(*) FROM read_csv('$/csv/*') USING SAMPLE 9 ROWS GROUP BY k");
-    let alone = Query { workers: Some(Dealt::new(3, 2, 0)), ..query(alone) };
+    let alone = folder.substitute_path(
+        "SELECT k, count(*) FROM read_csv('$/csv/*') USING SAMPLE 9 ROWS GROUP BY k",
+    );
+    let alone = Query { workers: Some(RandomOrderWorkerPool::new(3, 2, 0)), ..query(alone) };
     let error =
         QueryPlan::new(&alone, &settings()).and_then(QueryPlan::run).err().unwrap().to_string();
     assert!(error.contains("\nhint: "), "{error}");
 }
 
 #[test]
-fn samples_merge_with_nothing_and_need_the_places_of_their_rows() {
+fn row_samples_need_hidden_columns_and_do_not_merge() {
     let folder = Folder::new();
-    numbers(&folder);
+    write_numbers(&folder);
     folder.write("named.csv", "file_row_number,x\n1,2\n");
-    let message = folder.refusal("SELECT x FROM '$/named.csv' USING SAMPLE 1 ROWS");
+    let message = folder.sql_error("SELECT x FROM '$/named.csv' USING SAMPLE 1 ROWS");
     assert!(
         message.starts_with("a sample of a number of rows is drawn by the hidden columns"),
         "{message}"
     );
     folder.write("path.csv", "filename,x\n1,2\n");
-    let rows = folder.ask("SELECT * FROM '$/path.csv' USING SAMPLE 1 ROWS").rows();
+    let rows = folder.run_sql("SELECT * FROM '$/path.csv' USING SAMPLE 1 ROWS").rows();
     assert_eq!(rows, [["1", "2"]]);
-    let sql =
-        folder.sql("SELECT k, count(*) FROM read_csv('$/csv/*') USING SAMPLE 9 ROWS GROUP BY k");
+    let sql = folder.substitute_path(
+        "SELECT k, count(*) FROM read_csv('$/csv/*') USING SAMPLE 9 ROWS GROUP BY k",
+    );
     let plan = QueryPlan::new(&query(sql), &settings()).unwrap();
     assert!(plan.write_partial_table(&folder.path().join("p"), false, &RunId::new()).is_err());
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use tidemill_engine::RunSettings;
 
-use crate::common::{Folder, Random, settings, text};
+use crate::common::{Folder, Random, settings, string_rows};
 
 #[test]
-fn rows_of_set_operations_come_as_often_as_both_branches_say() {
+fn intersect_all_and_except_all_count_duplicates() {
     let folder = Folder::new();
     let mut random = Random(11);
     for (values, rows) in [(1, 5), (3, 40), (50, 4000)] {
@@ -15,8 +15,8 @@ fn rows_of_set_operations_come_as_often_as_both_branches_say() {
         for (side, name) in ["l.csv", "r.csv"].into_iter().enumerate() {
             let mut out = String::from("a,b\n");
             for _ in 0..rows {
-                let a = random.below(values);
-                let b = match random.below(4) {
+                let a = random.next_below(values);
+                let b = match random.next_below(4) {
                     0 => String::new(),
                     b => format!("t{b}"),
                 };
@@ -33,8 +33,9 @@ fn rows_of_set_operations_come_as_often_as_both_branches_say() {
             rows.collect::<Vec<_>>()
         };
         for threads in [1, 3] {
-            let asked =
-                |sql: &str| folder.ask_with(sql, &RunSettings { threads, ..settings() }).sorted();
+            let asked = |sql: &str| {
+                folder.run_sql_with(sql, &RunSettings { threads, ..settings() }).sorted_rows()
+            };
             let both = |operator: &str| {
                 asked(&format!("SELECT * FROM '$/l.csv' {operator} SELECT a, b FROM '$/r.csv'"))
             };
@@ -50,7 +51,7 @@ fn rows_of_set_operations_come_as_often_as_both_branches_say() {
 }
 
 #[test]
-fn set_operations_nest_and_are_sorted_and_cut_as_a_whole() {
+fn set_operations_nest_and_take_order_by_and_limit() {
     let folder = Folder::new();
     let (a, b) = ("(VALUES (1), (1), (1), (2)) AS t (x)", "(VALUES (1), (1), (3)) AS u (y)");
     for (sql, expected) in [
@@ -84,17 +85,17 @@ fn set_operations_nest_and_are_sorted_and_cut_as_a_whole() {
         (format!("SELECT x + 0.5 FROM {a} INTERSECT ALL SELECT 2.5"), "2.5"),
         (format!("SELECT 7 WHERE 1 IN (SELECT x FROM {a} INTERSECT ALL SELECT y FROM {b})"), "7"),
     ] {
-        assert_eq!(folder.ask(&sql).only(), expected, "{sql}");
+        assert_eq!(folder.run_sql(&sql).single_value(), expected, "{sql}");
     }
-    let scalar = folder.ask("SELECT (SELECT 1 AS x EXCEPT ALL SELECT 2)");
-    assert_eq!((scalar.columns()[0].as_str(), scalar.only().as_str()), ("x", "1"));
-    let named = folder.ask(&format!("SELECT x AS first FROM {a} EXCEPT ALL SELECT y FROM {b}"));
-    assert_eq!(named.columns(), ["first"]);
-    assert_eq!(named.sorted(), text(&[&["1"], &["2"]]));
+    let scalar = folder.run_sql("SELECT (SELECT 1 AS x EXCEPT ALL SELECT 2)");
+    assert_eq!((scalar.column_names()[0].as_str(), scalar.single_value().as_str()), ("x", "1"));
+    let named = folder.run_sql(&format!("SELECT x AS first FROM {a} EXCEPT ALL SELECT y FROM {b}"));
+    assert_eq!(named.column_names(), ["first"]);
+    assert_eq!(named.sorted_rows(), string_rows(&[&["1"], &["2"]]));
 }
 
 #[test]
-fn top_lists_begin_with_values() {
+fn nulls_sort_last_by_default() {
     let folder = Folder::new();
     folder.write("n.csv", "k,x\na,1\nb,\nc,3\nd,2\n");
     for (order, expected) in [
@@ -104,13 +105,13 @@ fn top_lists_begin_with_values() {
         ("x NULLS FIRST", [&["b"], &["a"], &["d"], &["c"]]),
     ] {
         let sql = format!("SELECT k FROM '$/n.csv' ORDER BY {order}");
-        assert_eq!(folder.ask(&sql).rows(), text(&expected), "{order}");
+        assert_eq!(folder.run_sql(&sql).rows(), string_rows(&expected), "{order}");
         let ranked =
             format!("SELECT k FROM '$/n.csv' ORDER BY row_number() OVER (ORDER BY {order})");
-        assert_eq!(folder.ask(&ranked).rows(), text(&expected), "{order}");
+        assert_eq!(folder.run_sql(&ranked).rows(), string_rows(&expected), "{order}");
         let listed =
             format!("SELECT array_to_string(array_agg(k ORDER BY {order}), ' ') FROM '$/n.csv'");
         let joined: Vec<&str> = expected.iter().map(|row| row[0]).collect();
-        assert_eq!(folder.ask(&listed).only(), joined.join(" "), "{order}");
+        assert_eq!(folder.run_sql(&listed).single_value(), joined.join(" "), "{order}");
     }
 }

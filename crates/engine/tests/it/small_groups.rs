@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
 
-use crate::common::{Folder, Random, answered, query, settings};
+use crate::common::{Folder, Random, collect_answer, query, settings};
 
-const ROWS: u64 = 300_000;
+const ROW_COUNT: u64 = 300_000;
 const SCHEMA: &str = "k TEXT, n BIGINT, f DOUBLE, s TEXT";
-const STATES: &str = "unique(n) AS u, unique(n) FILTER (WHERE n > 5) AS v, quantile(f, 0.5) AS q, \
+const AGGREGATE_CALLS: &str = "unique(n) AS u, unique(n) FILTER (WHERE n > 5) AS v, quantile(f, 0.5) AS q, \
     top_k(n, 2) AS t, top_k(s, 1) AS w, collect(n, 5) AS c";
 
 struct Row {
@@ -21,22 +21,22 @@ struct Row {
 }
 
 /// Rows of so many groups, in no order.
-fn rows(groups: u64) -> Vec<Row> {
+fn random_rows(groups: u64) -> Vec<Row> {
     let mut random = Random(groups);
     let mut row = || {
-        let group = random.below(groups);
-        let number = random.below(15);
+        let group = random.next_below(groups);
+        let number = random.next_below(15);
         Row {
             key: format!("key {group}"),
             number: (number > 0).then_some(number),
-            quarters: Some(random.below(1000)).filter(|quarters| quarters % 10 > 0),
-            text: format!("{:>1$}", random.below(3), 1 + 30 * (group % 2) as usize),
+            quarters: Some(random.next_below(1000)).filter(|quarters| quarters % 10 > 0),
+            text: format!("{:>1$}", random.next_below(3), 1 + 30 * (group % 2) as usize),
         }
     };
-    (0..ROWS).map(|_| row()).collect()
+    (0..ROW_COUNT).map(|_| row()).collect()
 }
 
-fn csv(rows: &[Row]) -> String {
+fn to_csv(rows: &[Row]) -> String {
     let mut lines = String::from("k,n,f,s\n");
     for Row { key, number, quarters, text } in rows {
         let number = number.map(|number| number.to_string()).unwrap_or_default();
@@ -46,7 +46,7 @@ fn csv(rows: &[Row]) -> String {
     lines
 }
 
-fn most<T: Ord + Clone>(values: &[T], count: usize) -> Vec<(T, usize)> {
+fn most_frequent<T: Ord + Clone>(values: &[T], count: usize) -> Vec<(T, usize)> {
     let mut counts: BTreeMap<&T, usize> = BTreeMap::new();
     values.iter().for_each(|value| *counts.entry(value).or_default() += 1);
     let mut counts: Vec<(T, usize)> =
@@ -56,12 +56,12 @@ fn most<T: Ord + Clone>(values: &[T], count: usize) -> Vec<(T, usize)> {
     counts
 }
 
-fn listed(values: impl Iterator<Item = String>) -> String {
+fn format_list(values: impl Iterator<Item = String>) -> String {
     format!("[{}]", values.collect::<Vec<_>>().join(", "))
 }
 
 /// What [`STATES`] are, by key.
-fn expected(rows: &[Row]) -> Vec<Vec<String>> {
+fn expected_rows(rows: &[Row]) -> Vec<Vec<String>> {
     let mut groups: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(&row.key).or_default().push(row));
     let answer = |(key, rows): (&str, Vec<&Row>)| {
@@ -84,29 +84,33 @@ fn expected(rows: &[Row]) -> Vec<Vec<String>> {
             different(0),
             different(5),
             median.map_or("∅".to_owned(), |median| format!("{median:?}")),
-            listed(most(&numbers, 2).iter().map(|(number, count)| entry(number, *count))),
-            listed(most(&texts, 1).iter().map(|(text, count)| entry(text, *count))),
-            listed(numbers.iter().take(5).map(u64::to_string)),
+            format_list(
+                most_frequent(&numbers, 2).iter().map(|(number, count)| entry(number, *count)),
+            ),
+            format_list(most_frequent(&texts, 1).iter().map(|(text, count)| entry(text, *count))),
+            format_list(numbers.iter().take(5).map(u64::to_string)),
         ]
     };
     groups.into_iter().map(answer).collect()
 }
 
 #[test]
-fn many_small_groups_are_what_their_rows_are() {
+fn small_groups_match_the_model() {
     // A table of the fewest is added to several times, one of the most travels as its rows are.
     for groups in [3_000, 30_000, 90_000] {
         let folder = Folder::new();
-        let rows = rows(groups);
-        folder.write("rows.csv", csv(&rows));
-        let expected = expected(&rows);
-        let order_free = STATES.split(", top_k").next().unwrap();
+        let rows = random_rows(groups);
+        folder.write("rows.csv", to_csv(&rows));
+        let expected = expected_rows(&rows);
+        let order_free = AGGREGATE_CALLS.split(", top_k").next().unwrap();
         for (threads, memory_mib) in [(1, 1024), (3, 1024), (2, 64)] {
             let settings = RunSettings { threads, memory_bytes: memory_mib << 20, ..settings() };
-            for (states, columns) in [(STATES, 7), (order_free, 4)] {
+            for (states, columns) in [(AGGREGATE_CALLS, 7), (order_free, 4)] {
                 let sql = format!("SELECT k, {states} FROM '$/rows.csv' GROUP BY k");
-                let query = Query { schema: Some(SCHEMA.into()), ..query(folder.sql(&sql)) };
-                let answer = answered(QueryPlan::new(&query, &settings).unwrap().run().unwrap());
+                let query =
+                    Query { schema: Some(SCHEMA.into()), ..query(folder.substitute_path(&sql)) };
+                let answer =
+                    collect_answer(QueryPlan::new(&query, &settings).unwrap().run().unwrap());
                 let mut found = answer.unwrap().rows();
                 found.sort();
                 assert_eq!(found.len(), expected.len());
@@ -119,20 +123,22 @@ fn many_small_groups_are_what_their_rows_are() {
 }
 
 #[test]
-fn their_partial_tables_are_the_same_however_they_came_about() {
+fn partial_tables_of_small_groups_do_not_depend_on_settings() {
     let folder = Folder::new();
-    let rows = rows(20_000);
+    let rows = random_rows(20_000);
     let (first, second) = rows.split_at(rows.len() / 3);
     for (name, rows) in [("all", &rows[..]), ("first", first), ("second", second)] {
-        folder.write(&format!("{name}.csv"), csv(rows));
+        folder.write(&format!("{name}.csv"), to_csv(rows));
     }
     let table = |name: &str, settings: &RunSettings| {
-        let spec =
-            SourceSpec { url: folder.sql(&format!("$/{name}.csv")), ..SourceSpec::default() };
+        let spec = SourceSpec {
+            url: folder.substitute_path(&format!("$/{name}.csv")),
+            ..SourceSpec::default()
+        };
         let query = Query {
             sources: vec![NamedSource { name: "source".into(), spec }],
             schema: Some(SCHEMA.into()),
-            sql: format!("SELECT k, {STATES} FROM source GROUP BY k"),
+            sql: format!("SELECT k, {AGGREGATE_CALLS} FROM source GROUP BY k"),
             ..Query::default()
         };
         let partial = folder.path().join(format!("{name}.partial"));
@@ -142,10 +148,10 @@ fn their_partial_tables_are_the_same_however_they_came_about() {
     };
     let merged = |tables: &[std::path::PathBuf]| {
         let mut rows =
-            answered(PartialTableMerge::new(tables, &settings()).unwrap().run().unwrap());
+            collect_answer(PartialTableMerge::new(tables, &settings()).unwrap().run().unwrap());
         rows.as_mut().unwrap().rows()
     };
-    let expected = expected(&rows);
+    let expected = expected_rows(&rows);
     let small = RunSettings { memory_bytes: 64 << 20, threads: 2, ..settings() };
     for settings in [settings(), small] {
         assert_eq!(merged(&[table("all", &settings)]), expected);

@@ -5,39 +5,39 @@ use arrow::datatypes::DataType::UInt64 as UINT64;
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{Query, RunProgress, RunSettings};
 
-use crate::common::{Answer, Folder, Random, ask};
+use crate::common::{Folder, QueryAnswer, Random, run_query};
 
 /// Enough for several splits, and for a spill with the least memory.
-const ROWS: u64 = 250_000;
+const ROW_COUNT: u64 = 250_000;
 
-fn asked(
+fn sort_files(
     folder: &Folder,
     files: &str,
     by: &str,
     limit: Option<u64>,
     settings: &RunSettings,
-) -> Answer {
+) -> QueryAnswer {
     let url = folder.path().join(files).to_str().unwrap().to_owned();
     let query =
         Query::select_sorted(SourceSpec { url, ..SourceSpec::default() }, by, limit).unwrap();
-    ask(&query, settings).unwrap()
+    run_query(&query, settings).unwrap()
 }
 
 /// Rows of a key and a place, with a text that makes them long.
-fn rows(random: &mut Random, keys: u64) -> Vec<(u64, u64, String)> {
+fn random_rows(random: &mut Random, keys: u64) -> Vec<(u64, u64, String)> {
     let row = |place| {
-        let text = format!("{:x}", random.next()).repeat(1 + random.below(16) as usize);
-        (random.below(keys), place, text)
+        let text = format!("{:x}", random.next()).repeat(1 + random.next_below(16) as usize);
+        (random.next_below(keys), place, text)
     };
-    (0..ROWS).map(row).collect()
+    (0..ROW_COUNT).map(row).collect()
 }
 
 #[test]
-fn rows_that_tie_keep_the_order_of_the_source() {
+fn ties_keep_the_order_of_the_source() {
     let mut random = Random(26);
     let spill = Folder::new();
-    for keys in [1, 5, ROWS / 2] {
-        let rows = rows(&mut random, keys);
+    for keys in [1, 5, ROW_COUNT / 2] {
+        let rows = random_rows(&mut random, keys);
         let folder = Folder::new();
         let csv = |rows: &[(u64, u64, String)]| {
             let lines = rows.iter().map(|(key, place, text)| match place % 11 {
@@ -72,10 +72,10 @@ fn rows_that_tie_keep_the_order_of_the_source() {
                 spill_dirs: vec![spill.path().to_owned()],
                 ..RunSettings::new(megabytes << 20)
             };
-            let limits = [None, Some(1000), Some(1), Some(ROWS - 1), Some(2 * ROWS)];
+            let limits = [None, Some(1000), Some(1), Some(ROW_COUNT - 1), Some(2 * ROW_COUNT)];
             for limit in limits.into_iter().take(if threads == 4 { 5 } else { 2 }) {
                 let settings = RunSettings { progress: RunProgress::new(), ..settings.clone() };
-                let answer = asked(&folder, files, "k", limit, &settings);
+                let answer = sort_files(&folder, files, "k", limit, &settings);
                 if limit.is_none_or(|limit| limit < 2000) {
                     let spills = megabytes == 64 && limit.is_none();
                     assert_eq!(settings.progress.spilled_bytes() > 0, spills, "{files} {limit:?}");

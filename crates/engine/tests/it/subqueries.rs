@@ -2,15 +2,15 @@
 
 use tidemill_engine::QueryPlan;
 
-use crate::common::{Folder, query, settings, text};
+use crate::common::{Folder, query, settings, string_rows};
 
-type Truth = Option<bool>;
+type SqlTruth = Option<bool>;
 
-fn not(x: Truth) -> Truth {
+fn sql_not(x: SqlTruth) -> SqlTruth {
     x.map(|x| !x)
 }
 
-fn or(x: Truth, y: Truth) -> Truth {
+fn sql_or(x: SqlTruth, y: SqlTruth) -> SqlTruth {
     match (x, y) {
         (Some(true), _) | (_, Some(true)) => Some(true),
         (Some(false), Some(false)) => Some(false),
@@ -18,27 +18,27 @@ fn or(x: Truth, y: Truth) -> Truth {
     }
 }
 
-fn and(x: Truth, y: Truth) -> Truth {
-    not(or(not(x), not(y)))
+fn sql_and(x: SqlTruth, y: SqlTruth) -> SqlTruth {
+    sql_not(sql_or(sql_not(x), sql_not(y)))
 }
 
 /// Whether a value is among others.
-fn among(value: Option<i64>, rows: &[Option<i64>]) -> Truth {
+fn sql_in(value: Option<i64>, rows: &[Option<i64>]) -> SqlTruth {
     let equal = |row: &Option<i64>| Some(value? == (*row)?);
-    rows.iter().map(equal).fold(Some(false), or)
+    rows.iter().map(equal).fold(Some(false), sql_or)
 }
 
 /// A condition on a row's number and what IN says of it.
-type Condition = (&'static str, fn(Truth, i64) -> Truth);
+type InCondition = (&'static str, fn(SqlTruth, i64) -> SqlTruth);
 
-const CONDITIONS: &[Condition] = &[
+const IN_CONDITIONS: &[InCondition] = &[
     ("$", |found, _| found),
-    ("NOT $", |found, _| not(found)),
+    ("NOT $", |found, _| sql_not(found)),
     ("NOT (NOT $)", |found, _| found),
-    ("$ OR id = 4", |found, id| or(found, Some(id == 4))),
-    ("NOT $ OR id = 4", |found, id| or(not(found), Some(id == 4))),
-    ("NOT ($ AND id > 0)", |found, id| not(and(found, Some(id > 0)))),
-    ("NOT (NOT $ OR id = 1)", |found, id| not(or(not(found), Some(id == 1)))),
+    ("$ OR id = 4", |found, id| sql_or(found, Some(id == 4))),
+    ("NOT $ OR id = 4", |found, id| sql_or(sql_not(found), Some(id == 4))),
+    ("NOT ($ AND id > 0)", |found, id| sql_not(sql_and(found, Some(id > 0)))),
+    ("NOT (NOT $ OR id = 1)", |found, id| sql_not(sql_or(sql_not(found), Some(id == 1)))),
     ("$ IS NULL", |found, _| Some(found.is_none())),
     ("(NOT $) IS NULL", |found, _| Some(found.is_none())),
     ("$ IS NOT TRUE", |found, _| Some(found != Some(true))),
@@ -46,12 +46,12 @@ const CONDITIONS: &[Condition] = &[
     ("$ = (id = 1)", |found, id| found.map(|found| found == (id == 1))),
     ("CASE WHEN $ THEN id > 1 ELSE NOT $ END", |found, id| match found {
         Some(true) => Some(id > 1),
-        _ => not(found),
+        _ => sql_not(found),
     }),
 ];
 
 #[test]
-fn what_is_not_known_of_a_subquerys_rows_is_neither_true_nor_false() {
+fn in_subquery_with_nulls_follows_three_valued_logic() {
     let folder = Folder::new();
     let (outer, keys) = ([Some(1), None, Some(3), Some(99)], ["x", "x", "y", "z"]);
     folder.write("o.csv", "id,a,k\n1,1,x\n2,,x\n3,3,y\n4,99,z\n");
@@ -71,28 +71,28 @@ fn what_is_not_known_of_a_subquerys_rows_is_neither_true_nor_false() {
             ),
         ];
         for (subquery, is_correlated, more) in &subqueries {
-            for (condition, expected) in CONDITIONS {
+            for (condition, expected) in IN_CONDITIONS {
                 let found = format!("(a IN ({}))", subquery.replace('$', "@"));
                 let condition = condition.replace('$', &found).replace('@', "$");
                 let sql = format!("SELECT id FROM '$/o.csv' o WHERE {condition} ORDER BY id");
                 let wanted = (1..).zip(outer).zip(keys).filter(|((id, a), key)| {
                     let rows = inner.iter().filter(|(_, of)| !is_correlated || of == key);
                     let rows: Vec<_> = rows.map(|(u, _)| *u).chain(*more).collect();
-                    expected(among(*a, &rows), *id) == Some(true)
+                    expected(sql_in(*a, &rows), *id) == Some(true)
                 });
                 let wanted: Vec<_> = wanted.map(|((id, _), _)| vec![id.to_string()]).collect();
-                assert_eq!(folder.ask(&sql).rows(), wanted, "{sql}");
+                assert_eq!(folder.run_sql(&sql).rows(), wanted, "{sql}");
                 // Beside WHERE, where null is one of three answers.
                 let truths = (1..).zip(outer).zip(keys).map(|((id, a), key)| {
                     let rows = inner.iter().filter(|(_, of)| !is_correlated || *of == key);
                     let rows: Vec<_> = rows.map(|(u, _)| *u).chain(*more).collect();
-                    let truth = expected(among(a, &rows), id);
+                    let truth = expected(sql_in(a, &rows), id);
                     let shown = truth.map_or("∅".into(), |truth| truth.to_string());
                     vec![id.to_string(), shown]
                 });
                 let truths: Vec<Vec<String>> = truths.collect();
                 let sql = format!("SELECT id, {condition} FROM '$/o.csv' o ORDER BY id");
-                assert_eq!(folder.ask(&sql).rows(), truths, "{sql}");
+                assert_eq!(folder.run_sql(&sql).rows(), truths, "{sql}");
                 if name != "with_null" {
                     continue;
                 }
@@ -105,10 +105,10 @@ fn what_is_not_known_of_a_subquerys_rows_is_neither_true_nor_false() {
                          ORDER BY id"
                     ),
                 ] {
-                    assert_eq!(folder.ask(&sql).rows(), truths, "{sql}");
+                    assert_eq!(folder.run_sql(&sql).rows(), truths, "{sql}");
                 }
                 let sql = format!("SELECT count() FILTER (WHERE {condition}) FROM '$/o.csv' o");
-                assert_eq!(folder.ask(&sql).only(), wanted.len().to_string(), "{sql}");
+                assert_eq!(folder.run_sql(&sql).single_value(), wanted.len().to_string(), "{sql}");
                 let sql = match is_correlated {
                     false => format!("SELECT id FROM '$/o.csv' o ORDER BY {condition}, id"),
                     true => format!(
@@ -120,14 +120,14 @@ fn what_is_not_known_of_a_subquerys_rows_is_neither_true_nor_false() {
                 sorted.sort_by_key(|row| (place(&row[1]), row[0].clone()));
                 let sorted: Vec<Vec<String>> =
                     sorted.into_iter().map(|row| vec![row[0].clone()]).collect();
-                assert_eq!(folder.ask(&sql).rows(), sorted, "{sql}");
+                assert_eq!(folder.run_sql(&sql).rows(), sorted, "{sql}");
             }
         }
     }
 }
 
 #[test]
-fn whether_there_are_rows_stands_in_a_select_list_too() {
+fn exists_is_allowed_in_the_select_list() {
     let folder = Folder::new();
     folder.write("l.csv", "k,v\n1,a\n2,b\n,c\n");
     folder.write("r.csv", "k,w\n2,1\n2,2\n3,3\n");
@@ -148,8 +148,8 @@ fn whether_there_are_rows_stands_in_a_select_list_too() {
     ] {
         let sql = format!("SELECT {select} FROM '$/l.csv' l ORDER BY v");
         assert_eq!(
-            folder.ask(&sql).rows(),
-            text(&expected.each_ref().map(|row| &row[..])),
+            folder.run_sql(&sql).rows(),
+            string_rows(&expected.each_ref().map(|row| &row[..])),
             "{sql}"
         );
     }
@@ -167,12 +167,12 @@ fn whether_there_are_rows_stands_in_a_select_list_too() {
             "1",
         ),
     ] {
-        assert_eq!(folder.ask(&sql).only(), expected, "{sql}");
+        assert_eq!(folder.run_sql(&sql).single_value(), expected, "{sql}");
     }
 }
 
 #[test]
-fn subqueries_beside_one_another_are_told_apart() {
+fn several_subqueries_in_one_query_are_independent() {
     let folder = Folder::new();
     folder.write("t.csv", "a,b,g,__asked_1\n1,x,1,7\n2,y,1,8\n3,z,2,9\n,n,2,7\n5,x,3,7\n");
     folder.write("u.csv", "a,c\n1,10\n3,30\n3,31\n,40\n");
@@ -197,22 +197,22 @@ fn subqueries_beside_one_another_are_told_apart() {
         (format!("max({in_u}), min({second})"), "true false"),
     ] {
         let sql = format!("SELECT {select} FROM '$/t.csv' t");
-        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
+        assert_eq!(folder.run_sql(&sql).rows().concat().join(" "), expected, "{sql}");
     }
     let sql = format!(
         "SELECT count() AS n FROM '$/t.csv' t GROUP BY {first}, {second} HAVING count() > 0 ORDER BY n"
     );
-    assert_eq!(folder.ask(&sql).rows().concat(), ["1", "1", "1", "2"], "{sql}");
+    assert_eq!(folder.run_sql(&sql).rows().concat(), ["1", "1", "1", "2"], "{sql}");
     let sql = format!(
         "SELECT b, sum(CASE WHEN {first} THEN 1 END) OVER (), sum(CASE WHEN {second} THEN 1 END) OVER () \
          FROM '$/t.csv' t ORDER BY b LIMIT 1"
     );
-    assert_eq!(folder.ask(&sql).rows(), text(&[&["n", "2", "3"]]), "{sql}");
+    assert_eq!(folder.run_sql(&sql).rows(), string_rows(&[&["n", "2", "3"]]), "{sql}");
 }
 
 /// The condition stands in its place once, whatever is nested around it.
 #[test]
-fn a_condition_that_is_nested_deep_is_planned_once() {
+fn deeply_nested_in_condition_is_planned_once() {
     let folder = Folder::new();
     folder.write("t.csv", "a\n1\n2\n\n");
     folder.write("u.csv", "a\n1\n");
@@ -223,13 +223,13 @@ fn a_condition_that_is_nested_deep_is_planned_once() {
         let sql = format!(
             "SELECT count() FROM (SELECT {start}a IN (SELECT a FROM '$/u.csv'){end} AS x FROM '$/t.csv') WHERE x"
         );
-        assert_eq!(folder.ask(&sql).only(), "1", "{sql}");
+        assert_eq!(folder.run_sql(&sql).single_value(), "1", "{sql}");
     }
 }
 
 /// DataFusion loses such a condition, or asks it of what ties the subquery to the row.
 #[test]
-fn a_constant_is_among_a_subquerys_rows_or_not() {
+fn constant_in_subquery_is_evaluated() {
     let folder = Folder::new();
     folder.write("a.csv", "id,s,x,y\n1,u,1,1\n2,w,2,1\n3,w,,1\n");
     folder.write("b.csv", "v,s,x\n1,u,1\n5,w,\n");
@@ -248,21 +248,21 @@ fn a_constant_is_among_a_subquerys_rows_or_not() {
         ("'u' NOT IN (SELECT 'u' FROM '$/b.csv' b WHERE b.x = a.x)", "2 3"),
     ] {
         let sql = format!("SELECT id FROM '$/a.csv' a WHERE {condition} ORDER BY id");
-        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
+        assert_eq!(folder.run_sql(&sql).rows().concat().join(" "), expected, "{sql}");
     }
     let sql = "SELECT id FROM (SELECT id, x, 'u' AS src FROM '$/a.csv') a WHERE a.src NOT IN \
                (SELECT b.src FROM (SELECT x, 'u' AS src FROM '$/b.csv') b WHERE b.x = a.x) ORDER BY id";
-    assert_eq!(folder.ask(sql).rows().concat().join(" "), "2 3");
+    assert_eq!(folder.run_sql(sql).rows().concat().join(" "), "2 3");
     let sql = "SELECT s, count(*) FROM '$/a.csv' GROUP BY s \
                HAVING 1 IN (SELECT v FROM '$/b.csv' WHERE v = 1) AND count(*) IN (SELECT 2)";
-    assert_eq!(folder.ask(sql).rows(), text(&[&["w", "2"]]));
+    assert_eq!(folder.run_sql(sql).rows(), string_rows(&[&["w", "2"]]));
     let sql = "SELECT count(*) IN (SELECT 3) FROM '$/a.csv'";
-    assert_eq!(folder.ask(sql).only(), "true");
+    assert_eq!(folder.run_sql(sql).single_value(), "true");
 }
 
 /// DataFusion groups by the columns of the tie, several of which may be one value.
 #[test]
-fn what_ties_a_subquery_to_the_row_may_be_calculated() {
+fn correlation_can_be_a_computed_expression() {
     let folder = Folder::new();
     folder.write("days.csv", "day,f,s\n2026-01-01,9007199254740992.0,A\n2026-01-02,0.5,b\n");
     folder.write("ev.csv", "ts,v,n,s\n2026-01-01 03:00:00,1,9007199254740992,a\n2026-01-01 05:00:00,2,9007199254740993,A\n");
@@ -278,35 +278,35 @@ fn what_ties_a_subquery_to_the_row_may_be_calculated() {
         (format!("(SELECT count(*) {of} e.v > 1 AND 1 / (e.v - 1) = d.f + 0.5)"), "0 1"),
     ] {
         let sql = format!("SELECT {select} FROM '$/days.csv' d ORDER BY day");
-        assert_eq!(folder.ask(&sql).rows().concat().join(" "), expected, "{sql}");
+        assert_eq!(folder.run_sql(&sql).rows().concat().join(" "), expected, "{sql}");
     }
     let sql = format!(
         "SELECT count(*), count(*) FILTER (WHERE EXISTS (SELECT 1 {of} CAST(e.ts AS DATE) = d.day)) \
          FROM '$/days.csv' d"
     );
-    assert_eq!(folder.ask(&sql).rows(), text(&[&["2", "1"]]));
+    assert_eq!(folder.run_sql(&sql).rows(), string_rows(&[&["2", "1"]]));
     let sql = format!(
         "SELECT s FROM '$/days.csv' d WHERE (SELECT sum(v) {of} CAST(e.ts AS DATE) = d.day) = 3"
     );
-    assert_eq!(folder.ask(&sql).only(), "A");
+    assert_eq!(folder.run_sql(&sql).single_value(), "A");
 }
 
 #[test]
-fn an_order_by_what_it_cannot_know_is_refused() {
+fn correlated_subquery_in_order_by_is_refused() {
     let folder = Folder::new();
     folder.write("l.csv", "k,v\n1,a\n2,b\n");
     let sql =
         "SELECT v FROM '$/l.csv' l ORDER BY EXISTS (SELECT 1 FROM '$/l.csv' r WHERE r.k = l.k + 1)";
-    let said = folder.refusal(sql);
+    let said = folder.sql_error(sql);
     assert!(said.contains("depends on the row around it cannot stand in ORDER BY"), "{said}");
 }
 
 #[test]
-fn order_by_all_is_by_each_column_in_turn() {
+fn order_by_all_sorts_by_each_column() {
     let folder = Folder::new();
     folder.write("f.csv", "a,b\n2,1\n1,2\n1,1\n");
     let rows =
-        |sql: &str| folder.ask(sql).rows().iter().map(|row| row.join(" ")).collect::<Vec<_>>();
+        |sql: &str| folder.run_sql(sql).rows().iter().map(|row| row.join(" ")).collect::<Vec<_>>();
     assert_eq!(rows("SELECT a, b + 1 AS c FROM '$/f.csv' ORDER BY ALL"), ["1 2", "1 3", "2 2"]);
     assert_eq!(rows("SELECT a, b FROM '$/f.csv' ORDER BY ALL DESC"), ["2 1", "1 2", "1 1"]);
     assert_eq!(rows("SELECT a, sum(b) FROM '$/f.csv' GROUP BY ALL ORDER BY ALL"), ["1 3", "2 1"]);
@@ -314,7 +314,7 @@ fn order_by_all_is_by_each_column_in_turn() {
 }
 
 #[test]
-fn a_value_that_is_the_same_for_all_rows_may_be_among_them_or_not() {
+fn constant_not_in_subquery_follows_three_valued_logic() {
     let folder = Folder::new();
     folder.write("o.csv", "id\n1\n");
     folder.write("q.csv", "u,v\n1,1\n,2\n");
@@ -331,12 +331,16 @@ fn a_value_that_is_the_same_for_all_rows_may_be_among_them_or_not() {
         ("id + 6 NOT IN (SELECT v FROM '$/q.csv')", true),
     ] {
         let sql = format!("SELECT count() FROM '$/o.csv' WHERE {condition}");
-        assert_eq!(folder.ask(&sql).only(), u8::from(is_true).to_string(), "{condition}");
+        assert_eq!(
+            folder.run_sql(&sql).single_value(),
+            u8::from(is_true).to_string(),
+            "{condition}"
+        );
     }
 }
 
 #[test]
-fn a_subquery_may_select_the_column_that_it_is_compared_to() {
+fn subquery_can_select_the_compared_column() {
     let folder = Folder::new();
     folder.write("o.csv", "id,f\n1,1.5\n2,2.5\n3,\n4,4.5\n");
     for (condition, ids) in [
@@ -348,22 +352,22 @@ fn a_subquery_may_select_the_column_that_it_is_compared_to() {
         let sql = format!("SELECT id FROM '$/o.csv' WHERE {condition} ORDER BY id");
         let rows: Vec<_> = ids.iter().map(|id| [*id]).collect();
         let rows: Vec<_> = rows.iter().map(|row| &row[..]).collect();
-        assert_eq!(folder.ask(&sql).rows(), text(&rows), "{sql}");
+        assert_eq!(folder.run_sql(&sql).rows(), string_rows(&rows), "{sql}");
     }
 }
 
 #[test]
-fn what_is_random_is_not_asked_twice() {
+fn volatile_subquery_that_would_run_twice_is_refused() {
     let folder = Folder::new();
     folder.write("o.csv", "id,a\n1,1\n");
     let sql =
         "SELECT id FROM '$/o.csv' WHERE NOT (a IN (SELECT random() FROM '$/o.csv') AND a > 0)";
-    let message = folder.refusal(sql);
+    let message = folder.sql_error(sql);
     assert!(message.contains("differ each time"), "{message}");
 }
 
 #[test]
-fn a_condition_that_is_never_true_leaves_a_table_to_merge() {
+fn false_condition_keeps_the_plan_mergeable() {
     let folder = Folder::new();
     folder.write("o.csv", "id,k\n1,x\n2,y\n");
     for (sql, rows) in [
@@ -372,28 +376,28 @@ fn a_condition_that_is_never_true_leaves_a_table_to_merge() {
         ("SELECT 'x' AS c FROM '$/o.csv' WHERE NULL GROUP BY 1", &[]),
         ("SELECT id, CAST(id AS BIGINT) AS c FROM '$/o.csv' WHERE false GROUP BY 1, 2", &[]),
     ] {
-        let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
+        let plan = QueryPlan::new(&query(folder.substitute_path(sql)), &settings()).unwrap();
         let explained = plan.explain().unwrap();
         assert!(explained.mergeable, "{sql}: {}", explained.why);
-        assert_eq!(folder.ask(sql).rows(), text(rows), "{sql}");
+        assert_eq!(folder.run_sql(sql).rows(), string_rows(rows), "{sql}");
     }
     let sql = "SELECT m FROM (SELECT max(k) AS m FROM '$/o.csv') WHERE false GROUP BY 1";
-    assert!(folder.ask(sql).rows().is_empty());
+    assert!(folder.run_sql(sql).rows().is_empty());
     let sql = "SELECT max(k) FROM (SELECT k FROM '$/o.csv' ORDER BY id LIMIT 0) ORDER BY 1 LIMIT 0";
-    assert!(folder.ask(sql).rows().is_empty());
+    assert!(folder.run_sql(sql).rows().is_empty());
 }
 
 #[test]
-fn a_truth_above_a_join_is_grouped_by() {
+fn boolean_above_a_join_can_be_a_group_key() {
     let folder = Folder::new();
     folder.write("i.csv", "id,flag\n1,true\n2,\n");
     let sql = "SELECT c FROM (SELECT (b.flag IS TRUE) AS c FROM '$/i.csv' a JOIN '$/i.csv' b \
                ON a.id = b.id) GROUP BY 1 ORDER BY 1";
-    assert_eq!(folder.ask(sql).rows(), text(&[&["false"], &["true"]]));
+    assert_eq!(folder.run_sql(sql).rows(), string_rows(&[&["false"], &["true"]]));
 }
 
 #[test]
-fn an_aggregate_of_rows_that_depend_on_others_has_a_row_where_they_have_none() {
+fn correlated_aggregate_returns_a_row_for_no_matches() {
     let folder = Folder::new();
     folder.write("l.csv", "k\n1\n2\n");
     folder.write("r.csv", "k\n2\n3\n");
@@ -406,18 +410,18 @@ fn an_aggregate_of_rows_that_depend_on_others_has_a_row_where_they_have_none() {
         (format!("EXISTS (SELECT 1 {of} HAVING count(*) = 0)"), &[&["1"]]),
     ] {
         let sql = format!("SELECT k FROM '$/l.csv' l WHERE {condition}");
-        assert_eq!(folder.ask(&sql).sorted(), text(expected), "{condition}");
+        assert_eq!(folder.run_sql(&sql).sorted_rows(), string_rows(expected), "{condition}");
     }
     for condition in [
         format!("EXISTS (SELECT 1 {of} GROUP BY ROLLUP (r.k))"),
         format!("NOT EXISTS (SELECT 1 {of} GROUP BY GROUPING SETS ((r.k), ()))"),
         format!("l.k IN (SELECT r.k {of} GROUP BY CUBE (r.k))"),
     ] {
-        let message = folder.refusal(&format!("SELECT k FROM '$/l.csv' l WHERE {condition}"));
+        let message = folder.sql_error(&format!("SELECT k FROM '$/l.csv' l WHERE {condition}"));
         assert!(message.contains("compare the aggregate itself"), "{condition}: {message}");
     }
     let sql = format!("SELECT k FROM '$/l.csv' l WHERE (SELECT count(*) {of}) = 0");
-    assert_eq!(folder.ask(&sql).only(), "1");
+    assert_eq!(folder.run_sql(&sql).single_value(), "1");
 }
 
 #[test]
@@ -445,7 +449,7 @@ fn limit_that_decides_whether_a_row_exists_is_kept() {
         let sql = format!("SELECT k FROM '$/l.csv' l WHERE {condition} ORDER BY k");
         let rows: Vec<_> = keys.iter().map(|key| [*key]).collect();
         let rows: Vec<_> = rows.iter().map(|row| &row[..]).collect();
-        assert_eq!(folder.ask(&sql).rows(), text(&rows), "{sql}");
+        assert_eq!(folder.run_sql(&sql).rows(), string_rows(&rows), "{sql}");
     }
 }
 
@@ -475,20 +479,20 @@ fn random_values_are_not_evaluated_twice() {
         };
         for from in ["range(3000) t(i)", "'$/n.csv'"] {
             let sql = format!("SELECT count(*) / 3000.0 FROM {from} WHERE {expression}");
-            close(folder.ask(&sql).only().parse().unwrap(), &sql);
+            close(folder.run_sql(&sql).single_value().parse().unwrap(), &sql);
             let sql = format!("SELECT avg(iff({expression}, 1, 0)) FROM {from}");
-            close(folder.ask(&sql).only().parse().unwrap(), &sql);
+            close(folder.run_sql(&sql).single_value().parse().unwrap(), &sql);
             let sql = format!(
                 "SELECT count(*) FILTER (WHERE b) / 3000.0 FROM (SELECT {expression} AS b FROM {from})"
             );
-            close(folder.ask(&sql).only().parse().unwrap(), &sql);
+            close(folder.run_sql(&sql).single_value().parse().unwrap(), &sql);
             // A condition on a group's key selects whole groups.
             let groups = format!("SELECT {expression} AS k, count(*) AS n FROM {from} GROUP BY 1");
             for sql in [
                 format!("SELECT k FROM ({groups}) WHERE k"),
                 format!("SELECT k FROM ({groups} HAVING k ORDER BY {expression} LIMIT 3)"),
             ] {
-                let rows = folder.ask(&sql).rows();
+                let rows = folder.run_sql(&sql).rows();
                 assert!(rows.iter().all(|row| row == &["true"]), "{sql}: {rows:?}");
                 assert_eq!(rows.len(), usize::from(expected > 0.0), "{sql}");
             }
@@ -503,14 +507,15 @@ fn random_values_are_not_evaluated_twice() {
             true => sql,
             false => sql.replace("i % 2", "0").replace("AS m,", "AS m0,"),
         };
-        let rows = folder.ask(&format!("SELECT sum(n) FROM ({sql}) WHERE k IS NULL")).only();
+        let rows =
+            folder.run_sql(&format!("SELECT sum(n) FROM ({sql}) WHERE k IS NULL")).single_value();
         assert_eq!(rows, "3000", "{sql}");
     }
     let sql = "SELECT * FROM range(9) t(i) WHERE random() BETWEEN 0 AND 1 ORDER BY i LIMIT 2";
-    assert_eq!(folder.ask(sql).rows(), [["0"], ["1"]]);
+    assert_eq!(folder.run_sql(sql).rows(), [["0"], ["1"]]);
     let sql = "SELECT random_value_0 FROM (SELECT i AS random_value_0 FROM range(3) t(i)) AS evaluated_once \
                WHERE random() BETWEEN 0 AND 1 AND random() BETWEEN 0 AND 1";
-    assert_eq!(folder.ask(sql).rows().len(), 3);
+    assert_eq!(folder.run_sql(sql).rows().len(), 3);
     for (refused, what) in [
         (
             "JOIN range(9) u(j) ON random() BETWEEN 0.4 AND 0.6",
@@ -531,11 +536,11 @@ fn random_values_are_not_evaluated_twice() {
             "`CASE`",
         ),
     ] {
-        let message = folder.refusal(&format!("SELECT 1 FROM range(9) t(i) {refused}"));
+        let message = folder.sql_error(&format!("SELECT 1 FROM range(9) t(i) {refused}"));
         assert!(message.contains(what) && message.contains("take it in a subquery"), "{message}");
     }
     let sql = "SELECT random() < 0.5 AS b, count(*) FROM '$/n.csv' GROUP BY ALL HAVING b";
-    assert!(folder.refusal(sql).contains("a random value above random keys"));
+    assert!(folder.sql_error(sql).contains("a random value above random keys"));
     // An error stays where it is written, and fails for the rows that reach it.
     for expression in [
         "coalesce(CASE WHEN i > 5 THEN error('too many') ELSE i END, 0) >= 0",
@@ -543,34 +548,38 @@ fn random_values_are_not_evaluated_twice() {
         "CASE WHEN i < 5 THEN true WHEN error('too many') IS NULL THEN false END",
     ] {
         let sql = format!("SELECT count(*) FROM range(3) t(i) WHERE {expression}");
-        assert_eq!(folder.ask(&sql).only(), "3", "{sql}");
+        assert_eq!(folder.run_sql(&sql).single_value(), "3", "{sql}");
     }
     for refused in ["(k) i % 2 AS k, random() AS r", "(r) i % 2 AS k, random() AS r"] {
         let sql = format!("SELECT DISTINCT ON {refused} FROM '$/n.csv' ORDER BY k, r");
-        let message = folder.refusal(&sql.replace("(r)", "(random())").replace("(k)", "(i % 2)"));
+        let message = folder.sql_error(&sql.replace("(r)", "(random())").replace("(k)", "(i % 2)"));
         assert!(message.contains("DISTINCT ON"), "{message}");
     }
     let random = "SELECT random() AS r FROM range(3000) t(i)";
     let sql = format!("SELECT count(*) FROM ({random}) WHERE r BETWEEN 0.4 AND 0.6");
-    let count: u64 = folder.ask(&sql).only().parse().unwrap();
+    let count: u64 = folder.run_sql(&sql).single_value().parse().unwrap();
     assert!((400..800).contains(&count), "{count}");
-    folder.ask("SELECT coalesce(NULL, random()) FROM range(3) t(i)");
+    folder.run_sql("SELECT coalesce(NULL, random()) FROM range(3) t(i)");
 }
 
 #[test]
-fn a_null_safe_join_is_null_safe_where_it_says_so() {
+fn null_safe_join_matches_nulls_only_in_its_condition() {
     let folder = Folder::new();
     folder.write("x.csv", "i,s\n1,\n2,a\n,b\n");
     let join = "FROM '$/x.csv' x JOIN '$/x.csv' y ON x.i IS NOT DISTINCT FROM y.i";
     for (more, count) in
         [("", "3"), ("WHERE x.s = y.s", "2"), ("AND x.s = y.s", "2"), ("AND x.i = 2", "1")]
     {
-        assert_eq!(folder.ask(&format!("SELECT count() {join} {more}")).only(), count, "{more}");
+        assert_eq!(
+            folder.run_sql(&format!("SELECT count() {join} {more}")).single_value(),
+            count,
+            "{more}"
+        );
     }
 }
 
 #[test]
-fn what_follows_is_distinct_from_is_a_condition_of_its_own() {
+fn is_distinct_from_binds_tighter_than_and() {
     let folder = Folder::new();
     folder.write("b.csv", "o,n\ntrue,1\ntrue,2\nfalse,1\nfalse,2\n,1\n,2\n");
     for (condition, count) in [
@@ -583,13 +592,13 @@ fn what_follows_is_distinct_from_is_a_condition_of_its_own() {
         ("n IS DISTINCT FROM 1 + 1 AND o IS NOT NULL", "2"),
     ] {
         let sql = format!("SELECT count() FROM '$/b.csv' WHERE {condition}");
-        assert_eq!(folder.ask(&sql).only(), count, "{condition}");
+        assert_eq!(folder.run_sql(&sql).single_value(), count, "{condition}");
     }
 }
 
 /// One value of no row is null, though the column that it would be of is not.
 #[test]
-fn a_subquery_of_no_row_is_null() {
+fn scalar_subquery_without_rows_is_null() {
     let folder = Folder::new();
     folder.write("t.csv", "id\n1\n2\n3\n");
     folder.write("x.csv", "x\n3\n4\n");
@@ -622,13 +631,13 @@ fn a_subquery_of_no_row_is_null() {
             "4",
         ),
     ] {
-        assert_eq!(folder.ask(sql).sorted(), [[expected]], "{sql}");
+        assert_eq!(folder.run_sql(sql).sorted_rows(), [[expected]], "{sql}");
     }
 }
 
 /// A text of the SQL beside a column's is of the column's type wherever it is referred to.
 #[test]
-fn what_nullif_leaves_of_a_text_is_compared_with_a_subquerys() {
+fn nullif_of_a_text_literal_compares_with_subquery_values() {
     let folder = Folder::new();
     folder.write("w.csv", "w\nann\nrome\n");
     for (not, expected) in [("NOT ", "ann"), ("", "rome")] {
@@ -636,13 +645,13 @@ fn what_nullif_leaves_of_a_text_is_compared_with_a_subquerys() {
             "SELECT c2 FROM (SELECT nullif('ann', c) AS c1, c AS c2 FROM (SELECT w AS c FROM '$/w.csv' \
              GROUP BY 1) AS g) AS a WHERE {not}EXISTS (SELECT 1 FROM '$/w.csv' AS b WHERE b.w = a.c1)"
         );
-        assert_eq!(folder.ask(&sql).sorted(), [[expected]], "{sql}");
+        assert_eq!(folder.run_sql(&sql).sorted_rows(), [[expected]], "{sql}");
     }
 }
 
 /// ANY and ALL of one row are the comparison with it, at a type that holds both.
 #[test]
-fn any_and_all_meet_values_of_other_types_as_comparisons_do() {
+fn any_and_all_coerce_types_like_comparisons() {
     let folder = Folder::new();
     let kinds = [
         ("TIMESTAMP '0001-01-01'", "TIMESTAMP '2000-02-29 00:00:00.325616397'"),
@@ -661,7 +670,7 @@ fn any_and_all_meet_values_of_other_types_as_comparisons_do() {
                         "SELECT count(*) FROM (SELECT {left} AS a) AS l, (SELECT {right} AS b) AS r \
                                        WHERE {condition}"
                     );
-                    folder.ask(&sql).only()
+                    folder.run_sql(&sql).single_value()
                 };
                 let expected = of(&format!("a {operation} b"));
                 for quantifier in ["ANY", "ALL"] {
@@ -675,7 +684,7 @@ fn any_and_all_meet_values_of_other_types_as_comparisons_do() {
 
 /// What a subquery calculates has the name that the query's own calculation has.
 #[test]
-fn an_aggregate_is_compared_with_the_same_of_a_subquery() {
+fn aggregate_compares_with_the_same_aggregate_of_a_subquery() {
     let folder = Folder::new();
     folder.write("h.csv", "k,v\na,1\na,2\nb,5\nb,7\nc,3\n");
     for (comparison, keys) in [
@@ -692,13 +701,13 @@ fn an_aggregate_is_compared_with_the_same_of_a_subquery() {
         );
         let rows: Vec<_> = keys.iter().map(|key| [*key]).collect();
         let rows: Vec<_> = rows.iter().map(|row| &row[..]).collect();
-        assert_eq!(folder.ask(&sql).rows(), text(&rows), "{comparison}");
+        assert_eq!(folder.run_sql(&sql).rows(), string_rows(&rows), "{comparison}");
     }
 }
 
 /// A column that only the query around it has is that query's, as SQL has it.
 #[test]
-fn a_subquery_may_select_a_column_of_the_row_around_it() {
+fn subquery_can_select_an_outer_column() {
     let folder = Folder::new();
     let (t, u) = ("(VALUES (1), (2), (NULL)) AS t (a)", "(VALUES (5)) AS u (b)");
     let none = "(SELECT 5 AS b WHERE false) AS u";
@@ -714,17 +723,17 @@ fn a_subquery_may_select_a_column_of_the_row_around_it() {
         (format!("(a IN (SELECT a FROM {u})) IS NULL"), &["∅"]),
         (format!("(a IN (SELECT a FROM {none})) IS FALSE"), &["1", "2", "∅"]),
     ] {
-        let rows = folder.ask(&format!("SELECT a FROM {t} WHERE {condition}")).sorted();
+        let rows = folder.run_sql(&format!("SELECT a FROM {t} WHERE {condition}")).sorted_rows();
         let expected: Vec<Vec<String>> = expected.iter().map(|a| vec![(*a).to_owned()]).collect();
         assert_eq!(rows, expected, "{condition}");
     }
     let selected = format!("SELECT a, a IN (SELECT a FROM {u}) AS r FROM {t}");
-    let rows = folder.ask(&selected).sorted();
+    let rows = folder.run_sql(&selected).sorted_rows();
     assert_eq!(rows, [["1", "true"], ["2", "true"], ["∅", "∅"]]);
 }
 
 #[test]
-fn a_subquery_takes_the_first_row_tied_to_the_outer_one() {
+fn subquery_with_limit_takes_the_first_correlated_row() {
     let folder = Folder::new();
     folder.write("users.csv", "id,name\n1,ann\n2,bob\n3,eve\n");
     folder.write("hits.csv", "id,v,at\n1,10,3\n1,20,1\n3,,2\n3,5,9\n");
@@ -750,13 +759,13 @@ fn a_subquery_takes_the_first_row_tied_to_the_outer_one() {
         ("SELECT v FROM '$/hits.csv' ORDER BY v LIMIT 1", ["5", "5", "5"]),
     ] {
         let sql = format!("SELECT ({subquery}) AS first FROM '$/users.csv' u ORDER BY id");
-        assert_eq!(folder.ask(&sql).rows().concat(), expected, "{subquery}");
+        assert_eq!(folder.run_sql(&sql).rows().concat(), expected, "{subquery}");
     }
-    let named = folder.ask(
+    let named = folder.run_sql(
         "SELECT name, (SELECT h.v FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY at LIMIT 1) FROM '$/users.csv' u",
     );
-    assert_eq!(named.columns(), ["name", "v"]);
+    assert_eq!(named.column_names(), ["name", "v"]);
     let condition = "SELECT name FROM '$/users.csv' u WHERE \
                      (SELECT at FROM '$/hits.csv' h WHERE h.id = u.id ORDER BY v LIMIT 1) = 9";
-    assert_eq!(folder.ask(condition).only(), "eve");
+    assert_eq!(folder.run_sql(condition).single_value(), "eve");
 }

@@ -2,14 +2,14 @@
 
 use tidemill_engine::QueryPlan;
 
-use crate::common::{Folder, Random, query, settings, text};
+use crate::common::{Folder, Random, query, settings, string_rows};
 
-const BIG: &str = "k,v,f\na,9223372036854775807,1e16\nb,1,1\nc,0,-1e16\n";
+const LARGE_VALUES_CSV: &str = "k,v,f\na,9223372036854775807,1e16\nb,1,1\nc,0,-1e16\n";
 
 #[test]
-fn a_sum_that_does_not_fit_is_an_error_on_every_path() {
+fn sum_that_does_not_fit_is_an_error_on_every_path() {
     let folder = Folder::new();
-    folder.write("o.csv", BIG);
+    folder.write("o.csv", LARGE_VALUES_CSV);
     folder.write("k.csv", "k\na\nb\nc\n");
     for sql in [
         "SELECT sum(v) FROM '$/o.csv'",
@@ -23,7 +23,7 @@ fn a_sum_that_does_not_fit_is_an_error_on_every_path() {
         "SELECT sum(v), approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/o.csv' GROUP BY length(k)",
         "SELECT x, sum(v) FROM (SELECT a.v, 1 AS x FROM '$/o.csv' a, '$/k.csv' b WHERE a.k <= b.k) GROUP BY x",
     ] {
-        let message = folder.refusal(sql);
+        let message = folder.sql_error(sql);
         assert!(message.contains("does not fit") && message.contains("hint:"), "{sql}: {message}");
         assert!(!message.contains("o.csv"), "{sql}: {message}");
     }
@@ -32,7 +32,7 @@ fn a_sum_that_does_not_fit_is_an_error_on_every_path() {
 #[test]
 fn sums_of_floats_are_rounded_once_on_every_path() {
     let folder = Folder::new();
-    folder.write("o.csv", BIG);
+    folder.write("o.csv", LARGE_VALUES_CSV);
     for (sql, expected) in [
         ("SELECT sum(f) FROM '$/o.csv'", "1.0"),
         ("SELECT sum(f) FROM (SELECT count(DISTINCT k), sum(f) AS f FROM '$/o.csv')", "1.0"),
@@ -54,12 +54,12 @@ fn sums_of_floats_are_rounded_once_on_every_path() {
             "4503599627370497.0",
         ),
     ] {
-        assert_eq!(folder.ask(sql).only(), expected, "{sql}");
+        assert_eq!(folder.run_sql(sql).single_value(), expected, "{sql}");
     }
 }
 
 #[test]
-fn a_frame_that_slides_is_as_exact_as_one_that_is_added_up_anew() {
+fn sliding_frame_sums_are_exact() {
     let mut random = Random(11);
     let folder = Folder::new();
     let count = 120_usize;
@@ -87,7 +87,7 @@ fn a_frame_that_slides_is_as_exact_as_one_that_is_added_up_anew() {
             "SELECT n, sum(i) OVER {frame}, avg(f) OVER {frame}, sum(f) OVER {frame}, \
              sum(s) OVER {frame} = 'inf' FROM '$/w.csv' ORDER BY n"
         );
-        let found = folder.ask(&sql).rows();
+        let found = folder.run_sql(&sql).rows();
         assert_eq!(found.len(), count);
         for (n, found) in found.iter().enumerate() {
             let frame = n.saturating_sub(before)..(n + after + 1).min(count);
@@ -121,34 +121,35 @@ fn groups_give_the_same_sums_on_both_paths() {
     folder.write("g.csv", format!("k,i,f,d\n{}\n", lines.join("\n")));
     let sums = "sum(i), avg(i), sum(f), mean(f), sum(CAST(d AS DECIMAL(10,2))), \
                 avg(CAST(d AS DECIMAL(10,2))), sum(i) FILTER (WHERE f > 0)";
-    let tables = folder.ask(&format!("SELECT k, {sums} FROM '$/g.csv' GROUP BY k ORDER BY k"));
+    let tables = folder.run_sql(&format!("SELECT k, {sums} FROM '$/g.csv' GROUP BY k ORDER BY k"));
     // The percentile has no mergeable state: DataFusion's path, with partial and final aggregation.
     let engine = folder
-        .ask(&format!("SELECT k, {sums}, approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/g.csv' GROUP BY k ORDER BY k"))
+        .run_sql(&format!("SELECT k, {sums}, approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/g.csv' GROUP BY k ORDER BY k"))
         .rows();
     let engine: Vec<Vec<String>> = engine.into_iter().map(|row| row[..8].to_vec()).collect();
     assert_eq!(engine, tables.rows());
     let distinct = folder
-        .ask("SELECT sum(DISTINCT k), avg(DISTINCT k), count(DISTINCT i % 3) FROM '$/g.csv'")
+        .run_sql("SELECT sum(DISTINCT k), avg(DISTINCT k), count(DISTINCT i % 3) FROM '$/g.csv'")
         .rows();
-    let same = folder.ask("SELECT sum(k), avg(k) FROM (SELECT DISTINCT k FROM '$/g.csv')").rows();
+    let same =
+        folder.run_sql("SELECT sum(k), avg(k) FROM (SELECT DISTINCT k FROM '$/g.csv')").rows();
     assert_eq!(distinct[0][..2], same[0][..]);
 }
 
 #[test]
-fn distinct_sums_slide() {
+fn distinct_sums_work_in_sliding_frames() {
     let folder = Folder::new();
     folder.write("d.csv", "n,v\n1,5\n2,5\n3,7\n4,5\n5,\n6,7\n");
     let sql = "SELECT n, sum(DISTINCT v) OVER (ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) \
                FROM '$/d.csv' ORDER BY n";
     let expected =
         [&["1", "5"][..], &["2", "5"], &["3", "12"], &["4", "12"], &["5", "5"], &["6", "7"]];
-    assert_eq!(folder.ask(sql).rows(), text(&expected));
+    assert_eq!(folder.run_sql(sql).rows(), string_rows(&expected));
 }
 
 /// The calls of an aggregate on every way that there is: alone, of groups, over a window, over one that
 /// slides, of different values, beside what has no partial table.
-fn every_way(call: &str, of: &str) -> Vec<String> {
+fn aggregate_in_every_context(call: &str, of: &str) -> Vec<String> {
     vec![
         format!("SELECT {call}(x) FROM ({of})"),
         format!("SELECT {call}(x) FROM ({of}) GROUP BY g"),
@@ -169,7 +170,7 @@ fn every_way(call: &str, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn times_between_are_summed_up_exactly_on_every_way() {
+fn time_differences_are_summed_exactly_in_every_context() {
     let folder = Folder::new();
     folder.write(
         "t.csv",
@@ -196,19 +197,19 @@ fn times_between_are_summed_up_exactly_on_every_way() {
     let seconds = (73_048_i128 + 73_200 - 1) * 86_400 + 1;
     for digits in [0, 3, 6, 9] {
         let units = 10_i128.pow(digits);
-        for sql in every_way("avg", &between(digits)) {
+        for sql in aggregate_in_every_context("avg", &between(digits)) {
             // Of microseconds at least, rounded half away from zero.
             let units = units.max(1_000_000);
             let expected = (seconds * units * 2 + 3) / 6;
-            assert_eq!(folder.ask(&sql).only(), of_units(expected, units), "{sql}");
+            assert_eq!(folder.run_sql(&sql).single_value(), of_units(expected, units), "{sql}");
         }
-        for sql in every_way("sum", &between(digits)) {
+        for sql in aggregate_in_every_context("sum", &between(digits)) {
             if digits < 9 {
                 let expected = of_units(seconds * units, units);
-                assert_eq!(folder.ask(&sql).only(), expected, "{sql}");
+                assert_eq!(folder.run_sql(&sql).single_value(), expected, "{sql}");
                 continue;
             }
-            let message = folder.refusal(&sql);
+            let message = folder.sql_error(&sql);
             assert!(
                 message.contains("does not fit an interval of nanoseconds"),
                 "{sql}: {message}"
@@ -219,7 +220,7 @@ fn times_between_are_summed_up_exactly_on_every_way() {
 }
 
 #[test]
-fn intervals_and_decimals_of_76_digits_are_summed_up_as_exactly() {
+fn intervals_and_wide_decimals_are_summed_exactly_in_every_context() {
     let folder = Folder::new();
     folder.write("d.csv", "g,k,d\n1,1,9\n1,2,-8\n1,3,8\n1,4,-8.5\n1,5,\n");
     let scaled = |zeros: usize| {
@@ -229,43 +230,53 @@ fn intervals_and_decimals_of_76_digits_are_summed_up_as_exactly() {
             "0".repeat(zeros)
         )
     };
-    for sql in every_way("sum", &scaled(74)) {
-        assert_eq!(folder.ask(&sql).only(), format!("5{}", "0".repeat(74)), "{sql}");
+    for sql in aggregate_in_every_context("sum", &scaled(74)) {
+        assert_eq!(folder.run_sql(&sql).single_value(), format!("5{}", "0".repeat(74)), "{sql}");
     }
-    for sql in every_way("avg", &scaled(60)) {
-        assert_eq!(folder.ask(&sql).only(), format!("125{}.0000", "0".repeat(58)), "{sql}");
+    for sql in aggregate_in_every_context("avg", &scaled(60)) {
+        assert_eq!(
+            folder.run_sql(&sql).single_value(),
+            format!("125{}.0000", "0".repeat(58)),
+            "{sql}"
+        );
     }
-    for sql in every_way("sum", &scaled(74).replace("'$/d.csv'", "'$/d.csv' WHERE k IN (1, 3)")) {
-        let message = folder.refusal(&sql);
+    for sql in aggregate_in_every_context(
+        "sum",
+        &scaled(74).replace("'$/d.csv'", "'$/d.csv' WHERE k IN (1, 3)"),
+    ) {
+        let message = folder.sql_error(&sql);
         assert!(message.contains("does not fit DECIMAL(76, 0)"), "{sql}: {message}");
     }
     // Hours and days stay apart.
     let spans = "SELECT g, k, CASE k WHEN 1 THEN INTERVAL '1 month' WHEN 2 THEN INTERVAL '3 days 2000000 hours' \
                  WHEN 3 THEN INTERVAL '-1999990 hours' WHEN 4 THEN INTERVAL '4 days' END AS x FROM '$/d.csv'";
-    for sql in every_way("sum", spans) {
+    for sql in aggregate_in_every_context("sum", spans) {
         let sql = sql.replacen("SELECT ", "SELECT CAST(", 1).replacen(" FROM", " AS TEXT) FROM", 1);
-        assert_eq!(folder.ask(&sql).only(), "1 mons 7 days 10 hours", "{sql}");
+        assert_eq!(folder.run_sql(&sql).single_value(), "1 mons 7 days 10 hours", "{sql}");
     }
-    for sql in every_way("sum", &spans.replace("-1999990", "1999990")) {
-        let message = folder.refusal(&sql);
+    for sql in aggregate_in_every_context("sum", &spans.replace("-1999990", "1999990")) {
+        let message = folder.sql_error(&sql);
         assert!(message.contains("does not fit INTERVAL"), "{sql}: {message}");
     }
 }
 
 #[test]
-fn conditions_are_counted_and_averaged_as_numbers() {
+fn booleans_are_summed_and_averaged_as_numbers() {
     let folder = Folder::new();
     folder.write("s.csv", "k,status\na,200\na,500\nb,404\nb,\na,503\n");
     let sql = "SELECT k, sum(status >= 500) AS n, avg(status >= 500) AS share FROM '$/s.csv' GROUP BY k ORDER BY k";
-    let rows = folder.ask(sql).rows();
+    let rows = folder.run_sql(sql).rows();
     assert_eq!(rows[0][..2], ["a", "2"]);
     assert!(rows[0][2].starts_with("0.66666666"), "{rows:?}");
     assert_eq!(rows[1], ["b", "0", "0.0"]);
-    let plan = QueryPlan::new(&query(folder.sql(sql)), &settings()).unwrap();
+    let plan = QueryPlan::new(&query(folder.substitute_path(sql)), &settings()).unwrap();
     assert_eq!(plan.explain().unwrap().path, "partial tables");
     // A window, and values that are there once, on the other path.
     let windows =
         "SELECT max(n) FROM (SELECT sum(status >= 500) OVER (ORDER BY k) AS n FROM '$/s.csv')";
-    assert_eq!(folder.ask(windows).only(), "2");
-    assert_eq!(folder.ask("SELECT sum(DISTINCT status >= 500) FROM '$/s.csv'").only(), "1");
+    assert_eq!(folder.run_sql(windows).single_value(), "2");
+    assert_eq!(
+        folder.run_sql("SELECT sum(DISTINCT status >= 500) FROM '$/s.csv'").single_value(),
+        "1"
+    );
 }

@@ -6,8 +6,8 @@ use tidemill_engine::RunSettings;
 use crate::common::{Folder, Random, settings};
 
 /// What `sql` gives: the type of its first column, and the rows in an order of their own.
-fn asked(folder: &Folder, sql: &str) -> (String, Vec<String>) {
-    let answer = folder.ask(sql);
+fn type_and_rows(folder: &Folder, sql: &str) -> (String, Vec<String>) {
+    let answer = folder.run_sql(sql);
     let schema = answer.batches[0].schema();
     let data_type = tidemill_engine::column_types::sql_type_name(schema.field(0).data_type());
     let mut rows: Vec<String> = answer.rows().into_iter().map(|row| row.join("|")).collect();
@@ -16,7 +16,7 @@ fn asked(folder: &Folder, sql: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn a_union_takes_a_type_that_holds_the_values_of_all_its_branches() {
+fn union_type_holds_the_values_of_all_branches() {
     let folder = Folder::new();
     for (sql, data_type, rows) in [
         ("SELECT 1 x UNION ALL SELECT 0.5", "DOUBLE", &["0.5", "1.0"][..]),
@@ -78,21 +78,25 @@ fn a_union_takes_a_type_that_holds_the_values_of_all_its_branches() {
         ("SELECT 1 x EXCEPT SELECT 0.5", "BIGINT", &["1"]),
         ("SELECT 0.5 x EXCEPT SELECT 1", "DOUBLE", &["0.5"]),
     ] {
-        let (found, found_rows) = asked(&folder, sql);
-        assert_eq!((found.as_str(), found_rows.as_slice()), (data_type, &*own(rows)), "{sql}");
+        let (found, found_rows) = type_and_rows(&folder, sql);
+        assert_eq!(
+            (found.as_str(), found_rows.as_slice()),
+            (data_type, &*to_strings(rows)),
+            "{sql}"
+        );
     }
 }
 
-fn own(rows: &[&str]) -> Vec<String> {
+fn to_strings(rows: &[&str]) -> Vec<String> {
     rows.iter().map(|row| (*row).to_string()).collect()
 }
 
 #[test]
-fn a_union_keeps_the_names_of_its_first_branch() {
+fn union_columns_are_named_by_the_first_branch() {
     let folder = Folder::new();
     folder.write("a.csv", "x\n1\n2\n");
     let sql = "SELECT sum(x), max(x) AS m FROM '$/a.csv' UNION ALL SELECT 0.5, 1";
-    assert_eq!(folder.ask(sql).columns(), ["sum(x)", "m"]);
+    assert_eq!(folder.run_sql(sql).column_names(), ["sum(x)", "m"]);
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn a_union_of_files_keeps_every_value() {
         folder.write("f.csv", lines(part.iter().map(|v| format!("{v:?}")).collect()));
         let (first, second) = if round % 2 == 0 { ("i", "f") } else { ("f", "i") };
         let sql = format!("SELECT x FROM '$/{first}.csv' UNION ALL SELECT x FROM '$/{second}.csv'");
-        let answer = folder.ask(&sql);
+        let answer = folder.run_sql(&sql);
         let mut found: Vec<f64> = answer
             .batches
             .iter()
@@ -127,18 +131,18 @@ fn a_union_of_files_keeps_every_value() {
 }
 
 #[test]
-fn what_a_common_type_cannot_hold_is_refused() {
+fn union_without_a_lossless_common_type_is_refused() {
     let folder = Folder::new();
     for sql in [
         "SELECT CAST('9999-12-31' AS TIMESTAMP) x UNION ALL SELECT CAST('2020-01-01' AS TIMESTAMP(9))",
         "SELECT CAST(1e37 AS DECIMAL(38,0)) x UNION ALL SELECT CAST(0.5 AS DECIMAL(38,30))",
     ] {
-        assert!(folder.try_ask(sql, &settings()).is_err(), "{sql}");
+        assert!(folder.try_run_sql(sql, &settings()).is_err(), "{sql}");
     }
 }
 
 #[test]
-fn a_union_of_a_column_twice_is_sorted() {
+fn union_of_a_duplicated_column_is_sorted() {
     let folder = Folder::new();
     folder.write("u.csv", "x,f\n2,2.5\n1,1.5\n3,\n");
     for column in ["x", "f"] {
@@ -146,7 +150,7 @@ fn a_union_of_a_column_twice_is_sorted() {
         let grouped = format!("SELECT {column} AS c, {column} AS d FROM '$/u.csv' GROUP BY 1, 2");
         let answer = |order: &str| {
             let sql = format!("{branch} UNION ALL {grouped} ORDER BY {order}");
-            folder.ask(&sql).rows()
+            folder.run_sql(&sql).rows()
         };
         let rows = answer("a, b DESC");
         assert_eq!(rows.len(), 6);
@@ -160,7 +164,7 @@ fn a_union_of_a_column_twice_is_sorted() {
 }
 
 #[test]
-fn the_first_rows_are_by_what_each_branch_has_one_value_of() {
+fn limited_union_is_sorted_by_a_constant_branch_column() {
     let folder = Folder::new();
     folder.write("t.csv", "x\n0.5\n1.5\n");
     let from = "FROM '$/t.csv'";
@@ -170,14 +174,14 @@ fn the_first_rows_are_by_what_each_branch_has_one_value_of() {
                 "SELECT x, 'ann' AS c {from} UNION ALL SELECT x, 'rome' {from} \
                  UNION ALL SELECT x, 'mia' {from} ORDER BY 1, 2 {last} LIMIT 1"
             );
-            assert_eq!(folder.ask(&sql).rows(), [["0.5", expected]], "{sql}");
+            assert_eq!(folder.run_sql(&sql).rows(), [["0.5", expected]], "{sql}");
         }
     }
 }
 
 /// DataFusion takes what is above for sorted by the second column, and reads it on two threads.
 #[test]
-fn the_first_rows_of_branches_of_one_value_are_sorted_again_above() {
+fn limited_union_is_sorted_again_by_the_outer_query() {
     let folder = Folder::new();
     folder.write("t.csv", "calm,word,flag\n3,b,true\n3,a,false\n5,c,true\n");
     let sql = "SELECT s.c1 FROM (SELECT quantile(calm, 0.5) AS c0, bool_and(flag) AS c1, 'rome' AS c2 \
@@ -186,13 +190,13 @@ fn the_first_rows_of_branches_of_one_value_are_sorted_again_above() {
                WHERE s.c2 <= s.c2 ORDER BY 1 DESC NULLS LAST";
     for threads in [1, 2, 4] {
         let settings = RunSettings { threads, ..settings() };
-        let rows = folder.ask_with(sql, &settings).rows();
+        let rows = folder.run_sql_with(sql, &settings).rows();
         assert_eq!(rows, [["true"], ["true"], ["false"], ["false"]], "{threads} threads");
     }
 }
 
 #[test]
-fn text_beside_anything_is_text() {
+fn union_of_text_with_any_type_is_text() {
     let folder = Folder::new();
     let others =
         ["DATE '2024-01-01'", "TIMESTAMP '2024-01-01 10:00:00'", "true", "[1, 2]", "5", "1.5"];
@@ -202,10 +206,11 @@ fn text_beside_anything_is_text() {
             format!("SELECT {other} AS x UNION SELECT 'a'"),
             format!("SELECT NULL AS x UNION SELECT {other} UNION SELECT 'a' EXCEPT SELECT NULL"),
         ] {
-            let text = folder.ask(&format!("SELECT CAST({other} AS TEXT) AS x")).rows().concat();
+            let text =
+                folder.run_sql(&format!("SELECT CAST({other} AS TEXT) AS x")).rows().concat();
             let mut expected = [text[0].clone(), "a".to_owned()];
             expected.sort();
-            assert_eq!(folder.ask(&sql).sorted().concat(), expected, "{sql}");
+            assert_eq!(folder.run_sql(&sql).sorted_rows().concat(), expected, "{sql}");
         }
     }
 }

@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
-use tidemill_engine::job::Limits;
+use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::remote;
-use tidemill_engine::rowfiles::{self, Input, Request, Rowfiles};
-use tidemill_engine::running::{Running, prepare};
+use tidemill_engine::rowfile_reader::{self, RowfileInput, RowfileReadRequest, RowfileSet};
+use tidemill_engine::run_handle::{RunHandle, prepare_run};
 use tidemill_engine::{CancelFlag, Error, suggestions};
 use tidemill_rowfile::{self as rowfile, FieldType, Schema, SchemaField, StringLayout};
 
@@ -89,7 +89,7 @@ fn failed(error: rowfile::Error, path: &Path) -> Error {
         rowfile::Error::TooLarge { .. } | rowfile::Error::Serde(_) => {
             Error::usage(error.to_string())
         }
-        other => rowfiles::error(other, &path.display().to_string()),
+        other => rowfile_reader::engine_error_from_rowfile(other, &path.display().to_string()),
     }
 }
 
@@ -98,10 +98,13 @@ fn failed(error: rowfile::Error, path: &Path) -> Error {
 pub(crate) struct GivenFile(String, Option<Py<PyAny>>);
 
 impl GivenFile {
-    fn input(self, py: Python<'_>) -> PyResult<Input> {
-        let Some(object) = self.1 else { return Ok(Input::Url(self.0)) };
+    fn input(self, py: Python<'_>) -> PyResult<RowfileInput> {
+        let Some(object) = self.1 else { return Ok(RowfileInput::Url(self.0)) };
         let length = object.bind(py).call_method1("seek", (0, 2))?.extract()?;
-        Ok(Input::Given(self.0, Arc::new(FileObject { object, length, place: Mutex::new(()) })))
+        Ok(RowfileInput::Memory(
+            self.0,
+            Arc::new(FileObject { object, length, place: Mutex::new(()) }),
+        ))
     }
 }
 
@@ -167,42 +170,43 @@ pub(crate) fn read_rowfile(
     limits: LimitOptions,
 ) -> PyResult<(RawResult, Vec<RawRowfile>, u64)> {
     let inputs = files.into_iter().map(|file| file.input(py)).collect::<PyResult<_>>()?;
-    let request = Request {
+    let request = RowfileReadRequest {
         inputs,
         storage_options: storage(&storage_options).map_err(|error| raise(py, error))?,
-        schema: schema.map(|schema| schema.arrow(py)).transpose()?,
+        reader_schema: schema.map(|schema| schema.arrow(py)).transpose()?,
         columns,
-        blocks,
-        range: byte_range.map(|(start, end)| start..end),
-        batch_rows,
-        recover,
+        block_numbers: blocks,
+        byte_range: byte_range.map(|(start, end)| start..end),
+        batch_rows_max: batch_rows,
+        salvage_damaged: recover,
     };
     let (limits, display) = limits.split();
-    let preparation = prepare(&limits, &Limits::default()).map_err(|error| raise(py, error))?;
+    let preparation =
+        prepare_run(&limits, &ResourceLimits::default()).map_err(|error| raise(py, error))?;
     let cancel = preparation.settings.cancel.clone();
     let flag: CancelFlag = cancel.clone();
     let before = remote::read_stats();
-    let opened = on_a_thread(py, cancel.clone(), move || Rowfiles::open(&request, &flag))?;
+    let opened = on_a_thread(py, cancel.clone(), move || RowfileSet::open(&request, &flag))?;
     let opened = Arc::new(opened);
     let display = Display::new(display, &preparation.settings.progress);
     let memory_bytes = preparation.settings.memory_bytes;
-    let running = Running::rowfiles(Arc::clone(&opened), preparation.settings);
+    let running = RunHandle::start_rowfile_read(Arc::clone(&opened), preparation.settings);
     let running = running.map_err(|error| raise(py, error))?;
     let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
     let files = 0..opened.files().len();
     let files = files.map(|index| RawRowfile { all: Arc::clone(&opened), index }).collect();
-    Ok((result, files, opened.rows()))
+    Ok((result, files, opened.selected_row_count()))
 }
 
 /// What the header and the footer of a file say.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawRowfile {
-    all: Arc<Rowfiles>,
+    all: Arc<RowfileSet>,
     index: usize,
 }
 
 impl RawRowfile {
-    fn file(&self) -> &rowfiles::Rowfile {
+    fn file(&self) -> &rowfile_reader::OpenRowfile {
         &self.all.files()[self.index]
     }
 }
@@ -211,12 +215,12 @@ impl RawRowfile {
 impl RawRowfile {
     #[getter]
     fn path(&self) -> &str {
-        self.file().name()
+        self.file().display_name()
     }
 
     #[getter]
     fn bytes(&self) -> u64 {
-        self.file().bytes()
+        self.file().size_bytes()
     }
 
     #[getter]

@@ -9,7 +9,7 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
-use tidemill_engine::Kept;
+use tidemill_engine::ResultCache;
 use tidemill_engine::query::completion_words;
 use tidemill_engine::source::{Source, SourceSpec};
 
@@ -41,7 +41,7 @@ impl Typing {
     }
 
     /// Takes note of what was asked last, and of its result.
-    pub(super) fn learn(&mut self, text: &str, last: Option<&Kept>) {
+    pub(super) fn learn(&mut self, text: &str, last: Option<&ResultCache>) {
         let named = typed::quoted(text);
         if !named.is_empty() {
             self.recent = named;

@@ -18,12 +18,12 @@ use rustyline::{CompletionType, Config, Editor};
 use tidemill_engine::column_types::sql_type_name;
 use tidemill_engine::error::redact_secrets;
 use tidemill_engine::formats::Format;
-use tidemill_engine::job::Limits;
+use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::jobs::RunDescription;
-use tidemill_engine::running::Running;
+use tidemill_engine::run_handle::RunHandle;
 use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
-use tidemill_engine::{CopyQuery, Error, Kept, Query, StateFolder, coverage};
+use tidemill_engine::{CopyQuery, Error, Query, ResultCache, StateFolder, coverage};
 
 use self::completer::Typing;
 use super::output::{CoverageSink, Keep, Say, finish_keeping};
@@ -62,7 +62,7 @@ pub(crate) fn is_possible() -> bool {
 /// A session.
 struct Shell {
     show: ShowArgs,
-    last: Option<Kept>,
+    last: Option<ResultCache>,
     is_left: bool,
 }
 
@@ -146,7 +146,7 @@ impl Shell {
 
     fn query(&mut self, sql: &str) -> anyhow::Result<()> {
         let (sql, mut sink) = match CopyQuery::parse(sql)? {
-            Some(CopyQuery { query, sink }) => (query, sink),
+            Some(CopyQuery { query_sql: query, sink }) => (query, sink),
             None => (sql.to_owned(), SinkSpec::new("-")),
         };
         let is_shown = sink.url == "-";
@@ -156,11 +156,13 @@ impl Shell {
             output: Some(sink.url.clone()),
             ..RunDescription::default()
         };
-        let (mut preparation, recorder) = begin(&Limits::default(), &Limits::default(), about)?;
+        let (mut preparation, recorder) =
+            begin(&ResourceLimits::default(), &ResourceLimits::default(), about)?;
         preparation.settings.max_bad = BadRecordLimit::Unlimited;
-        let last = self.last.as_ref().and_then(|kept| kept.source(LAST));
+        let last = self.last.as_ref().and_then(|kept| kept.to_source(LAST));
         let query = Query { sql, sources: last.into_iter().collect(), ..Query::default() };
-        let running = Running::query(query, preparation.settings.clone())?.recorded(recorder);
+        let running =
+            RunHandle::start_query(query, preparation.settings.clone())?.with_recorder(recorder);
         if is_shown && sink.format.is_none() {
             sink.format = Some(OutputFormat::Text);
         }
@@ -255,7 +257,7 @@ impl Shell {
         let mut text = String::new();
         match &self.last {
             Some(kept) if !kept.is_too_large() => {
-                let (rows, columns) = (kept.rows(), kept.schema().fields().len() as u64);
+                let (rows, columns) = (kept.row_count(), kept.schema().fields().len() as u64);
                 text.push_str(&format!(
                     "{LAST}  the last result: {} row{} of {} column{}\n",
                     coverage::format_grouped_digits(rows),

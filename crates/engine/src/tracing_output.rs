@@ -1,0 +1,54 @@
+//! What a run does and when, for whoever asks: `TIDEMILL_LOG=debug`.
+//!
+//! Splits, maps, merges, spills, requests and commits are spans of the crate `tracing`, which cost nothing
+//! while nobody looks. A program that has a subscriber of its own sees them as any others; the command
+//! line and the Python package write each to standard error when it ends, where the variable says so.
+
+use std::io;
+
+use tidemill_base::error::{Error, Result};
+use tidemill_base::suggestions;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The variable that asks.
+const LOG_ENV_VAR: &str = "TIDEMILL_LOG";
+
+/// What it may say.
+const LOG_LEVELS: [(&str, LevelFilter); 6] = [
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
+
+/// Writes spans to standard error from now on, if `TIDEMILL_LOG` asks for it and nobody looks yet.
+///
+/// # Errors
+/// [`Error::Usage`] for a level that there is not.
+pub fn init_tracing_from_environment() -> Result<()> {
+    let Some(asked) = std::env::var_os(LOG_ENV_VAR).filter(|asked| !asked.is_empty()) else {
+        return Ok(());
+    };
+    let asked = asked.to_string_lossy().to_lowercase();
+    let Some((_, level)) = LOG_LEVELS.iter().find(|(name, _)| *name == asked) else {
+        let names = LOG_LEVELS.map(|(name, _)| name);
+        return Err(Error::usage(suggestions::unknown_name_message(LOG_ENV_VAR, &asked, &names)));
+    };
+    // What others log may hold anything, credentials too.
+    let is_ours = filter_fn(|metadata| metadata.target().starts_with("tidemill"));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_ansi(false)
+        .with_filter(is_ours)
+        .with_filter(*level);
+    // Another subscriber has the say.
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+    Ok(())
+}
