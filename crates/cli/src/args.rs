@@ -20,12 +20,12 @@ use tidemill_engine::{
 
 use crate::terminal;
 
-const STYLES: Styles = Styles::styled()
+const HELP_STYLES: Styles = Styles::styled()
     .header(Style::new().bold())
     .usage(Style::new().bold())
     .literal(Style::new().bold());
 
-const EXAMPLES: &str = "\
+const ROOT_HELP_EXAMPLES: &str = "\
 Examples:
   tidemill query \"SELECT origin, count() AS flights FROM 'flights.csv' GROUP BY origin\"
   tidemill run job.toml
@@ -43,8 +43,8 @@ allowed; 130 interrupted.";
 #[command(
     name = "tidemill",
     version,
-    styles = STYLES,
-    after_help = EXAMPLES,
+    styles = HELP_STYLES,
+    after_help = ROOT_HELP_EXAMPLES,
     arg_required_else_help = true,
     disable_help_subcommand = true
 )]
@@ -192,7 +192,7 @@ pub(crate) struct CopyArgs {
     #[arg(long)]
     pub skip_existing: bool,
     /// How many files at once; large ones are in several requests at once besides [default: 32]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub parallel: Option<usize>,
     /// Compare the MD5 sum of each file with an ETag that looks like one, on any server [default: on AWS, which
     /// documents that it is one]
@@ -254,7 +254,7 @@ pub(crate) struct LsArgs {
     pub sizes: SizeArgs,
     /// How to list: text, or an object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
@@ -271,7 +271,7 @@ pub(crate) struct StatArgs {
     pub urls: Vec<String>,
     /// How to tell it: text, or an object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
@@ -303,7 +303,7 @@ pub(crate) struct DuArgs {
     pub sizes: SizeArgs,
     /// How to tell them: text, or an object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
@@ -330,7 +330,7 @@ pub(crate) struct QueryArgs {
     #[arg(short, long, value_name = "FILE", conflicts_with = "sql")]
     pub file: Option<PathBuf>,
     /// A value for $1, ? or :name in the SQL: 1=5, day=2026-11-20; '5' in quotes is a text (repeatable)
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_query_parameter)]
     pub param: Vec<(String, String)>,
     /// Show how the query would be run, and do not run it
     #[arg(long)]
@@ -340,9 +340,9 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "CLUSTER")]
     pub cluster: Option<String>,
     #[command(flatten)]
-    pub on: OnArgs,
+    pub on: ExecutionTargetArgs,
     #[command(flatten)]
-    pub scratch: ScratchArgs,
+    pub scratch: ScratchStorageArgs,
     #[command(flatten)]
     pub turbo: TurboArgs,
     #[command(flatten)]
@@ -352,9 +352,9 @@ pub(crate) struct QueryArgs {
     #[command(flatten)]
     pub files: ProgramFileArgs,
     #[command(flatten)]
-    pub show: ShowArgs,
+    pub show: ResultDisplayArgs,
     #[command(flatten)]
-    pub limits: LimitArgs,
+    pub limits: ResourceLimitArgs,
 }
 
 /// Runs a job file: a source, a map, tables and a sink.
@@ -373,7 +373,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "JOB")]
     pub job: PathBuf,
     /// Replace a key of the job file: source.url, sink.url, tables.users, … (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_key_value)]
     pub set: Vec<(String, String)>,
     /// Show splits, plan and what would be written, and do not run
     #[arg(long, visible_alias = "explain")]
@@ -386,9 +386,9 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub salvage: bool,
     #[command(flatten)]
-    pub on: OnArgs,
+    pub on: ExecutionTargetArgs,
     #[command(flatten)]
-    pub scratch: ScratchArgs,
+    pub scratch: ScratchStorageArgs,
     #[command(flatten)]
     pub turbo: TurboArgs,
     #[command(flatten)]
@@ -396,13 +396,13 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub files: ProgramFileArgs,
     #[command(flatten)]
-    pub show: ShowArgs,
+    pub show: ResultDisplayArgs,
     #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
     pub read_ahead: ReadAheadArgs,
     #[command(flatten)]
-    pub limits: LimitArgs,
+    pub limits: ResourceLimitArgs,
 }
 
 /// Merges partial tables and finishes them.
@@ -426,11 +426,11 @@ pub(crate) struct MergeArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
-    pub show: ShowArgs,
+    pub show: ResultDisplayArgs,
     #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
-    pub limits: LimitArgs,
+    pub limits: ResourceLimitArgs,
 }
 
 /// Converts files from one format to another, record by record.
@@ -441,7 +441,7 @@ pub(crate) struct MergeArgs {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "tidemill convert [OPTIONS] <IN>... <OUT>",
-    mut_args(of_conversion),
+    mut_args(adapt_help_to_conversion),
     after_help = "\
 Examples:
   tidemill convert flights.csv flights.rowfile --null NA
@@ -463,9 +463,9 @@ pub(crate) struct ConvertArgs {
     #[arg(long, conflicts_with = "overwrite")]
     pub skip_existing: bool,
     #[command(flatten)]
-    pub on: OnArgs,
+    pub on: ExecutionTargetArgs,
     #[command(flatten)]
-    pub scratch: ScratchArgs,
+    pub scratch: ScratchStorageArgs,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
@@ -473,7 +473,7 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub program_files: ProgramFileArgs,
     #[command(flatten)]
-    pub limits: LimitArgs,
+    pub limits: ResourceLimitArgs,
 }
 
 /// Sorts lines, in memory or beyond it, with the options of GNU sort and the order of LC_ALL=C.
@@ -529,9 +529,9 @@ pub(crate) struct SortByArgs {
     #[command(flatten)]
     pub sink: SinkArgs,
     #[command(flatten)]
-    pub show: ShowArgs,
+    pub show: ResultDisplayArgs,
     #[command(flatten)]
-    pub limits: LimitArgs,
+    pub limits: ResourceLimitArgs,
 }
 
 /// Combines sets of 64-bit ids in files, larger than memory if need be: those of any, of all, of the first alone.
@@ -550,7 +550,7 @@ Examples:
   zcat ids.txt.gz | tidemill ids intersect - known.u64 --signed --memory 256M")]
 pub(crate) struct IdsArgs {
     /// Which ids are wanted
-    #[arg(value_name = "OPERATION", value_parser = OneOf(operations))]
+    #[arg(value_name = "OPERATION", value_parser = CompletionChoices(id_operation_names))]
     pub operation: String,
     /// Files, each a set; `-` is standard input. Tables may be patterns or URLs
     #[arg(value_name = "FILE", required = true)]
@@ -585,13 +585,13 @@ pub(crate) struct IdsArgs {
     #[arg(long, value_name = "DIR")]
     pub spill_dir: Vec<PathBuf>,
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub threads: Option<usize>,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
 
-fn operations() -> Vec<&'static str> {
+fn id_operation_names() -> Vec<&'static str> {
     tidemill_engine::id_set_operations::OPERATION_NAMES.map(|(name, _)| name).to_vec()
 }
 
@@ -616,7 +616,7 @@ pub(crate) struct CheckArgs {
     pub overwrite: bool,
     /// How to show what was found
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
@@ -642,7 +642,7 @@ pub(crate) struct SchemaArgs {
     pub check: bool,
     /// How to show them; rowfile: as a rowfile's schema, which --check takes
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: SchemaForm,
+    pub format: SchemaOutputFormat,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -661,13 +661,13 @@ pub(crate) struct HeadArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: u64,
     /// How to write them: text, csv, tsv or json
-    #[arg(long, value_name = "FORMAT", value_parser = OneOf(first_rows), hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", value_parser = CompletionChoices(head_format_names), hide_possible_values = true)]
     pub format: Option<String>,
     /// How many malformed records to skip among those that are read: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
     pub max_bad: Option<String>,
     #[command(flatten)]
-    pub look: LookArgs,
+    pub look: TableDisplayArgs,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -751,7 +751,7 @@ pub(crate) struct ClusterUpArgs {
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<PathBuf>,
     /// How many workers at most [default: one for each four cores]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub workers: Option<usize>,
     /// Memory of each worker: 512M, 2GiB [default: half of its machine's by its share of the cores]
     #[arg(long, value_name = "SIZE")]
@@ -773,7 +773,7 @@ pub(crate) struct ClusterUpArgs {
     #[arg(long, value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
     /// Maximum number of jobs of one client address at the same time [default: 32]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub max_jobs_per_peer: Option<usize>,
     /// Let those who ask run programs (`exec`) on the cluster, as the user that it runs as
     #[arg(long)]
@@ -793,7 +793,7 @@ pub(crate) struct ClusterStatusArgs {
     pub master: MasterArgs,
     /// How to show it
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
 }
 
 /// Lists the running, waiting and suspended jobs of a master, and the last ended ones.
@@ -808,7 +808,7 @@ pub(crate) struct ClusterJobsArgs {
     pub admin: AdminArgs,
     /// How to show them
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
 }
 
 /// Ends a master, its workers and what they run.
@@ -874,7 +874,7 @@ Examples:
   tidemill jobs list --format json --last 1")]
 pub(crate) struct JobsListArgs {
     /// How many
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = parse_positive_count)]
     pub last: usize,
     /// Only those that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
     #[arg(long, value_name = "TIME")]
@@ -884,7 +884,7 @@ pub(crate) struct JobsListArgs {
     pub name: Option<String>,
     /// How to show them
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
 }
 
 /// Shows all that is known of a run.
@@ -899,7 +899,7 @@ pub(crate) struct JobsShowArgs {
     pub id: String,
     /// How to show it
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
 }
 
 /// Ranks mappers and reducers by processor time.
@@ -915,11 +915,11 @@ pub(crate) struct JobsTopArgs {
     #[arg(long, value_name = "TIME", default_value = "7d")]
     pub since: String,
     /// How many to show
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = parse_positive_count)]
     pub last: usize,
     /// How to show them
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
 }
 
 /// Shows what changed from one run, or group of runs, to another.
@@ -943,7 +943,7 @@ pub(crate) struct JobsCompareArgs {
     pub b: String,
     /// How to show it
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
 }
 
 /// Counts different values with HyperLogLog sketches, those of postgresql-hll and java-hll.
@@ -993,7 +993,7 @@ pub(crate) struct HllInfoArgs {
     pub estimator: HllEstimator,
     /// How to show them
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
     #[command(flatten)]
     pub read: HllReadArgs,
 }
@@ -1036,7 +1036,7 @@ pub(crate) struct HllAddArgs {
     pub values: Vec<PathBuf>,
     /// What a line is: text; integer, of 64 bits, signed or not; or hash, one that is added as it is
     #[arg(long = "type", value_name = "TYPE", default_value = "text", hide_possible_values = true)]
-    pub kind: HllValue,
+    pub kind: HllValueType,
     /// The base-2 logarithm of the number of registers, 4 to 31 [default: 11, a standard error of 2.3%]
     #[arg(long, value_name = "N", conflicts_with = "sketch")]
     pub log2m: Option<u8>,
@@ -1044,8 +1044,8 @@ pub(crate) struct HllAddArgs {
     #[arg(long, value_name = "N", conflicts_with = "sketch")]
     pub regwidth: Option<u8>,
     /// Up to how many values the count is exact: auto, 0, or a power of two [default: auto]
-    #[arg(long, value_name = "auto|N", value_parser = explicit, conflicts_with = "sketch")]
-    pub explicit: Option<Explicit>,
+    #[arg(long, value_name = "auto|N", value_parser = parse_explicit_threshold, conflicts_with = "sketch")]
+    pub explicit: Option<HllExplicitThreshold>,
     #[command(flatten)]
     pub read: HllReadArgs,
     #[command(flatten)]
@@ -1074,7 +1074,7 @@ pub(crate) struct HllIntersectArgs {
     pub uncertain: bool,
     /// How to show it
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Plain,
+    pub format: TextOrJson,
     #[command(flatten)]
     pub read: HllReadArgs,
 }
@@ -1097,7 +1097,7 @@ pub(crate) struct HllWriteArgs {
     pub output: Option<PathBuf>,
     /// hex, a line that begins with \x; or binary, which a terminal does not take
     #[arg(long, value_name = "FORMAT", default_value = "hex", hide_possible_values = true)]
-    pub format: HllForm,
+    pub format: HllEncoding,
     /// Replace an existing file of that name
     #[arg(long, requires = "output")]
     pub overwrite: bool,
@@ -1106,8 +1106,8 @@ pub(crate) struct HllWriteArgs {
     pub dialect: HllDialect,
     /// Whether few registers are written as a list: true (where that is shorter), false, or up to
     /// so many registers [default: true, as far as the sketches have it]
-    #[arg(long, value_name = "true|false|N", value_parser = sparse)]
-    pub sparse: Option<Sparse>,
+    #[arg(long, value_name = "true|false|N", value_parser = parse_sparse_limit)]
+    pub sparse: Option<HllSparseLimit>,
 }
 
 /// How a number is estimated.
@@ -1119,7 +1119,7 @@ pub(crate) enum HllEstimator {
 
 /// What a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HllValue {
+pub(crate) enum HllValueType {
     Text,
     Integer,
     Hash,
@@ -1127,7 +1127,7 @@ pub(crate) enum HllValue {
 
 /// The form of a sketch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HllForm {
+pub(crate) enum HllEncoding {
     Hex,
     Binary,
 }
@@ -1141,36 +1141,36 @@ pub(crate) enum HllDialect {
 
 /// How many values are counted exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Explicit {
+pub(crate) enum HllExplicitThreshold {
     Automatic,
     AtMost(u64),
 }
 
 /// When registers are written as a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sparse {
-    Shorter,
+pub(crate) enum HllSparseLimit {
+    IfShorter,
     Never,
     AtMost(u32),
 }
 
-fn explicit(text: &str) -> Result<Explicit, String> {
+fn parse_explicit_threshold(text: &str) -> Result<HllExplicitThreshold, String> {
     match text {
-        "auto" => Ok(Explicit::Automatic),
+        "auto" => Ok(HllExplicitThreshold::Automatic),
         count => count
             .parse()
-            .map(Explicit::AtMost)
+            .map(HllExplicitThreshold::AtMost)
             .map_err(|_| "it is neither `auto` nor a whole number".to_owned()),
     }
 }
 
-fn sparse(text: &str) -> Result<Sparse, String> {
+fn parse_sparse_limit(text: &str) -> Result<HllSparseLimit, String> {
     match text {
-        "true" => Ok(Sparse::Shorter),
-        "false" | "0" => Ok(Sparse::Never),
+        "true" => Ok(HllSparseLimit::IfShorter),
+        "false" | "0" => Ok(HllSparseLimit::Never),
         count => count
             .parse()
-            .map(Sparse::AtMost)
+            .map(HllSparseLimit::AtMost)
             .map_err(|_| "it is neither `true`, `false` nor a number of registers".to_owned()),
     }
 }
@@ -1231,14 +1231,14 @@ pub(crate) struct ReadAheadArgs {
 pub(crate) struct SourceArgs {
     /// The files' format where the suffix does not tell: csv, tsv, json, access-log, syslog,
     /// logfmt, parquet, arrow, avro, rowfile, lines
-    #[arg(long, value_name = "FORMAT", value_parser = OneOf(Format::names), hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", value_parser = CompletionChoices(Format::names), hide_possible_values = true)]
     pub source_format: Option<String>,
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
     #[arg(long, value_name = "COLUMNS")]
     pub schema: Option<String>,
     /// Whether the files may have different columns: union, by name, or same, in which case only
     /// the first file is looked at beforehand [default: union]
-    #[arg(long, value_name = "union|same", value_parser = OneOf(|| vec!["union", "same"]), hide_possible_values = true)]
+    #[arg(long, value_name = "union|same", value_parser = CompletionChoices(|| vec!["union", "same"]), hide_possible_values = true)]
     pub layouts: Option<String>,
     /// Make the fields of a column's records columns of their own: of a STRUCT, or of JSON in a
     /// string; COLUMN=PREFIX puts a prefix before their names (repeatable; several with commas between)
@@ -1255,16 +1255,16 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub header: Option<bool>,
     /// The character between fields [default: comma, or tab for tsv]
-    #[arg(long, value_name = "CHAR", value_parser = character)]
+    #[arg(long, value_name = "CHAR", value_parser = parse_character)]
     pub delimiter: Option<u8>,
     /// The character around quoted fields; '' for none [default: "]
-    #[arg(long, value_name = "CHAR", value_parser = character_or_none)]
-    pub quote: Option<Quote>,
+    #[arg(long, value_name = "CHAR", value_parser = parse_quote_character)]
+    pub quote: Option<QuoteOption>,
     /// A character that makes the next one literal inside quotes
-    #[arg(long, value_name = "CHAR", value_parser = character)]
+    #[arg(long, value_name = "CHAR", value_parser = parse_character)]
     pub escape: Option<u8>,
     /// Skip lines that start with this character
-    #[arg(long, value_name = "CHAR", value_parser = character)]
+    #[arg(long, value_name = "CHAR", value_parser = parse_character)]
     pub comment: Option<u8>,
     /// Skip the first N lines of each file, whatever is in them: titles above a header
     #[arg(long, value_name = "N")]
@@ -1278,11 +1278,11 @@ pub(crate) struct SourceArgs {
     pub strict: Option<bool>,
     /// Treatment of a value of text that is not of its column's type: error, or null; the values
     /// that became null are counted [default: error]
-    #[arg(long, value_name = "error|null", value_parser = OneOf(|| vec!["error", "null"]), hide_possible_values = true)]
+    #[arg(long, value_name = "error|null", value_parser = CompletionChoices(|| vec!["error", "null"]), hide_possible_values = true)]
     pub mismatch: Option<String>,
     /// How the records of a system log are told apart: lines, or octets (each begins with its
     /// length: RFC 6587) [default: lines]
-    #[arg(long, value_name = "lines|octets", value_parser = OneOf(|| vec!["lines", "octets"]), hide_possible_values = true)]
+    #[arg(long, value_name = "lines|octets", value_parser = CompletionChoices(|| vec!["lines", "octets"]), hide_possible_values = true)]
     pub framing: Option<String>,
     /// What the lines of an access log look like: Apache's LogFormat or nginx's log_format as it
     /// stands in the server's configuration, named patterns (%{IP:ip} %{INT:ms}), or common,
@@ -1301,7 +1301,7 @@ pub(crate) struct SourceArgs {
 
 /// The quote character, or none.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Quote(pub Option<u8>);
+pub(crate) struct QuoteOption(pub Option<u8>);
 
 /// Where the result goes.
 #[derive(Debug, Args, Default)]
@@ -1317,19 +1317,19 @@ pub(crate) struct SinkArgs {
 /// How much of a result a terminal shows, and how.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a terminal")]
-pub(crate) struct ShowArgs {
+pub(crate) struct ResultDisplayArgs {
     /// How many rows of a table to show, the first half and the last half of them: all, or a number
     /// [default: 40]
-    #[arg(long, value_name = "all|N", value_parser = rows_shown)]
-    pub rows: Option<RowsShown>,
+    #[arg(long, value_name = "all|N", value_parser = parse_displayed_rows)]
+    pub rows: Option<DisplayedRowsLimit>,
     #[command(flatten)]
-    pub look: LookArgs,
+    pub look: TableDisplayArgs,
 }
 
 /// How a terminal shows a table.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a terminal")]
-pub(crate) struct LookArgs {
+pub(crate) struct TableDisplayArgs {
     /// Write the digits of a table's numbers in groups: 10,103,280
     #[arg(long)]
     pub thousands: bool,
@@ -1340,7 +1340,7 @@ pub(crate) struct LookArgs {
 
 /// How many rows a terminal shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RowsShown {
+pub(crate) enum DisplayedRowsLimit {
     All,
     AtMost(usize),
 }
@@ -1351,12 +1351,12 @@ pub(crate) enum RowsShown {
 pub(crate) struct WriteArgs {
     /// text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix; text on a
     /// terminal, else csv]
-    #[arg(long, value_name = "FORMAT", value_parser = OneOf(OutputFormat::names), hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", value_parser = CompletionChoices(OutputFormat::names), hide_possible_values = true)]
     pub format: Option<String>,
     /// How it is compressed: none, gzip, zstd, bzip2, xz, snappy, brotli, lz4 or deflate, as far as the
     /// format has it, with a level if wanted: zstd:9 [default: what the name's suffix tells of text;
     /// zstd in parquet and rowfile, deflate in avro]
-    #[arg(long, value_name = "CODEC[:LEVEL]", value_parser = OneOf(codecs), hide_possible_values = true)]
+    #[arg(long, value_name = "CODEC[:LEVEL]", value_parser = CompletionChoices(codec_names), hide_possible_values = true)]
     pub compression: Option<String>,
     /// Leave the names of columns out of csv, tsv and text, and of a table on a terminal
     #[arg(long)]
@@ -1365,7 +1365,7 @@ pub(crate) struct WriteArgs {
     #[arg(long)]
     pub overwrite: bool,
     /// The most files that a name with columns may stand for [default: 10000]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub max_files: Option<usize>,
     /// A program that each file's bytes go through once they are in the format (repeatable: the
     /// program, then each of its arguments)
@@ -1420,12 +1420,14 @@ pub(crate) struct TurboArgs {
 
 impl TurboArgs {
     /// What is said here, and where nothing is, by a job file.
-    pub(crate) fn over(
+    pub(crate) fn with_job_defaults(
         &self,
         job: &TurboSettings,
     ) -> tidemill_engine::Result<Option<TurboSettings>> {
-        let mut turbo =
-            TurboSettings { started_at: Some(terminal::began()), ..TurboSettings::default() };
+        let mut turbo = TurboSettings {
+            started_at: Some(terminal::command_start()),
+            ..TurboSettings::default()
+        };
         let said = [
             ("deadline", &self.deadline),
             ("drop", &self.drop),
@@ -1450,7 +1452,7 @@ impl TurboArgs {
 /// Where a run's splits are read.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a cluster")]
-pub(crate) struct OnArgs {
+pub(crate) struct ExecutionTargetArgs {
     /// Read on a Ray cluster: ray://host:port, or ray for the one that RAY_ADDRESS names, or else one that is started
     /// here for the run; auto is ray, but what cannot run there runs here. Or have a master run it: http://host:port, or
     /// master for the one that `tidemill cluster up` started here [default: this machine, without Ray]
@@ -1464,14 +1466,14 @@ pub(crate) struct OnArgs {
     #[arg(long, value_name = "FILE", requires = "on")]
     pub token_file: Option<PathBuf>,
     /// Fail once so many workers ended over the same splits, one after the other [default: 4]
-    #[arg(long, value_name = "N", requires = "on", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", requires = "on", value_parser = parse_positive_count)]
     pub max_attempts: Option<usize>,
 }
 
 /// Where large tables go between workers.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a cluster")]
-pub(crate) struct ScratchArgs {
+pub(crate) struct ScratchStorageArgs {
     /// Where tables and rows go that are too many to be sent, on their way from worker to worker: a folder that all machines
     /// see, or s3://bucket/prefix [default: the first --spill-dir where all workers are on this machine; else all pass
     /// this process]
@@ -1482,23 +1484,23 @@ pub(crate) struct ScratchArgs {
     pub scratch_above: Option<String>,
 }
 
-impl ScratchArgs {
+impl ScratchStorageArgs {
     /// The query as these have it.
-    pub(crate) fn over(&self, query: Query) -> Result<Query> {
+    pub(crate) fn apply_to_query(&self, query: Query) -> Result<Query> {
         let own = ScratchSpec::from_options(self.scratch.clone(), self.scratch_above.as_deref())?;
         Ok(Query { scratch: own.with_defaults(query.scratch), ..query })
     }
 }
 
-impl OnArgs {
+impl ExecutionTargetArgs {
     /// The query as these have it, whose workers are reached when there is something for them to do.
-    pub(crate) fn over(
+    pub(crate) fn apply_to_query(
         &self,
         query: Query,
-        limits: &LimitArgs,
+        limits: &ResourceLimitArgs,
         cancel: &CancelFlag,
     ) -> Result<Query> {
-        let Some(there) = self.elsewhere(limits, cancel)? else { return Ok(query) };
+        let Some(there) = self.remote_workers(limits, cancel)? else { return Ok(query) };
         let ConversionWorkers {
             pool: workers,
             may_run_locally: may_run_here,
@@ -1514,9 +1516,9 @@ impl OnArgs {
     }
 
     /// Whoever does something elsewhere, if it is not done here.
-    pub(crate) fn elsewhere(
+    pub(crate) fn remote_workers(
         &self,
-        limits: &LimitArgs,
+        limits: &ResourceLimitArgs,
         cancel: &CancelFlag,
     ) -> Result<Option<ConversionWorkers>> {
         let Some(address) = &self.on else { return Ok(None) };
@@ -1558,7 +1560,7 @@ impl OnArgs {
     }
 
     /// The master that is named, if one is.
-    pub(crate) fn master(&self) -> Result<Option<MasterClient>> {
+    pub(crate) fn named_master(&self) -> Result<Option<MasterClient>> {
         let address = self.on.as_deref().filter(|address| is_master_address(address));
         if let (Some(address), Some(_)) = (address, &self.python) {
             return Err(Error::usage_with_hint(
@@ -1573,7 +1575,7 @@ impl OnArgs {
 /// What a run may take, and what it tells.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Running")]
-pub(crate) struct LimitArgs {
+pub(crate) struct ResourceLimitArgs {
     /// Memory for the whole run: 512M, 2GiB, 8e9, 50%; beyond it, it spills to disk
     /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
     #[arg(long, value_name = "SIZE")]
@@ -1583,11 +1585,11 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "DIR")]
     pub spill_dir: Vec<PathBuf>,
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub threads: Option<usize>,
     /// Which runs on this machine go first: high before normal before low, which takes only the cores that the
     /// others leave [env: TIDEMILL_PRIORITY] [default: normal]
-    #[arg(long, value_name = "high|normal|low", value_parser = OneOf(|| vec!["high", "normal", "low"]), hide_possible_values = true)]
+    #[arg(long, value_name = "high|normal|low", value_parser = CompletionChoices(|| vec!["high", "normal", "low"]), hide_possible_values = true)]
     pub priority: Option<String>,
     /// How many malformed records to skip before the run fails: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
@@ -1598,7 +1600,7 @@ pub(crate) struct LimitArgs {
 }
 
 /// A shared flag as a conversion, whose output has a name, explains it.
-fn of_conversion(flag: Arg) -> Arg {
+fn adapt_help_to_conversion(flag: Arg) -> Arg {
     match flag.get_id().as_str() {
         "format" => flag.help(
             "text, csv, tsv, json, parquet, arrow, avro or rowfile [default: the file's suffix]",
@@ -1611,9 +1613,9 @@ fn of_conversion(flag: Arg) -> Arg {
 /// A word that completions offer choices for. Which of them there are is told where they are looked up, with the
 /// nearest one.
 #[derive(Debug, Clone, Copy)]
-struct OneOf(fn() -> Vec<&'static str>);
+struct CompletionChoices(fn() -> Vec<&'static str>);
 
-impl TypedValueParser for OneOf {
+impl TypedValueParser for CompletionChoices {
     type Value = String;
 
     fn parse_ref(
@@ -1631,31 +1633,31 @@ impl TypedValueParser for OneOf {
 }
 
 /// The formats that first rows are shown in.
-fn first_rows() -> Vec<&'static str> {
+fn head_format_names() -> Vec<&'static str> {
     vec!["text", "csv", "tsv", "json"]
 }
 
 /// What any format can be compressed by.
-fn codecs() -> Vec<&'static str> {
+fn codec_names() -> Vec<&'static str> {
     vec!["none", "gzip", "zstd", "bzip2", "xz", "snappy", "brotli", "lz4", "deflate"]
 }
 
 /// A form for people or for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Plain {
+pub(crate) enum TextOrJson {
     Text,
     Json,
 }
 
 /// A form of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SchemaForm {
+pub(crate) enum SchemaOutputFormat {
     Text,
     Json,
     Rowfile,
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+fn parse_key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.to_owned()))
@@ -1664,7 +1666,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn parameter(text: &str) -> Result<(String, String), String> {
+fn parse_query_parameter(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
             let name = name.trim().trim_start_matches(['$', ':']);
@@ -1674,16 +1676,16 @@ fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub(crate) fn rows_shown(text: &str) -> Result<RowsShown, String> {
+pub(crate) fn parse_displayed_rows(text: &str) -> Result<DisplayedRowsLimit, String> {
     match text {
-        "all" => Ok(RowsShown::All),
-        count => at_least_one(count)
-            .map(RowsShown::AtMost)
+        "all" => Ok(DisplayedRowsLimit::All),
+        count => parse_positive_count(count)
+            .map(DisplayedRowsLimit::AtMost)
             .map_err(|why| format!("{why}; `all` shows every row")),
     }
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+fn parse_positive_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("it must be at least 1".to_owned()),
         Ok(count) => Ok(count),
@@ -1691,15 +1693,19 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-fn character(text: &str) -> Result<u8, String> {
+fn parse_character(text: &str) -> Result<u8, String> {
     tidemill_engine::source::parse_option_character(text).ok_or_else(|| {
         "it must be one ASCII character, \\t for a tab, or \\x and two hexadecimal digits"
             .to_owned()
     })
 }
 
-fn character_or_none(text: &str) -> Result<Quote, String> {
-    if text.is_empty() { Ok(Quote(None)) } else { character(text).map(|byte| Quote(Some(byte))) }
+fn parse_quote_character(text: &str) -> Result<QuoteOption, String> {
+    if text.is_empty() {
+        Ok(QuoteOption(None))
+    } else {
+        parse_character(text).map(|byte| QuoteOption(Some(byte)))
+    }
 }
 
 #[cfg(test)]
@@ -1709,12 +1715,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_definition_passes_clap_checks() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn completions_offer_what_a_flag_takes() {
+    fn completions_offer_the_values_of_a_flag() {
         let mut script = Vec::new();
         clap_complete::generate(Shell::Fish, &mut Cli::command(), "tidemill", &mut script);
         let script = String::from_utf8(script).unwrap();
@@ -1737,7 +1743,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_is_explained_with_an_example() {
+    fn every_verb_has_help_with_an_example() {
         fn check(path: &str, command: &clap::Command) {
             for verb in command.get_subcommands() {
                 let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();

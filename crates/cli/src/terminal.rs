@@ -15,93 +15,96 @@ use tidemill_engine::run_handle::CANCEL_GRACE_PERIOD;
 use tidemill_engine::sink::is_direct_write_running;
 use tidemill_engine::{CancelFlag, Error, RunProgress};
 
-use crate::screen;
+use crate::stdout_display;
 
 /// The exit status after an interrupt.
-const INTERRUPTED: i32 = 130;
+const INTERRUPTED_EXIT_STATUS: i32 = 130;
 
 /// How often the bar moves.
-const TICK: Duration = Duration::from_millis(100);
+const BAR_REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shorter runs show no bar: it would only flicker.
-const PATIENCE: Duration = Duration::from_millis(300);
+const BAR_DELAY: Duration = Duration::from_millis(300);
 
 /// A run that goes on for longer shows what each of its workers on a cluster has done, a line each …
-const WORKERS_PATIENCE: Duration = Duration::from_secs(2);
+const WORKER_LINES_DELAY: Duration = Duration::from_secs(2);
 
 /// … of so many at most.
-const WORKERS_SHOWN: usize = 8;
+const WORKER_LINES_MAX: usize = 8;
 
 /// What runs, for whoever wants to stop it.
-static RUNS: Mutex<Option<CancelFlag>> = Mutex::new(None);
+static CURRENT_RUN: Mutex<Option<CancelFlag>> = Mutex::new(None);
 
 /// What ends reading without ending the run, for an answer that may rest on a part of the input.
-static ENOUGH: Mutex<Option<CancelFlag>> = Mutex::new(None);
+static EARLY_ANSWER: Mutex<Option<CancelFlag>> = Mutex::new(None);
 
 /// Whether what is stopped is the run alone.
-static IS_SHELL: AtomicBool = AtomicBool::new(false);
+static SURVIVES_SIGNALS: AtomicBool = AtomicBool::new(false);
 
 /// When the command began.
-pub(crate) fn began() -> Instant {
+pub(crate) fn command_start() -> Instant {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     *BEGAN.get_or_init(Instant::now)
 }
 
 /// Raises `cancel` on the first Ctrl-C or SIGTERM, and ends the process on the second.
 pub(crate) fn watch_signals(cancel: &CancelFlag) -> anyhow::Result<()> {
-    runs(Some(cancel.clone()));
+    replace_current_run(Some(cancel.clone()));
     static IS_SET: AtomicBool = AtomicBool::new(false);
     if IS_SET.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
     ctrlc::set_handler(|| {
-        let enough = ENOUGH.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let enough = EARLY_ANSWER.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(enough) = enough.filter(|enough| !enough.is_cancelled()) {
             return enough.cancel();
         }
-        let cancel = RUNS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let cancel = CURRENT_RUN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match cancel {
             Some(cancel) if !cancel.is_cancelled() => {
                 cancel.cancel();
                 // What has ended is not here any more, and a write to a pipe that nobody reads never does.
-                if !IS_SHELL.load(Ordering::Relaxed) && !screen::is_paged() {
+                if !SURVIVES_SIGNALS.load(Ordering::Relaxed) && !stdout_display::is_pager_running()
+                {
                     std::thread::sleep(CANCEL_GRACE_PERIOD);
                     if is_direct_write_running() {
-                        end_interrupted();
+                        exit_interrupted();
                     }
                 }
             }
             // A pager that is left behind would keep the terminal; a shell goes on.
-            Some(_) if screen::is_paged() || IS_SHELL.load(Ordering::Relaxed) => {}
-            _ => std::process::exit(INTERRUPTED),
+            Some(_)
+                if stdout_display::is_pager_running()
+                    || SURVIVES_SIGNALS.load(Ordering::Relaxed) => {}
+            _ => std::process::exit(INTERRUPTED_EXIT_STATUS),
         }
     })?;
     Ok(())
 }
 
 /// From now on a signal stops a run and not the process.
-pub(crate) fn keep_shell() {
-    IS_SHELL.store(true, Ordering::Relaxed);
+pub(crate) fn survive_signals() {
+    SURVIVES_SIGNALS.store(true, Ordering::Relaxed);
 }
 
 /// From now on the first signal has the run answer with what it has read.
-pub(crate) fn answer_first(enough: &CancelFlag) {
-    *ENOUGH.lock().unwrap_or_else(PoisonError::into_inner) = Some(enough.clone());
+pub(crate) fn answer_early_on_signal(enough: &CancelFlag) {
+    *EARLY_ANSWER.lock().unwrap_or_else(PoisonError::into_inner) = Some(enough.clone());
 }
 
 /// The run has ended: a signal is for the process again.
-pub(crate) fn nothing_runs() {
-    *ENOUGH.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    runs(None);
+pub(crate) fn clear_current_run() {
+    *EARLY_ANSWER.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    replace_current_run(None);
 }
 
-fn runs(cancel: Option<CancelFlag>) -> Option<CancelFlag> {
-    std::mem::replace(&mut *RUNS.lock().unwrap_or_else(PoisonError::into_inner), cancel)
+fn replace_current_run(cancel: Option<CancelFlag>) -> Option<CancelFlag> {
+    std::mem::replace(&mut *CURRENT_RUN.lock().unwrap_or_else(PoisonError::into_inner), cancel)
 }
 
 /// Lets a write beyond the limit of a file's size (`ulimit -f`) fail as one to a full disk does: left alone the
 /// system ends the process without a word. Programs that are started have the signal as it was.
-pub(crate) fn outlive_the_limit_of_a_file() {
+pub(crate) fn ignore_file_size_signal() {
     #[cfg(unix)]
     {
         extern "C" fn nothing(_: libc::c_int) {}
@@ -112,7 +115,7 @@ pub(crate) fn outlive_the_limit_of_a_file() {
 }
 
 /// Whether standard error is a terminal that shows colours.
-fn colours() -> bool {
+fn stderr_shows_colours() -> bool {
     let plain = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     std::io::stderr().is_terminal() && !plain("NO_COLOR") && !dumb
@@ -120,58 +123,61 @@ fn colours() -> bool {
 
 /// A line on standard error, without secrets of URLs. That it cannot be written is no failure of the
 /// run.
-pub(crate) fn note(text: &str) {
-    labelled("", text);
+pub(crate) fn print_note(text: &str) {
+    print_labelled("", text);
 }
 
 /// What names and values of files bring with them must not reach the terminal as they are: it would obey.
-fn labelled(label: &str, text: &str) {
+fn print_labelled(label: &str, text: &str) {
     let text = escape_control_chars(&redact_secrets(text), &['\n', '\t']);
     let _ = writeln!(std::io::stderr().lock(), "{label}{text}");
 }
 
 /// A warning on standard error.
-pub(crate) fn warn(text: &str) {
-    labelled(if colours() { "\x1b[1;33mwarning:\x1b[0m " } else { "warning: " }, text);
+pub(crate) fn print_warning(text: &str) {
+    print_labelled(
+        if stderr_shows_colours() { "\x1b[1;33mwarning:\x1b[0m " } else { "warning: " },
+        text,
+    );
 }
 
 /// An error and its hints on standard error.
-pub(crate) fn complain(error: &anyhow::Error) {
-    let label = if colours() { "\x1b[1;31merror:\x1b[0m " } else { "error: " };
+pub(crate) fn print_error(error: &anyhow::Error) {
+    let label = if stderr_shows_colours() { "\x1b[1;31merror:\x1b[0m " } else { "error: " };
     // An error of ours has its cause in its words.
     let text = match error.downcast_ref::<Error>() {
         Some(ours) => ours.to_string(),
         None => format!("{error:#}"),
     };
-    labelled(label, &text);
+    print_labelled(label, &text);
 }
 
 /// Ends the process as an interrupted run ends it.
-pub(crate) fn end_interrupted() -> ! {
-    complain(&Error::Interrupted.into());
-    std::process::exit(INTERRUPTED)
+pub(crate) fn exit_interrupted() -> ! {
+    print_error(&Error::Interrupted.into());
+    std::process::exit(INTERRUPTED_EXIT_STATUS)
 }
 
 /// True if a bar is on the screen, which says itself what is waited for.
 static IS_BAR_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Interval between two checks for hosts that do not answer.
-const SILENT_LOOK: Duration = Duration::from_millis(250);
+const SILENT_HOST_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Has hosts told of on standard error that do not answer for a while, each once, where no bar says so. The thread for it
 /// starts with the process's first request.
-pub(crate) fn tell_of_silent_hosts() {
+pub(crate) fn report_silent_hosts() {
     silent_hosts::set_first_request_hook(|| {
         // Without it the run goes on as well.
         let _ = std::thread::Builder::new().name("silent-hosts".to_owned()).spawn(|| {
             let mut told = BTreeSet::new();
             loop {
-                std::thread::sleep(SILENT_LOOK);
+                std::thread::sleep(SILENT_HOST_CHECK_INTERVAL);
                 if !IS_BAR_SHOWN.load(Ordering::Relaxed)
                     && let Some(silent) = silent_hosts::longest_silent_host()
                     && told.insert(silent.host.clone())
                 {
-                    note(&silent.to_string());
+                    print_note(&silent.to_string());
                 }
             }
         });
@@ -181,19 +187,19 @@ pub(crate) fn tell_of_silent_hosts() {
 /// The progress bar of a run, on standard error if that is a terminal.
 ///
 /// It is drawn by whoever waits for the run, calling [`Bar::tick`].
-pub(crate) struct Bar {
+pub(crate) struct RunProgressBar {
     progress: RunProgress,
     bar: Option<ProgressBar>,
-    started: Instant,
-    drawn: Instant,
+    started_at: Instant,
+    drawn_at: Instant,
     bytes: u64,
-    is_rated: bool,
-    hidden: bool,
+    has_rate: bool,
+    is_hidden: bool,
     /// What is counted beside bytes.
-    unit: &'static str,
+    unit_noun: &'static str,
 }
 
-impl Bar {
+impl RunProgressBar {
     /// A bar that shows once the run has taken a moment.
     pub(crate) fn new(progress: &RunProgress) -> Self {
         let now = Instant::now();
@@ -203,51 +209,53 @@ impl Bar {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Bar {
+        RunProgressBar {
             progress: progress.clone(),
             bar,
-            started: now,
-            drawn: now,
+            started_at: now,
+            drawn_at: now,
             bytes: 0,
-            is_rated: false,
-            hidden: true,
-            unit: "rows",
+            has_rate: false,
+            is_hidden: true,
+            unit_noun: "rows",
         }
     }
 
     /// One that is never shown.
-    pub(crate) fn none() -> Self {
-        let mut bar = Bar::new(&RunProgress::default());
+    pub(crate) fn disabled() -> Self {
+        let mut bar = RunProgressBar::new(&RunProgress::default());
         bar.bar = None;
         bar
     }
 
     /// The same for files, which are counted as rows are.
-    pub(crate) fn of_files(progress: &RunProgress) -> Self {
-        let mut bar = Bar::new(progress);
-        bar.unit = "files";
+    pub(crate) fn for_files(progress: &RunProgress) -> Self {
+        let mut bar = RunProgressBar::new(progress);
+        bar.unit_noun = "files";
         bar
     }
 
     /// The same for ids, which are counted as they come out.
-    pub(crate) fn of_ids(progress: &RunProgress) -> Self {
-        let mut bar = Bar::new(progress);
-        bar.unit = "ids";
+    pub(crate) fn for_ids(progress: &RunProgress) -> Self {
+        let mut bar = RunProgressBar::new(progress);
+        bar.unit_noun = "ids";
         bar
     }
 
     /// Redraws, if it is time to.
     pub(crate) fn tick(&mut self) {
         let Some(bar) = &self.bar else { return };
-        if self.started.elapsed() < PATIENCE || (!self.hidden && self.drawn.elapsed() < TICK) {
+        if self.started_at.elapsed() < BAR_DELAY
+            || (!self.is_hidden && self.drawn_at.elapsed() < BAR_REDRAW_INTERVAL)
+        {
             return;
         }
-        if self.hidden {
+        if self.is_hidden {
             bar.set_draw_target(ProgressDrawTarget::stderr());
-            self.hidden = false;
+            self.is_hidden = false;
             IS_BAR_SHOWN.store(true, Ordering::Relaxed);
         }
-        self.drawn = Instant::now();
+        self.drawn_at = Instant::now();
         let total = self.progress.bytes_total();
         // The bar never goes back.
         self.bytes = self.bytes.max(self.progress.bytes_done());
@@ -256,26 +264,26 @@ impl Bar {
             self.bytes = self.bytes.min(total);
         }
         bar.set_position(self.bytes);
-        self.is_rated |= bar.per_sec() > 0.0;
-        let state = Shown {
+        self.has_rate |= bar.per_sec() > 0.0;
+        let state = ProgressLine {
             bytes: self.bytes,
-            total,
+            bytes_total: total,
             rows: self.progress.rows_done(),
-            unit: self.unit,
-            per_second: whole(bar.per_sec()),
-            left: (self.is_rated && total > 0).then(|| bar.eta()),
-            elapsed: self.started.elapsed(),
-            afterwards: self.progress.plan_outline().final_activity,
-            spilled: self.progress.spilled_bytes(),
-            elsewhere: self.progress.worker_counts(),
-            waits: self.progress.wait_reason(),
-            silent: silent_hosts::longest_silent_host().map(|silent| silent.to_string()),
-            written: self.progress.write_task_counts(),
+            unit_noun: self.unit_noun,
+            bytes_per_second: rate_to_integer(bar.per_sec()),
+            remaining_time: (self.has_rate && total > 0).then(|| bar.eta()),
+            elapsed: self.started_at.elapsed(),
+            next_phase: self.progress.plan_outline().final_activity,
+            spilled_bytes: self.progress.spilled_bytes(),
+            worker_and_lost_task_counts: self.progress.worker_counts(),
+            wait_reason: self.progress.wait_reason(),
+            silent_host: silent_hosts::longest_silent_host().map(|silent| silent.to_string()),
+            output_tasks_done_and_total: self.progress.write_task_counts(),
         };
         // The spinner has two columns, and a terminal goes to the next line behind its last one.
-        let (columns, lines) = screen::size_of(libc::STDERR_FILENO);
-        let mut text = state.line(columns.saturating_sub(3));
-        if self.started.elapsed() >= WORKERS_PATIENCE {
+        let (columns, lines) = stdout_display::terminal_size_of(libc::STDERR_FILENO);
+        let mut text = state.render(columns.saturating_sub(3));
+        if self.started_at.elapsed() >= WORKER_LINES_DELAY {
             let workers = self.progress.workers();
             for line in worker_lines(&workers, columns.saturating_sub(1), lines / 3) {
                 text.push('\n');
@@ -287,7 +295,7 @@ impl Bar {
     }
 
     /// Takes the bar away while something else is written.
-    pub(crate) fn pause<T>(&mut self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn suspend_while<T>(&mut self, write: impl FnOnce() -> T) -> T {
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -298,53 +306,53 @@ impl Bar {
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
-            if !self.hidden {
+            if !self.is_hidden {
                 IS_BAR_SHOWN.store(false, Ordering::Relaxed);
             }
         }
     }
 }
 
-impl Drop for Bar {
+impl Drop for RunProgressBar {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
 /// What is shown of a run that goes on.
-struct Shown {
+struct ProgressLine {
     bytes: u64,
     /// 0 where nobody knows.
-    total: u64,
+    bytes_total: u64,
     rows: u64,
-    unit: &'static str,
-    per_second: u64,
-    left: Option<Duration>,
+    unit_noun: &'static str,
+    bytes_per_second: u64,
+    remaining_time: Option<Duration>,
     elapsed: Duration,
-    afterwards: Option<&'static str>,
-    spilled: u64,
+    next_phase: Option<&'static str>,
+    spilled_bytes: u64,
     /// Workers on a cluster, and tasks that were lost with those that are gone.
-    elsewhere: (u64, u64),
+    worker_and_lost_task_counts: (u64, u64),
     /// What is waited for before anything is read.
-    waits: Option<&'static str>,
+    wait_reason: Option<&'static str>,
     /// A host that has not answered for a while.
-    silent: Option<String>,
+    silent_host: Option<String>,
     /// Tasks of workers that have written files, of so many.
-    written: (u64, u64),
+    output_tasks_done_and_total: (u64, u64),
 }
 
 /// The columns of the bar itself: as many as there are, up to so many, and at least so many.
-const BAR: usize = 28;
-const BAR_MIN: usize = 8;
+const BAR_COLUMNS_MAX: usize = 28;
+const BAR_COLUMNS_MIN: usize = 8;
 
-impl Shown {
+impl ProgressLine {
     /// A line of at most so many columns: the bar is shorter, and then less is said, where it does not fit.
-    fn line(&self, columns: usize) -> String {
-        let rows = format!("{} {}", format_grouped_digits(self.rows), self.unit);
-        let rate = format!("{}/s", format_decimal_bytes(self.per_second));
+    fn render(&self, columns: usize) -> String {
+        let rows = format!("{} {}", format_grouped_digits(self.rows), self.unit_noun);
+        let rate = format!("{}/s", format_decimal_bytes(self.bytes_per_second));
         let elapsed = indicatif::HumanDuration(self.elapsed).to_string();
-        let is_read = self.total > 0 && self.bytes >= self.total;
-        let workers = match self.elsewhere {
+        let is_read = self.bytes_total > 0 && self.bytes >= self.bytes_total;
+        let workers = match self.worker_and_lost_task_counts {
             (0, _) => String::new(),
             (1, 0) => "1 worker".to_owned(),
             (workers, 0) => format!("{} workers", format_grouped_digits(workers)),
@@ -356,20 +364,20 @@ impl Shown {
                 )
             }
         };
-        let waits = self.silent.as_deref().or(self.waits.filter(|_| self.bytes == 0));
-        let parts = match (is_read, self.total) {
+        let waits = self.silent_host.as_deref().or(self.wait_reason.filter(|_| self.bytes == 0));
+        let parts = match (is_read, self.bytes_total) {
             _ if waits.is_some() => vec![waits.unwrap_or_default().to_owned(), elapsed],
             (true, _) => {
                 // What has been read is no measure of what comes now.
-                let what = match self.written {
-                    (_, 0) => self.afterwards.unwrap_or("writing").to_owned(),
+                let what = match self.output_tasks_done_and_total {
+                    (_, 0) => self.next_phase.unwrap_or("writing").to_owned(),
                     (done, all) => format!(
                         "writing, {} of {} tasks",
                         format_grouped_digits(done),
                         format_grouped_digits(all)
                     ),
                 };
-                let spilled = match self.spilled {
+                let spilled = match self.spilled_bytes {
                     0 => String::new(),
                     bytes => format!("{} on disk", format_decimal_bytes(bytes)),
                 };
@@ -377,7 +385,7 @@ impl Shown {
             }
             (false, 0) => vec![format_decimal_bytes(self.bytes), rows, rate, elapsed, workers],
             (false, total) => {
-                let left = match self.left {
+                let left = match self.remaining_time {
                     Some(left) => format!("{} left", indicatif::HumanDuration(left)),
                     None => "… left".to_owned(),
                 };
@@ -398,11 +406,11 @@ impl Shown {
             text.push_str(gap);
             text.push_str(part);
         }
-        let room = columns.saturating_sub(text.chars().count() + 1).min(BAR);
-        if is_read || self.total == 0 || room < BAR_MIN || waits.is_some() {
+        let room = columns.saturating_sub(text.chars().count() + 1).min(BAR_COLUMNS_MAX);
+        if is_read || self.bytes_total == 0 || room < BAR_COLUMNS_MIN || waits.is_some() {
             return text;
         }
-        format!("{} {text}", bar(self.bytes, self.total, room))
+        format!("{} {text}", render_bar(self.bytes, self.bytes_total, room))
     }
 }
 
@@ -412,7 +420,7 @@ fn worker_lines(
     columns: usize,
     lines: usize,
 ) -> Vec<String> {
-    let most = lines.min(WORKERS_SHOWN);
+    let most = lines.min(WORKER_LINES_MAX);
     if workers.is_empty() || most < 2 {
         return Vec::new();
     }
@@ -461,7 +469,7 @@ fn worker_lines(
 }
 
 /// A bar that is never full before the end.
-fn bar(done: u64, total: u64, columns: usize) -> String {
+fn render_bar(done: u64, total: u64, columns: usize) -> String {
     let steps = columns as u64 * 2;
     let reached = u128::from(done) * u128::from(steps) / u128::from(total.max(1));
     let reached = usize::try_from(reached).unwrap_or(0).min(columns * 2);
@@ -478,7 +486,7 @@ fn bar(done: u64, total: u64, columns: usize) -> String {
     clippy::cast_sign_loss,
     reason = "a rate that is shown with three digits"
 )]
-fn whole(rate: f64) -> u64 {
+fn rate_to_integer(rate: f64) -> u64 {
     rate.max(0.0) as u64
 }
 
@@ -486,38 +494,38 @@ fn whole(rate: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn shown(bytes: u64, total: u64) -> Shown {
-        Shown {
+    fn progress_line(bytes: u64, total: u64) -> ProgressLine {
+        ProgressLine {
             bytes,
-            total,
+            bytes_total: total,
             rows: 12_345_678,
-            unit: "rows",
-            per_second: 123_000_000,
-            left: Some(Duration::from_secs(720)),
+            unit_noun: "rows",
+            bytes_per_second: 123_000_000,
+            remaining_time: Some(Duration::from_secs(720)),
             elapsed: Duration::from_secs(41),
-            afterwards: Some("sorting"),
-            spilled: 3_200_000_000,
-            elsewhere: (0, 0),
-            waits: None,
-            silent: None,
-            written: (0, 0),
+            next_phase: Some("sorting"),
+            spilled_bytes: 3_200_000_000,
+            worker_and_lost_task_counts: (0, 0),
+            wait_reason: None,
+            silent_host: None,
+            output_tasks_done_and_total: (0, 0),
         }
     }
 
     #[test]
-    fn the_bar_fits_any_terminal() {
+    fn progress_line_fits_any_terminal_width() {
         for columns in 0..=220 {
             for (bytes, total) in
                 [(0, 0), (123_000_000, 0), (1, 2), (615_000_000, 1_230_000_000), (7, 7)]
             {
-                let line = shown(bytes, total).line(columns);
+                let line = progress_line(bytes, total).render(columns);
                 assert!(line.chars().count() <= columns, "{columns}: {line}");
             }
         }
     }
 
     #[test]
-    fn workers_have_a_line_each_as_far_as_there_is_room() {
+    fn worker_lines_fit_the_terminal() {
         let worker = |number: u64| {
             let done = WorkerProgress {
                 tasks_done: 3 * number,
@@ -547,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_says_as_much_as_there_is_room_for() {
+    fn narrow_terminals_shorten_the_progress_line() {
         for (columns, bytes, expected) in [
             (
                 100,
@@ -563,32 +571,42 @@ mod tests {
             (77, 1_230_000_000, "all read, sorting, 12,345,678 rows, 41 seconds, 3.20 GB on disk"),
             (20, 1_230_000_000, "all read, sorting"),
         ] {
-            assert_eq!(shown(bytes, 1_230_000_000).line(columns), expected);
+            assert_eq!(progress_line(bytes, 1_230_000_000).render(columns), expected);
         }
-        let unknown = Shown { total: 0, ..shown(615_000_000, 0) };
-        assert_eq!(unknown.line(77), "615 MB, 12,345,678 rows, 123 MB/s, 41 seconds");
+        let unknown = ProgressLine { bytes_total: 0, ..progress_line(615_000_000, 0) };
+        assert_eq!(unknown.render(77), "615 MB, 12,345,678 rows, 123 MB/s, 41 seconds");
         for (elsewhere, expected) in [
             ((1, 0), "41 seconds, 1 worker"),
             ((1_234, 0), "41 seconds, 1,234 workers"),
             ((4, 17), "41 seconds, 4 workers, 17 tasks again"),
         ] {
-            let there = Shown { total: 0, elsewhere, ..shown(615_000_000, 0) };
-            assert!(there.line(99).ends_with(expected), "{}", there.line(99));
+            let there = ProgressLine {
+                bytes_total: 0,
+                worker_and_lost_task_counts: elsewhere,
+                ..progress_line(615_000_000, 0)
+            };
+            assert!(there.render(99).ends_with(expected), "{}", there.render(99));
         }
-        let there = Shown { written: (3, 16), elsewhere: (4, 0), spilled: 0, ..shown(7, 7) };
+        let there = ProgressLine {
+            output_tasks_done_and_total: (3, 16),
+            worker_and_lost_task_counts: (4, 0),
+            spilled_bytes: 0,
+            ..progress_line(7, 7)
+        };
         assert_eq!(
-            there.line(99),
+            there.render(99),
             "all read, writing, 3 of 16 tasks, 12,345,678 rows, 41 seconds, 4 workers"
         );
-        let waiting = Shown { waits: Some("waiting for workers"), ..shown(0, 7) };
-        assert_eq!(waiting.line(99), "waiting for workers, 41 seconds");
+        let waiting =
+            ProgressLine { wait_reason: Some("waiting for workers"), ..progress_line(0, 7) };
+        assert_eq!(waiting.render(99), "waiting for workers, 41 seconds");
         let silent = Some("waiting for `example.org`: refused; it is asked again".to_owned());
-        let silent = Shown { silent, ..shown(1, 7) };
+        let silent = ProgressLine { silent_host: silent, ..progress_line(1, 7) };
         assert_eq!(
-            silent.line(99),
+            silent.render(99),
             "waiting for `example.org`: refused; it is asked again, 41 seconds"
         );
-        let early = Shown { left: None, ..shown(1, 2) };
-        assert!(early.line(77).ends_with("… left"));
+        let early = ProgressLine { remaining_time: None, ..progress_line(1, 2) };
+        assert!(early.render(77).ends_with("… left"));
     }
 }

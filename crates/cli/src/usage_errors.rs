@@ -9,12 +9,16 @@ use tidemill_engine::{Error, suggestions};
 /// Returns the error for words that are no command; `None` where clap's own says it all, and for help.
 ///
 /// `root` is the command whose arguments `words` are, the program's name not among them.
-pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -> Option<Error> {
+pub(crate) fn explain_clap_error(
+    error: &clap::Error,
+    root: &Command,
+    words: &[String],
+) -> Option<Error> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    let (command, path) = command_of(root, words);
+    let (command, path) = find_command(root, words);
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand)?;
@@ -24,21 +28,24 @@ pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -
         }
         ErrorKind::UnknownArgument => {
             let word = text(ContextKind::InvalidArg)?;
-            if let Some(error) = negative_value(root, words) {
+            if let Some(error) = negative_value_error(root, words) {
                 return Some(error);
             }
             match word.strip_prefix("--") {
-                Some(name) => Some(unknown_flag(name, root, command, &path)),
-                None if word.starts_with('-') && word.len() > 1 => {
-                    Some(Error::usage_with_hint(format!("unknown flag `{word}`"), all_flags(&path)))
-                }
+                Some(name) => Some(unknown_flag_error(name, root, command, &path)),
+                None if word.starts_with('-') && word.len() > 1 => Some(Error::usage_with_hint(
+                    format!("unknown flag `{word}`"),
+                    all_flags_hint(&path),
+                )),
                 None => None,
             }
         }
         ErrorKind::InvalidValue => {
             let value = text(ContextKind::InvalidValue).filter(|value| !value.is_empty())?;
-            let message =
-                format!("`{value}` is no value of {}", of(text(ContextKind::InvalidArg)?));
+            let message = format!(
+                "`{value}` is no value of {}",
+                argument_name(text(ContextKind::InvalidArg)?)
+            );
             let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else {
                 return None;
             };
@@ -53,8 +60,8 @@ pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -
         ErrorKind::ValueValidation => {
             let value = text(ContextKind::InvalidValue)?;
             let why = std::error::Error::source(error)?;
-            let flag = of(text(ContextKind::InvalidArg)?);
-            let why = number_fault(why).map_or_else(|| why.to_string(), str::to_owned);
+            let flag = argument_name(text(ContextKind::InvalidArg)?);
+            let why = number_parse_reason(why).map_or_else(|| why.to_string(), str::to_owned);
             Some(Error::usage(format!("`{value}` is no value of {flag}: {why}")))
         }
         _ => None,
@@ -62,7 +69,7 @@ pub(crate) fn explained(error: &clap::Error, root: &Command, words: &[String]) -
 }
 
 /// Returns the reason for a text that Rust's parsers of numbers refuse; `None` for other errors.
-fn number_fault(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+fn number_parse_reason(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if error.is::<ParseFloatError>() {
         return Some("it is not a number");
     }
@@ -74,11 +81,11 @@ fn number_fault(error: &(dyn std::error::Error + 'static)) -> Option<&'static st
 }
 
 /// Returns the error for a number below zero behind a flag, which clap takes for a flag of its own: `--threads -1`.
-fn negative_value(root: &Command, words: &[String]) -> Option<Error> {
+fn negative_value_error(root: &Command, words: &[String]) -> Option<Error> {
     let is_negative = |word: &str| {
         word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    let (command, _) = command_of(root, words);
+    let (command, _) = find_command(root, words);
     let takes_value = |word: &str| {
         let arg = command.get_arguments().find(|arg| match word.strip_prefix("--") {
             Some(name) => arg.get_long() == Some(name),
@@ -103,7 +110,7 @@ fn negative_value(root: &Command, words: &[String]) -> Option<Error> {
     let again = root.clone().try_get_matches_from(program.chain(joined_words.iter().cloned()));
     match again {
         // Fewer words are left each time.
-        Err(error) => explained(&error, root, &joined_words),
+        Err(error) => explain_clap_error(&error, root, &joined_words),
         Ok(_) => Some(Error::usage_with_hint(
             format!("`{value}` behind `{flag}` looks like a flag"),
             format!("write it as one word: {joined}"),
@@ -112,7 +119,7 @@ fn negative_value(root: &Command, words: &[String]) -> Option<Error> {
 }
 
 /// The command that words are of, and how it is called: `tidemill jobs top`.
-fn command_of<'a>(root: &'a Command, words: &[String]) -> (&'a Command, String) {
+fn find_command<'a>(root: &'a Command, words: &[String]) -> (&'a Command, String) {
     let (mut command, mut path) = (root, root.get_name().to_owned());
     for word in words {
         let Some(verb) = command.find_subcommand(word) else { break };
@@ -123,10 +130,10 @@ fn command_of<'a>(root: &'a Command, words: &[String]) -> (&'a Command, String) 
 }
 
 /// The error for a flag that a command does not have.
-fn unknown_flag(name: &str, root: &Command, command: &Command, path: &str) -> Error {
+fn unknown_flag_error(name: &str, root: &Command, command: &Command, path: &str) -> Error {
     // The text behind `=` is its value.
     let name = name.split('=').next().unwrap_or(name);
-    let own: Vec<&str> = flags(command).collect();
+    let own: Vec<&str> = long_flags(command).collect();
     let message = format!("unknown flag `--{name}`");
     let begun: Vec<&str> = own.iter().copied().filter(|flag| flag.starts_with(name)).collect();
     let meant = match begun.as_slice() {
@@ -136,20 +143,20 @@ fn unknown_flag(name: &str, root: &Command, command: &Command, path: &str) -> Er
     };
     if let Some(meant) = meant {
         let message = format!("{message}; did you mean `--{meant}`?");
-        return Error::usage_with_hint(message, all_flags(path));
+        return Error::usage_with_hint(message, all_flags_hint(path));
     }
-    let has_flag = |verb: &&Command| flags(verb).any(|flag| flag == name);
+    let has_flag = |verb: &&Command| long_flags(verb).any(|flag| flag == name);
     let others: Vec<String> = root
         .get_subcommands()
         .filter(has_flag)
         .map(|verb| format!("`{} {}`", root.get_name(), verb.get_name()))
         .collect();
     match others.as_slice() {
-        [] => Error::usage_with_hint(message, all_flags(path)),
-        [one] => Error::usage_with_hint(message, format!("{one} has it; {}", all_flags(path))),
+        [] => Error::usage_with_hint(message, all_flags_hint(path)),
+        [one] => Error::usage_with_hint(message, format!("{one} has it; {}", all_flags_hint(path))),
         several => Error::usage_with_hint(
             message,
-            format!("{} have it; {}", several.join(", "), all_flags(path)),
+            format!("{} have it; {}", several.join(", "), all_flags_hint(path)),
         ),
     }
 }
@@ -158,16 +165,16 @@ fn unknown_flag(name: &str, root: &Command, command: &Command, path: &str) -> Er
 const PREFIX_CHARS_MIN: usize = 3;
 
 /// The long flags of a command.
-fn flags(command: &Command) -> impl Iterator<Item = &str> {
+fn long_flags(command: &Command) -> impl Iterator<Item = &str> {
     command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long)
 }
 
-fn all_flags(path: &str) -> String {
+fn all_flags_hint(path: &str) -> String {
     format!("`{path} --help` lists all flags")
 }
 
 /// Returns the name of an argument without its value, which clap shows: `--threads` of `--threads <N>`.
-fn of(argument: &str) -> String {
+fn argument_name(argument: &str) -> String {
     let name = argument.split([' ', '[', '=']).next().unwrap_or(argument);
     format!("`{}`", name.trim_matches(['<', '>']))
 }
@@ -180,7 +187,7 @@ mod tests {
     use crate::args::Cli;
 
     #[test]
-    fn words_that_are_no_command_name_the_nearest_one() {
+    fn refused_arguments_suggest_the_nearest_valid_one() {
         for (words, expected) in [
             ("qurey x", Some("unknown verb `qurey`; did you mean `query`?\nverbs: query, run, ")),
             ("jobs tpo", Some("unknown verb `tpo`; did you mean `top`?\nverbs: ")),
@@ -252,7 +259,7 @@ mod tests {
                     .unwrap_err();
             let mut command = Cli::command();
             command.build();
-            let found = explained(&error, &command, &words).map(|error| error.to_string());
+            let found = explain_clap_error(&error, &command, &words).map(|error| error.to_string());
             match (found, expected) {
                 (Some(found), Some(expected)) => {
                     assert!(found.starts_with(expected), "{words:?}: {found}");

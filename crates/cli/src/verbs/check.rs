@@ -13,16 +13,16 @@ use tidemill_engine::source::rowfile_check::{
 };
 use tidemill_engine::{Error, Result, RunId};
 
-use super::beside::{beside, beside_until};
-use super::{Outcome, print};
-use crate::args::{CheckArgs, Plain};
-use crate::terminal::{self, Bar};
+use super::background_work::{run_with_progress, run_with_progress_until_cancelled};
+use super::{VerbOutcome, print_paged};
+use crate::args::{CheckArgs, TextOrJson};
+use crate::terminal::{self, RunProgressBar};
 
 /// Of a file's damages so many are shown.
-const SHOWN: usize = 10;
+const SHOWN_DAMAGES_MAX: usize = 10;
 
 /// `tidemill check FILE…`.
-pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
+pub(super) fn check(args: CheckArgs) -> anyhow::Result<VerbOutcome> {
     let preparation = prepare_run(&ResourceLimits::default(), &ResourceLimits::default())?;
     let settings = preparation.settings;
     terminal::watch_signals(&settings.cancel)?;
@@ -30,12 +30,12 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     let spec = SourceSpec {
         url: urls.next().unwrap_or_default(),
         more_urls: urls.collect(),
-        storage_options: args.storage.options()?,
+        storage_options: args.storage.to_storage_options()?,
         ..SourceSpec::default()
     };
     let files = CheckableRowfiles::list(&spec, &settings.cancel, &settings.progress)
         .map_err(Error::from)?;
-    let mut bar = Bar::new(&settings.progress);
+    let mut bar = RunProgressBar::new(&settings.progress);
     if let Some(out) = &args.salvage {
         if files.count() > 1 {
             return Err(Error::usage_with_hint(
@@ -48,27 +48,31 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
             .into());
         }
         // What is staged goes with its owner, who is waited for.
-        let kept = beside(&mut bar, || salvage(&files, out, args.overwrite, &preparation.run_id));
+        let kept = run_with_progress(&mut bar, || {
+            salvage_to_file(&files, out, args.overwrite, &preparation.run_id)
+        });
         bar.clear();
-        return say_kept(&kept?, out, args.format);
+        return print_salvage_report(&kept?, out, args.format);
     }
     let mut bad = 0u64;
     for index in 0..files.count() {
-        let checked = beside_until(&settings.cancel, &mut bar, || Ok(files.check_file(index)?));
+        let checked = run_with_progress_until_cancelled(&settings.cancel, &mut bar, || {
+            Ok(files.check_file(index)?)
+        });
         match checked {
             Ok(found) => {
                 bad += u64::from(!found.whole);
                 let text = match args.format {
-                    Plain::Text => describe(&found),
-                    Plain::Json => format!("{}\n", serde_json::to_string(&found)?),
+                    TextOrJson::Text => describe_check(&found),
+                    TextOrJson::Json => format!("{}\n", serde_json::to_string(&found)?),
                 };
-                bar.pause(|| print(text.as_bytes()))?;
+                bar.suspend_while(|| print_paged(text.as_bytes()))?;
             }
             Err(error @ (Error::Interrupted | Error::ClosedPipe)) => return Err(error.into()),
             // The others are looked at all the same.
             Err(error) if files.count() > 1 => {
                 bad += 1;
-                bar.pause(|| terminal::complain(&error.into()));
+                bar.suspend_while(|| terminal::print_error(&error.into()));
             }
             Err(error) => return Err(error.into()),
         }
@@ -76,15 +80,15 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<Outcome> {
     bar.clear();
     if files.count() > 1 {
         let count = format_grouped_digits(files.count() as u64);
-        terminal::note(&match bad {
+        terminal::print_note(&match bad {
             0 => format!("all {count} files are whole"),
             bad => format!("{} of {count} files are no whole rowfiles", format_grouped_digits(bad)),
         });
     }
-    Ok(if bad == 0 { Outcome::Complete } else { Outcome::No })
+    Ok(if bad == 0 { VerbOutcome::Complete } else { VerbOutcome::NegativeAnswer })
 }
 
-fn salvage(
+fn salvage_to_file(
     files: &CheckableRowfiles,
     out: &Path,
     overwrite: bool,
@@ -97,49 +101,49 @@ fn salvage(
     Ok((kept, bytes))
 }
 
-fn say_kept(
+fn print_salvage_report(
     (kept, bytes): &(RowfileSalvage, u64),
     out: &Path,
-    format: Plain,
-) -> anyhow::Result<Outcome> {
+    format: TextOrJson,
+) -> anyhow::Result<VerbOutcome> {
     let out = out.display().to_string();
     match format {
-        Plain::Json => {
+        TextOrJson::Json => {
             let mut described = json!(kept);
             described["path"] = out.into();
             described["bytes"] = (*bytes).into();
-            print(format!("{described}\n").as_bytes())?;
+            print_paged(format!("{described}\n").as_bytes())?;
         }
-        Plain::Text => {
+        TextOrJson::Text => {
             let mut text = format!(
                 "{out}: {} block{}, {} row{}, {}\n",
                 format_grouped_digits(kept.blocks),
-                s(kept.blocks),
+                plural_suffix(kept.blocks),
                 format_grouped_digits(kept.rows),
-                s(kept.rows),
+                plural_suffix(kept.rows),
                 format_decimal_bytes(*bytes)
             );
             if !kept.damages.is_empty() {
                 text.push_str("not kept:\n");
                 push_damages(&mut text, &kept.damages);
             }
-            print(text.as_bytes())?;
+            print_paged(text.as_bytes())?;
         }
     }
-    Ok(if kept.damages.is_empty() { Outcome::Complete } else { Outcome::Incomplete })
+    Ok(if kept.damages.is_empty() { VerbOutcome::Complete } else { VerbOutcome::Incomplete })
 }
 
-fn s(count: u64) -> &'static str {
+fn plural_suffix(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-fn describe(found: &RowfileCheck) -> String {
+fn describe_check(found: &RowfileCheck) -> String {
     let blocks = format!(
         "{} block{}, {} row{}",
         format_grouped_digits(found.blocks),
-        s(found.blocks),
+        plural_suffix(found.blocks),
         format_grouped_digits(found.rows),
-        s(found.rows)
+        plural_suffix(found.rows)
     );
     let path = &found.path;
     if !found.whole {
@@ -164,13 +168,13 @@ fn describe(found: &RowfileCheck) -> String {
 }
 
 fn push_damages(text: &mut String, damages: &[RowfileDamage]) {
-    for damage in damages.iter().take(SHOWN) {
+    for damage in damages.iter().take(SHOWN_DAMAGES_MAX) {
         text.push_str(&format!("  at byte {}: {}\n", damage.offset, damage.reason));
     }
-    if damages.len() > SHOWN {
+    if damages.len() > SHOWN_DAMAGES_MAX {
         text.push_str(&format!(
             "  … and {} more\n",
-            format_grouped_digits((damages.len() - SHOWN) as u64)
+            format_grouped_digits((damages.len() - SHOWN_DAMAGES_MAX) as u64)
         ));
     }
 }

@@ -8,38 +8,40 @@ use tidemill_engine::posted_query::master_client::{
 use tidemill_engine::ray_workers::RayClusterOptions;
 use tidemill_engine::{CancelFlag, Error, memory_budget};
 
-use super::{Outcome, print};
-use crate::args::{ClusterArgs, ClusterDownArgs, ClusterUpArgs, ClusterVerb, MasterArgs, Plain};
+use super::{VerbOutcome, print_paged};
+use crate::args::{
+    ClusterArgs, ClusterDownArgs, ClusterUpArgs, ClusterVerb, MasterArgs, TextOrJson,
+};
 use crate::terminal;
 
 /// `tidemill cluster`.
-pub(super) fn cluster(args: ClusterArgs) -> anyhow::Result<Outcome> {
+pub(super) fn cluster(args: ClusterArgs) -> anyhow::Result<VerbOutcome> {
     let cancel = CancelFlag::new();
     terminal::watch_signals(&cancel)?;
     match args.verb {
-        ClusterVerb::Up(args) => up(args, &cancel),
+        ClusterVerb::Up(args) => start_master(args, &cancel),
         ClusterVerb::Status(args) => {
             let MasterArgs { on, token_file } = &args.master;
             let master = MasterClient::find(on, token_file.as_deref())?;
-            show(&master.fetch_status("status", &cancel)?, args.format, status)
+            print_response(&master.fetch_status("status", &cancel)?, args.format, format_status)
         }
         ClusterVerb::Jobs(args) => {
             let MasterArgs { on, token_file } = &args.master;
             let admin_token_file = args.admin.admin_token_file.as_deref();
             let master = MasterClient::find_admin(on, token_file.as_deref(), admin_token_file)?;
-            show(&master.fetch_status("jobs", &cancel)?, args.format, jobs)
+            print_response(&master.fetch_status("jobs", &cancel)?, args.format, format_jobs)
         }
-        ClusterVerb::Down(args) => down(args, &cancel),
+        ClusterVerb::Down(args) => end_master(args, &cancel),
         ClusterVerb::Token(args) => {
-            let left = MasterStateFile::load()?.ok_or_else(no_master)?;
+            let left = MasterStateFile::load()?.ok_or_else(no_master_error)?;
             let token = if args.admin { left.admin_token() } else { left.token.as_str() };
-            print(format!("{token}\n").as_bytes())?;
-            Ok(Outcome::Complete)
+            print_paged(format!("{token}\n").as_bytes())?;
+            Ok(VerbOutcome::Complete)
         }
     }
 }
 
-fn no_master() -> Error {
+fn no_master_error() -> Error {
     Error::usage_with_hint(
         "no master was started on this machine",
         "tidemill cluster up starts one",
@@ -47,7 +49,7 @@ fn no_master() -> Error {
 }
 
 /// The Ray cluster that is named.
-fn ray(
+fn parse_ray_target(
     address: String,
     python: Option<std::path::PathBuf>,
 ) -> tidemill_engine::Result<RayClusterOptions> {
@@ -60,9 +62,9 @@ fn ray(
     Ok(RayClusterOptions { address, python_path: python, worker_memory_bytes: None })
 }
 
-fn up(args: ClusterUpArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
+fn start_master(args: ClusterUpArgs, cancel: &CancelFlag) -> anyhow::Result<VerbOutcome> {
     let budget = |text: &str| memory_budget::resolve_memory_budget(Some(text), None);
-    let on = ray(args.on, args.python)?;
+    let on = parse_ray_target(args.on, args.python)?;
     let up = MasterOptions {
         listen: args.listen,
         workers: args.workers,
@@ -76,30 +78,30 @@ fn up(args: ClusterUpArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
         allow_paths: args.allow_paths,
     };
     let started = master_lifecycle::start_master(&on, &up, cancel)?;
-    print(format!("{}\n", started.address).as_bytes())?;
+    print_paged(format!("{}\n", started.address).as_bytes())?;
     let of =
         |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    terminal::note(&format!(
+    terminal::print_note(&format!(
         "{} on {}, {}; --on master names it on this machine",
         of(started.workers, "worker"),
         of(started.machines, "machine"),
         of(started.threads, "thread"),
     ));
-    Ok(Outcome::Complete)
+    Ok(VerbOutcome::Complete)
 }
 
-fn down(args: ClusterDownArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
+fn end_master(args: ClusterDownArgs, cancel: &CancelFlag) -> anyhow::Result<VerbOutcome> {
     if is_master_address(&args.on) {
         let admin_token_file = args.admin.admin_token_file.as_deref();
         let master =
             MasterClient::find_admin(&args.on, args.token_file.as_deref(), admin_token_file)?;
         master.shut_down(cancel)?;
         MasterStateFile::remove_for_master(&master)?;
-        return Ok(Outcome::Complete);
+        return Ok(VerbOutcome::Complete);
     }
-    let on = ray(args.on, args.python)?;
+    let on = parse_ray_target(args.on, args.python)?;
     match master_lifecycle::stop_master(&on, cancel)? {
-        true => Ok(Outcome::Complete),
+        true => Ok(VerbOutcome::Complete),
         false => Err(Error::usage_with_hint(
             format!("there is no master on `{}`", on.address),
             "tidemill cluster up starts one",
@@ -109,22 +111,22 @@ fn down(args: ClusterDownArgs, cancel: &CancelFlag) -> anyhow::Result<Outcome> {
 }
 
 /// Prints a master's response as text or JSON.
-fn show(
+fn print_response(
     told: &Value,
-    format: Plain,
+    format: TextOrJson,
     text: impl FnOnce(&Value) -> String,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<VerbOutcome> {
     let text = match (format, told) {
-        (Plain::Text, told) => text(told),
-        (Plain::Json, Value::Array(all)) => all.iter().map(|one| format!("{one}\n")).collect(),
-        (Plain::Json, one) => format!("{one}\n"),
+        (TextOrJson::Text, told) => text(told),
+        (TextOrJson::Json, Value::Array(all)) => all.iter().map(|one| format!("{one}\n")).collect(),
+        (TextOrJson::Json, one) => format!("{one}\n"),
     };
-    print(text.as_bytes())?;
-    Ok(Outcome::Complete)
+    print_paged(text.as_bytes())?;
+    Ok(VerbOutcome::Complete)
 }
 
 /// A field as text.
-fn field(of: &Value, name: &str) -> String {
+fn field_text(of: &Value, name: &str) -> String {
     match &of[name] {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
@@ -132,23 +134,23 @@ fn field(of: &Value, name: &str) -> String {
     }
 }
 
-fn status(told: &Value) -> String {
+fn format_status(told: &Value) -> String {
     let lines = [
-        ("address", field(told, "address")),
-        ("release", field(told, "release")),
-        ("up for", seconds(&told["up_seconds"])),
-        ("machines", field(told, "machines")),
-        ("workers", field(told, "workers")),
-        ("threads", field(told, "threads")),
-        ("running", field(told, "running")),
-        ("suspended", field(told, "suspended")),
-        ("waiting", field(told, "waiting")),
-        ("ended", field(told, "ended")),
+        ("address", field_text(told, "address")),
+        ("release", field_text(told, "release")),
+        ("up for", format_duration(&told["up_seconds"])),
+        ("machines", field_text(told, "machines")),
+        ("workers", field_text(told, "workers")),
+        ("threads", field_text(told, "threads")),
+        ("running", field_text(told, "running")),
+        ("suspended", field_text(told, "suspended")),
+        ("waiting", field_text(told, "waiting")),
+        ("ended", field_text(told, "ended")),
     ];
     lines.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
 }
 
-fn seconds(of: &Value) -> String {
+fn format_duration(of: &Value) -> String {
     let Some(seconds) = of.as_f64() else { return "-".to_owned() };
     match seconds {
         0.0..60.0 => format!("{seconds:.1} s"),
@@ -157,22 +159,22 @@ fn seconds(of: &Value) -> String {
     }
 }
 
-fn jobs(told: &Value) -> String {
+fn format_jobs(told: &Value) -> String {
     let all = told.as_array().map(Vec::as_slice).unwrap_or_default();
     let mut rows =
         vec![["job", "state", "priority", "for", "peer", "statement"].map(str::to_owned)];
     for job in all {
-        let shown = field(job, "shown");
+        let shown = field_text(job, "shown");
         let mut line = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         if line.chars().count() > 60 {
             line = line.chars().take(59).chain(['…']).collect();
         }
         rows.push([
-            field(job, "id"),
-            field(job, "state"),
-            field(job, "priority"),
-            seconds(&job["seconds"]),
-            field(job, "peer"),
+            field_text(job, "id"),
+            field_text(job, "state"),
+            field_text(job, "priority"),
+            format_duration(&job["seconds"]),
+            field_text(job, "peer"),
             line,
         ]);
     }

@@ -16,61 +16,64 @@ use tidemill_engine::remote::files::{
 use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::{Error, Result};
 
-use super::Outcome;
-use super::beside::{beside, beside_until};
-use crate::args::{CatArgs, CopyArgs, DuArgs, GetArgs, LsArgs, Plain, PutArgs, StatArgs};
-use crate::terminal::{self, Bar};
+use super::VerbOutcome;
+use super::background_work::{run_with_progress, run_with_progress_until_cancelled};
+use crate::args::{CatArgs, CopyArgs, DuArgs, GetArgs, LsArgs, PutArgs, StatArgs, TextOrJson};
+use crate::terminal::{self, RunProgressBar};
 
 /// What is listed is shown no later than this.
-const PATIENCE: Duration = Duration::from_millis(50);
+const FLUSH_DELAY_MAX: Duration = Duration::from_millis(50);
 
-fn settings(storage_options: StorageOptions) -> anyhow::Result<FileAccessSettings> {
+fn prepare_settings(storage_options: StorageOptions) -> anyhow::Result<FileAccessSettings> {
     let settings = FileAccessSettings { storage_options, ..FileAccessSettings::default() };
     terminal::watch_signals(&settings.cancel)?;
     Ok(settings)
 }
 
 /// Standard output, as many bytes as come, without a look at where lines end.
-struct Out {
-    out: BufWriter<File>,
-    shown: Instant,
+struct BufferedStdout {
+    writer: BufWriter<File>,
+    flushed_at: Instant,
 }
 
-impl Out {
-    fn new() -> Result<Out> {
+impl BufferedStdout {
+    fn new() -> Result<BufferedStdout> {
         let own = io::stdout().as_fd().try_clone_to_owned();
         let own = own.map_err(|error| Error::io("write", "standard output", error))?;
-        Ok(Out { out: BufWriter::with_capacity(64 << 10, own.into()), shown: Instant::now() })
+        Ok(BufferedStdout {
+            writer: BufWriter::with_capacity(64 << 10, own.into()),
+            flushed_at: Instant::now(),
+        })
     }
 
     /// A line, which is shown soon.
-    fn line(&mut self, line: &str) -> io::Result<()> {
-        self.out.write_all(line.as_bytes())?;
-        self.out.write_all(b"\n")?;
-        if self.shown.elapsed() >= PATIENCE {
-            self.out.flush()?;
-            self.shown = Instant::now();
+    fn write_line(&mut self, line: &str) -> io::Result<()> {
+        self.writer.write_all(line.as_bytes())?;
+        self.writer.write_all(b"\n")?;
+        if self.flushed_at.elapsed() >= FLUSH_DELAY_MAX {
+            self.writer.flush()?;
+            self.flushed_at = Instant::now();
         }
         Ok(())
     }
 
-    fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+    fn write_json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
         let line = serde_json::to_string(value).map_err(io::Error::other)?;
-        self.line(&line)
+        self.write_line(&line)
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.out.flush().map_err(|error| Error::io("write", "standard output", error))
+        self.writer.flush().map_err(|error| Error::io("write", "standard output", error))
     }
 }
 
 /// Does something to each URL; one of several that fails is told, and the others go on.
-fn each_url(
+fn for_each_url(
     urls: &[String],
-    out: &mut Out,
-    mut work: impl FnMut(&str, &mut Out) -> remote::Result<()>,
-) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::Complete;
+    out: &mut BufferedStdout,
+    mut work: impl FnMut(&str, &mut BufferedStdout) -> remote::Result<()>,
+) -> anyhow::Result<VerbOutcome> {
+    let mut outcome = VerbOutcome::Complete;
     for url in urls {
         let done = work(url, out).map_err(Error::from);
         out.flush()?;
@@ -78,8 +81,8 @@ fn each_url(
             Ok(()) => {}
             Err(error @ (Error::Interrupted | Error::ClosedPipe)) => return Err(error.into()),
             Err(error) if urls.len() > 1 => {
-                outcome = Outcome::No;
-                terminal::complain(&error.into());
+                outcome = VerbOutcome::NegativeAnswer;
+                terminal::print_error(&error.into());
             }
             Err(error) => return Err(error.into()),
         }
@@ -87,43 +90,43 @@ fn each_url(
     Ok(outcome)
 }
 
-fn size(bytes: u64, exact: bool) -> String {
+fn size_text(bytes: u64, exact: bool) -> String {
     if exact { bytes.to_string() } else { format_decimal_bytes(bytes) }
 }
 
 /// How many there are, in words.
-fn of(count: u64, one: &str) -> String {
+fn count_with_noun(count: u64, one: &str) -> String {
     format!("{} {one}{}", format_grouped_digits(count), if count == 1 { "" } else { "s" })
 }
 
 /// `tidemill ls URL…`.
-pub(super) fn ls(args: &LsArgs) -> anyhow::Result<Outcome> {
-    let settings = settings(args.storage.options()?)?;
-    let mut out = Out::new()?;
+pub(super) fn ls(args: &LsArgs) -> anyhow::Result<VerbOutcome> {
+    let settings = prepare_settings(args.storage.to_storage_options()?)?;
+    let mut out = BufferedStdout::new()?;
     let mut all = ListingTotals::default();
     let several = args.urls.len() > 1;
-    let outcome = each_url(&args.urls, &mut out, |url, out| {
+    let outcome = for_each_url(&args.urls, &mut out, |url, out| {
         let sum = files::ls(url, args.recursive, &settings, &mut |entry| match args.format {
-            Plain::Json => out.json(&entry),
-            Plain::Text => out.line(&line(&entry, args, several)),
+            TextOrJson::Json => out.write_json_line(&entry),
+            TextOrJson::Text => out.write_line(&listing_line(&entry, args, several)),
         })?;
         all.files += sum.files;
         all.folders += sum.folders;
         all.bytes += sum.bytes;
         Ok(())
     })?;
-    if args.format == Plain::Text {
+    if args.format == TextOrJson::Text {
         let folders = match all.folders {
             0 => String::new(),
-            count => format!(", {}", of(count, "folder")),
+            count => format!(", {}", count_with_noun(count, "folder")),
         };
-        let bytes = size(all.bytes, args.sizes.bytes);
-        terminal::note(&format!("{}{folders}: {bytes}", of(all.files, "file")));
+        let bytes = size_text(all.bytes, args.sizes.bytes);
+        terminal::print_note(&format!("{}{folders}: {bytes}", count_with_noun(all.files, "file")));
     }
     Ok(outcome)
 }
 
-fn line(entry: &ListingEntry, args: &LsArgs, several: bool) -> String {
+fn listing_line(entry: &ListingEntry, args: &LsArgs, several: bool) -> String {
     // What a name has in it that a terminal would obey is made visible, and a line is a name.
     let name = escape_control_chars(if several { &entry.url } else { &entry.name }, &[]);
     if !args.long {
@@ -131,23 +134,25 @@ fn line(entry: &ListingEntry, args: &LsArgs, several: bool) -> String {
     }
     let bytes = match entry.kind {
         EntryKind::Folder => "-".to_owned(),
-        EntryKind::File => entry.size.map_or("?".to_owned(), |bytes| size(bytes, args.sizes.bytes)),
+        EntryKind::File => {
+            entry.size.map_or("?".to_owned(), |bytes| size_text(bytes, args.sizes.bytes))
+        }
     };
     format!("{bytes:>12}  {:<20}  {name}", entry.modified.as_deref().unwrap_or("-"))
 }
 
 /// `tidemill stat URL…`.
-pub(super) fn stat(args: &StatArgs) -> anyhow::Result<Outcome> {
-    let settings = settings(args.storage.options()?)?;
-    each_url(&args.urls, &mut Out::new()?, |url, out| {
+pub(super) fn stat(args: &StatArgs) -> anyhow::Result<VerbOutcome> {
+    let settings = prepare_settings(args.storage.to_storage_options()?)?;
+    for_each_url(&args.urls, &mut BufferedStdout::new()?, |url, out| {
         files::stat(url, &settings, &mut |stat| match args.format {
-            Plain::Json => out.json(&stat),
-            Plain::Text => described(&stat).iter().try_for_each(|line| out.line(line)),
+            TextOrJson::Json => out.write_json_line(&stat),
+            TextOrJson::Text => stat_lines(&stat).iter().try_for_each(|line| out.write_line(line)),
         })
     })
 }
 
-fn described(stat: &FileStat) -> Vec<String> {
+fn stat_lines(stat: &FileStat) -> Vec<String> {
     let kind = match stat.kind {
         EntryKind::File => "file",
         EntryKind::Folder => "folder",
@@ -178,44 +183,50 @@ fn described(stat: &FileStat) -> Vec<String> {
 }
 
 /// `tidemill du URL…`.
-pub(super) fn du(args: &DuArgs) -> anyhow::Result<Outcome> {
-    let settings = settings(args.storage.options()?)?;
+pub(super) fn du(args: &DuArgs) -> anyhow::Result<VerbOutcome> {
+    let settings = prepare_settings(args.storage.to_storage_options()?)?;
     let options = FolderUsageOptions { depth: if args.summarize { 0 } else { args.depth } };
-    each_url(&args.urls, &mut Out::new()?, |url, out| {
+    for_each_url(&args.urls, &mut BufferedStdout::new()?, |url, out| {
         files::du(url, options, &settings, &mut |usage| match args.format {
-            Plain::Json => out.json(&usage),
-            Plain::Text => {
+            TextOrJson::Json => out.write_json_line(&usage),
+            TextOrJson::Text => {
                 let FolderUsage { url, files, bytes } = &usage;
-                let (bytes, files) = (size(*bytes, args.sizes.bytes), of(*files, "file"));
-                out.line(&format!("{bytes:>12}  {files:>14}  {}", escape_control_chars(url, &[])))
+                let (bytes, files) =
+                    (size_text(*bytes, args.sizes.bytes), count_with_noun(*files, "file"));
+                out.write_line(&format!(
+                    "{bytes:>12}  {files:>14}  {}",
+                    escape_control_chars(url, &[])
+                ))
             }
         })
     })
 }
 
 /// `tidemill cat URL…`.
-pub(super) fn cat(args: &CatArgs) -> anyhow::Result<Outcome> {
-    let settings = settings(args.read_ahead.over(args.storage.options()?)?)?;
+pub(super) fn cat(args: &CatArgs) -> anyhow::Result<VerbOutcome> {
+    let settings =
+        prepare_settings(args.read_ahead.set_storage_options(args.storage.to_storage_options()?)?)?;
     let range = args.range.as_deref().map(parse_byte_range).transpose().map_err(Error::from)?;
-    let mut out = Out::new()?;
+    let mut out = BufferedStdout::new()?;
     let work = || -> Result<()> {
         files::cat(&args.urls, range.unwrap_or(0..u64::MAX), &settings, &mut |bytes| {
-            out.out.write_all(bytes)
+            out.writer.write_all(bytes)
         })?;
         out.flush()
     };
     // A bar would be in the midst of what is shown.
     let mut bar = match io::stdout().is_terminal() {
-        true => Bar::none(),
-        false => Bar::of_files(&settings.progress),
+        true => RunProgressBar::disabled(),
+        false => RunProgressBar::for_files(&settings.progress),
     };
-    beside_until(&settings.cancel, &mut bar, work)?;
-    Ok(Outcome::Complete)
+    run_with_progress_until_cancelled(&settings.cancel, &mut bar, work)?;
+    Ok(VerbOutcome::Complete)
 }
 
 /// `tidemill get URL…`.
-pub(super) fn get(args: GetArgs) -> anyhow::Result<Outcome> {
-    let settings = settings(args.read_ahead.over(args.storage.options()?)?)?;
+pub(super) fn get(args: GetArgs) -> anyhow::Result<VerbOutcome> {
+    let settings =
+        prepare_settings(args.read_ahead.set_storage_options(args.storage.to_storage_options()?)?)?;
     let verify = args.copy.verify_mode();
     let CopyArgs { overwrite, skip_existing, parallel, .. } = args.copy;
     let at_once = parallel.unwrap_or(CONCURRENT_FILES_DEFAULT);
@@ -226,12 +237,12 @@ pub(super) fn get(args: GetArgs) -> anyhow::Result<Outcome> {
         concurrent_files: at_once,
         verify,
     };
-    copied("fetched", &settings, || Ok(files::download_files(&args.urls, &options, &settings)?))
+    run_copy("fetched", &settings, || Ok(files::download_files(&args.urls, &options, &settings)?))
 }
 
 /// `tidemill put PATH… URL`.
-pub(super) fn put(args: PutArgs) -> anyhow::Result<Outcome> {
-    let settings = settings(args.storage.options()?)?;
+pub(super) fn put(args: PutArgs) -> anyhow::Result<VerbOutcome> {
+    let settings = prepare_settings(args.storage.to_storage_options()?)?;
     let verify = args.copy.verify_mode();
     let CopyArgs { overwrite, skip_existing, parallel, .. } = args.copy;
     let at_once = parallel.unwrap_or(CONCURRENT_FILES_DEFAULT);
@@ -244,28 +255,31 @@ pub(super) fn put(args: PutArgs) -> anyhow::Result<Outcome> {
     };
     let mut paths = args.paths;
     let url = paths.pop().unwrap_or_default();
-    copied("sent", &settings, || Ok(files::upload_files(&paths, &url, &options, &settings)?))
+    run_copy("sent", &settings, || Ok(files::upload_files(&paths, &url, &options, &settings)?))
 }
 
 /// Copies while the bar moves, and says what became of it.
-fn copied(
+fn run_copy(
     what: &str,
     settings: &FileAccessSettings,
     work: impl FnOnce() -> Result<CopySummary> + Send,
-) -> anyhow::Result<Outcome> {
-    let mut bar = Bar::of_files(&settings.progress);
-    let copied = beside(&mut bar, work);
+) -> anyhow::Result<VerbOutcome> {
+    let mut bar = RunProgressBar::for_files(&settings.progress);
+    let copied = run_with_progress(&mut bar, work);
     bar.clear();
     let copied = copied?;
     for warning in &copied.warnings {
-        terminal::warn(warning);
+        terminal::print_warning(warning);
     }
     let failed = copied.failures.len() as u64;
     for failure in copied.failures {
-        terminal::complain(&Error::from(failure.error).into());
+        terminal::print_error(&Error::from(failure.error).into());
     }
-    let mut line =
-        format!("{what} {}: {}", of(copied.files, "file"), format_decimal_bytes(copied.bytes));
+    let mut line = format!(
+        "{what} {}: {}",
+        count_with_noun(copied.files, "file"),
+        format_decimal_bytes(copied.bytes)
+    );
     if copied.resumed_bytes > 0 {
         let bytes = format_decimal_bytes(copied.resumed_bytes);
         line.push_str(&format!(", of which {bytes} had been {what} before"));
@@ -282,6 +296,6 @@ fn copied(
     if copied.gave_up {
         line.push_str(", and no more were tried");
     }
-    terminal::note(&line);
-    Ok(if failed == 0 { Outcome::Complete } else { Outcome::No })
+    terminal::print_note(&line);
+    Ok(if failed == 0 { VerbOutcome::Complete } else { VerbOutcome::NegativeAnswer })
 }

@@ -15,73 +15,74 @@ use tidemill_engine::sketch::{
 };
 use tidemill_engine::{CancelFlag, Error, RunId};
 
-use super::{Outcome, print};
+use super::{VerbOutcome, print_paged};
 use crate::args::{
-    Explicit, HllAddArgs, HllArgs, HllDialect, HllEstimator, HllForm, HllInfoArgs,
-    HllIntersectArgs, HllUnionArgs, HllValue, HllVerb, HllWriteArgs, Plain, Sparse,
+    HllAddArgs, HllArgs, HllDialect, HllEncoding, HllEstimator, HllExplicitThreshold, HllInfoArgs,
+    HllIntersectArgs, HllSparseLimit, HllUnionArgs, HllValueType, HllVerb, HllWriteArgs,
+    TextOrJson,
 };
 use crate::terminal;
 
 /// Hashes that are added together.
-const BATCH: usize = 4096;
+const HASH_BATCH_LEN: usize = 4096;
 
 /// `tidemill hll`.
-pub(super) fn hll(args: HllArgs) -> Result<Outcome> {
+pub(super) fn hll(args: HllArgs) -> Result<VerbOutcome> {
     // A signal ends the process with its status: nothing but a rename is to be waited for.
     terminal::watch_signals(&CancelFlag::new())?;
-    terminal::nothing_runs();
+    terminal::clear_current_run();
     match args.verb {
-        HllVerb::Info(args) => info(&args),
-        HllVerb::Union(args) => union(&args),
-        HllVerb::Add(args) => add(&args),
-        HllVerb::Intersect(args) => intersect(&args),
+        HllVerb::Info(args) => show_info(&args),
+        HllVerb::Union(args) => union_sketches(&args),
+        HllVerb::Add(args) => add_values(&args),
+        HllVerb::Intersect(args) => estimate_intersection(&args),
     }
 }
 
 /// A sketch, and where it is from.
-struct Found {
-    place: String,
+struct LocatedSketch {
+    origin: String,
     bytes: Vec<u8>,
     hll: Hll,
 }
 
-fn info(args: &HllInfoArgs) -> Result<Outcome> {
+fn show_info(args: &HllInfoArgs) -> Result<VerbOutcome> {
     let estimator = match args.estimator {
         HllEstimator::Published => CardinalityEstimator::Published,
         HllEstimator::Ertl => CardinalityEstimator::Improved,
     };
     let mut all = Vec::new();
     for sketch in &args.sketches {
-        sketches(sketch, args.read.max_log2m, |found| {
-            all.push(Info::of(&found, estimator));
+        for_each_sketch(sketch, args.read.max_log2m, |found| {
+            all.push(SketchInfo::from_sketch(&found, estimator));
             Ok(())
         })?;
     }
     if all.is_empty() {
-        return Err(no_sketch(&args.sketches.join("`, `")));
+        return Err(no_sketch_error(&args.sketches.join("`, `")));
     }
     let text = match (args.format, all.as_slice()) {
-        (Plain::Json, all) => all.iter().map(|info| format!("{}\n", info.json())).collect(),
-        (Plain::Text, [one]) => one.text(),
-        (Plain::Text, all) => table(all),
+        (TextOrJson::Json, all) => all.iter().map(|info| format!("{}\n", info.to_json())).collect(),
+        (TextOrJson::Text, [one]) => one.to_text(),
+        (TextOrJson::Text, all) => sketch_table(all),
     };
-    print(text.as_bytes())?;
-    Ok(Outcome::Complete)
+    print_paged(text.as_bytes())?;
+    Ok(VerbOutcome::Complete)
 }
 
 /// What is told of a sketch.
-struct Info {
-    place: String,
-    kind: &'static str,
+struct SketchInfo {
+    origin: String,
+    encoding_kind: &'static str,
     params: HllParams,
     dialects: Vec<&'static str>,
     estimate: SketchEstimate,
     bytes: usize,
 }
 
-impl Info {
-    fn of(found: &Found, estimator: CardinalityEstimator) -> Self {
-        let Found { place, bytes, hll } = found;
+impl SketchInfo {
+    fn from_sketch(found: &LocatedSketch, estimator: CardinalityEstimator) -> Self {
+        let LocatedSketch { origin: place, bytes, hll } = found;
         let kinds = ["undefined", "empty", "explicit", "sparse", "full"];
         let kind = bytes.first().map_or(0, |byte| usize::from(byte & 0x0f));
         let would_write = |dialect: HllStorageDialect| {
@@ -91,9 +92,9 @@ impl Info {
         let dialects =
             [("postgresql", HllStorageDialect::default()), ("java", HllStorageDialect::Java)];
         let dialects = dialects.into_iter().filter(|(_, dialect)| would_write(*dialect));
-        Info {
-            place: place.clone(),
-            kind: kinds.get(kind).copied().unwrap_or("unknown"),
+        SketchInfo {
+            origin: place.clone(),
+            encoding_kind: kinds.get(kind).copied().unwrap_or("unknown"),
             params: hll.params(),
             dialects: dialects.map(|(name, _)| name).collect(),
             estimate: hll.estimate(estimator),
@@ -101,7 +102,7 @@ impl Info {
         }
     }
 
-    fn explicit(&self) -> String {
+    fn explicit_text(&self) -> String {
         match self.params.expthresh {
             ExplicitThreshold::Never => "0".to_owned(),
             ExplicitThreshold::PowerOfTwo(power) => format_grouped_digits(1 << power),
@@ -109,48 +110,48 @@ impl Info {
         }
     }
 
-    fn dialects(&self) -> String {
+    fn dialects_text(&self) -> String {
         match self.dialects.as_slice() {
             [] => "another".to_owned(),
             some => some.join(" or "),
         }
     }
 
-    fn cardinality(&self) -> String {
+    fn cardinality_text(&self) -> String {
         match self.estimate.value {
             value if value.is_nan() => "unknown".to_owned(),
-            value => number(value),
+            value => format_estimate(value),
         }
     }
 
     /// The standard error, alone and as a share.
-    fn error(&self) -> String {
+    fn error_text(&self) -> String {
         let SketchEstimate { value, standard_error, .. } = self.estimate;
         match standard_error {
             error if error.is_nan() => "unknown".to_owned(),
             0.0 => "0 (exact)".to_owned(),
-            error => format!("{} ({:.2} %)", number(error), error / value * 100.0),
+            error => format!("{} ({:.2} %)", format_estimate(error), error / value * 100.0),
         }
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         let registers = format_grouped_digits(1 << self.params.log2m);
         let lines = [
-            ("sketch", self.place.clone()),
-            ("type", self.kind.to_owned()),
+            ("sketch", self.origin.clone()),
+            ("type", self.encoding_kind.to_owned()),
             ("log2m", format!("{} ({registers} registers)", self.params.log2m)),
             ("regwidth", self.params.regwidth.to_string()),
-            ("explicit", self.explicit()),
+            ("explicit", self.explicit_text()),
             ("sparse", self.params.sparse.to_string()),
-            ("dialect", self.dialects()),
-            ("cardinality", self.cardinality()),
-            ("standard error", self.error()),
+            ("dialect", self.dialects_text()),
+            ("cardinality", self.cardinality_text()),
+            ("standard error", self.error_text()),
             ("bytes", format_grouped_digits(self.bytes as u64)),
         ];
         lines.iter().map(|(name, value)| format!("{name:<14}  {value}\n")).collect()
     }
 
-    fn json(&self) -> serde_json::Value {
+    fn to_json(&self) -> serde_json::Value {
         let explicit = match self.params.expthresh {
             ExplicitThreshold::Never => json!(0),
             ExplicitThreshold::PowerOfTwo(power) => json!(1_u64 << power),
@@ -159,8 +160,8 @@ impl Info {
         let finite = |value: f64| value.is_finite().then_some(value);
         let (low, high) = self.estimate.confidence_interval();
         json!({
-            "sketch": self.place,
-            "type": self.kind,
+            "sketch": self.origin,
+            "type": self.encoding_kind,
             "log2m": self.params.log2m,
             "regwidth": self.params.regwidth,
             "explicit": explicit,
@@ -176,7 +177,7 @@ impl Info {
 }
 
 /// Several sketches, a line each.
-fn table(all: &[Info]) -> String {
+fn sketch_table(all: &[SketchInfo]) -> String {
     let names = [
         "sketch",
         "type",
@@ -189,15 +190,15 @@ fn table(all: &[Info]) -> String {
     ];
     // What is a number stands at the right.
     let is_right = [false, false, true, true, true, true, true, true];
-    let row = |info: &Info| {
+    let row = |info: &SketchInfo| {
         [
-            info.place.clone(),
-            info.kind.to_owned(),
+            info.origin.clone(),
+            info.encoding_kind.to_owned(),
             info.params.log2m.to_string(),
             info.params.regwidth.to_string(),
-            info.explicit(),
-            info.cardinality(),
-            info.error(),
+            info.explicit_text(),
+            info.cardinality_text(),
+            info.error_text(),
             format_grouped_digits(info.bytes as u64),
         ]
     };
@@ -217,19 +218,19 @@ fn table(all: &[Info]) -> String {
     text
 }
 
-fn union(args: &HllUnionArgs) -> Result<Outcome> {
-    refuse_terminal(&args.write)?;
+fn union_sketches(args: &HllUnionArgs) -> Result<VerbOutcome> {
+    check_write_args(&args.write)?;
     let mut union: Option<Hll> = None;
     for sketch in &args.sketches {
-        merge(&mut union, sketch, args.read.max_log2m)?;
+        merge_argument(&mut union, sketch, args.read.max_log2m)?;
     }
-    let union = union.ok_or_else(|| no_sketch(&args.sketches.join("`, `")))?;
-    write(union, &args.write)
+    let union = union.ok_or_else(|| no_sketch_error(&args.sketches.join("`, `")))?;
+    write_sketch(union, &args.write)
 }
 
 /// Unites all sketches of a word with those before.
-fn merge(union: &mut Option<Hll>, sketch: &str, max_log2m: u8) -> Result<()> {
-    sketches(sketch, max_log2m, |found| {
+fn merge_argument(union: &mut Option<Hll>, sketch: &str, max_log2m: u8) -> Result<()> {
+    for_each_sketch(sketch, max_log2m, |found| {
         match union {
             Some(union) => union.merge_owned(found.hll),
             None => *union = Some(found.hll),
@@ -238,12 +239,12 @@ fn merge(union: &mut Option<Hll>, sketch: &str, max_log2m: u8) -> Result<()> {
     })
 }
 
-fn no_sketch(place: &str) -> anyhow::Error {
+fn no_sketch_error(place: &str) -> anyhow::Error {
     anyhow!("`{place}` has no sketch in it")
 }
 
-fn add(args: &HllAddArgs) -> Result<Outcome> {
-    refuse_terminal(&args.write)?;
+fn add_values(args: &HllAddArgs) -> Result<VerbOutcome> {
+    check_write_args(&args.write)?;
     let mut hll = match &args.sketch {
         Some(sketch) => {
             let is_stdin = |path: &Path| path == Path::new("-");
@@ -252,32 +253,33 @@ fn add(args: &HllAddArgs) -> Result<Outcome> {
                 let error = "the sketch and the values both come from standard input";
                 return Err(Error::usage_with_hint(error, hint).into());
             }
-            one(sketch, args.read.max_log2m)?
+            read_single_sketch(sketch, args.read.max_log2m)?
         }
         None => Hll::new(HllParams {
             log2m: args.log2m.unwrap_or(11),
             regwidth: args.regwidth.unwrap_or(5),
             expthresh: match args.explicit {
-                None | Some(Explicit::Automatic) => ExplicitThreshold::Automatic,
-                Some(Explicit::AtMost(count)) => {
-                    ExplicitThreshold::from_count(count).map_err(|error| told("", error))?
+                None | Some(HllExplicitThreshold::Automatic) => ExplicitThreshold::Automatic,
+                Some(HllExplicitThreshold::AtMost(count)) => {
+                    ExplicitThreshold::from_count(count)
+                        .map_err(|error| convert_sketch_error("", error))?
                 }
             },
             sparse: true,
         })
-        .map_err(|error| told("", error))?,
+        .map_err(|error| convert_sketch_error("", error))?,
     };
     let stdin = [std::path::PathBuf::from("-")];
     let values = if args.values.is_empty() { &stdin } else { args.values.as_slice() };
     for path in values {
-        let (name, mut lines) = open(path)?;
-        let mut hashes = Vec::with_capacity(BATCH);
-        each_line(&name, &mut lines, |number, line| {
-            let hash = hash(line, args.kind).map_err(|reason| {
+        let (name, mut lines) = open_values(path)?;
+        let mut hashes = Vec::with_capacity(HASH_BATCH_LEN);
+        for_each_line(&name, &mut lines, |number, line| {
+            let hash = hash_line(line, args.kind).map_err(|reason| {
                 anyhow!("`{name}:{number}`: {reason}\nhint: --type text takes any line")
             })?;
             hashes.push(hash);
-            if hashes.len() == BATCH {
+            if hashes.len() == HASH_BATCH_LEN {
                 hll.add_hashes(&hashes);
                 hashes.clear();
             }
@@ -285,12 +287,12 @@ fn add(args: &HllAddArgs) -> Result<Outcome> {
         })?;
         hll.add_hashes(&hashes);
     }
-    write(hll, &args.write)
+    write_sketch(hll, &args.write)
 }
 
 /// The hash of a line.
-fn hash(line: &[u8], kind: HllValue) -> Result<u64, String> {
-    if kind == HllValue::Text {
+fn hash_line(line: &[u8], kind: HllValueType) -> Result<u64, String> {
+    if kind == HllValueType::Text {
         return Ok(hash_bytes(line, 0));
     }
     let text = String::from_utf8_lossy(line);
@@ -300,20 +302,20 @@ fn hash(line: &[u8], kind: HllValue) -> Result<u64, String> {
         (_, Ok(value)) => value.cast_signed(),
         _ => return Err(format!("`{text}` is no whole number of 64 bits")),
     };
-    Ok(if kind == HllValue::Hash { value.cast_unsigned() } else { hash_i64(value) })
+    Ok(if kind == HllValueType::Hash { value.cast_unsigned() } else { hash_i64(value) })
 }
 
 /// The only sketch that a word stands for.
-fn one(sketch: &str, max_log2m: u8) -> Result<Hll> {
+fn read_single_sketch(sketch: &str, max_log2m: u8) -> Result<Hll> {
     let mut all = Vec::new();
-    sketches(sketch, max_log2m, |found| {
+    for_each_sketch(sketch, max_log2m, |found| {
         all.push(found.hll);
         Ok(())
     })?;
     let count = all.len();
     match (all.pop(), count) {
         (Some(hll), 1) => Ok(hll),
-        (None, _) => Err(no_sketch(sketch)),
+        (None, _) => Err(no_sketch_error(sketch)),
         _ => Err(Error::usage_with_hint(
             format!(
                 "`{sketch}` has {} sketches, and one is wanted",
@@ -325,11 +327,11 @@ fn one(sketch: &str, max_log2m: u8) -> Result<Hll> {
     }
 }
 
-fn intersect(args: &HllIntersectArgs) -> Result<Outcome> {
+fn estimate_intersection(args: &HllIntersectArgs) -> Result<VerbOutcome> {
     let united = |sketch: &str| -> Result<Hll> {
         let mut union = None;
-        merge(&mut union, sketch, args.read.max_log2m)?;
-        union.ok_or_else(|| no_sketch(sketch))
+        merge_argument(&mut union, sketch, args.read.max_log2m)?;
+        union.ok_or_else(|| no_sketch_error(sketch))
     };
     if args.a == "-" && args.b == "-" {
         return Err(Error::usage("both sketches come from standard input").into());
@@ -343,13 +345,13 @@ fn intersect(args: &HllIntersectArgs) -> Result<Outcome> {
         return Err(anyhow!(
             "the intersection cannot be told from nothing: {} ± {} (95 %)\n\
              hint: sketches of a larger log2m tell more; --uncertain prints it all the same",
-            number(found.value),
-            number(found.margin_of_error()),
+            format_estimate(found.value),
+            format_estimate(found.margin_of_error()),
         ));
     }
     let (low, high) = found.confidence_interval();
     let text = match args.format {
-        Plain::Json => {
+        TextOrJson::Json => {
             let finite = |value: f64| value.is_finite().then_some(value);
             let json = json!({
                 "intersection": finite(found.value),
@@ -360,24 +362,29 @@ fn intersect(args: &HllIntersectArgs) -> Result<Outcome> {
             });
             format!("{json}\n")
         }
-        Plain::Text => {
+        TextOrJson::Text => {
             let mut text = String::new();
-            let _ = writeln!(text, "intersection    {}", number(found.value));
+            let _ = writeln!(text, "intersection    {}", format_estimate(found.value));
             let error = match found.is_exact() {
                 true => "0 (exact)".to_owned(),
-                false => number(found.standard_error),
+                false => format_estimate(found.standard_error),
             };
             let _ = writeln!(text, "standard error  {error}");
-            let _ = writeln!(text, "95 % interval   {} to {}", number(low), number(high));
+            let _ = writeln!(
+                text,
+                "95 % interval   {} to {}",
+                format_estimate(low),
+                format_estimate(high)
+            );
             text
         }
     };
-    print(text.as_bytes())?;
-    Ok(Outcome::Complete)
+    print_paged(text.as_bytes())?;
+    Ok(VerbOutcome::Complete)
 }
 
 /// Three digits, or all of a whole number's.
-fn number(value: f64) -> String {
+fn format_estimate(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "unknown" } else { "infinite" }.to_owned();
     }
@@ -396,19 +403,23 @@ fn number(value: f64) -> String {
 }
 
 /// Calls `take` with each sketch that a word stands for.
-fn sketches(word: &str, max_log2m: u8, mut take: impl FnMut(Found) -> Result<()>) -> Result<()> {
+fn for_each_sketch(
+    word: &str,
+    max_log2m: u8,
+    mut take: impl FnMut(LocatedSketch) -> Result<()>,
+) -> Result<()> {
     let mut read = |place: String, bytes: Vec<u8>| {
         let hll = Hll::from_bytes_with_log2m_max(&bytes, max_log2m)
-            .map_err(|error| told(&place, error))?;
-        take(Found { place, bytes, hll })
+            .map_err(|error| convert_sketch_error(&place, error))?;
+        take(LocatedSketch { origin: place, bytes, hll })
     };
     if word.starts_with("\\x") {
-        let place = abridged(word);
-        let bytes = hexadecimal(word)
+        let place = abridge_argument(word);
+        let bytes = decode_sketch_hex(word)
             .ok_or_else(|| Error::usage(format!("`{place}` is no sketch in hexadecimal")))?;
         return read(place, bytes);
     }
-    let (name, mut file) = open(Path::new(word))?;
+    let (name, mut file) = open_values(Path::new(word))?;
     let failed = |error| Error::io("read", &name, error);
     let start = file.fill_buf().map_err(failed)?;
     // Version and type are one byte, which no text begins with.
@@ -418,27 +429,27 @@ fn sketches(word: &str, max_log2m: u8, mut take: impl FnMut(Found) -> Result<()>
         return read(name.clone(), bytes);
     }
     let mut is_first = true;
-    each_line(&name, &mut file, |number, line| {
+    for_each_line(&name, &mut file, |number, line| {
         let text = String::from_utf8_lossy(line);
         let text = text.trim().trim_matches('"');
         let place = format!("{name}:{number}");
-        let is_header = std::mem::replace(&mut is_first, false) && is_name(text);
-        match hexadecimal(text) {
+        let is_header = std::mem::replace(&mut is_first, false) && is_column_name(text);
+        match decode_sketch_hex(text) {
             _ if text.is_empty() || text == "\\N" => Ok(()),
             Some(bytes) => read(place, bytes),
             None if is_header => Ok(()),
-            None => Err(no_hexadecimal(&place)),
+            None => Err(invalid_hex_error(&place)),
         }
     })
 }
 
 /// Whether a line may be the name of a column.
-fn is_name(text: &str) -> bool {
+fn is_column_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_alphabetic() || first == '_')
         && text.chars().all(|char| char.is_alphanumeric() || " _-.".contains(char))
 }
 
-fn no_hexadecimal(place: &str) -> anyhow::Error {
+fn invalid_hex_error(place: &str) -> anyhow::Error {
     anyhow!(
         "`{place}` is no sketch in hexadecimal\n\
          hint: a sketch is a line of its own, such as \\x128b7fb2f3d123f28fb5d4; `cut -d, -f2` takes \
@@ -447,23 +458,23 @@ fn no_hexadecimal(place: &str) -> anyhow::Error {
 }
 
 /// The bytes of hexadecimal digits, behind `\x` or none; COPY doubles the backslash.
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+fn decode_sketch_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim();
     let digits = digits.trim_start_matches('\\').strip_prefix('x').unwrap_or(digits);
     decode_hex(digits).filter(|bytes| !bytes.is_empty())
 }
 
 /// A sketch that was given itself, as messages call it.
-fn abridged(word: &str) -> String {
-    const SHOWN: usize = 24;
-    match word.char_indices().nth(SHOWN) {
+fn abridge_argument(word: &str) -> String {
+    const CHARS_MAX: usize = 24;
+    match word.char_indices().nth(CHARS_MAX) {
         Some((end, _)) => format!("{}…", &word[..end]),
         None => word.to_owned(),
     }
 }
 
 /// An error of a sketch from a place; none where it is a parameter's.
-fn told(place: &str, error: SketchError) -> Error {
+fn convert_sketch_error(place: &str, error: SketchError) -> Error {
     let (offset, reason) = match error {
         SketchError::ParameterOutOfRange { .. } => {
             let text = error.to_string().replace("`max_log2m`", "--max-log2m");
@@ -479,7 +490,7 @@ fn told(place: &str, error: SketchError) -> Error {
 }
 
 /// A file's name, and what is in it.
-fn open(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
+fn open_values(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
     if path == Path::new("-") {
         return Ok(("standard input".to_owned(), Box::new(std::io::stdin().lock())));
     }
@@ -488,7 +499,7 @@ fn open(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
 }
 
 /// Calls `take` with each line, without its end, and its number.
-fn each_line(
+fn for_each_line(
     name: &str,
     lines: &mut dyn BufRead,
     mut take: impl FnMut(u64, &[u8]) -> Result<()>,
@@ -506,9 +517,9 @@ fn each_line(
     Ok(())
 }
 
-fn refuse_terminal(args: &HllWriteArgs) -> Result<()> {
+fn check_write_args(args: &HllWriteArgs) -> Result<()> {
     let is_terminal = args.output.is_none() && std::io::stdout().is_terminal();
-    if args.format == HllForm::Binary && is_terminal {
+    if args.format == HllEncoding::Binary && is_terminal {
         return Err(Error::usage_with_hint(
             "a sketch in binary is not for a terminal",
             "name a file with --output, or leave --format binary away",
@@ -516,7 +527,7 @@ fn refuse_terminal(args: &HllWriteArgs) -> Result<()> {
         .into());
     }
     match (args.dialect, args.sparse) {
-        (HllDialect::Java, Some(Sparse::AtMost(_))) => Err(Error::usage_with_hint(
+        (HllDialect::Java, Some(HllSparseLimit::AtMost(_))) => Err(Error::usage_with_hint(
             "java-hll has no number of sparse registers",
             "--sparse true or false, or --dialect postgresql",
         )
@@ -526,25 +537,25 @@ fn refuse_terminal(args: &HllWriteArgs) -> Result<()> {
 }
 
 /// Writes a sketch to where it is wanted.
-fn write(mut hll: Hll, args: &HllWriteArgs) -> Result<Outcome> {
-    if args.sparse == Some(Sparse::Never) {
+fn write_sketch(mut hll: Hll, args: &HllWriteArgs) -> Result<VerbOutcome> {
+    if args.sparse == Some(HllSparseLimit::Never) {
         let params = HllParams { sparse: false, ..hll.params() };
-        let mut other = Hll::new(params).map_err(|error| told("", error))?;
+        let mut other = Hll::new(params).map_err(|error| convert_sketch_error("", error))?;
         // The smaller of each parameter holds: only this one is.
         other.merge_owned(hll);
         hll = other;
     }
     let dialect = match (args.dialect, args.sparse) {
         (HllDialect::Java, _) => HllStorageDialect::Java,
-        (_, Some(Sparse::AtMost(max))) => {
+        (_, Some(HllSparseLimit::AtMost(max))) => {
             HllStorageDialect::Postgres { sparse_registers_max: Some(max) }
         }
         _ => HllStorageDialect::default(),
     };
     let bytes = hll.to_bytes(dialect);
     let bytes = match args.format {
-        HllForm::Binary => bytes,
-        HllForm::Hex => format!("\\x{}\n", encode_hex(bytes)).into_bytes(),
+        HllEncoding::Binary => bytes,
+        HllEncoding::Hex => format!("\\x{}\n", encode_hex(bytes)).into_bytes(),
     };
     match &args.output {
         Some(path) => {
@@ -562,5 +573,5 @@ fn write(mut hll: Hll, args: &HllWriteArgs) -> Result<Outcome> {
             })?;
         }
     }
-    Ok(Outcome::Complete)
+    Ok(VerbOutcome::Complete)
 }

@@ -7,14 +7,14 @@ use tidemill_engine::id_set_operations::{self, IdSetFormat, IdSetRequest, SetOpe
 use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::{Error, run_handle};
 
-use super::beside::beside_until;
-use super::{Outcome, print};
+use super::background_work::run_with_progress_until_cancelled;
+use super::{VerbOutcome, print_paged};
+use crate::allocator_tuning;
 use crate::args::IdsArgs;
-use crate::memory;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, RunProgressBar};
 
 /// `tidemill ids OPERATION FILE…`.
-pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
+pub(super) fn ids(args: IdsArgs) -> anyhow::Result<VerbOutcome> {
     let limits = ResourceLimits {
         memory: args.memory,
         threads: args.threads,
@@ -24,7 +24,7 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
     let request = IdSetRequest {
         operation: id_set_operations::parse_operation(&args.operation)?,
         input_format: args.input_format.as_deref().map(IdSetFormat::from_name).transpose()?,
-        storage_options: args.storage.options()?,
+        storage_options: args.storage.to_storage_options()?,
         inputs: args.files,
         id_column: args.column,
         signed_ids: args.signed,
@@ -34,10 +34,10 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
         overwrite: args.overwrite,
     };
     let settings = run_handle::prepare_run(&limits, &ResourceLimits::default())?.settings;
-    memory::keep_some(&settings);
+    allocator_tuning::set_heap_step(&settings);
     terminal::watch_signals(&settings.cancel)?;
-    let mut bar = Bar::of_ids(&settings.progress);
-    let counts = beside_until(&settings.cancel, &mut bar, || {
+    let mut bar = RunProgressBar::for_ids(&settings.progress);
+    let counts = run_with_progress_until_cancelled(&settings.cancel, &mut bar, || {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let counts = id_set_operations::combine_id_sets(&request, &settings, &mut out)?;
         out.flush().map_err(|error| Error::io("write", "standard output", error))?;
@@ -46,7 +46,7 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
     bar.clear();
     let counts = counts?;
     if request.operation == SetOperation::Count {
-        print(format!("{}\n", counts.output_ids).as_bytes())?;
+        print_paged(format!("{}\n", counts.output_ids).as_bytes())?;
     }
     // What was counted on the way is for people, and for who writes a file.
     if request.output.is_some() || std::io::stderr().is_terminal() {
@@ -55,10 +55,10 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<Outcome> {
             .map(|(name, count)| format!("{} in `{name}`", format_grouped_digits(*count)))
             .collect();
         let (ids, of_each) = (format_grouped_digits(counts.output_ids), of_each.join(", "));
-        terminal::note(&match &request.output {
+        terminal::print_note(&match &request.output {
             Some(output) => format!("wrote `{output}`: {ids} ids; {of_each}"),
             None => format!("{ids} ids; {of_each}"),
         });
     }
-    Ok(Outcome::Complete)
+    Ok(VerbOutcome::Complete)
 }

@@ -1,6 +1,6 @@
 //! What each verb does.
 
-mod beside;
+mod background_work;
 mod check;
 mod cluster;
 mod convert;
@@ -8,12 +8,12 @@ mod fs;
 mod hll;
 mod ids;
 mod jobs;
-mod look;
-mod output;
 mod query;
+mod remote_read_report;
+mod result_output;
+mod schema_and_head;
 mod shell;
 mod sort;
-mod stats;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -29,57 +29,58 @@ use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{Error, Result};
 
 use crate::args::{
-    Cli, CompletionsArgs, FsArgs, FsVerb, LimitArgs, ReadAheadArgs, SourceArgs, StorageArgs, Verb,
+    Cli, CompletionsArgs, FsArgs, FsVerb, ReadAheadArgs, ResourceLimitArgs, SourceArgs,
+    StorageArgs, Verb,
 };
-use crate::screen::Pages;
+use crate::stdout_display::PagedStdout;
 use crate::terminal;
 
-pub(crate) use self::shell::{is_possible as is_shell_possible, shell};
-pub(crate) use self::sort::{is_by_columns, sort, sort_by};
+pub(crate) use self::shell::{has_interactive_terminal as is_shell_possible, run_shell};
+pub(crate) use self::sort::{sort_lines, sort_rows, sorts_by_columns};
 
 /// How a verb ended, other than with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum VerbOutcome {
     /// All of it.
     Complete,
     /// Less than all of the input, as allowed.
     Incomplete,
     /// What was asked is not so: a file is not whole, a schema does not fit.
-    No,
+    NegativeAnswer,
 }
 
 /// Does what was asked.
-pub(crate) fn perform(verb: Verb) -> anyhow::Result<Outcome> {
-    let asks_for_stats = verb.read_ahead().is_some_and(|read_ahead| read_ahead.stats);
-    terminal::tell_of_silent_hosts();
-    told(asks_for_stats, || perform_verb(verb))
+pub(crate) fn run_verb(verb: Verb) -> anyhow::Result<VerbOutcome> {
+    let asks_for_stats = verb.read_ahead_args().is_some_and(|read_ahead| read_ahead.stats);
+    terminal::report_silent_hosts();
+    report_remote_reads_after(asks_for_stats, || dispatch_verb(verb))
 }
 
 /// Does it, and tells what reading remote files did, if that is asked for.
-fn told(
+fn report_remote_reads_after(
     asks_for_stats: bool,
-    work: impl FnOnce() -> anyhow::Result<Outcome>,
-) -> anyhow::Result<Outcome> {
+    work: impl FnOnce() -> anyhow::Result<VerbOutcome>,
+) -> anyhow::Result<VerbOutcome> {
     let performed = work();
     // For what has no run of its own.
     remote::tuning::record_finished_run();
     if asks_for_stats {
-        terminal::note(&stats::told(&remote::read_stats()));
+        terminal::print_note(&remote_read_report::describe_remote_reads(&remote::read_stats()));
     }
     performed
 }
 
-fn perform_verb(verb: Verb) -> anyhow::Result<Outcome> {
+fn dispatch_verb(verb: Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Query(args) => query::query(&args),
-        Verb::Run(args) => query::run(&args),
+        Verb::Run(args) => query::run_job(&args),
         Verb::Merge(args) => query::merge(args),
         Verb::Convert(args) => convert::convert(args),
         Verb::Check(args) => check::check(args),
-        Verb::Schema(args) => look::schema(&args),
-        Verb::Head(args) => look::head(&args),
+        Verb::Schema(args) => schema_and_head::show_schema(&args),
+        Verb::Head(args) => schema_and_head::show_head(&args),
         Verb::Jobs(args) => jobs::jobs(args),
-        Verb::Sort(args) => sort::sort(args.words),
+        Verb::Sort(args) => sort::sort_lines(args.words),
         Verb::Ids(args) => ids::ids(args),
         Verb::Hll(args) => hll::hll(args),
         Verb::Cat(args) | Verb::Fs(FsArgs { verb: FsVerb::Cat(args) }) => fs::cat(&args),
@@ -89,22 +90,22 @@ fn perform_verb(verb: Verb) -> anyhow::Result<Outcome> {
         Verb::Stat(args) | Verb::Fs(FsArgs { verb: FsVerb::Stat(args) }) => fs::stat(&args),
         Verb::Du(args) | Verb::Fs(FsArgs { verb: FsVerb::Du(args) }) => fs::du(&args),
         Verb::Cluster(args) => cluster::cluster(args),
-        Verb::Completions(args) => completions(&args),
+        Verb::Completions(args) => print_completions(&args),
     }
 }
 
-fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
+fn print_completions(args: &CompletionsArgs) -> anyhow::Result<VerbOutcome> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tidemill", &mut script);
-    print(&script)?;
-    Ok(Outcome::Complete)
+    print_paged(&script)?;
+    Ok(VerbOutcome::Complete)
 }
 
 /// Writes text for people to standard output, through the pager where that is a terminal and it is long. What names
 /// of files and columns have in them that a terminal would obey is made visible.
-fn print(bytes: &[u8]) -> Result<()> {
+fn print_paged(bytes: &[u8]) -> Result<()> {
     let text = escape_control_chars(&String::from_utf8_lossy(bytes), &['\n', '\t']);
-    let mut pages = Pages::new(true);
+    let mut pages = PagedStdout::new(true);
     run_direct_write(|| {
         let written = pages.write_all(text.as_bytes());
         written.map_err(|error| Error::io("write", "standard output", error))?;
@@ -125,13 +126,13 @@ fn read_text(path: &Path) -> Result<String> {
 }
 
 /// The program that repeated flags name, if any.
-fn program(words: &[String]) -> Result<Option<FilterProgram>> {
+fn parse_program(words: &[String]) -> Result<Option<FilterProgram>> {
     Ok((!words.is_empty()).then(|| FilterProgram::new(words.to_vec())).transpose()?)
 }
 
 impl SourceArgs {
     /// How files are read, for whatever URL.
-    fn spec(&self) -> Result<SourceSpec> {
+    fn to_source_spec(&self) -> Result<SourceSpec> {
         Ok(SourceSpec {
             url: String::new(),
             more_urls: Vec::new(),
@@ -160,9 +161,11 @@ impl SourceArgs {
                 .iter()
                 .map(|text| text.parse())
                 .collect::<source::Result<_>>()?,
-            filter_program: program(&self.source_exec)?,
+            filter_program: parse_program(&self.source_exec)?,
             layout_policy: self.layouts.as_deref().map(str::parse).transpose()?,
-            storage_options: self.read_ahead.over(self.storage.options()?)?,
+            storage_options: self
+                .read_ahead
+                .set_storage_options(self.storage.to_storage_options()?)?,
             salvage_damaged: self.salvage,
             memory_rows: None,
             exposed_hidden_columns: Vec::new(),
@@ -173,7 +176,7 @@ impl SourceArgs {
 
 impl StorageArgs {
     /// The settings, checked.
-    fn options(&self) -> Result<StorageOptions> {
+    fn to_storage_options(&self) -> Result<StorageOptions> {
         let mut options = StorageOptions::default();
         for text in &self.storage_option {
             // Told here and not where words are parsed, which would show what may be a secret.
@@ -186,7 +189,7 @@ impl StorageArgs {
 
 impl Verb {
     /// How remote files are read, where any are.
-    fn read_ahead(&self) -> Option<&ReadAheadArgs> {
+    fn read_ahead_args(&self) -> Option<&ReadAheadArgs> {
         match self {
             Verb::Query(args) => Some(&args.source.read_ahead),
             Verb::Run(args) => Some(&args.read_ahead),
@@ -206,7 +209,7 @@ impl Verb {
 
 impl ReadAheadArgs {
     /// The settings of a store, with these.
-    fn over(&self, mut options: StorageOptions) -> Result<StorageOptions> {
+    fn set_storage_options(&self, mut options: StorageOptions) -> Result<StorageOptions> {
         for (name, value) in [
             ("read_block", &self.read_block),
             ("read_window", &self.read_window),
@@ -222,8 +225,8 @@ impl ReadAheadArgs {
     }
 }
 
-impl LimitArgs {
-    fn limits(&self) -> ResourceLimits {
+impl ResourceLimitArgs {
+    fn to_limits(&self) -> ResourceLimits {
         ResourceLimits {
             memory: self.memory.clone(),
             max_bad: self.max_bad.clone(),

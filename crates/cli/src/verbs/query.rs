@@ -16,15 +16,16 @@ use tidemill_engine::{
     TurboSettings, program_files,
 };
 
-use super::output::{
-    CoverageSink, Say, finish, finish_without_rows, is_terminal, is_watched, named_twice,
+use super::result_output::{
+    CoverageDestination, SummaryDetail, can_show_interim_results, copy_flag_conflict,
+    finish_partial_table, write_result, writes_to_terminal,
 };
-use super::{Outcome, print, read_text};
-use crate::args::{LimitArgs, MergeArgs, OnArgs, QueryArgs, RunArgs};
-use crate::{memory, terminal};
+use super::{VerbOutcome, print_paged, read_text};
+use crate::args::{ExecutionTargetArgs, MergeArgs, QueryArgs, ResourceLimitArgs, RunArgs};
+use crate::{allocator_tuning, terminal};
 
 /// `tidemill query SQL`.
-pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
+pub(super) fn query(args: &QueryArgs) -> anyhow::Result<VerbOutcome> {
     let sql = match (args.sql.as_deref(), &args.file) {
         (Some("-"), _) => read_text(Path::new("-"))?,
         (Some(sql), _) if is_sql_file(sql) => {
@@ -40,9 +41,9 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
     };
     let parameters = args.param.iter();
     let parameters = parameters.map(|(name, text)| (name.clone(), QueryParameter::from_text(text)));
-    let turbo = args.turbo.over(&TurboSettings::default())?;
-    let limits = args.limits.limits();
-    let mut defaults = args.source.spec()?;
+    let turbo = args.turbo.with_job_defaults(&TurboSettings::default())?;
+    let limits = args.limits.to_limits();
+    let mut defaults = args.source.to_source_spec()?;
     let files = program_files::open_program_files(
         &args.files.named,
         &defaults.storage_options,
@@ -63,7 +64,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         query.sql = sql;
         sink
     });
-    let query = args.scratch.over(query)?;
+    let query = args.scratch.apply_to_query(query)?;
     let cluster = args.cluster.as_deref().map(ClusterSpec::parse).transpose()?;
     if cluster.is_some() && !args.explain {
         return Err(Error::usage_with_hint(
@@ -73,55 +74,70 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<Outcome> {
         .into());
     }
     let none = ResourceLimits::default();
-    let posting = |watched| Posting { verb: "query", shown: &shown, job: &none, watched };
+    let posting = |watched| MasterSubmission {
+        verb: "query",
+        displayed_text: &shown,
+        job_limits: &none,
+        is_watched: watched,
+    };
     if args.explain {
-        let preparation = prepare(&args.limits.limits(), &none)?;
+        let preparation = prepare_interruptible(&args.limits.to_limits(), &none)?;
         if let (Some(_), Some(output)) = (&copy, &args.sink.output) {
-            return Err(named_twice("--output", output).into());
+            return Err(copy_flag_conflict("--output", output).into());
         }
         // With `--explain` the format is that of the plan.
         let output = args.sink.output.as_deref().map(SinkSpec::new);
-        let explaining = Explaining {
-            posting: posting(false),
+        let explaining = ExplanationOptions {
+            submission: posting(false),
             on: &args.on,
             limits: &args.limits,
             format: args.sink.write.format.as_deref(),
             output: output.as_ref(),
             cluster: cluster.as_ref(),
         };
-        return explain(&explaining, query, &preparation, copy.as_ref());
+        return print_explanation(&explaining, query, &preparation, copy.as_ref());
     }
     let mut sink = match &copy {
-        Some(copy) => args.sink.sink_of_copy(copy)?,
-        None => args.sink.sink(None)?,
+        Some(copy) => args.sink.copy_to_sink_spec(copy)?,
+        None => args.sink.to_sink_spec(None)?,
     };
-    sink.storage_options = args.source.storage.options()?;
+    sink.storage_options = args.source.storage.to_storage_options()?;
     program_files::attach_program_files(files.as_ref(), &mut sink.exec);
     program_files::check_files_have_a_program(
         files.as_ref(),
         &[query.file_defaults.filter_program.as_ref(), sink.exec.as_ref()],
     )?;
-    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let coverage = CoverageDestination::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = RunDescription { output: Some(sink.url.clone()), ..about };
     let (mut preparation, recorder) =
-        begin(&args.limits.limits(), &ResourceLimits::default(), about)?;
+        begin_recorded(&args.limits.to_limits(), &ResourceLimits::default(), about)?;
     if query.turbo.is_some() {
-        terminal::answer_first(&preparation.settings.stop_reading);
+        terminal::answer_early_on_signal(&preparation.settings.stop_reading);
     }
     // Whoever looks at data sees what is wrong with it beside what is not.
-    if args.limits.max_bad.is_none() && is_terminal(&sink) {
+    if args.limits.max_bad.is_none() && writes_to_terminal(&sink) {
         preparation.settings.max_bad = BadRecordLimit::Unlimited;
     }
-    let running =
-        match posting(is_watched(&sink)).begin((&args.on, &args.limits), &query, &preparation)? {
-            Some(running) => running,
-            None => {
-                let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-                started(query, &preparation, &sink)?
-            }
-        };
+    let running = match posting(can_show_interim_results(&sink)).begin_on_master(
+        (&args.on, &args.limits),
+        &query,
+        &preparation,
+    )? {
+        Some(running) => running,
+        None => {
+            let query =
+                args.on.apply_to_query(query, &args.limits, &preparation.settings.cancel)?;
+            start_query(query, &preparation, &sink)?
+        }
+    };
     let running = running.with_recorder(recorder);
-    finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
+    write_result(
+        running,
+        &preparation,
+        &sink,
+        &coverage,
+        (SummaryDetail::OutputsAndCoverageForPeople, args.show.display_settings()),
+    )
 }
 
 /// Returns true for one word that ends in `.sql`, which no statement does.
@@ -133,39 +149,40 @@ fn is_sql_file(text: &str) -> bool {
 }
 
 /// A query that is asked of a master, if one is named.
-pub(super) struct Posting<'a> {
+pub(super) struct MasterSubmission<'a> {
     pub(super) verb: &'static str,
     /// What those see of it who look at the master's jobs.
-    pub(super) shown: &'a str,
-    pub(super) job: &'a ResourceLimits,
+    pub(super) displayed_text: &'a str,
+    pub(super) job_limits: &'a ResourceLimits,
     /// Whether somebody at a terminal watches it.
-    pub(super) watched: bool,
+    pub(super) is_watched: bool,
 }
 
-impl Posting<'_> {
+impl MasterSubmission<'_> {
     /// What a master is asked, if one is named.
-    fn question(
+    fn master_and_request(
         &self,
-        (on, limits): (&OnArgs, &LimitArgs),
+        (on, limits): (&ExecutionTargetArgs, &ResourceLimitArgs),
         query: &Query,
         preparation: &PreparedRun,
     ) -> anyhow::Result<Option<(MasterClient, PostedQuery)>> {
-        let Some(master) = on.master()? else { return Ok(None) };
+        let Some(master) = on.named_master()? else { return Ok(None) };
         let attempts_max = on.max_attempts.or(query.split_attempts_max);
         let query = Query { split_attempts_max: attempts_max, ..query.clone() };
-        let priority = run_handle::resolve_priority(&limits.limits(), self.job)?;
+        let priority = run_handle::resolve_priority(&limits.to_limits(), self.job_limits)?;
         let settings = &preparation.settings;
-        let question = PostedQuery::new(self.verb, self.shown, &query, settings, priority)?;
-        Ok(Some((master, question.with_interim_results(self.watched))))
+        let question =
+            PostedQuery::new(self.verb, self.displayed_text, &query, settings, priority)?;
+        Ok(Some((master, question.with_interim_results(self.is_watched))))
     }
 
-    pub(super) fn begin(
+    pub(super) fn begin_on_master(
         &self,
-        on: (&OnArgs, &LimitArgs),
+        on: (&ExecutionTargetArgs, &ResourceLimitArgs),
         query: &Query,
         preparation: &PreparedRun,
     ) -> anyhow::Result<Option<RunHandle>> {
-        let Some((master, question)) = self.question(on, query, preparation)? else {
+        let Some((master, question)) = self.master_and_request(on, query, preparation)? else {
             return Ok(None);
         };
         Ok(Some(RunHandle::start_posted_query(master, question, preparation.settings.clone())?))
@@ -173,10 +190,10 @@ impl Posting<'_> {
 }
 
 /// How it is said how a query would be run.
-struct Explaining<'a> {
-    posting: Posting<'a>,
-    on: &'a OnArgs,
-    limits: &'a LimitArgs,
+struct ExplanationOptions<'a> {
+    submission: MasterSubmission<'a>,
+    on: &'a ExecutionTargetArgs,
+    limits: &'a ResourceLimitArgs,
     /// `text` or `json`.
     format: Option<&'a str>,
     /// Where the result would go.
@@ -185,22 +202,27 @@ struct Explaining<'a> {
 }
 
 /// `tidemill run JOB`.
-pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
+pub(super) fn run_job(args: &RunArgs) -> anyhow::Result<VerbOutcome> {
     let mut job = Job::from_file(&args.job, &args.set)?;
-    let storage = args.storage.options()?;
-    let of_sources = args.read_ahead.over(storage.clone())?;
+    let storage = args.storage.to_storage_options()?;
+    let of_sources = args.read_ahead.set_storage_options(storage.clone())?;
     for source in &mut job.sources {
         source.spec.storage_options = source.spec.storage_options.with_overrides(&of_sources);
         source.spec.salvage_damaged |= args.salvage;
     }
     job.program_files.extend(args.files.named.iter().cloned());
-    let files = job.attach_program_files(&args.limits.limits())?;
-    let query = Query { turbo: args.turbo.over(&job.turbo)?, ..job.to_query() };
-    let query = args.scratch.over(query)?;
+    let files = job.attach_program_files(&args.limits.to_limits())?;
+    let query = Query { turbo: args.turbo.with_job_defaults(&job.turbo)?, ..job.to_query() };
+    let query = args.scratch.apply_to_query(query)?;
     let sql = query.sql.clone();
-    let posting = |watched| Posting { verb: "run", shown: &sql, job: &job.limits, watched };
-    let explaining = Explaining {
-        posting: posting(false),
+    let posting = |watched| MasterSubmission {
+        verb: "run",
+        displayed_text: &sql,
+        job_limits: &job.limits,
+        is_watched: watched,
+    };
+    let explaining = ExplanationOptions {
+        submission: posting(false),
         on: &args.on,
         limits: &args.limits,
         format: None,
@@ -213,77 +235,93 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Outcome> {
             &job.source_programs().collect::<Vec<_>>(),
         )?;
         if args.dry_run {
-            let preparation = prepare(&args.limits.limits(), &job.limits)?;
-            return explain(&explaining, query, &preparation, None);
+            let preparation = prepare_interruptible(&args.limits.to_limits(), &job.limits)?;
+            return print_explanation(&explaining, query, &preparation, None);
         }
-        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
+        let coverage = CoverageDestination::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = job.describe_run(Some(out.display().to_string()));
-        let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
+        let (preparation, recorder) = begin_recorded(&args.limits.to_limits(), &job.limits, about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.run_id.clone());
         let (target, overwrite) = (out.clone(), args.sink.write.overwrite);
-        let asked = posting(false).question((&args.on, &args.limits), &query, &preparation)?;
+        let asked =
+            posting(false).master_and_request((&args.on, &args.limits), &query, &preparation)?;
         let running = if let Some((master, question)) = asked {
             let to = (target, overwrite, id);
             RunHandle::start_posted_partial_table(master, question, settings, to)?
         } else {
-            let query = args.on.over(query, &args.limits, &settings.cancel)?;
+            let query = args.on.apply_to_query(query, &args.limits, &settings.cancel)?;
             RunHandle::start_without_rows(settings.cancel.clone(), move || {
                 let plan = QueryPlan::new(&query, &settings)?;
                 if let Some(warning) = plan.warning() {
-                    terminal::warn(&warning);
+                    terminal::print_warning(&warning);
                 }
                 plan.write_partial_table(&target, overwrite, &id)
             })?
         };
         let running = running.with_recorder(recorder);
-        return finish_without_rows(running, &preparation, &out.display().to_string(), &coverage);
+        return finish_partial_table(running, &preparation, &out.display().to_string(), &coverage);
     }
-    let mut sink = args.sink.sink(job.sink.as_ref())?;
+    let mut sink = args.sink.to_sink_spec(job.sink.as_ref())?;
     sink.storage_options = sink.storage_options.with_overrides(&storage);
     program_files::attach_program_files(files.as_ref(), &mut sink.exec);
     let programs = job.source_programs().chain([sink.exec.as_ref()]).collect::<Vec<_>>();
     program_files::check_files_have_a_program(files.as_ref(), &programs)?;
     if args.dry_run {
-        let preparation = prepare(&args.limits.limits(), &job.limits)?;
-        return explain(&explaining, query, &preparation, Some(&sink));
+        let preparation = prepare_interruptible(&args.limits.to_limits(), &job.limits)?;
+        return print_explanation(&explaining, query, &preparation, Some(&sink));
     }
-    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let coverage = CoverageDestination::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = job.describe_run(Some(sink.url.clone()));
-    let (preparation, recorder) = begin(&args.limits.limits(), &job.limits, about)?;
+    let (preparation, recorder) = begin_recorded(&args.limits.to_limits(), &job.limits, about)?;
     if query.turbo.is_some() {
-        terminal::answer_first(&preparation.settings.stop_reading);
+        terminal::answer_early_on_signal(&preparation.settings.stop_reading);
     }
-    let posting =
-        Posting { verb: "run", shown: &query.sql, job: &job.limits, watched: is_watched(&sink) };
-    let running = match posting.begin((&args.on, &args.limits), &query, &preparation)? {
+    let posting = MasterSubmission {
+        verb: "run",
+        displayed_text: &query.sql,
+        job_limits: &job.limits,
+        is_watched: can_show_interim_results(&sink),
+    };
+    let running = match posting.begin_on_master((&args.on, &args.limits), &query, &preparation)? {
         Some(running) => running,
         None => {
-            let query = args.on.over(query, &args.limits, &preparation.settings.cancel)?;
-            started(query, &preparation, &sink)?
+            let query =
+                args.on.apply_to_query(query, &args.limits, &preparation.settings.cancel)?;
+            start_query(query, &preparation, &sink)?
         }
     };
     let running = running.with_recorder(recorder);
-    finish(running, &preparation, &sink, &coverage, (Say::All, args.show.showing()))
+    write_result(
+        running,
+        &preparation,
+        &sink,
+        &coverage,
+        (SummaryDetail::OutputsAndCoverage, args.show.display_settings()),
+    )
 }
 
 /// Starts a query; somebody at a terminal watches it.
-fn started(query: Query, preparation: &PreparedRun, sink: &SinkSpec) -> anyhow::Result<RunHandle> {
+fn start_query(
+    query: Query,
+    preparation: &PreparedRun,
+    sink: &SinkSpec,
+) -> anyhow::Result<RunHandle> {
     let settings = preparation.settings.clone();
-    Ok(match is_watched(sink) {
+    Ok(match can_show_interim_results(sink) {
         true => RunHandle::start_watched_query(query, settings)?,
         false => RunHandle::start_query(query.with_worker_output(sink), settings)?,
     })
 }
 
 /// `tidemill merge PARTIAL…`.
-pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
+pub(super) fn merge(args: MergeArgs) -> anyhow::Result<VerbOutcome> {
     let repeats =
         if args.allow_repeats { RepeatedRunPolicy::Allow } else { RepeatedRunPolicy::Refuse };
     if let Some(out) = args.partial {
-        let coverage = CoverageSink::new(args.limits.coverage.as_deref(), out.to_str())?;
+        let coverage = CoverageDestination::new(args.limits.coverage.as_deref(), out.to_str())?;
         let about = RunDescription::for_merge(&args.partials, Some(out.display().to_string()));
         let (preparation, recorder) =
-            begin(&args.limits.limits(), &ResourceLimits::default(), about)?;
+            begin_recorded(&args.limits.to_limits(), &ResourceLimits::default(), about)?;
         let (settings, id) = (preparation.settings.clone(), preparation.run_id.clone());
         let (target, overwrite) = (out.display().to_string(), args.sink.write.overwrite);
         let running = RunHandle::start_without_rows(settings.cancel.clone(), move || {
@@ -291,53 +329,64 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<Outcome> {
             merge.write_partial_table(&out, overwrite, &id)
         })?
         .with_recorder(recorder);
-        return finish_without_rows(running, &preparation, &target, &coverage);
+        return finish_partial_table(running, &preparation, &target, &coverage);
     }
-    let mut sink = args.sink.sink(None)?;
-    sink.storage_options = args.storage.options()?;
-    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let mut sink = args.sink.to_sink_spec(None)?;
+    sink.storage_options = args.storage.to_storage_options()?;
+    let coverage = CoverageDestination::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
     let about = RunDescription::for_merge(&args.partials, Some(sink.url.clone()));
-    let (preparation, recorder) = begin(&args.limits.limits(), &ResourceLimits::default(), about)?;
+    let (preparation, recorder) =
+        begin_recorded(&args.limits.to_limits(), &ResourceLimits::default(), about)?;
     let running = RunHandle::start_merge(args.partials, repeats, preparation.settings.clone())?;
     let running = running.with_recorder(recorder);
-    finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
+    write_result(
+        running,
+        &preparation,
+        &sink,
+        &coverage,
+        (SummaryDetail::OutputsAndCoverageForPeople, args.show.display_settings()),
+    )
 }
 
 /// The limits as settings, with Ctrl-C wired to them.
-fn prepare(own: &ResourceLimits, job: &ResourceLimits) -> anyhow::Result<PreparedRun> {
+fn prepare_interruptible(
+    own: &ResourceLimits,
+    job: &ResourceLimits,
+) -> anyhow::Result<PreparedRun> {
     let preparation = run_handle::prepare_run(own, job)?;
-    watch(&preparation)?;
+    connect_signals(&preparation)?;
     Ok(preparation)
 }
 
 /// The same for a run that is recorded in the job log.
-pub(super) fn begin(
+pub(super) fn begin_recorded(
     own: &ResourceLimits,
     job: &ResourceLimits,
     about: RunDescription,
 ) -> anyhow::Result<(PreparedRun, RunRecorder)> {
     let mut preparation = run_handle::prepare_run(own, job)?;
     let recorder = preparation.start_recorder(RunDescription { via: "command line", ..about })?;
-    watch(&preparation)?;
+    connect_signals(&preparation)?;
     Ok((preparation, recorder))
 }
 
-fn watch(preparation: &PreparedRun) -> anyhow::Result<()> {
+fn connect_signals(preparation: &PreparedRun) -> anyhow::Result<()> {
     if let Some(warning) = &preparation.warning {
-        terminal::warn(warning);
+        terminal::print_warning(warning);
     }
-    memory::keep_some(&preparation.settings);
+    allocator_tuning::set_heap_step(&preparation.settings);
     terminal::watch_signals(&preparation.settings.cancel)
 }
 
 /// Prints how a query would be run and what would be written, and what it would take on a cluster.
-fn explain(
-    explanation: &Explaining<'_>,
+fn print_explanation(
+    explanation: &ExplanationOptions<'_>,
     query: Query,
     preparation: &PreparedRun,
     sink: Option<&SinkSpec>,
-) -> anyhow::Result<Outcome> {
-    let Explaining { posting, on, limits, format, output, cluster } = explanation;
+) -> anyhow::Result<VerbOutcome> {
+    let ExplanationOptions { submission: posting, on, limits, format, output, cluster } =
+        explanation;
     let settings = &preparation.settings;
     if let Some(other) = format.filter(|format| !matches!(*format, "text" | "json")) {
         return Err(Error::usage_with_hint(
@@ -346,7 +395,7 @@ fn explain(
         )
         .into());
     }
-    let explained = match posting.question((on, limits), &query, preparation)? {
+    let explained = match posting.master_and_request((on, limits), &query, preparation)? {
         Some(_) if cluster.is_some() => {
             return Err(Error::usage_with_hint(
                 "`--cluster` runs a second of the query on this machine, and a master runs elsewhere",
@@ -356,7 +405,7 @@ fn explain(
         }
         Some((master, question)) => Explanation::request_from_master(&master, question, settings)?,
         None => {
-            let mut query = on.over(query, limits, &settings.cancel)?;
+            let mut query = on.apply_to_query(query, limits, &settings.cancel)?;
             if let Some(output) = output.or(sink) {
                 query = query.with_worker_output(output);
             }
@@ -368,6 +417,6 @@ fn explain(
         Some("json") => explained.json + "\n",
         _ => explained.text,
     };
-    print(text.as_bytes())?;
-    Ok(Outcome::Complete)
+    print_paged(text.as_bytes())?;
+    Ok(VerbOutcome::Complete)
 }

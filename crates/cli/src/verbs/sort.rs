@@ -11,27 +11,27 @@ use tidemill_engine::{CancelFlag, Error, Query};
 use tidemill_sort::cluster_cost_model::ClusterSortModel;
 use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortStreams};
 
-use super::beside::beside_until;
-use super::output::{CoverageSink, Say, finish};
-use super::query::begin;
-use super::{Outcome, print};
+use super::background_work::run_with_progress_until_cancelled;
+use super::query::begin_recorded;
+use super::result_output::{CoverageDestination, SummaryDetail, write_result};
+use super::{VerbOutcome, print_paged};
 use crate::args::SortByArgs;
-use crate::terminal::{self, Bar};
+use crate::terminal::{self, RunProgressBar};
 
 /// What stands behind the help of sorting lines.
-const BY: &str = "
+const SORT_BY_HELP: &str = "
 With --by COLUMNS the rows of tables are sorted, of any format, here or in a bucket:
   tidemill sort --by country,revenue:desc sales.csv -o sorted.parquet
 `tidemill sort --by COLUMNS --help` has the options of that.
 ";
 
 /// `tidemill sort`, with the words behind it.
-pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
-    if let Some(model) = model_of(&words)? {
+pub(crate) fn sort_lines(words: Vec<OsString>) -> anyhow::Result<VerbOutcome> {
+    if let Some(model) = model_parameters(&words)? {
         let model =
             ClusterSortModel::parse(&model).map_err(|error| Error::usage(error.to_string()))?;
-        print(format!("{model}\n").as_bytes())?;
-        return Ok(Outcome::Complete);
+        print_paged(format!("{model}\n").as_bytes())?;
+        return Ok(VerbOutcome::Complete);
     }
     let elsewhere = |word: &OsString| {
         let word = word.to_string_lossy();
@@ -52,22 +52,23 @@ pub(crate) fn sort(words: Vec<OsString>) -> anyhow::Result<Outcome> {
     let is_help = matches!(command, GnuSortCommand::Help);
     let cancel = CancelFlag::new();
     terminal::watch_signals(&cancel)?;
-    let outcome = beside_until(&cancel, &mut Bar::none(), || {
-        let mut io = GnuSortStreams::from_process();
-        io.cancel = cancel.atomic_flag().into();
-        gnu::run_gnu_sort(&command, &mut io).map_err(gnu_error)
-    })?;
+    let outcome =
+        run_with_progress_until_cancelled(&cancel, &mut RunProgressBar::disabled(), || {
+            let mut io = GnuSortStreams::from_process();
+            io.cancel = cancel.atomic_flag().into();
+            gnu::run_gnu_sort(&command, &mut io).map_err(translate_gnu_sort_error)
+        })?;
     if is_help {
-        print(BY.as_bytes())?;
+        print_paged(SORT_BY_HELP.as_bytes())?;
     }
     Ok(match outcome {
-        gnu::GnuSortOutcome::Disorder { .. } => Outcome::No,
-        _ => Outcome::Complete,
+        gnu::GnuSortOutcome::Disorder { .. } => VerbOutcome::NegativeAnswer,
+        _ => VerbOutcome::Complete,
     })
 }
 
 /// Whether the words ask for rows of tables: they have `--by`.
-pub(crate) fn is_by_columns(words: &[OsString]) -> bool {
+pub(crate) fn sorts_by_columns(words: &[OsString]) -> bool {
     let mut words = words.iter().map(|word| word.to_str().unwrap_or_default());
     words
         .by_ref()
@@ -76,17 +77,17 @@ pub(crate) fn is_by_columns(words: &[OsString]) -> bool {
 }
 
 /// `tidemill sort --by COLUMNS IN…`.
-pub(crate) fn sort_by(args: SortByArgs) -> anyhow::Result<Outcome> {
+pub(crate) fn sort_rows(args: SortByArgs) -> anyhow::Result<VerbOutcome> {
     let asks_for_stats = args.source.read_ahead.stats;
-    super::told(asks_for_stats, || rows_sorted(args))
+    super::report_remote_reads_after(asks_for_stats, || run_row_sort(args))
 }
 
-fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
-    refuse_direction(&args.by, &args.files)?;
+fn run_row_sort(args: SortByArgs) -> anyhow::Result<VerbOutcome> {
+    refuse_direction_argument(&args.by, &args.files)?;
     let mut inputs = args.files.into_iter();
     let url = inputs.next().unwrap_or_default();
-    let source = SourceSpec { url, more_urls: inputs.collect(), ..args.source.spec()? };
-    let mut sink = args.sink.sink(None)?;
+    let source = SourceSpec { url, more_urls: inputs.collect(), ..args.source.to_source_spec()? };
+    let mut sink = args.sink.to_sink_spec(None)?;
     sink.storage_options = source.storage_options.clone();
     let about = RunDescription {
         verb: "sort",
@@ -97,15 +98,22 @@ fn rows_sorted(args: SortByArgs) -> anyhow::Result<Outcome> {
     };
     let query = Query::select_sorted(source, &args.by, args.limit)?;
     let query = Query { keeps_columns: sink.preserves_column_metadata(), ..query };
-    let coverage = CoverageSink::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
-    let (preparation, recorder) = begin(&args.limits.limits(), &Default::default(), about)?;
+    let coverage = CoverageDestination::new(args.limits.coverage.as_deref(), Some(&sink.url))?;
+    let (preparation, recorder) =
+        begin_recorded(&args.limits.to_limits(), &Default::default(), about)?;
     let running =
         RunHandle::start_query(query, preparation.settings.clone())?.with_recorder(recorder);
-    finish(running, &preparation, &sink, &coverage, (Say::Coverage, args.show.showing()))
+    write_result(
+        running,
+        &preparation,
+        &sink,
+        &coverage,
+        (SummaryDetail::OutputsAndCoverageForPeople, args.show.display_settings()),
+    )
 }
 
 /// Refuses `--by amount desc FILE`, where the shell makes a file of the direction.
-fn refuse_direction(by: &str, files: &[String]) -> Result<(), Error> {
+fn refuse_direction_argument(by: &str, files: &[String]) -> Result<(), Error> {
     let is_direction = |file: &&String| {
         ["asc", "desc"].iter().any(|word| file.eq_ignore_ascii_case(word))
             && !Path::new(file).exists()
@@ -119,7 +127,7 @@ fn refuse_direction(by: &str, files: &[String]) -> Result<(), Error> {
 }
 
 /// The cluster whose cost is asked for by `--model`.
-fn model_of(words: &[OsString]) -> Result<Option<String>, Error> {
+fn model_parameters(words: &[OsString]) -> Result<Option<String>, Error> {
     let of = |word: &OsString| word.to_str().unwrap_or_default().to_owned();
     match words {
         [word, rest @ ..] if word == "--model" => {
@@ -139,7 +147,7 @@ fn model_of(words: &[OsString]) -> Result<Option<String>, Error> {
 }
 
 /// An error as the other verbs tell it. GNU sort's status of all errors is 2, as 1 says that a file is out of order.
-fn gnu_error(error: gnu::GnuSortError) -> Error {
+fn translate_gnu_sort_error(error: gnu::GnuSortError) -> Error {
     match error {
         gnu::GnuSortError::Io { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
             Error::ClosedPipe

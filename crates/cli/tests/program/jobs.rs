@@ -5,29 +5,29 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::Place;
+use crate::TestFolder;
 
 const JOB: &str = "name = 'by-day'\nsource.url = 'in.csv'\n\
     map.sql = 'SELECT day, who FROM source WHERE day < 3'\n\
     [tables]\nby = ['day']\nusers = 'unique(who)'\n[sink]\nurl = 'out/{day}.csv'\n";
 
-fn furnished() -> Place {
-    let place = Place::new();
+fn folder_with_job() -> TestFolder {
+    let place = TestFolder::new();
     place.write("in.csv", "day,who\n1,ann\n1,bob\n2,ann\n3,cy\n");
     place.write("job.toml", JOB);
     place
 }
 
-fn step<'a>(run: &'a Value, name: &str) -> &'a Value {
+fn find_step<'a>(run: &'a Value, name: &str) -> &'a Value {
     let steps = run["steps"].as_array().unwrap();
     steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("{name} of {run}"))
 }
 
 #[test]
-fn a_run_is_kept_with_what_went_in_and_out_of_each_step() {
-    let place = furnished();
-    place.ok(&["run", "job.toml"]);
-    let jobs = place.jobs();
+fn job_log_records_input_and_output_of_each_step() {
+    let place = folder_with_job();
+    place.run_ok(&["run", "job.toml"]);
+    let jobs = place.job_log_runs();
     assert_eq!(jobs.len(), 1);
     let run = &jobs[0];
     for (key, expected) in [
@@ -48,28 +48,31 @@ fn a_run_is_kept_with_what_went_in_and_out_of_each_step() {
     }
     assert_eq!(run["command"][1], "run");
     let bytes = place.read("in.csv").len();
-    let (map, tables) = (step(run, "map"), step(run, "tables"));
+    let (map, tables) = (find_step(run, "map"), find_step(run, "tables"));
     assert_eq!((&map["bytes_in"], &map["rows_in"]), (&bytes.into(), &4.into()));
     assert_eq!((&map["rows_out"], &tables["rows_in"]), (&3.into(), &3.into()));
-    assert_eq!((&tables["rows_out"], &step(run, "finish")["rows_out"]), (&2.into(), &2.into()));
+    assert_eq!(
+        (&tables["rows_out"], &find_step(run, "finish")["rows_out"]),
+        (&2.into(), &2.into())
+    );
     let written: usize = place.files("out").iter().map(|(_, content)| content.len()).sum();
-    assert_eq!(step(run, "sink")["bytes_out"], written);
+    assert_eq!(find_step(run, "sink")["bytes_out"], written);
     assert!(run["memory_peak_bytes"].as_u64().unwrap() > 1 << 20);
     assert!(run["wall_us"].as_u64().unwrap() > 0);
-    let shown = place.ok(&["jobs", "show", run["id"].as_str().unwrap()]);
+    let shown = place.run_ok(&["jobs", "show", run["id"].as_str().unwrap()]);
     assert!(shown.contains("tables    by day: users = unique(who)\n"), "{shown}");
 }
 
 #[test]
-fn every_way_to_run_is_kept() {
-    let place = furnished();
-    place.ok(&["query", "SELECT day, who FROM 'in.csv' WHERE day > 1"]);
-    place.ok(&["query", "SELECT day FROM 'in.csv' ORDER BY who, day"]);
-    place.ok(&["query", "SELECT who, count() AS n FROM 'in.csv' GROUP BY who", "-o", "n.csv"]);
-    place.ok(&["run", "job.toml", "--partial", "a.part"]);
-    place.ok(&["merge", "a.part", "-o", "a.csv"]);
-    place.ok(&["merge", "a.part", "--partial", "b.part"]);
-    let jobs = place.jobs();
+fn job_log_records_every_verb_that_runs() {
+    let place = folder_with_job();
+    place.run_ok(&["query", "SELECT day, who FROM 'in.csv' WHERE day > 1"]);
+    place.run_ok(&["query", "SELECT day FROM 'in.csv' ORDER BY who, day"]);
+    place.run_ok(&["query", "SELECT who, count() AS n FROM 'in.csv' GROUP BY who", "-o", "n.csv"]);
+    place.run_ok(&["run", "job.toml", "--partial", "a.part"]);
+    place.run_ok(&["merge", "a.part", "-o", "a.csv"]);
+    place.run_ok(&["merge", "a.part", "--partial", "b.part"]);
+    let jobs = place.job_log_runs();
     let steps: Vec<String> = jobs
         .iter()
         .rev()
@@ -93,23 +96,23 @@ fn every_way_to_run_is_kept() {
     );
     assert_eq!(jobs[3]["reducer"], "by who (Utf8View); count(Int64(1)) = count of Null");
     let size = place.files(".").iter().find(|(name, _)| name == "a.part").unwrap().1.len();
-    assert_eq!(step(&jobs[2], "sink")["bytes_out"], size);
-    assert_eq!(step(&jobs[1], "merge")["bytes_in"], size);
+    assert_eq!(find_step(&jobs[2], "sink")["bytes_out"], size);
+    assert_eq!(find_step(&jobs[1], "merge")["bytes_in"], size);
 }
 
 #[test]
-fn a_failed_run_is_kept_with_its_error_and_without_credentials() {
-    let place = furnished();
-    place.fails(2, &["query", "SELECT whom FROM 'in.csv'"]);
+fn job_log_records_failed_runs_without_credentials() {
+    let place = folder_with_job();
+    place.run_failing(2, &["query", "SELECT whom FROM 'in.csv'"]);
     for words in [
         &["query", "SELECT 1 FROM 'no://ann:hunter2@nowhere.invalid/x.csv'"][..],
         &["run", "job.toml", "--set", "source.url='no?token=hunter2'"],
     ] {
         assert!(!place.run(words).status.success());
     }
-    place.ok(&["run", "job.toml"]);
-    place.fails(1, &["run", "job.toml"]);
-    let jobs = place.jobs();
+    place.run_ok(&["run", "job.toml"]);
+    place.run_failing(1, &["run", "job.toml"]);
+    let jobs = place.job_log_runs();
     let errors: Vec<&Value> = jobs.iter().map(|run| &run["error"]).collect();
     assert_eq!(jobs.len(), 5);
     assert_eq!(*errors[4], "unknown column `whom`; did you mean `who`?");
@@ -120,8 +123,8 @@ fn a_failed_run_is_kept_with_its_error_and_without_credentials() {
 }
 
 #[test]
-fn ten_processes_at_once_lose_nothing() {
-    let place = furnished();
+fn concurrent_processes_lose_no_job_log_records() {
+    let place = folder_with_job();
     // So small that segments are begun in between.
     let limit = |command: &mut std::process::Command| {
         command.env("TIDEMILL_JOB_LOG", "1M").stdout(Stdio::null()).stderr(Stdio::piped());
@@ -142,7 +145,7 @@ fn ten_processes_at_once_lose_nothing() {
             assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         }
     }
-    let jobs = place.jobs();
+    let jobs = place.job_log_runs();
     let mut ends: Vec<String> = jobs
         .iter()
         .map(|run| run["mapper"].as_str().unwrap().rsplit("x, ").next().unwrap().to_owned())
@@ -157,8 +160,8 @@ fn ten_processes_at_once_lose_nothing() {
 }
 
 #[test]
-fn where_nothing_can_be_kept_the_run_goes_on_with_one_warning() {
-    let place = furnished();
+fn unwritable_job_log_causes_one_warning_and_no_failure() {
+    let place = folder_with_job();
     place.write("home", "a file");
     let inside = place.path().join("home/state");
     for words in [
@@ -180,5 +183,5 @@ fn where_nothing_can_be_kept_the_run_goes_on_with_one_warning() {
     assert!(output.status.success());
     let says = String::from_utf8(output.stderr).unwrap();
     assert!(says.starts_with("warning: this run is not in the job log: cannot"), "{says}");
-    assert_eq!(place.names("out"), ["1.csv", "2.csv"]);
+    assert_eq!(place.file_names("out"), ["1.csv", "2.csv"]);
 }

@@ -15,19 +15,19 @@
 //! - `spans`: what does it say of itself when it is asked?
 //! - `endings`: what is left when it is stopped, killed, or not listened to?
 
-mod copies;
-mod endings;
-mod forecasts;
+mod cluster_forecasts;
+mod copy_statements;
+mod filter_programs;
+mod interruption;
 mod jobs;
-mod memory;
-mod origins;
-mod programs;
+mod peak_memory;
+mod record_origins;
 mod results;
-mod screens;
 mod secrets;
 mod shell;
 mod sorting;
-mod spans;
+mod span_output;
+mod terminal_screens;
 mod transcripts;
 
 use std::fs;
@@ -37,20 +37,20 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The repository.
-fn repository() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// A folder of its own for a test, with a home for state in it.
-struct Place {
+struct TestFolder {
     folder: TempDir,
 }
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        Place { folder }
+        TestFolder { folder }
     }
 
     /// The folder that commands run in.
@@ -93,7 +93,7 @@ impl Place {
         files
     }
 
-    fn names(&self, folder: &str) -> Vec<String> {
+    fn file_names(&self, folder: &str) -> Vec<String> {
         self.files(folder).into_iter().map(|(name, _)| name).collect()
     }
 
@@ -125,7 +125,7 @@ impl Place {
     }
 
     /// Runs `tidemill`, which has to succeed, and gives its standard output.
-    fn ok(&self, words: &[&str]) -> String {
+    fn run_ok(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert!(
             output.status.success(),
@@ -137,7 +137,7 @@ impl Place {
     }
 
     /// Runs `tidemill`, which has to end with `status`, and gives its standard error.
-    fn fails(&self, status: i32, words: &[&str]) -> String {
+    fn run_failing(&self, status: i32, words: &[&str]) -> String {
         let output = self.run(words);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(status), "tidemill {words:?}: {stderr}");
@@ -150,8 +150,8 @@ impl Place {
     }
 
     /// The job log's runs, newest first.
-    fn jobs(&self) -> Vec<serde_json::Value> {
-        let shown = self.ok(&["jobs", "list", "--last", "100000", "--format", "json"]);
+    fn job_log_runs(&self) -> Vec<serde_json::Value> {
+        let shown = self.run_ok(&["jobs", "list", "--last", "100000", "--format", "json"]);
         shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }

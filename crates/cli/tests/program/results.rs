@@ -3,35 +3,35 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::Place;
+use crate::TestFolder;
 
 const SQL: &str = "SELECT day, who, km FROM 'trips.csv'";
 
-fn trips(place: &Place) {
+fn write_trips(place: &TestFolder) {
     place.write("trips.csv", "day,who,km\n1,ann,2.5\n1,\"b\"\"o\"\"b\",NA\n2,\"a,b\",4\n");
 }
 
 #[test]
 fn every_format_that_is_read_gives_back_the_rows_that_were_written() {
-    let place = Place::new();
-    trips(&place);
-    let expected = place.ok(&["query", SQL, "--null", "NA"]);
+    let place = TestFolder::new();
+    write_trips(&place);
+    let expected = place.run_ok(&["query", SQL, "--null", "NA"]);
     assert_eq!(expected, "day,who,km\n1,ann,2.5\n1,\"b\"\"o\"\"b\",\n2,\"a,b\",4.0\n");
     for format in [
         "csv", "tsv", "json", "parquet", "arrow", "arrows", "feather", "avro", "rowfile", "csv.gz",
         "tsv.zst", "json.bz2", "jsonl.xz",
     ] {
         let file = format!("copy.{format}");
-        assert_eq!(place.ok(&["query", SQL, "--null", "NA", "-o", &file]), "");
-        let copied = place.ok(&["query", &format!("SELECT * FROM '{file}'")]);
+        assert_eq!(place.run_ok(&["query", SQL, "--null", "NA", "-o", &file]), "");
+        let copied = place.run_ok(&["query", &format!("SELECT * FROM '{file}'")]);
         assert_eq!(copied, expected, "{format}");
     }
 }
 
 #[test]
 fn standard_output_takes_every_format() {
-    let place = Place::new();
-    trips(&place);
+    let place = TestFolder::new();
+    write_trips(&place);
     for (format, start) in [
         ("text", &b"day  who      km\n"[..]),
         ("csv", b"day,who,km\n"),
@@ -51,8 +51,8 @@ fn standard_output_takes_every_format() {
 }
 
 #[test]
-fn partial_tables_merged_are_the_whole() {
-    let place = Place::new();
+fn merged_partial_tables_equal_the_whole_result() {
+    let place = TestFolder::new();
     for part in 0..3 {
         let rows = (0..500).map(|i| {
             let n = part * 500 + i;
@@ -65,38 +65,38 @@ fn partial_tables_merged_are_the_whole() {
         "source.url = 'in/*.csv'\n[tables]\nby = ['k']\nn = 'count()'\nusers = 'unique(user)'\n\
          total = 'sum(x)'\nmid = 'quantile(x, 0.5)'\ntop = 'top_k(user, 3)'\nall = 'collect(x, 4)'",
     );
-    let whole = place.ok(&["run", "job.toml"]);
+    let whole = place.run_ok(&["run", "job.toml"]);
     assert_eq!(whole.lines().count(), 8);
     for part in 0..3 {
         let (set, out) = (format!("source.url=in/{part}.csv"), format!("{part}.part"));
-        assert_eq!(place.ok(&["run", "job.toml", "--set", &set, "--partial", &out]), "");
+        assert_eq!(place.run_ok(&["run", "job.toml", "--set", &set, "--partial", &out]), "");
     }
-    assert_eq!(place.ok(&["merge", "0.part", "1.part", "2.part"]), whole);
-    place.ok(&["merge", "0.part", "1.part", "--partial", "01.part"]);
-    assert_eq!(place.ok(&["merge", "01.part", "2.part"]), whole);
-    let says = place.fails(1, &["run", "job.toml", "--partial", "0.part"]);
+    assert_eq!(place.run_ok(&["merge", "0.part", "1.part", "2.part"]), whole);
+    place.run_ok(&["merge", "0.part", "1.part", "--partial", "01.part"]);
+    assert_eq!(place.run_ok(&["merge", "01.part", "2.part"]), whole);
+    let says = place.run_failing(1, &["run", "job.toml", "--partial", "0.part"]);
     assert!(says.contains("--overwrite replaces it"), "{says}");
     for words in [&["run", "job.toml", "--partial", "-"], &["merge", "01.part", "--partial", "-"]] {
-        let says = place.fails(2, words);
+        let says = place.run_failing(2, words);
         assert!(says.contains("cannot be written to `-`") && says.contains("\nhint: "), "{says}");
     }
     assert!(!place.folder.path().join("work/-").exists());
 }
 
 #[test]
-fn a_job_is_the_query_that_it_stands_for() {
-    let place = Place::new();
-    trips(&place);
+fn job_returns_the_rows_of_its_query() {
+    let place = TestFolder::new();
+    write_trips(&place);
     let job = "[source]\nurl = 'trips.csv'\noptions.null = 'NA'\n[map]\n\
                sql = 'SELECT day, km FROM source'\n[tables]\nby = ['day']\nkm = 'sum(km)'";
     place.write("job.toml", job);
-    let by_query = place.ok(&[
+    let by_query = place.run_ok(&[
         "query",
         "SELECT day, sum(km) AS km FROM 'trips.csv' GROUP BY day",
         "--null",
         "NA",
     ]);
-    assert_eq!(place.ok(&["run", "job.toml"]), by_query);
+    assert_eq!(place.run_ok(&["run", "job.toml"]), by_query);
 
     let mut from_stdin = place.tidemill(&["run", "-"]);
     let file = fs::File::open(place.path().join("job.toml")).unwrap();
@@ -105,8 +105,8 @@ fn a_job_is_the_query_that_it_stands_for() {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_and_that_over_the_job_file() {
-    let place = Place::new();
+fn flags_override_environment_and_environment_overrides_job_file() {
+    let place = TestFolder::new();
     place.write("job.toml", "source.url = 'x.csv'\nrun.memory = '100M'\nrun.threads = 3");
     place.write("x.csv", "a\n1\n");
     let budget = |words: &[&str], variable: Option<&str>| {
@@ -128,23 +128,23 @@ fn a_flag_wins_over_the_environment_and_that_over_the_job_file() {
 
 #[test]
 fn coverage_is_written_as_json() {
-    let place = Place::new();
-    trips(&place);
-    place.ok(&["query", SQL, "--coverage", "coverage.json"]);
+    let place = TestFolder::new();
+    write_trips(&place);
+    place.run_ok(&["query", SQL, "--coverage", "coverage.json"]);
     let coverage: serde_json::Value = serde_json::from_str(&place.read("coverage.json")).unwrap();
     assert_eq!(coverage["complete"], true);
     assert_eq!(coverage["rows"]["done"], 3);
-    let shown = place.ok(&["query", SQL, "-o", "out.csv", "--coverage", "-"]);
+    let shown = place.run_ok(&["query", SQL, "-o", "out.csv", "--coverage", "-"]);
     let coverage: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(coverage["rows"]["rejected"], 0);
 }
 
 #[test]
-fn rejected_records_are_kept_and_said_in_any_format() {
-    let place = Place::new();
+fn rejected_records_are_stored_and_reported() {
+    let place = TestFolder::new();
     place.write("bad.csv", "x\n1\noops\n3\n");
     let words = ["query", "SELECT sum(x) AS s FROM 'bad.csv'", "--schema", "x BIGINT"];
-    place.fails(1, &words);
+    place.run_failing(1, &words);
     assert!(!place.has_home_folder("runs"));
     let output = place.run(&[&words[..], &["--max-bad", "1"]].concat());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "s\n4\n");
@@ -158,51 +158,51 @@ fn rejected_records_are_kept_and_said_in_any_format() {
 }
 
 #[test]
-fn a_dry_run_and_a_look_leave_nothing_behind() {
-    let place = Place::new();
-    trips(&place);
+fn dry_run_explain_schema_and_head_leave_no_files() {
+    let place = TestFolder::new();
+    write_trips(&place);
     place.write("job.toml", "source.url = 'trips.csv'\nsink.url = 'out/{day}.json'");
-    let before = place.names(".");
-    let explained = place.ok(&["run", "job.toml", "--dry-run"]);
+    let before = place.file_names(".");
+    let explained = place.run_ok(&["run", "job.toml", "--dry-run"]);
     assert!(
         explained.contains("sink: one json file for each `day`, `out/{day}.json`"),
         "{explained}"
     );
-    place.ok(&["query", SQL, "--explain"]);
-    let plan = place.ok(&["query", SQL, "--explain", "--format", "json"]);
+    place.run_ok(&["query", SQL, "--explain"]);
+    let plan = place.run_ok(&["query", SQL, "--explain", "--format", "json"]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&plan).unwrap()["path"], "rows");
-    place.ok(&["schema", "trips.csv"]);
-    place.ok(&["head", "trips.csv"]);
-    place.ok(&["--version"]);
-    assert_eq!(place.ok(&["jobs"]).lines().count(), 1);
-    assert_eq!(place.names("."), before);
+    place.run_ok(&["schema", "trips.csv"]);
+    place.run_ok(&["head", "trips.csv"]);
+    place.run_ok(&["--version"]);
+    assert_eq!(place.run_ok(&["jobs"]).lines().count(), 1);
+    assert_eq!(place.file_names("."), before);
     assert!(!place.has_home_folder(""));
-    place.ok(&["query", SQL]);
-    assert_eq!(place.names("."), before);
+    place.run_ok(&["query", SQL]);
+    assert_eq!(place.file_names("."), before);
     assert!(!place.has_home_folder("runs"));
 }
 
 #[test]
-fn the_first_rows_of_a_broken_file_are_shown_where_that_is_asked_for() {
-    let place = Place::new();
+fn head_skips_malformed_records_with_max_bad() {
+    let place = TestFolder::new();
     place.write("bad.csv", "a,b\n1,2\n3\n4,5\n");
-    let refused = place.fails(1, &["head", "bad.csv", "--rows", "1"]);
+    let refused = place.run_failing(1, &["head", "bad.csv", "--rows", "1"]);
     assert!(refused.contains("line 3") && refused.contains("--max-bad"), "{refused}");
     let shown = place.tidemill(&["head", "bad.csv", "--max-bad", "100%"]).output().unwrap();
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), "a,b\n1,2\n4,5\n");
     let said = String::from_utf8(shown.stderr).unwrap();
     assert!(said.contains("1 record rejected"), "{said}");
     assert_eq!(shown.status.code(), Some(0));
-    assert_eq!(place.names("."), ["bad.csv"]);
+    assert_eq!(place.file_names("."), ["bad.csv"]);
     assert!(!place.has_home_folder(""));
 }
 
 #[test]
 fn sql_comes_from_a_file_or_from_standard_input() {
-    let place = Place::new();
-    trips(&place);
+    let place = TestFolder::new();
+    write_trips(&place);
     place.write("q.sql", "SELECT count() AS n\nFROM 'trips.csv' -- all of them\n;\n");
-    assert_eq!(place.ok(&["query", "--file", "q.sql"]), "n\n3\n");
+    assert_eq!(place.run_ok(&["query", "--file", "q.sql"]), "n\n3\n");
     let mut command = place.tidemill(&["query", "-"]);
     let file = fs::File::open(place.path().join("q.sql")).unwrap();
     let output = command.stdin(Stdio::from(file)).output().unwrap();
@@ -210,17 +210,17 @@ fn sql_comes_from_a_file_or_from_standard_input() {
 }
 
 #[test]
-fn every_shell_gets_its_completions() {
-    let place = Place::new();
+fn completions_exist_for_every_shell() {
+    let place = TestFolder::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = place.ok(&["completions", shell]);
+        let script = place.run_ok(&["completions", shell]);
         assert!(script.contains("max-bad"), "{shell}");
     }
 }
 
 #[test]
-fn an_output_of_a_file_per_key_says_that_there_are_no_rows_for_it() {
-    let place = Place::new();
+fn partitioned_output_without_rows_is_reported() {
+    let place = TestFolder::new();
     place.write("bad.csv", "a,k\n1,x,3\n2,y,4\n");
     let sql = "SELECT a, k FROM 'bad.csv'";
     let output = place.run(&["query", sql, "--max-bad", "100%", "-o", "out/k={k}/x.csv"]);

@@ -1,12 +1,12 @@
 //! Is what is secret in a URL, or goes to a store or a program, in no message and no record?
 
-use crate::Place;
+use crate::TestFolder;
 
 const URL: &str = "http://bob:hunter2@127.0.0.1:1/x.csv?sig=hush";
 
 #[test]
-fn no_message_and_no_record_has_the_secrets_of_a_url() {
-    let place = Place::new();
+fn messages_and_records_omit_secrets_of_urls() {
+    let place = TestFolder::new();
     place.write("f.csv", "a,s\n1,abc\n");
     place.write(
         "job.toml",
@@ -81,14 +81,14 @@ fn no_message_and_no_record_has_the_secrets_of_a_url() {
         assert!(!output.status.success() && !said.is_empty(), "{words:?}");
         assert!(!said.contains("hunter2") && !said.contains("hush"), "{words:?}: {said}");
     }
-    let kept = serde_json::to_string(&place.jobs()).unwrap();
+    let kept = serde_json::to_string(&place.job_log_runs()).unwrap();
     assert!(kept.contains("f.csv") && kept.contains("\"--source-exec\",\"false\""), "{kept}");
     assert!(!kept.contains("hunter2") && !kept.contains("hush"), "{kept}");
 }
 
 #[test]
-fn a_plan_has_no_secrets_of_parameters() {
-    let place = Place::new();
+fn plan_omits_parameter_values() {
+    let place = TestFolder::new();
     place.write("f.csv", "a,s\n1,abc\n");
     for sql in
         ["SELECT a FROM 'f.csv' WHERE s = :token", "SELECT count(*) FROM 'f.csv' WHERE s = :token"]
@@ -106,17 +106,17 @@ fn a_plan_has_no_secrets_of_parameters() {
 }
 
 #[test]
-fn a_message_without_secrets_keeps_what_it_says() {
-    let place = Place::new();
-    assert!(place.fails(2, &["completions", URL]).contains("`http://127.0.0.1:1/x.csv?…`"));
-    let said = place.fails(2, &["head", "http:/bob:hunter2@h/x.csv"]);
+fn redaction_keeps_messages_without_secrets() {
+    let place = TestFolder::new();
+    assert!(place.run_failing(2, &["completions", URL]).contains("`http://127.0.0.1:1/x.csv?…`"));
+    let said = place.run_failing(2, &["head", "http:/bob:hunter2@h/x.csv"]);
     assert!(said.contains("was `http://h/x.csv` meant?"), "{said}");
     for output in [" http://bob:hunter2@h/x.csv", "https//bob:hunter2@h/{a}.csv"] {
-        let said = place.fails(2, &["query", "SELECT 1 AS a", "-o", output]);
+        let said = place.run_failing(2, &["query", "SELECT 1 AS a", "-o", output]);
         assert!(said.contains("://h/"), "{said}");
         assert!(!said.contains("hunter2"), "{said}");
     }
     place.write("job.toml", "[source]\nurl = \"f.csv\"\n");
-    let said = place.fails(2, &["run", "job.toml", "--set", "source.storage.region=hush"]);
+    let said = place.run_failing(2, &["run", "job.toml", "--set", "source.storage.region=hush"]);
     assert!(said.contains("--set source.storage.region=***: unknown key `storage`"), "{said}");
 }

@@ -7,23 +7,23 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::Place;
-use crate::screens::terminal;
+use crate::TestFolder;
+use crate::terminal_screens::open_pseudo_terminal;
 
 /// How long anything may take before it is taken for stuck.
-const STUCK: Duration = Duration::from_secs(300);
+const STUCK_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Somebody at a terminal.
-struct Session {
+struct TerminalSession {
     child: Child,
     keys: File,
     screen: Receiver<Vec<u8>>,
     seen: String,
 }
 
-impl Session {
-    fn start(place: &Place) -> Session {
-        let (master, slave) = terminal(100, 50);
+impl TerminalSession {
+    fn start(place: &TestFolder) -> TerminalSession {
+        let (master, slave) = open_pseudo_terminal(100, 50);
         let mut command = place.tidemill(&[]);
         command.env("TERM", "xterm").env_remove("PAGER");
         command.stdin(slave.try_clone().unwrap());
@@ -47,10 +47,10 @@ impl Session {
                 let _ = sender.send(buffer[..count].to_vec());
             }
         });
-        Session { child, keys: master, screen, seen: String::new() }
+        TerminalSession { child, keys: master, screen, seen: String::new() }
     }
 
-    fn keys(&mut self, keys: &str) {
+    fn type_keys(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
@@ -62,105 +62,106 @@ impl Session {
                 let rest = self.seen.split_off(at + text.len());
                 return std::mem::replace(&mut self.seen, rest);
             }
-            match self.screen.recv_timeout(STUCK) {
+            match self.screen.recv_timeout(STUCK_TIMEOUT) {
                 Ok(more) => self.seen.push_str(&String::from_utf8_lossy(&more)),
                 Err(_) => panic!("`{text}` does not come after:\n{}", self.seen),
             }
         }
     }
 
-    fn end(mut self) -> Option<i32> {
+    fn end_session(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }
 
 #[test]
-fn a_shell_answers_at_a_terminal() {
-    let place = Place::new();
+fn shell_runs_statements_and_commands_on_a_terminal() {
+    let place = TestFolder::new();
     place.write("a.csv", "day,km\n1,2\n2,5\n");
-    let mut session = Session::start(&place);
+    let mut session = TerminalSession::start(&place);
     session.wait_for("tidemill> ");
     // A statement goes on until its semicolon.
-    session.keys("SELECT day, km * 10 AS far\rFROM 'a.csv';\r");
+    session.type_keys("SELECT day, km * 10 AS far\rFROM 'a.csv';\r");
     session.wait_for("\r\n  1   20\r\n  2   50\r\n");
     session.wait_for("complete: 2 rows");
     session.wait_for("tidemill> ");
-    session.keys("SELECT sum(far) AS s FROM _;\r");
+    session.type_keys("SELECT sum(far) AS s FROM _;\r");
     session.wait_for("\r\n70\r\n");
     session.wait_for("tidemill> ");
     // A mistake ends nothing, and what was the last result still is.
-    session.keys("SELECT nothing FROM 'a.csv';\r");
+    session.type_keys("SELECT nothing FROM 'a.csv';\r");
     session.wait_for("error: ");
     session.wait_for("tidemill> ");
-    session.keys("SELECT s + 1 AS t FROM _;\r");
+    session.type_keys("SELECT s + 1 AS t FROM _;\r");
     session.wait_for("\r\n71\r\n");
     session.wait_for("tidemill> ");
-    session.keys(".schema a.csv\r");
+    session.type_keys(".schema a.csv\r");
     session.wait_for("a.csv: csv, 15 B\r\n  day  BIGINT\r\n  km   BIGINT\r\n");
     session.wait_for("tidemill> ");
-    session.keys(".tables\r");
+    session.type_keys(".tables\r");
     session.wait_for("_  the last result: 1 row of 1 column\r\n'a.csv'  15 B\r\n");
     session.wait_for("tidemill> ");
-    session.keys(".nothing\r");
+    session.type_keys(".nothing\r");
     session.wait_for("error: there is no command `.nothing`");
     session.wait_for("tidemill> ");
     // Tab completes a column of the file that is named.
     place.write("b.csv", "zz_km\n2\n5\n");
-    session.keys("SELECT max(zz) AS longest FROM 'b.csv';");
-    session.keys(&"\x1b[D".repeat(") AS longest FROM 'b.csv';".len()));
-    session.keys("\t\r");
+    session.type_keys("SELECT max(zz) AS longest FROM 'b.csv';");
+    session.type_keys(&"\x1b[D".repeat(") AS longest FROM 'b.csv';".len()));
+    session.type_keys("\t\r");
     session.wait_for("longest\r\n");
     session.wait_for("\r\n      5\r\n");
     session.wait_for("tidemill> ");
-    session.keys("\x04");
-    assert_eq!(session.end(), Some(0));
+    session.type_keys("\x04");
+    assert_eq!(session.end_session(), Some(0));
     let history = std::fs::read_to_string(place.folder.path().join("home/shell-history")).unwrap();
     assert!(history.contains("FROM _;") && history.contains(".tables"), "{history}");
 }
 
 #[test]
-fn an_interrupt_ends_the_query_and_not_the_shell() {
-    let place = Place::new();
+fn interrupt_ends_the_query_but_not_the_shell() {
+    let place = TestFolder::new();
     place.write("a.csv", format!("n\n{}", "1\n".repeat(20_000)));
-    let mut session = Session::start(&place);
+    let mut session = TerminalSession::start(&place);
     session.wait_for("tidemill> ");
     // Eight trillion pairs of pairs take longer than anybody waits.
-    session
-        .keys("SELECT count() FROM 'a.csv' a, 'a.csv' b, 'a.csv' c WHERE a.n + b.n + c.n < 0;\r");
+    session.type_keys(
+        "SELECT count() FROM 'a.csv' a, 'a.csv' b, 'a.csv' c WHERE a.n + b.n + c.n < 0;\r",
+    );
     // The bar: the query runs, and the terminal hands on Ctrl-C as a signal.
     session.wait_for(" rows");
-    session.keys("\x03");
+    session.type_keys("\x03");
     session.wait_for("interrupted");
     session.wait_for("tidemill> ");
     // Nothing runs: what is typed is thrown away.
-    session.keys("SELECT 1\x03");
+    session.type_keys("SELECT 1\x03");
     session.wait_for("tidemill> ");
-    session.keys("SELECT 40 + 2 AS answer;\r");
+    session.type_keys("SELECT 40 + 2 AS answer;\r");
     session.wait_for("\r\n    42\r\n");
     session.wait_for("tidemill> ");
-    session.keys(".quit\r");
-    assert_eq!(session.end(), Some(0));
+    session.type_keys(".quit\r");
+    assert_eq!(session.end_session(), Some(0));
 }
 
 #[test]
-fn secrets_are_not_remembered() {
-    let place = Place::new();
-    let mut session = Session::start(&place);
+fn lines_with_secrets_stay_out_of_the_history() {
+    let place = TestFolder::new();
+    let mut session = TerminalSession::start(&place);
     session.wait_for("tidemill> ");
-    session.keys("-- https://ann:hush@host/a.csv\r");
+    session.type_keys("-- https://ann:hush@host/a.csv\r");
     session.wait_for("tidemill> ");
-    session.keys("SELECT 'https://ann:hush@host/a.csv' AS x;\r");
+    session.type_keys("SELECT 'https://ann:hush@host/a.csv' AS x;\r");
     session.wait_for("\r\nx");
     session.wait_for("tidemill> ");
-    session.keys(".quit\r");
-    assert_eq!(session.end(), Some(0));
+    session.type_keys(".quit\r");
+    assert_eq!(session.end_session(), Some(0));
     let history = std::fs::read_to_string(place.folder.path().join("home/shell-history")).unwrap();
     assert!(!history.contains("hush") && history.contains(".quit"), "{history}");
 }
 
 #[test]
-fn without_a_terminal_it_prints_its_help() {
-    let place = Place::new();
+fn program_without_arguments_or_terminal_prints_help() {
+    let place = TestFolder::new();
     let mut command = place.tidemill(&[]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -5,12 +5,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdin, Stdio};
 
-use crate::Place;
-use crate::endings::{ended, handles_signals, signal, until};
+use crate::TestFolder;
+use crate::interruption::{handles_sigint, send_signal, wait_for_exit, wait_until};
 
 #[test]
 fn lines_are_sorted_by_the_options_of_gnu_sort() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let lines: Vec<String> =
         (0..5000_u64).map(|n| format!("{}\t{}\n", n * 7919 % 5003, n * 31 % 17)).collect();
     place.write("in.tsv", lines.concat());
@@ -40,7 +40,7 @@ fn lines_are_sorted_by_the_options_of_gnu_sort() {
 
 #[test]
 fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let rows: Vec<(u64, Option<u64>, String)> = (0..30_000_u64)
         .map(|n| (n * 7919 % 10, (n % 11 > 0).then_some(n * 31 % 17), format!("row {n}")))
         .collect();
@@ -80,13 +80,14 @@ fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
 }
 
 #[test]
-fn what_is_no_order_of_rows_is_told() {
-    let place = Place::new();
+fn invalid_sort_by_arguments_are_refused() {
+    let place = TestFolder::new();
     place.write("a.csv", "k,name\n1,x\n");
     place.write("dots.csv", "k,c.x\n1,3\n2,1\n");
-    assert_eq!(place.ok(&["sort", "--by", "\"c.x\"", "dots.csv"]), "k,c.x\n2,1\n1,3\n");
+    assert_eq!(place.run_ok(&["sort", "--by", "\"c.x\"", "dots.csv"]), "k,c.x\n2,1\n1,3\n");
     place.write("deep.json", "{\"a b\": {\"y.z\": 2}}\n{\"a b\": {\"y.z\": 1}}\n");
-    let sorted = place.ok(&["sort", "--by", "\"a b\".\"y.z\"", "deep.json", "--format", "json"]);
+    let sorted =
+        place.run_ok(&["sort", "--by", "\"a b\".\"y.z\"", "deep.json", "--format", "json"]);
     assert!(sorted.find('1').unwrap() < sorted.find('2').unwrap(), "{sorted}");
     for (args, status, expected) in [
         (&["sort", "--by", "nam", "a.csv"][..], 2, "unknown column `nam`"),
@@ -131,8 +132,8 @@ fn what_is_no_order_of_rows_is_told() {
 }
 
 #[test]
-fn what_cannot_be_sorted_is_told_and_leaves_files_alone() {
-    let place = Place::new();
+fn failed_line_sorts_report_errors_and_change_no_files() {
+    let place = TestFolder::new();
     place.write("a.txt", "b\na\n");
     for (args, status, expected) in [
         (&["sort", "-c", "a.txt"][..], 1, "a.txt:2: disorder: a"),
@@ -159,7 +160,7 @@ fn what_cannot_be_sorted_is_told_and_leaves_files_alone() {
 
 #[test]
 fn sets_of_ids_are_combined() {
-    let place = Place::new();
+    let place = TestFolder::new();
     place.write("a.txt", "7\n3\n3\n");
     place.write("b.csv", "day,user\n1,5\n1,7\n2,\n");
     let told = |args: &[&str]| {
@@ -240,8 +241,8 @@ fn sets_of_ids_are_combined() {
 
 /// The types of a text are told from its first records: ids are of one type all the same.
 #[test]
-fn ids_of_a_text_are_read_as_ids_however_great() {
-    let place = Place::new();
+fn ids_in_text_are_read_as_64_bit_integers_of_any_size() {
+    let place = TestFolder::new();
     let told = |args: &[&str]| {
         let output = place.tidemill(&[&["ids"], args].concat()).output().unwrap();
         let told = String::from_utf8(output.stdout).unwrap();
@@ -327,8 +328,8 @@ fn ids_of_a_text_are_read_as_ids_however_great() {
 }
 
 #[test]
-fn ids_are_read_and_written_compressed_as_names_and_first_bytes_say() {
-    let place = Place::new();
+fn ids_files_are_compressed_by_suffix_and_decompressed_by_content() {
+    let place = TestFolder::new();
     place.write("a.txt", "7\n3\n30\n");
     let union = |args: &[&str]| {
         let output = place.tidemill(&[&["ids", "union"], args].concat()).output().unwrap();
@@ -364,7 +365,7 @@ fn ids_are_read_and_written_compressed_as_names_and_first_bytes_say() {
 /// A sort that is killed once it has spilled leaves no file, and one that is interrupted neither.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_sort_that_is_stopped_leaves_nothing() {
+fn killed_or_interrupted_sort_leaves_no_files() {
     let lines: String = (0..3_000_000_u64).map(|n| format!("{}\n", n * 7919 % 999_983)).collect();
     let of_lines = ["sort", "-S", "16M", "-T", "spill", "-o", "out.csv", "-"];
     let by =
@@ -375,7 +376,7 @@ fn a_sort_that_is_stopped_leaves_nothing() {
         (&by, libc::SIGKILL),
         (&by, libc::SIGINT),
     ] {
-        let place = Place::new();
+        let place = TestFolder::new();
         std::fs::create_dir(place.path().join("spill")).unwrap();
         let mut command = place.tidemill(words);
         command.env("TMPDIR", place.path().join("spill"));
@@ -387,7 +388,7 @@ fn a_sort_that_is_stopped_leaves_nothing() {
         // More will come: it has spilled by then, and is stuck in a read.
         let spill = place.path().join("spill").canonicalize().unwrap();
         let files = format!("/proc/{}/fd", child.id());
-        until("it has spilled", || {
+        wait_until("it has spilled", || {
             std::fs::read_dir(&files).is_ok_and(|mut files| {
                 files.any(|file| {
                     let open = file.ok().map(|file| file.path());
@@ -398,30 +399,30 @@ fn a_sort_that_is_stopped_leaves_nothing() {
                 })
             })
         });
-        until("all has been taken", || is_empty(&stdin));
-        signal(&child, number);
-        let (status, stderr) = ended(child);
+        wait_until("all has been taken", || is_pipe_empty(&stdin));
+        send_signal(&child, number);
+        let (status, stderr) = wait_for_exit(child);
         if number == libc::SIGINT {
             assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
         } else {
             assert_eq!(status.signal(), Some(number));
         }
-        assert!(place.names("spill").is_empty(), "{words:?}: {:?}", place.names("spill"));
-        let left = place.names(".");
+        assert!(place.file_names("spill").is_empty(), "{words:?}: {:?}", place.file_names("spill"));
+        let left = place.file_names(".");
         assert!(
             left.iter().all(|name| name == "spill/" || name.starts_with(".tidemill-")),
             "{words:?}: {left:?}"
         );
         drop(stdin);
         place.write("small.csv", "k\n2\n1\n");
-        place.ok(&["sort", "--by", "k", "small.csv", "-o", "out.csv"]);
+        place.run_ok(&["sort", "--by", "k", "small.csv", "-o", "out.csv"]);
         assert_eq!(place.read("out.csv"), "k\n1\n2\n");
     }
 }
 
 /// Whether what was written to a pipe has been read.
 #[cfg(target_os = "linux")]
-fn is_empty(pipe: &ChildStdin) -> bool {
+fn is_pipe_empty(pipe: &ChildStdin) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: it asks for the bytes in an open pipe, and has a place for their number.
     assert_eq!(unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
@@ -431,8 +432,8 @@ fn is_empty(pipe: &ChildStdin) -> bool {
 /// What neither reads nor writes looks at no flag.
 #[test]
 #[cfg(target_os = "linux")]
-fn an_interrupt_ends_what_is_stuck_in_a_pipe() {
-    let place = Place::new();
+fn interrupt_ends_verbs_blocked_in_a_pipe() {
+    let place = TestFolder::new();
     let pipe = std::ffi::CString::new(place.path().join("pipe").to_str().unwrap()).unwrap();
     // SAFETY: the name ends with a zero.
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
@@ -453,9 +454,9 @@ fn an_interrupt_ends_what_is_stuck_in_a_pipe() {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
-        until("it handles signals", || handles_signals(&child));
-        signal(&child, libc::SIGINT);
-        let (status, stderr) = ended(child);
+        wait_until("it handles signals", || handles_sigint(&child));
+        send_signal(&child, libc::SIGINT);
+        let (status, stderr) = wait_for_exit(child);
         assert_eq!(status.code(), Some(130), "{words:?}: {stderr}");
         assert_eq!(stderr, "error: interrupted\n", "{words:?}");
         drop(stdout);
@@ -464,14 +465,14 @@ fn an_interrupt_ends_what_is_stuck_in_a_pipe() {
 
 /// Every verb that may spill refuses a folder that is not there before it reads anything, and takes several.
 #[test]
-fn a_folder_to_spill_to_that_does_not_exist_is_a_mistake_that_names_it() {
-    let place = Place::new();
+fn missing_spill_folder_is_refused_by_name() {
+    let place = TestFolder::new();
     place.write("in.csv", "k\n2\n1\n");
     place.write("ids.txt", "2\n1\n");
     place.write("job.toml", "[source]\nurl = 'in.csv'\n[tables]\nby = ['k']\nn = 'count()'\n");
     place.write("file", "");
     std::fs::create_dir(place.path().join("spill")).unwrap();
-    place.ok(&["run", "job.toml", "--partial", "in.part", "--spill-dir", "spill"]);
+    place.run_ok(&["run", "job.toml", "--partial", "in.part", "--spill-dir", "spill"]);
     let sql = "SELECT k FROM 'in.csv' ORDER BY k";
     for words in [
         &["query", sql][..],
@@ -506,5 +507,5 @@ fn a_folder_to_spill_to_that_does_not_exist_is_a_mistake_that_names_it() {
     assert!(says.starts_with("error: cannot spill to `gone`: there is no such folder\n"), "{says}");
     let output = place.tidemill(&["run", "there.toml", "--spill-dir", "spill"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(place.names("spill").is_empty(), "{:?}", place.names("spill"));
+    assert!(place.file_names("spill").is_empty(), "{:?}", place.file_names("spill"));
 }

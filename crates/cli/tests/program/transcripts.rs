@@ -7,19 +7,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Place, repository};
+use crate::{TestFolder, repository_root};
 
 /// Runs a transcript's commands and gives what they print now.
-fn replay(place: &Place, transcript: &str) -> String {
+fn replay(place: &TestFolder, transcript: &str) -> String {
     let mut now = String::new();
-    for command in commands(transcript) {
+    for command in transcript_commands(transcript) {
         now.push_str(&format!("$ {command}\n"));
         let binary = Path::new(env!("CARGO_BIN_EXE_tidemill")).parent().unwrap();
         let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
         let mut shell = place.program("sh");
         let output = shell.arg("-c").arg(command).env("PATH", path).output().unwrap();
-        now.push_str(&steady(place, &String::from_utf8_lossy(&output.stdout)));
-        now.push_str(&steady(place, &String::from_utf8_lossy(&output.stderr)));
+        now.push_str(&normalize_output(place, &String::from_utf8_lossy(&output.stdout)));
+        now.push_str(&normalize_output(place, &String::from_utf8_lossy(&output.stderr)));
         if let Some(status @ 1..) = output.status.code() {
             now.push_str(&format!("[exit {status}]\n"));
         }
@@ -28,7 +28,7 @@ fn replay(place: &Place, transcript: &str) -> String {
 }
 
 /// What a command prints with the state folder where it is by default, and the same run in it.
-pub(crate) fn steady(place: &Place, printed: &str) -> String {
+pub(crate) fn normalize_output(place: &TestFolder, printed: &str) -> String {
     const RUN: &str = "20261120T212055-1a2b3c4d";
     let home = place.folder.path().join("home").display().to_string();
     let printed = printed.replace(&home, "~/.local/state/tidemill");
@@ -44,7 +44,7 @@ pub(crate) fn steady(place: &Place, printed: &str) -> String {
 
 /// The commands of a transcript; a line that ends with a backslash goes on in the next, and one
 /// that ends with `<<'END'` up to the line `END`.
-pub(crate) fn commands(transcript: &str) -> Vec<String> {
+pub(crate) fn transcript_commands(transcript: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut lines = transcript.lines();
     while let Some(line) = lines.next() {
@@ -69,9 +69,9 @@ pub(crate) fn commands(transcript: &str) -> Vec<String> {
 }
 
 /// Every page: the README and what is in docs, at any depth.
-fn pages() -> Vec<PathBuf> {
-    let mut paths = vec![repository().join("README.md")];
-    let mut folders = vec![repository().join("docs")];
+fn documentation_pages() -> Vec<PathBuf> {
+    let mut paths = vec![repository_root().join("README.md")];
+    let mut folders = vec![repository_root().join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -87,9 +87,9 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// A folder with what the golden files and the documents read.
-pub(crate) fn furnished() -> Place {
-    let place = Place::new();
-    let examples = repository().join("examples");
+pub(crate) fn folder_with_examples() -> TestFolder {
+    let place = TestFolder::new();
+    let examples = repository_root().join("examples");
     for folder in ["", "logs", "web"] {
         for entry in fs::read_dir(examples.join(folder)).unwrap() {
             let path = entry.unwrap().path();
@@ -111,7 +111,7 @@ pub(crate) fn furnished() -> Place {
 }
 
 /// Compares, and shows the lines from the first to the last that differs.
-pub(crate) fn check(name: &str, expected: &str, found: &str) {
+pub(crate) fn check_transcript(name: &str, expected: &str, found: &str) {
     if expected == found {
         return;
     }
@@ -131,28 +131,28 @@ pub(crate) fn check(name: &str, expected: &str, found: &str) {
 }
 
 #[test]
-fn golden_transcripts_are_as_they_were() {
+fn output_matches_golden_transcripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut paths: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
     assert!(!paths.is_empty());
     for path in paths {
         let expected = fs::read_to_string(&path).unwrap();
-        let found = replay(&furnished(), &expected);
+        let found = replay(&folder_with_examples(), &expected);
         if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
             fs::write(&path, found).unwrap();
         } else {
-            check(&path.display().to_string(), &expected, &found);
+            check_transcript(&path.display().to_string(), &expected, &found);
         }
     }
 }
 
 #[test]
-fn the_documents_examples_print_what_they_say() {
-    for path in pages() {
+fn documentation_examples_print_what_they_show() {
+    for path in documentation_pages() {
         let document = fs::read_to_string(&path).unwrap();
         // The blocks of one document are one session.
-        let place = furnished();
+        let place = folder_with_examples();
         let mut rewritten = String::new();
         let mut rest = document.as_str();
         while let Some(start) = rest.find("```console\n") {
@@ -166,7 +166,7 @@ fn the_documents_examples_print_what_they_say() {
         if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
             fs::write(&path, rewritten).unwrap();
         } else {
-            check(&path.display().to_string(), &document, &rewritten);
+            check_transcript(&path.display().to_string(), &document, &rewritten);
         }
     }
 }

@@ -13,149 +13,160 @@ use tidemill_engine::ResultCache;
 use tidemill_engine::query::completion_words;
 use tidemill_engine::source::{Source, SourceSpec};
 
-use super::typed::{self, Within};
-use super::{COMMANDS, LAST};
+use super::statement_scanner::{self, LexicalContext};
+use super::{LAST_RESULT_NAME, SHELL_COMMANDS};
 
 /// So many files of a folder are looked at.
-const FILES_MAX: usize = 10_000;
+const INSPECTED_FILES_MAX: usize = 10_000;
 
 /// What helps the line editor.
-pub(super) struct Typing {
+pub(super) struct ShellEditorHelper {
     functions: Vec<String>,
     /// Of the files that were named, by their names; none where they cannot be told.
-    columns: RefCell<HashMap<String, Vec<String>>>,
-    of_last: Vec<String>,
+    columns_by_file: RefCell<HashMap<String, Vec<String>>>,
+    last_result_columns: Vec<String>,
     /// The files of the last statement, whose columns are likely to come again.
-    recent: Vec<String>,
+    recent_files: Vec<String>,
 }
 
-impl Typing {
+impl ShellEditorHelper {
     pub(super) fn new() -> Self {
-        Typing {
+        ShellEditorHelper {
             // Without them there are fewer words.
             functions: completion_words::function_names().unwrap_or_default(),
-            columns: RefCell::default(),
-            of_last: Vec::new(),
-            recent: Vec::new(),
+            columns_by_file: RefCell::default(),
+            last_result_columns: Vec::new(),
+            recent_files: Vec::new(),
         }
     }
 
     /// Takes note of what was asked last, and of its result.
-    pub(super) fn learn(&mut self, text: &str, last: Option<&ResultCache>) {
-        let named = typed::quoted(text);
+    pub(super) fn record_input(&mut self, text: &str, last: Option<&ResultCache>) {
+        let named = statement_scanner::single_quoted_texts(text);
         if !named.is_empty() {
-            self.recent = named;
+            self.recent_files = named;
         }
-        self.of_last = last.map_or_else(Vec::new, |kept| {
+        self.last_result_columns = last.map_or_else(Vec::new, |kept| {
             kept.schema().fields().iter().map(|field| field.name().clone()).collect()
         });
     }
 
     /// The columns that a statement may speak of.
-    fn columns(&self, line: &str) -> Vec<String> {
-        let mut named = typed::quoted(line);
-        let speaks_of_last =
-            line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == LAST);
+    fn usable_columns(&self, line: &str) -> Vec<String> {
+        let mut named = statement_scanner::single_quoted_texts(line);
+        let speaks_of_last = line
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == LAST_RESULT_NAME);
         if named.is_empty() && !speaks_of_last {
-            named.clone_from(&self.recent);
+            named.clone_from(&self.recent_files);
         }
-        let mut known = self.columns.borrow_mut();
-        let mut columns = if speaks_of_last { self.of_last.clone() } else { Vec::new() };
+        let mut known = self.columns_by_file.borrow_mut();
+        let mut columns =
+            if speaks_of_last { self.last_result_columns.clone() } else { Vec::new() };
         for name in named {
-            let of_file = known.entry(name.clone()).or_insert_with(|| columns_of(&name));
+            let of_file = known.entry(name.clone()).or_insert_with(|| columns_of_file(&name));
             columns.extend(of_file.iter().cloned());
         }
         columns
     }
 
-    fn candidates(&self, line: &str, position: usize) -> (usize, Vec<Pair>) {
+    fn completions(&self, line: &str, position: usize) -> (usize, Vec<Pair>) {
         let before = line.get(..position).unwrap_or(line);
         if let Some(command) = before.strip_prefix('.') {
             return match command.split_once(' ') {
-                None => (0, commands(before)),
+                None => (0, command_completions(before)),
                 Some((_, rest)) => {
                     let rest = rest.trim_start();
-                    (position - rest.len(), files(rest, ""))
+                    (position - rest.len(), file_completions(rest, ""))
                 }
             };
         }
-        match typed::within(before) {
-            Within::Quotes { at, quote: '\'' } => (at + 1, files(&before[at + 1..], "'")),
-            Within::Quotes { at, .. } => {
+        match statement_scanner::context_at_end(before) {
+            LexicalContext::Quotes { start: at, quote: '\'' } => {
+                (at + 1, file_completions(&before[at + 1..], "'"))
+            }
+            LexicalContext::Quotes { start: at, .. } => {
                 let begun = &before[at + 1..];
-                let fits = |name: &String| begins(name, begun);
-                let names = self.columns(line).into_iter().filter(fits);
+                let fits = |name: &String| has_prefix_ignoring_case(name, begun);
+                let names = self.usable_columns(line).into_iter().filter(fits);
                 (
                     at + 1,
-                    names.map(|name| pair(&name, format!("{}\"", doubled(&name, '"')))).collect(),
+                    names
+                        .map(|name| {
+                            completion_pair(&name, format!("{}\"", double_quotes_in(&name, '"')))
+                        })
+                        .collect(),
                 )
             }
-            Within::LineComment | Within::Comment => (position, Vec::new()),
-            Within::Nothing => {
+            LexicalContext::LineComment | LexicalContext::BlockComment => (position, Vec::new()),
+            LexicalContext::PlainSql => {
                 let start = before
                     .char_indices()
                     .rev()
                     .take_while(|(_, c)| c.is_alphanumeric() || *c == '_')
                     .last()
                     .map_or(position, |(at, _)| at);
-                (start, self.words(line, &before[start..]))
+                (start, self.word_completions(line, &before[start..]))
             }
         }
     }
 
     /// Words of SQL, functions and columns that begin so.
-    fn words(&self, line: &str, begun: &str) -> Vec<Pair> {
+    fn word_completions(&self, line: &str, begun: &str) -> Vec<Pair> {
         let mut found: Vec<Pair> = Vec::new();
-        let mut columns = self.columns(line);
+        let mut columns = self.usable_columns(line);
         columns.sort();
         columns.dedup();
-        for name in columns.iter().filter(|name| begins(name, begun)) {
+        for name in columns.iter().filter(|name| has_prefix_ignoring_case(name, begun)) {
             let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
                 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
                 && !completion_words::SQL_KEYWORDS.contains(&name.to_ascii_uppercase().as_str());
             let written = match is_plain {
                 true => name.clone(),
-                false => format!("\"{}\"", doubled(name, '"')),
+                false => format!("\"{}\"", double_quotes_in(name, '"')),
             };
-            found.push(pair(name, written));
+            found.push(completion_pair(name, written));
         }
         // Without a beginning they would be too many to be of use.
         if begun.is_empty() {
             return found;
         }
         let is_small = begun.chars().all(|c| !c.is_uppercase());
-        for word in completion_words::SQL_KEYWORDS.iter().filter(|word| begins(word, begun)) {
+        for word in completion_words::SQL_KEYWORDS
+            .iter()
+            .filter(|word| has_prefix_ignoring_case(word, begun))
+        {
             let word = if is_small { word.to_lowercase() } else { (*word).to_owned() };
-            found.push(pair(&word, word.clone()));
+            found.push(completion_pair(&word, word.clone()));
         }
-        for name in self.functions.iter().filter(|name| begins(name, begun)) {
-            found.push(pair(name, format!("{name}(")));
+        for name in self.functions.iter().filter(|name| has_prefix_ignoring_case(name, begun)) {
+            found.push(completion_pair(name, format!("{name}(")));
         }
         found
     }
 }
 
-fn begins(word: &str, begun: &str) -> bool {
+fn has_prefix_ignoring_case(word: &str, begun: &str) -> bool {
     let mut letters = word.chars().flat_map(char::to_lowercase);
     begun.chars().flat_map(char::to_lowercase).all(|c| letters.next() == Some(c))
 }
 
-fn doubled(text: &str, quote: char) -> String {
+fn double_quotes_in(text: &str, quote: char) -> String {
     text.replace(quote, &format!("{quote}{quote}"))
 }
 
-fn pair(display: &str, replacement: String) -> Pair {
+fn completion_pair(display: &str, replacement: String) -> Pair {
     Pair { display: display.to_owned(), replacement }
 }
 
-fn commands(begun: &str) -> Vec<Pair> {
-    let names = COMMANDS.iter().filter_map(|(command, _)| command.split(' ').next());
+fn command_completions(begun: &str) -> Vec<Pair> {
+    let names = SHELL_COMMANDS.iter().filter_map(|(command, _)| command.split(' ').next());
     let fitting = names.filter(|name| name.starts_with(begun));
-    fitting.map(|name| pair(name, name.to_owned())).collect()
+    fitting.map(|name| completion_pair(name, name.to_owned())).collect()
 }
 
 /// Files that a path may be going on with; `end` is what a file's name is followed by.
-fn files(begun: &str, end: &str) -> Vec<Pair> {
+fn file_completions(begun: &str, end: &str) -> Vec<Pair> {
     let (folder, name) = match begun.rsplit_once('/') {
         Some((folder, name)) => (format!("{folder}/"), name),
         None => (String::new(), begun),
@@ -164,7 +175,7 @@ fn files(begun: &str, end: &str) -> Vec<Pair> {
         return Vec::new();
     };
     let mut found = Vec::new();
-    for entry in entries.take(FILES_MAX).flatten() {
+    for entry in entries.take(INSPECTED_FILES_MAX).flatten() {
         let other = entry.file_name().to_string_lossy().into_owned();
         let is_hidden = other.starts_with('.') && !name.starts_with('.');
         if is_hidden || !other.starts_with(name) {
@@ -172,15 +183,15 @@ fn files(begun: &str, end: &str) -> Vec<Pair> {
         }
         let is_folder = std::fs::metadata(entry.path()).is_ok_and(|known| known.is_dir());
         let (other, end) = if is_folder { (format!("{other}/"), "") } else { (other, end) };
-        let quoted = if end.is_empty() { other.clone() } else { doubled(&other, '\'') };
-        found.push(pair(&other, format!("{folder}{quoted}{end}")));
+        let quoted = if end.is_empty() { other.clone() } else { double_quotes_in(&other, '\'') };
+        found.push(completion_pair(&other, format!("{folder}{quoted}{end}")));
     }
     found.sort_by(|one, two| one.display.cmp(&two.display));
     found
 }
 
 /// The columns of a file here, or of the first that a pattern finds.
-fn columns_of(name: &str) -> Vec<String> {
+fn columns_of_file(name: &str) -> Vec<String> {
     let is_here = !name.contains("://") && (Path::new(name).is_file() || name.contains(['*', '?']));
     if !is_here {
         return Vec::new();
@@ -197,7 +208,7 @@ fn columns_of(name: &str) -> Vec<String> {
     own.chain(hidden.filter(|name| name.starts_with("file"))).collect()
 }
 
-impl Completer for Typing {
+impl Completer for ShellEditorHelper {
     type Candidate = Pair;
 
     fn complete(
@@ -206,47 +217,47 @@ impl Completer for Typing {
         position: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        Ok(self.candidates(line, position))
+        Ok(self.completions(line, position))
     }
 }
 
-impl Validator for Typing {
+impl Validator for ShellEditorHelper {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
         let text = context.input();
         let is_whole = text.trim_start().starts_with('.')
-            || typed::is_blank(text)
-            || typed::command(text).is_some()
-            || typed::is_blank(typed::statements(text).1);
+            || statement_scanner::is_blank(text)
+            || statement_scanner::bare_word_command(text).is_some()
+            || statement_scanner::is_blank(statement_scanner::split_statements(text).1);
         Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }
 
-impl Hinter for Typing {
+impl Hinter for ShellEditorHelper {
     type Hint = String;
 }
 
-impl Highlighter for Typing {}
+impl Highlighter for ShellEditorHelper {}
 
-impl Helper for Typing {}
+impl Helper for ShellEditorHelper {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn typing() -> Typing {
-        let typing = Typing {
+    fn helper_with_columns() -> ShellEditorHelper {
+        let typing = ShellEditorHelper {
             functions: vec!["substr".to_owned(), "sum".to_owned()],
-            columns: RefCell::default(),
-            of_last: vec!["day".to_owned()],
-            recent: Vec::new(),
+            columns_by_file: RefCell::default(),
+            last_result_columns: vec!["day".to_owned()],
+            recent_files: Vec::new(),
         };
         let columns = ["state", "Sub total", "sales"].map(str::to_owned).to_vec();
-        typing.columns.borrow_mut().insert("a.csv".to_owned(), columns);
+        typing.columns_by_file.borrow_mut().insert("a.csv".to_owned(), columns);
         typing
     }
 
     #[test]
-    fn what_is_offered_is_what_may_stand_there() {
+    fn completions_fit_the_lexical_context() {
         for (line, start, expected) in [
             ("SELECT su", 7, &["substr(", "sum("][..]),
             ("SELECT su|FROM 'a.csv'", 7, &["\"Sub total\"", "substr(", "sum("]),
@@ -264,14 +275,15 @@ mod tests {
             (".sc", 0, &[".schema"]),
         ] {
             let position = line.find('|').unwrap_or(line.len());
-            let (from, found) = typing().candidates(&line.replace('|', " "), position);
+            let (from, found) =
+                helper_with_columns().completions(&line.replace('|', " "), position);
             let found: Vec<&str> = found.iter().map(|pair| pair.replacement.as_str()).collect();
             assert_eq!((from, found.as_slice()), (start, expected), "{line}");
         }
     }
 
     #[test]
-    fn files_are_found_in_their_folder() {
+    fn files_and_their_columns_are_completed() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["it's.csv", "items.json", ".hidden"] {
             std::fs::write(folder.path().join(name), "a\n1\n").unwrap();
@@ -285,7 +297,7 @@ mod tests {
             (".", "'", &[".hidden'"]),
             ("no", "'", &[]),
         ] {
-            let found = files(&format!("{root}/{begun}"), end);
+            let found = file_completions(&format!("{root}/{begun}"), end);
             let mut found: Vec<_> = found.into_iter().map(|pair| pair.replacement).collect();
             found.sort();
             let mut expected: Vec<_> =
@@ -293,8 +305,8 @@ mod tests {
             expected.sort();
             assert_eq!(found, expected, "{begun}");
         }
-        let columns = columns_of(&folder.path().join("it's.csv").display().to_string());
+        let columns = columns_of_file(&folder.path().join("it's.csv").display().to_string());
         assert_eq!(columns, ["a", "filename", "file_row_number"]);
-        assert!(columns_of("s3://bucket/a.csv").is_empty());
+        assert!(columns_of_file("s3://bucket/a.csv").is_empty());
     }
 }

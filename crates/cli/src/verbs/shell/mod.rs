@@ -6,7 +6,7 @@
 //! with secrets of URLs in them. The last result is `_` to the next query, up to a share of the memory budget.
 
 mod completer;
-mod typed;
+mod statement_scanner;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -25,26 +25,30 @@ use tidemill_engine::settings::BadRecordLimit;
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::{CopyQuery, Error, Query, ResultCache, StateFolder, coverage};
 
-use self::completer::Typing;
-use super::output::{CoverageSink, Keep, Say, finish_keeping};
-use super::query::begin;
-use super::{Outcome, look, print};
-use crate::args::{HeadArgs, LookArgs, SchemaArgs, SchemaForm, ShowArgs, SourceArgs};
+use self::completer::ShellEditorHelper;
+use super::query::begin_recorded;
+use super::result_output::{
+    CoverageDestination, ResultRetention, SummaryDetail, write_and_retain_result,
+};
+use super::{VerbOutcome, print_paged, schema_and_head};
+use crate::args::{
+    HeadArgs, ResultDisplayArgs, SchemaArgs, SchemaOutputFormat, SourceArgs, TableDisplayArgs,
+};
 use crate::terminal;
 
 /// What the last result is called.
-pub(super) const LAST: &str = "_";
+pub(super) const LAST_RESULT_NAME: &str = "_";
 
 /// One part in so many of the budget is for the last result.
-const KEPT_SHARE: u64 = 8;
+const LAST_RESULT_BUDGET_DIVISOR: u64 = 8;
 
 /// So many lines are remembered.
-const HISTORY: usize = 10_000;
+const HISTORY_LINES_MAX: usize = 10_000;
 
 /// Of the files of a folder so many are shown.
-const FILES_SHOWN: usize = 100;
+const LISTED_FILES_MAX: usize = 100;
 
-const COMMANDS: &[(&str, &str)] = &[
+const SHELL_COMMANDS: &[(&str, &str)] = &[
     (".help", "what stands here"),
     (".tables", "the last result, and the files of this folder that can be read"),
     (".schema FILE", "a file's columns and their types"),
@@ -55,48 +59,52 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// Whether there is somebody to talk to.
-pub(crate) fn is_possible() -> bool {
+pub(crate) fn has_interactive_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 /// A session.
-struct Shell {
-    show: ShowArgs,
-    last: Option<ResultCache>,
-    is_left: bool,
+struct ShellSession {
+    display_args: ResultDisplayArgs,
+    last_result: Option<ResultCache>,
+    has_quit: bool,
 }
 
 /// `tidemill` alone.
-pub(crate) fn shell() -> anyhow::Result<Outcome> {
+pub(crate) fn run_shell() -> anyhow::Result<VerbOutcome> {
     let config = Config::builder().completion_type(CompletionType::List).build();
-    let mut editor: Editor<Typing, FileHistory> = Editor::with_config(config)?;
-    editor.set_max_history_size(HISTORY)?;
+    let mut editor: Editor<ShellEditorHelper, FileHistory> = Editor::with_config(config)?;
+    editor.set_max_history_size(HISTORY_LINES_MAX)?;
     editor.set_history_ignore_dups(true)?;
-    editor.set_helper(Some(Typing::new()));
-    let history = history();
+    editor.set_helper(Some(ShellEditorHelper::new()));
+    let history = history_path();
     if let Some(path) = &history {
         // The first session has none.
         let _ = editor.load_history(path);
     }
-    terminal::keep_shell();
-    print(
+    terminal::survive_signals();
+    print_paged(
         format!("tidemill {}; .help says what there is\n", env!("CARGO_PKG_VERSION")).as_bytes(),
     )?;
-    let mut shell = Shell { show: ShowArgs::default(), last: None, is_left: false };
-    while !shell.is_left {
+    let mut shell = ShellSession {
+        display_args: ResultDisplayArgs::default(),
+        last_result: None,
+        has_quit: false,
+    };
+    while !shell.has_quit {
         match editor.readline("tidemill> ") {
             Ok(text) => {
                 // A line that holds a secret is gone with the session, as the job log has none.
-                if !typed::is_blank(&text) && redact_secrets(&text) == text {
+                if !statement_scanner::is_blank(&text) && redact_secrets(&text) == text {
                     editor.add_history_entry(text.trim_end())?;
                     if let Some(path) = &history {
                         // At once: whoever closes the window wants it, too.
                         let _ = editor.append_history(path);
                     }
                 }
-                shell.perform(&text);
+                shell.execute_input(&text);
                 if let Some(typing) = editor.helper_mut() {
-                    typing.learn(&text, shell.last.as_ref());
+                    typing.record_input(&text, shell.last_result.as_ref());
                 }
             }
             // What was typed is thrown away.
@@ -108,43 +116,43 @@ pub(crate) fn shell() -> anyhow::Result<Outcome> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Outcome::Complete)
+    Ok(VerbOutcome::Complete)
 }
 
 /// Where lines are remembered; none without a state folder.
-fn history() -> Option<PathBuf> {
+fn history_path() -> Option<PathBuf> {
     let (home, why_not) = StateFolder::open();
     if let Some(warning) = why_not {
-        terminal::warn(&warning);
+        terminal::print_warning(&warning);
     }
     home.map(|home| home.path().join("shell-history"))
 }
 
-impl Shell {
+impl ShellSession {
     /// Does what was typed; what goes wrong is told.
-    fn perform(&mut self, text: &str) {
-        let command = text.trim().strip_prefix('.').or(typed::command(text));
+    fn execute_input(&mut self, text: &str) {
+        let command = text.trim().strip_prefix('.').or(statement_scanner::bare_word_command(text));
         if let Some(command) = command {
-            if let Err(error) = self.command(command) {
-                tell(&error);
+            if let Err(error) = self.run_command(command) {
+                print_shell_error(&error);
             }
             return;
         }
-        let (statements, rest) = typed::statements(text);
+        let (statements, rest) = statement_scanner::split_statements(text);
         for statement in statements.into_iter().chain([rest]) {
-            if typed::is_blank(statement) {
+            if statement_scanner::is_blank(statement) {
                 continue;
             }
-            let done = self.query(statement);
-            terminal::nothing_runs();
+            let done = self.run_statement(statement);
+            terminal::clear_current_run();
             if let Err(error) = done {
                 // What follows was meant for a session in which it had gone well.
-                return tell(&error);
+                return print_shell_error(&error);
             }
         }
     }
 
-    fn query(&mut self, sql: &str) -> anyhow::Result<()> {
+    fn run_statement(&mut self, sql: &str) -> anyhow::Result<()> {
         let (sql, mut sink) = match CopyQuery::parse(sql)? {
             Some(CopyQuery { query_sql: query, sink }) => (query, sink),
             None => (sql.to_owned(), SinkSpec::new("-")),
@@ -157,9 +165,9 @@ impl Shell {
             ..RunDescription::default()
         };
         let (mut preparation, recorder) =
-            begin(&ResourceLimits::default(), &ResourceLimits::default(), about)?;
+            begin_recorded(&ResourceLimits::default(), &ResourceLimits::default(), about)?;
         preparation.settings.max_bad = BadRecordLimit::Unlimited;
-        let last = self.last.as_ref().and_then(|kept| kept.to_source(LAST));
+        let last = self.last_result.as_ref().and_then(|kept| kept.to_source(LAST_RESULT_NAME));
         let query = Query { sql, sources: last.into_iter().collect(), ..Query::default() };
         let running =
             RunHandle::start_query(query, preparation.settings.clone())?.with_recorder(recorder);
@@ -167,14 +175,14 @@ impl Shell {
             sink.format = Some(OutputFormat::Text);
         }
         let mut kept = None;
-        let bytes_max = preparation.settings.memory_bytes / KEPT_SHARE;
-        let ended = finish_keeping(
+        let bytes_max = preparation.settings.memory_bytes / LAST_RESULT_BUDGET_DIVISOR;
+        let ended = write_and_retain_result(
             running,
             &preparation,
             &sink,
-            &CoverageSink::Nowhere,
-            (Say::Coverage, self.show.showing()),
-            Some(Keep { kept: &mut kept, bytes_max }),
+            &CoverageDestination::NotRequested,
+            (SummaryDetail::OutputsAndCoverageForPeople, self.display_args.display_settings()),
+            Some(ResultRetention { retained_result: &mut kept, bytes_max }),
         );
         // A result that was stopped half way is none.
         let is_whole = match &ended {
@@ -183,60 +191,63 @@ impl Shell {
         };
         if let (true, Some(kept)) = (is_whole, kept) {
             if kept.is_too_large() {
-                terminal::note(&format!(
-                    "the result is larger than {} and not kept as {LAST}",
+                terminal::print_note(&format!(
+                    "the result is larger than {} and not kept as {LAST_RESULT_NAME}",
                     coverage::format_decimal_bytes(bytes_max)
                 ));
             }
-            self.last = Some(kept);
+            self.last_result = Some(kept);
         }
         ended.map(|_| ())
     }
 
-    fn command(&mut self, command: &str) -> anyhow::Result<()> {
+    fn run_command(&mut self, command: &str) -> anyhow::Result<()> {
         let command = command.trim().trim_end_matches(';').trim_end();
         let (verb, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let rest = rest.trim();
         match verb {
-            "help" => help(),
+            "help" => print_help(),
             "quit" | "exit" => {
-                self.is_left = true;
+                self.has_quit = true;
                 Ok(())
             }
-            "tables" => self.tables(),
+            "tables" => self.list_tables(),
             "schema" => {
-                if rest == LAST {
-                    return self.schema_of_last();
+                if rest == LAST_RESULT_NAME {
+                    return self.show_last_result_schema();
                 }
                 let args = SchemaArgs {
-                    files: vec![file("schema", rest)?],
+                    files: vec![file_argument("schema", rest)?],
                     check: false,
-                    format: SchemaForm::Text,
+                    format: SchemaOutputFormat::Text,
                     source: SourceArgs::default(),
                 };
-                look::schema(&args).map(|_| ())
+                schema_and_head::show_schema(&args).map(|_| ())
             }
             "head" => {
                 let args = HeadArgs {
-                    files: vec![file("head", rest)?],
+                    files: vec![file_argument("head", rest)?],
                     rows: 10,
                     format: Some("text".to_owned()),
                     max_bad: None,
-                    look: LookArgs { thousands: self.show.look.thousands, no_pager: false },
+                    look: TableDisplayArgs {
+                        thousands: self.display_args.look.thousands,
+                        no_pager: false,
+                    },
                     source: SourceArgs::default(),
                 };
-                let shown = look::head(&args);
-                terminal::nothing_runs();
+                let shown = schema_and_head::show_head(&args);
+                terminal::clear_current_run();
                 shown.map(|_| ())
             }
             "rows" => {
-                let rows = crate::args::rows_shown(rest);
+                let rows = crate::args::parse_displayed_rows(rest);
                 let refused = |why: String| Error::usage(format!(".rows: `{rest}`: {why}"));
-                self.show.rows = Some(rows.map_err(refused)?);
+                self.display_args.rows = Some(rows.map_err(refused)?);
                 Ok(())
             }
             "thousands" => {
-                self.show.look.thousands = match rest {
+                self.display_args.look.thousands = match rest {
                     "on" => true,
                     "off" => false,
                     other => {
@@ -253,13 +264,13 @@ impl Shell {
         }
     }
 
-    fn tables(&self) -> anyhow::Result<()> {
+    fn list_tables(&self) -> anyhow::Result<()> {
         let mut text = String::new();
-        match &self.last {
+        match &self.last_result {
             Some(kept) if !kept.is_too_large() => {
                 let (rows, columns) = (kept.row_count(), kept.schema().fields().len() as u64);
                 text.push_str(&format!(
-                    "{LAST}  the last result: {} row{} of {} column{}\n",
+                    "{LAST_RESULT_NAME}  the last result: {} row{} of {} column{}\n",
                     coverage::format_grouped_digits(rows),
                     if rows == 1 { "" } else { "s" },
                     coverage::format_grouped_digits(columns),
@@ -279,26 +290,27 @@ impl Shell {
         }
         files.sort();
         let width = files.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        for (name, bytes) in files.iter().take(FILES_SHOWN) {
+        for (name, bytes) in files.iter().take(LISTED_FILES_MAX) {
             text.push_str(&format!("'{name}'{:1$}", "", width - name.chars().count()));
             text.push_str(&format!("  {}\n", coverage::format_decimal_bytes(*bytes)));
         }
-        if files.len() > FILES_SHOWN {
-            text.push_str(&format!("… and {} more\n", files.len() - FILES_SHOWN));
+        if files.len() > LISTED_FILES_MAX {
+            text.push_str(&format!("… and {} more\n", files.len() - LISTED_FILES_MAX));
         }
         if text.is_empty() {
             text.push_str(
                 "no file here can be read; a file of any folder stands in single quotes\n",
             );
         }
-        Ok(print(text.as_bytes())?)
+        Ok(print_paged(text.as_bytes())?)
     }
 
-    fn schema_of_last(&self) -> anyhow::Result<()> {
-        let Some(kept) = &self.last else {
-            return Err(
-                Error::usage(format!("there is no result yet that `{LAST}` could be")).into()
-            );
+    fn show_last_result_schema(&self) -> anyhow::Result<()> {
+        let Some(kept) = &self.last_result else {
+            return Err(Error::usage(format!(
+                "there is no result yet that `{LAST_RESULT_NAME}` could be"
+            ))
+            .into());
         };
         let fields = kept.schema().fields();
         let width = fields.iter().map(|field| field.name().chars().count()).max().unwrap_or(0);
@@ -308,25 +320,25 @@ impl Shell {
             let (name, sql_type) = (field.name(), sql_type_name(field.data_type()));
             text.push_str(&format!("  {name}{:padding$}  {sql_type}\n", ""));
         }
-        Ok(print(text.as_bytes())?)
+        Ok(print_paged(text.as_bytes())?)
     }
 }
 
-fn help() -> anyhow::Result<()> {
-    let width = COMMANDS.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+fn print_help() -> anyhow::Result<()> {
+    let width = SHELL_COMMANDS.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
     let mut text = String::from(
         "SQL ends with a semicolon; a file stands in single quotes where SQL has a table:\n  \
          SELECT count() FROM 'logs/*.json';\n_ is the last result:\n  \
          SELECT * FROM _ LIMIT 10;\nTab completes, Ctrl-C stops a query.\n\n",
     );
-    for (command, what) in COMMANDS {
+    for (command, what) in SHELL_COMMANDS {
         text.push_str(&format!("{command:width$}  {what}\n"));
     }
-    Ok(print(text.as_bytes())?)
+    Ok(print_paged(text.as_bytes())?)
 }
 
 /// The file that a command is about, with or without the quotes that SQL wants.
-fn file(command: &str, rest: &str) -> Result<String, Error> {
+fn file_argument(command: &str, rest: &str) -> Result<String, Error> {
     let quoted = rest.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     match quoted.unwrap_or(rest) {
         "" => Err(Error::usage(format!(".{command} wants a file: .{command} logs.csv"))),
@@ -337,10 +349,10 @@ fn file(command: &str, rest: &str) -> Result<String, Error> {
 }
 
 /// What went wrong; that a pager was left is nothing.
-fn tell(error: &anyhow::Error) {
+fn print_shell_error(error: &anyhow::Error) {
     match error.downcast_ref::<Error>() {
         Some(Error::ClosedPipe) => {}
-        Some(Error::Interrupted) => terminal::note("interrupted"),
-        _ => terminal::complain(error),
+        Some(Error::Interrupted) => terminal::print_note("interrupted"),
+        _ => terminal::print_error(error),
     }
 }

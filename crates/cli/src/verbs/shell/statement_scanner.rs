@@ -2,19 +2,19 @@
 
 /// Where in a text one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Within {
-    Nothing,
+pub(super) enum LexicalContext {
+    PlainSql,
     /// In quotes that began there.
     Quotes {
-        at: usize,
+        start: usize,
         quote: char,
     },
     LineComment,
-    Comment,
+    BlockComment,
 }
 
 /// The command that a word by itself is, as in other shells, whether a semicolon follows it or not.
-pub(super) fn command(text: &str) -> Option<&'static str> {
+pub(super) fn bare_word_command(text: &str) -> Option<&'static str> {
     match text.trim().trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
         "exit" | "quit" | "\\q" => Some("quit"),
         "help" | "\\?" | "?" => Some("help"),
@@ -23,11 +23,11 @@ pub(super) fn command(text: &str) -> Option<&'static str> {
 }
 
 /// The statements of a text, without the semicolons that end them; and the rest behind the last.
-pub(super) fn statements(text: &str) -> (Vec<&str>, &str) {
+pub(super) fn split_statements(text: &str) -> (Vec<&str>, &str) {
     let mut found = Vec::new();
     let mut start = 0;
-    walk(text, |at, c, within| {
-        if c == ';' && within == Within::Nothing {
+    scan_characters(text, |at, c, within| {
+        if c == ';' && within == LexicalContext::PlainSql {
             found.push(&text[start..at]);
             start = at + 1;
         }
@@ -36,22 +36,22 @@ pub(super) fn statements(text: &str) -> (Vec<&str>, &str) {
 }
 
 /// Where the end of a text is.
-pub(super) fn within(text: &str) -> Within {
-    walk(text, |_, _, _| {})
+pub(super) fn context_at_end(text: &str) -> LexicalContext {
+    scan_characters(text, |_, _, _| {})
 }
 
 /// The texts of a statement that stand in single quotes, those that are not ended left out.
-pub(super) fn quoted(text: &str) -> Vec<String> {
+pub(super) fn single_quoted_texts(text: &str) -> Vec<String> {
     let mut found: Vec<(usize, String)> = Vec::new();
-    let end = walk(text, |_, c, within| {
-        if let Within::Quotes { at, quote: '\'' } = within {
+    let end = scan_characters(text, |_, c, within| {
+        if let LexicalContext::Quotes { start: at, quote: '\'' } = within {
             match found.last_mut() {
                 Some((last, text)) if *last == at => text.push(c),
                 _ => found.push((at, String::new())),
             }
         }
     });
-    if let Within::Quotes { quote: '\'', .. } = end {
+    if let LexicalContext::Quotes { quote: '\'', .. } = end {
         found.pop();
     }
     let inner = |text: &str| text.strip_suffix('\'').unwrap_or(text).replace("''", "'");
@@ -60,25 +60,35 @@ pub(super) fn quoted(text: &str) -> Vec<String> {
 
 /// Calls `see` with each character, its place, and what it belongs to: quotes and the marks of comments to what they
 /// begin and end. Returns what the end is in.
-fn walk(text: &str, mut see: impl FnMut(usize, char, Within)) -> Within {
-    let mut within = Within::Nothing;
+fn scan_characters(text: &str, mut see: impl FnMut(usize, char, LexicalContext)) -> LexicalContext {
+    let mut within = LexicalContext::PlainSql;
     let mut characters = text.char_indices().peekable();
     while let Some((at, c)) = characters.next() {
         let next = characters.peek().map(|(_, next)| *next);
         let (of_this, then, is_pair) = match (within, c, next) {
-            (Within::Nothing, '\'' | '"', _) => {
-                let quotes = Within::Quotes { at, quote: c };
+            (LexicalContext::PlainSql, '\'' | '"', _) => {
+                let quotes = LexicalContext::Quotes { start: at, quote: c };
                 (quotes, quotes, false)
             }
-            (Within::Nothing, '-', Some('-')) => (Within::LineComment, Within::LineComment, true),
-            (Within::Nothing, '/', Some('*')) => (Within::Comment, Within::Comment, true),
+            (LexicalContext::PlainSql, '-', Some('-')) => {
+                (LexicalContext::LineComment, LexicalContext::LineComment, true)
+            }
+            (LexicalContext::PlainSql, '/', Some('*')) => {
+                (LexicalContext::BlockComment, LexicalContext::BlockComment, true)
+            }
             // A quote that is written twice is one of the text.
-            (Within::Quotes { quote, .. }, c, Some(next)) if c == quote && next == quote => {
+            (LexicalContext::Quotes { quote, .. }, c, Some(next))
+                if c == quote && next == quote =>
+            {
                 (within, within, true)
             }
-            (Within::Quotes { quote, .. }, c, _) if c == quote => (within, Within::Nothing, false),
-            (Within::LineComment, '\n', _) => (within, Within::Nothing, false),
-            (Within::Comment, '*', Some('/')) => (within, Within::Nothing, true),
+            (LexicalContext::Quotes { quote, .. }, c, _) if c == quote => {
+                (within, LexicalContext::PlainSql, false)
+            }
+            (LexicalContext::LineComment, '\n', _) => (within, LexicalContext::PlainSql, false),
+            (LexicalContext::BlockComment, '*', Some('/')) => {
+                (within, LexicalContext::PlainSql, true)
+            }
             (same, _, _) => (same, same, false),
         };
         see(at, c, of_this);
@@ -94,11 +104,11 @@ fn walk(text: &str, mut see: impl FnMut(usize, char, Within)) -> Within {
 /// Whether there is nothing but blanks and comments.
 pub(super) fn is_blank(text: &str) -> bool {
     let mut is_blank = true;
-    walk(text, |_, c, within| {
+    scan_characters(text, |_, c, within| {
         is_blank &= match within {
-            Within::LineComment | Within::Comment => true,
-            Within::Quotes { .. } => false,
-            Within::Nothing => c.is_whitespace(),
+            LexicalContext::LineComment | LexicalContext::BlockComment => true,
+            LexicalContext::Quotes { .. } => false,
+            LexicalContext::PlainSql => c.is_whitespace(),
         };
     });
     is_blank
@@ -109,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_ends_where_its_semicolon_is_no_text() {
+    fn semicolons_in_quotes_and_comments_end_no_statement() {
         for (text, expected, rest) in [
             ("", &[][..], ""),
             ("SELECT 1", &[], "SELECT 1"),
@@ -125,28 +135,28 @@ mod tests {
             ("SELECT '--;", &[], "SELECT '--;"),
             ("日本;語", &["日本"], "語"),
         ] {
-            assert_eq!(statements(text), (expected.to_vec(), rest), "{text}");
+            assert_eq!(split_statements(text), (expected.to_vec(), rest), "{text}");
         }
     }
 
     #[test]
-    fn the_end_of_a_text_is_within_quotes_or_not() {
+    fn context_at_end_finds_open_quotes_and_comments() {
         for (text, expected) in [
-            ("SELECT ", Within::Nothing),
-            ("FROM 'log", Within::Quotes { at: 5, quote: '\'' }),
-            ("FROM 'log' WHERE \"a", Within::Quotes { at: 17, quote: '"' }),
-            ("FROM 'it''", Within::Quotes { at: 5, quote: '\'' }),
-            ("FROM 'it''s'", Within::Nothing),
-            ("-- it's", Within::LineComment),
-            ("/* it's", Within::Comment),
-            ("/* it's */ '", Within::Quotes { at: 11, quote: '\'' }),
+            ("SELECT ", LexicalContext::PlainSql),
+            ("FROM 'log", LexicalContext::Quotes { start: 5, quote: '\'' }),
+            ("FROM 'log' WHERE \"a", LexicalContext::Quotes { start: 17, quote: '"' }),
+            ("FROM 'it''", LexicalContext::Quotes { start: 5, quote: '\'' }),
+            ("FROM 'it''s'", LexicalContext::PlainSql),
+            ("-- it's", LexicalContext::LineComment),
+            ("/* it's", LexicalContext::BlockComment),
+            ("/* it's */ '", LexicalContext::Quotes { start: 11, quote: '\'' }),
         ] {
-            assert_eq!(within(text), expected, "{text}");
+            assert_eq!(context_at_end(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn quoted_texts_are_found() {
+    fn single_quoted_texts_are_found() {
         for (text, expected) in [
             ("SELECT 1", &[][..]),
             ("FROM 'a.csv' JOIN 'b.csv' ON \"c\"", &["a.csv", "b.csv"]),
@@ -154,12 +164,12 @@ mod tests {
             ("-- 'no'\nFROM ''", &[""]),
             ("FROM 'it''s.csv', 'a'''", &["it's.csv", "a'"]),
         ] {
-            assert_eq!(quoted(text), expected, "{text}");
+            assert_eq!(single_quoted_texts(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn comments_are_no_statement() {
+    fn comments_and_whitespace_are_blank() {
         for (text, expected) in [
             ("", true),
             (" \n", true),

@@ -11,41 +11,44 @@ use tidemill_engine::sink::{OutputFormat, SinkSpec};
 use tidemill_engine::source::{Source, SourceSpec, schema_compatibility};
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
-use super::output::{CoverageSink, Say, finish};
-use super::{Outcome, print};
-use crate::args::{HeadArgs, RowsShown, SchemaArgs, SchemaForm};
+use super::result_output::{CoverageDestination, SummaryDetail, write_result};
+use super::{VerbOutcome, print_paged};
+use crate::args::{DisplayedRowsLimit, HeadArgs, SchemaArgs, SchemaOutputFormat};
 use crate::terminal;
 
 /// `tidemill schema FILE…`.
-pub(super) fn schema(args: &SchemaArgs) -> anyhow::Result<Outcome> {
-    let defaults = args.source.spec()?;
+pub(super) fn show_schema(args: &SchemaArgs) -> anyhow::Result<VerbOutcome> {
+    let defaults = args.source.to_source_spec()?;
     if args.check {
-        return compare(args, &defaults);
+        return check_schema_compatibility(args, &defaults);
     }
     for url in &args.files {
-        if args.format == SchemaForm::Rowfile {
+        if args.format == SchemaOutputFormat::Rowfile {
             let spec = SourceSpec { url: url.clone(), ..defaults.clone() };
             let schema = schema_compatibility::read_schema(&spec).map_err(Error::from)?;
-            print(format!("{}\n", schema.to_json()).as_bytes())?;
+            print_paged(format!("{}\n", schema.to_json()).as_bytes())?;
             continue;
         }
         let source = Source::open(&SourceSpec { url: url.clone(), ..defaults.clone() });
         let source = source.map_err(Error::from)?;
         if let Some(warning) = source.warning() {
-            terminal::warn(&warning);
+            terminal::print_warning(&warning);
         }
         let url = &redact_url(url);
         let text = match args.format {
-            SchemaForm::Json => schema_json(url, &source)?,
-            SchemaForm::Text | SchemaForm::Rowfile => schema_text(url, &source),
+            SchemaOutputFormat::Json => schema_json(url, &source)?,
+            SchemaOutputFormat::Text | SchemaOutputFormat::Rowfile => schema_text(url, &source),
         };
-        print(text.as_bytes())?;
+        print_paged(text.as_bytes())?;
     }
-    Ok(Outcome::Complete)
+    Ok(VerbOutcome::Complete)
 }
 
 /// `tidemill schema --check OLD NEW`.
-fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> {
+fn check_schema_compatibility(
+    args: &SchemaArgs,
+    defaults: &SourceSpec,
+) -> anyhow::Result<VerbOutcome> {
     let [old, new] = args.files.as_slice() else {
         return Err(Error::usage_with_hint(
             format!(
@@ -64,7 +67,7 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
         schema_compatibility::find_schema_conflicts(&spec(old), &spec(new)).map_err(Error::from)?;
     let (old, new) = (&redact_url(old), &redact_url(new));
     let text = match args.format {
-        SchemaForm::Json => {
+        SchemaOutputFormat::Json => {
             let reasons = conflicts.iter();
             let reasons = reasons.map(|it| json!({"column": it.column, "reason": it.reason}));
             let described = json!({
@@ -84,8 +87,8 @@ fn compare(args: &SchemaArgs, defaults: &SourceSpec) -> anyhow::Result<Outcome> 
             text
         }
     };
-    print(text.as_bytes())?;
-    Ok(if conflicts.is_empty() { Outcome::Complete } else { Outcome::No })
+    print_paged(text.as_bytes())?;
+    Ok(if conflicts.is_empty() { VerbOutcome::Complete } else { VerbOutcome::NegativeAnswer })
 }
 
 fn schema_text(url: &str, source: &Source) -> String {
@@ -111,7 +114,7 @@ fn schema_text(url: &str, source: &Source) -> String {
     for (column, (field, name)) in fields.iter().zip(&names).enumerate() {
         let padding = " ".repeat(width.saturating_sub(name.chars().count()));
         text.push_str(&format!("  {name}{padding}  {}", sql_type_name(field.data_type())));
-        if let Some(refusal) = refusal(source, column) {
+        if let Some(refusal) = unreadable_column_reason(source, column) {
             text.push_str(&format!("  (not readable: {refusal})"));
         }
         text.push('\n');
@@ -120,7 +123,7 @@ fn schema_text(url: &str, source: &Source) -> String {
 }
 
 /// Why a column cannot be read, without what to do about it.
-fn refusal(source: &Source, column: usize) -> Option<String> {
+fn unreadable_column_reason(source: &Source, column: usize) -> Option<String> {
     let message = Error::from(source.column_error(column)?).to_string();
     Some(message.lines().next().unwrap_or_default().to_owned())
 }
@@ -132,7 +135,7 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
             "type": sql_type_name(field.data_type()),
             "arrow": field.data_type().to_string(),
         });
-        if let Some(refusal) = refusal(source, index) {
+        if let Some(refusal) = unreadable_column_reason(source, index) {
             column["refusal"] = refusal.into();
         }
         column
@@ -156,14 +159,14 @@ fn schema_json(url: &str, source: &Source) -> anyhow::Result<String> {
 }
 
 /// `tidemill head FILE…`.
-pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
+pub(super) fn show_head(args: &HeadArgs) -> anyhow::Result<VerbOutcome> {
     let format = match &args.format {
         Some(format) => format.parse().map_err(Error::from)?,
         None if std::io::stdout().is_terminal() => OutputFormat::Text,
         None => OutputFormat::Csv,
     };
-    check_format(format, args.files.len())?;
-    let defaults = args.source.spec()?;
+    check_head_format(format, args.files.len())?;
+    let defaults = args.source.to_source_spec()?;
     let mut preparation = prepare_run(&ResourceLimits::default(), &ResourceLimits::default())?;
     // Set here, and not as a limit: a look keeps no copies.
     if let Some(max_bad) = &args.max_bad {
@@ -172,11 +175,11 @@ pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
     terminal::watch_signals(&preparation.settings.cancel)?;
     // Rows are wanted from the start of the input; more threads would only read ahead.
     preparation.settings.threads = 1;
-    let mut outcome = Outcome::Complete;
+    let mut outcome = VerbOutcome::Complete;
     for (position, url) in args.files.iter().enumerate() {
         if args.files.len() > 1 && format == OutputFormat::Text {
             let gap = if position > 0 { "\n" } else { "" };
-            print(format!("{gap}==> {} <==\n", redact_url(url)).as_bytes())?;
+            print_paged(format!("{gap}==> {} <==\n", redact_url(url)).as_bytes())?;
         }
         let source = NamedSource {
             name: "source".to_owned(),
@@ -187,16 +190,17 @@ pub(super) fn head(args: &HeadArgs) -> anyhow::Result<Outcome> {
         let mut sink = SinkSpec::new("-");
         sink.format = Some(format);
         let running = RunHandle::start_query(query, preparation.settings.clone())?;
-        let coverage = CoverageSink::new(None, None)?;
-        let how = (Say::Faults, args.look.showing(RowsShown::All));
-        if let Outcome::Incomplete = finish(running, &preparation, &sink, &coverage, how)? {
-            outcome = Outcome::Incomplete;
+        let coverage = CoverageDestination::new(None, None)?;
+        let how = (SummaryDetail::FaultsOnly, args.look.display_settings(DisplayedRowsLimit::All));
+        if let VerbOutcome::Incomplete = write_result(running, &preparation, &sink, &coverage, how)?
+        {
+            outcome = VerbOutcome::Incomplete;
         }
     }
     Ok(outcome)
 }
 
-fn check_format(format: OutputFormat, files: usize) -> Result<()> {
+fn check_head_format(format: OutputFormat, files: usize) -> Result<()> {
     match format {
         OutputFormat::Text | OutputFormat::Json => Ok(()),
         OutputFormat::Csv | OutputFormat::Tsv if files == 1 => Ok(()),

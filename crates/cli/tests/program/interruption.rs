@@ -8,11 +8,11 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use crate::Place;
+use crate::TestFolder;
 
 /// Waits until something is so; a test that waits in vain fails here, after far more than it takes
 /// on a machine that has much else to do.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < Duration::from_secs(600), "waited in vain until {what}");
@@ -20,14 +20,14 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) fn signal(child: &Child, number: i32) {
+pub(crate) fn send_signal(child: &Child, number: i32) {
     let id = i32::try_from(child.id()).unwrap();
     // SAFETY: it sends a signal to a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(id, number) }, 0);
 }
 
 /// Whether the process has begun to handle SIGINT itself.
-pub(crate) fn handles_signals(child: &Child) -> bool {
+pub(crate) fn handles_sigint(child: &Child) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
         return false;
     };
@@ -35,12 +35,12 @@ pub(crate) fn handles_signals(child: &Child) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (libc::SIGINT - 1)) != 0
 }
 
-pub(crate) fn staging(place: &Place, folder: &str) -> bool {
-    place.names(folder).iter().any(|name| name.starts_with(".tidemill-"))
+pub(crate) fn has_staging_folder(place: &TestFolder, folder: &str) -> bool {
+    place.file_names(folder).iter().any(|name| name.starts_with(".tidemill-"))
 }
 
 /// A run that has read rows from standard input, has begun its output and waits for more.
-fn waiting_run(place: &Place, words: &[&str], folder: &str) -> Child {
+fn start_waiting_run(place: &TestFolder, words: &[&str], folder: &str) -> Child {
     let mut command = place.tidemill(words);
     let mut child = command
         .stdin(Stdio::piped())
@@ -55,11 +55,11 @@ fn waiting_run(place: &Place, words: &[&str], folder: &str) -> Child {
     stdin.write_all(rows.as_bytes()).unwrap();
     stdin.flush().unwrap();
     child.stdin = Some(stdin);
-    until("the output is staged", || staging(place, folder));
+    wait_until("the output is staged", || has_staging_folder(place, folder));
     child
 }
 
-pub(crate) fn ended(mut child: Child) -> (ExitStatus, String) {
+pub(crate) fn wait_for_exit(mut child: Child) -> (ExitStatus, String) {
     let mut pipe = child.stderr.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut stderr = String::new();
@@ -80,45 +80,45 @@ pub(crate) fn ended(mut child: Child) -> (ExitStatus, String) {
     (status, reader.join().unwrap())
 }
 
-const ROWS: [&str; 6] =
+const PARTITIONED_QUERY: [&str; 6] =
     ["query", "SELECT k, x FROM '-'", "--source-format", "csv", "-o", "out/{k}.csv"];
 
 #[test]
 fn an_interrupt_ends_a_run_with_130_and_leaves_nothing() {
     for number in [libc::SIGINT, libc::SIGTERM] {
-        let place = Place::new();
-        let child = waiting_run(&place, &ROWS, "out");
-        signal(&child, number);
-        let (status, stderr) = ended(child);
+        let place = TestFolder::new();
+        let child = start_waiting_run(&place, &PARTITIONED_QUERY, "out");
+        send_signal(&child, number);
+        let (status, stderr) = wait_for_exit(child);
         assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
-        assert_eq!(place.names("out"), Vec::<String>::new());
-        let jobs = place.jobs();
+        assert_eq!(place.file_names("out"), Vec::<String>::new());
+        let jobs = place.job_log_runs();
         assert_eq!((jobs.len(), &jobs[0]["outcome"]), (1, &"interrupted".into()));
     }
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn an_interrupt_ends_even_a_run_that_is_stuck_in_a_read() {
-    let place = Place::new();
-    for words in [&ROWS[..], &["head", "-", "--source-format", "csv"]] {
+fn interrupt_ends_a_run_blocked_in_a_read() {
+    let place = TestFolder::new();
+    for words in [&PARTITIONED_QUERY[..], &["head", "-", "--source-format", "csv"]] {
         let mut command = place.tidemill(words);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // Nobody writes, so its first read does not come back.
         let stdin = child.stdin.take();
-        until("it handles signals", || handles_signals(&child));
-        signal(&child, libc::SIGINT);
-        let (status, stderr) = ended(child);
+        wait_until("it handles signals", || handles_sigint(&child));
+        send_signal(&child, libc::SIGINT);
+        let (status, stderr) = wait_for_exit(child);
         assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"));
-        assert_eq!(place.names("."), Vec::<String>::new());
+        assert_eq!(place.file_names("."), Vec::<String>::new());
         drop(stdin);
     }
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_an_error_and_leaves_nothing() {
-    let place = Place::new();
+fn file_size_limit_fails_the_run_and_leaves_no_files() {
+    let place = TestFolder::new();
     let rows: String = (0..100_000).map(|i| format!("{},{i}\n", i % 5)).collect();
     place.write("rows.csv", format!("k,x\n{rows}"));
     for output in ["out.csv", "out.parquet"] {
@@ -132,22 +132,22 @@ fn a_file_that_may_not_grow_is_an_error_and_leaves_nothing() {
             });
         }
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let (status, stderr) = ended(child);
+        let (status, stderr) = wait_for_exit(child);
         assert_eq!(status.code(), Some(1), "{stderr}");
         assert!(stderr.contains("File too large"), "{stderr}");
-        assert_eq!(place.names("."), ["rows.csv"]);
+        assert_eq!(place.file_names("."), ["rows.csv"]);
     }
 }
 
 #[test]
-fn a_killed_run_leaves_nothing_visible_and_the_next_one_clears_up() {
-    let place = Place::new();
-    let mut child = waiting_run(&place, &ROWS, "out");
+fn next_run_removes_staged_files_of_a_killed_run() {
+    let place = TestFolder::new();
+    let mut child = start_waiting_run(&place, &PARTITIONED_QUERY, "out");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(place.names("out").iter().all(|name| name.starts_with(".tidemill-")));
+    assert!(place.file_names("out").iter().all(|name| name.starts_with(".tidemill-")));
     place.write("small.csv", "k,x\n1,2\n");
-    place.ok(&["query", "SELECT k, x FROM 'small.csv'", "-o", "out/{k}.csv"]);
+    place.run_ok(&["query", "SELECT k, x FROM 'small.csv'", "-o", "out/{k}.csv"]);
     assert_eq!(place.files("out"), [("1.csv".to_owned(), b"k,x\n1,2\n".to_vec())]);
 }
 
@@ -156,11 +156,11 @@ fn a_killed_run_leaves_nothing_visible_and_the_next_one_clears_up() {
 #[test]
 #[ignore = "kills from outside: make soak repeats it for a given time"]
 fn soak_runs_killed_at_any_moment() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let rows: String = (0..60_000).map(|i| format!("{},{i}\n", i % 40)).collect();
     place.write("in.csv", format!("k,x\n{rows}"));
     let words = ["query", "SELECT k, x FROM 'in.csv'", "-o", "out/{k}.csv", "--overwrite"];
-    place.ok(&words);
+    place.run_ok(&words);
     let whole = place.files("out");
     assert_eq!(whole.len(), 40);
     let seconds = std::env::var("SOAK_SECONDS").map_or(0, |text| text.parse().unwrap());
@@ -182,26 +182,27 @@ fn soak_runs_killed_at_any_moment() {
             break;
         }
     }
-    place.ok(&words);
+    place.run_ok(&words);
     assert_eq!(place.files("out"), whole);
 }
 
 #[test]
-fn two_runs_to_one_output_do_not_mix() {
-    let place = Place::new();
-    let mut first = waiting_run(&place, &ROWS, "out");
+fn concurrent_runs_to_one_output_do_not_mix() {
+    let place = TestFolder::new();
+    let mut first = start_waiting_run(&place, &PARTITIONED_QUERY, "out");
     place.write("small.csv", "k,x\n1,2\n");
-    let says = place.fails(1, &["query", "SELECT k, x FROM 'small.csv'", "-o", "out/{k}.csv"]);
+    let says =
+        place.run_failing(1, &["query", "SELECT k, x FROM 'small.csv'", "-o", "out/{k}.csv"]);
     assert!(says.contains("is writing to"), "{says}");
     drop(first.stdin.take());
-    let (status, stderr) = ended(first);
+    let (status, stderr) = wait_for_exit(first);
     assert!(status.success(), "{stderr}");
-    assert_eq!(place.names("out"), ["0.csv", "1.csv", "2.csv", "3.csv", "4.csv"]);
+    assert_eq!(place.file_names("out"), ["0.csv", "1.csv", "2.csv", "3.csv", "4.csv"]);
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
-    let place = Place::new();
+fn closed_output_pipe_is_no_error() {
+    let place = TestFolder::new();
     let rows: String = (0..300_000).map(|i| format!("{i}\n")).collect();
     place.write("in.csv", format!("x\n{rows}"));
     for format in ["csv", "json", "text", "arrow"] {
@@ -210,18 +211,18 @@ fn a_reader_that_goes_away_is_no_error() {
         let mut child = command.spawn().unwrap();
         let mut first = [0; 4];
         child.stdout.take().unwrap().read_exact(&mut first).unwrap();
-        let (status, stderr) = ended(child);
+        let (status, stderr) = wait_for_exit(child);
         assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{format}");
     }
     let mut command = place.tidemill(&["completions", "bash"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    assert_eq!(ended(child).0.code(), Some(0));
+    assert_eq!(wait_for_exit(child).0.code(), Some(0));
 }
 
 #[test]
-fn the_bar_is_for_a_terminal_and_goes_away() {
-    let place = Place::new();
+fn progress_bar_appears_on_terminals_only_and_is_erased() {
+    let place = TestFolder::new();
     let (mut master, mut slave) = (0, 0);
     // SAFETY: both descriptors are written, and nothing else is asked for.
     let opened =
@@ -230,7 +231,7 @@ fn the_bar_is_for_a_terminal_and_goes_away() {
     // SAFETY: openpty has just given them to us.
     let (master, slave) =
         unsafe { (fs::File::from_raw_fd(master), Stdio::from(fs::File::from_raw_fd(slave))) };
-    let mut command = place.tidemill(&ROWS);
+    let mut command = place.tidemill(&PARTITIONED_QUERY);
     command.env_remove("NO_COLOR").env("TERM", "xterm");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(slave).spawn().unwrap();
@@ -262,8 +263,8 @@ fn the_bar_is_for_a_terminal_and_goes_away() {
 /// Rows from a pipe that stays open are there when they have come, not when a block of them is full or a filter has
 /// gathered enough.
 #[test]
-fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
-    let place = Place::new();
+fn rows_of_an_open_pipe_are_read_as_they_arrive() {
+    let place = TestFolder::new();
     let lines: String =
         (0..20_000).map(|row| format!("{{\"x\":{row},\"k\":\"{}\"}}\n", row % 700)).collect();
     let matching = "SELECT x FROM '-' WHERE k = '500'";
@@ -292,7 +293,7 @@ fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
         // Whoever has enough closes its end.
         let _ = stdin.write_all(lines.as_bytes());
         let mut stdout = child.stdout.take().unwrap();
-        let (ended, stderr) = ended(child);
+        let (ended, stderr) = wait_for_exit(child);
         let mut text = String::new();
         stdout.read_to_string(&mut text).unwrap();
         assert_eq!(text, expected, "{words:?}: {stderr}");
@@ -303,8 +304,8 @@ fn rows_of_a_pipe_that_stays_open_come_as_they_are_there() {
 
 /// What compressed bytes decode to counts as soon as they have come, though neither the stream's end nor the pipe's has.
 #[test]
-fn a_compressed_pipe_that_stays_open_has_given_what_has_come() {
-    let place = Place::new();
+fn rows_of_an_open_compressed_pipe_are_read_as_they_arrive() {
+    let place = TestFolder::new();
     for (rows, stops, expected, status) in [
         (400_000, ["--deadline", "5s"], "n\n400000\n", 3),
         // So few that types are told by what has come.
@@ -329,7 +330,7 @@ fn a_compressed_pipe_that_stays_open_has_given_what_has_come() {
             // Whoever has enough closes its end.
             let _ = stdin.write_all(bytes);
             let mut stdout = child.stdout.take().unwrap();
-            let (ended, stderr) = ended(child);
+            let (ended, stderr) = wait_for_exit(child);
             let mut text = String::new();
             stdout.read_to_string(&mut text).unwrap();
             assert_eq!(text, expected, "{stops:?}: {stderr}");
@@ -341,8 +342,8 @@ fn a_compressed_pipe_that_stays_open_has_given_what_has_come() {
 
 /// A writer that stands still within a record, as those do that fill buffers: what is whole counts, and is shown in time.
 #[test]
-fn a_pipe_that_stands_within_a_record_has_given_those_before() {
-    let place = Place::new();
+fn pipe_that_stalls_within_a_record_yields_the_records_before() {
+    let place = TestFolder::new();
     let json = "{\"a\":1,\"b\":2}\n{\"a\":3,\"b\":4}\n{\"a\":5,";
     for (format, text) in [("csv", "a,b\n1,2\n3,4\n5,"), ("json", json)] {
         for (words, status) in [
@@ -357,7 +358,7 @@ fn a_pipe_that_stands_within_a_record_has_given_those_before() {
             let mut stdin = child.stdin.take().unwrap();
             stdin.write_all(text.as_bytes()).unwrap();
             let mut stdout = child.stdout.take().unwrap();
-            let (ended, stderr) = ended(child);
+            let (ended, stderr) = wait_for_exit(child);
             let mut shown = String::new();
             stdout.read_to_string(&mut shown).unwrap();
             assert_eq!(shown, "a,b\n1,2\n3,4\n", "{format} {words:?}: {stderr}");

@@ -13,39 +13,39 @@ use tidemill_engine::sink::terminal_table::{
 use tidemill_engine::sink::{OutputFormat, OutputSummary, SinkSpec};
 use tidemill_engine::{CancelFlag, Coverage, Error, InterimResult, Result, ResultCache, coverage};
 
-use super::{Outcome, print, program};
-use crate::args::{LookArgs, RowsShown, ShowArgs, SinkArgs, WriteArgs};
-use crate::screen::{self, Pages};
-use crate::terminal::{self, Bar};
+use super::{VerbOutcome, parse_program, print_paged};
+use crate::args::{DisplayedRowsLimit, ResultDisplayArgs, SinkArgs, TableDisplayArgs, WriteArgs};
+use crate::stdout_display::{self, PagedStdout};
+use crate::terminal::{self, RunProgressBar};
 
 impl SinkArgs {
     /// The flags over what a job file says.
-    pub(crate) fn sink(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
-        self.write.sink(self.output.as_deref(), job)
+    pub(crate) fn to_sink_spec(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
+        self.write.to_sink_spec(self.output.as_deref(), job)
     }
 
     /// The output of a `COPY … TO`, with the flags that it has no option for.
     ///
     /// # Errors
     /// [`Error::Usage`] for a flag that says what the statement says.
-    pub(crate) fn sink_of_copy(&self, copy: &SinkSpec) -> Result<SinkSpec> {
+    pub(crate) fn copy_to_sink_spec(&self, copy: &SinkSpec) -> Result<SinkSpec> {
         let WriteArgs { format, compression, no_header, .. } = &self.write;
         for (flag, value) in
             [("--output", &self.output), ("--format", format), ("--compression", compression)]
         {
             if let Some(value) = value {
-                return Err(named_twice(flag, value));
+                return Err(copy_flag_conflict(flag, value));
             }
         }
         if *no_header {
-            return Err(named_twice("--no-header", "HEADER false"));
+            return Err(copy_flag_conflict("--no-header", "HEADER false"));
         }
-        self.write.sink(None, Some(copy))
+        self.write.to_sink_spec(None, Some(copy))
     }
 }
 
 /// Refuses a flag beside `COPY … TO`, which says the same itself.
-pub(super) fn named_twice(flag: &str, value: &str) -> Error {
+pub(super) fn copy_flag_conflict(flag: &str, value: &str) -> Error {
     let hint = match flag {
         "--output" => "leave --output out, or the query alone: SELECT …".to_owned(),
         "--no-header" => format!("COPY … TO 'out.csv' ({value})"),
@@ -56,7 +56,11 @@ pub(super) fn named_twice(flag: &str, value: &str) -> Error {
 
 impl WriteArgs {
     /// The flags over what a job file says, for a file that is named or the job's.
-    pub(crate) fn sink(&self, output: Option<&str>, job: Option<&SinkSpec>) -> Result<SinkSpec> {
+    pub(crate) fn to_sink_spec(
+        &self,
+        output: Option<&str>,
+        job: Option<&SinkSpec>,
+    ) -> Result<SinkSpec> {
         let mut sink = match (output, job) {
             (Some(url), Some(job)) => {
                 // Another file may have another suffix: the job's format was for its own.
@@ -76,7 +80,7 @@ impl WriteArgs {
         }
         sink.overwrite |= self.overwrite;
         sink.has_header &= !self.no_header;
-        if let Some(program) = program(&self.sink_exec)? {
+        if let Some(program) = parse_program(&self.sink_exec)? {
             sink.exec = Some(program);
         }
         sink.check_exec()?;
@@ -105,146 +109,159 @@ impl WriteArgs {
 
 /// How a table is shown where the output is a terminal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Showing {
+pub(super) struct TableDisplaySettings {
     /// None for all.
-    rows: Option<usize>,
-    thousands: bool,
+    rows_max: Option<usize>,
+    groups_digits: bool,
     uses_pager: bool,
-    header: bool,
+    shows_header: bool,
 }
 
-impl LookArgs {
+impl TableDisplayArgs {
     /// The flags, for a table of which so many rows are shown.
-    pub(super) fn showing(&self, rows: RowsShown) -> Showing {
+    pub(super) fn display_settings(&self, rows: DisplayedRowsLimit) -> TableDisplaySettings {
         let rows = match rows {
-            RowsShown::All => None,
-            RowsShown::AtMost(count) => Some(count),
+            DisplayedRowsLimit::All => None,
+            DisplayedRowsLimit::AtMost(count) => Some(count),
         };
-        Showing { rows, thousands: self.thousands, uses_pager: !self.no_pager, header: true }
+        TableDisplaySettings {
+            rows_max: rows,
+            groups_digits: self.thousands,
+            uses_pager: !self.no_pager,
+            shows_header: true,
+        }
     }
 }
 
-impl ShowArgs {
+impl ResultDisplayArgs {
     /// The flags, over the defaults.
-    pub(super) fn showing(&self) -> Showing {
-        self.look.showing(self.rows.unwrap_or(RowsShown::AtMost(DEFAULT_ROWS_MAX)))
+    pub(super) fn display_settings(&self) -> TableDisplaySettings {
+        self.look
+            .display_settings(self.rows.unwrap_or(DisplayedRowsLimit::AtMost(DEFAULT_ROWS_MAX)))
     }
 }
 
-impl Showing {
-    fn look(self) -> TerminalTableOptions {
+impl TableDisplaySettings {
+    fn terminal_table_options(self) -> TerminalTableOptions {
         TerminalTableOptions {
-            width: screen::size().0,
-            rows_max: self.rows,
-            group_digits: self.thousands,
-            use_colours: screen::colours(self.uses_pager),
-            has_header: self.header,
+            width: stdout_display::terminal_size().0,
+            rows_max: self.rows_max,
+            group_digits: self.groups_digits,
+            use_colours: stdout_display::shows_colours(self.uses_pager),
+            has_header: self.shows_header,
         }
     }
 }
 
 /// Whether an output goes to somebody who looks at it.
-pub(super) fn is_terminal(sink: &SinkSpec) -> bool {
+pub(super) fn writes_to_terminal(sink: &SinkSpec) -> bool {
     sink.url == "-" && std::io::stdout().is_terminal()
 }
 
 /// Whether that is a table.
-fn is_screen(sink: &SinkSpec) -> bool {
-    is_terminal(sink) && sink.format == Some(OutputFormat::Text)
+fn shows_table_on_terminal(sink: &SinkSpec) -> bool {
+    writes_to_terminal(sink) && sink.format == Some(OutputFormat::Text)
 }
 
 /// Whether somebody sees the result becoming what it will be.
-pub(super) fn is_watched(sink: &SinkSpec) -> bool {
-    is_screen(sink) && screen::is_drawn_anew()
+pub(super) fn can_show_interim_results(sink: &SinkSpec) -> bool {
+    shows_table_on_terminal(sink) && stdout_display::can_redraw()
 }
 
 /// Where the coverage goes as JSON.
-pub(super) enum CoverageSink {
-    Nowhere,
+pub(super) enum CoverageDestination {
+    NotRequested,
     StandardOutput,
     File(CoverageFile),
 }
 
-impl CoverageSink {
+impl CoverageDestination {
     /// Checks that the coverage can be written, and that the result does not go to the same place.
     pub(super) fn new(flag: Option<&str>, result_url: Option<&str>) -> Result<Self> {
         match flag {
-            None => Ok(CoverageSink::Nowhere),
+            None => Ok(CoverageDestination::NotRequested),
             Some("-") if result_url == Some("-") => Err(Error::usage_with_hint(
                 "--coverage - and the result both want standard output",
                 "give --coverage a file, or name the result's file with --output",
             )),
-            Some("-") => Ok(CoverageSink::StandardOutput),
-            Some(path) => Ok(CoverageSink::File(CoverageFile::create(path, result_url)?)),
+            Some("-") => Ok(CoverageDestination::StandardOutput),
+            Some(path) => Ok(CoverageDestination::File(CoverageFile::create(path, result_url)?)),
         }
     }
 
     /// Writes it, if it is asked for.
     pub(super) fn write(&self, coverage: &Coverage) -> Result<()> {
         match self {
-            CoverageSink::Nowhere => Ok(()),
-            CoverageSink::File(file) => Ok(file.write(coverage)?),
-            CoverageSink::StandardOutput => {
+            CoverageDestination::NotRequested => Ok(()),
+            CoverageDestination::File(file) => Ok(file.write(coverage)?),
+            CoverageDestination::StandardOutput => {
                 let json = serde_json::to_string_pretty(coverage)
                     .map_err(|error| Error::Internal(format!("coverage as JSON: {error}")))?;
-                print(format!("{json}\n").as_bytes())
+                print_paged(format!("{json}\n").as_bytes())
             }
         }
     }
 }
 
 /// How often the bar is looked at while nothing comes.
-const WAIT: Duration = Duration::from_millis(50);
+const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How much is said on standard error after a run that went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Say {
+pub(super) enum SummaryDetail {
     /// What was written and what it rests on.
-    All,
+    OutputsAndCoverage,
     /// What files were written, and what the result rests on, if it is for people.
-    Coverage,
+    OutputsAndCoverageForPeople,
     /// Nothing, unless something was rejected or left out.
-    Faults,
+    FaultsOnly,
 }
 
 /// Where a result is kept beside being shown.
-pub(super) struct Keep<'a> {
-    pub(super) kept: &'a mut Option<ResultCache>,
+pub(super) struct ResultRetention<'a> {
+    pub(super) retained_result: &'a mut Option<ResultCache>,
     pub(super) bytes_max: u64,
 }
 
 /// Waits for a run, writes its rows, and says what the result rests on.
-pub(super) fn finish(
+pub(super) fn write_result(
     running: RunHandle,
     preparation: &PreparedRun,
     sink: &SinkSpec,
-    coverage: &CoverageSink,
-    how: (Say, Showing),
-) -> anyhow::Result<Outcome> {
-    finish_keeping(running, preparation, sink, coverage, how, None)
+    coverage: &CoverageDestination,
+    how: (SummaryDetail, TableDisplaySettings),
+) -> anyhow::Result<VerbOutcome> {
+    write_and_retain_result(running, preparation, sink, coverage, how, None)
 }
 
 /// The same; what goes to a terminal is kept, too, where that is wanted.
-pub(super) fn finish_keeping(
+pub(super) fn write_and_retain_result(
     mut running: RunHandle,
     preparation: &PreparedRun,
     sink: &SinkSpec,
-    coverage: &CoverageSink,
-    (how, showing): (Say, Showing),
-    keep: Option<Keep<'_>>,
-) -> anyhow::Result<Outcome> {
+    coverage: &CoverageDestination,
+    (how, showing): (SummaryDetail, TableDisplaySettings),
+    keep: Option<ResultRetention<'_>>,
+) -> anyhow::Result<VerbOutcome> {
     let settings = &preparation.settings;
-    let mut bar = Bar::new(&settings.progress);
-    let showing = Showing { header: sink.has_header, ..showing };
-    if is_screen(sink) {
-        let shown = show((&mut running, &settings.stop_reading), showing, keep, &mut bar);
+    let mut bar = RunProgressBar::new(&settings.progress);
+    let showing = TableDisplaySettings { shows_header: sink.has_header, ..showing };
+    if shows_table_on_terminal(sink) {
+        let shown =
+            show_rows_on_terminal((&mut running, &settings.stop_reading), showing, keep, &mut bar);
         bar.clear();
         if let Some(warning) = running.take_warning() {
-            terminal::warn(&warning);
+            terminal::print_warning(&warning);
         }
-        return ended(&running, &shown?, sink, coverage, (how, settings.max_bad));
+        return print_summary_and_coverage(
+            &running,
+            &shown?,
+            sink,
+            coverage,
+            (how, settings.max_bad),
+        );
     }
-    let to_terminal = is_terminal(sink);
+    let to_terminal = writes_to_terminal(sink);
     let written =
         write_to_sink(&mut running, sink, &preparation.run_id, settings.memory_bytes, |rows| {
             if to_terminal && rows > 0 {
@@ -257,27 +274,27 @@ pub(super) fn finish_keeping(
         });
     bar.clear();
     if let Some(warning) = running.take_warning() {
-        terminal::warn(&warning);
+        terminal::print_warning(&warning);
     }
     let written = written?;
     if let Some(warning) = &written.warning {
-        terminal::warn(warning);
+        terminal::print_warning(warning);
     }
-    ended(&running, &written, sink, coverage, (how, settings.max_bad))
+    print_summary_and_coverage(&running, &written, sink, coverage, (how, settings.max_bad))
 }
 
 /// Says what a run that has ended has written, and what it rests on.
-fn ended(
+fn print_summary_and_coverage(
     running: &RunHandle,
     written: &OutputSummary,
     sink: &SinkSpec,
-    coverage: &CoverageSink,
-    (how, max_bad): (Say, BadRecordLimit),
-) -> anyhow::Result<Outcome> {
+    coverage: &CoverageDestination,
+    (how, max_bad): (SummaryDetail, BadRecordLimit),
+) -> anyhow::Result<VerbOutcome> {
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
-    say(found, sink, written, how);
+    print_summary(found, sink, written, how);
     coverage.write(found)?;
     if max_bad == BadRecordLimit::Unlimited && found.rows.rejected > 0 {
         let error = Error::BadRecords {
@@ -287,44 +304,48 @@ fn ended(
         };
         return Err(error.into());
     }
-    Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
+    Ok(if found.complete { VerbOutcome::Complete } else { VerbOutcome::Incomplete })
 }
 
 /// Shows a run's rows on the terminal.
-fn show(
+fn show_rows_on_terminal(
     (running, enough): (&mut RunHandle, &CancelFlag),
-    showing: Showing,
-    keep: Option<Keep<'_>>,
-    bar: &mut Bar,
+    showing: TableDisplaySettings,
+    keep: Option<ResultRetention<'_>>,
+    bar: &mut RunProgressBar,
 ) -> Result<OutputSummary> {
     let schema = running.wait_for_schema(|| {
         bar.tick();
         Ok(())
     })?;
     let mut table: Option<TerminalTable> = None;
-    let mut glimpses = Glimpses { lines: 0, began: Instant::now() };
-    let mut pages = Pages::new(showing.uses_pager);
-    let mut kept = keep.map(|keep| keep.kept.insert(ResultCache::new(schema, keep.bytes_max)));
+    let mut glimpses = InterimResultDisplay { drawn_lines: 0, started_at: Instant::now() };
+    let mut pages = PagedStdout::new(showing.uses_pager);
+    let mut kept =
+        keep.map(|keep| keep.retained_result.insert(ResultCache::new(schema, keep.bytes_max)));
     // Its columns are known for certain when there are rows, or none.
     let screen = |running: &mut RunHandle| -> Result<TerminalTable> {
-        Ok(TerminalTable::new(&running.wait_for_schema(|| Ok(()))?, showing.look())?)
+        Ok(TerminalTable::new(
+            &running.wait_for_schema(|| Ok(()))?,
+            showing.terminal_table_options(),
+        )?)
     };
     let mut is_written = false;
     loop {
-        match running.next_event(WAIT)? {
+        match running.next_event(PROGRESS_CHECK_INTERVAL)? {
             RunEvent::InterimResult(glimpse) => {
                 // From here on what there is may be taken for the answer.
-                terminal::answer_first(enough);
+                terminal::answer_early_on_signal(enough);
                 if glimpse.bytes_read_share == 0.0 {
                     continue;
                 }
                 bar.clear();
-                glimpses.show(&glimpse, showing.look())?;
+                glimpses.draw(&glimpse, showing.terminal_table_options())?;
             }
             RunEvent::Batch(batch) => {
                 glimpses.erase(bar);
                 // Rows and the bar are on the same screen.
-                if showing.rows.is_none() && batch.num_rows() > 0 {
+                if showing.rows_max.is_none() && batch.num_rows() > 0 {
                     is_written = true;
                     bar.clear();
                 }
@@ -358,18 +379,18 @@ fn show(
 }
 
 /// Answers as they stand, each in the place of the one before.
-struct Glimpses {
+struct InterimResultDisplay {
     /// The lines of the one that is on the screen.
-    lines: usize,
-    began: Instant,
+    drawn_lines: usize,
+    started_at: Instant,
 }
 
 /// What is left for the bar, and for what stands above.
-const LINES_LEFT: usize = 3;
+const RESERVED_LINES: usize = 3;
 
-impl Glimpses {
-    fn show(&mut self, glimpse: &InterimResult, look: TerminalTableOptions) -> Result<()> {
-        let lines_max = screen::size().1.saturating_sub(LINES_LEFT);
+impl InterimResultDisplay {
+    fn draw(&mut self, glimpse: &InterimResult, look: TerminalTableOptions) -> Result<()> {
+        let lines_max = stdout_display::terminal_size().1.saturating_sub(RESERVED_LINES);
         // Its head, what says how many are not shown, and what stands below.
         let rows_max = lines_max.saturating_sub(5).max(1);
         let rows = Some(look.rows_max.unwrap_or(usize::MAX).min(rows_max));
@@ -382,15 +403,16 @@ impl Glimpses {
         }
         table.finish(&mut drawn).map_err(Error::from)?;
         let mut text = String::from_utf8_lossy(&drawn).into_owned();
-        let per_share = self.began.elapsed().as_secs_f64() / glimpse.bytes_read_share.max(1e-6);
+        let per_share =
+            self.started_at.elapsed().as_secs_f64() / glimpse.bytes_read_share.max(1e-6);
         let left = per_share * (1.0 - glimpse.bytes_read_share);
         let left = Duration::from_secs_f64(left.min(1e9));
-        let say = said_below(glimpse.bytes_read_share, left, look.width);
-        text.push_str(&screen::fitted_line(&say, look.width, look.use_colours));
+        let say = interim_result_footer(glimpse.bytes_read_share, left, look.width);
+        text.push_str(&stdout_display::dimmed_line(&say, look.width, look.use_colours));
         let lines: Vec<&str> = text.lines().take(lines_max.max(1)).collect();
         let mut out = std::io::stdout().lock();
-        let back = self.back();
-        self.lines = lines.len();
+        let back = self.erase_sequence();
+        self.drawn_lines = lines.len();
         // In one go, so that it does not flicker.
         let drawn = format!("{back}{}\n", lines.join("\n"));
         let written = out.write_all(drawn.as_bytes()).and_then(|()| out.flush());
@@ -398,28 +420,28 @@ impl Glimpses {
     }
 
     /// What takes the one that is on the screen away.
-    fn back(&self) -> String {
-        match self.lines {
+    fn erase_sequence(&self) -> String {
+        match self.drawn_lines {
             0 => String::new(),
             // What was typed meanwhile stands where the cursor is.
             lines => format!("\r\x1b[{lines}A\x1b[J"),
         }
     }
 
-    fn erase(&mut self, bar: &mut Bar) {
-        if self.lines > 0 {
+    fn erase(&mut self, bar: &mut RunProgressBar) {
+        if self.drawn_lines > 0 {
             bar.clear();
             let mut out = std::io::stdout().lock();
             // What cannot be written is found out by the rows that follow.
-            let _ = out.write_all(self.back().as_bytes()).and_then(|()| out.flush());
-            self.lines = 0;
+            let _ = out.write_all(self.erase_sequence().as_bytes()).and_then(|()| out.flush());
+            self.drawn_lines = 0;
         }
     }
 }
 
 /// What stands below an answer that is not the last: as much as there is room for in a line of `width`. That it can be taken
 /// is said even where there is no room for how long it may take.
-fn said_below(share: f64, left: Duration, width: usize) -> String {
+fn interim_result_footer(share: f64, left: Duration, width: usize) -> String {
     let (read, left) = (coverage::format_percent(share), indicatif::HumanDuration(left));
     let says = [
         format!("{read} read, about {left} left; Ctrl-C takes the answer as it stands"),
@@ -433,8 +455,11 @@ fn said_below(share: f64, left: Duration, width: usize) -> String {
 }
 
 /// Waits for a run that gives no rows.
-pub(super) fn wait(mut running: RunHandle, preparation: &PreparedRun) -> anyhow::Result<RunHandle> {
-    let mut bar = Bar::new(&preparation.settings.progress);
+pub(super) fn wait_for_run_without_rows(
+    mut running: RunHandle,
+    preparation: &PreparedRun,
+) -> anyhow::Result<RunHandle> {
+    let mut bar = RunProgressBar::new(&preparation.settings.progress);
     let ended = running.for_each_batch(
         |_| Ok(()),
         || {
@@ -444,47 +469,47 @@ pub(super) fn wait(mut running: RunHandle, preparation: &PreparedRun) -> anyhow:
     );
     bar.clear();
     if let Some(warning) = running.take_warning() {
-        terminal::warn(&warning);
+        terminal::print_warning(&warning);
     }
     ended?;
     Ok(running)
 }
 
 /// Waits for a run that writes a partial table.
-pub(super) fn finish_without_rows(
+pub(super) fn finish_partial_table(
     running: RunHandle,
     preparation: &PreparedRun,
     target: &str,
-    coverage: &CoverageSink,
-) -> anyhow::Result<Outcome> {
-    let running = wait(running, preparation)?;
+    coverage: &CoverageDestination,
+) -> anyhow::Result<VerbOutcome> {
+    let running = wait_for_run_without_rows(running, preparation)?;
     let found = running
         .coverage()
         .ok_or_else(|| Error::Internal("a run that has ended without a coverage".to_owned()))?;
-    terminal::note(&format!("wrote the partial table `{target}`"));
-    terminal::note(&found.summary_line());
+    terminal::print_note(&format!("wrote the partial table `{target}`"));
+    terminal::print_note(&found.summary_line());
     coverage.write(found)?;
-    Ok(if found.complete { Outcome::Complete } else { Outcome::Incomplete })
+    Ok(if found.complete { VerbOutcome::Complete } else { VerbOutcome::Incomplete })
 }
 
 /// The lines on standard error after a run.
-fn say(found: &Coverage, sink: &SinkSpec, written: &OutputSummary, how: Say) {
+fn print_summary(found: &Coverage, sink: &SinkSpec, written: &OutputSummary, how: SummaryDetail) {
     // Only files that are named by their rows' values are not written where there are no rows.
-    if (how != Say::Faults || found.rows.rejected > 0)
+    if (how != SummaryDetail::FaultsOnly || found.rows.rejected > 0)
         && written.files == 0
         && sink.url != "-"
         && sink.url.contains('{')
     {
-        terminal::note(&format!("wrote no file: there are no rows for `{}`", sink.url));
+        terminal::print_note(&format!("wrote no file: there are no rows for `{}`", sink.url));
     }
-    if how != Say::Faults && written.files > 0 {
+    if how != SummaryDetail::FaultsOnly && written.files > 0 {
         let what = match written.files {
             1 => format!("`{}`", written.paths.first().map_or(sink.url.as_str(), String::as_str)),
             files => {
                 format!("{} files in `{}`", coverage::format_grouped_digits(files), written.root)
             }
         };
-        terminal::note(&format!(
+        terminal::print_note(&format!(
             "wrote {what}: {} row{}, {}",
             coverage::format_grouped_digits(written.rows),
             if written.rows == 1 { "" } else { "s" },
@@ -496,9 +521,10 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &OutputSummary, how: Say) {
     let is_late = found.sampled.as_ref().is_some_and(|sampled| sampled.late_seconds.is_some());
     let faulty = !found.complete || found.rows.rejected > 0 || gave_up || is_late;
     // Of a query that reads nothing there is nothing to say.
-    let is_told = how == Say::Coverage && (for_people && found.files > 0 || written.files > 0);
-    if how == Say::All || is_told || faulty {
-        terminal::note(&found.summary_line());
+    let is_told = how == SummaryDetail::OutputsAndCoverageForPeople
+        && (for_people && found.files > 0 || written.files > 0);
+    if how == SummaryDetail::OutputsAndCoverage || is_told || faulty {
+        terminal::print_note(&found.summary_line());
     }
 }
 
@@ -506,10 +532,10 @@ fn say(found: &Coverage, sink: &SinkSpec, written: &OutputSummary, how: Say) {
 mod tests {
     use std::time::Duration;
 
-    use super::said_below;
+    use super::interim_result_footer;
 
     #[test]
-    fn what_stands_below_an_answer_is_not_cut_off() {
+    fn interim_result_footer_fits_the_width() {
         let left = Duration::from_secs(15);
         for (width, expected) in [
             (100, "40 % read, about 15 seconds left; Ctrl-C takes the answer as it stands"),
@@ -520,7 +546,7 @@ mod tests {
             (30, "40 % read; Ctrl-C takes it"),
             (10, "40 % read; Ctrl-C takes it"),
         ] {
-            assert_eq!(said_below(0.4, left, width), expected, "{width}");
+            assert_eq!(interim_result_footer(0.4, left, width), expected, "{width}");
         }
     }
 }

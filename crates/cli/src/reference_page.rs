@@ -12,14 +12,14 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Cli;
 
-const OWN_FLAGS: &str = "Options";
+const OWN_FLAGS_HEADING: &str = "Options";
 
 #[test]
-fn the_reference_page_is_what_the_command_line_is() {
+fn reference_page_matches_command_line() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/command-line.md");
     let mut command = Cli::command();
     command.build();
-    let page = page(&mut command);
+    let page = render_page(&mut command);
     if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
         std::fs::write(&path, page).unwrap();
         return;
@@ -36,10 +36,10 @@ fn the_reference_page_is_what_the_command_line_is() {
 }
 
 #[test]
-fn each_verb_and_each_flag_is_on_the_page() {
+fn page_contains_every_verb_and_flag() {
     let mut command = Cli::command();
     command.build();
-    let page = page(&mut command);
+    let page = render_page(&mut command);
     for verb in command.get_subcommands() {
         assert!(page.contains(&format!("\n## `tidemill {}`\n", verb.get_name())), "{verb}");
         for flag in verb.get_arguments().filter_map(Arg::get_long).filter(|flag| *flag != "help") {
@@ -49,32 +49,36 @@ fn each_verb_and_each_flag_is_on_the_page() {
 }
 
 /// A shared heading's flags, as the rows of their table.
-type Shared = BTreeMap<String, String>;
+type FlagTables = BTreeMap<String, String>;
 
-fn page(command: &mut Command) -> String {
-    let shared = shared(command);
+fn render_page(command: &mut Command) -> String {
+    let shared = shared_flag_tables(command);
     let mut page = String::from(
         "<!-- Made from crates/cli/src/args.rs: TIDEMILL_GOLDEN=write cargo test --release -p \
          tidemill-cli -->\n\n# The command line\n\n",
     );
-    about(&mut page, command);
+    write_about(&mut page, command);
     page.push_str("| verb | |\n| --- | --- |\n");
     for verb in command.get_subcommands() {
         let name = verb.get_name();
-        let what = verb.get_about().map(plain).unwrap_or_default();
-        writeln!(page, "| [`{name}`](#tidemill-{name}) | {} |", cell(what.trim_end_matches('.')))
-            .unwrap();
+        let what = verb.get_about().map(styled_to_plain).unwrap_or_default();
+        writeln!(
+            page,
+            "| [`{name}`](#tidemill-{name}) | {} |",
+            table_cell(what.trim_end_matches('.'))
+        )
+        .unwrap();
     }
     page.push_str(
         "\n`tidemill --help` and `tidemill VERB --help` say what stands here; `-h` says it in \
          fewer words.\n",
     );
-    after(&mut page, command);
+    write_after_help(&mut page, command);
     let names: Vec<String> =
         command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     for name in names {
         let verb = command.find_subcommand_mut(&name).unwrap();
-        section(&mut page, verb, &format!("tidemill {name}"), 2, &shared);
+        write_section(&mut page, verb, &format!("tidemill {name}"), 2, &shared);
     }
     page.push_str("\n## Flags of several verbs\n");
     for (heading, rows) in &shared {
@@ -83,10 +87,16 @@ fn page(command: &mut Command) -> String {
     page
 }
 
-fn section(page: &mut String, verb: &mut Command, title: &str, level: usize, shared: &Shared) {
+fn write_section(
+    page: &mut String,
+    verb: &mut Command,
+    title: &str,
+    level: usize,
+    shared: &FlagTables,
+) {
     write!(page, "\n{} `{title}`\n\n", "#".repeat(level)).unwrap();
-    about(page, verb);
-    let usage = plain(&verb.render_usage());
+    write_about(page, verb);
+    let usage = styled_to_plain(&verb.render_usage());
     let usage = usage.trim_start_matches("Usage: ").replace("\n       ", "\n");
     writeln!(page, "```text\n{}\n```", usage.trim_end()).unwrap();
     let positionals: Vec<&Arg> = verb.get_positionals().filter(|arg| !arg.is_hide_set()).collect();
@@ -94,14 +104,14 @@ fn section(page: &mut String, verb: &mut Command, title: &str, level: usize, sha
         page.push_str("\n| argument | |\n| --- | --- |\n");
         for arg in positionals {
             let name = arg.get_value_names().map_or(arg.get_id().as_str(), |names| &names[0]);
-            writeln!(page, "| `{name}` | {} |", help(arg)).unwrap();
+            writeln!(page, "| `{name}` | {} |", help_cell(arg)).unwrap();
         }
     }
-    let groups = groups(verb);
-    if let Some(rows) = groups.get(OWN_FLAGS).filter(|rows| !rows.is_empty()) {
+    let groups = flag_tables(verb);
+    if let Some(rows) = groups.get(OWN_FLAGS_HEADING).filter(|rows| !rows.is_empty()) {
         write!(page, "\n| flag | |\n| --- | --- |\n{rows}").unwrap();
     }
-    for (heading, rows) in groups.iter().filter(|(heading, _)| *heading != OWN_FLAGS) {
+    for (heading, rows) in groups.iter().filter(|(heading, _)| *heading != OWN_FLAGS_HEADING) {
         if shared.get(heading) != Some(rows) {
             write!(page, "\n| {} | |\n| --- | --- |\n{rows}", heading.to_lowercase()).unwrap();
         }
@@ -120,36 +130,37 @@ fn section(page: &mut String, verb: &mut Command, title: &str, level: usize, sha
             writeln!(page, "\nAnd the flags of {} and {last}.", all.join(", ")).unwrap();
         }
     }
-    after(page, verb);
+    write_after_help(page, verb);
     let names: Vec<String> =
         verb.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     for name in names {
         let below = verb.find_subcommand_mut(&name).unwrap();
-        section(page, below, &format!("{title} {name}"), level + 1, shared);
+        write_section(page, below, &format!("{title} {name}"), level + 1, shared);
     }
 }
 
 /// The flags of a verb by heading, each as rows of a table.
-fn groups(verb: &Command) -> Shared {
-    let mut groups = Shared::new();
+fn flag_tables(verb: &Command) -> FlagTables {
+    let mut groups = FlagTables::new();
     let told = |arg: &&Arg| {
         let is_own = !matches!(arg.get_id().as_str(), "help" | "version");
         is_own && !arg.is_positional() && !arg.is_hide_set()
     };
     for arg in verb.get_arguments().filter(told) {
-        let rows =
-            groups.entry(arg.get_help_heading().unwrap_or(OWN_FLAGS).to_owned()).or_default();
-        writeln!(rows, "| {} | {} |", flag(arg), help(arg)).unwrap();
+        let rows = groups
+            .entry(arg.get_help_heading().unwrap_or(OWN_FLAGS_HEADING).to_owned())
+            .or_default();
+        writeln!(rows, "| {} | {} |", flag_cell(arg), help_cell(arg)).unwrap();
     }
     groups
 }
 
 /// Headings whose flags are the same in every verb that has them, if several have.
-fn shared(command: &Command) -> Shared {
+fn shared_flag_tables(command: &Command) -> FlagTables {
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for verb in command.get_subcommands() {
-        for (heading, rows) in groups(verb) {
-            if heading != OWN_FLAGS {
+        for (heading, rows) in flag_tables(verb) {
+            if heading != OWN_FLAGS_HEADING {
                 seen.entry(heading).or_default().push(rows);
             }
         }
@@ -159,7 +170,7 @@ fn shared(command: &Command) -> Shared {
 }
 
 /// `--output FILE`, `-o`.
-fn flag(arg: &Arg) -> String {
+fn flag_cell(arg: &Arg) -> String {
     let mut flag = format!("--{}", arg.get_long().unwrap());
     if arg.get_action().takes_values() {
         let value = arg.get_value_names().map_or("VALUE", |names| &names[0]);
@@ -176,9 +187,10 @@ fn flag(arg: &Arg) -> String {
     names.join(", ")
 }
 
-fn help(arg: &Arg) -> String {
-    let mut help =
-        cell(&arg.get_long_help().or_else(|| arg.get_help()).map(plain).unwrap_or_default());
+fn help_cell(arg: &Arg) -> String {
+    let mut help = table_cell(
+        &arg.get_long_help().or_else(|| arg.get_help()).map(styled_to_plain).unwrap_or_default(),
+    );
     let choices: Vec<String> = arg
         .get_possible_values()
         .iter()
@@ -195,17 +207,20 @@ fn help(arg: &Arg) -> String {
     help
 }
 
-fn about(page: &mut String, command: &Command) {
-    let text =
-        command.get_long_about().or_else(|| command.get_about()).map(plain).unwrap_or_default();
+fn write_about(page: &mut String, command: &Command) {
+    let text = command
+        .get_long_about()
+        .or_else(|| command.get_about())
+        .map(styled_to_plain)
+        .unwrap_or_default();
     for paragraph in text.trim().split("\n\n") {
-        writeln!(page, "{}\n", prose(paragraph)).unwrap();
+        writeln!(page, "{}\n", markdown_line(paragraph)).unwrap();
     }
 }
 
 /// The examples as a block, and what is said behind them.
-fn after(page: &mut String, command: &Command) {
-    let Some(text) = command.get_after_help().map(plain) else { return };
+fn write_after_help(page: &mut String, command: &Command) {
+    let Some(text) = command.get_after_help().map(styled_to_plain) else { return };
     for paragraph in text.trim().split("\n\n") {
         match paragraph.strip_prefix("Examples:\n") {
             Some(examples) => {
@@ -215,18 +230,18 @@ fn after(page: &mut String, command: &Command) {
                 }
                 page.push_str("```\n");
             }
-            None => writeln!(page, "\n{}", prose(paragraph)).unwrap(),
+            None => writeln!(page, "\n{}", markdown_line(paragraph)).unwrap(),
         }
     }
 }
 
-fn plain(text: &StyledStr) -> String {
+fn styled_to_plain(text: &StyledStr) -> String {
     text.to_string()
 }
 
 /// A paragraph on one line, its flags as code, with nothing in it that Markdown would take for
 /// its own.
-fn prose(text: &str) -> String {
+fn markdown_line(text: &str) -> String {
     let mut inside_code = false;
     let words = text.split_whitespace().map(|word| {
         let flag = word.trim_end_matches([',', ';', ':', '.']);
@@ -251,6 +266,6 @@ fn prose(text: &str) -> String {
     escaped
 }
 
-fn cell(text: &str) -> String {
-    prose(text).replace('|', "\\|")
+fn table_cell(text: &str) -> String {
+    markdown_line(text).replace('|', "\\|")
 }

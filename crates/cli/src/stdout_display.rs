@@ -8,61 +8,61 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidemill_engine::{Error, Result};
 
 /// What is taken where nothing says it.
-const COLUMNS: usize = 80;
-const LINES: usize = 24;
+const DEFAULT_COLUMNS: usize = 80;
+const DEFAULT_LINES: usize = 24;
 
 /// Whether a pager has the terminal: it is the one that Ctrl-C speaks to.
-static IS_PAGED: AtomicBool = AtomicBool::new(false);
+static IS_PAGER_RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// The columns and lines of the terminal behind standard output.
-pub(crate) fn size() -> (usize, usize) {
-    size_of(libc::STDOUT_FILENO)
+pub(crate) fn terminal_size() -> (usize, usize) {
+    terminal_size_of(libc::STDOUT_FILENO)
 }
 
 /// The columns and lines of the terminal behind a descriptor.
-pub(crate) fn size_of(descriptor: libc::c_int) -> (usize, usize) {
+pub(crate) fn terminal_size_of(descriptor: libc::c_int) -> (usize, usize) {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the call fills in the structure, or leaves it and returns an error.
     unsafe { libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) };
     let told = |name| std::env::var(name).ok()?.trim().parse().ok().filter(|count| *count > 0);
     let known = |count: u16| Some(usize::from(count)).filter(|count| *count > 0);
     (
-        known(size.ws_col).or_else(|| told("COLUMNS")).unwrap_or(COLUMNS),
-        known(size.ws_row).or_else(|| told("LINES")).unwrap_or(LINES),
+        known(size.ws_col).or_else(|| told("COLUMNS")).unwrap_or(DEFAULT_COLUMNS),
+        known(size.ws_row).or_else(|| told("LINES")).unwrap_or(DEFAULT_LINES),
     )
 }
 
 /// Whether what stands on the terminal can be drawn anew, and progress is looked at there.
-pub(crate) fn is_drawn_anew() -> bool {
+pub(crate) fn can_redraw() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     io::stdout().is_terminal() && io::stderr().is_terminal() && !dumb
 }
 
 /// A remark in one line of the terminal.
-pub(crate) fn fitted_line(text: &str, width: usize, colours: bool) -> String {
+pub(crate) fn dimmed_line(text: &str, width: usize, colours: bool) -> String {
     let text: String = text.chars().take(width).collect();
     if colours { format!("\x1b[2m{text}\x1b[0m") } else { text }
 }
 
 /// Whether a pager has the terminal.
-pub(crate) fn is_paged() -> bool {
-    IS_PAGED.load(Ordering::Relaxed)
+pub(crate) fn is_pager_running() -> bool {
+    IS_PAGER_RUNNING.load(Ordering::Relaxed)
 }
 
 /// The pager that the environment names, if any.
-fn pager() -> Option<OsString> {
+fn pager_command() -> Option<OsString> {
     let pager = std::env::var_os("PAGER")?;
     (!pager.to_string_lossy().trim().is_empty() && pager != "cat").then_some(pager)
 }
 
 /// Whether colours reach the eye: `less` shows them only if it is told to.
-pub(crate) fn colours(uses_pager: bool) -> bool {
+pub(crate) fn shows_colours(uses_pager: bool) -> bool {
     let plain = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     if !io::stdout().is_terminal() || plain("NO_COLOR") || dumb {
         return false;
     }
-    match pager().filter(|_| uses_pager) {
+    match pager_command().filter(|_| uses_pager) {
         None => true,
         Some(pager) => {
             let pager = pager.to_string_lossy().into_owned();
@@ -79,24 +79,24 @@ pub(crate) fn colours(uses_pager: bool) -> bool {
 /// Standard output, through `$PAGER` once there is more than a screen of it.
 ///
 /// Only a terminal is paged. Dropped, it waits until the pager has been left.
-pub(crate) struct Pages {
-    state: State,
-    lines_max: usize,
+pub(crate) struct PagedStdout {
+    state: PagingState,
+    lines_per_screen: usize,
 }
 
-enum State {
+enum PagingState {
     /// Less than a screen so far.
-    Held(Vec<u8>),
-    Plain,
-    Paged(Child),
+    Buffering(Vec<u8>),
+    Direct,
+    Paging(Child),
 }
 
-impl Pages {
+impl PagedStdout {
     /// Begins an output; `uses_pager` is whether it may be paged at all.
     pub(crate) fn new(uses_pager: bool) -> Self {
-        let is_paged = uses_pager && io::stdout().is_terminal() && pager().is_some();
-        let state = if is_paged { State::Held(Vec::new()) } else { State::Plain };
-        Pages { state, lines_max: size().1 }
+        let is_paged = uses_pager && io::stdout().is_terminal() && pager_command().is_some();
+        let state = if is_paged { PagingState::Buffering(Vec::new()) } else { PagingState::Direct };
+        PagedStdout { state, lines_per_screen: terminal_size().1 }
     }
 
     /// Hands on what is held, and waits until the pager has been left.
@@ -105,82 +105,83 @@ impl Pages {
     /// [`Error::ClosedPipe`] where the reader left before the end; what the output refuses.
     pub(crate) fn finish(mut self) -> Result<()> {
         let refused = |error| Error::io("write", "standard output", error);
-        match std::mem::replace(&mut self.state, State::Plain) {
-            State::Held(held) => {
+        match std::mem::replace(&mut self.state, PagingState::Direct) {
+            PagingState::Buffering(held) => {
                 let mut out = io::stdout().lock();
                 out.write_all(&held).and_then(|()| out.flush()).map_err(refused)
             }
-            State::Plain => io::stdout().lock().flush().map_err(refused),
-            State::Paged(child) => left(child),
+            PagingState::Direct => io::stdout().lock().flush().map_err(refused),
+            PagingState::Paging(child) => wait_for_pager(child),
         }
     }
 
-    fn start(&mut self) -> io::Result<()> {
-        let State::Held(held) = &mut self.state else { return Ok(()) };
+    fn start_pager(&mut self) -> io::Result<()> {
+        let PagingState::Buffering(held) = &mut self.state else { return Ok(()) };
         let held = std::mem::take(held);
         let mut command = Command::new("sh");
-        command.arg("-c").arg(pager().unwrap_or_default()).stdin(Stdio::piped());
+        command.arg("-c").arg(pager_command().unwrap_or_default()).stdin(Stdio::piped());
         if std::env::var_os("LESS").is_none() {
             // Leave at once what fits, show colours, do not fold lines, leave the screen as it is.
             command.env("LESS", "FRSX");
         }
         let mut child = command.spawn()?;
-        IS_PAGED.store(true, Ordering::Relaxed);
+        IS_PAGER_RUNNING.store(true, Ordering::Relaxed);
         let written = match &mut child.stdin {
             Some(stdin) => stdin.write_all(&held),
             None => Ok(()),
         };
-        self.state = State::Paged(child);
+        self.state = PagingState::Paging(child);
         written
     }
 }
 
 /// Waits until the pager has been left.
-fn left(mut child: Child) -> Result<()> {
+fn wait_for_pager(mut child: Child) -> Result<()> {
     drop(child.stdin.take());
     let status = child.wait();
-    IS_PAGED.store(false, Ordering::Relaxed);
+    IS_PAGER_RUNNING.store(false, Ordering::Relaxed);
     let status = status.map_err(|error| Error::io("wait for", "the pager", error))?;
     // What a shell says of a program that it cannot start.
     match status.code() {
         Some(126 | 127) => Err(Error::usage_with_hint(
-            format!("PAGER: `{}` cannot be started", pager().unwrap_or_default().display()),
+            format!("PAGER: `{}` cannot be started", pager_command().unwrap_or_default().display()),
             "set PAGER to a program such as less, or give --no-pager",
         )),
         _ => Ok(()),
     }
 }
 
-impl Write for Pages {
+impl Write for PagedStdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let State::Held(held) = &mut self.state {
+        if let PagingState::Buffering(held) = &mut self.state {
             held.extend_from_slice(bytes);
             // The last line of the screen is the shell's.
-            if held.iter().filter(|byte| **byte == b'\n').count() >= self.lines_max {
-                self.start()?;
+            if held.iter().filter(|byte| **byte == b'\n').count() >= self.lines_per_screen {
+                self.start_pager()?;
             }
             return Ok(bytes.len());
         }
         match &mut self.state {
-            State::Paged(Child { stdin: Some(stdin), .. }) => stdin.write(bytes),
+            PagingState::Paging(Child { stdin: Some(stdin), .. }) => stdin.write(bytes),
             _ => io::stdout().lock().write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.state {
-            State::Plain => io::stdout().lock().flush(),
-            State::Paged(Child { stdin: Some(stdin), .. }) => stdin.flush(),
+            PagingState::Direct => io::stdout().lock().flush(),
+            PagingState::Paging(Child { stdin: Some(stdin), .. }) => stdin.flush(),
             _ => Ok(()),
         }
     }
 }
 
-impl Drop for Pages {
+impl Drop for PagedStdout {
     fn drop(&mut self) {
-        if let State::Paged(child) = std::mem::replace(&mut self.state, State::Plain) {
+        if let PagingState::Paging(child) = std::mem::replace(&mut self.state, PagingState::Direct)
+        {
             // What ended the output is told by whoever was writing it.
-            let _ = left(child);
+            let _ = wait_for_pager(child);
         }
     }
 }

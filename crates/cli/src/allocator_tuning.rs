@@ -11,20 +11,20 @@ use tidemill_engine::RunSettings;
 /// Left alone glibc raises that threshold up to 32 MiB as it sees such blocks, and keeps what was
 /// freed: 5 million groups under `--memory 512M` peaked at 536 MB instead of 381 MB. The demo's job
 /// over 10 million rows takes the same time either way.
-pub(crate) fn give_back_large_blocks() {
+pub(crate) fn return_large_blocks_when_freed() {
     set(Number::MmapThreshold, 1 << 20);
 }
 
 /// What a heap keeps at most: more than a batch with all of its columns, and its tables, have at a time.
-const KEPT_MAX: u64 = 64 << 20;
+const HEAP_STEP_BYTES_MAX: u64 = 64 << 20;
 
 /// Has heaps grow and shrink in steps that go with the budget: 64 MiB at most, and those of all threads that read a
 /// 128th of the budget; there are some more.
 ///
 /// Ten million groups: 0.65 s instead of 1.1 s, with 8 % more memory.
-pub(crate) fn keep_some(settings: &RunSettings) {
+pub(crate) fn set_heap_step(settings: &RunSettings) {
     let threads = settings.threads.max(1) as u64;
-    set(Number::TopPad, (settings.memory_bytes / 128 / threads).min(KEPT_MAX));
+    set(Number::TopPad, (settings.memory_bytes / 128 / threads).min(HEAP_STEP_BYTES_MAX));
 }
 
 enum Number {

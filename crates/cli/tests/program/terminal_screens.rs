@@ -10,11 +10,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 
-use crate::Place;
-use crate::transcripts::{check, commands, furnished, steady};
+use crate::TestFolder;
+use crate::transcripts::{
+    check_transcript, folder_with_examples, normalize_output, transcript_commands,
+};
 
 /// Two ends of a terminal of a size: ours, and the program's.
-pub(crate) fn terminal(columns: u16, lines: u16) -> (fs::File, fs::File) {
+pub(crate) fn open_pseudo_terminal(columns: u16, lines: u16) -> (fs::File, fs::File) {
     let (mut master, mut slave) = (0, 0);
     let size = libc::winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: both descriptors are written, the size is read, and nothing else is asked for.
@@ -43,8 +45,8 @@ fn read_screen(mut master: fs::File) -> String {
 }
 
 /// Runs a shell's command on a terminal and gives what it prints.
-fn shown(mut shell: Command, columns: u16) -> (String, String, Option<i32>) {
-    let (master, slave) = terminal(columns, 24);
+fn run_on_terminal(mut shell: Command, columns: u16) -> (String, String, Option<i32>) {
+    let (master, slave) = open_pseudo_terminal(columns, 24);
     shell.stdin(Stdio::null()).stdout(slave).stderr(Stdio::piped());
     let child = shell.spawn().unwrap();
     // With it goes our copy of the program's end.
@@ -55,18 +57,18 @@ fn shown(mut shell: Command, columns: u16) -> (String, String, Option<i32>) {
     (screen.join().unwrap(), stderr, output.status.code())
 }
 
-fn replay(place: &Place, transcript: &str, columns: u16) -> String {
+fn replay_on_terminal(place: &TestFolder, transcript: &str, columns: u16) -> String {
     let mut now = String::new();
-    for command in commands(transcript) {
+    for command in transcript_commands(transcript) {
         now.push_str(&format!("$ {command}\n"));
         let binary = Path::new(env!("CARGO_BIN_EXE_tidemill")).parent().unwrap();
         let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
         let mut shell = place.program("sh");
         shell.arg("-c").arg(&command).env("PATH", path);
         shell.env_remove("PAGER").env_remove("LESS").env("TERM", "xterm");
-        let (stdout, stderr, status) = shown(shell, columns);
-        now.push_str(&steady(place, &stdout));
-        now.push_str(&steady(place, &stderr));
+        let (stdout, stderr, status) = run_on_terminal(shell, columns);
+        now.push_str(&normalize_output(place, &stdout));
+        now.push_str(&normalize_output(place, &stderr));
         if let Some(status @ 1..) = status {
             now.push_str(&format!("[exit {status}]\n"));
         }
@@ -75,8 +77,8 @@ fn replay(place: &Place, transcript: &str, columns: u16) -> String {
 }
 
 /// A place with rows that are hard to show.
-fn place() -> Place {
-    let place = furnished();
+fn folder_with_difficult_rows() -> TestFolder {
+    let place = folder_with_examples();
     let mut wide = String::new();
     for column in 0..30 {
         wide.push_str(&format!("{}column_{column}", if column == 0 { "" } else { "," }));
@@ -110,13 +112,13 @@ fn place() -> Place {
 }
 
 #[test]
-fn what_was_shown_meanwhile_is_gone_in_the_end() {
-    let place = Place::new();
+fn interim_results_and_bar_are_erased_at_the_end() {
+    let place = TestFolder::new();
     let rows: String = (0..300_000).map(|n| format!("{},{n}\n", n % 3)).collect();
     for file in 0..30 {
         place.write(&format!("part-{file}.csv"), format!("k,n\n{rows}"));
     }
-    let (master, slave) = terminal(80, 24);
+    let (master, slave) = open_pseudo_terminal(80, 24);
     let mut query = place.program(env!("CARGO_BIN_EXE_tidemill"));
     query.args([
         "query",
@@ -144,16 +146,16 @@ fn what_was_shown_meanwhile_is_gone_in_the_end() {
 }
 
 #[test]
-fn golden_screens_are_as_they_were() {
+fn terminal_output_matches_golden_screens() {
     for columns in [80, 200] {
         let name = format!("tests/screens/{columns}.txt");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&name);
         let expected = fs::read_to_string(&path).unwrap();
-        let found = replay(&place(), &expected, columns);
+        let found = replay_on_terminal(&folder_with_difficult_rows(), &expected, columns);
         if std::env::var_os("TIDEMILL_GOLDEN").is_some() {
             fs::write(&path, found).unwrap();
         } else {
-            check(&name, &expected, &found);
+            check_transcript(&name, &expected, &found);
         }
     }
 }

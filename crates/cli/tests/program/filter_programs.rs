@@ -3,12 +3,12 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::Place;
-use crate::endings::{ended, signal, staging, until};
+use crate::TestFolder;
+use crate::interruption::{has_staging_folder, send_signal, wait_for_exit, wait_until};
 
 /// A folder with `in.txt` of words and a number, a few thousand lines in two files.
-fn place() -> Place {
-    let place = Place::new();
+fn folder_with_data() -> TestFolder {
+    let place = TestFolder::new();
     let lines = |from: u64| -> String {
         (from..from + 4000).map(|n| format!("w{};{n}\n", n % 7)).collect()
     };
@@ -28,7 +28,7 @@ n   = "count()"
 sum = "sum(n)"
 "#;
 
-fn expected() -> String {
+fn expected_table() -> String {
     let mut rows = vec!["word,n,sum".to_owned()];
     for word in 0..7u64 {
         let own: Vec<u64> = (0..8000).filter(|n| n % 7 == word).collect();
@@ -38,57 +38,57 @@ fn expected() -> String {
 }
 
 #[test]
-fn a_source_is_what_a_program_makes_of_its_files() {
-    let place = place();
+fn source_program_filters_each_file() {
+    let place = folder_with_data();
     place.write("job.toml", JOB);
-    assert_eq!(place.ok(&["run", "job.toml"]), expected());
+    assert_eq!(place.run_ok(&["run", "job.toml"]), expected_table());
     let sql = "SELECT word, count() AS n, sum(n) AS sum FROM '*.dat' GROUP BY word ORDER BY word";
     let words = ["--source-exec", "sh", "--source-exec", "-c", "--source-exec"];
     let query =
         [&["query", sql][..], &words, &["echo word,n; tr ';' ','", "--source-format", "csv"]];
-    assert_eq!(place.ok(&query.concat()), expected());
+    assert_eq!(place.run_ok(&query.concat()), expected_table());
     // Compressed files are decompressed first, and without a format its output is lines.
     place.write("c.dat", "one\ntwo\n");
     assert!(place.program("gzip").arg("c.dat").status().unwrap().success());
     let lines = ["query", "SELECT line FROM 'c.dat.gz'", "--source-exec", "rev"];
-    assert_eq!(place.ok(&lines), "line\neno\nowt\n");
+    assert_eq!(place.run_ok(&lines), "line\neno\nowt\n");
     // It knows which file it is given.
     let sql = "SELECT line, count() AS n FROM '*.dat' GROUP BY line ORDER BY line";
     let script = "cat > /dev/null; echo $TIDEMILL_FILE";
     let named = [&["query", sql][..], &words, &[script]].concat();
-    assert_eq!(place.ok(&named), "line,n\na.dat,1\nb.dat,1\n");
+    assert_eq!(place.run_ok(&named), "line,n\na.dat,1\nb.dat,1\n");
 }
 
 #[test]
-fn a_source_without_a_url_is_what_a_program_gives() {
-    let place = Place::new();
+fn source_without_url_reads_a_programs_output() {
+    let place = TestFolder::new();
     place.write(
         "job.toml",
         "[source]\nexec = ['seq', '100000']\n[map]\nsql = 'SELECT CAST(line AS BIGINT) AS n FROM \
          source'\n[tables]\nn = 'count()'\nsum = 'sum(n)'\n",
     );
-    assert_eq!(place.ok(&["run", "job.toml"]), "n,sum\n100000,5000050000\n");
+    assert_eq!(place.run_ok(&["run", "job.toml"]), "n,sum\n100000,5000050000\n");
     // No more of it is wanted than the first rows.
     place.write("job.toml", "[source]\nexec = ['yes']\n[map]\nsql = 'SELECT line FROM source'\n");
-    let job = tidemill_run_limit(&place);
+    let job = first_rows_of_endless_job(&place);
     assert_eq!(job, "line\ny\ny\n");
 }
 
 /// The first rows of an endless program, by way of a reader that closes the pipe.
-fn tidemill_run_limit(place: &Place) -> String {
+fn first_rows_of_endless_job(place: &TestFolder) -> String {
     use std::io::Read;
     let mut command = place.tidemill(&["run", "job.toml"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut text = [0; 9];
     child.stdout.take().unwrap().read_exact(&mut text).unwrap();
-    let (status, stderr) = ended(child);
+    let (status, stderr) = wait_for_exit(child);
     assert!(status.success(), "{stderr}");
     String::from_utf8(text.to_vec()).unwrap()
 }
 
 #[test]
-fn a_program_that_fails_fails_the_run_and_says_why() {
-    let place = place();
+fn failing_program_fails_the_run_with_its_message() {
+    let place = folder_with_data();
     for (exec, status, parts) in [
         (
             "['sh', '-c', 'cat; echo it broke >&2; exit 7']",
@@ -117,7 +117,7 @@ fn a_program_that_fails_fails_the_run_and_says_why() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains(part), "{stderr}");
         assert!(!place.path().join("out.csv").exists());
-        assert!(!staging(&place, "."));
+        assert!(!has_staging_folder(&place, "."));
     }
     let output =
         place.tidemill(&["query", "SELECT 1 AS x", "--sink-exec", "cat"]).output().unwrap();
@@ -126,11 +126,11 @@ fn a_program_that_fails_fails_the_run_and_says_why() {
 }
 
 #[test]
-fn a_file_is_what_a_program_makes_of_it() {
-    let place = place();
+fn sink_program_filters_each_file() {
+    let place = folder_with_data();
     place.write("job.toml", format!("{JOB}\n[sink]\nurl = 'out.csv'\nexec = ['tr', 'w', 'W']\n"));
-    place.ok(&["run", "job.toml"]);
-    assert_eq!(place.read("out.csv"), expected().replace('w', "W"));
+    place.run_ok(&["run", "job.toml"]);
+    assert_eq!(place.read("out.csv"), expected_table().replace('w', "W"));
     // One per value, each through a program of its own; formats that are spooled too.
     let sql = "SELECT line, length(line) AS k FROM '*.dat'";
     for (format, program) in
@@ -140,11 +140,11 @@ fn a_file_is_what_a_program_makes_of_it() {
         let mut words =
             vec!["query", sql, "--source-format", "lines", "-o", &out, "--format", format];
         program.iter().for_each(|word| words.extend(["--sink-exec", word]));
-        place.ok(&words);
+        place.run_ok(&words);
         if format != "parquet" {
             let back =
                 format!("SELECT count() AS n, count(DISTINCT line) AS d FROM '{format}/*.gz'");
-            assert_eq!(place.ok(&["query", &back]), "n,d\n8000,8000\n");
+            assert_eq!(place.run_ok(&["query", &back]), "n,d\n8000,8000\n");
         }
         let packed = fs::read(place.path().join(format!("{format}/4.{format}.gz"))).unwrap();
         assert_eq!(packed[..2], [0x1f, 0x8b]);
@@ -159,23 +159,23 @@ fn an_interrupt_ends_a_program_that_hangs() {
         "[source]\nurl = 'a.dat'\n[map]\nsql = 'SELECT line, line AS k FROM source'\n[sink]\nurl = \
          'out/{k}.csv'\nexec = ['sh', '-c', 'touch started; sleep 1000']\n",
     ] {
-        let place = place();
+        let place = folder_with_data();
         place.write("job.toml", job);
         let mut command = place.tidemill(&["run", "job.toml", "--set", "source.format=lines"]);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let started = place.path().join("started");
-        until("the program has started", || started.exists());
-        signal(&child, libc::SIGINT);
-        let (status, stderr) = ended(child);
+        wait_until("the program has started", || started.exists());
+        send_signal(&child, libc::SIGINT);
+        let (status, stderr) = wait_for_exit(child);
         assert_eq!((status.code(), stderr.as_str()), (Some(130), "error: interrupted\n"), "{job}");
-        assert!(!place.path().join("out.csv").exists() && !staging(&place, "."));
-        assert_eq!(place.names("out"), Vec::<String>::new());
+        assert!(!place.path().join("out.csv").exists() && !has_staging_folder(&place, "."));
+        assert_eq!(place.file_names("out"), Vec::<String>::new());
     }
 }
 
 #[test]
-fn an_interrupt_ends_a_program_that_is_looked_at_patiently() {
-    let place = place();
+fn interrupt_ends_a_hanging_program_in_turbo_mode() {
+    let place = folder_with_data();
     let script = "touch started; head -c 3000; sleep 1000";
     let exec = ["--source-exec", "sh", "--source-exec", "-c", "--source-exec", script];
     for patience in [&["--drop", "20%"][..], &["--deadline", "1h"], &["--sample", "50%"]] {
@@ -186,17 +186,17 @@ fn an_interrupt_ends_a_program_that_is_looked_at_patiently() {
         let words = [&["query", sql, "--source-format", "csv"][..], &exec, patience].concat();
         let mut command = place.tidemill(&words);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        until("the program has started", || started.exists());
-        signal(&child, libc::SIGINT);
-        let (status, stderr) = ended(child);
+        wait_until("the program has started", || started.exists());
+        send_signal(&child, libc::SIGINT);
+        let (status, stderr) = wait_for_exit(child);
         let found = (status.code(), stderr.as_str());
         assert_eq!(found, (Some(130), "error: interrupted\n"), "{patience:?}");
     }
 }
 
 #[test]
-fn the_time_of_the_program_that_takes_the_answer_counts() {
-    let place = place();
+fn time_of_the_sink_program_counts_towards_the_deadline() {
+    let place = folder_with_data();
     let output = place
         .tidemill(&["query", "SELECT count() AS n FROM '*.dat'", "--source-format", "lines"])
         .args(["--deadline", "1s", "-o", "n.csv"])
@@ -211,7 +211,7 @@ fn the_time_of_the_program_that_takes_the_answer_counts() {
 }
 
 /// A job whose programs look words up in files that they find by name.
-const LOOKED_UP: &str = r#"
+const LOOKUP_JOB: &str = r#"
 files = ["geo/names.csv", "tools/look.sh"]
 [source]
 url    = "*.dat"
@@ -226,16 +226,16 @@ exec = ["sh", "-c", "cat - names.csv"]
 "#;
 
 #[test]
-fn programs_find_files_by_name_wherever_the_run_is() {
-    let place = place();
+fn programs_find_files_by_name_in_their_working_folder() {
+    let place = folder_with_data();
     place.write("geo/names.csv", "w0;zero\n");
     // What it leaves behind goes with its folder.
     let script = "echo word; echo > left; while read line; do case $line in w0*) cut -d ';' -f 2 \
                   names.csv;; *) echo other;; esac; done; test $(ls | wc -l) = 3";
     place.write("tools/look.sh", script);
-    place.write("job.toml", LOOKED_UP);
+    place.write("job.toml", LOOKUP_JOB);
     let spilled = place.write("spill/x", "").parent().unwrap().to_owned();
-    place.ok(&["run", "job.toml", "--spill-dir", "spill"]);
+    place.run_ok(&["run", "job.toml", "--spill-dir", "spill"]);
     assert_eq!(place.read("out.csv"), "word,n\nother,6857\nzero,1143\nw0;zero\n");
     assert!(!place.path().join("left").exists());
     assert_eq!(fs::read_dir(&spilled).unwrap().count(), 1);
@@ -249,24 +249,26 @@ fn programs_find_files_by_name_wherever_the_run_is() {
     for program in [&["sh", "look.sh"][..], &["tools/run"], &["./tools/run"]] {
         let mut words = [&["query", sql][..], &named].concat();
         program.iter().for_each(|word| words.extend(["--source-exec", word]));
-        assert_eq!(place.ok(&words), "word,n\nother,6857\nzero,1143\n", "{program:?}");
+        assert_eq!(place.run_ok(&words), "word,n\nother,6857\nzero,1143\n", "{program:?}");
     }
     let convert = ["convert", "a.dat", "out.json", "--files", "geo/names.csv", "--sink-exec"];
     let script = ["sh", "--sink-exec", "-c", "--sink-exec", "cat > /dev/null; cat names.csv"];
-    place.ok(&[&convert[..], &script, &["--source-format", "lines"]].concat());
+    place.run_ok(&[&convert[..], &script, &["--source-format", "lines"]].concat());
     assert_eq!(place.read("out.json"), "w0;zero\n");
-    place.ok(&["run", "job.toml", "--files", "b.dat", "--set", "source.exec=['cat', 'b.dat']"]
-        .iter()
-        .chain(&["--set", "source.url=a.dat", "--overwrite", "--set", "source.format=lines"])
-        .chain(&["--set", "tables.by=[]"])
-        .copied()
-        .collect::<Vec<_>>());
+    place.run_ok(
+        &["run", "job.toml", "--files", "b.dat", "--set", "source.exec=['cat', 'b.dat']"]
+            .iter()
+            .chain(&["--set", "source.url=a.dat", "--overwrite", "--set", "source.format=lines"])
+            .chain(&["--set", "tables.by=[]"])
+            .copied()
+            .collect::<Vec<_>>(),
+    );
     assert_eq!(place.read("out.csv"), "n\n4000\nw0;zero\n");
 }
 
 #[test]
-fn files_that_no_program_can_be_given_are_refused_before_anything_starts() {
-    let place = place();
+fn invalid_program_files_are_refused_before_the_run() {
+    let place = folder_with_data();
     place.write("a/x.csv", "1");
     place.write("b/x.csv", "2");
     place.write("folder/y", "3");
@@ -308,8 +310,8 @@ fn files_that_no_program_can_be_given_are_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_file_that_is_written_to_while_programs_have_it_fails_the_run() {
-    let place = place();
+fn program_file_changed_during_the_run_fails_it() {
+    let place = folder_with_data();
     place.write("x.csv", "1");
     let job = "files = ['x.csv']\n[source]\nurl = 'a.dat'\nformat = 'lines'\nexec = ['sh', '-c', \
                'cat; echo 2 >> x.csv']\n[sink]\nurl = 'out.csv'\n";

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::Place;
+use crate::TestFolder;
 
 const SQL: &str = "SELECT filename, file_row_number AS r, n FROM";
 
@@ -15,8 +15,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn standard_input_and_pipes_have_names_and_their_records_numbers() {
-    let place = Place::new();
+fn records_of_standard_input_and_pipes_have_file_names_and_row_numbers() {
+    let place = TestFolder::new();
     let text = b"n\n1\nbad,2\n3\n";
     for (bytes, expected) in [(text.to_vec(), "-,0,1\n-,2,3\n"), (gzip(text), "-,0,1\n-,2,3\n")] {
         let mut child = place
@@ -35,7 +35,7 @@ fn standard_input_and_pipes_have_names_and_their_records_numbers() {
             assert!(place.program("mkfifo").arg(name).status().unwrap().success());
             let (to, given) = (path.clone(), bytes.clone());
             let writer = std::thread::spawn(move || fs::write(to, given));
-            let found = place.ok(&["query", &format!("{SQL} '{name}'"), "--max-bad", "1"]);
+            let found = place.run_ok(&["query", &format!("{SQL} '{name}'"), "--max-bad", "1"]);
             writer.join().unwrap().unwrap();
             assert_eq!(found, format!("filename,r,n\n{}", expected.replace('-', name)));
             fs::remove_file(path).unwrap();
@@ -44,38 +44,38 @@ fn standard_input_and_pipes_have_names_and_their_records_numbers() {
 }
 
 #[test]
-fn jobs_and_conversions_name_the_files() {
-    let place = Place::new();
+fn jobs_and_conversions_expose_file_names() {
+    let place = TestFolder::new();
     place.write("in/a.csv", "k,n\nx,1\ny,2\n");
     place.write("in/b.csv", "k,n\nx,3\n");
     place.write(
         "by.toml",
         "source.url = 'in/*.csv'\n[tables]\nby = ['_file']\nn = 'count()'\nlast = 'max(file_row_number)'\n",
     );
-    assert_eq!(place.ok(&["run", "by.toml"]), "_file,n,last\na.csv,2,1\nb.csv,1,0\n");
+    assert_eq!(place.run_ok(&["run", "by.toml"]), "_file,n,last\na.csv,2,1\nb.csv,1,0\n");
     place.write(
         "map.toml",
         "source.url = 'in/*.csv'\n[map]\nsql = 'SELECT *, filename AS f FROM source'\n[tables]\nby = ['f']\n\
          total = 'sum(n)'\n",
     );
-    assert_eq!(place.ok(&["run", "map.toml"]), "f,total\nin/a.csv,3\nin/b.csv,3\n");
-    place.ok(&["convert", "in/*.csv", "out.csv", "--select", "*, _file, file_row_number AS r"]);
+    assert_eq!(place.run_ok(&["run", "map.toml"]), "f,total\nin/a.csv,3\nin/b.csv,3\n");
+    place.run_ok(&["convert", "in/*.csv", "out.csv", "--select", "*, _file, file_row_number AS r"]);
     assert_eq!(place.read("out.csv"), "k,n,_file,r\nx,1,a.csv,0\ny,2,a.csv,1\nx,3,b.csv,0\n");
-    assert_eq!(place.ok(&["schema", "in/a.csv"]).lines().count(), 3);
+    assert_eq!(place.run_ok(&["schema", "in/a.csv"]).lines().count(), 3);
 }
 
 #[test]
-fn an_empty_file_is_called_empty_alone_and_adds_nothing_beside_others() {
-    let place = Place::new();
+fn empty_files_are_refused_alone_and_ignored_beside_others() {
+    let place = TestFolder::new();
     for (name, lacking) in
         [("e.csv", "header"), ("e.tsv", "header"), ("e.json", "record"), ("e.logfmt", "record")]
     {
         place.write(name, "");
-        let said = place.fails(2, &["query", &format!("SELECT * FROM '{name}'")]);
+        let said = place.run_failing(2, &["query", &format!("SELECT * FROM '{name}'")]);
         let expected = format!("error: `{name}` is empty: 0 bytes, no {lacking}\nhint: --schema");
         assert!(said.starts_with(&expected), "{said}");
     }
-    let typed = place.ok(&[
+    let typed = place.run_ok(&[
         "query",
         "SELECT count(*) AS c, sum(a) AS s FROM 'e.csv'",
         "--schema",
@@ -83,22 +83,22 @@ fn an_empty_file_is_called_empty_alone_and_adds_nothing_beside_others() {
     ]);
     assert_eq!(typed, "c,s\n0,\n");
     place.write("blank.csv", "\n\n");
-    let said = place.fails(2, &["query", "SELECT * FROM 'blank.csv'"]);
+    let said = place.run_failing(2, &["query", "SELECT * FROM 'blank.csv'"]);
     assert!(said.contains("nothing in it but blank lines"), "{said}");
     place.write("in/a.csv", "");
     place.write("in/c.csv", "");
-    let said = place.fails(2, &["query", "SELECT * FROM 'in/*.csv'"]);
+    let said = place.run_failing(2, &["query", "SELECT * FROM 'in/*.csv'"]);
     assert!(said.contains("all 2 files of `in/*.csv` are empty: 0 bytes, no header"), "{said}");
     place.write("in/b.csv", "k\n1\n");
     assert_eq!(
-        place.ok(&["query", "SELECT filename, k FROM 'in/*.csv'"]),
+        place.run_ok(&["query", "SELECT filename, k FROM 'in/*.csv'"]),
         "filename,k\nin/b.csv,1\n"
     );
 }
 
 #[test]
-fn a_log_is_told_by_its_lines() {
-    let place = Place::new();
+fn log_formats_are_detected_from_lines() {
+    let place = TestFolder::new();
     let combined =
         "1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 23 \"-\" \"curl/8\"";
     for (lines, format) in [
@@ -114,10 +114,10 @@ fn a_log_is_told_by_its_lines() {
         place.write("x.log", format!("{lines}\n"));
         place.write("x.log.gz", gzip(format!("{lines}\n").as_bytes()));
         for name in ["x.log", "x.log.gz"] {
-            let shown = place.ok(&["schema", name]);
+            let shown = place.run_ok(&["schema", name]);
             assert!(shown.starts_with(&format!("{name}: {format}, ")), "{lines}: {shown}");
         }
-        let plain = place.ok(&[
+        let plain = place.run_ok(&[
             "query",
             "SELECT count(line) AS c FROM 'x.log'",
             "--source-format",
@@ -128,7 +128,7 @@ fn a_log_is_told_by_its_lines() {
     // Every file that is looked at has to be of it.
     place.write("in/a.log", format!("{combined}\n"));
     place.write("in/b.log", "");
-    assert!(place.ok(&["schema", "in/*.log"]).contains(": access-log, "));
+    assert!(place.run_ok(&["schema", "in/*.log"]).contains(": access-log, "));
     place.write("in/c.log", "plain\n");
-    assert!(place.ok(&["schema", "in/*.log"]).contains(": lines, "));
+    assert!(place.run_ok(&["schema", "in/*.log"]).contains(": lines, "));
 }

@@ -1,10 +1,10 @@
 //! What a run says of itself when it is asked.
 
-use crate::Place;
+use crate::TestFolder;
 
 #[test]
-fn spans_are_shown_where_they_are_asked_for_and_nowhere_else() {
-    let place = Place::new();
+fn spans_are_printed_only_if_requested() {
+    let place = TestFolder::new();
     place.write("a.csv", "k,n\nx,1\ny,2\n");
     let args = ["query", "SELECT k, sum(n) AS n FROM 'a.csv' GROUP BY k ORDER BY k", "-o", "b.csv"];
     let quiet = place.tidemill(&args).output().unwrap();
@@ -22,8 +22,8 @@ fn spans_are_shown_where_they_are_asked_for_and_nowhere_else() {
 }
 
 #[test]
-fn an_unknown_level_is_refused() {
-    let place = Place::new();
+fn unknown_span_level_is_refused() {
+    let place = TestFolder::new();
     let output =
         place.tidemill(&["query", "SELECT 1"]).env("TIDEMILL_LOG", "debgu").output().unwrap();
     assert_eq!(output.status.code(), Some(2));

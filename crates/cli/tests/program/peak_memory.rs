@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, Command};
 
-use crate::Place;
+use crate::TestFolder;
 
 /// Maximum resident memory of a run with `--memory 64M`, in MiB: the budget and a slack. The slack covers the program's
 /// code (72 MiB of its file), the buffers of readers and writers, the copies made by spills and answers, and freed
@@ -20,7 +20,7 @@ const ROWS: u64 = 1 << 20;
 
 /// Writes rows of a unique number `n`, a unique text `s` of 32 characters and a float `f`, not ordered by `n`. They are not
 /// gathered in memory: the peak of a process starts at the size of the process that started it.
-fn write_rows(place: &Place, rows: u64) {
+fn write_rows(place: &TestFolder, rows: u64) {
     let mut file = BufWriter::new(File::create(place.write("in.csv", "")).unwrap());
     writeln!(file, "n,s,f").unwrap();
     for row in 0..rows {
@@ -34,7 +34,7 @@ fn write_rows(place: &Place, rows: u64) {
 }
 
 /// Waits for a process; returns whether it succeeded, and its peak resident memory in MiB.
-fn ended(child: Child) -> (bool, u64) {
+fn wait_for_peak_memory(child: Child) -> (bool, u64) {
     let (mut status, id) = (0, libc::pid_t::try_from(child.id()).unwrap());
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers point to values of the expected types, and nothing has waited for this child yet.
@@ -49,11 +49,11 @@ fn ended(child: Child) -> (bool, u64) {
 }
 
 /// Runs a command, discards its answer, and returns its peak resident memory in MiB.
-fn resident_mib(place: &Place, mut command: Command) -> u64 {
+fn resident_mib(place: &TestFolder, mut command: Command) -> u64 {
     let said = place.path().join("said.txt");
     let child = command.stdout(File::create("/dev/null").unwrap());
     let child = child.stderr(File::create(&said).unwrap()).spawn().unwrap();
-    let (is_well, resident_mib) = ended(child);
+    let (is_well, resident_mib) = wait_for_peak_memory(child);
     assert!(is_well, "{command:?}: {}", fs::read_to_string(said).unwrap());
     resident_mib
 }
@@ -61,7 +61,7 @@ fn resident_mib(place: &Place, mut command: Command) -> u64 {
 /// Aggregates for each kind of state, the group key, and further arguments.
 ///
 /// Groups have few rows, so that the states of all groups are several times as large as the budget.
-const KINDS: &[(&str, &str, &[&str])] = &[
+const AGGREGATES_BY_STATE_KIND: &[(&str, &str, &[&str])] = &[
     ("count(*)", "s", &[]),
     ("sum(n), avg(n)", "s", &[]),
     ("sum(f), avg(f)", "s", &[]),
@@ -108,17 +108,17 @@ const KINDS: &[(&str, &str, &[&str])] = &[
 
 #[test]
 fn tables_of_every_kind_of_state_keep_to_the_budget() {
-    let place = Place::new();
+    let place = TestFolder::new();
     write_rows(&place, ROWS);
     let mut table = String::new();
     let mut is_kept = true;
-    for (aggregates, key, more) in KINDS {
+    for (aggregates, key, more) in AGGREGATES_BY_STATE_KIND {
         let sql = format!("SELECT {key} AS k, {aggregates} FROM 'in.csv' GROUP BY k");
         let own = ["query", &sql, "--memory", "64M", "--format", "json"];
         let threads = if more.contains(&"--threads") { &[][..] } else { &["--threads", "2"] };
         let resident_mib =
             resident_mib(&place, place.tidemill(&[&own[..], threads, *more].concat()));
-        let spilled = place.jobs()[0]["spilled_bytes"].as_u64().unwrap_or(0) >> 20;
+        let spilled = place.job_log_runs()[0]["spilled_bytes"].as_u64().unwrap_or(0) >> 20;
         let more = more.join(" ");
         writeln!(table, "{resident_mib} MiB, {spilled} MiB spilled: {aggregates} {more}").unwrap();
         is_kept &= resident_mib <= RESIDENT_MIB_MAX && spilled > 0;
@@ -129,7 +129,7 @@ fn tables_of_every_kind_of_state_keep_to_the_budget() {
 
 #[test]
 fn memory_of_an_order_dependent_table_does_not_grow_with_the_input() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let resident_mib_of = |rows| {
         write_rows(&place, rows);
         let sql = "SELECT n // 3 AS k, collect(s || s || s || s, 3) AS v FROM 'in.csv' GROUP BY k";
@@ -142,25 +142,25 @@ fn memory_of_an_order_dependent_table_does_not_grow_with_the_input() {
 }
 
 /// Number of files that are read at once, each by a program that waits after its last line.
-const STALLED: usize = 32;
+const STALLED_FILES: usize = 32;
 
 /// Size in MiB of the buffers that a waiting thread keeps.
-const READER_MIB: u64 = 3;
+const READER_BUFFERS_MIB: u64 = 3;
 
 #[test]
 fn tables_of_stalled_threads_keep_to_the_budget() {
-    stalled_threads_keep_to_the_budget("count(*), sum(n), min(n), max(n)", 100_000, "1");
-    stalled_threads_keep_to_the_budget("kurtosis((n + 1) * power(10, n % 61 - 30))", 12_000, "7");
+    check_memory_of_stalled_threads("count(*), sum(n), min(n), max(n)", 100_000, "1");
+    check_memory_of_stalled_threads("kurtosis((n + 1) * power(10, n % 61 - 30))", 12_000, "7");
 }
 
 /// Aggregates files of so many groups each, all of which are open at once.
-fn stalled_threads_keep_to_the_budget(aggregates: &str, groups: usize, threads: &str) {
-    let place = Place::new();
-    for file in 0..STALLED {
+fn check_memory_of_stalled_threads(aggregates: &str, groups: usize, threads: &str) {
+    let place = TestFolder::new();
+    for file in 0..STALLED_FILES {
         // More than what is read of a file to infer its columns, 10,000 rows, and than a pipe holds: no program ends before
         // a split reads it.
         let pad = "x".repeat((3 << 20) / groups);
-        let rows = (0..groups).map(|row| format!("{},{row},{pad}\n", row * STALLED + file));
+        let rows = (0..groups).map(|row| format!("{},{row},{pad}\n", row * STALLED_FILES + file));
         place.write(&format!("in/{file:02}.csv"), format!("k,n,pad\n{}", rows.collect::<String>()));
     }
     for pipe in ["arrived", "gate"] {
@@ -188,20 +188,20 @@ fn stalled_threads_keep_to_the_budget(aggregates: &str, groups: usize, threads: 
     let child = command.stderr(File::create(&said).unwrap()).spawn().unwrap();
     let mut released = arrived.try_clone().unwrap();
     let waiter = std::thread::spawn(move || {
-        let found = ended(child);
+        let found = wait_for_peak_memory(child);
         // A failed run must not leave the test waiting below.
-        released.write_all(&[b'\n'; STALLED]).unwrap();
+        released.write_all(&[b'\n'; STALLED_FILES]).unwrap();
         found
     });
     // Every program has written its rows, and none has ended.
-    let mut lines = [0; STALLED];
+    let mut lines = [0; STALLED_FILES];
     arrived.read_exact(&mut lines).unwrap();
     gate.write_all(&lines).unwrap();
     let (is_well, resident_mib) = waiter.join().unwrap();
     assert!(is_well, "{}", fs::read_to_string(said).unwrap());
     println!("{resident_mib} MiB: {aggregates}");
     let answer = BufReader::new(File::open(place.path().join("out.csv")).unwrap());
-    assert_eq!(answer.lines().count(), 1 + groups * STALLED);
-    let readers_mib = READER_MIB * STALLED as u64;
+    assert_eq!(answer.lines().count(), 1 + groups * STALLED_FILES);
+    let readers_mib = READER_BUFFERS_MIB * STALLED_FILES as u64;
     assert!(resident_mib <= RESIDENT_MIB_MAX + readers_mib, "{resident_mib} MiB");
 }

@@ -8,7 +8,7 @@ use tidemill_engine::remote::ReadStats;
 
 /// Two lines: which bytes came from where, and who waited for them; a third about how objects were read ahead, if any
 /// was.
-pub(super) fn told(stats: &ReadStats) -> String {
+pub(super) fn describe_remote_reads(stats: &ReadStats) -> String {
     let of = |count: u64, one: &str, several: &str| {
         format!("{} {}", format_grouped_digits(count), if count == 1 { one } else { several })
     };
@@ -64,11 +64,11 @@ pub(super) fn told(stats: &ReadStats) -> String {
         format_decimal_bytes(stats.wasted_bytes),
         format_grouped_digits(stats.hits),
         of(stats.reads, "read", "reads"),
-        seconds(stats.stall_time),
+        seconds_text(stats.stall_time),
     )
 }
 
-fn seconds(time: Duration) -> String {
+fn seconds_text(time: Duration) -> String {
     let digits = if time < Duration::from_secs(10) { 2 } else { 0 };
     format!("{:.digits$} s", time.as_secs_f64())
 }
@@ -78,9 +78,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_happen_is_not_told() {
+    fn zero_counts_are_left_out() {
         assert_eq!(
-            told(&ReadStats::default()),
+            describe_remote_reads(&ReadStats::default()),
             "remote files: 0 B read, 0 B fetched in 0 requests, 0 B of it in vain\n\
              read ahead: 0 of 0 reads had their bytes in memory, the others waited 0.00 s"
         );
@@ -95,7 +95,7 @@ mod tests {
         stats.stall_time = Duration::from_millis(12_340);
         (stats.block_bytes, stats.window_bytes, stats.tuned_from_runs) = (8 << 20, 160 << 20, 3);
         assert_eq!(
-            told(&stats),
+            describe_remote_reads(&stats),
             "remote files: 932 MB read, 900 MB fetched in 1 request (2 made again, 1 refused as too many, \
              3 sent twice as they were slow, 2 with success), 40.0 MB from the read cache in 5 reads, 8.00 MB of it in vain\n\
              read ahead: 1,100 of 1,200 reads had their bytes in memory, the others waited 12 s; \
@@ -103,6 +103,9 @@ mod tests {
              read block 8 MiB, window 160 MiB: from 3 past runs"
         );
         (stats.tuned_from_runs, stats.evicted_blocks) = (0, 0);
-        assert!(told(&stats).ends_with("waited 12 s\nread block 8 MiB, window 160 MiB"));
+        assert!(
+            describe_remote_reads(&stats)
+                .ends_with("waited 12 s\nread block 8 MiB, window 160 MiB")
+        );
     }
 }
