@@ -14,21 +14,21 @@ use tidemill_engine::source::rowfile_check::CheckableRowfiles;
 use tidemill_engine::source::{SourceSpec, schema_compatibility};
 use tidemill_engine::{CancelFlag, Error, Query, Result, RunId, RunProgress, program_files};
 
-use crate::errors::{raise, warn};
-use crate::options::{LimitOptions, OnOptions, SinkOptions, SourceOptions, storage};
-use crate::wait::on_a_thread;
-use crate::{Begun, RawWritten, run_query, told};
+use crate::errors::{issue_warning, to_exception};
+use crate::interruptible_wait::run_on_thread;
+use crate::options::{LimitOptions, OnOptions, SinkOptions, SourceOptions, parse_storage_options};
+use crate::{RawWritten, StartedRun, coverage_json_and_line, run_query};
 
-fn json(value: impl serde::Serialize) -> Result<String> {
+fn report_json(value: impl serde::Serialize) -> Result<String> {
     serde_json::to_string(&value)
         .map_err(|error| Error::Internal(format!("a report as JSON: {error}")))
 }
 
-fn spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
+fn to_source_spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec> {
     let is_none = urls.is_empty();
     let mut urls = urls.into_iter();
     let url = urls.next().unwrap_or_default();
-    let spec = SourceSpec { more_urls: urls.collect(), ..source.spec(url)? };
+    let spec = SourceSpec { more_urls: urls.collect(), ..source.into_source_spec(url)? };
     // A program's output may be all that there is to read.
     if is_none && spec.filter_program.is_none() {
         return Err(Error::usage_with_hint("no file is named", "name at least one file to read"));
@@ -53,8 +53,8 @@ pub(crate) fn convert<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, u64)> {
     let conversion = py.detach(|| -> Result<Conversion> {
         let files = source.program_files(&limits)?;
-        let mut source = spec(source, urls)?;
-        let mut sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
+        let mut source = to_source_spec(source, urls)?;
+        let mut sink = sink.with_job_defaults(None)?.unwrap_or_else(|| SinkSpec::new("-"));
         program_files::attach_program_files(files.as_ref(), &mut source.filter_program);
         program_files::attach_program_files(files.as_ref(), &mut sink.exec);
         program_files::check_files_have_a_program(
@@ -63,7 +63,7 @@ pub(crate) fn convert<'py>(
         )?;
         Ok(Conversion { source, select, condition, sink, skip_existing, workers: None })
     });
-    let conversion = conversion.map_err(|error| raise(py, error))?;
+    let conversion = conversion.map_err(|error| to_exception(py, error))?;
     let about = RunDescription {
         verb: "convert",
         mapper: conversion.describe_selection(),
@@ -73,23 +73,25 @@ pub(crate) fn convert<'py>(
     };
     if !conversion.is_to_folder() {
         let query = conversion.check_single_output().and_then(|()| conversion.to_query());
-        let master = on.master().map_err(|error| raise(py, error))?;
-        let query = query.and_then(|query| on.over(query)).map_err(|error| raise(py, error))?;
+        let master = on.named_master().map_err(|error| to_exception(py, error))?;
+        let query = query
+            .and_then(|query| on.apply_to_query(query))
+            .map_err(|error| to_exception(py, error))?;
         let sink = Some(conversion.sink);
         let written =
             run_query(py, (query, master), sink, limits, &ResourceLimits::default(), about)?;
         return Ok((written, 0));
     }
-    on.refuse_master().map_err(|error| raise(py, error))?;
-    on.refuse_scratch().map_err(|error| raise(py, error))?;
-    let conversion = Conversion { workers: on.elsewhere(), ..conversion };
-    let (limits, display) = limits.split();
+    on.refuse_master().map_err(|error| to_exception(py, error))?;
+    on.refuse_scratch().map_err(|error| to_exception(py, error))?;
+    let conversion = Conversion { workers: on.into_remote_workers(), ..conversion };
+    let (limits, display) = limits.into_limits_and_display();
     let preparation = py.detach(|| prepare_run(&limits, &ResourceLimits::default()));
-    let preparation = preparation.map_err(|error| raise(py, error))?;
+    let preparation = preparation.map_err(|error| to_exception(py, error))?;
     let id = preparation.run_id.clone();
     let found: Arc<Mutex<Option<Arc<Mutex<ConversionReport>>>>> = Arc::default();
     let slot = Arc::clone(&found);
-    let mut begun = Begun::new(py, preparation, Some(about), display, move |settings| {
+    let mut begun = StartedRun::new(py, preparation, Some(about), display, move |settings| {
         let (running, converted) = conversion.start_to_folder(&settings, &id)?;
         *slot.lock() = Some(converted);
         Ok::<RunHandle, Error>(running)
@@ -98,12 +100,12 @@ pub(crate) fn convert<'py>(
     let converted = found.lock().take();
     let converted = converted.map(|it| std::mem::take(&mut *it.lock())).unwrap_or_default();
     if let Some(warning) = &converted.output_summary.warning {
-        warn(py, warning)?;
+        issue_warning(py, warning)?;
     }
     if let Some(error) = converted.to_error() {
-        return Err(raise(py, error));
+        return Err(to_exception(py, error));
     }
-    let (coverage, coverage_line) = told(begun.coverage());
+    let (coverage, coverage_line) = coverage_json_and_line(begun.coverage());
     let stats = begun.stats(py)?;
     let written = converted.output_summary;
     let raw = RawWritten {
@@ -131,8 +133,8 @@ pub(crate) fn sort_files<'py>(
     limits: LimitOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = py.detach(|| -> Result<_> {
-        let source = spec(source, urls)?;
-        let sink = sink.over(None)?.unwrap_or_else(|| SinkSpec::new("-"));
+        let source = to_source_spec(source, urls)?;
+        let sink = sink.with_job_defaults(None)?.unwrap_or_else(|| SinkSpec::new("-"));
         let about = RunDescription {
             verb: "sort",
             mapper: Some(format!("ORDER BY {by}")),
@@ -142,7 +144,7 @@ pub(crate) fn sort_files<'py>(
         let query = Query::select_sorted(source, &by, limit)?;
         Ok((Query { keeps_columns: sink.preserves_column_metadata(), ..query }, sink, about))
     });
-    let (query, sink, about) = request.map_err(|error| raise(py, error))?;
+    let (query, sink, about) = request.map_err(|error| to_exception(py, error))?;
     run_query(py, (query, None), Some(sink), limits, &ResourceLimits::default(), about)
 }
 
@@ -155,9 +157,9 @@ pub(crate) fn check(
 ) -> PyResult<Vec<String>> {
     let cancel = CancelFlag::new();
     let flag = cancel.clone();
-    on_a_thread(py, cancel, move || {
-        let files = files(urls, &storage_options, &flag)?;
-        (0..files.count()).map(|index| json(files.check_file(index)?)).collect()
+    run_on_thread(py, cancel, move || {
+        let files = checkable_rowfiles(urls, &storage_options, &flag)?;
+        (0..files.count()).map(|index| report_json(files.check_file(index)?)).collect()
     })
 }
 
@@ -172,8 +174,8 @@ pub(crate) fn salvage(
 ) -> PyResult<String> {
     let cancel = CancelFlag::new();
     let flag = cancel.clone();
-    on_a_thread(py, cancel, move || {
-        let files = files(vec![url], &storage_options, &flag)?;
+    run_on_thread(py, cancel, move || {
+        let files = checkable_rowfiles(vec![url], &storage_options, &flag)?;
         if files.count() > 1 {
             return Err(Error::usage_with_hint(
                 format!("one file is salvaged at a time, and these are {}", files.count()),
@@ -184,11 +186,11 @@ pub(crate) fn salvage(
         let (file, kept) = files.salvage_file(0, file, &out.display().to_string())?;
         let bytes = file.bytes_written();
         file.commit(bytes)?;
-        json(kept)
+        report_json(kept)
     })
 }
 
-fn files(
+fn checkable_rowfiles(
     urls: Vec<String>,
     options: &[(String, String)],
     cancel: &CancelFlag,
@@ -197,7 +199,7 @@ fn files(
     let spec = SourceSpec {
         url: urls.next().unwrap_or_default(),
         more_urls: urls.collect(),
-        storage_options: storage(options)?,
+        storage_options: parse_storage_options(options)?,
         ..SourceSpec::default()
     };
     Ok(CheckableRowfiles::list(&spec, cancel, &RunProgress::new())?)
@@ -212,8 +214,8 @@ pub(crate) fn check_schema(
     old_options: SourceOptions,
     new_options: SourceOptions,
 ) -> PyResult<Vec<(String, String)>> {
-    on_a_thread(py, CancelFlag::new(), move || {
-        let (old, new) = (old_options.spec(old)?, new_options.spec(new)?);
+    run_on_thread(py, CancelFlag::new(), move || {
+        let (old, new) = (old_options.into_source_spec(old)?, new_options.into_source_spec(new)?);
         let conflicts = schema_compatibility::find_schema_conflicts(&old, &new)?.into_iter();
         Ok(conflicts.map(|conflict| (conflict.column, conflict.reason)).collect())
     })

@@ -11,34 +11,34 @@ use tidemill_engine::error::redact_secrets;
 ///
 /// # Errors
 /// What a filter makes of the warning.
-pub(crate) fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+pub(crate) fn issue_warning(py: Python<'_>, text: &str) -> PyResult<()> {
     py.import("tidemill._errors")?.getattr("warn")?.call1((redact_secrets(text),))?;
     Ok(())
 }
 
 /// The exception for an error.
-pub(crate) fn raise(py: Python<'_>, error: Error) -> PyErr {
-    raised(py, &error, Words::Python)
+pub(crate) fn to_exception(py: Python<'_>, error: Error) -> PyErr {
+    exception_or_own_failure(py, &error, OptionNaming::Python)
 }
 
 /// The exception for an error of what takes words as on the command line: its options keep their names there.
-pub(crate) fn raise_in_words_of_sort(py: Python<'_>, error: Error) -> PyErr {
-    raised(py, &error, Words::Sort)
+pub(crate) fn to_sort_exception(py: Python<'_>, error: Error) -> PyErr {
+    exception_or_own_failure(py, &error, OptionNaming::Sort)
 }
 
 /// Whose names options have in a message.
-enum Words {
+enum OptionNaming {
     Python,
     /// `tidemill sort`'s.
     Sort,
 }
 
-fn raised(py: Python<'_>, error: &Error, words: Words) -> PyErr {
-    exception(py, error, words).unwrap_or_else(|other| other)
+fn exception_or_own_failure(py: Python<'_>, error: &Error, words: OptionNaming) -> PyErr {
+    build_exception(py, error, words).unwrap_or_else(|other| other)
 }
 
 /// The exception for bytes that are not what they should be.
-pub(crate) fn corrupt(py: Python<'_>, message: &str) -> PyErr {
+pub(crate) fn corrupt_bytes_exception(py: Python<'_>, message: &str) -> PyErr {
     let class = || -> PyResult<Bound<'_, PyType>> {
         let class = py.import("tidemill._errors")?.getattr("CorruptBytesError")?;
         Ok(class.cast_into::<PyType>()?)
@@ -49,7 +49,7 @@ pub(crate) fn corrupt(py: Python<'_>, message: &str) -> PyErr {
     }
 }
 
-fn exception(py: Python<'_>, error: &Error, words: Words) -> PyResult<PyErr> {
+fn build_exception(py: Python<'_>, error: &Error, words: OptionNaming) -> PyResult<PyErr> {
     let class = match error {
         Error::Interrupted => return Ok(PyKeyboardInterrupt::new_err(())),
         Error::Usage { .. } => "UsageError",
@@ -73,8 +73,8 @@ fn exception(py: Python<'_>, error: &Error, words: Words) -> PyResult<PyErr> {
     let errors = py.import("tidemill._errors")?;
     let message = redact_secrets(&error.to_string());
     let message = match words {
-        Words::Python => errors.getattr("in_python")?.call1((message,))?.unbind(),
-        Words::Sort => {
+        OptionNaming::Python => errors.getattr("in_python")?.call1((message,))?.unbind(),
+        OptionNaming::Sort => {
             let message = message.replace("--spill-dir", "-T").replace("--memory", "-S");
             message.into_py_any(py)?
         }

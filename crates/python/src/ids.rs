@@ -25,17 +25,17 @@ use tidemill_engine::sink::StagedFile;
 use tidemill_engine::sketch::{IdSet, IdSpace, IdSpaceFull, IdSpaceView, SketchError};
 use tidemill_engine::{Error, Result, RunId};
 
-use crate::arrays::{Column, refused};
-use crate::errors::{corrupt, raise};
-use crate::hashed;
-use crate::sketches::words;
+use crate::column_import::{ValueColumn, column_type_error};
+use crate::errors::{corrupt_bytes_exception, to_exception};
+use crate::sketches::as_u64_values;
+use crate::value_hashing;
 
 /// Ids that are taken between two looks at signals: as many as a space divides at once.
-const PIECE: usize = 1 << 20;
+const IDS_PER_SIGNAL_CHECK: usize = 1 << 20;
 
-const SIGN: u64 = 1 << 63;
+const SIGN_BIT: u64 = 1 << 63;
 
-fn full(error: IdSpaceFull) -> Error {
+fn id_space_full_error(error: IdSpaceFull) -> Error {
     let text = error.to_string();
     match text.split_once("\nhint: ") {
         Some((message, hint)) => Error::usage_with_hint(message, hint),
@@ -44,58 +44,58 @@ fn full(error: IdSpaceFull) -> Error {
 }
 
 /// Looks at signals from where the interpreter's lock is not held.
-fn look() -> PyResult<()> {
+fn check_signals() -> PyResult<()> {
     Python::try_attach(|py| py.check_signals()).unwrap_or(Ok(()))
 }
 
 /// What ends a long call.
-enum Stop {
-    Ours(Error),
-    Raised(PyErr),
+enum LongCallFailure {
+    EngineError(Error),
+    PythonException(PyErr),
 }
 
-impl From<Error> for Stop {
+impl From<Error> for LongCallFailure {
     fn from(error: Error) -> Self {
-        Stop::Ours(error)
+        LongCallFailure::EngineError(error)
     }
 }
 
-impl From<PyErr> for Stop {
+impl From<PyErr> for LongCallFailure {
     fn from(error: PyErr) -> Self {
-        Stop::Raised(error)
+        LongCallFailure::PythonException(error)
     }
 }
 
-fn told<T>(py: Python<'_>, done: Result<T, Stop>) -> PyResult<T> {
+fn to_python_result<T>(py: Python<'_>, done: Result<T, LongCallFailure>) -> PyResult<T> {
     done.map_err(|stop| match stop {
-        Stop::Ours(error) => raise(py, error),
-        Stop::Raised(error) => error,
+        LongCallFailure::EngineError(error) => to_exception(py, error),
+        LongCallFailure::PythonException(error) => error,
     })
 }
 
 /// Bytes that are there as long as whoever holds them.
-type Held = Arc<dyn AsRef<[u8]> + Send + Sync>;
+type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// A space in bytes.
-struct Laid {
+struct SerializedIdSpace {
     view: IdSpaceView<'static>,
     /// What the view looks at: it goes after the view.
-    held: Held,
+    shared_bytes: SharedBytes,
 }
 
-impl Laid {
-    fn new(held: Held) -> Result<Self, SketchError> {
+impl SerializedIdSpace {
+    fn new(held: SharedBytes) -> Result<Self, SketchError> {
         let bytes: &[u8] = (*held).as_ref();
         // SAFETY: the bytes stay where they are as long as `held` lives, and the view goes with it and
         // is handed out with a shorter life only.
         let bytes: &'static [u8] =
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
-        Ok(Laid { view: IdSpaceView::open(bytes)?, held })
+        Ok(SerializedIdSpace { view: IdSpaceView::open(bytes)?, shared_bytes: held })
     }
 }
 
 /// Whether ids have a sign.
-const UNKNOWN: u8 = 0;
+const SIGN_UNKNOWN: u8 = 0;
 const SIGNED: u8 = 1;
 const UNSIGNED: u8 = 2;
 
@@ -104,37 +104,38 @@ const UNSIGNED: u8 = 2;
 /// No lock is waited for with the interpreter's held.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawIdSpace {
-    inner: Inner,
+    inner: IdSpaceStorage,
     /// [`UNKNOWN`] as long as no id has told.
     sign: AtomicU8,
 }
 
-enum Inner {
-    Grown(RwLock<IdSpace>),
-    Laid(Laid),
+enum IdSpaceStorage {
+    InMemory(RwLock<IdSpace>),
+    Serialized(SerializedIdSpace),
 }
 
 /// What becomes of ids that a space does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unknown {
+enum UnknownIdPolicy {
     Add,
     Skip,
     Refuse,
 }
 
 impl RawIdSpace {
-    fn new_of(inner: Inner, is_signed: Option<bool>) -> Self {
-        let sign = is_signed.map_or(UNKNOWN, |is_signed| if is_signed { SIGNED } else { UNSIGNED });
+    fn with_storage(inner: IdSpaceStorage, is_signed: Option<bool>) -> Self {
+        let sign =
+            is_signed.map_or(SIGN_UNKNOWN, |is_signed| if is_signed { SIGNED } else { UNSIGNED });
         RawIdSpace { inner, sign: AtomicU8::new(sign) }
     }
 
-    fn laid(held: Held) -> Result<Self, SketchError> {
-        let laid = Laid::new(held)?;
+    fn with_serialized(held: SharedBytes) -> Result<Self, SketchError> {
+        let laid = SerializedIdSpace::new(held)?;
         let is_signed = laid.view.is_signed();
-        Ok(RawIdSpace::new_of(Inner::Laid(laid), Some(is_signed)))
+        Ok(RawIdSpace::with_storage(IdSpaceStorage::Serialized(laid), Some(is_signed)))
     }
 
-    fn sign(&self) -> Option<bool> {
+    fn signedness(&self) -> Option<bool> {
         match self.sign.load(Ordering::Relaxed) {
             SIGNED => Some(true),
             UNSIGNED => Some(false),
@@ -143,21 +144,21 @@ impl RawIdSpace {
     }
 
     fn is_signed(&self) -> bool {
-        self.sign().unwrap_or(true)
+        self.signedness().unwrap_or(true)
     }
 
     /// Has the sign of ids that come settled, and refuses those that do not fit it.
-    fn settle(&self, ids: &[u64], are_signed: bool) -> Result<()> {
+    fn settle_signedness(&self, ids: &[u64], are_signed: bool) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
         let own = if are_signed { SIGNED } else { UNSIGNED };
         let order = Ordering::Relaxed;
-        let told = self.sign.compare_exchange(UNKNOWN, own, order, order);
+        let told = self.sign.compare_exchange(SIGN_UNKNOWN, own, order, order);
         if told.map_or_else(|sign| sign == own, |_| true) {
             return Ok(());
         }
-        match ids.iter().find(|id| **id >= SIGN) {
+        match ids.iter().find(|id| **id >= SIGN_BIT) {
             None => Ok(()),
             Some(id) if !are_signed => Err(Error::usage_with_hint(
                 format!("the id {id} does not fit a space of signed ids"),
@@ -173,21 +174,23 @@ impl RawIdSpace {
         }
     }
 
-    fn shown(&self, id: u64) -> String {
+    fn id_text(&self, id: u64) -> String {
         if self.is_signed() { id.cast_signed().to_string() } else { id.to_string() }
     }
 
     /// Adds the numbers of ids to a set.
-    fn number(&self, ids: &[u64], unknown: Unknown, set: &mut IdSet) -> Result<()> {
+    fn add_numbers_of(&self, ids: &[u64], unknown: UnknownIdPolicy, set: &mut IdSet) -> Result<()> {
         let missing = |id: u64| {
             Error::usage_with_hint(
-                format!("the id {} is not in this space", self.shown(id)),
+                format!("the id {} is not in this space", self.id_text(id)),
                 match &self.inner {
-                    Inner::Laid(_) => {
+                    IdSpaceStorage::Serialized(_) => {
                         "a space that was opened does not grow: space.copy() is one in memory that \
                          does; unknown='skip' leaves such ids out"
                     }
-                    Inner::Grown(_) => "unknown='add' adds it, unknown='skip' leaves it out",
+                    IdSpaceStorage::InMemory(_) => {
+                        "unknown='add' adds it, unknown='skip' leaves it out"
+                    }
                 },
             )
         };
@@ -200,41 +203,47 @@ impl RawIdSpace {
                 number
             }));
             match first {
-                Some(id) if unknown == Unknown::Refuse => Err(missing(id)),
+                Some(id) if unknown == UnknownIdPolicy::Refuse => Err(missing(id)),
                 _ => Ok(()),
             }
         };
         match (&self.inner, unknown) {
-            (Inner::Grown(grown), Unknown::Add) => {
+            (IdSpaceStorage::InMemory(grown), UnknownIdPolicy::Add) => {
                 let mut numbers = Vec::with_capacity(ids.len());
-                grown.write().insert_all_into(ids, &mut numbers).map_err(full)?;
+                grown.write().insert_all_into(ids, &mut numbers).map_err(id_space_full_error)?;
                 set.extend(numbers);
                 Ok(())
             }
-            (Inner::Grown(grown), _) => {
+            (IdSpaceStorage::InMemory(grown), _) => {
                 let numbers = grown.read().indexes_of(ids);
                 known(&mut numbers.into_iter())
             }
-            (Inner::Laid(laid), _) => known(&mut ids.iter().map(|id| laid.view.index_of(*id))),
+            (IdSpaceStorage::Serialized(laid), _) => {
+                known(&mut ids.iter().map(|id| laid.view.index_of(*id)))
+            }
         }
     }
 
     /// What becomes of ids that are not there, in Python's words.
-    fn unknown(&self, py: Python<'_>, unknown: Option<&str>) -> PyResult<Unknown> {
-        let is_laid = matches!(self.inner, Inner::Laid(_));
+    fn parse_unknown_policy(
+        &self,
+        py: Python<'_>,
+        unknown: Option<&str>,
+    ) -> PyResult<UnknownIdPolicy> {
+        let is_laid = matches!(self.inner, IdSpaceStorage::Serialized(_));
         match unknown {
-            None if is_laid => Ok(Unknown::Refuse),
-            Some("add") if is_laid => Err(raise(
+            None if is_laid => Ok(UnknownIdPolicy::Refuse),
+            Some("add") if is_laid => Err(to_exception(
                 py,
                 Error::usage_with_hint(
                     "a space that was opened does not grow",
                     "space.copy() is one in memory that does",
                 ),
             )),
-            None | Some("add") => Ok(Unknown::Add),
-            Some("skip") => Ok(Unknown::Skip),
-            Some("error") => Ok(Unknown::Refuse),
-            Some(other) => Err(raise(
+            None | Some("add") => Ok(UnknownIdPolicy::Add),
+            Some("skip") => Ok(UnknownIdPolicy::Skip),
+            Some("error") => Ok(UnknownIdPolicy::Refuse),
+            Some(other) => Err(to_exception(
                 py,
                 Error::usage_with_hint(
                     format!("`unknown` is `{other}`"),
@@ -244,44 +253,54 @@ impl RawIdSpace {
         }
     }
 
-    fn bytes(&self) -> Cow<'_, [u8]> {
+    fn serialize(&self) -> Cow<'_, [u8]> {
         match &self.inner {
-            Inner::Grown(grown) => {
+            IdSpaceStorage::InMemory(grown) => {
                 let mut bytes = Vec::new();
                 let mut space = grown.write();
                 space.set_signed(self.is_signed());
                 RwLockWriteGuard::downgrade(space).encode(&mut bytes);
                 bytes.into()
             }
-            Inner::Laid(laid) => (*laid.held).as_ref().into(),
+            IdSpaceStorage::Serialized(laid) => (*laid.shared_bytes).as_ref().into(),
         }
     }
 
     /// Calls `take` with the ids of a set, many at a time.
-    fn each_id(&self, set: &IdSet, mut take: impl FnMut(&[u64])) -> Result<(), Stop> {
-        fn all(
+    fn for_each_id(
+        &self,
+        set: &IdSet,
+        mut take: impl FnMut(&[u64]),
+    ) -> Result<(), LongCallFailure> {
+        fn take_in_pieces(
             ids: &mut dyn Iterator<Item = u64>,
             take: &mut dyn FnMut(&[u64]),
-        ) -> Result<(), Stop> {
-            let mut some = Vec::with_capacity(PIECE.min(ids.size_hint().1.unwrap_or(PIECE)));
+        ) -> Result<(), LongCallFailure> {
+            let mut some = Vec::with_capacity(
+                IDS_PER_SIGNAL_CHECK.min(ids.size_hint().1.unwrap_or(IDS_PER_SIGNAL_CHECK)),
+            );
             loop {
                 some.clear();
-                some.extend(ids.take(PIECE));
+                some.extend(ids.take(IDS_PER_SIGNAL_CHECK));
                 if some.is_empty() {
                     return Ok(());
                 }
                 take(&some);
-                look()?;
+                check_signals()?;
             }
         }
         match &self.inner {
-            Inner::Grown(grown) => all(&mut grown.read().ids_in_set(set), &mut take),
-            Inner::Laid(laid) => all(&mut laid.view.ids_in_set(set), &mut take),
+            IdSpaceStorage::InMemory(grown) => {
+                take_in_pieces(&mut grown.read().ids_in_set(set), &mut take)
+            }
+            IdSpaceStorage::Serialized(laid) => {
+                take_in_pieces(&mut laid.view.ids_in_set(set), &mut take)
+            }
         }
     }
 
     /// An id as Python has it; none if it can be none of this space.
-    fn bits(&self, id: &Bound<'_, PyAny>) -> Option<u64> {
+    fn id_bits(&self, id: &Bound<'_, PyAny>) -> Option<u64> {
         match self.is_signed() {
             true => id.extract::<i64>().ok().map(i64::cast_unsigned),
             false => id.extract().ok(),
@@ -289,26 +308,31 @@ impl RawIdSpace {
     }
 
     /// The number of an id, if it is there.
-    fn find(&self, bits: u64) -> Option<u32> {
+    fn find_number(&self, bits: u64) -> Option<u32> {
         match &self.inner {
-            Inner::Grown(grown) => grown.read().index_of(bits),
-            Inner::Laid(laid) => laid.view.index_of(bits),
+            IdSpaceStorage::InMemory(grown) => grown.read().index_of(bits),
+            IdSpaceStorage::Serialized(laid) => laid.view.index_of(bits),
         }
     }
 
-    fn count(&self) -> u32 {
+    fn id_count(&self) -> u32 {
         match &self.inner {
-            Inner::Grown(grown) => grown.read().len(),
-            Inner::Laid(laid) => laid.view.len(),
+            IdSpaceStorage::InMemory(grown) => grown.read().len(),
+            IdSpaceStorage::Serialized(laid) => laid.view.len(),
         }
     }
 
     /// A set of the ids of a column.
-    fn set_of(&self, py: Python<'_>, column: Column, unknown: Unknown) -> PyResult<RawIdSet> {
+    fn set_of_column(
+        &self,
+        py: Python<'_>,
+        column: ValueColumn,
+        unknown: UnknownIdPolicy,
+    ) -> PyResult<RawIdSet> {
         let of = column.data_type().clone();
         let are_signed = of != DataType::UInt64;
         if !of.is_integer() && of != DataType::Null {
-            return Err(refused(
+            return Err(column_type_error(
                 py,
                 "ids are whole numbers, and these are",
                 &of,
@@ -316,13 +340,13 @@ impl RawIdSpace {
             ));
         }
         let mut set = IdSet::new();
-        column.each(py, PIECE, |piece| {
-            let piece = match words(piece) {
+        column.for_each_piece(py, IDS_PER_SIGNAL_CHECK, |piece| {
+            let piece = match as_u64_values(piece) {
                 Some(_) => Arc::clone(piece),
                 None => cast(piece, &DataType::Int64)
                     .map_err(|error| Error::Internal(format!("ids as whole numbers: {error}")))?,
             };
-            let Some(all) = words(&piece) else { return Ok(()) };
+            let Some(all) = as_u64_values(&piece) else { return Ok(()) };
             let some: Vec<u64>;
             let ids = match piece.nulls().filter(|nulls| nulls.null_count() > 0) {
                 None => all,
@@ -331,10 +355,10 @@ impl RawIdSpace {
                     &some
                 }
             };
-            self.settle(ids, are_signed)?;
-            self.number(ids, unknown, &mut set)
+            self.settle_signedness(ids, are_signed)?;
+            self.add_numbers_of(ids, unknown, &mut set)
         })?;
-        Ok(RawIdSet::of(set))
+        Ok(RawIdSet::from_set(set))
     }
 }
 
@@ -342,14 +366,14 @@ impl RawIdSpace {
 impl RawIdSpace {
     #[new]
     fn new(signed: Option<bool>) -> Self {
-        RawIdSpace::new_of(Inner::Grown(RwLock::default()), signed)
+        RawIdSpace::with_storage(IdSpaceStorage::InMemory(RwLock::default()), signed)
     }
 
     /// A space of bytes, which grows or stays as it is.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8], grows: bool) -> PyResult<Self> {
-        let read = py.detach(|| RawIdSpace::read(bytes, grows));
-        read.map_err(|error| corrupt(py, &error.to_string()))
+        let read = py.detach(|| RawIdSpace::decode(bytes, grows));
+        read.map_err(|error| corrupt_bytes_exception(py, &error.to_string()))
     }
 
     /// A space in a file, which is mapped.
@@ -361,70 +385,73 @@ impl RawIdSpace {
             // at behind its end, which the documents say; what is written over is other numbers.
             let map = unsafe { Mmap::map(&file) };
             let map = map.map_err(|error| Error::io("map", &path, error))?;
-            RawIdSpace::laid(Arc::new(map)).map_err(|error| Error::Corrupt {
+            RawIdSpace::with_serialized(Arc::new(map)).map_err(|error| Error::Corrupt {
                 path: path.display().to_string(),
                 offset: None,
                 reason: error.to_string(),
                 hint: None,
             })
         });
-        opened.map_err(|error| raise(py, error))
+        opened.map_err(|error| to_exception(py, error))
     }
 
     /// Writes the space to a file, which appears once it is whole.
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         let saved = py.detach(|| -> Result<()> {
-            let bytes = self.bytes();
+            let bytes = self.serialize();
             let mut file = StagedFile::create(&path, overwrite, &RunId::new())?;
-            for piece in bytes.chunks(PIECE) {
+            for piece in bytes.chunks(IDS_PER_SIGNAL_CHECK) {
                 file.write_all(piece).map_err(|error| Error::io("write", &path, error))?;
                 // What is staged goes with the file.
-                look().map_err(|_| Error::Interrupted)?;
+                check_signals().map_err(|_| Error::Interrupted)?;
             }
             Ok(file.commit(bytes.len() as u64)?)
         });
-        saved.map_err(|error| raise(py, error))
+        saved.map_err(|error| to_exception(py, error))
     }
 
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &py.detach(|| self.bytes()))
+        PyBytes::new(py, &py.detach(|| self.serialize()))
     }
 
     /// One in memory that grows.
     fn copy(&self, py: Python<'_>) -> PyResult<Self> {
         let copied = py.detach(|| match &self.inner {
-            Inner::Grown(grown) => {
-                Ok(RawIdSpace::new_of(Inner::Grown(RwLock::new(grown.read().clone())), self.sign()))
+            IdSpaceStorage::InMemory(grown) => Ok(RawIdSpace::with_storage(
+                IdSpaceStorage::InMemory(RwLock::new(grown.read().clone())),
+                self.signedness(),
+            )),
+            IdSpaceStorage::Serialized(laid) => {
+                RawIdSpace::decode((*laid.shared_bytes).as_ref(), true)
             }
-            Inner::Laid(laid) => RawIdSpace::read((*laid.held).as_ref(), true),
         });
-        copied.map_err(|error| corrupt(py, &error.to_string()))
+        copied.map_err(|error| corrupt_bytes_exception(py, &error.to_string()))
     }
 
     #[getter]
     fn grows(&self) -> bool {
-        matches!(self.inner, Inner::Grown(_))
+        matches!(self.inner, IdSpaceStorage::InMemory(_))
     }
 
     #[getter]
     fn signed(&self) -> Option<bool> {
-        self.sign()
+        self.signedness()
     }
 
     #[getter]
     fn heap_bytes(&self, py: Python<'_>) -> usize {
         py.detach(|| match &self.inner {
-            Inner::Grown(grown) => grown.read().heap_bytes(),
-            Inner::Laid(_) => 0,
+            IdSpaceStorage::InMemory(grown) => grown.read().heap_bytes(),
+            IdSpaceStorage::Serialized(_) => 0,
         })
     }
 
     fn len(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.count())
+        py.detach(|| self.id_count())
     }
 
     fn has(&self, py: Python<'_>, id: &Bound<'_, PyAny>) -> bool {
-        self.bits(id).is_some_and(|bits| py.detach(|| self.find(bits)).is_some())
+        self.id_bits(id).is_some_and(|bits| py.detach(|| self.find_number(bits)).is_some())
     }
 
     /// Whether the ids of both have the same numbers.
@@ -433,34 +460,42 @@ impl RawIdSpace {
         if std::ptr::eq(self, other) {
             return Ok(true);
         }
-        let done = py.detach(|| -> Result<bool, Stop> {
-            let count = self.count();
-            if count != other.count() || (count > 0 && self.is_signed() != other.is_signed()) {
+        let done = py.detach(|| -> Result<bool, LongCallFailure> {
+            let count = self.id_count();
+            if count != other.id_count() || (count > 0 && self.is_signed() != other.is_signed()) {
                 return Ok(false);
             }
-            for first in (0..count).step_by(PIECE) {
+            for first in (0..count).step_by(IDS_PER_SIGNAL_CHECK) {
                 // Of one after the other, so that no two locks are held.
                 let some: IdSet = (first..count.min(first.saturating_add(1 << 20))).collect();
                 let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-                self.each_id(&some, |ids| ours.extend_from_slice(ids))?;
-                other.each_id(&some, |ids| theirs.extend_from_slice(ids))?;
+                self.for_each_id(&some, |ids| ours.extend_from_slice(ids))?;
+                other.for_each_id(&some, |ids| theirs.extend_from_slice(ids))?;
                 if ours != theirs {
                     return Ok(false);
                 }
             }
             Ok(true)
         });
-        told(py, done)
+        to_python_result(py, done)
     }
 
     fn set_of_arrow(&self, object: &Bound<'_, PyAny>, unknown: Option<&str>) -> PyResult<RawIdSet> {
         let py = object.py();
-        self.set_of(py, Column::of_arrow(object)?, self.unknown(py, unknown)?)
+        self.set_of_column(
+            py,
+            ValueColumn::from_arrow(object)?,
+            self.parse_unknown_policy(py, unknown)?,
+        )
     }
 
     fn set_of_numpy(&self, array: &Bound<'_, PyAny>, unknown: Option<&str>) -> PyResult<RawIdSet> {
         let py = array.py();
-        self.set_of(py, Column::of_numpy(array)?, self.unknown(py, unknown)?)
+        self.set_of_column(
+            py,
+            ValueColumn::from_numpy(array)?,
+            self.parse_unknown_policy(py, unknown)?,
+        )
     }
 
     /// A set of objects, all of which or none are added to the space.
@@ -470,7 +505,7 @@ impl RawIdSpace {
         unknown: Option<&str>,
     ) -> PyResult<RawIdSet> {
         let py = objects.py();
-        let unknown = self.unknown(py, unknown)?;
+        let unknown = self.parse_unknown_policy(py, unknown)?;
         let (mut ids, mut large, mut negative) = (Vec::new(), false, None);
         for (number, object) in objects.try_iter()?.enumerate() {
             let object = object?;
@@ -491,58 +526,58 @@ impl RawIdSpace {
                 }
                 _ => {
                     let hint = "ids are whole numbers of 64 bits; sketches take any values: tm.Hll";
-                    return Err(hashed::refused(&object, "is no id", hint));
+                    return Err(value_hashing::refused_value_error(&object, "is no id", hint));
                 }
             });
-            if number % PIECE == PIECE - 1 {
+            if number % IDS_PER_SIGNAL_CHECK == IDS_PER_SIGNAL_CHECK - 1 {
                 py.check_signals()?;
             }
         }
         if let (true, Some(negative)) = (large, negative) {
             let error =
                 format!("ids of which one is {negative} and one above 2**63 - 1 need 65 bits");
-            return Err(raise(py, Error::usage(error)));
+            return Err(to_exception(py, Error::usage(error)));
         }
         let done = py.detach(|| {
             let mut set = IdSet::new();
-            self.settle(&ids, !large)?;
-            self.number(&ids, unknown, &mut set)?;
-            Ok(RawIdSet::of(set))
+            self.settle_signedness(&ids, !large)?;
+            self.add_numbers_of(&ids, unknown, &mut set)?;
+            Ok(RawIdSet::from_set(set))
         });
-        done.map_err(|error| raise(py, error))
+        done.map_err(|error| to_exception(py, error))
     }
 
     /// The set of all ids.
     fn all(&self, py: Python<'_>) -> RawIdSet {
-        py.detach(|| RawIdSet::of((0..self.count()).collect()))
+        py.detach(|| RawIdSet::from_set((0..self.id_count()).collect()))
     }
 
     /// The set of bytes in Roaring's format.
     fn set_from_bytes(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<RawIdSet> {
         let read = py.detach(|| -> Result<_, String> {
             let set = IdSet::decode(bytes).map_err(|error| error.to_string())?;
-            let count = self.count();
+            let count = self.id_count();
             match set.iter().last() {
                 Some(last) if last >= count => Err(format!(
                     "the set has the number {last}, and the space {count} ids: it is of another space"
                 )),
-                _ => Ok(RawIdSet::of(set)),
+                _ => Ok(RawIdSet::from_set(set)),
             }
         });
-        read.map_err(|error| corrupt(py, &error))
+        read.map_err(|error| corrupt_bytes_exception(py, &error))
     }
 }
 
 impl RawIdSpace {
-    fn read(bytes: &[u8], grows: bool) -> Result<Self, SketchError> {
+    fn decode(bytes: &[u8], grows: bool) -> Result<Self, SketchError> {
         if !grows {
-            return RawIdSpace::laid(Arc::new(bytes.to_vec()));
+            return RawIdSpace::with_serialized(Arc::new(bytes.to_vec()));
         }
         let is_signed = IdSpaceView::open(bytes)?.is_signed();
         let space = IdSpace::decode(bytes)?;
         // Of no id it is not told yet.
         let is_signed = Some(is_signed).filter(|_| !space.is_empty());
-        Ok(RawIdSpace::new_of(Inner::Grown(RwLock::new(space)), is_signed))
+        Ok(RawIdSpace::with_storage(IdSpaceStorage::InMemory(RwLock::new(space)), is_signed))
     }
 }
 
@@ -551,12 +586,12 @@ impl RawIdSpace {
 pub(crate) struct RawIdSet(RwLock<IdSet>);
 
 impl RawIdSet {
-    fn of(set: IdSet) -> Self {
+    fn from_set(set: IdSet) -> Self {
         RawIdSet(RwLock::new(set))
     }
 
     /// Does something with two sets, which may be the same.
-    fn beside<T: Send>(
+    fn with_both<T: Send>(
         &self,
         other: &RawIdSet,
         py: Python<'_>,
@@ -586,21 +621,23 @@ impl RawIdSet {
     }
 
     fn has(&self, space: &Bound<'_, RawIdSpace>, id: &Bound<'_, PyAny>) -> bool {
-        let Some(bits) = space.get().bits(id) else { return false };
+        let Some(bits) = space.get().id_bits(id) else { return false };
         let space = space.get();
-        id.py().detach(|| space.find(bits).is_some_and(|number| self.0.read().contains(number)))
+        id.py()
+            .detach(|| space.find_number(bits).is_some_and(|number| self.0.read().contains(number)))
     }
 
     /// Takes an id out; says whether it was there.
     fn discard(&self, space: &Bound<'_, RawIdSpace>, id: &Bound<'_, PyAny>) -> bool {
-        let Some(bits) = space.get().bits(id) else { return false };
+        let Some(bits) = space.get().id_bits(id) else { return false };
         let space = space.get();
-        id.py().detach(|| space.find(bits).is_some_and(|number| self.0.write().remove(number)))
+        id.py()
+            .detach(|| space.find_number(bits).is_some_and(|number| self.0.write().remove(number)))
     }
 
     /// A set of both: `|`, `&`, `-` or `^`.
     fn combined(&self, py: Python<'_>, operation: char, other: &Bound<'_, RawIdSet>) -> Self {
-        RawIdSet::of(self.beside(other.get(), py, |a, b| match operation {
+        RawIdSet::from_set(self.with_both(other.get(), py, |a, b| match operation {
             '|' => a | b,
             '&' => a & b,
             '-' => a - b,
@@ -632,11 +669,11 @@ impl RawIdSet {
     }
 
     fn intersection_len(&self, py: Python<'_>, other: &Bound<'_, RawIdSet>) -> u64 {
-        self.beside(other.get(), py, IdSet::intersection_len)
+        self.with_both(other.get(), py, IdSet::intersection_len)
     }
 
     fn copy(&self, py: Python<'_>) -> Self {
-        RawIdSet::of(py.detach(|| self.0.read().clone()))
+        RawIdSet::from_set(py.detach(|| self.0.read().clone()))
     }
 
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -655,11 +692,11 @@ impl RawIdSet {
             // A copy, which others may change meanwhile; it takes a bit for each id.
             let set = self.0.read().clone();
             let mut ids = Vec::with_capacity(usize::try_from(set.len()).unwrap_or(0));
-            space.each_id(&set, |some| ids.extend_from_slice(some))?;
+            space.for_each_id(&set, |some| ids.extend_from_slice(some))?;
             let len = ids.len();
             Ok(RawIds { buffer: Buffer::from_vec(ids), len, is_signed: space.is_signed() })
         });
-        told(py, done)
+        to_python_result(py, done)
     }
 }
 
@@ -715,8 +752,9 @@ impl RawIds {
         let data_type = if self.is_signed { DataType::Int64 } else { DataType::UInt64 };
         let data = ArrayData::builder(data_type).len(self.len).add_buffer(self.buffer.clone());
         let exported = data.build().and_then(|data| to_ffi(&data));
-        let (array, schema) = exported
-            .map_err(|error| raise(py, Error::Internal(format!("ids as an array: {error}"))))?;
+        let (array, schema) = exported.map_err(|error| {
+            to_exception(py, Error::Internal(format!("ids as an array: {error}")))
+        })?;
         Ok((
             PyCapsule::new_with_value(py, schema, c"arrow_schema")?,
             PyCapsule::new_with_value(py, array, c"arrow_array")?,

@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 ///
 /// # Errors
 /// `ValueError` for a type that Arrow IPC does not have.
-pub(crate) fn bytes_of<'py>(
+pub(crate) fn encode_batches<'py>(
     py: Python<'py>,
     schema: &Schema,
     batches: &[RecordBatch],
@@ -25,20 +25,20 @@ pub(crate) fn bytes_of<'py>(
         batches.iter().try_for_each(|batch| writer.write(batch))?;
         writer.into_inner()
     });
-    Ok(PyBytes::new(py, &written.map_err(in_python)?))
+    Ok(PyBytes::new(py, &written.map_err(to_value_error)?))
 }
 
 /// Returns the schema and the batches that bytes hold.
 ///
 /// # Errors
 /// `ValueError` for bytes that [`bytes_of`] did not write.
-pub(crate) fn batches_of(bytes: &[u8]) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
-    let reader = StreamReader::try_new(Cursor::new(bytes), None).map_err(in_python)?;
+pub(crate) fn decode_batches(bytes: &[u8]) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+    let reader = StreamReader::try_new(Cursor::new(bytes), None).map_err(to_value_error)?;
     let schema = reader.schema();
-    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(in_python)?;
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(to_value_error)?;
     Ok((schema, batches))
 }
 
-fn in_python(error: ArrowError) -> PyErr {
+fn to_value_error(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

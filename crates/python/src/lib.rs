@@ -24,27 +24,27 @@
 //! Options arrive as the Python package has checked them, and what is a dictionary in Python
 //! (the coverage, a job, a plan) crosses as JSON text.
 
-mod arrays;
-mod combining;
+mod arrow_import;
+mod column_import;
 mod convert;
 mod errors;
-mod files;
-mod hashed;
+mod file_access;
+mod file_operations;
+mod id_file_sets;
 mod ids;
-mod imported;
-mod inferred;
+mod interruptible_wait;
 mod ipc;
-mod objects;
-mod opened;
+mod line_sorting;
+mod object_sources;
 mod options;
 mod parameters;
-mod process;
+mod process_bound;
 mod result;
 mod rowfile;
 mod sketches;
-mod sorting;
+mod type_inference;
+mod value_hashing;
 mod values;
-mod wait;
 mod workers;
 
 use std::path::{Path, PathBuf};
@@ -74,16 +74,16 @@ use tidemill_engine::{
     program_files,
 };
 
-use crate::errors::{raise, warn};
-use crate::objects::Named;
+use crate::errors::{issue_warning, to_exception};
+use crate::interruptible_wait::{ProgressDisplay, SignalWaiter, run_on_thread};
+use crate::object_sources::NamedObject;
 use crate::options::{JobText, LimitOptions, OnOptions, SinkOptions, SourceOptions, TurboOptions};
-use crate::parameters::{GivenParameter, parameters};
+use crate::parameters::{NamedPythonParameter, to_engine_parameters};
 use crate::result::{RawAnswers, RawResult, RawSchema, coverage_json};
-use crate::wait::{Display, Waiter, on_a_thread};
 use crate::workers::{RawAnswering, RawWorker};
 
 /// What the job log calls this way in.
-const VIA: &str = "python";
+const JOB_LOG_INTERFACE: &str = "python";
 
 /// What a run that wrote files has done.
 #[pyclass(frozen, get_all, module = "tidemill._tidemill")]
@@ -109,9 +109,9 @@ struct RawSource {
 }
 
 /// Objects as sources.
-fn named(py: Python<'_>, objects: Vec<Named>) -> PyResult<Vec<NamedSource>> {
+fn object_sources(py: Python<'_>, objects: Vec<NamedObject>) -> PyResult<Vec<NamedSource>> {
     let named = objects.into_iter().map(|object| {
-        let (name, spec) = object.spec(py)?;
+        let (name, spec) = object.into_named_source(py)?;
         Ok(NamedSource { name, spec })
     });
     named.collect()
@@ -123,55 +123,59 @@ fn named(py: Python<'_>, objects: Vec<Named>) -> PyResult<Vec<NamedSource>> {
 fn query<'py>(
     py: Python<'py>,
     sql: String,
-    given: Vec<GivenParameter>,
+    given: Vec<NamedPythonParameter>,
     source: SourceOptions,
     sink: SinkOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
     progressive: bool,
-    objects: Vec<Named>,
+    objects: Vec<NamedObject>,
     on: OnOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
-    let sources = named(py, objects)?;
+    let sources = object_sources(py, objects)?;
     // The log keeps the statement without the values, which may be nobody's business.
     let about =
         RunDescription { verb: "query", mapper: Some(sql.clone()), ..RunDescription::default() };
     let (query, sink, master) = py
         .detach(|| -> Result<_> {
             let query = Query { sql, sources, ..Query::default() };
-            let (query, copy) = copied(query.with_parameters(&parameters(given)?)?)?;
+            let (query, copy) = split_copy(query.with_parameters(&to_engine_parameters(given)?)?)?;
             if progressive && copy.is_some() {
                 return Err(Error::usage_with_hint(
                     "COPY writes one result, and `progressive` gives the answers before it",
                     "leave `progressive` out, or the query alone: SELECT …",
                 ));
             }
-            let turbo = turbo.over(&TurboSettings::default(), began)?;
+            let turbo = turbo.with_job_defaults(&TurboSettings::default(), began)?;
             let files = source.program_files(&limits)?;
-            let mut defaults = source.spec(String::new())?;
+            let mut defaults = source.into_source_spec(String::new())?;
             let mut sink = match &copy {
-                Some(copy) => sink.over_copy(copy)?,
-                None => sink.over(None)?,
+                Some(copy) => sink.with_copy_defaults(copy)?,
+                None => sink.with_job_defaults(None)?,
             };
-            let master = on.master()?;
+            let master = on.named_master()?;
             program_files::attach_program_files(files.as_ref(), &mut defaults.filter_program);
-            let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
+            let of_sink = give_files_to_sink(files.as_ref(), sink.as_mut());
             program_files::check_files_have_a_program(
                 files.as_ref(),
                 &[defaults.filter_program.as_ref(), of_sink],
             )?;
-            Ok((on.over(Query { file_defaults, turbo, ..query })?, sink, master))
+            Ok((
+                on.apply_to_query(Query { file_defaults: defaults, turbo, ..query })?,
+                sink,
+                master,
+            ))
         })
-        .map_err(|error| raise(py, error))?;
+        .map_err(|error| to_exception(py, error))?;
     match progressive {
-        true => watch_query(py, (query, master), limits, about),
+        true => start_watched_query(py, (query, master), limits, about),
         false => run_query(py, (query, master), sink, limits, &ResourceLimits::default(), about),
     }
 }
 
 /// The query of a `COPY … TO` and its output; every other query as it is.
-fn copied(mut query: Query) -> Result<(Query, Option<SinkSpec>)> {
+fn split_copy(mut query: Query) -> Result<(Query, Option<SinkSpec>)> {
     let copy = CopyQuery::parse(&query.sql)?;
     let sink = copy.map(|CopyQuery { query_sql: sql, sink }| {
         query.sql = sql;
@@ -201,9 +205,13 @@ fn read_text<'py>(
     let sources = vec![url.clone()];
     let query = py
         .detach(|| {
-            Query::select_columns(source.spec(url)?, columns.as_deref(), condition.as_deref())
+            Query::select_columns(
+                source.into_source_spec(url)?,
+                columns.as_deref(),
+                condition.as_deref(),
+            )
         })
-        .map_err(|error| raise(py, error))?;
+        .map_err(|error| to_exception(py, error))?;
     let mapper = Some(query.sql.clone());
     let about = RunDescription { verb: "read_text", mapper, sources, ..RunDescription::default() };
     run_query(py, (query, None), None, limits, &ResourceLimits::default(), about)
@@ -218,9 +226,9 @@ fn head<'py>(
     source: SourceOptions,
     limits: LimitOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (limits, display) = limits.split();
+    let (limits, display) = limits.into_limits_and_display();
     let prepared = py.detach(|| -> Result<_> {
-        let source = NamedSource { name: "source".to_owned(), spec: source.spec(url)? };
+        let source = NamedSource { name: "source".to_owned(), spec: source.into_source_spec(url)? };
         let sql = format!("SELECT * FROM source LIMIT {rows}");
         let max_bad = limits.max_bad.clone();
         let limits = ResourceLimits { max_bad: None, ..limits };
@@ -233,15 +241,15 @@ fn head<'py>(
         preparation.settings.threads = 1;
         Ok((Query { sql, sources: vec![source], ..Query::default() }, preparation))
     });
-    let (query, preparation) = prepared.map_err(|error| raise(py, error))?;
-    let begun = Begun::new(py, preparation, None, display, |settings| {
+    let (query, preparation) = prepared.map_err(|error| to_exception(py, error))?;
+    let begun = StartedRun::new(py, preparation, None, display, |settings| {
         RunHandle::start_query(query, settings)
     })?;
     begun.into_result(py)
 }
 
 /// Has a sink's program find files, and gives it.
-fn give_to_sink<'a>(
+fn give_files_to_sink<'a>(
     files: Option<&Arc<ProgramFiles>>,
     sink: Option<&'a mut SinkSpec>,
 ) -> Option<&'a FilterProgram> {
@@ -251,14 +259,14 @@ fn give_to_sink<'a>(
 }
 
 /// Has all programs of a job find its files; where its result goes.
-fn job_and_sink(
+fn prepare_job_and_sink(
     job: &mut Job,
     sink: SinkOptions,
     limits: &ResourceLimits,
 ) -> Result<Option<SinkSpec>> {
     let files = job.attach_program_files(limits)?;
-    let mut sink = sink.over(job.sink.as_ref())?;
-    let of_sink = give_to_sink(files.as_ref(), sink.as_mut());
+    let mut sink = sink.with_job_defaults(job.sink.as_ref())?;
+    let of_sink = give_files_to_sink(files.as_ref(), sink.as_mut());
     let programs = job.source_programs().chain([of_sink]).collect::<Vec<_>>();
     program_files::check_files_have_a_program(files.as_ref(), &programs)?;
     Ok(sink)
@@ -275,13 +283,17 @@ fn run<'py>(
     on: OnOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
-    let given = job.take_sources(py)?;
-    let mut job = on_a_thread(py, CancelFlag::new(), move || job.job(given))?;
-    let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
-    let sink = job_and_sink(&mut job, sink, &limits.folders()).map_err(|error| raise(py, error))?;
+    let given = job.take_object_sources(py)?;
+    let mut job = run_on_thread(py, CancelFlag::new(), move || job.parse_job(given))?;
+    let turbo =
+        turbo.with_job_defaults(&job.turbo, began).map_err(|error| to_exception(py, error))?;
+    let sink = prepare_job_and_sink(&mut job, sink, &limits.spill_folder_limits())
+        .map_err(|error| to_exception(py, error))?;
     let output = sink.as_ref().map(|sink| sink.url.clone());
-    let master = on.master().map_err(|error| raise(py, error))?;
-    let query = on.over(Query { turbo, ..job.to_query() }).map_err(|error| raise(py, error))?;
+    let master = on.named_master().map_err(|error| to_exception(py, error))?;
+    let query = on
+        .apply_to_query(Query { turbo, ..job.to_query() })
+        .map_err(|error| to_exception(py, error))?;
     run_query(py, (query, master), sink, limits, &job.limits, job.describe_run(output))
 }
 
@@ -297,30 +309,40 @@ fn run_partial(
     on: OnOptions,
 ) -> PyResult<RawWritten> {
     let began = Instant::now();
-    let given = job.take_sources(py)?;
-    let mut job = on_a_thread(py, CancelFlag::new(), move || job.job(given))?;
-    let turbo = turbo.over(&job.turbo, began).map_err(|error| raise(py, error))?;
-    let checked = job.attach_program_files(&limits.folders()).and_then(|files| {
+    let given = job.take_object_sources(py)?;
+    let mut job = run_on_thread(py, CancelFlag::new(), move || job.parse_job(given))?;
+    let turbo =
+        turbo.with_job_defaults(&job.turbo, began).map_err(|error| to_exception(py, error))?;
+    let checked = job.attach_program_files(&limits.spill_folder_limits()).and_then(|files| {
         program_files::check_files_have_a_program(
             files.as_ref(),
             &job.source_programs().collect::<Vec<_>>(),
         )
     });
-    checked.map_err(|error| raise(py, error))?;
+    checked.map_err(|error| to_exception(py, error))?;
     let about = job.describe_run(Some(out.display().to_string()));
-    let master = on.master().map_err(|error| raise(py, error))?;
-    let query = on.over(Query { turbo, ..job.to_query() }).map_err(|error| raise(py, error))?;
-    let priority = limits.priority_of(&job.limits).map_err(|error| raise(py, error))?;
-    keep(py, limits, &job.limits, about, &out.clone(), move |Prepared { id, settings }| {
-        let Some(master) = master else {
-            let cancel = settings.cancel.clone();
-            return RunHandle::start_without_rows(cancel, move || {
-                QueryPlan::new(&query, &settings)?.write_partial_table(&out, overwrite, &id)
-            });
-        };
-        let question = PostedQuery::new("run", &query.sql, &query, &settings, priority)?;
-        RunHandle::start_posted_partial_table(master, question, settings, (out, overwrite, id))
-    })
+    let master = on.named_master().map_err(|error| to_exception(py, error))?;
+    let query = on
+        .apply_to_query(Query { turbo, ..job.to_query() })
+        .map_err(|error| to_exception(py, error))?;
+    let priority = limits.priority_of(&job.limits).map_err(|error| to_exception(py, error))?;
+    write_partial_table(
+        py,
+        limits,
+        &job.limits,
+        about,
+        &out.clone(),
+        move |PartialTableRun { id, settings }| {
+            let Some(master) = master else {
+                let cancel = settings.cancel.clone();
+                return RunHandle::start_without_rows(cancel, move || {
+                    QueryPlan::new(&query, &settings)?.write_partial_table(&out, overwrite, &id)
+                });
+            };
+            let question = PostedQuery::new("run", &query.sql, &query, &settings, priority)?;
+            RunHandle::start_posted_partial_table(master, question, settings, (out, overwrite, id))
+        },
+    )
 }
 
 /// The folder of Tidemill's own state, made if it is missing; none where there can be none.
@@ -332,7 +354,7 @@ fn state_folder() -> Option<PathBuf> {
 /// A size of memory in bytes: `512M`, `2GiB`, `50%`.
 #[pyfunction]
 fn memory_bytes(py: Python<'_>, size: &str) -> PyResult<u64> {
-    memory_budget::resolve_memory_budget(Some(size), None).map_err(|error| raise(py, error))
+    memory_budget::resolve_memory_budget(Some(size), None).map_err(|error| to_exception(py, error))
 }
 
 /// Merges partial tables and finishes them.
@@ -344,13 +366,14 @@ fn merge<'py>(
     sink: SinkOptions,
     limits: LimitOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let sink = sink.over(None).map_err(|error| raise(py, error))?;
+    let sink = sink.with_job_defaults(None).map_err(|error| to_exception(py, error))?;
     let about = RunDescription::for_merge(&partials, sink.as_ref().map(|sink| sink.url.clone()));
-    let begin = move |settings| RunHandle::start_merge(partials, repeats(allow_repeats), settings);
+    let begin =
+        move |settings| RunHandle::start_merge(partials, repeats_policy(allow_repeats), settings);
     run_or_write(py, sink, limits, &ResourceLimits::default(), about, begin)
 }
 
-fn repeats(are_allowed: bool) -> RepeatedRunPolicy {
+fn repeats_policy(are_allowed: bool) -> RepeatedRunPolicy {
     if are_allowed { RepeatedRunPolicy::Allow } else { RepeatedRunPolicy::Refuse }
 }
 
@@ -365,18 +388,18 @@ fn merge_partial(
     limits: LimitOptions,
 ) -> PyResult<RawWritten> {
     let about = RunDescription::for_merge(&partials, Some(out.display().to_string()));
-    keep(
+    write_partial_table(
         py,
         limits,
         &ResourceLimits::default(),
         about,
         &out.clone(),
-        move |Prepared { id, settings }| {
+        move |PartialTableRun { id, settings }| {
             let cancel = settings.cancel.clone();
             RunHandle::start_without_rows(cancel, move || {
                 let merge = PartialTableMerge::with_repeat_policy(
                     &partials,
-                    repeats(allow_repeats),
+                    repeats_policy(allow_repeats),
                     &settings,
                 )?;
                 merge.write_partial_table(&out, overwrite, &id)
@@ -390,8 +413,8 @@ fn merge_partial(
 fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSource> {
     let cancel = CancelFlag::new();
     let flag = cancel.clone();
-    let source = on_a_thread(py, cancel, move || {
-        Ok(Source::open_with_stdin(&source.spec(url)?, standard_input(), &flag)?)
+    let source = run_on_thread(py, cancel, move || {
+        Ok(Source::open_with_stdin(&source.into_source_spec(url)?, standard_input(), &flag)?)
     })?;
     Ok(RawSource {
         schema: Py::new(py, RawSchema { schema: source.schema().clone() })?,
@@ -407,25 +430,25 @@ fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSou
 fn explain_query(
     py: Python<'_>,
     sql: String,
-    given: Vec<GivenParameter>,
+    given: Vec<NamedPythonParameter>,
     source: SourceOptions,
     limits: LimitOptions,
     turbo: TurboOptions,
-    objects: Vec<Named>,
+    objects: Vec<NamedObject>,
     cluster: Option<String>,
     on: OnOptions,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
-    let sources = named(py, objects)?;
+    let sources = object_sources(py, objects)?;
     let cluster = cluster.as_deref().map(ClusterSpec::parse).transpose();
-    let cluster = cluster.map_err(|error| raise(py, error))?;
-    let files = source.program_files(&limits).map_err(|error| raise(py, error))?;
-    explain(py, limits, cluster, on, move || {
-        let turbo = turbo.over(&TurboSettings::default(), began)?;
-        let mut defaults = source.spec(String::new())?;
+    let cluster = cluster.map_err(|error| to_exception(py, error))?;
+    let files = source.program_files(&limits).map_err(|error| to_exception(py, error))?;
+    explain_plan(py, limits, cluster, on, move || {
+        let turbo = turbo.with_job_defaults(&TurboSettings::default(), began)?;
+        let mut defaults = source.into_source_spec(String::new())?;
         program_files::attach_program_files(files.as_ref(), &mut defaults.filter_program);
         let query = Query { sql, sources, file_defaults: defaults, turbo, ..Query::default() };
-        let (query, sink) = copied(query.with_parameters(&parameters(given)?)?)?;
+        let (query, sink) = split_copy(query.with_parameters(&to_engine_parameters(given)?)?)?;
         Ok(("query", query, sink, ResourceLimits::default()))
     })
 }
@@ -436,15 +459,15 @@ fn explain_query(
 fn unknown_tables(
     py: Python<'_>,
     sql: String,
-    given: Vec<GivenParameter>,
+    given: Vec<NamedPythonParameter>,
     names: Vec<String>,
 ) -> Vec<(String, String)> {
     py.detach(|| {
         let named = |name| NamedSource { name, spec: SourceSpec::default() };
         let sources = names.into_iter().map(named).collect();
         let query = Query { sql, sources, ..Query::default() };
-        let query = parameters(given).and_then(|given| query.with_parameters(&given));
-        let query = query.and_then(copied);
+        let query = to_engine_parameters(given).and_then(|given| query.with_parameters(&given));
+        let query = query.and_then(split_copy);
         let tables = query.map(|(query, _)| query.unresolved_tables()).unwrap_or_default();
         tables.into_iter().map(|table| (table.written_name, table.source_name)).collect()
     })
@@ -461,12 +484,12 @@ fn explain_job(
     on: OnOptions,
 ) -> PyResult<(String, String)> {
     let began = Instant::now();
-    let given = job.take_sources(py)?;
-    let folders = limits.folders();
-    explain(py, limits, None, on, move || {
-        let mut job = job.job(given)?;
-        let turbo = turbo.over(&job.turbo, began)?;
-        let sink = job_and_sink(&mut job, sink, &folders)?;
+    let given = job.take_object_sources(py)?;
+    let folders = limits.spill_folder_limits();
+    explain_plan(py, limits, None, on, move || {
+        let mut job = job.parse_job(given)?;
+        let turbo = turbo.with_job_defaults(&job.turbo, began)?;
+        let sink = prepare_job_and_sink(&mut job, sink, &folders)?;
         Ok(("run", Query { turbo, ..job.to_query() }, sink, job.limits))
     })
 }
@@ -474,8 +497,8 @@ fn explain_job(
 /// Reads and checks a job: its tree as JSON, and its SQL.
 #[pyfunction]
 fn read_job(py: Python<'_>, job: JobText) -> PyResult<(String, String)> {
-    on_a_thread(py, CancelFlag::new(), move || {
-        let (job, tree) = job.read_without_objects()?;
+    run_on_thread(py, CancelFlag::new(), move || {
+        let (job, tree) = job.parse_job_without_objects()?;
         Ok((tree, job.to_sql()))
     })
 }
@@ -513,11 +536,11 @@ fn job_log(
             }
         })
     };
-    let (json, damage) = on_a_thread(py, CancelFlag::new(), report)?;
+    let (json, damage) = run_on_thread(py, CancelFlag::new(), report)?;
     if let Some(warning) = damage.warning() {
-        warn(py, &warning)?;
+        issue_warning(py, &warning)?;
     }
-    json.map_err(|error| raise(py, Error::Internal(format!("a report as JSON: {error}"))))
+    json.map_err(|error| to_exception(py, Error::Internal(format!("a report as JSON: {error}"))))
 }
 
 fn run_query<'py>(
@@ -538,7 +561,7 @@ fn run_query<'py>(
         let begin = move |settings| RunHandle::start_query(query, settings);
         return run_or_write(py, sink, limits, job, about, begin);
     };
-    let priority = limits.priority_of(job).map_err(|error| raise(py, error))?;
+    let priority = limits.priority_of(job).map_err(|error| to_exception(py, error))?;
     let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_else(|| query.sql.clone()));
     run_or_write(py, sink, limits, job, about, move |settings| {
         let question = PostedQuery::new(verb, &shown, &query, &settings, priority)?;
@@ -547,17 +570,17 @@ fn run_query<'py>(
 }
 
 /// Begins a query whose answers are given as they stand.
-fn watch_query<'py>(
+fn start_watched_query<'py>(
     py: Python<'py>,
     (query, master): (Query, Option<MasterClient>),
     limits: LimitOptions,
     about: RunDescription,
 ) -> PyResult<Bound<'py, PyAny>> {
     let priority =
-        limits.priority_of(&ResourceLimits::default()).map_err(|error| raise(py, error))?;
-    let (limits, display) = limits.split();
+        limits.priority_of(&ResourceLimits::default()).map_err(|error| to_exception(py, error))?;
+    let (limits, display) = limits.into_limits_and_display();
     let preparation = py.detach(|| prepare_run(&limits, &ResourceLimits::default()));
-    let preparation = preparation.map_err(|error| raise(py, error))?;
+    let preparation = preparation.map_err(|error| to_exception(py, error))?;
     let (verb, shown) = (about.verb, about.mapper.clone().unwrap_or_default());
     let begin = |settings: RunSettings| match master {
         None => RunHandle::start_watched_query(query, settings).map(RunHandle::with_uniform_schema),
@@ -566,9 +589,10 @@ fn watch_query<'py>(
             RunHandle::start_posted_query(master, question.with_interim_results(true), settings)
         }
     };
-    let begun = Begun::new(py, preparation, Some(about), display, begin)?;
+    let begun = StartedRun::new(py, preparation, Some(about), display, begin)?;
     let RunSettings { cancel, memory_bytes, .. } = begun.preparation.settings;
-    let answers = RawAnswers::new(begun.running, cancel, begun.display, memory_bytes, begun.before);
+    let answers =
+        RawAnswers::new(begun.running, cancel, begun.display, memory_bytes, begun.stats_before);
     Ok(Bound::new(py, answers)?.into_any())
 }
 
@@ -581,25 +605,26 @@ fn run_or_write<'py>(
     about: RunDescription,
     begin: impl FnOnce(RunSettings) -> Result<RunHandle> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (limits, display) = limits.split();
-    let preparation = py.detach(|| prepare_run(&limits, job)).map_err(|error| raise(py, error))?;
-    let begun = Begun::new(py, preparation, Some(about), display, begin)?;
+    let (limits, display) = limits.into_limits_and_display();
+    let preparation =
+        py.detach(|| prepare_run(&limits, job)).map_err(|error| to_exception(py, error))?;
+    let begun = StartedRun::new(py, preparation, Some(about), display, begin)?;
     match sink {
         None => begun.into_result(py),
-        Some(sink) => Ok(Bound::new(py, begun.write(py, &sink)?)?.into_any()),
+        Some(sink) => Ok(Bound::new(py, begun.write_to_sink(py, &sink)?)?.into_any()),
     }
 }
 
 /// A run that has begun.
-struct Begun {
+struct StartedRun {
     running: RunHandle,
     preparation: PreparedRun,
-    display: Option<Arc<Display>>,
+    display: Option<Arc<ProgressDisplay>>,
     /// What reading remote files had done before.
-    before: ReadStats,
+    stats_before: ReadStats,
 }
 
-impl Begun {
+impl StartedRun {
     /// Begins a run, recorded in the job log if it is said what it is about.
     fn new(
         py: Python<'_>,
@@ -608,10 +633,10 @@ impl Begun {
         display: Option<Py<PyAny>>,
         begin: impl FnOnce(RunSettings) -> Result<RunHandle> + Send,
     ) -> PyResult<Self> {
-        let display = Display::new(display, &preparation.settings.progress);
+        let display = ProgressDisplay::new(display, &preparation.settings.progress);
         let before = remote::read_stats();
         let running = py.detach(|| -> Result<_> {
-            let about = about.map(|about| RunDescription { via: VIA, ..about });
+            let about = about.map(|about| RunDescription { via: JOB_LOG_INTERFACE, ..about });
             let recorder = about.map(|about| preparation.start_recorder(about)).transpose()?;
             let running = begin(preparation.settings.clone())?;
             Ok(match recorder {
@@ -619,33 +644,34 @@ impl Begun {
                 None => running,
             })
         });
-        let running = running.map_err(|error| raise(py, error))?;
+        let running = running.map_err(|error| to_exception(py, error))?;
         if let Some(warning) = &preparation.warning {
-            warn(py, warning)?;
+            issue_warning(py, warning)?;
         }
-        Ok(Begun { running, preparation, display, before })
+        Ok(StartedRun { running, preparation, display, stats_before: before })
     }
 
-    fn waiter(&self) -> Waiter {
-        Waiter::new(self.preparation.settings.cancel.clone(), self.display.clone())
+    fn signal_waiter(&self) -> SignalWaiter {
+        SignalWaiter::new(self.preparation.settings.cancel.clone(), self.display.clone())
     }
 
     /// Waits for a run that has no rows to give.
     fn drain(&mut self, py: Python<'_>) -> PyResult<()> {
-        let mut waiter = self.waiter();
+        let mut waiter = self.signal_waiter();
         let running = &mut self.running;
-        let done = py.detach(|| running.for_each_batch(|_| Ok(()), || waiter.tick()));
+        let done = py.detach(|| running.for_each_batch(|_| Ok(()), || waiter.check_signals()));
         let ending = self.running.take_warning();
-        let done = waiter.done(py, done);
+        let done = waiter.finish(py, done);
         if let Some(warning) = ending {
-            warn(py, &warning)?;
+            issue_warning(py, &warning)?;
         }
         done
     }
 
     /// What reading remote files did meanwhile.
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
-        Ok(opened::told(py, &remote::read_stats().delta_since(&self.before))?.unbind())
+        Ok(file_access::stats_dict(py, &remote::read_stats().delta_since(&self.stats_before))?
+            .unbind())
     }
 
     /// What the run's result rests on.
@@ -657,28 +683,35 @@ impl Begun {
     fn into_result(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let memory_bytes = self.preparation.settings.memory_bytes;
         let cancel = self.preparation.settings.cancel;
-        let result =
-            RawResult::new(py, self.running, cancel, self.display, memory_bytes, self.before)?;
+        let result = RawResult::new(
+            py,
+            self.running,
+            cancel,
+            self.display,
+            memory_bytes,
+            self.stats_before,
+        )?;
         Ok(Bound::new(py, result)?.into_any())
     }
 
     /// Writes all rows.
-    fn write(mut self, py: Python<'_>, sink: &SinkSpec) -> PyResult<RawWritten> {
-        let mut waiter = self.waiter();
+    fn write_to_sink(mut self, py: Python<'_>, sink: &SinkSpec) -> PyResult<RawWritten> {
+        let mut waiter = self.signal_waiter();
         let memory_bytes = self.preparation.settings.memory_bytes;
         let id = &self.preparation.run_id;
         let running = &mut self.running;
-        let done = py.detach(|| write_to_sink(running, sink, id, memory_bytes, |_| waiter.tick()));
+        let done = py
+            .detach(|| write_to_sink(running, sink, id, memory_bytes, |_| waiter.check_signals()));
         let ending = self.running.take_warning();
-        let done = waiter.done(py, done);
+        let done = waiter.finish(py, done);
         if let Some(warning) = ending {
-            warn(py, &warning)?;
+            issue_warning(py, &warning)?;
         }
         let written = done?;
         if let Some(warning) = &written.warning {
-            warn(py, warning)?;
+            issue_warning(py, warning)?;
         }
-        let (coverage, coverage_line) = told(self.running.coverage());
+        let (coverage, coverage_line) = coverage_json_and_line(self.running.coverage());
         let stats = self.stats(py)?;
         Ok(RawWritten {
             files: written.files,
@@ -694,22 +727,23 @@ impl Begun {
 }
 
 /// Runs what writes the partial table `out`.
-fn keep(
+fn write_partial_table(
     py: Python<'_>,
     limits: LimitOptions,
     job: &ResourceLimits,
     about: RunDescription,
     out: &Path,
-    begin: impl FnOnce(Prepared) -> Result<RunHandle> + Send,
+    begin: impl FnOnce(PartialTableRun) -> Result<RunHandle> + Send,
 ) -> PyResult<RawWritten> {
-    let (limits, display) = limits.split();
-    let preparation = py.detach(|| prepare_run(&limits, job)).map_err(|error| raise(py, error))?;
+    let (limits, display) = limits.into_limits_and_display();
+    let preparation =
+        py.detach(|| prepare_run(&limits, job)).map_err(|error| to_exception(py, error))?;
     let progress = preparation.settings.progress.clone();
     let id = preparation.run_id.clone();
-    let begin = move |settings| begin(Prepared { id, settings });
-    let mut begun = Begun::new(py, preparation, Some(about), display, begin)?;
+    let begin = move |settings| begin(PartialTableRun { id, settings });
+    let mut begun = StartedRun::new(py, preparation, Some(about), display, begin)?;
     begun.drain(py)?;
-    let (coverage, coverage_line) = told(begun.running.coverage());
+    let (coverage, coverage_line) = coverage_json_and_line(begun.running.coverage());
     let stats = begun.stats(py)?;
     Ok(RawWritten {
         files: 1,
@@ -724,18 +758,18 @@ fn keep(
 }
 
 /// What a run that keeps its table needs to know.
-struct Prepared {
+struct PartialTableRun {
     id: tidemill_engine::RunId,
     settings: RunSettings,
 }
 
 /// A coverage as JSON and in words.
-fn told(coverage: Option<&Coverage>) -> (String, String) {
+fn coverage_json_and_line(coverage: Option<&Coverage>) -> (String, String) {
     (coverage_json(coverage), coverage.map(Coverage::summary_line).unwrap_or_default())
 }
 
 /// Plans and tells, for people and as JSON.
-fn explain(
+fn explain_plan(
     py: Python<'_>,
     limits: LimitOptions,
     cluster: Option<ClusterSpec>,
@@ -744,27 +778,27 @@ fn explain(
     + Send
     + 'static,
 ) -> PyResult<(String, String)> {
-    let (limits, _) = limits.split();
+    let (limits, _) = limits.into_limits_and_display();
     let cancel = CancelFlag::new();
     let flag = cancel.clone();
-    on_a_thread(py, cancel, move || {
+    run_on_thread(py, cancel, move || {
         let (verb, query, sink, job) = question()?;
         let mut settings = prepare_run(&limits, &job)?.settings;
         settings.cancel = flag;
-        let explained = match on.master()? {
+        let explained = match on.named_master()? {
             Some(_) if cluster.is_some() => Err(Error::usage_with_hint(
                 "`cluster` runs a second of the query on this machine, and a master runs elsewhere",
                 "leave `on` out",
             )),
             Some(master) => {
                 let priority = resolve_priority(&limits, &job)?;
-                let query = on.over(query)?;
+                let query = on.apply_to_query(query)?;
                 let sql = query.sql.clone();
                 let question = PostedQuery::new(verb, &sql, &query, &settings, priority)?;
                 Explanation::request_from_master(&master, question, &settings)
             }
             None => {
-                let mut query = on.over(query)?;
+                let mut query = on.apply_to_query(query)?;
                 if let Some(sink) = &sink {
                     query = query.with_worker_output(sink);
                 }
@@ -786,13 +820,13 @@ fn flush_read_cache(py: Python<'_>, seconds: f64) {
 /// What reading remote files did in this process.
 #[pyfunction]
 fn read_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    opened::told(py, &remote::read_stats())
+    file_access::stats_dict(py, &remote::read_stats())
 }
 
 #[pymodule]
 fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tidemill_engine::tracing_output::init_tracing_from_environment()
-        .map_err(|error| raise(module.py(), error))?;
+        .map_err(|error| to_exception(module.py(), error))?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RawAnswers>()?;
     module.add_class::<RawWorker>()?;
@@ -806,16 +840,16 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RawSource>()?;
     module.add_class::<RawSchema>()?;
     module.add_class::<result::RawBatch>()?;
-    module.add_class::<objects::RawStream>()?;
-    module.add_class::<objects::ReadMark>()?;
+    module.add_class::<object_sources::RawStream>()?;
+    module.add_class::<object_sources::ReadMark>()?;
     module.add_class::<rowfile::RawRowfile>()?;
     module.add_class::<rowfile::writer::RawRowfileWriter>()?;
     module.add_class::<sketches::RawHll>()?;
     module.add_class::<ids::RawIdSpace>()?;
     module.add_class::<ids::RawIdSet>()?;
     module.add_class::<ids::RawIds>()?;
-    module.add_class::<opened::RawStore>()?;
-    module.add_class::<opened::RawFile>()?;
+    module.add_class::<file_access::RawStore>()?;
+    module.add_class::<file_access::RawFile>()?;
     module.add_function(wrap_pyfunction!(query, module)?)?;
     module.add_function(wrap_pyfunction!(read_text, module)?)?;
     module.add_function(wrap_pyfunction!(head, module)?)?;
@@ -829,25 +863,25 @@ fn _tidemill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert::check, module)?)?;
     module.add_function(wrap_pyfunction!(convert::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(convert::check_schema, module)?)?;
-    module.add_function(wrap_pyfunction!(sorting::sort, module)?)?;
-    module.add_function(wrap_pyfunction!(combining::combine_ids, module)?)?;
-    module.add_function(wrap_pyfunction!(files::cat, module)?)?;
-    module.add_function(wrap_pyfunction!(files::get, module)?)?;
-    module.add_function(wrap_pyfunction!(files::put, module)?)?;
-    module.add_function(wrap_pyfunction!(files::ls, module)?)?;
-    module.add_function(wrap_pyfunction!(files::stat, module)?)?;
-    module.add_function(wrap_pyfunction!(files::du, module)?)?;
+    module.add_function(wrap_pyfunction!(line_sorting::sort, module)?)?;
+    module.add_function(wrap_pyfunction!(id_file_sets::combine_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(file_operations::cat, module)?)?;
+    module.add_function(wrap_pyfunction!(file_operations::get, module)?)?;
+    module.add_function(wrap_pyfunction!(file_operations::put, module)?)?;
+    module.add_function(wrap_pyfunction!(file_operations::ls, module)?)?;
+    module.add_function(wrap_pyfunction!(file_operations::stat, module)?)?;
+    module.add_function(wrap_pyfunction!(file_operations::du, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(explain_query, module)?)?;
     module.add_function(wrap_pyfunction!(is_copy, module)?)?;
     module.add_function(wrap_pyfunction!(unknown_tables, module)?)?;
-    module.add_function(wrap_pyfunction!(inferred::table_of_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(type_inference::table_of_rows, module)?)?;
     module.add_function(wrap_pyfunction!(explain_job, module)?)?;
     module.add_function(wrap_pyfunction!(read_job, module)?)?;
     module.add_function(wrap_pyfunction!(job_log, module)?)?;
     module.add_function(wrap_pyfunction!(rowfile::read_rowfile, module)?)?;
-    module.add_function(wrap_pyfunction!(objects::register_format, module)?)?;
-    module.add_function(wrap_pyfunction!(objects::leave_python, module)?)?;
+    module.add_function(wrap_pyfunction!(object_sources::register_format, module)?)?;
+    module.add_function(wrap_pyfunction!(object_sources::leave_python, module)?)?;
     module.add_function(wrap_pyfunction!(flush_read_cache, module)?)?;
     module.add_function(wrap_pyfunction!(read_stats, module)?)?;
     Ok(())

@@ -18,9 +18,9 @@ use tidemill_engine::{
     ConversionWorkers, NamedSource, Priority, Query, TurboSettings, program_files,
 };
 
-use crate::objects::Named;
+use crate::object_sources::NamedObject;
 use crate::result::RawSchema;
-use crate::workers::Called;
+use crate::workers::PythonWorkerPool;
 
 /// How files are read.
 #[derive(FromPyObject)]
@@ -61,12 +61,12 @@ impl SourceOptions {
         &self,
         limits: &LimitOptions,
     ) -> tidemill_engine::Result<Option<Arc<ProgramFiles>>> {
-        let storage = storage(&self.storage_options)?;
-        program_files::open_program_files(&self.files, &storage, &[&limits.folders()])
+        let storage = parse_storage_options(&self.storage_options)?;
+        program_files::open_program_files(&self.files, &storage, &[&limits.spill_folder_limits()])
     }
 
     /// How the files of `url` are read.
-    pub(crate) fn spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
+    pub(crate) fn into_source_spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
         Ok(SourceSpec {
             url,
             more_urls: Vec::new(),
@@ -96,8 +96,8 @@ impl SourceOptions {
                 .iter()
                 .map(|text| text.parse())
                 .collect::<source::Result<_>>()?,
-            filter_program: program(self.source_exec)?,
-            storage_options: storage(&self.storage_options)?,
+            filter_program: parse_program(self.source_exec)?,
+            storage_options: parse_storage_options(&self.storage_options)?,
             salvage_damaged: self.recover,
             memory_rows: None,
             exposed_hidden_columns: Vec::new(),
@@ -107,7 +107,7 @@ impl SourceOptions {
 }
 
 /// The program that these words name, if there are any.
-fn program(words: Vec<String>) -> tidemill_engine::Result<Option<FilterProgram>> {
+fn parse_program(words: Vec<String>) -> tidemill_engine::Result<Option<FilterProgram>> {
     Ok((!words.is_empty()).then(|| FilterProgram::new(words)).transpose()?)
 }
 
@@ -131,12 +131,12 @@ impl LimitOptions {
     }
 
     /// Where what does not fit memory goes.
-    pub(crate) fn folders(&self) -> ResourceLimits {
+    pub(crate) fn spill_folder_limits(&self) -> ResourceLimits {
         ResourceLimits { spill_dirs: self.spill_dirs.clone(), ..ResourceLimits::default() }
     }
 
     /// The limits, and the display.
-    pub(crate) fn split(self) -> (ResourceLimits, Option<Py<PyAny>>) {
+    pub(crate) fn into_limits_and_display(self) -> (ResourceLimits, Option<Py<PyAny>>) {
         let limits = ResourceLimits {
             memory: self.memory,
             max_bad: self.max_bad,
@@ -165,7 +165,7 @@ pub(crate) struct OnOptions {
 
 impl OnOptions {
     /// The master that runs it, if one is named.
-    pub(crate) fn master(&self) -> tidemill_engine::Result<Option<MasterClient>> {
+    pub(crate) fn named_master(&self) -> tidemill_engine::Result<Option<MasterClient>> {
         self.master.as_deref().map(|address| MasterClient::find(address, None)).transpose()
     }
 
@@ -192,7 +192,7 @@ impl OnOptions {
     ///
     /// # Errors
     /// Where a size is none.
-    pub(crate) fn over(self, query: Query) -> tidemill_engine::Result<Query> {
+    pub(crate) fn apply_to_query(self, query: Query) -> tidemill_engine::Result<Query> {
         let attempts_max = self.max_attempts.or(query.split_attempts_max);
         let own = ScratchSpec::from_options(self.scratch, self.scratch_above.as_deref())?;
         let scratch = own.with_defaults(query.scratch);
@@ -201,14 +201,14 @@ impl OnOptions {
         }
         let query = Query { split_attempts_max: attempts_max, scratch, ..query };
         let Some(object) = self.workers else { return Ok(query) };
-        let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(object));
+        let workers: Arc<dyn WorkerPool> = Arc::new(PythonWorkerPool::new(object));
         let may_run_here = self.may_run_here;
         Ok(Query { workers: Some(workers), may_run_locally: may_run_here, ..query })
     }
 
     /// Who converts inputs to files of a folder, if not this process.
-    pub(crate) fn elsewhere(self) -> Option<ConversionWorkers> {
-        let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(self.workers?));
+    pub(crate) fn into_remote_workers(self) -> Option<ConversionWorkers> {
+        let workers: Arc<dyn WorkerPool> = Arc::new(PythonWorkerPool::new(self.workers?));
         let (may_run_here, attempts_max) = (self.may_run_here, self.max_attempts);
         Some(ConversionWorkers {
             pool: workers,
@@ -236,7 +236,7 @@ pub(crate) struct TurboOptions {
 
 impl TurboOptions {
     /// These over what a job says, of a call that began then; none where the answer is to rest on all of the input.
-    pub(crate) fn over(
+    pub(crate) fn with_job_defaults(
         self,
         job: &TurboSettings,
         began: Instant,
@@ -282,7 +282,10 @@ pub(crate) struct SinkOptions {
 
 impl SinkOptions {
     /// These over what the job says; none if neither names an output.
-    pub(crate) fn over(self, job: Option<&SinkSpec>) -> tidemill_engine::Result<Option<SinkSpec>> {
+    pub(crate) fn with_job_defaults(
+        self,
+        job: Option<&SinkSpec>,
+    ) -> tidemill_engine::Result<Option<SinkSpec>> {
         let mut spec = match (self.output, job) {
             (Some(url), Some(job)) => {
                 SinkSpec { url, format: None, compression: None, ..job.clone() }
@@ -297,14 +300,14 @@ impl SinkOptions {
         if let Some(compression) = self.compression {
             spec.compression = Some(compression.parse()?);
         }
-        if let Some(program) = program(self.sink_exec)? {
+        if let Some(program) = parse_program(self.sink_exec)? {
             spec.exec = Some(program);
         }
         spec.overwrite = self.overwrite.unwrap_or(spec.overwrite);
         spec.has_header &= !self.no_header;
         spec.max_files = self.max_files.unwrap_or(spec.max_files);
         spec.storage_options =
-            spec.storage_options.with_overrides(&storage(&self.storage_options)?);
+            spec.storage_options.with_overrides(&parse_storage_options(&self.storage_options)?);
         Ok(Some(spec))
     }
 }
@@ -314,7 +317,10 @@ impl SinkOptions {
     ///
     /// # Errors
     /// For an option that says what the statement says.
-    pub(crate) fn over_copy(self, copy: &SinkSpec) -> tidemill_engine::Result<Option<SinkSpec>> {
+    pub(crate) fn with_copy_defaults(
+        self,
+        copy: &SinkSpec,
+    ) -> tidemill_engine::Result<Option<SinkSpec>> {
         let said = [
             ("output", self.output.is_some()),
             ("format", self.format.is_some()),
@@ -326,7 +332,7 @@ impl SinkOptions {
                 format!("COPY names its output itself, and `{name}` is beside it"),
                 "its own options say the rest: COPY … TO 'out' (FORMAT csv, HEADER false)",
             )),
-            None => self.over(Some(copy)),
+            None => self.with_job_defaults(Some(copy)),
         }
     }
 }
@@ -346,42 +352,42 @@ pub(crate) struct JobText {
     /// What programs find by name beside what the job says.
     files: Vec<String>,
     /// Sources that are objects.
-    objects: Vec<Named>,
+    objects: Vec<NamedObject>,
 }
 
 impl JobText {
     /// Takes the sources that are objects, whose rows are shared or taken over.
-    pub(crate) fn take_sources(&mut self, py: Python<'_>) -> PyResult<Vec<NamedSource>> {
+    pub(crate) fn take_object_sources(&mut self, py: Python<'_>) -> PyResult<Vec<NamedSource>> {
         let objects = std::mem::take(&mut self.objects).into_iter();
         objects
             .map(|object| {
-                let (name, spec) = object.spec(py)?;
+                let (name, spec) = object.into_named_source(py)?;
                 Ok(NamedSource { name, spec })
             })
             .collect()
     }
 
     /// Reads and checks the job, some sources of which are objects.
-    pub(crate) fn job(self, given: Vec<NamedSource>) -> tidemill_engine::Result<Job> {
-        Ok(self.job_and_tree(given)?.0)
+    pub(crate) fn parse_job(self, given: Vec<NamedSource>) -> tidemill_engine::Result<Job> {
+        Ok(self.parse_job_and_tree(given)?.0)
     }
 
     /// Reads and checks the job, whose objects are left alone; its tree, without the overrides, as JSON.
-    pub(crate) fn read_without_objects(mut self) -> tidemill_engine::Result<(Job, String)> {
+    pub(crate) fn parse_job_without_objects(mut self) -> tidemill_engine::Result<(Job, String)> {
         let objects = std::mem::take(&mut self.objects).into_iter();
         let named = |name: String| {
             let spec = SourceSpec { url: name.clone(), ..SourceSpec::default() };
             NamedSource { name, spec }
         };
         let mut given: Vec<NamedSource> = objects.map(|object| named(object.name)).collect();
-        if given.is_empty() && self.is_without_source()? {
+        if given.is_empty() && self.needs_source()? {
             given.push(named(SOURCE_NAME.to_owned()));
         }
-        self.job_and_tree(given)
+        self.parse_job_and_tree(given)
     }
 
     /// Returns true for tables over a source that a run has yet to supply. Reads the job's file.
-    fn is_without_source(&mut self) -> tidemill_engine::Result<bool> {
+    fn needs_source(&mut self) -> tidemill_engine::Result<bool> {
         if let Some(path) = self.path.take() {
             (self.origin, self.text) = Job::read_job_text(&path)?;
         }
@@ -394,7 +400,10 @@ impl JobText {
         Ok(has("tables") && !has("source") && !has("map"))
     }
 
-    fn job_and_tree(mut self, given: Vec<NamedSource>) -> tidemill_engine::Result<(Job, String)> {
+    fn parse_job_and_tree(
+        mut self,
+        given: Vec<NamedSource>,
+    ) -> tidemill_engine::Result<(Job, String)> {
         if let Some(path) = &self.path {
             (self.origin, self.text) = Job::read_job_text(path)?;
         }
@@ -408,7 +417,7 @@ impl JobText {
                 Job::from_toml_with_sources(&self.text, &self.origin, &self.overrides, given)?;
             (job, Job::toml_to_json(&self.text, &self.origin)?.to_string())
         };
-        let over = storage(&self.storage_options)?;
+        let over = parse_storage_options(&self.storage_options)?;
         for source in &mut job.sources {
             source.spec.storage_options = source.spec.storage_options.with_overrides(&over);
         }
@@ -418,7 +427,9 @@ impl JobText {
 }
 
 /// The settings of stores, checked.
-pub(crate) fn storage(pairs: &[(String, String)]) -> tidemill_engine::Result<StorageOptions> {
+pub(crate) fn parse_storage_options(
+    pairs: &[(String, String)],
+) -> tidemill_engine::Result<StorageOptions> {
     let mut options = StorageOptions::default();
     for (name, value) in pairs {
         options.set(name, value.clone())?;

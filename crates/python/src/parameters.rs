@@ -7,22 +7,24 @@ use tidemill_engine::{Error, Result};
 
 /// A value: its kind, its text, and what a list holds.
 #[derive(FromPyObject)]
-pub(crate) struct GivenValue(String, String, Vec<GivenValue>);
+pub(crate) struct PythonParameterValue(String, String, Vec<PythonParameterValue>);
 
 /// The name of a parameter, and its value.
-pub(crate) type GivenParameter = (String, GivenValue);
+pub(crate) type NamedPythonParameter = (String, PythonParameterValue);
 
 /// The parameters as the engine has them.
 ///
 /// # Errors
 /// [`Error::Internal`] for a kind that the package does not give.
-pub(crate) fn parameters(given: Vec<GivenParameter>) -> Result<Vec<(String, QueryParameter)>> {
-    given.into_iter().map(|(name, value)| Ok((name, value.parameter()?))).collect()
+pub(crate) fn to_engine_parameters(
+    given: Vec<NamedPythonParameter>,
+) -> Result<Vec<(String, QueryParameter)>> {
+    given.into_iter().map(|(name, value)| Ok((name, value.to_engine_parameter()?))).collect()
 }
 
-impl GivenValue {
-    fn parameter(self) -> Result<QueryParameter> {
-        let GivenValue(kind, text, items) = self;
+impl PythonParameterValue {
+    fn to_engine_parameter(self) -> Result<QueryParameter> {
+        let PythonParameterValue(kind, text, items) = self;
         Ok(match kind.as_str() {
             "null" => QueryParameter::Null,
             "boolean" => QueryParameter::Boolean(text == "true"),
@@ -33,9 +35,9 @@ impl GivenValue {
             "timestamp" => QueryParameter::TypedLiteral("TIMESTAMP", text),
             "timestamptz" => QueryParameter::TypedLiteral("TIMESTAMPTZ", text),
             "interval" => QueryParameter::TypedLiteral("INTERVAL", text),
-            "bytes" => QueryParameter::Bytes(bytes(&text)?),
+            "bytes" => QueryParameter::Bytes(decode_bytes(&text)?),
             "list" => {
-                let items = items.into_iter().map(GivenValue::parameter);
+                let items = items.into_iter().map(PythonParameterValue::to_engine_parameter);
                 QueryParameter::List(items.collect::<Result<_>>()?)
             }
             _ => match kind.strip_prefix("cast ") {
@@ -47,6 +49,6 @@ impl GivenValue {
 }
 
 /// Bytes of their hexadecimal digits.
-fn bytes(digits: &str) -> Result<Vec<u8>> {
+fn decode_bytes(digits: &str) -> Result<Vec<u8>> {
     decode_hex(digits).ok_or_else(|| Error::Internal(format!("`{digits}` are no bytes")))
 }

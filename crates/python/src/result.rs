@@ -33,45 +33,45 @@ use tidemill_engine::run_handle::{RunEvent, RunHandle};
 use tidemill_engine::sink::{displayed_columns, format_cells, is_numeric_type};
 use tidemill_engine::{CancelFlag, Coverage, Error};
 
-use crate::errors::{raise, warn};
+use crate::errors::{issue_warning, to_exception};
+use crate::file_access::stats_dict;
+use crate::interruptible_wait::{ProgressDisplay, SIGNAL_CHECK_INTERVAL, SignalWaiter};
 use crate::ipc;
-use crate::opened::told;
-use crate::process::Own;
+use crate::process_bound::ProcessBound;
 use crate::values;
-use crate::wait::{Display, TICK, Waiter};
 
 /// A coverage as JSON text; `null` before the end.
 pub(crate) fn coverage_json(coverage: Option<&Coverage>) -> String {
     serde_json::to_string(&coverage).unwrap_or_else(|_| "null".to_owned())
 }
 
-type Shared<T> = Arc<Mutex<Option<T>>>;
+type SharedSlot<T> = Arc<Mutex<Option<T>>>;
 
 /// One part in so many of the memory budget is for rows that may be read once more.
-const KEPT_SHARE: u64 = 4;
+const REREAD_BUDGET_DIVISOR: u64 = 4;
 
 /// The memory that batches take, each buffer counted once: batches that are cut from one share it.
-struct Room {
-    buffers: HashSet<usize>,
+struct RetainedMemory {
+    counted_buffers: HashSet<usize>,
     bytes: u64,
     limit_bytes: u64,
 }
 
-impl Room {
+impl RetainedMemory {
     /// Makes room for a batch; says whether there is any.
-    fn take(&mut self, batch: &RecordBatch) -> bool {
-        batch.columns().iter().for_each(|column| self.count(&column.to_data()));
+    fn charge_batch(&mut self, batch: &RecordBatch) -> bool {
+        batch.columns().iter().for_each(|column| self.charge_array(&column.to_data()));
         self.bytes <= self.limit_bytes
     }
 
-    fn count(&mut self, data: &ArrayData) {
+    fn charge_array(&mut self, data: &ArrayData) {
         let nulls = data.nulls().map(|nulls| nulls.buffer());
         for buffer in data.buffers().iter().chain(nulls) {
-            if self.buffers.insert(buffer.data_ptr().as_ptr() as usize) {
+            if self.counted_buffers.insert(buffer.data_ptr().as_ptr() as usize) {
                 self.bytes += buffer.capacity() as u64;
             }
         }
-        data.child_data().iter().for_each(|child| self.count(child));
+        data.child_data().iter().for_each(|child| self.charge_array(child));
     }
 }
 
@@ -80,53 +80,53 @@ impl Room {
 /// Each reader has a number of its own, of the batch that it wants next. Batches are kept for readers that
 /// begin anew, until they need more memory than there is for it: from then on each goes once it has been
 /// handed out.
-struct Rows {
+struct RunRows {
     /// None once all rows have come.
     running: Option<RunHandle>,
-    kept: VecDeque<RecordBatch>,
+    retained_batches: VecDeque<RecordBatch>,
     /// The number of the first batch that is kept.
-    first: u64,
+    first_retained: u64,
     /// None once the rows were too many to be kept.
-    room: Option<Room>,
+    retained_memory: Option<RetainedMemory>,
     limit_bytes: u64,
     /// Rows that have come.
-    count: u64,
+    rows_received: u64,
     /// Whether the run has failed meanwhile.
     has_failed: bool,
-    coverage: Shared<Coverage>,
-    stats: Shared<ReadStats>,
+    coverage: SharedSlot<Coverage>,
+    stats: SharedSlot<ReadStats>,
     /// Those of the process when it began.
-    before: ReadStats,
+    stats_before: ReadStats,
 }
 
-impl Rows {
+impl RunRows {
     /// The batch of this number, or none after the last.
     fn batch(
         &mut self,
         number: u64,
-        waiter: &mut Waiter,
+        waiter: &mut SignalWaiter,
     ) -> tidemill_engine::Result<Option<RecordBatch>> {
-        self.refuse_before(number)?;
+        self.require_retained(number)?;
         let batch = loop {
-            let at = usize::try_from(number - self.first).ok();
-            if let Some(batch) = at.and_then(|at| self.kept.get(at)) {
+            let at = usize::try_from(number - self.first_retained).ok();
+            if let Some(batch) = at.and_then(|at| self.retained_batches.get(at)) {
                 break batch.clone();
             }
             if !self.fetch(waiter)? {
                 return Ok(None);
             }
         };
-        if self.room.is_none() {
-            while self.first <= number && self.kept.pop_front().is_some() {
-                self.first += 1;
+        if self.retained_memory.is_none() {
+            while self.first_retained <= number && self.retained_batches.pop_front().is_some() {
+                self.first_retained += 1;
             }
         }
         Ok(Some(batch))
     }
 
     /// Refuses a reader whose next batch is gone.
-    fn refuse_before(&self, number: u64) -> tidemill_engine::Result<()> {
-        if number >= self.first {
+    fn require_retained(&self, number: u64) -> tidemill_engine::Result<()> {
+        if number >= self.first_retained {
             return Ok(());
         }
         Err(Error::usage_with_hint(
@@ -141,21 +141,21 @@ impl Rows {
     }
 
     /// Has one more batch come; says whether there was one.
-    fn fetch(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<bool> {
+    fn fetch(&mut self, waiter: &mut SignalWaiter) -> tidemill_engine::Result<bool> {
         loop {
-            if let Err(interrupted) = waiter.tick() {
+            if let Err(interrupted) = waiter.check_signals() {
                 self.has_failed = true;
                 return Err(interrupted.into());
             }
-            if let Some(has_come) = self.fetch_within(TICK)? {
+            if let Some(has_come) = self.fetch_within(SIGNAL_CHECK_INTERVAL)? {
                 return Ok(has_come);
             }
         }
     }
 
     /// Has all rows come, as long as they are kept; says whether they have.
-    fn all_have_come(&mut self, waiter: &mut Waiter) -> tidemill_engine::Result<bool> {
-        while self.room.is_some() && !waiter.is_raised() {
+    fn fetch_all(&mut self, waiter: &mut SignalWaiter) -> tidemill_engine::Result<bool> {
+        while self.retained_memory.is_some() && !waiter.has_exception() {
             if !self.fetch(waiter)? {
                 return Ok(true);
             }
@@ -164,12 +164,12 @@ impl Rows {
     }
 
     /// Takes a batch that has come.
-    fn come(&mut self, batch: RecordBatch) {
-        self.count += batch.num_rows() as u64;
-        if self.room.as_mut().is_some_and(|room| !room.take(&batch)) {
-            self.room = None;
+    fn accept_batch(&mut self, batch: RecordBatch) {
+        self.rows_received += batch.num_rows() as u64;
+        if self.retained_memory.as_mut().is_some_and(|room| !room.charge_batch(&batch)) {
+            self.retained_memory = None;
         }
-        self.kept.push_back(batch);
+        self.retained_batches.push_back(batch);
     }
 
     /// The same, but none where there is nothing to say within a time.
@@ -179,16 +179,16 @@ impl Rows {
         if let Some(warning) = running.take_warning() {
             // That the run is not in the job log is no reason to lose its rows, even
             // where warnings are errors.
-            let _ = Python::try_attach(|py| warn(py, &warning));
+            let _ = Python::try_attach(|py| issue_warning(py, &warning));
         }
         match next {
             Ok(RunEvent::Batch(batch)) => {
-                self.come(batch);
+                self.accept_batch(batch);
                 Ok(Some(true))
             }
             Ok(RunEvent::NothingYet | RunEvent::InterimResult(_)) => Ok(None),
             Ok(RunEvent::End) => {
-                *self.stats.lock() = Some(remote::read_stats().delta_since(&self.before));
+                *self.stats.lock() = Some(remote::read_stats().delta_since(&self.stats_before));
                 *self.coverage.lock() = running.coverage().cloned();
                 self.running = None;
                 Ok(Some(false))
@@ -204,7 +204,7 @@ impl Rows {
 /// Where a result's rows are.
 enum ResultState {
     /// Here.
-    Open(Box<Rows>),
+    Open(Box<RunRows>),
     /// Nowhere: the run has ended with this error.
     Failed(String),
     Closed,
@@ -212,7 +212,7 @@ enum ResultState {
 
 impl ResultState {
     /// The rows, as far as they are there.
-    fn rows(&mut self) -> tidemill_engine::Result<&mut Rows> {
+    fn rows(&mut self) -> tidemill_engine::Result<&mut RunRows> {
         match self {
             ResultState::Open(rows) => Ok(rows),
             ResultState::Failed(error) => Err(Error::usage(format!(
@@ -224,39 +224,39 @@ impl ResultState {
 }
 
 /// What a result and the streams of its rows have in common.
-struct Core {
+struct ResultCore {
     /// Of the process whose threads compute it, which records it too.
-    state: Own<Mutex<ResultState>>,
+    state: ProcessBound<Mutex<ResultState>>,
     /// Whether rows can be read from the first on.
     is_open: AtomicBool,
     /// Whether it was closed, or whoever waited for it gave up.
     is_stopped: AtomicBool,
-    coverage: Shared<Coverage>,
-    stats: Shared<ReadStats>,
+    coverage: SharedSlot<Coverage>,
+    stats: SharedSlot<ReadStats>,
     /// What a consumer of a stream was told in other words.
-    failure: Shared<PyErr>,
+    consumer_exception: SharedSlot<PyErr>,
     cancel: CancelFlag,
-    display: Option<Arc<Display>>,
+    display: Option<Arc<ProgressDisplay>>,
 }
 
-impl Core {
-    fn waiter(&self) -> Waiter {
-        Waiter::new(self.cancel.clone(), self.display.clone())
+impl ResultCore {
+    fn waiter(&self) -> SignalWaiter {
+        SignalWaiter::new(self.cancel.clone(), self.display.clone())
     }
 
     /// Does something with the rows, for which the interpreter's lock is not held.
     fn with_state<T>(
         &self,
-        waiter: &mut Waiter,
-        work: impl FnOnce(&mut ResultState, &mut Waiter) -> tidemill_engine::Result<T>,
+        waiter: &mut SignalWaiter,
+        work: impl FnOnce(&mut ResultState, &mut SignalWaiter) -> tidemill_engine::Result<T>,
     ) -> tidemill_engine::Result<T> {
         // Another thread may be reading.
         let mut state = loop {
-            if let Some(state) = self.state.try_lock_for(TICK) {
+            if let Some(state) = self.state.try_lock_for(SIGNAL_CHECK_INTERVAL) {
                 break state;
             }
-            waiter.tick()?;
-            if waiter.is_raised() {
+            waiter.check_signals()?;
+            if waiter.has_exception() {
                 return Err(Error::Interrupted);
             }
         };
@@ -264,44 +264,45 @@ impl Core {
         // Whoever else reads it is not interrupted by Ctrl-C.
         if matches!(done, Err(Error::Interrupted))
             && self.is_stopped.load(Ordering::Relaxed)
-            && !waiter.is_raised()
+            && !waiter.has_exception()
         {
             *state = ResultState::Closed;
             done = state.rows().and(Err(Error::Interrupted));
         }
         if let ResultState::Open(rows) = &*state {
-            if waiter.is_raised() {
+            if waiter.has_exception() {
                 *state = ResultState::Failed(Error::Interrupted.to_string());
             } else if let (true, Err(error)) = (rows.has_failed, &done) {
                 *state = ResultState::Failed(error.to_string());
             }
         }
-        let is_open = matches!(&*state, ResultState::Open(rows) if rows.first == 0);
+        let is_open = matches!(&*state, ResultState::Open(rows) if rows.first_retained == 0);
         self.is_open.store(is_open, Ordering::Relaxed);
         done
     }
 
     /// Does something with the rows, and waits as Python does.
-    fn in_python<T: Send>(
+    fn with_state_from_python<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut ResultState, &mut Waiter) -> tidemill_engine::Result<T> + Send,
+        work: impl FnOnce(&mut ResultState, &mut SignalWaiter) -> tidemill_engine::Result<T> + Send,
     ) -> PyResult<T> {
-        self.refuse_other_process(py)?;
+        self.require_owner_process(py)?;
         let mut waiter = self.waiter();
         let done = py.detach(|| self.with_state(&mut waiter, work));
-        waiter.done(py, done)
+        waiter.finish(py, done)
     }
 
-    fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.refuse_elsewhere(py, "this result belongs to another process", NO_FORK)
+    fn require_owner_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.require_owner_process(py, "this result belongs to another process", NO_FORK_HINT)
     }
 }
 
-const NO_FORK: &str = "a run does not survive a fork: start the query in the process that reads it";
+const NO_FORK_HINT: &str =
+    "a run does not survive a fork: start the query in the process that reads it";
 
 /// The first rows as cells, whether there are more, and how many there are if that is known.
-type Peeked = (Vec<Vec<Option<String>>>, bool, Option<u64>);
+type PeekedRows = (Vec<Vec<Option<String>>>, bool, Option<u64>);
 
 /// A running query.
 #[pyclass(frozen, module = "tidemill._tidemill")]
@@ -309,7 +310,7 @@ pub struct RawResult {
     schema: SchemaRef,
     /// True if people are shown it without bounds: they are the number itself.
     hides_bounds: bool,
-    core: Arc<Core>,
+    core: Arc<ResultCore>,
 }
 
 impl RawResult {
@@ -318,35 +319,39 @@ impl RawResult {
         py: Python<'_>,
         mut running: RunHandle,
         cancel: CancelFlag,
-        display: Option<Arc<Display>>,
+        display: Option<Arc<ProgressDisplay>>,
         memory_bytes: u64,
         before: ReadStats,
     ) -> PyResult<Self> {
-        let mut waiter = Waiter::new(cancel.clone(), display.clone());
-        let schema = py.detach(|| running.wait_for_schema(|| waiter.tick()));
-        let schema = waiter.done(py, schema)?;
+        let mut waiter = SignalWaiter::new(cancel.clone(), display.clone());
+        let schema = py.detach(|| running.wait_for_schema(|| waiter.check_signals()));
+        let schema = waiter.finish(py, schema)?;
         let hides_bounds = running.has_added_bounds();
-        let (coverage, stats) = (Shared::default(), Shared::default());
-        let limit_bytes = memory_bytes / KEPT_SHARE;
-        let rows = Rows {
+        let (coverage, stats) = (SharedSlot::default(), SharedSlot::default());
+        let limit_bytes = memory_bytes / REREAD_BUDGET_DIVISOR;
+        let rows = RunRows {
             running: Some(running),
-            kept: VecDeque::new(),
-            first: 0,
-            room: Some(Room { buffers: HashSet::new(), bytes: 0, limit_bytes }),
+            retained_batches: VecDeque::new(),
+            first_retained: 0,
+            retained_memory: Some(RetainedMemory {
+                counted_buffers: HashSet::new(),
+                bytes: 0,
+                limit_bytes,
+            }),
             limit_bytes,
-            count: 0,
+            rows_received: 0,
             has_failed: false,
             coverage: Arc::clone(&coverage),
             stats: Arc::clone(&stats),
-            before,
+            stats_before: before,
         };
-        let core = Core {
-            state: Own::new(Mutex::new(ResultState::Open(Box::new(rows)))),
+        let core = ResultCore {
+            state: ProcessBound::new(Mutex::new(ResultState::Open(Box::new(rows)))),
             is_open: AtomicBool::new(true),
             is_stopped: AtomicBool::new(false),
             coverage,
             stats,
-            failure: Shared::default(),
+            consumer_exception: SharedSlot::default(),
             cancel,
             display,
         };
@@ -356,28 +361,32 @@ impl RawResult {
 
 impl RawResult {
     /// Rows that are here, with what they rest on.
-    fn given(schema: SchemaRef, batches: Vec<RecordBatch>, coverage: Coverage) -> Self {
+    fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>, coverage: Coverage) -> Self {
         let coverage = Arc::new(Mutex::new(Some(coverage)));
         let stats = Arc::new(Mutex::new(Some(ReadStats::default())));
-        let rows = Rows {
+        let rows = RunRows {
             running: None,
-            count: batches.iter().map(|batch| batch.num_rows() as u64).sum(),
-            kept: batches.into(),
-            first: 0,
-            room: Some(Room { buffers: HashSet::new(), bytes: 0, limit_bytes: u64::MAX }),
+            rows_received: batches.iter().map(|batch| batch.num_rows() as u64).sum(),
+            retained_batches: batches.into(),
+            first_retained: 0,
+            retained_memory: Some(RetainedMemory {
+                counted_buffers: HashSet::new(),
+                bytes: 0,
+                limit_bytes: u64::MAX,
+            }),
             limit_bytes: u64::MAX,
             has_failed: false,
             coverage: Arc::clone(&coverage),
             stats: Arc::clone(&stats),
-            before: ReadStats::default(),
+            stats_before: ReadStats::default(),
         };
-        let core = Core {
-            state: Own::new(Mutex::new(ResultState::Open(Box::new(rows)))),
+        let core = ResultCore {
+            state: ProcessBound::new(Mutex::new(ResultState::Open(Box::new(rows)))),
             is_open: AtomicBool::new(true),
             is_stopped: AtomicBool::new(false),
             coverage,
             stats,
-            failure: Shared::default(),
+            consumer_exception: SharedSlot::default(),
             cancel: CancelFlag::new(),
             display: None,
         };
@@ -389,7 +398,7 @@ impl RawResult {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawAnswers {
     /// None once the result was given, and while an answer is waited for.
-    running: Own<Mutex<Option<Box<Watched>>>>,
+    running: ProcessBound<Mutex<Option<Box<WatchedRun>>>>,
     cancel: CancelFlag,
     /// True once the result was given: closing the answers does not stop it.
     is_result_given: AtomicBool,
@@ -397,52 +406,56 @@ pub struct RawAnswers {
 }
 
 /// A run that is watched.
-struct Watched {
+struct WatchedRun {
     running: RunHandle,
     cancel: CancelFlag,
-    display: Option<Arc<Display>>,
+    display: Option<Arc<ProgressDisplay>>,
     memory_bytes: u64,
-    before: ReadStats,
+    stats_before: ReadStats,
 }
 
 impl RawAnswers {
     pub(crate) fn new(
         running: RunHandle,
         cancel: CancelFlag,
-        display: Option<Arc<Display>>,
+        display: Option<Arc<ProgressDisplay>>,
         memory_bytes: u64,
         before: ReadStats,
     ) -> Self {
         let own = cancel.clone();
-        let watched = Watched { running, cancel, display, memory_bytes, before };
+        let watched = WatchedRun { running, cancel, display, memory_bytes, stats_before: before };
         RawAnswers {
-            running: Own::new(Mutex::new(Some(Box::new(watched)))),
+            running: ProcessBound::new(Mutex::new(Some(Box::new(watched)))),
             cancel: own,
             is_result_given: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         }
     }
 
-    fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
-        self.running.refuse_elsewhere(py, "these answers belong to another process", NO_FORK)
+    fn require_owner_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.running.require_owner_process(
+            py,
+            "these answers belong to another process",
+            NO_FORK_HINT,
+        )
     }
 }
 
 /// So many rows of the result are waited for before it is given: a glimpse has no more either.
-const LAST_ROWS: u64 = 10_000;
+const AWAITED_RESULT_ROWS: u64 = 10_000;
 
 #[pymethods]
 impl RawAnswers {
     /// The next answer, and whether it is the result; none behind that. Of a result of few rows all are there.
     fn next(&self, py: Python<'_>) -> PyResult<Option<(RawResult, bool)>> {
-        self.refuse_other_process(py)?;
+        self.require_owner_process(py)?;
         let Some(mut watched) = py.detach(|| self.running.lock().take()) else { return Ok(None) };
-        let mut waiter = Waiter::new(watched.cancel.clone(), watched.display.clone());
+        let mut waiter = SignalWaiter::new(watched.cancel.clone(), watched.display.clone());
         let next = py.detach(|| {
-            watched.running.wait_for_schema(|| waiter.tick())?;
+            watched.running.wait_for_schema(|| waiter.check_signals())?;
             loop {
-                waiter.tick()?;
-                match watched.running.next_event(TICK)? {
+                waiter.check_signals()?;
+                match watched.running.next_event(SIGNAL_CHECK_INTERVAL)? {
                     RunEvent::NothingYet => {}
                     // One that only says that there may be others.
                     RunEvent::InterimResult(glimpse) if glimpse.bytes_read_share == 0.0 => {}
@@ -451,28 +464,33 @@ impl RawAnswers {
             }
         });
         // Whoever closes the answers on another thread interrupts nobody: there are no more.
-        let is_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.is_raised();
+        let is_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.has_exception();
         if matches!(next, Err(Error::Interrupted)) && is_closed {
-            waiter.done(py, Ok(()))?;
+            waiter.finish(py, Ok(()))?;
             return Ok(None);
         }
-        match waiter.done(py, next)? {
+        match waiter.finish(py, next)? {
             RunEvent::InterimResult(glimpse) => {
                 py.detach(|| *self.running.lock() = Some(watched));
                 let glimpse = *glimpse;
-                let answer = RawResult::given(glimpse.schema, glimpse.batches, glimpse.coverage);
+                let answer =
+                    RawResult::from_batches(glimpse.schema, glimpse.batches, glimpse.coverage);
                 Ok(Some((answer, false)))
             }
             next => {
                 self.is_result_given.store(true, Ordering::Relaxed);
-                let Watched { running, cancel, display, memory_bytes, before } = *watched;
-                let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
-                result.core.in_python(py, |state, waiter| {
+                let WatchedRun { running, cancel, display, memory_bytes, stats_before } = *watched;
+                let result =
+                    RawResult::new(py, running, cancel, display, memory_bytes, stats_before)?;
+                result.core.with_state_from_python(py, |state, waiter| {
                     let rows = state.rows()?;
                     if let RunEvent::Batch(batch) = next {
-                        rows.come(batch);
+                        rows.accept_batch(batch);
                     }
-                    while rows.count <= LAST_ROWS && rows.room.is_some() && !waiter.is_raised() {
+                    while rows.rows_received <= AWAITED_RESULT_ROWS
+                        && rows.retained_memory.is_some()
+                        && !waiter.has_exception()
+                    {
                         if !rows.fetch(waiter)? {
                             break;
                         }
@@ -486,7 +504,7 @@ impl RawAnswers {
 
     /// Stops the run; there are no more answers. A thread that waits for one ends its wait.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.refuse_other_process(py)?;
+        self.require_owner_process(py)?;
         if !self.is_result_given.load(Ordering::Relaxed) {
             self.is_closed.store(true, Ordering::Relaxed);
             self.cancel.cancel();
@@ -507,35 +525,37 @@ impl RawResult {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = match requested_schema {
-            Some(capsule) => requested(&capsule, &self.schema)?,
+            Some(capsule) => import_requested_schema(&capsule, &self.schema)?,
             None => self.schema.clone(),
         };
-        self.core.in_python(py, |state, waiter| {
+        self.core.with_state_from_python(py, |state, waiter| {
             let rows = state.rows()?;
-            rows.refuse_before(0)?;
-            if rows.kept.is_empty() {
+            rows.require_retained(0)?;
+            if rows.retained_batches.is_empty() {
                 rows.fetch(waiter)?;
             }
             Ok(())
         })?;
         let core = Arc::clone(&self.core);
-        let stream = Stream { core, schema, next: 0, ended: false };
+        let stream = ResultStream { core, schema, next_batch: 0, has_ended: false };
         let stream = FFI_ArrowArrayStream::new(Box::new(stream));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
     /// The batch of this number, or none after the last.
     fn batch(&self, py: Python<'_>, number: u64) -> PyResult<Option<RawBatch>> {
-        let batch = self.core.in_python(py, |state, waiter| state.rows()?.batch(number, waiter))?;
+        let batch = self
+            .core
+            .with_state_from_python(py, |state, waiter| state.rows()?.batch(number, waiter))?;
         Ok(batch.map(RawBatch::new))
     }
 
     /// Waits until all rows have come, which are kept.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        self.core.in_python(py, |state, waiter| {
+        self.core.with_state_from_python(py, |state, waiter| {
             let rows = state.rows()?;
-            rows.refuse_before(0)?;
-            if rows.all_have_come(waiter)? {
+            rows.require_retained(0)?;
+            if rows.fetch_all(waiter)? {
                 return Ok(());
             }
             Err(Error::usage_with_hint(
@@ -551,11 +571,11 @@ impl RawResult {
 
     /// All rows as [bytes](ipc::bytes_of), which stay in the result; until they have come they are waited for.
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let batches = self.core.in_python(py, |state, waiter| {
+        let batches = self.core.with_state_from_python(py, |state, waiter| {
             let rows = state.rows()?;
-            rows.refuse_before(0)?;
-            if rows.all_have_come(waiter)? {
-                return Ok(rows.kept.iter().cloned().collect::<Vec<_>>());
+            rows.require_retained(0)?;
+            if rows.fetch_all(waiter)? {
+                return Ok(rows.retained_batches.iter().cloned().collect::<Vec<_>>());
             }
             Err(Error::usage_with_hint(
                 format!(
@@ -565,27 +585,27 @@ impl RawResult {
                 "write them with output= and send the file's name, or give more memory=, a quarter of which is for this",
             ))
         })?;
-        let batches = batches.iter().map(|batch| conformed(batch, &self.schema));
-        let batches = batches.collect::<Result<Vec<_>, _>>().map_err(in_python)?;
-        ipc::bytes_of(py, &self.schema, &batches)
+        let batches = batches.iter().map(|batch| cast_to_schema(batch, &self.schema));
+        let batches = batches.collect::<Result<Vec<_>, _>>().map_err(to_value_error)?;
+        ipc::encode_batches(py, &self.schema, &batches)
     }
 
     /// A result of the rows that [`to_ipc`](Self::to_ipc) gave, and of a coverage as JSON.
     #[staticmethod]
     fn from_ipc(py: Python<'_>, rows: &Bound<'_, PyBytes>, coverage: &str) -> PyResult<Self> {
-        let (schema, batches) = ipc::batches_of(rows.as_bytes())?;
+        let (schema, batches) = ipc::decode_batches(rows.as_bytes())?;
         let coverage = serde_json::from_str(coverage).map_err(|error| {
-            raise(py, Error::usage(format!("no coverage of a result: {error}")))
+            to_exception(py, Error::usage(format!("no coverage of a result: {error}")))
         })?;
-        Ok(RawResult::given(schema, batches, coverage))
+        Ok(RawResult::from_batches(schema, batches, coverage))
     }
 
     /// The coverage as JSON, once all rows have come: until then they are waited for, and kept.
     fn final_coverage(&self, py: Python<'_>) -> PyResult<String> {
         if self.core.coverage.lock().is_none() {
-            self.core.in_python(py, |state, waiter| {
+            self.core.with_state_from_python(py, |state, waiter| {
                 let rows = state.rows()?;
-                if rows.all_have_come(waiter)? {
+                if rows.fetch_all(waiter)? {
                     return Ok(());
                 }
                 Err(Error::usage_with_hint(
@@ -612,14 +632,16 @@ impl RawResult {
         chars_max: usize,
         waits_for_rows: bool,
         waits_for_others: bool,
-    ) -> PyResult<Option<Peeked>> {
+    ) -> PyResult<Option<PeekedRows>> {
         if !waits_for_others && self.core.state.is_locked() {
             return Ok(None);
         }
-        let peeked = self.core.in_python(py, |state, waiter| {
+        let peeked = self.core.with_state_from_python(py, |state, waiter| {
             let rows = state.rows()?;
-            rows.refuse_before(0)?;
-            let held = |rows: &Rows| rows.kept.iter().map(RecordBatch::num_rows).sum::<usize>();
+            rows.require_retained(0)?;
+            let held = |rows: &RunRows| {
+                rows.retained_batches.iter().map(RecordBatch::num_rows).sum::<usize>()
+            };
             while held(rows) <= count {
                 let has_come = match waits_for_rows {
                     true => Some(rows.fetch(waiter)?),
@@ -632,12 +654,12 @@ impl RawResult {
                 }
             }
             let mut first = 0;
-            let wanted = rows.kept.iter().take_while(|batch| {
+            let wanted = rows.retained_batches.iter().take_while(|batch| {
                 let is_wanted = first < count;
                 first += batch.num_rows();
                 is_wanted
             });
-            let known = rows.running.is_none().then_some(rows.count);
+            let known = rows.running.is_none().then_some(rows.rows_received);
             Ok(Some((wanted.cloned().collect::<Vec<_>>(), held(rows), known)))
         })?;
         let Some((batches, held, known)) = peeked else { return Ok(None) };
@@ -654,7 +676,7 @@ impl RawResult {
             }
             Ok((shown, held > count, known))
         };
-        py.detach(shown).map(Some).map_err(|error| raise(py, error))
+        py.detach(shown).map(Some).map_err(|error| to_exception(py, error))
     }
 
     /// Whether rows can be read from the first on.
@@ -684,13 +706,14 @@ impl RawResult {
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let stats = *self.core.stats.lock();
-        stats.map(|stats| told(py, &stats)).transpose()
+        stats.map(|stats| stats_dict(py, &stats)).transpose()
     }
 
     /// What a consumer of the stream was told in other words.
     #[getter]
     fn failure(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
-        let failure = self.core.failure.lock().as_ref().map(|failure| failure.clone_ref(py));
+        let failure =
+            self.core.consumer_exception.lock().as_ref().map(|failure| failure.clone_ref(py));
         failure.map(|failure| failure.into_value(py))
     }
 
@@ -705,7 +728,7 @@ impl RawResult {
     /// Stops the run, if it has not ended; somebody who has the rows gets no more.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.stop();
-        self.core.in_python(py, |state, _| {
+        self.core.with_state_from_python(py, |state, _| {
             if matches!(state, ResultState::Open(_)) {
                 *state = ResultState::Closed;
             }
@@ -715,7 +738,7 @@ impl RawResult {
 }
 
 /// Has the Python code that a consumer was called from raise what a signal's handler has raised.
-fn raise_soon(py: Python<'_>, error: &PyErr) {
+fn raise_in_caller(py: Python<'_>, error: &PyErr) {
     let raise_soon = || -> PyResult<bool> {
         let module = py.import("tidemill._interrupts")?;
         module.call_method1("raise_soon", (error.value(py),))?.extract()
@@ -729,30 +752,30 @@ fn raise_soon(py: Python<'_>, error: &PyErr) {
 }
 
 /// The rows of a result, pulled by whoever holds the C stream.
-struct Stream {
-    core: Arc<Core>,
+struct ResultStream {
+    core: Arc<ResultCore>,
     schema: SchemaRef,
     /// The number of the batch that is pulled next.
-    next: u64,
-    ended: bool,
+    next_batch: u64,
+    has_ended: bool,
 }
 
-impl Stream {
-    fn pull(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+impl ResultStream {
+    fn pull_batch(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         let mut waiter = self.core.waiter();
-        let (core, number) = (&self.core, self.next);
+        let (core, number) = (&self.core, self.next_batch);
         let mut is_raised = false;
         // Held or not, the interpreter's lock is free during the wait.
         let next = Python::try_attach(|py| {
-            core.refuse_other_process(py)?;
+            core.require_owner_process(py)?;
             let next = py.detach(|| {
                 core.with_state(&mut waiter, |state, waiter| state.rows()?.batch(number, waiter))
             });
-            is_raised = waiter.is_raised();
+            is_raised = waiter.has_exception();
             // What is shown stays until the stream ends: pulls follow one another.
-            match waiter.raised() {
+            match waiter.into_exception() {
                 Some(raised) => Err(raised),
-                None => next.map_err(|error| raise(py, error)),
+                None => next.map_err(|error| to_exception(py, error)),
             }
         });
         let next = next.unwrap_or_else(|| Err(PyKeyboardInterrupt::new_err(())));
@@ -760,44 +783,44 @@ impl Stream {
             let text = Python::try_attach(|py| {
                 if is_raised {
                     // First: what is set for the next Python code is not for the display's.
-                    self.clear();
-                    raise_soon(py, &error);
+                    self.clear_display();
+                    raise_in_caller(py, &error);
                 }
                 let text = match is_raised || error.is_instance_of::<PyKeyboardInterrupt>(py) {
                     true => Error::Interrupted.to_string(),
                     false => error.value(py).to_string(),
                 };
-                *self.core.failure.lock() = Some(error);
+                *self.core.consumer_exception.lock() = Some(error);
                 text
             });
             // The C interface has no room for a NUL.
             ArrowError::ComputeError(text.unwrap_or_default().replace('\0', "\u{fffd}"))
         })?;
-        self.next += 1;
-        batch.map(|batch| conformed(&batch, &self.schema)).transpose()
+        self.next_batch += 1;
+        batch.map(|batch| cast_to_schema(&batch, &self.schema)).transpose()
     }
 }
 
-impl Iterator for Stream {
+impl Iterator for ResultStream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.has_ended {
             return None;
         }
-        let next = self.pull().transpose();
-        self.ended = !matches!(next, Some(Ok(_)));
-        if self.ended {
-            self.clear();
+        let next = self.pull_batch().transpose();
+        self.has_ended = !matches!(next, Some(Ok(_)));
+        if self.has_ended {
+            self.clear_display();
         }
         next
     }
 }
 
-impl Stream {
-    fn clear(&self) {
+impl ResultStream {
+    fn clear_display(&self) {
         let Some(display) = &self.core.display else { return };
-        if !self.core.state.is_here() {
+        if !self.core.state.is_in_owner_process() {
             // What is shown is the other process's to take away.
             return;
         }
@@ -805,7 +828,7 @@ impl Stream {
             // A stream that is let go of because its consumer fails: what it fails with waits.
             let pending = PyErr::take(py);
             if let Err(raised) = display.clear(py) {
-                raise_soon(py, &raised);
+                raise_in_caller(py, &raised);
             }
             if let Some(pending) = pending {
                 pending.restore(py);
@@ -814,19 +837,19 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for ResultStream {
     fn drop(&mut self) {
-        self.clear();
+        self.clear_display();
     }
 }
 
-impl RecordBatchReader for Stream {
+impl RecordBatchReader for ResultStream {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 }
 
-fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+fn cast_to_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     if batch.schema_ref() == schema {
         return Ok(batch.clone());
     }
@@ -839,10 +862,13 @@ fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arr
 }
 
 /// The types that the consumer would like, under our names.
-fn requested(capsule: &Bound<'_, PyCapsule>, ours: &SchemaRef) -> PyResult<SchemaRef> {
+fn import_requested_schema(
+    capsule: &Bound<'_, PyCapsule>,
+    ours: &SchemaRef,
+) -> PyResult<SchemaRef> {
     let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     // SAFETY: a capsule of this name holds a valid schema, and outlives this borrow of it.
-    let wanted = Schema::try_from(unsafe { pointer.as_ref() }).map_err(in_python)?;
+    let wanted = Schema::try_from(unsafe { pointer.as_ref() }).map_err(to_value_error)?;
     let fits = wanted.fields().len() == ours.fields().len()
         && wanted.fields().iter().zip(ours.fields()).all(|(wanted, ours)| {
             arrow::compute::can_cast_types(ours.data_type(), wanted.data_type())
@@ -856,7 +882,7 @@ fn requested(capsule: &Bound<'_, PyCapsule>, ours: &SchemaRef) -> PyResult<Schem
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
-fn in_python(error: ArrowError) -> PyErr {
+fn to_value_error(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
@@ -892,18 +918,18 @@ impl RawSchema {
 
     /// The columns as [bytes](ipc::bytes_of).
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        ipc::bytes_of(py, &self.schema, &[])
+        ipc::encode_batches(py, &self.schema, &[])
     }
 
     /// The columns that [`to_ipc`](Self::to_ipc) gave.
     #[staticmethod]
     fn from_ipc(columns: &Bound<'_, PyBytes>) -> PyResult<Self> {
-        let (schema, _) = ipc::batches_of(columns.as_bytes())?;
+        let (schema, _) = ipc::decode_batches(columns.as_bytes())?;
         Ok(RawSchema { schema })
     }
 
     fn capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(in_python)?;
+        let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(to_value_error)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 }
@@ -934,31 +960,31 @@ impl RawBatch {
 
     /// The rows as dictionaries.
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        values::rows(py, &self.batch)
+        values::rows_to_dicts(py, &self.batch)
     }
 
     /// The rows as tuples.
     fn tuples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        values::tuples(py, &self.batch)
+        values::rows_to_tuples(py, &self.batch)
     }
 
     /// The rows as [bytes](ipc::bytes_of).
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        ipc::bytes_of(py, self.batch.schema_ref(), std::slice::from_ref(&self.batch))
+        ipc::encode_batches(py, self.batch.schema_ref(), std::slice::from_ref(&self.batch))
     }
 
     /// The rows that [`to_ipc`](Self::to_ipc) gave.
     #[staticmethod]
     fn from_ipc(rows: &Bound<'_, PyBytes>) -> PyResult<Self> {
-        let (schema, batches) = ipc::batches_of(rows.as_bytes())?;
-        let batch = arrow::compute::concat_batches(&schema, &batches).map_err(in_python)?;
+        let (schema, batches) = ipc::decode_batches(rows.as_bytes())?;
+        let batch = arrow::compute::concat_batches(&schema, &batches).map_err(to_value_error)?;
         Ok(RawBatch { batch })
     }
 
     fn capsules<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let data = StructArray::from(self.batch.clone()).to_data();
         let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) =
-            to_ffi(&data).map_err(in_python)?;
+            to_ffi(&data).map_err(to_value_error)?;
         let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
         let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
         PyTuple::new(py, [schema, array])

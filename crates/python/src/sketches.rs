@@ -13,29 +13,31 @@ use tidemill_engine::sketch::{
 };
 use tidemill_engine::{Error, Result};
 
-use crate::arrays::{Column, refused};
-use crate::errors::{corrupt, raise};
-use crate::hashed::{self, Hasher};
+use crate::column_import::{ValueColumn, column_type_error};
+use crate::errors::{corrupt_bytes_exception, to_exception};
+use crate::value_hashing::{self, ObjectHasher};
 
 /// Values that are added between two looks at signals.
-const PIECE: usize = 1 << 16;
+const VALUES_PER_SIGNAL_CHECK: usize = 1 << 16;
 
 /// What is wrong with a parameter, or with bytes.
-pub(crate) fn told(py: Python<'_>, error: SketchError) -> PyErr {
+pub(crate) fn sketch_exception(py: Python<'_>, error: SketchError) -> PyErr {
     match error {
-        SketchError::ParameterOutOfRange { .. } => raise(py, Error::usage(error.to_string())),
-        other => corrupt(py, &other.to_string()),
+        SketchError::ParameterOutOfRange { .. } => {
+            to_exception(py, Error::usage(error.to_string()))
+        }
+        other => corrupt_bytes_exception(py, &other.to_string()),
     }
 }
 
 /// A number as Python has it: the value, its standard error, and the interval at 95 %.
-type Told = (f64, f64, (f64, f64));
+type EstimateTuple = (f64, f64, (f64, f64));
 
-fn estimate(estimate: SketchEstimate) -> Told {
+fn estimate_tuple(estimate: SketchEstimate) -> EstimateTuple {
     (estimate.value, estimate.standard_error, estimate.confidence_interval())
 }
 
-fn estimator(is_improved: bool) -> CardinalityEstimator {
+fn select_estimator(is_improved: bool) -> CardinalityEstimator {
     if is_improved { CardinalityEstimator::Improved } else { CardinalityEstimator::Published }
 }
 
@@ -44,25 +46,25 @@ fn estimator(is_improved: bool) -> CardinalityEstimator {
 pub(crate) struct RawHll(Mutex<Hll>);
 
 impl RawHll {
-    fn of(hll: Hll) -> Self {
+    fn from_hll(hll: Hll) -> Self {
         RawHll(Mutex::new(hll))
     }
 
     /// Does something with the state. No lock is waited for with the interpreter's held.
-    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Hll) -> T + Send) -> T {
+    fn with_hll<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Hll) -> T + Send) -> T {
         py.detach(|| work(&mut self.0.lock()))
     }
 
     /// Adds one hash, which takes no longer than letting go of the interpreter's lock would.
-    fn push(&self, py: Python<'_>, hash: u64) {
+    fn push_hash(&self, py: Python<'_>, hash: u64) {
         match self.0.try_lock() {
             Some(mut hll) => hll.add_hash(hash),
-            None => self.with(py, |hll| hll.add_hash(hash)),
+            None => self.with_hll(py, |hll| hll.add_hash(hash)),
         }
     }
 
     /// Does something with two states, which may be the same.
-    fn beside<T: Send>(
+    fn with_both<T: Send>(
         &self,
         other: &RawHll,
         py: Python<'_>,
@@ -109,14 +111,14 @@ impl RawHll {
         };
         let hll = expthresh
             .and_then(|expthresh| Hll::new(HllParams { log2m, regwidth, expthresh, sparse }));
-        hll.map(RawHll::of).map_err(|error| told(py, error))
+        hll.map(RawHll::from_hll).map_err(|error| sketch_exception(py, error))
     }
 
     /// One of bytes, which may have so large a `log2m`.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8], max_log2m: u8) -> PyResult<Self> {
         let read = py.detach(|| Hll::from_bytes_with_log2m_max(bytes, max_log2m));
-        read.map(RawHll::of).map_err(|error| told(py, error))
+        read.map(RawHll::from_hll).map_err(|error| sketch_exception(py, error))
     }
 
     /// The bytes, by postgresql-hll's rules, with a number of sparse registers or without, or by
@@ -132,13 +134,13 @@ impl RawHll {
             true => HllStorageDialect::Java,
             false => HllStorageDialect::Postgres { sparse_registers_max: sparse_max },
         };
-        PyBytes::new(py, &self.with(py, |hll| hll.to_bytes(dialect)))
+        PyBytes::new(py, &self.with_hll(py, |hll| hll.to_bytes(dialect)))
     }
 
     /// `log2m`, `regwidth`, the threshold (none: automatic), and whether it may be sparse.
     #[getter]
     fn parameters(&self, py: Python<'_>) -> (u8, u8, Option<u64>, bool) {
-        let params = self.with(py, |hll| hll.params());
+        let params = self.with_hll(py, |hll| hll.params());
         let explicit = match params.expthresh {
             ExplicitThreshold::Never => Some(0),
             ExplicitThreshold::PowerOfTwo(power) => Some(1 << power),
@@ -149,107 +151,107 @@ impl RawHll {
 
     #[getter]
     fn is_exact(&self, py: Python<'_>) -> bool {
-        self.with(py, |hll| hll.is_exact())
+        self.with_hll(py, |hll| hll.is_exact())
     }
 
     #[getter]
     fn is_undefined(&self, py: Python<'_>) -> bool {
-        self.with(py, |hll| hll.is_undefined())
+        self.with_hll(py, |hll| hll.is_undefined())
     }
 
     /// The memory it owns.
     #[getter]
     fn heap_bytes(&self, py: Python<'_>) -> usize {
-        self.with(py, |hll| hll.heap_bytes())
+        self.with_hll(py, |hll| hll.heap_bytes())
     }
 
     fn copy(&self, py: Python<'_>) -> Self {
-        RawHll::of(self.with(py, |hll| hll.clone()))
+        RawHll::from_hll(self.with_hll(py, |hll| hll.clone()))
     }
 
     fn equals(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> bool {
-        self.beside(other.get(), py, |ours, theirs| ours == theirs)
+        self.with_both(other.get(), py, |ours, theirs| ours == theirs)
     }
 
     fn add(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Some(hash) = Hasher::of(value)? else {
+        let Some(hash) = ObjectHasher::hash_object(value)? else {
             let hint = "leave it out; add_values leaves nulls out by itself";
-            return Err(hashed::refused(value, "is no value to count", hint));
+            return Err(value_hashing::refused_value_error(value, "is no value to count", hint));
         };
-        self.push(value.py(), hash);
+        self.push_hash(value.py(), hash);
         Ok(())
     }
 
     /// Adds a value by its hash, whose bits are those of a signed integer.
     fn add_hash(&self, py: Python<'_>, hash: i64) {
-        self.push(py, hash.cast_unsigned());
+        self.push_hash(py, hash.cast_unsigned());
     }
 
     /// Adds the objects of an iterable, all or none.
     fn add_objects(&self, objects: &Bound<'_, PyAny>) -> PyResult<()> {
-        let hashes = Hasher::all(objects)?;
-        self.with(objects.py(), |hll| hll.add_hashes(&hashes));
+        let hashes = ObjectHasher::hash_all_objects(objects)?;
+        self.with_hll(objects.py(), |hll| hll.add_hashes(&hashes));
         Ok(())
     }
 
     /// Adds the values of what exports Arrow's data.
     fn add_arrow(&self, object: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.add_column(object.py(), Column::of_arrow(object)?)
+        self.add_column(object.py(), ValueColumn::from_arrow(object)?)
     }
 
     /// Adds the values of an array of NumPy's.
     fn add_numpy(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.add_column(array.py(), Column::of_numpy(array)?)
+        self.add_column(array.py(), ValueColumn::from_numpy(array)?)
     }
 
     /// Adds values by their hashes.
     fn add_hash_list(&self, py: Python<'_>, hashes: Vec<i64>) {
-        self.with(py, |hll| hll.add_hash_iter(hashes.into_iter().map(i64::cast_unsigned)));
+        self.with_hll(py, |hll| hll.add_hash_iter(hashes.into_iter().map(i64::cast_unsigned)));
     }
 
     /// Adds values by their hashes, in what exports Arrow's data.
     fn add_arrow_hashes(&self, object: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.add_hash_column(object.py(), Column::of_arrow(object)?)
+        self.add_hash_column(object.py(), ValueColumn::from_arrow(object)?)
     }
 
     /// Adds values by their hashes, in an array of NumPy's.
     fn add_numpy_hashes(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.add_hash_column(array.py(), Column::of_numpy(array)?)
+        self.add_hash_column(array.py(), ValueColumn::from_numpy(array)?)
     }
 
     fn update(&self, py: Python<'_>, other: &Bound<'_, RawHll>) {
-        self.beside(other.get(), py, |ours, theirs| ours.merge(theirs));
+        self.with_both(other.get(), py, |ours, theirs| ours.merge(theirs));
     }
 
     fn union(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> Self {
-        RawHll::of(self.beside(other.get(), py, |ours, theirs| ours.union(theirs)))
+        RawHll::from_hll(self.with_both(other.get(), py, |ours, theirs| ours.union(theirs)))
     }
 
     fn folded(&self, py: Python<'_>, log2m: u8, regwidth: u8) -> PyResult<Self> {
-        let folded = self.with(py, |hll| hll.fold_to_params(log2m, regwidth));
-        folded.map(RawHll::of).map_err(|error| told(py, error))
+        let folded = self.with_hll(py, |hll| hll.fold_to_params(log2m, regwidth));
+        folded.map(RawHll::from_hll).map_err(|error| sketch_exception(py, error))
     }
 
     fn cardinality(&self, py: Python<'_>, is_improved: bool) -> f64 {
-        self.with(py, |hll| hll.cardinality_with(estimator(is_improved)))
+        self.with_hll(py, |hll| hll.cardinality_with(select_estimator(is_improved)))
     }
 
-    fn estimate(&self, py: Python<'_>, is_improved: bool) -> Told {
-        estimate(self.with(py, |hll| hll.estimate(estimator(is_improved))))
+    fn estimate(&self, py: Python<'_>, is_improved: bool) -> EstimateTuple {
+        estimate_tuple(self.with_hll(py, |hll| hll.estimate(select_estimator(is_improved))))
     }
 
     /// What both have in common, and what not: the intersection, the difference and the Jaccard index,
     /// each with whether its error leaves something of it.
-    fn compare(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> [(Told, bool); 3] {
+    fn compare(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> [(EstimateTuple, bool); 3] {
         let HllComparison { intersection, left_only, jaccard, .. } =
-            self.beside(other.get(), py, |ours, theirs| ours.compare(theirs));
+            self.with_both(other.get(), py, |ours, theirs| ours.compare(theirs));
         [intersection, left_only, jaccard]
-            .map(|found| (estimate(found), found.margin_of_error() <= found.value))
+            .map(|found| (estimate_tuple(found), found.margin_of_error() <= found.value))
     }
 }
 
 impl RawHll {
-    fn add_column(&self, py: Python<'_>, column: Column) -> PyResult<()> {
+    fn add_column(&self, py: Python<'_>, column: ValueColumn) -> PyResult<()> {
         let of = column.data_type();
         // There is nothing in it.
         if *of == DataType::Null {
@@ -257,20 +259,22 @@ impl RawHll {
         }
         if !is_hashable(of) {
             let hint = "numbers, texts, bytes, truth values, times and decimals have a hash";
-            return Err(refused(py, "a sketch takes no values", of, hint));
+            return Err(column_type_error(py, "a sketch takes no values", of, hint));
         }
-        column.each(py, PIECE, |piece| add(&mut self.0.lock(), piece))
+        column.for_each_piece(py, VALUES_PER_SIGNAL_CHECK, |piece| {
+            add_array(&mut self.0.lock(), piece)
+        })
     }
 
-    fn add_hash_column(&self, py: Python<'_>, column: Column) -> PyResult<()> {
+    fn add_hash_column(&self, py: Python<'_>, column: ValueColumn) -> PyResult<()> {
         let of = column.data_type();
         if !matches!(of, DataType::Null | DataType::Int64 | DataType::UInt64) {
             let hint = "hashes are whole numbers of 64 bits; add_values hashes other values";
-            return Err(refused(py, "a sketch takes no hashes", of, hint));
+            return Err(column_type_error(py, "a sketch takes no hashes", of, hint));
         }
-        column.each(py, PIECE, |piece| {
-            if let Some(words) = words(piece) {
-                add_words(&mut self.0.lock(), piece, words);
+        column.for_each_piece(py, VALUES_PER_SIGNAL_CHECK, |piece| {
+            if let Some(words) = as_u64_values(piece) {
+                add_valid_hashes(&mut self.0.lock(), piece, words);
             }
             Ok(())
         })
@@ -278,7 +282,7 @@ impl RawHll {
 }
 
 /// The values of whole numbers of 64 bits, nulls' too.
-pub(crate) fn words(array: &ArrayRef) -> Option<&[u64]> {
+pub(crate) fn as_u64_values(array: &ArrayRef) -> Option<&[u64]> {
     match array.data_type() {
         DataType::Int64 => {
             Some(array.as_primitive::<Int64Type>().values().inner().typed_data::<u64>())
@@ -288,14 +292,14 @@ pub(crate) fn words(array: &ArrayRef) -> Option<&[u64]> {
     }
 }
 
-fn add_words(hll: &mut Hll, array: &ArrayRef, hashes: &[u64]) {
+fn add_valid_hashes(hll: &mut Hll, array: &ArrayRef, hashes: &[u64]) {
     match array.nulls().filter(|nulls| nulls.null_count() > 0) {
         None => hll.add_hashes(hashes),
         Some(nulls) => hll.add_hash_iter(nulls.valid_indices().map(|at| hashes[at])),
     }
 }
 
-fn add(hll: &mut Hll, piece: &ArrayRef) -> Result<()> {
+fn add_array(hll: &mut Hll, piece: &ArrayRef) -> Result<()> {
     if *piece.data_type() == DataType::Int64 && piece.null_count() == 0 {
         hll.add_i64s(piece.as_primitive::<Int64Type>().values());
         return Ok(());

@@ -16,20 +16,23 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use tidemill_engine::Error;
 use tidemill_engine::column_types::sql_type_name;
 
-use crate::errors::raise;
+use crate::errors::to_exception;
 
-type Values<'py> = Vec<Bound<'py, PyAny>>;
+type PyObjects<'py> = Vec<Bound<'py, PyAny>>;
 
 /// The rows of a batch, each a dictionary.
 ///
 /// # Errors
 /// `UsageError` for a value that Python has no built-in type for, naming its column.
-pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyList>> {
+pub(crate) fn rows_to_dicts<'py>(
+    py: Python<'py>,
+    batch: &RecordBatch,
+) -> PyResult<Bound<'py, PyList>> {
     let schema = batch.schema_ref();
     for (i, field) in schema.fields().iter().enumerate() {
         if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
             let message = format!("a dictionary cannot hold two columns called `{}`", field.name());
-            return Err(raise(
+            return Err(to_exception(
                 py,
                 Error::usage_with_hint(message, "name one of them otherwise with AS"),
             ));
@@ -37,7 +40,7 @@ pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<
     }
     let names = schema.fields().iter().map(|field| PyString::new(py, field.name()));
     let names = names.collect::<Vec<_>>();
-    let mut columns = columns(py, batch)?;
+    let mut columns = column_values(py, batch)?;
     let rows = PyList::empty(py);
     for _ in 0..batch.num_rows() {
         let row = PyDict::new(py);
@@ -53,8 +56,11 @@ pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<
 ///
 /// # Errors
 /// `UsageError` for a value that Python has no built-in type for, naming its column.
-pub(crate) fn tuples<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyList>> {
-    let mut columns = columns(py, batch)?;
+pub(crate) fn rows_to_tuples<'py>(
+    py: Python<'py>,
+    batch: &RecordBatch,
+) -> PyResult<Bound<'py, PyList>> {
+    let mut columns = column_values(py, batch)?;
     let rows = PyList::empty(py);
     for _ in 0..batch.num_rows() {
         rows.append(PyTuple::new(py, columns.iter_mut().map(Iterator::next))?)?;
@@ -63,25 +69,27 @@ pub(crate) fn tuples<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Boun
 }
 
 /// The values of each column of a batch.
-fn columns<'py>(
+fn column_values<'py>(
     py: Python<'py>,
     batch: &RecordBatch,
 ) -> PyResult<Vec<std::vec::IntoIter<Bound<'py, PyAny>>>> {
-    let makers = Makers::new(py)?;
+    let makers = PythonConstructors::new(py)?;
     let columns = batch.schema_ref().fields().iter().zip(batch.columns());
     let values = columns.map(|(field, array)| {
-        let values = makers.values(array).map_err(|error| in_column(py, field.name(), error))?;
+        let values = makers
+            .convert_array(array)
+            .map_err(|error| column_value_error(py, field.name(), error))?;
         Ok(values.into_iter())
     });
     values.collect()
 }
 
-fn in_column(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
+fn column_value_error(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyOverflowError>(py) && !error.is_instance_of::<PyValueError>(py) {
         return error;
     }
     let reason = error.value(py);
-    raise(
+    to_exception(
         py,
         Error::usage_with_hint(
             format!("a value of column `{column}` is no Python object: {reason}"),
@@ -91,7 +99,7 @@ fn in_column(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
 }
 
 /// Python's constructors.
-struct Makers<'py> {
+struct PythonConstructors<'py> {
     py: Python<'py>,
     decimal: Bound<'py, PyAny>,
     date: Bound<'py, PyAny>,
@@ -108,12 +116,12 @@ const INTERVAL_DAYS_MAX: u32 = 999_800_000;
 /// The day number of 1970-01-01 as `date.fromordinal` counts.
 const EPOCH_ORDINAL: i64 = 719_163;
 
-impl<'py> Makers<'py> {
+impl<'py> PythonConstructors<'py> {
     fn new(py: Python<'py>) -> PyResult<Self> {
         let datetime = py.import("datetime")?;
         let utc = datetime.getattr("timezone")?.getattr("utc")?;
         let new = datetime.getattr("datetime")?;
-        Ok(Makers {
+        Ok(PythonConstructors {
             py,
             decimal: py.import("decimal")?.getattr("Decimal")?,
             date: datetime.getattr("date")?.getattr("fromordinal")?,
@@ -124,7 +132,7 @@ impl<'py> Makers<'py> {
         })
     }
 
-    fn values(&self, array: &ArrayRef) -> PyResult<Values<'py>> {
+    fn convert_array(&self, array: &ArrayRef) -> PyResult<PyObjects<'py>> {
         macro_rules! each {
             ($array:expr, $make:expr) => {{
                 let make = $make;
@@ -155,7 +163,7 @@ impl<'py> Makers<'py> {
             DataType::UInt16 => number!(UInt16Type),
             DataType::UInt32 => number!(UInt32Type),
             DataType::UInt64 => number!(UInt64Type),
-            DataType::Float16 => self.values_as(array, &DataType::Float32),
+            DataType::Float16 => self.convert_array_as(array, &DataType::Float32),
             DataType::Float32 => number!(Float32Type),
             DataType::Float64 => number!(Float64Type),
             DataType::Decimal32(precision, scale) => decimal!(Decimal32Type, precision, scale),
@@ -163,57 +171,60 @@ impl<'py> Makers<'py> {
             DataType::Decimal128(precision, scale) => decimal!(Decimal128Type, precision, scale),
             DataType::Decimal256(precision, scale) => decimal!(Decimal256Type, precision, scale),
             DataType::Utf8View => each!(array.as_string_view(), |value| self.object(value)),
-            DataType::Utf8 | DataType::LargeUtf8 => self.values_as(array, &DataType::Utf8View),
+            DataType::Utf8 | DataType::LargeUtf8 => {
+                self.convert_array_as(array, &DataType::Utf8View)
+            }
             DataType::BinaryView => each!(array.as_binary_view(), |value| {
                 Ok(PyBytes::new(self.py, value).into_any())
             }),
             DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
-                self.values_as(array, &DataType::BinaryView)
+                self.convert_array_as(array, &DataType::BinaryView)
             }
             DataType::Date32 => each!(array.as_primitive::<Date32Type>(), |days| {
                 self.date.call1((i64::from(days) + EPOCH_ORDINAL,))
             }),
-            DataType::Date64 => self.values_as(array, &DataType::Date32),
+            DataType::Date64 => self.convert_array_as(array, &DataType::Date32),
             DataType::Timestamp(unit, zone) => {
-                let zone = zone.as_deref().map(|zone| self.zone(zone)).transpose()?;
-                let ticks = self.ticks(array)?;
+                let zone = zone.as_deref().map(|zone| self.make_time_zone(zone)).transpose()?;
+                let ticks = self.time_integers(array)?;
                 each!(ticks.as_primitive::<Int64Type>(), |value| {
-                    self.moment(value, *unit, zone.as_ref())
+                    self.make_datetime(value, *unit, zone.as_ref())
                 })
             }
             DataType::Duration(unit) => {
-                let ticks = self.ticks(array)?;
-                each!(ticks.as_primitive::<Int64Type>(), |value| self.delta(value, *unit))
+                let ticks = self.time_integers(array)?;
+                each!(ticks.as_primitive::<Int64Type>(), |value| self.make_timedelta(value, *unit))
             }
             DataType::Interval(IntervalUnit::MonthDayNano) => {
-                each!(array.as_primitive::<IntervalMonthDayNanoType>(), |span| self.interval(span))
+                each!(array.as_primitive::<IntervalMonthDayNanoType>(), |span| self
+                    .make_interval(span))
             }
             DataType::Interval(_) => {
-                self.values_as(array, &DataType::Interval(IntervalUnit::MonthDayNano))
+                self.convert_array_as(array, &DataType::Interval(IntervalUnit::MonthDayNano))
             }
             DataType::Time32(unit) | DataType::Time64(unit) => {
-                let ticks = self.ticks(array)?;
-                each!(ticks.as_primitive::<Int64Type>(), |value| self.clock(value, *unit))
+                let ticks = self.time_integers(array)?;
+                each!(ticks.as_primitive::<Int64Type>(), |value| self.make_time(value, *unit))
             }
-            DataType::Dictionary(_, values) => self.values_as(array, values),
+            DataType::Dictionary(_, values) => self.convert_array_as(array, values),
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
-                let ends = Ends(list.offsets());
-                let items = self.values(&ends.of(list.values()))?;
-                self.unless_null(array, |row| {
-                    Ok(PyList::new(self.py, &items[ends.range(row)])?.into_any())
+                let ends = ListOffsets(list.offsets());
+                let items = self.convert_array(&ends.referenced_items(list.values()))?;
+                self.convert_non_null_rows(array, |row| {
+                    Ok(PyList::new(self.py, &items[ends.item_range(row)])?.into_any())
                 })
             }
             DataType::LargeList(item)
             | DataType::ListView(item)
             | DataType::LargeListView(item)
             | DataType::FixedSizeList(item, _) => {
-                self.values_as(array, &DataType::List(Arc::clone(item)))
+                self.convert_array_as(array, &DataType::List(Arc::clone(item)))
             }
             DataType::Struct(fields) => {
                 let mut columns = Vec::with_capacity(fields.len());
                 for (field, column) in fields.iter().zip(array.as_struct().columns()) {
-                    columns.push((field.name(), self.values(column)?));
+                    columns.push((field.name(), self.convert_array(column)?));
                 }
                 let make = |row: usize| {
                     let fields = PyDict::new(self.py);
@@ -222,16 +233,16 @@ impl<'py> Makers<'py> {
                     }
                     Ok(fields.into_any())
                 };
-                self.unless_null(array, make)
+                self.convert_non_null_rows(array, make)
             }
             DataType::Map(_, _) => {
                 let map = array.as_map();
-                let ends = Ends(map.offsets());
-                let keys = self.values(&ends.of(map.keys()))?;
-                let values = self.values(&ends.of(map.values()))?;
-                self.unless_null(array, |row| {
+                let ends = ListOffsets(map.offsets());
+                let keys = self.convert_array(&ends.referenced_items(map.keys()))?;
+                let values = self.convert_array(&ends.referenced_items(map.values()))?;
+                self.convert_non_null_rows(array, |row| {
                     let entries = PyDict::new(self.py);
-                    for entry in ends.range(row) {
+                    for entry in ends.item_range(row) {
                         entries.set_item(&keys[entry], &values[entry])?;
                     }
                     Ok(entries.into_any())
@@ -241,13 +252,13 @@ impl<'py> Makers<'py> {
         }
     }
 
-    fn values_as(&self, array: &ArrayRef, data_type: &DataType) -> PyResult<Values<'py>> {
+    fn convert_array_as(&self, array: &ArrayRef, data_type: &DataType) -> PyResult<PyObjects<'py>> {
         let array = cast(array, data_type).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        self.values(&array)
+        self.convert_array(&array)
     }
 
     /// A column of times as the integers that it is made of.
-    fn ticks(&self, array: &ArrayRef) -> PyResult<ArrayRef> {
+    fn time_integers(&self, array: &ArrayRef) -> PyResult<ArrayRef> {
         let ticks = match array.data_type() {
             DataType::Time32(_) => {
                 cast(array, &DataType::Int32).and_then(|i| cast(&i, &DataType::Int64))
@@ -257,11 +268,11 @@ impl<'py> Makers<'py> {
         ticks.map_err(|e| PyValueError::new_err(e.to_string()))
     }
 
-    fn unless_null(
+    fn convert_non_null_rows(
         &self,
         array: &ArrayRef,
         make: impl Fn(usize) -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<Values<'py>> {
+    ) -> PyResult<PyObjects<'py>> {
         let value = |row| if array.is_null(row) { Ok(self.none()) } else { make(row) };
         (0..array.len()).map(value).collect()
     }
@@ -274,7 +285,7 @@ impl<'py> Makers<'py> {
         value.into_bound_py_any(self.py)
     }
 
-    fn zone(&self, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    fn make_time_zone(&self, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let known = match name {
             "UTC" | "+00:00" | "Z" => return self.epoch_utc.getattr("tzinfo"),
             name => self.py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((name,)),
@@ -286,13 +297,13 @@ impl<'py> Makers<'py> {
         })
     }
 
-    fn moment(
+    fn make_datetime(
         &self,
         ticks: i64,
         unit: TimeUnit,
         zone: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let delta = self.delta(ticks, unit)?;
+        let delta = self.make_timedelta(ticks, unit)?;
         match zone {
             None => self.epoch.call_method1("__add__", (delta,)),
             Some(zone) => {
@@ -302,13 +313,13 @@ impl<'py> Makers<'py> {
         }
     }
 
-    fn delta(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {
+    fn make_timedelta(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {
         let (seconds, micros) = seconds_and_micros(ticks, unit)?;
         self.timedelta.call1((0, seconds, micros))
     }
 
     /// A `timedelta` if that holds the interval exactly, otherwise a `tidemill.Interval`.
-    fn interval(&self, span: IntervalMonthDayNano) -> PyResult<Bound<'py, PyAny>> {
+    fn make_interval(&self, span: IntervalMonthDayNano) -> PyResult<Bound<'py, PyAny>> {
         let IntervalMonthDayNano { months, days, nanoseconds } = span;
         let is_delta =
             months == 0 && nanoseconds % 1_000 == 0 && days.unsigned_abs() <= INTERVAL_DAYS_MAX;
@@ -319,7 +330,7 @@ impl<'py> Makers<'py> {
         class.call1((months, days, nanoseconds))
     }
 
-    fn clock(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {
+    fn make_time(&self, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'py, PyAny>> {
         let (seconds, micros) = seconds_and_micros(ticks, unit)?;
         self.time.call1((seconds / 3600, seconds / 60 % 60, seconds % 60, micros))
     }
@@ -342,23 +353,23 @@ fn seconds_and_micros(ticks: i64, unit: TimeUnit) -> PyResult<(i64, i64)> {
 }
 
 /// Where lists end among their items.
-struct Ends<'a>(&'a OffsetBuffer<i32>);
+struct ListOffsets<'a>(&'a OffsetBuffer<i32>);
 
-impl Ends<'_> {
+impl ListOffsets<'_> {
     /// The items of all lists, without those of lists that were sliced away.
-    fn of(&self, items: &ArrayRef) -> ArrayRef {
-        let (first, last) = (index(self.0[0]), index(self.0[self.0.len() - 1]));
+    fn referenced_items(&self, items: &ArrayRef) -> ArrayRef {
+        let (first, last) = (offset_to_usize(self.0[0]), offset_to_usize(self.0[self.0.len() - 1]));
         items.slice(first, last - first)
     }
 
     /// The items of one list.
-    fn range(&self, row: usize) -> Range<usize> {
-        let first = index(self.0[0]);
-        index(self.0[row]) - first..index(self.0[row + 1]) - first
+    fn item_range(&self, row: usize) -> Range<usize> {
+        let first = offset_to_usize(self.0[0]);
+        offset_to_usize(self.0[row]) - first..offset_to_usize(self.0[row + 1]) - first
     }
 }
 
 /// Arrow's offsets are never negative.
-fn index(offset: i32) -> usize {
+fn offset_to_usize(offset: i32) -> usize {
     usize::try_from(offset).unwrap_or(0)
 }

@@ -23,8 +23,8 @@ use tidemill_engine::query::{
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::{CancelFlag, ClusterTaskExecutor, Error, Result, RunSettings};
 
-use crate::errors::raise;
-use crate::wait::on_a_thread;
+use crate::errors::to_exception;
+use crate::interruptible_wait::run_on_thread;
 
 /// A job as one process does its tasks.
 #[pyclass(frozen, module = "tidemill._tidemill")]
@@ -59,7 +59,7 @@ impl RawWorker {
             }
             ClusterTaskExecutor::new(&job, &settings, &options, &files)
         });
-        Ok(RawWorker { worker: planned.map_err(|error| raise(py, error))?, cancel })
+        Ok(RawWorker { worker: planned.map_err(|error| to_exception(py, error))?, cancel })
     }
 
     /// Does a task, which `copy` others were told to do before; what comes of it, its error included, is a message to
@@ -80,16 +80,16 @@ impl RawWorker {
 /// gives how many machines, workers and threads there are and whether all are on this machine, `begin(job, secrets, paths)`, with files that programs find by name behind these, `submit(number, attempt, bytes, name, content)`,
 /// `next(seconds)`, which gives `None` or `(number, attempt, part, None, worker)` or `(number, attempt, None, why, worker)`, and `end()`.
 #[derive(Debug)]
-pub(crate) struct Called {
+pub(crate) struct PythonWorkerPool {
     object: Py<PyAny>,
 }
 
-impl Called {
+impl PythonWorkerPool {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
-        Called { object }
+        PythonWorkerPool { object }
     }
 
-    fn failed(py: Python<'_>, error: PyErr) -> Error {
+    fn cluster_error(py: Python<'_>, error: PyErr) -> Error {
         let message = error.value(py).to_string();
         match message.split_once("\nhint: ") {
             Some((message, hint)) => Error::usage_with_hint(message, hint),
@@ -98,12 +98,12 @@ impl Called {
     }
 }
 
-impl WorkerPool for Called {
+impl WorkerPool for PythonWorkerPool {
     fn worker_counts(&self) -> Result<WorkerCounts> {
         Python::attach(|py| {
             let called = self.object.bind(py).call_method0("reach");
             let told = called.and_then(|told| told.extract::<(usize, usize, usize, bool)>());
-            let told = told.map_err(|error| Self::failed(py, error))?;
+            let told = told.map_err(|error| Self::cluster_error(py, error))?;
             let (machines, workers, threads, is_here) = told;
             Ok(WorkerCounts { machines, workers, threads, is_here })
         })
@@ -128,7 +128,7 @@ impl WorkerPool for Called {
                 true => object.call_method1("begin", (content, secrets, paths)),
                 false => object.call_method1("begin", (content, secrets, paths, files)),
             };
-            called.map(drop).map_err(|error| Self::failed(py, error))
+            called.map(drop).map_err(|error| Self::cluster_error(py, error))
         })
     }
 
@@ -143,16 +143,16 @@ impl WorkerPool for Called {
             } = task;
             let arguments = (number, attempt, bytes, name, PyBytes::new(py, &content));
             let called = self.object.bind(py).call_method1("submit", arguments);
-            called.map(drop).map_err(|error| Self::failed(py, error))
+            called.map(drop).map_err(|error| Self::cluster_error(py, error))
         })
     }
 
     fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>> {
-        type Told = Option<(usize, usize, Option<Vec<u8>>, Option<String>, String)>;
+        type TaskOutcomeTuple = Option<(usize, usize, Option<Vec<u8>>, Option<String>, String)>;
         Python::attach(|py| {
             let called = self.object.bind(py).call_method1("next", (wait.as_secs_f64(),));
-            let told = called.and_then(|told| told.extract::<Told>());
-            let told = told.map_err(|error| Self::failed(py, error))?;
+            let told = called.and_then(|told| told.extract::<TaskOutcomeTuple>());
+            let told = told.map_err(|error| Self::cluster_error(py, error))?;
             Ok(told.map(|(number, attempt, part, why, worker)| TaskOutcome {
                 number,
                 attempt,
@@ -178,7 +178,7 @@ pub(crate) fn confine(
     may_run_programs: bool,
 ) -> PyResult<()> {
     let confined = tidemill_engine::source::confine_process(&folders, may_run_programs);
-    confined.map_err(|error| raise(py, error.into()))
+    confined.map_err(|error| to_exception(py, error.into()))
 }
 
 /// What a master was asked, and its answer.
@@ -204,7 +204,7 @@ impl RawAnswering {
     #[new]
     fn new(py: Python<'_>, question: PyBackedBytes, may_run_programs: bool) -> PyResult<Self> {
         let judged = py.detach(|| validate_posted_query(&question, may_run_programs));
-        let judged = judged.map_err(|error| raise(py, error))?;
+        let judged = judged.map_err(|error| to_exception(py, error))?;
         Ok(RawAnswering {
             priority: judged.priority as u8,
             verb: judged.verb.clone(),
@@ -219,13 +219,14 @@ impl RawAnswering {
     /// Begins the run, by workers that a Python object reaches.
     fn begin(&self, py: Python<'_>, workers: Py<PyAny>, memory_bytes: u64) -> PyResult<()> {
         let judged = self.judged.lock().take();
-        let judged = judged.ok_or_else(|| raise(py, Error::usage("it was begun already")))?;
+        let judged =
+            judged.ok_or_else(|| to_exception(py, Error::usage("it was begun already")))?;
         let (cancel, enough) = (self.cancel.clone(), self.enough.clone());
         let settings =
             RunSettings { cancel, stop_reading: enough, ..RunSettings::new(memory_bytes) };
-        let workers: Arc<dyn WorkerPool> = Arc::new(Called::new(workers));
+        let workers: Arc<dyn WorkerPool> = Arc::new(PythonWorkerPool::new(workers));
         let begun = py.detach(|| PostedRun::start(judged, workers, settings));
-        *self.answering.lock() = Some(begun.map_err(|error| raise(py, error))?);
+        *self.answering.lock() = Some(begun.map_err(|error| to_exception(py, error))?);
         Ok(())
     }
 
@@ -236,7 +237,7 @@ impl RawAnswering {
             Some(answering) if !answering.has_ended() => answering.next_frames(limit).map(Some),
             _ => Ok(None),
         });
-        let frames = frames.map_err(|error| raise(py, error))?;
+        let frames = frames.map_err(|error| to_exception(py, error))?;
         Ok(frames.map(|frames| PyBytes::new(py, &frames)))
     }
 
@@ -263,14 +264,14 @@ impl RawAnswering {
     /// The frame that says which of the master's jobs it is.
     #[staticmethod]
     fn began(py: Python<'_>, id: u64) -> PyResult<Bound<'_, PyBytes>> {
-        let frame = encode_began_frame(id).map_err(|error| raise(py, error))?;
+        let frame = encode_began_frame(id).map_err(|error| to_exception(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 
     /// The frame that says that a run waits for its turn.
     #[staticmethod]
     fn waiting(py: Python<'_>, before: usize) -> PyResult<Bound<'_, PyBytes>> {
-        let frame = encode_waiting_frame(before).map_err(|error| raise(py, error))?;
+        let frame = encode_waiting_frame(before).map_err(|error| to_exception(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 
@@ -281,7 +282,7 @@ impl RawAnswering {
             Some((message, hint)) => Error::usage_with_hint(message, hint),
             None => Error::Query(format!("the master failed: {why}")),
         };
-        let frame = encode_failed_frame(error).map_err(|error| raise(py, error))?;
+        let frame = encode_failed_frame(error).map_err(|error| to_exception(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 }
@@ -299,7 +300,7 @@ pub(crate) fn ask_master(
 ) -> PyResult<String> {
     let cancel = CancelFlag::new();
     let flag = cancel.clone();
-    let told = on_a_thread(py, cancel, move || {
+    let told = run_on_thread(py, cancel, move || {
         let (file, admin_file) = (token_file.as_deref(), admin_token_file.as_deref());
         let master = match what.as_str() {
             "status" => MasterClient::find(&address, file)?,
@@ -319,7 +320,7 @@ pub(crate) fn ask_master(
 #[pyfunction]
 #[pyo3(signature = (admin = false))]
 pub(crate) fn master_token(py: Python<'_>, admin: bool) -> PyResult<Option<String>> {
-    let left = MasterStateFile::load().map_err(|error| raise(py, error))?;
+    let left = MasterStateFile::load().map_err(|error| to_exception(py, error))?;
     Ok(left.map(|left| match admin {
         true => left.admin_token().to_owned(),
         false => left.token,

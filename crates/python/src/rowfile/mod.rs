@@ -1,7 +1,7 @@
 //! How do rowfiles reach Python and come from there? As what they are: see also `rows` (which
 //! value is an object) and `writer`.
 
-pub(crate) mod rows;
+pub(crate) mod row_builder;
 pub(crate) mod writer;
 
 use std::collections::BTreeMap;
@@ -23,28 +23,29 @@ use tidemill_engine::run_handle::{RunHandle, prepare_run};
 use tidemill_engine::{CancelFlag, Error, suggestions};
 use tidemill_rowfile::{self as rowfile, FieldType, Schema, SchemaField, StringLayout};
 
-use crate::errors::raise;
-use crate::objects::in_python;
-use crate::options::{LimitOptions, storage};
+use crate::errors::to_exception;
+use crate::interruptible_wait::{ProgressDisplay, run_on_thread};
+use crate::object_sources::call_into_python;
+use crate::options::{LimitOptions, parse_storage_options};
 use crate::result::{RawBatch, RawResult, RawSchema};
-use crate::wait::{Display, on_a_thread};
 
 /// A schema: its JSON, or an object that exports Arrow's.
 #[derive(FromPyObject)]
-pub(crate) enum GivenSchema {
+pub(crate) enum SchemaArgument {
     Json(String),
     Arrow(Py<PyAny>),
 }
 
-impl GivenSchema {
+impl SchemaArgument {
     /// The schema of a reader.
-    fn arrow(&self, py: Python<'_>) -> PyResult<SchemaRef> {
+    fn to_arrow_schema(&self, py: Python<'_>) -> PyResult<SchemaRef> {
         let object = match self {
-            GivenSchema::Json(json) => {
-                let schema = Schema::parse(json).map_err(|error| raise(py, wrong_schema(error)))?;
+            SchemaArgument::Json(json) => {
+                let schema =
+                    Schema::parse(json).map_err(|error| to_exception(py, schema_error(error)))?;
                 return Ok(Arc::new(schema.to_arrow(StringLayout::default())));
             }
-            GivenSchema::Arrow(object) => object.bind(py),
+            SchemaArgument::Arrow(object) => object.bind(py),
         };
         let capsule = object.call_method0("__arrow_c_schema__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
@@ -55,16 +56,16 @@ impl GivenSchema {
     }
 
     /// The schema of a writer.
-    fn rows(&self, py: Python<'_>) -> PyResult<Schema> {
+    fn to_rowfile_schema(&self, py: Python<'_>) -> PyResult<Schema> {
         let schema = match self {
-            GivenSchema::Json(json) => Schema::parse(json),
-            GivenSchema::Arrow(_) => Schema::from_arrow(&*self.arrow(py)?),
+            SchemaArgument::Json(json) => Schema::parse(json),
+            SchemaArgument::Arrow(_) => Schema::from_arrow(&*self.to_arrow_schema(py)?),
         };
-        schema.map_err(|error| raise(py, wrong_schema(error)))
+        schema.map_err(|error| to_exception(py, schema_error(error)))
     }
 }
 
-fn wrong_schema(error: rowfile::Error) -> Error {
+fn schema_error(error: rowfile::Error) -> Error {
     match error {
         rowfile::Error::InvalidSchema { column, reason } if column.is_empty() => {
             Error::usage(format!("the schema: {reason}"))
@@ -74,7 +75,7 @@ fn wrong_schema(error: rowfile::Error) -> Error {
 }
 
 /// A fault of writing as the engine's error.
-fn failed(error: rowfile::Error, path: &Path) -> Error {
+fn rowfile_write_error(error: rowfile::Error, path: &Path) -> Error {
     match error {
         rowfile::Error::Io { error, .. } => Error::io("write", path, error),
         rowfile::Error::Locked { .. } => {
@@ -95,28 +96,28 @@ fn failed(error: rowfile::Error, path: &Path) -> Error {
 
 /// A file to read: its path or URL, or what it is called and an object with `read` and `seek`.
 #[derive(FromPyObject)]
-pub(crate) struct GivenFile(String, Option<Py<PyAny>>);
+pub(crate) struct FileArgument(String, Option<Py<PyAny>>);
 
-impl GivenFile {
-    fn input(self, py: Python<'_>) -> PyResult<RowfileInput> {
+impl FileArgument {
+    fn into_input(self, py: Python<'_>) -> PyResult<RowfileInput> {
         let Some(object) = self.1 else { return Ok(RowfileInput::Url(self.0)) };
         let length = object.bind(py).call_method1("seek", (0, 2))?.extract()?;
         Ok(RowfileInput::Memory(
             self.0,
-            Arc::new(FileObject { object, length, place: Mutex::new(()) }),
+            Arc::new(PythonFileObject { object, length, position_lock: Mutex::new(()) }),
         ))
     }
 }
 
 /// A file object. Its place is one for all who read it.
-struct FileObject {
+struct PythonFileObject {
     object: Py<PyAny>,
     length: u64,
-    place: Mutex<()>,
+    position_lock: Mutex<()>,
 }
 
-impl FileObject {
-    fn read(&self, py: Python<'_>, offset: u64, into: &mut [u8]) -> PyResult<()> {
+impl PythonFileObject {
+    fn read_exact_at(&self, py: Python<'_>, offset: u64, into: &mut [u8]) -> PyResult<()> {
         let object = self.object.bind(py);
         object.call_method1("seek", (offset,))?;
         let mut filled = 0;
@@ -139,14 +140,14 @@ impl FileObject {
     }
 }
 
-impl rowfile::ReadAt for FileObject {
+impl rowfile::ReadAt for PythonFileObject {
     fn len(&self) -> io::Result<u64> {
         Ok(self.length)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let _place = self.place.lock();
-        match in_python(|| Python::attach(|py| self.read(py, offset, into))) {
+        let _place = self.position_lock.lock();
+        match call_into_python(|| Python::attach(|py| self.read_exact_at(py, offset, into))) {
             Some(read) => read.map_err(io::Error::other),
             None => Err(io::Error::other("the interpreter has ended")),
         }
@@ -159,9 +160,9 @@ impl rowfile::ReadAt for FileObject {
 #[pyo3(signature = (files, columns, schema, blocks, byte_range, batch_rows, recover, storage_options, limits))]
 pub(crate) fn read_rowfile(
     py: Python<'_>,
-    files: Vec<GivenFile>,
+    files: Vec<FileArgument>,
     columns: Option<Vec<String>>,
-    schema: Option<GivenSchema>,
+    schema: Option<SchemaArgument>,
     blocks: Option<Vec<usize>>,
     byte_range: Option<(u64, u64)>,
     batch_rows: usize,
@@ -169,29 +170,30 @@ pub(crate) fn read_rowfile(
     storage_options: Vec<(String, String)>,
     limits: LimitOptions,
 ) -> PyResult<(RawResult, Vec<RawRowfile>, u64)> {
-    let inputs = files.into_iter().map(|file| file.input(py)).collect::<PyResult<_>>()?;
+    let inputs = files.into_iter().map(|file| file.into_input(py)).collect::<PyResult<_>>()?;
     let request = RowfileReadRequest {
         inputs,
-        storage_options: storage(&storage_options).map_err(|error| raise(py, error))?,
-        reader_schema: schema.map(|schema| schema.arrow(py)).transpose()?,
+        storage_options: parse_storage_options(&storage_options)
+            .map_err(|error| to_exception(py, error))?,
+        reader_schema: schema.map(|schema| schema.to_arrow_schema(py)).transpose()?,
         columns,
         block_numbers: blocks,
         byte_range: byte_range.map(|(start, end)| start..end),
         batch_rows_max: batch_rows,
         salvage_damaged: recover,
     };
-    let (limits, display) = limits.split();
-    let preparation =
-        prepare_run(&limits, &ResourceLimits::default()).map_err(|error| raise(py, error))?;
+    let (limits, display) = limits.into_limits_and_display();
+    let preparation = prepare_run(&limits, &ResourceLimits::default())
+        .map_err(|error| to_exception(py, error))?;
     let cancel = preparation.settings.cancel.clone();
     let flag: CancelFlag = cancel.clone();
     let before = remote::read_stats();
-    let opened = on_a_thread(py, cancel.clone(), move || RowfileSet::open(&request, &flag))?;
+    let opened = run_on_thread(py, cancel.clone(), move || RowfileSet::open(&request, &flag))?;
     let opened = Arc::new(opened);
-    let display = Display::new(display, &preparation.settings.progress);
+    let display = ProgressDisplay::new(display, &preparation.settings.progress);
     let memory_bytes = preparation.settings.memory_bytes;
     let running = RunHandle::start_rowfile_read(Arc::clone(&opened), preparation.settings);
-    let running = running.map_err(|error| raise(py, error))?;
+    let running = running.map_err(|error| to_exception(py, error))?;
     let result = RawResult::new(py, running, cancel, display, memory_bytes, before)?;
     let files = 0..opened.files().len();
     let files = files.map(|index| RawRowfile { all: Arc::clone(&opened), index }).collect();
@@ -206,7 +208,7 @@ pub struct RawRowfile {
 }
 
 impl RawRowfile {
-    fn file(&self) -> &rowfile_reader::OpenRowfile {
+    fn rowfile(&self) -> &rowfile_reader::OpenRowfile {
         &self.all.files()[self.index]
     }
 }
@@ -215,74 +217,74 @@ impl RawRowfile {
 impl RawRowfile {
     #[getter]
     fn path(&self) -> &str {
-        self.file().display_name()
+        self.rowfile().display_name()
     }
 
     #[getter]
     fn bytes(&self) -> u64 {
-        self.file().size_bytes()
+        self.rowfile().size_bytes()
     }
 
     #[getter]
     fn num_rows(&self) -> u64 {
-        self.file().reader().row_count()
+        self.rowfile().reader().row_count()
     }
 
     #[getter]
     fn schema(&self) -> RawSchema {
         RawSchema {
-            schema: Arc::new(self.file().reader().schema().to_arrow(StringLayout::default())),
+            schema: Arc::new(self.rowfile().reader().schema().to_arrow(StringLayout::default())),
         }
     }
 
     /// The schema as the file has it, in JSON.
     #[getter]
     fn schema_json(&self) -> String {
-        self.file().reader().schema().to_json()
+        self.rowfile().reader().schema().to_json()
     }
 
     #[getter]
     fn metadata(&self) -> BTreeMap<String, String> {
-        self.file().reader().metadata().clone()
+        self.rowfile().reader().metadata().clone()
     }
 
     #[getter]
     fn compression(&self) -> String {
-        writer::codec_name(self.file().reader().codec())
+        writer::codec_name(self.rowfile().reader().codec())
     }
 
     /// Of each block where it begins, its bytes, its rows and the rows before it.
     #[getter]
     fn blocks(&self) -> Vec<(u64, u32, u32, u64)> {
-        let blocks = self.file().reader().blocks().iter();
+        let blocks = self.rowfile().reader().blocks().iter();
         blocks.map(|block| (block.offset, block.bytes, block.rows, block.first_row)).collect()
     }
 
     /// Bytes of an append that has not ended.
     #[getter]
     fn unfinished_bytes(&self) -> u64 {
-        self.file().reader().unfinished_bytes()
+        self.rowfile().reader().unfinished_bytes()
     }
 
     /// What is damaged, where it was looked for: where, and what is wrong.
     #[getter]
     fn damages(&self) -> Vec<(u64, String)> {
-        self.file().reader().damages().to_vec()
+        self.rowfile().reader().damages().to_vec()
     }
 
     /// Of each block the least value of a column, the largest one, and how many are null; none where
     /// nothing is known.
     fn statistics(&self, py: Python<'_>, column: &str) -> PyResult<Option<RawBatch>> {
-        let reader = self.file().reader();
+        let reader = self.rowfile().reader();
         let Some(found) = reader.column_statistics(column) else {
             let mut paths = Vec::new();
-            leaves(&reader.schema().fields, "", &mut paths);
+            collect_column_paths(&reader.schema().fields, "", &mut paths);
             if paths.iter().any(|path| path == column) {
                 return Ok(None);
             }
             let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
             let error = Error::usage(suggestions::unknown_name_message("column", column, &paths));
-            return Err(raise(py, error));
+            return Err(to_exception(py, error));
         };
         let nulls: ArrayRef = Arc::new(found.nulls);
         let columns = [("min", found.min), ("max", found.max), ("nulls", nulls)];
@@ -290,20 +292,20 @@ impl RawRowfile {
             columns.into_iter().map(|(name, array)| (name, array, true)),
         ) {
             Ok(batch) => Ok(Some(RawBatch::new(batch))),
-            Err(error) => Err(raise(py, Error::Internal(error.to_string()))),
+            Err(error) => Err(to_exception(py, Error::Internal(error.to_string()))),
         }
     }
 }
 
 /// The paths of all columns that are in no list or map.
-fn leaves(fields: &[SchemaField], outer: &str, paths: &mut Vec<String>) {
+fn collect_column_paths(fields: &[SchemaField], outer: &str, paths: &mut Vec<String>) {
     for field in fields {
         let path = match outer {
             "" => field.name.clone(),
             outer => format!("{outer}.{}", field.name),
         };
         if let FieldType::Struct(inner) = &field.kind {
-            leaves(inner, &path, paths);
+            collect_column_paths(inner, &path, paths);
         }
         paths.push(path);
     }

@@ -17,18 +17,18 @@ use pyo3::prelude::*;
 use tidemill_engine::{Error, Result};
 use tidemill_rowfile::{self as rowfile, Codec, Schema, StringLayout, WriteOptions, Writer};
 
-use super::rows::{Fault, RowBuilder};
-use super::{GivenSchema, failed};
-use crate::errors::raise;
-use crate::objects::batches_of;
+use super::row_builder::{RowBuilder, RowFault};
+use super::{SchemaArgument, rowfile_write_error};
+use crate::errors::to_exception;
+use crate::object_sources::batches_from_object;
 use crate::result::RawSchema;
 
 /// Rows of Python objects that become a batch.
-const ROWS_MAX: usize = 8192;
+const BATCH_ROWS_MAX: usize = 8192;
 /// Bytes of strings and the like in them.
-const BYTES_MAX: usize = 8 << 20;
+const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Rows of a batch that are written between two looks at signals.
-const STEP_ROWS: usize = 65_536;
+const ROWS_PER_SIGNAL_CHECK: usize = 65_536;
 
 /// Writes a rowfile.
 #[pyclass(frozen, module = "tidemill._tidemill")]
@@ -41,29 +41,29 @@ pub struct RawRowfileWriter {
 
 enum WriterState {
     /// Nothing has said yet what the columns are.
-    Waiting(Box<Options>),
-    Open(Box<Open>),
+    AwaitingSchema(Box<RowfileWriterOptions>),
+    Open(Box<OpenRowfile>),
     Closed(u64),
 }
 
-struct Options {
+struct RowfileWriterOptions {
     compression: Codec,
     metadata: BTreeMap<String, String>,
     block_bytes: usize,
     overwrite: bool,
 }
 
-struct Open {
+struct OpenRowfile {
     writer: Option<Writer<File>>,
     rows: RowBuilder,
-    target: Target,
+    target: WriteTarget,
 }
 
-enum Target {
+enum WriteTarget {
     /// A new file, which is not at its place yet.
-    New { staged: PathBuf, overwrite: bool },
+    NewFile { staged: PathBuf, overwrite: bool },
     /// A file that ended here.
-    Grown(u64),
+    AppendedFile(u64),
 }
 
 #[pymethods]
@@ -74,24 +74,26 @@ impl RawRowfileWriter {
     fn new(
         py: Python<'_>,
         path: PathBuf,
-        schema: Option<GivenSchema>,
+        schema: Option<SchemaArgument>,
         compression: Option<&str>,
         metadata: Option<BTreeMap<String, String>>,
         append: bool,
         block_bytes: usize,
         overwrite: bool,
     ) -> PyResult<Self> {
-        let schema = schema.map(|schema| schema.rows(py)).transpose()?;
-        let codec = compression.map(codec).transpose().map_err(|error| raise(py, error))?;
+        let schema = schema.map(|schema| schema.to_rowfile_schema(py)).transpose()?;
+        let codec =
+            compression.map(parse_codec).transpose().map_err(|error| to_exception(py, error))?;
         let exists = py.detach(|| path.symlink_metadata().is_ok());
         let state = if append && exists {
             let schema = schema.as_ref();
-            let begun = py.detach(|| grown(&path, schema, codec, metadata.is_some(), block_bytes));
-            let (writer, target) = begun.map_err(|error| raise(py, error))?;
+            let begun = py
+                .detach(|| open_for_append(&path, schema, codec, metadata.is_some(), block_bytes));
+            let (writer, target) = begun.map_err(|error| to_exception(py, error))?;
             let rows = RowBuilder::new(py, writer.schema())?;
-            WriterState::Open(Box::new(Open { writer: Some(writer), rows, target }))
+            WriterState::Open(Box::new(OpenRowfile { writer: Some(writer), rows, target }))
         } else {
-            let options = Options {
+            let options = RowfileWriterOptions {
                 compression: codec.unwrap_or_default(),
                 metadata: metadata.unwrap_or_default(),
                 block_bytes,
@@ -99,12 +101,12 @@ impl RawRowfileWriter {
             };
             if exists && !overwrite {
                 let path = path.display().to_string();
-                return Err(raise(py, Error::OutputExists { path, more: 0 }));
+                return Err(to_exception(py, Error::OutputExists { path, more: 0 }));
             }
             match schema {
-                None => WriterState::Waiting(Box::new(options)),
+                None => WriterState::AwaitingSchema(Box::new(options)),
                 Some(schema) => {
-                    WriterState::Open(Box::new(Open::new(py, &path, &schema, options)?))
+                    WriterState::Open(Box::new(OpenRowfile::new(py, &path, &schema, options)?))
                 }
             }
         };
@@ -114,7 +116,7 @@ impl RawRowfileWriter {
     /// The columns; none before they are known.
     #[getter]
     fn schema(&self, py: Python<'_>) -> PyResult<Option<RawSchema>> {
-        self.with(py, |state| {
+        self.with_state(py, |state| {
             Ok(match state {
                 WriterState::Open(open) => open.writer.as_ref().map(|writer| {
                     let schema = writer.schema().to_arrow(StringLayout::default());
@@ -128,10 +130,10 @@ impl RawRowfileWriter {
     /// Rows of the file so far.
     #[getter]
     fn num_rows(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |state| {
+        self.with_state(py, |state| {
             Ok(match state {
-                WriterState::Waiting(_) => 0,
-                WriterState::Open(open) => open.count(),
+                WriterState::AwaitingSchema(_) => 0,
+                WriterState::Open(open) => open.row_count(),
                 WriterState::Closed(rows) => *rows,
             })
         })
@@ -140,39 +142,42 @@ impl RawRowfileWriter {
     /// Whether the columns are known.
     #[getter]
     fn has_schema(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |state| Ok(!matches!(state, WriterState::Waiting(_))))
+        self.with_state(py, |state| Ok(!matches!(state, WriterState::AwaitingSchema(_))))
     }
 
     /// Says what the columns are.
-    fn declare(&self, py: Python<'_>, schema: GivenSchema) -> PyResult<()> {
-        let schema = schema.rows(py)?;
-        self.with(py, |state| self.open(py, state, || Ok(schema)).map(|_| ()))
+    fn declare(&self, py: Python<'_>, schema: SchemaArgument) -> PyResult<()> {
+        let schema = schema.to_rowfile_schema(py)?;
+        self.with_state(py, |state| self.ensure_open(py, state, || Ok(schema)).map(|_| ()))
     }
 
     /// Adds the rows of an object that holds Arrow data.
     fn write_arrow(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut batches = batches_of(object)?;
+        let mut batches = batches_from_object(object)?;
         let schema = batches.schema();
-        self.with(py, |state| {
-            let open = self.open(py, state, || {
-                Schema::from_arrow(&schema).map_err(|error| failed(error, &self.path))
+        self.with_state(py, |state| {
+            let open = self.ensure_open(py, state, || {
+                Schema::from_arrow(&schema).map_err(|error| rowfile_write_error(error, &self.path))
             })?;
-            py.detach(|| open.flush_rows(&self.path)).map_err(|error| raise(py, error))?;
-            let order = open.order(&schema);
+            py.detach(|| open.flush_rows(&self.path)).map_err(|error| to_exception(py, error))?;
+            let order = open.column_order(&schema);
             loop {
                 py.check_signals()?;
                 let batch = py.detach(|| batches.next());
-                let Some(batch) = batch.transpose().map_err(of_arrow)? else { return Ok(()) };
+                let Some(batch) = batch.transpose().map_err(arrow_exception)? else {
+                    return Ok(());
+                };
                 let batch = match &order {
-                    Some(order) => batch.project(order).map_err(of_arrow)?,
+                    Some(order) => batch.project(order).map_err(arrow_exception)?,
                     None => batch,
                 };
-                for first in (0..batch.num_rows()).step_by(STEP_ROWS) {
+                for first in (0..batch.num_rows()).step_by(ROWS_PER_SIGNAL_CHECK) {
                     py.check_signals()?;
-                    let part = batch.slice(first, STEP_ROWS.min(batch.num_rows() - first));
-                    let before = open.count();
-                    py.detach(|| open.write(&part, &self.path))
-                        .map_err(|error| raise(py, in_rows(error, before)))?;
+                    let part =
+                        batch.slice(first, ROWS_PER_SIGNAL_CHECK.min(batch.num_rows() - first));
+                    let before = open.row_count();
+                    py.detach(|| open.write_batch(&part, &self.path))
+                        .map_err(|error| to_exception(py, add_row_range(error, before)))?;
                 }
             }
         })
@@ -180,8 +185,8 @@ impl RawRowfileWriter {
 
     /// Adds rows that are Python objects.
     fn write_rows(&self, py: Python<'_>, objects: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.with(py, |state| {
-            let open = self.open(py, state, || {
+        self.with_state(py, |state| {
+            let open = self.ensure_open(py, state, || {
                 Err(Error::usage_with_hint(
                     "what the columns are is not known before the first row",
                     "give `schema=`, or write an instance of a dataclass first",
@@ -189,22 +194,26 @@ impl RawRowfileWriter {
             })?;
             for object in objects.try_iter()? {
                 let object = object?;
-                match open.rows.push(&object) {
+                match open.rows.push_row(&object) {
                     Ok(()) => {}
-                    Err(Fault::Raised(error)) => return Err(error),
-                    Err(Fault::Wrong(mut path, reason)) => {
+                    Err(RowFault::PythonException(error)) => return Err(error),
+                    Err(RowFault::InvalidValue(mut path, reason)) => {
                         path.reverse();
                         let place = match path.is_empty() {
                             true => String::new(),
                             false => format!(", field `{}`", path.join(".")),
                         };
-                        let error = Error::usage(format!("row {}{place}: {reason}", open.count()));
-                        return Err(raise(py, error));
+                        let error =
+                            Error::usage(format!("row {}{place}: {reason}", open.row_count()));
+                        return Err(to_exception(py, error));
                     }
                 }
-                if open.rows.count() >= ROWS_MAX || open.rows.bytes() >= BYTES_MAX {
+                if open.rows.row_count() >= BATCH_ROWS_MAX
+                    || open.rows.buffered_bytes() >= BATCH_BYTES_MAX
+                {
                     py.check_signals()?;
-                    py.detach(|| open.flush_rows(&self.path)).map_err(|error| raise(py, error))?;
+                    py.detach(|| open.flush_rows(&self.path))
+                        .map_err(|error| to_exception(py, error))?;
                 }
             }
             Ok(())
@@ -213,45 +222,45 @@ impl RawRowfileWriter {
 
     /// Writes the rows that wait as a block.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |state| {
+        self.with_state(py, |state| {
             let WriterState::Open(open) = state else { return Ok(()) };
             let flushed = py.detach(|| {
                 open.flush_rows(&self.path)?;
-                open.writer()?.flush().map_err(|error| failed(error, &self.path))
+                open.writer()?.flush().map_err(|error| rowfile_write_error(error, &self.path))
             });
-            flushed.map_err(|error| raise(py, error))
+            flushed.map_err(|error| to_exception(py, error))
         })
     }
 
     /// Makes the file whole and puts it at its place; nothing is left of one that cannot be.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |state| {
+        self.with_state(py, |state| {
             let rows = match state {
                 WriterState::Closed(_) => return Ok(()),
-                WriterState::Waiting(_) => {
+                WriterState::AwaitingSchema(_) => {
                     *state = WriterState::Closed(0);
                     let error = Error::usage_with_hint(
                         format!(
                             "`{}` would have no columns: nothing was written",
-                            shown(&self.path)
+                            path_text(&self.path)
                         ),
                         "give `schema=` for a file without rows",
                     );
-                    return Err(raise(py, error));
+                    return Err(to_exception(py, error));
                 }
-                WriterState::Open(open) => open.count(),
+                WriterState::Open(open) => open.row_count(),
             };
             let WriterState::Open(open) = std::mem::replace(state, WriterState::Closed(rows))
             else {
                 return Ok(());
             };
-            py.detach(|| open.close(&self.path)).map_err(|error| raise(py, error))
+            py.detach(|| open.close(&self.path)).map_err(|error| to_exception(py, error))
         })
     }
 
     /// Gives the file up: nothing is left of a new one, and one that was there is as it was.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |state| {
+        self.with_state(py, |state| {
             if let WriterState::Open(open) = std::mem::replace(state, WriterState::Closed(0)) {
                 py.detach(|| open.abort(&self.path));
             }
@@ -270,7 +279,7 @@ impl RawRowfileWriter {
 
 impl RawRowfileWriter {
     /// Does something with what is written.
-    fn with<T>(
+    fn with_state<T>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut WriterState) -> PyResult<T>,
@@ -280,33 +289,37 @@ impl RawRowfileWriter {
                 "this writer belongs to another process",
                 "a writer does not survive a fork: open it in the process that writes",
             );
-            return Err(raise(py, error));
+            return Err(to_exception(py, error));
         }
         let Some(mut state) = self.state.try_lock() else {
             let error = Error::usage_with_hint(
-                format!("another thread is writing `{}`", shown(&self.path)),
+                format!("another thread is writing `{}`", path_text(&self.path)),
                 "one thread at a time may use a writer",
             );
-            return Err(raise(py, error));
+            return Err(to_exception(py, error));
         };
         work(&mut state)
     }
 
     /// What is open; opened with the columns that `schema` says, if none are known yet.
-    fn open<'a>(
+    fn ensure_open<'a>(
         &self,
         py: Python<'_>,
         state: &'a mut WriterState,
         schema: impl FnOnce() -> Result<Schema>,
-    ) -> PyResult<&'a mut Open> {
-        if let WriterState::Waiting(options) = state {
-            let schema = schema().map_err(|error| raise(py, error))?;
-            let options = Options { metadata: options.metadata.clone(), ..**options };
-            *state = WriterState::Open(Box::new(Open::new(py, &self.path, &schema, options)?));
+    ) -> PyResult<&'a mut OpenRowfile> {
+        if let WriterState::AwaitingSchema(options) = state {
+            let schema = schema().map_err(|error| to_exception(py, error))?;
+            let options = RowfileWriterOptions { metadata: options.metadata.clone(), ..**options };
+            *state =
+                WriterState::Open(Box::new(OpenRowfile::new(py, &self.path, &schema, options)?));
         }
         match state {
             WriterState::Open(open) => Ok(open),
-            _ => Err(raise(py, Error::usage(format!("`{}` is closed", shown(&self.path))))),
+            _ => Err(to_exception(
+                py,
+                Error::usage(format!("`{}` is closed", path_text(&self.path))),
+            )),
         }
     }
 }
@@ -323,25 +336,30 @@ impl Drop for RawRowfileWriter {
     }
 }
 
-impl Open {
-    fn new(py: Python<'_>, path: &Path, schema: &Schema, options: Options) -> PyResult<Self> {
+impl OpenRowfile {
+    fn new(
+        py: Python<'_>,
+        path: &Path,
+        schema: &Schema,
+        options: RowfileWriterOptions,
+    ) -> PyResult<Self> {
         let rows = RowBuilder::new(py, schema)?;
         let overwrite = options.overwrite;
-        let created = py.detach(|| created(path, schema, options));
-        let (writer, staged) = created.map_err(|error| raise(py, error))?;
-        Ok(Self { writer: Some(writer), rows, target: Target::New { staged, overwrite } })
+        let created = py.detach(|| create_staged_file(path, schema, options));
+        let (writer, staged) = created.map_err(|error| to_exception(py, error))?;
+        Ok(Self { writer: Some(writer), rows, target: WriteTarget::NewFile { staged, overwrite } })
     }
 
     fn writer(&mut self) -> Result<&mut Writer<File>> {
         self.writer.as_mut().ok_or_else(|| Error::Internal("a writer that is gone".to_owned()))
     }
 
-    fn count(&self) -> u64 {
-        self.writer.as_ref().map_or(0, Writer::row_count) + self.rows.count() as u64
+    fn row_count(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::row_count) + self.rows.row_count() as u64
     }
 
     /// Where the file's columns are among others of the same names; none if they are as they are.
-    fn order(&self, schema: &ArrowSchema) -> Option<Vec<usize>> {
+    fn column_order(&self, schema: &ArrowSchema) -> Option<Vec<usize>> {
         let fields = &self.writer.as_ref()?.schema().fields;
         let is_same = fields.len() == schema.fields().len()
             && fields.iter().zip(schema.fields()).all(|(own, other)| own.name == *other.name());
@@ -351,34 +369,36 @@ impl Open {
         fields.iter().map(|field| schema.index_of(&field.name).ok()).collect()
     }
 
-    fn write(&mut self, batch: &RecordBatch, path: &Path) -> Result<()> {
-        self.writer()?.write(batch).map_err(|error| failed(error, path))
+    fn write_batch(&mut self, batch: &RecordBatch, path: &Path) -> Result<()> {
+        self.writer()?.write(batch).map_err(|error| rowfile_write_error(error, path))
     }
 
     /// Makes a batch of the rows that wait as objects.
     fn flush_rows(&mut self, path: &Path) -> Result<()> {
-        if self.rows.count() == 0 {
+        if self.rows.row_count() == 0 {
             return Ok(());
         }
-        let batch = self.rows.take()?;
-        self.write(&batch, path)
+        let batch = self.rows.take_batch()?;
+        self.write_batch(&batch, path)
     }
 
     fn close(mut self: Box<Self>, path: &Path) -> Result<()> {
-        let finished = self
-            .flush_rows(path)
-            .and_then(|()| self.writer()?.flush().map_err(|error| failed(error, path)));
+        let finished = self.flush_rows(path).and_then(|()| {
+            self.writer()?.flush().map_err(|error| rowfile_write_error(error, path))
+        });
         if let Err(error) = finished {
             self.abort(path);
             return Err(error);
         }
         let Some(writer) = self.writer.take() else { return Ok(()) };
         match &self.target {
-            Target::Grown(_) => writer.close().map_err(|error| failed(error, path)),
-            Target::New { staged, overwrite } => {
+            WriteTarget::AppendedFile(_) => {
+                writer.close().map_err(|error| rowfile_write_error(error, path))
+            }
+            WriteTarget::NewFile { staged, overwrite } => {
                 let placed = match writer.close() {
-                    Ok(()) => place(staged, path, *overwrite),
-                    Err(error) => Err(failed(error, path)),
+                    Ok(()) => commit_staged_file(staged, path, *overwrite),
+                    Err(error) => Err(rowfile_write_error(error, path)),
                 };
                 if placed.is_err() {
                     // It cannot be helped if even that fails.
@@ -392,8 +412,8 @@ impl Open {
     fn abort(mut self: Box<Self>, path: &Path) {
         // The writer's lock is held until it is dropped. What fails here is the next append's to cut off.
         match &self.target {
-            Target::New { staged, .. } => drop(fs::remove_file(staged)),
-            Target::Grown(end) => {
+            WriteTarget::NewFile { staged, .. } => drop(fs::remove_file(staged)),
+            WriteTarget::AppendedFile(end) => {
                 if let Ok(file) = OpenOptions::new().write(true).open(path) {
                     let _ = file.set_len(*end);
                 }
@@ -404,10 +424,14 @@ impl Open {
 }
 
 /// A new file beside its place.
-fn created(path: &Path, schema: &Schema, options: Options) -> Result<(Writer<File>, PathBuf)> {
+fn create_staged_file(
+    path: &Path,
+    schema: &Schema,
+    options: RowfileWriterOptions,
+) -> Result<(Writer<File>, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let Some(name) = path.file_name() else {
-        return Err(Error::usage(format!("`{}` names no file", shown(path))));
+        return Err(Error::usage(format!("`{}` names no file", path_text(path))));
     };
     let wanted = WriteOptions {
         codec: options.compression,
@@ -427,31 +451,31 @@ fn created(path: &Path, schema: &Schema, options: Options) -> Result<(Writer<Fil
             Err(rowfile::Error::Io { error, .. })
                 if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(rowfile::Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                let folder = path.parent().map(shown).unwrap_or_default();
+                let folder = path.parent().map(path_text).unwrap_or_default();
                 return Err(Error::NotFound { path: folder, hint: None });
             }
             Err(rowfile::Error::Io { error, .. }) => {
                 return Err(Error::io("create", path, error));
             }
-            Err(error) => return Err(failed(error, path)),
+            Err(error) => return Err(rowfile_write_error(error, path)),
         }
     }
 }
 
 /// A file that is there, to be added to.
-fn grown(
+fn open_for_append(
     path: &Path,
     schema: Option<&Schema>,
     codec: Option<Codec>,
     has_metadata: bool,
     block_bytes: usize,
-) -> Result<(Writer<File>, Target)> {
+) -> Result<(Writer<File>, WriteTarget)> {
     let writer = Writer::append(path, block_bytes).map_err(|error| match error {
         rowfile::Error::Io { error, .. } => Error::io("append to", path, error),
-        other => failed(other, path),
+        other => rowfile_write_error(other, path),
     })?;
     let end = writer.byte_count();
-    let name = shown(path);
+    let name = path_text(path);
     if let Some(schema) = schema
         && *schema != *writer.schema()
     {
@@ -470,18 +494,19 @@ fn grown(
             "leave `metadata` out",
         ));
     }
-    let own = rowfile::Reader::open(path).map_err(|error| failed(error, path))?.codec();
+    let own =
+        rowfile::Reader::open(path).map_err(|error| rowfile_write_error(error, path))?.codec();
     if codec.is_some_and(|codec| codec != own) {
         return Err(Error::usage_with_hint(
             format!("`{name}` is there, and compressed with `{}`", codec_name(own)),
             "leave `compression` out",
         ));
     }
-    Ok((writer, Target::Grown(end)))
+    Ok((writer, WriteTarget::AppendedFile(end)))
 }
 
 /// Gives a file its name, durably.
-fn place(staged: &Path, path: &Path, overwrite: bool) -> Result<()> {
+fn commit_staged_file(staged: &Path, path: &Path, overwrite: bool) -> Result<()> {
     let renamed = match overwrite {
         true => fs::rename(staged, path),
         // A second name is refused where there is one; some file systems know no second names.
@@ -493,7 +518,7 @@ fn place(staged: &Path, path: &Path, overwrite: bool) -> Result<()> {
         },
     };
     renamed.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Error::OutputExists { path: shown(path), more: 0 },
+        io::ErrorKind::AlreadyExists => Error::OutputExists { path: path_text(path), more: 0 },
         _ => Error::io("create", path, error),
     })?;
     let folder = match path.parent() {
@@ -505,12 +530,12 @@ fn place(staged: &Path, path: &Path, overwrite: bool) -> Result<()> {
     Ok(())
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
 /// The error of a batch whose rows begin at `first` of the file.
-fn in_rows(error: Error, first: u64) -> Error {
+fn add_row_range(error: Error, first: u64) -> Error {
     match error {
         Error::Usage { message, hint } => {
             Error::Usage { message: format!("rows from {first} on: {message}"), hint }
@@ -519,12 +544,12 @@ fn in_rows(error: Error, first: u64) -> Error {
     }
 }
 
-fn of_arrow(error: ArrowError) -> PyErr {
+fn arrow_exception(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
 /// A codec by its name: `none`, `lz4`, `zstd` or `zstd:LEVEL`.
-fn codec(name: &str) -> Result<Codec> {
+fn parse_codec(name: &str) -> Result<Codec> {
     let wrong = || {
         Error::usage(format!(
             "unknown compression `{name}`\ncompressions: none, lz4, zstd, zstd:1 … zstd:22"

@@ -7,24 +7,24 @@ use tidemill_engine::id_set_operations::convert_sort_error;
 use tidemill_engine::{CancelFlag, Error, Result};
 use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortOutcome, GnuSortStreams};
 
-use crate::errors::raise_in_words_of_sort;
-use crate::wait::on_a_thread;
+use crate::errors::to_sort_exception;
+use crate::interruptible_wait::run_on_thread;
 
 /// Whether the input was in order, what was written to no file, what is said, and what is wrong with the words.
-type Sorted = (bool, Vec<u8>, String, Option<String>);
+type LineSortResult = (bool, Vec<u8>, String, Option<String>);
 
 /// Sorts as GNU sort's options say: whether the input was in order where that is asked, what was written to no file,
 /// what is said, and what is wrong with the words, in which options have the command line's names.
 #[pyfunction]
-pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<Sorted> {
+pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<LineSortResult> {
     let cancel = CancelFlag::new();
     let flag = cancel.atomic_flag();
-    let sort = move || -> Result<Sorted> {
+    let sort = move || -> Result<LineSortResult> {
         let command = match GnuSortOptions::parse(words) {
             Ok(command) => command,
             Err(error) => return Ok((false, Vec::new(), String::new(), Some(error.to_string()))),
         };
-        refuse_pipes(&command)?;
+        require_input_files(&command)?;
         let (mut written, mut said) = (Vec::new(), Vec::new());
         let mut io = GnuSortStreams::from_process();
         io.stdin = Box::new(std::io::empty());
@@ -33,14 +33,15 @@ pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<Sorted> {
         io.cancel = flag.into();
         let outcome = gnu::run_gnu_sort(&command, &mut io);
         drop(io);
-        let is_sorted = !matches!(outcome.map_err(told)?, GnuSortOutcome::Disorder { .. });
+        let is_sorted =
+            !matches!(outcome.map_err(translate_sort_error)?, GnuSortOutcome::Disorder { .. });
         Ok((is_sorted, written, String::from_utf8_lossy(&said).into_owned(), None))
     };
-    on_a_thread(py, cancel, move || Ok(sort()))?.map_err(|error| raise_in_words_of_sort(py, error))
+    run_on_thread(py, cancel, move || Ok(sort()))?.map_err(|error| to_sort_exception(py, error))
 }
 
 /// The standard input of a Python process is not for this.
-fn refuse_pipes(command: &GnuSortCommand) -> Result<()> {
+fn require_input_files(command: &GnuSortCommand) -> Result<()> {
     let GnuSortCommand::Run(options) = command else { return Ok(()) };
     let has_files = !options.inputs.is_empty() && options.inputs.iter().all(|path| path != "-");
     match has_files || options.input_list.as_ref().is_some_and(|path| path != "-") {
@@ -52,7 +53,7 @@ fn refuse_pipes(command: &GnuSortCommand) -> Result<()> {
     }
 }
 
-fn told(error: gnu::GnuSortError) -> Error {
+fn translate_sort_error(error: gnu::GnuSortError) -> Error {
     match error {
         gnu::GnuSortError::Io { action, path, source } => Error::io(action, path, source),
         gnu::GnuSortError::Sort(error) => convert_sort_error(error),

@@ -22,20 +22,20 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 
 /// Why what others export is no table.
-pub(crate) enum NoTable {
+pub(crate) enum TableImportError {
     /// It is one column.
-    Column,
+    SingleColumn,
     /// A column is of a type that nobody else knows.
-    Type {
+    UnknownColumnType {
         column: String,
         format: String,
     },
-    Failed(ArrowError),
+    Arrow(ArrowError),
 }
 
-impl From<ArrowError> for NoTable {
+impl From<ArrowError> for TableImportError {
     fn from(error: ArrowError) -> Self {
-        NoTable::Failed(error)
+        TableImportError::Arrow(error)
     }
 }
 
@@ -43,26 +43,32 @@ impl From<ArrowError> for NoTable {
 ///
 /// # Errors
 /// Where there are none, or one is of a type that is not known.
-pub(crate) fn columns(schema: &FFI_ArrowSchema) -> Result<Schema, NoTable> {
+pub(crate) fn import_table_schema(schema: &FFI_ArrowSchema) -> Result<Schema, TableImportError> {
     if schema.format() != "+s" {
-        return Err(NoTable::Column);
+        return Err(TableImportError::SingleColumn);
     }
     for column in schema.children() {
-        if let Some(format) = foreign_type(column) {
+        if let Some(format) = find_foreign_type(column) {
             let (column, format) = (column.name().unwrap_or_default(), format);
-            return Err(NoTable::Type { column: column.to_owned(), format: format.to_owned() });
+            return Err(TableImportError::UnknownColumnType {
+                column: column.to_owned(),
+                format: format.to_owned(),
+            });
         }
     }
     Ok(Schema::try_from(schema)?)
 }
 
 /// The type within a column's that is a program's own: Arrow's begin with no `_`.
-fn foreign_type(schema: &FFI_ArrowSchema) -> Option<&str> {
+fn find_foreign_type(schema: &FFI_ArrowSchema) -> Option<&str> {
     let format = schema.format();
     if format.starts_with('_') {
         return Some(format);
     }
-    schema.children().find_map(foreign_type).or_else(|| schema.dictionary().and_then(foreign_type))
+    schema
+        .children()
+        .find_map(find_foreign_type)
+        .or_else(|| schema.dictionary().and_then(find_foreign_type))
 }
 
 /// The data of an array, which is taken over.
@@ -72,12 +78,12 @@ fn foreign_type(schema: &FFI_ArrowSchema) -> Option<&str> {
 ///
 /// # Errors
 /// Where it is not laid out as the type is.
-pub(crate) unsafe fn data(
+pub(crate) unsafe fn import_array_data(
     mut array: FFI_ArrowArray,
     data_type: DataType,
 ) -> Result<ArrayData, ArrowError> {
     // SAFETY: the caller's.
-    unsafe { without_buffers_of_nulls(&mut array, &data_type) };
+    unsafe { hide_null_array_buffers(&mut array, &data_type) };
     // SAFETY: the caller's.
     unsafe { from_ffi_and_data_type(array, data_type) }
 }
@@ -87,7 +93,7 @@ pub(crate) unsafe fn data(
 ///
 /// # Safety
 /// The array is valid, and of the type.
-unsafe fn without_buffers_of_nulls(array: &mut FFI_ArrowArray, data_type: &DataType) {
+unsafe fn hide_null_array_buffers(array: &mut FFI_ArrowArray, data_type: &DataType) {
     let inner: Vec<&DataType> = match data_type {
         DataType::Null => {
             array.n_buffers = 0;
@@ -106,7 +112,7 @@ unsafe fn without_buffers_of_nulls(array: &mut FFI_ArrowArray, data_type: &DataT
             // SAFETY: the dictionary of a valid array is one, or is not there.
             if let Some(dictionary) = unsafe { array.dictionary.as_mut() } {
                 // SAFETY: as above.
-                unsafe { without_buffers_of_nulls(dictionary, values) };
+                unsafe { hide_null_array_buffers(dictionary, values) };
             }
             return;
         }
@@ -116,7 +122,7 @@ unsafe fn without_buffers_of_nulls(array: &mut FFI_ArrowArray, data_type: &DataT
         // SAFETY: a valid array has as many children as it says, each of them valid.
         if let Some(child) = unsafe { array.children.add(index).read_unaligned().as_mut() } {
             // SAFETY: as above.
-            unsafe { without_buffers_of_nulls(child, data_type) };
+            unsafe { hide_null_array_buffers(child, data_type) };
         }
     }
 }
@@ -125,31 +131,38 @@ unsafe fn without_buffers_of_nulls(array: &mut FFI_ArrowArray, data_type: &DataT
 ///
 /// # Errors
 /// Where its columns are not those of the schema.
-pub(crate) fn batch(data: ArrayData, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn batch_from_data(
+    data: ArrayData,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, ArrowError> {
     let rows = data.len();
-    let (_, columns, _) = StructArray::from(settled(&data, 0, rows)).into_parts();
+    let (_, columns, _) = StructArray::from(normalize_struct_offsets(&data, 0, rows)).into_parts();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
 /// Values of `data`.
-pub(crate) fn values(data: &ArrayData) -> ArrayRef {
-    make_array(settled(data, 0, data.len()))
+pub(crate) fn array_from_data(data: &ArrayData) -> ArrayRef {
+    make_array(normalize_struct_offsets(data, 0, data.len()))
 }
 
 /// A part of an array in which all records begin at 0.
-fn settled(data: &ArrayData, offset: usize, length: usize) -> ArrayData {
+fn normalize_struct_offsets(data: &ArrayData, offset: usize, length: usize) -> ArrayData {
     let children = data.child_data();
     let builder = match data.data_type() {
         DataType::Struct(_) => {
             let at = data.offset() + offset;
-            let children = children.iter().map(|child| settled(child, at, length)).collect();
+            let children =
+                children.iter().map(|child| normalize_struct_offsets(child, at, length)).collect();
             let nulls = data.nulls().map(|nulls| nulls.slice(offset, length));
             data.clone().into_builder().offset(0).len(length).nulls(nulls).child_data(children)
         }
         _ if children.is_empty() => return data.slice(offset, length),
         _ => {
-            let children = children.iter().map(|child| settled(child, 0, child.len())).collect();
+            let children = children
+                .iter()
+                .map(|child| normalize_struct_offsets(child, 0, child.len()))
+                .collect();
             data.slice(offset, length).into_builder().child_data(children)
         }
     };
@@ -158,9 +171,9 @@ fn settled(data: &ArrayData, offset: usize, length: usize) -> ArrayData {
 }
 
 /// A stream of others, of batches or of arrays of one column.
-struct Foreign(FFI_ArrowArrayStream);
+struct ImportedStream(FFI_ArrowArrayStream);
 
-impl Foreign {
+impl ImportedStream {
     fn schema(&mut self) -> Result<FFI_ArrowSchema, ArrowError> {
         let failed = |reason: &str| Err(ArrowError::CDataInterface(reason.to_owned()));
         let (Some(get_schema), true) = (self.0.get_schema, self.0.release.is_some()) else {
@@ -174,7 +187,7 @@ impl Foreign {
         }
     }
 
-    fn pull(&mut self, data_type: DataType) -> Result<Option<ArrayData>, ArrowError> {
+    fn pull_array(&mut self, data_type: DataType) -> Result<Option<ArrayData>, ArrowError> {
         let gone = || ArrowError::CDataInterface("the stream has been read already".into());
         let get_next = self.0.get_next.ok_or_else(gone)?;
         let mut array = FFI_ArrowArray::empty();
@@ -186,7 +199,7 @@ impl Foreign {
             return Ok(None);
         }
         // SAFETY: the stream vouches for its arrays being of its schema.
-        unsafe { data(array, data_type) }.map(Some)
+        unsafe { import_array_data(array, data_type) }.map(Some)
     }
 
     fn last_error(&mut self) -> String {
@@ -204,56 +217,56 @@ impl Foreign {
 }
 
 /// A stream of batches of others.
-pub(crate) struct Stream {
-    stream: Foreign,
+pub(crate) struct ImportedBatches {
+    stream: ImportedStream,
     schema: SchemaRef,
 }
 
-impl Stream {
+impl ImportedBatches {
     /// Takes a stream over.
     ///
     /// # Errors
     /// Where it has been taken over already, or has no columns that are known.
-    pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, NoTable> {
-        let mut stream = Foreign(stream);
-        Ok(Stream { schema: Arc::new(columns(&stream.schema()?)?), stream })
+    pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, TableImportError> {
+        let mut stream = ImportedStream(stream);
+        Ok(ImportedBatches { schema: Arc::new(import_table_schema(&stream.schema()?)?), stream })
     }
 
-    fn pull(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
-        let data = self.stream.pull(DataType::Struct(self.schema.fields().clone()))?;
-        data.map(|data| batch(data, &self.schema)).transpose()
+    fn pull_batch(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        let data = self.stream.pull_array(DataType::Struct(self.schema.fields().clone()))?;
+        data.map(|data| batch_from_data(data, &self.schema)).transpose()
     }
 }
 
-impl Iterator for Stream {
+impl Iterator for ImportedBatches {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.pull().transpose()
+        self.pull_batch().transpose()
     }
 }
 
-impl RecordBatchReader for Stream {
+impl RecordBatchReader for ImportedBatches {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 }
 
 /// A stream of arrays of others, all of one type.
-pub(crate) struct Arrays {
-    stream: Foreign,
+pub(crate) struct ImportedArrays {
+    stream: ImportedStream,
     data_type: DataType,
 }
 
-impl Arrays {
+impl ImportedArrays {
     /// Takes a stream over.
     ///
     /// # Errors
     /// Where it has been taken over already, or has no type that is known.
     pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, ArrowError> {
-        let mut stream = Foreign(stream);
+        let mut stream = ImportedStream(stream);
         let data_type = Field::try_from(&stream.schema()?)?.data_type().clone();
-        Ok(Arrays { stream, data_type })
+        Ok(ImportedArrays { stream, data_type })
     }
 
     /// The type of the arrays.
@@ -262,11 +275,11 @@ impl Arrays {
     }
 }
 
-impl Iterator for Arrays {
+impl Iterator for ImportedArrays {
     type Item = Result<ArrayRef, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let pulled = self.stream.pull(self.data_type.clone());
-        pulled.map(|data| data.map(|data| values(&data))).transpose()
+        let pulled = self.stream.pull_array(self.data_type.clone());
+        pulled.map(|data| data.map(|data| array_from_data(&data))).transpose()
     }
 }

@@ -22,22 +22,22 @@ use tidemill_engine::remote::files::{
 use tidemill_engine::remote::{ReadStats, StorageOptions};
 use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
-use crate::errors::raise;
-use crate::files::{RawCopied, copied, json};
-use crate::options::storage;
-use crate::process::Own;
-use crate::wait::{TICK, Waiter, on_a_thread};
+use crate::errors::to_exception;
+use crate::file_operations::{CopySummaryTuple, copy_summary_tuple, to_json_text};
+use crate::interruptible_wait::{SIGNAL_CHECK_INTERVAL, SignalWaiter, run_on_thread};
+use crate::options::parse_storage_options;
+use crate::process_bound::ProcessBound;
 
 /// What is held of a file for small reads. A read of as much goes past it.
-const HELD_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 /// What has no size is read to its end in such pieces.
-const PIECE_BYTES: usize = 8 << 20;
+const UNSIZED_READ_PIECE_BYTES: usize = 8 << 20;
 
 /// Where files are opened and listed by one set of options and over the same connections.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawStore {
     storage_options: StorageOptions,
-    connections: Own<StoreConnections>,
+    connections: ProcessBound<StoreConnections>,
     is_literal: bool,
     /// Ends what is done here, for good.
     cancel: CancelFlag,
@@ -51,8 +51,10 @@ impl RawStore {
         storage_options: Vec<(String, String)>,
         is_literal: bool,
     ) -> PyResult<Self> {
-        let storage_options = storage(&storage_options).map_err(|error| raise(py, error))?;
-        let (connections, cancel) = (Own::new(StoreConnections::default()), CancelFlag::new());
+        let storage_options =
+            parse_storage_options(&storage_options).map_err(|error| to_exception(py, error))?;
+        let (connections, cancel) =
+            (ProcessBound::new(StoreConnections::default()), CancelFlag::new());
         Ok(RawStore { storage_options, connections, is_literal, cancel })
     }
 
@@ -60,7 +62,7 @@ impl RawStore {
     fn part(&self) -> RawStore {
         RawStore {
             storage_options: self.storage_options.clone(),
-            connections: Own::new(self.connections()),
+            connections: ProcessBound::new(self.process_connections()),
             is_literal: self.is_literal,
             cancel: CancelFlag::new(),
         }
@@ -73,11 +75,11 @@ impl RawStore {
 
     /// Opens one file.
     fn open(&self, py: Python<'_>, url: String) -> PyResult<RawFile> {
-        let file = self.does(py, move |settings| Ok(files::open_file(&url, settings)?))?;
+        let file = self.run_on_store(py, move |settings| Ok(files::open_file(&url, settings)?))?;
         let name = file.display_url();
         Ok(RawFile {
             name,
-            file: Own::new(Mutex::new(Some(Arc::new(file)))),
+            file: ProcessBound::new(Mutex::new(Some(Arc::new(file)))),
             place: Mutex::default(),
             sought: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -89,10 +91,10 @@ impl RawStore {
 
     /// A listing, each of it as JSON.
     fn ls(&self, py: Python<'_>, url: String, recursive: bool) -> PyResult<Vec<String>> {
-        self.does(py, move |settings| {
+        self.run_on_store(py, move |settings| {
             let mut found = Vec::new();
             files::ls(&url, recursive, settings, &mut |entry| {
-                found.push(json(&entry)?);
+                found.push(to_json_text(&entry)?);
                 Ok(())
             })?;
             Ok(found)
@@ -101,10 +103,10 @@ impl RawStore {
 
     /// What is told of one, as JSON.
     fn stat(&self, py: Python<'_>, url: String) -> PyResult<Option<String>> {
-        self.does(py, move |settings| {
+        self.run_on_store(py, move |settings| {
             let mut told = None;
             files::stat(&url, settings, &mut |stat| {
-                told = Some(json(&stat)?);
+                told = Some(to_json_text(&stat)?);
                 Ok(())
             })?;
             Ok(told)
@@ -112,26 +114,26 @@ impl RawStore {
     }
 
     /// Fetches an object into a file, over what is there.
-    fn get(&self, py: Python<'_>, url: String, output: String) -> PyResult<RawCopied> {
-        let done = self.does(py, move |settings| {
+    fn get(&self, py: Python<'_>, url: String, output: String) -> PyResult<CopySummaryTuple> {
+        let done = self.run_on_store(py, move |settings| {
             let defaults = DownloadOptions::default();
             let options = DownloadOptions { output: Some(output), overwrite: true, ..defaults };
             Ok(files::download_files(std::slice::from_ref(&url), &options, settings)?)
         })?;
-        copied(py, done)
+        copy_summary_tuple(py, done)
     }
 }
 
 impl RawStore {
     /// Those of this process: in a fork's child, new ones.
-    fn connections(&self) -> StoreConnections {
-        match self.connections.is_here() {
+    fn process_connections(&self) -> StoreConnections {
+        match self.connections.is_in_owner_process() {
             true => StoreConnections::clone(&self.connections),
             false => StoreConnections::default(),
         }
     }
 
-    fn does<T: Send + 'static>(
+    fn run_on_store<T: Send + 'static>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&FileAccessSettings) -> Result<T> + Send + 'static,
@@ -141,10 +143,10 @@ impl RawStore {
             storage_options: self.storage_options.clone(),
             cancel: cancel.clone(),
             progress: RunProgress::new(),
-            connections: self.connections(),
+            connections: self.process_connections(),
             has_literal_names: self.is_literal,
         };
-        on_a_thread(py, cancel, move || work(&settings))
+        run_on_thread(py, cancel, move || work(&settings))
     }
 }
 
@@ -153,8 +155,8 @@ impl RawStore {
 pub(crate) struct RawFile {
     name: String,
     /// None once it is closed.
-    file: Own<Mutex<Option<Arc<RandomAccessFile>>>>,
-    place: Mutex<Place>,
+    file: ProcessBound<Mutex<Option<Arc<RandomAccessFile>>>>,
+    place: Mutex<ReadPosition>,
     /// Where threads have gone to and not read yet. Locked before the place, if both are.
     sought: Mutex<HashMap<ThreadId, u64>>,
     is_closed: AtomicBool,
@@ -167,50 +169,56 @@ pub(crate) struct RawFile {
 
 /// Where reading goes on, and what is held.
 #[derive(Default)]
-struct Place {
-    at: u64,
-    held: Vec<u8>,
+struct ReadPosition {
+    offset: u64,
+    buffer: Vec<u8>,
     /// Where in the file it begins.
-    held_at: u64,
+    buffer_offset: u64,
 }
 
-impl Place {
+impl ReadPosition {
     /// What is held from where reading goes on.
-    fn here(&self) -> &[u8] {
-        let skip = self.at.checked_sub(self.held_at).and_then(|skip| usize::try_from(skip).ok());
-        skip.and_then(|skip| self.held.get(skip..)).unwrap_or_default()
+    fn buffered(&self) -> &[u8] {
+        let skip =
+            self.offset.checked_sub(self.buffer_offset).and_then(|skip| usize::try_from(skip).ok());
+        skip.and_then(|skip| self.buffer.get(skip..)).unwrap_or_default()
     }
 
     /// Copies what is held, and goes on behind it.
-    fn take(&mut self, out: &mut [u8]) -> usize {
-        let here = self.here();
+    fn copy_buffered(&mut self, out: &mut [u8]) -> usize {
+        let here = self.buffered();
         let count = here.len().min(out.len());
         out[..count].copy_from_slice(&here[..count]);
-        self.at += count as u64;
+        self.offset += count as u64;
         count
     }
 
     /// Holds what is next.
-    fn hold(&mut self, file: &RandomAccessFile, look: Look<'_>) -> Result<()> {
-        let mut held = std::mem::take(&mut self.held);
-        held.resize(HELD_BYTES, 0);
-        let count = file.read_at(&mut held, self.at, look)?;
+    fn refill_buffer(&mut self, file: &RandomAccessFile, look: InterruptCheck<'_>) -> Result<()> {
+        let mut held = std::mem::take(&mut self.buffer);
+        held.resize(BUFFER_BYTES, 0);
+        let count = file.read_at(&mut held, self.offset, look)?;
         held.truncate(count);
-        (self.held, self.held_at) = (held, self.at);
+        (self.buffer, self.buffer_offset) = (held, self.offset);
         Ok(())
     }
 
     /// Fills all of `out`, as far as the file goes.
-    fn fill(&mut self, out: &mut [u8], file: &RandomAccessFile, look: Look<'_>) -> Result<usize> {
-        let mut filled = self.take(out);
+    fn read_fully(
+        &mut self,
+        out: &mut [u8],
+        file: &RandomAccessFile,
+        look: InterruptCheck<'_>,
+    ) -> Result<usize> {
+        let mut filled = self.copy_buffered(out);
         while filled < out.len() {
             let rest = &mut out[filled..];
-            let count = if rest.len() < HELD_BYTES {
-                self.hold(file, look)?;
-                self.take(rest)
+            let count = if rest.len() < BUFFER_BYTES {
+                self.refill_buffer(file, look)?;
+                self.copy_buffered(rest)
             } else {
-                let count = file.read_at(rest, self.at, look)?;
-                self.at += count as u64;
+                let count = file.read_at(rest, self.offset, look)?;
+                self.offset += count as u64;
                 count
             };
             filled += count;
@@ -222,49 +230,49 @@ impl Place {
     }
 }
 
-type Look<'a> = &'a mut dyn FnMut() -> std::result::Result<(), Interrupted>;
+type InterruptCheck<'a> = &'a mut dyn FnMut() -> std::result::Result<(), Interrupted>;
 
 /// Memory of a buffer that Python holds meanwhile.
-struct Memory(*mut u8, usize);
+struct PythonBuffer(*mut u8, usize);
 
 // SAFETY: it is memory, which one thread after another writes to.
-unsafe impl Send for Memory {}
+unsafe impl Send for PythonBuffer {}
 
-impl Memory {
-    fn bytes(&mut self) -> &mut [u8] {
+impl PythonBuffer {
+    fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: who made it says that it is there, initialised, and nobody else's for as long as this lives.
         unsafe { std::slice::from_raw_parts_mut(self.0, self.1) }
     }
 }
 
-fn closed() -> PyErr {
+fn closed_file_exception() -> PyErr {
     PyValueError::new_err("I/O operation on closed file")
 }
 
 impl RawFile {
     /// The file, if it is open. What is elsewhere is fetched by threads of the process that opened it.
-    fn file(&self, py: Python<'_>) -> PyResult<Arc<RandomAccessFile>> {
-        let file = self.file.lock().clone().ok_or_else(closed)?;
+    fn require_open_file(&self, py: Python<'_>) -> PyResult<Arc<RandomAccessFile>> {
+        let file = self.file.lock().clone().ok_or_else(closed_file_exception)?;
         if !file.is_local() {
             let message = format!("`{}` was opened by another process", self.name);
             let hint = "what is fetched from a server does not survive a fork: open it in the process \
                         that reads it";
-            self.file.refuse_elsewhere(py, &message, hint)?;
+            self.file.require_owner_process(py, &message, hint)?;
         }
         Ok(file)
     }
 
-    fn gave(&self, bytes: usize) {
+    fn count_returned_bytes(&self, bytes: usize) {
         self.asked_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Where this thread has gone to and not read yet.
-    fn sought(&self) -> Option<u64> {
+    fn pending_seek(&self) -> Option<u64> {
         self.sought.lock().get(&std::thread::current().id()).copied()
     }
 
     /// The same, as it reads now. Who reads where the file is by now, takes the places of others for given up.
-    fn reads_at(&self) -> Option<u64> {
+    fn take_pending_seek(&self) -> Option<u64> {
         let mut sought = self.sought.lock();
         let own = sought.remove(&std::thread::current().id());
         if own.is_none() {
@@ -274,13 +282,13 @@ impl RawFile {
     }
 
     /// Reads at this thread's place, without the interpreter's lock; if it fails, the place is where it was.
-    fn does<T: Send>(
+    fn read_at_thread_position<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Place, &RandomAccessFile, Look<'_>) -> Result<T> + Send,
+        work: impl FnOnce(&mut ReadPosition, &RandomAccessFile, InterruptCheck<'_>) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let from = self.reads_at();
-        let done = self.does_from(py, from, work);
+        let from = self.take_pending_seek();
+        let done = self.read_from(py, from, work);
         if let (Err(_), Some(at)) = (&done, from) {
             self.sought.lock().insert(std::thread::current().id(), at);
         }
@@ -288,51 +296,58 @@ impl RawFile {
     }
 
     /// Does something from a place, or where the file is by now.
-    fn does_from<T: Send>(
+    fn read_from<T: Send>(
         &self,
         py: Python<'_>,
         from: Option<u64>,
-        work: impl FnOnce(&mut Place, &RandomAccessFile, Look<'_>) -> Result<T> + Send,
+        work: impl FnOnce(&mut ReadPosition, &RandomAccessFile, InterruptCheck<'_>) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let file = self.file(py)?;
-        let mut waiter = Waiter::new(CancelFlag::new(), None);
+        let file = self.require_open_file(py)?;
+        let mut waiter = SignalWaiter::new(CancelFlag::new(), None);
         let mut look = || {
-            waiter.tick()?;
+            waiter.check_signals()?;
             let is_closed = self.is_closed.load(Ordering::Relaxed);
-            let ends = waiter.is_raised() || is_closed || self.cancel.is_cancelled();
+            let ends = waiter.has_exception() || is_closed || self.cancel.is_cancelled();
             if ends { Err(Interrupted) } else { Ok(()) }
         };
         let done = py.detach(|| {
             loop {
-                if let Some(mut place) = self.place.try_lock_for(TICK) {
-                    let before = place.at;
-                    place.at = from.unwrap_or(before);
-                    return work(&mut place, &file, &mut look).inspect_err(|_| place.at = before);
+                if let Some(mut place) = self.place.try_lock_for(SIGNAL_CHECK_INTERVAL) {
+                    let before = place.offset;
+                    place.offset = from.unwrap_or(before);
+                    return work(&mut place, &file, &mut look)
+                        .inspect_err(|_| place.offset = before);
                 }
                 look()?;
             }
         });
-        let was_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.is_raised();
+        let was_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.has_exception();
         match done {
             // The thread that closed it did not wait for this one.
-            Err(Error::Interrupted) if was_closed => Err(closed()),
-            done => waiter.done(py, done),
+            Err(Error::Interrupted) if was_closed => Err(closed_file_exception()),
+            done => waiter.finish(py, done),
         }
     }
 
     /// An object of Python's of at most so many bytes, filled by `work`, which says how many there are.
-    fn filled<'py>(
+    fn read_bytes<'py>(
         &self,
         py: Python<'py>,
         size: usize,
-        work: impl FnOnce(&mut [u8], &mut Place, &RandomAccessFile, Look<'_>) -> Result<usize> + Send,
+        work: impl FnOnce(
+            &mut [u8],
+            &mut ReadPosition,
+            &RandomAccessFile,
+            InterruptCheck<'_>,
+        ) -> Result<usize>
+        + Send,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        self.filled_by(py, size, |out| {
-            self.does(py, |place, file, look| work(out, place, file, look))
+        self.read_bytes_with(py, size, |out| {
+            self.read_at_thread_position(py, |place, file, look| work(out, place, file, look))
         })
     }
 
-    fn filled_by<'py>(
+    fn read_bytes_with<'py>(
         &self,
         py: Python<'py>,
         size: usize,
@@ -343,7 +358,7 @@ impl RawFile {
             count = work(out)?;
             Ok(())
         })?;
-        self.gave(count);
+        self.count_returned_bytes(count);
         if count == size {
             return Ok(bytes);
         }
@@ -351,58 +366,59 @@ impl RawFile {
     }
 
     /// What is held, if it is enough and nobody else is at it.
-    fn held_bytes<'py>(
+    fn take_buffered_bytes<'py>(
         &self,
         py: Python<'py>,
         count: impl FnOnce(&[u8]) -> Option<usize>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         if self.is_closed.load(Ordering::Relaxed) {
-            return Err(closed());
+            return Err(closed_file_exception());
         }
-        let own = self.sought();
+        let own = self.pending_seek();
         let Some(mut place) = self.place.try_lock() else { return Ok(None) };
-        let before = place.at;
-        place.at = own.unwrap_or(before);
-        let here = place.here();
+        let before = place.offset;
+        place.offset = own.unwrap_or(before);
+        let here = place.buffered();
         let Some(count) = count(here) else {
-            place.at = before;
+            place.offset = before;
             return Ok(None);
         };
         let bytes = PyBytes::new(py, &here[..count]);
-        place.at += count as u64;
+        place.offset += count as u64;
         drop(place);
-        self.reads_at();
-        self.gave(count);
+        self.take_pending_seek();
+        self.count_returned_bytes(count);
         Ok(Some(bytes))
     }
 
     /// How many bytes there are from the place on; none if nobody knows.
-    fn left(&self, file: &RandomAccessFile) -> Option<u64> {
-        let here = || self.place.try_lock().map_or(0, |place| place.at);
-        let at = self.sought().unwrap_or_else(here);
+    fn remaining_bytes(&self, file: &RandomAccessFile) -> Option<u64> {
+        let here = || self.place.try_lock().map_or(0, |place| place.offset);
+        let at = self.pending_seek().unwrap_or_else(here);
         Some(file.size()?.saturating_sub(at))
     }
 
-    fn to_the_end<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let file = self.file(py)?;
-        if let Some(left) = self.left(&file) {
+    fn read_to_end<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let file = self.require_open_file(py)?;
+        if let Some(left) = self.remaining_bytes(&file) {
             let size =
                 usize::try_from(left).map_err(|_| PyOverflowError::new_err("too many bytes"))?;
-            return self.filled(py, size, |out, place, file, look| place.fill(out, file, look));
+            return self
+                .read_bytes(py, size, |out, place, file, look| place.read_fully(out, file, look));
         }
-        self.up_to(py, usize::MAX)
+        self.read_up_to(py, usize::MAX)
     }
 
     /// So many bytes at most of what has no size.
-    fn up_to<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let all = self.does(py, |place, file, look| {
+    fn read_up_to<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let all = self.read_at_thread_position(py, |place, file, look| {
             let mut all = Vec::new();
             while all.len() < most {
-                let (end, more) = (all.len(), PIECE_BYTES.min(most - all.len()));
+                let (end, more) = (all.len(), UNSIZED_READ_PIECE_BYTES.min(most - all.len()));
                 let refused = |error| Error::io("read", &self.name, std::io::Error::other(error));
                 all.try_reserve(more).map_err(refused)?;
                 all.resize(end + more, 0);
-                let count = place.fill(&mut all[end..], file, look)?;
+                let count = place.read_fully(&mut all[end..], file, look)?;
                 all.truncate(end + count);
                 if count < more {
                     break;
@@ -410,7 +426,7 @@ impl RawFile {
             }
             Ok(all)
         })?;
-        self.gave(all.len());
+        self.count_returned_bytes(all.len());
         Ok(PyBytes::new(py, &all))
     }
 }
@@ -424,64 +440,66 @@ impl RawFile {
 
     #[getter]
     fn size(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        Ok(self.file(py)?.size())
+        Ok(self.require_open_file(py)?.size())
     }
 
     #[getter]
     fn e_tag(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.file(py)?.e_tag().map(str::to_owned))
+        Ok(self.require_open_file(py)?.e_tag().map(str::to_owned))
     }
 
     /// So many bytes, or all; fewer only at the end.
     fn read<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
-        let Ok(size) = usize::try_from(size) else { return self.to_the_end(py) };
-        if let Some(bytes) = self.held_bytes(py, |here| (here.len() >= size).then_some(size))? {
+        let Ok(size) = usize::try_from(size) else { return self.read_to_end(py) };
+        if let Some(bytes) =
+            self.take_buffered_bytes(py, |here| (here.len() >= size).then_some(size))?
+        {
             return Ok(bytes);
         }
         // Not more than there is: what is asked for may be anything.
-        let file = self.file(py)?;
-        let left = self.left(&file);
+        let file = self.require_open_file(py)?;
+        let left = self.remaining_bytes(&file);
         let size = match left.and_then(|left| usize::try_from(left).ok()) {
             Some(left) => size.min(left),
-            None if size > PIECE_BYTES => return self.up_to(py, size),
+            None if size > UNSIZED_READ_PIECE_BYTES => return self.read_up_to(py, size),
             None => size,
         };
-        self.filled(py, size, |out, place, file, look| place.fill(out, file, look))
+        self.read_bytes(py, size, |out, place, file, look| place.read_fully(out, file, look))
     }
 
     /// What is there without waiting twice: what is held, or the next piece.
     fn read1<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
-        let size = usize::try_from(size).unwrap_or(HELD_BYTES);
+        let size = usize::try_from(size).unwrap_or(BUFFER_BYTES);
         let some = |here: &[u8]| Some(here.len().min(size)).filter(|count| *count > 0 || size == 0);
-        if let Some(bytes) = self.held_bytes(py, some)? {
+        if let Some(bytes) = self.take_buffered_bytes(py, some)? {
             return Ok(bytes);
         }
-        self.filled(py, size.min(HELD_BYTES), |out, place, file, look| {
-            if place.here().is_empty() {
-                place.hold(file, look)?;
+        self.read_bytes(py, size.min(BUFFER_BYTES), |out, place, file, look| {
+            if place.buffered().is_empty() {
+                place.refill_buffer(file, look)?;
             }
-            Ok(place.take(out))
+            Ok(place.copy_buffered(out))
         })
     }
 
     /// What is held, at least a byte if there is one, without going on behind it.
     fn peek<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let here = self.does_from(py, self.sought(), |place, file, look| {
-            if place.here().is_empty() {
-                place.hold(file, look)?;
+        let here = self.read_from(py, self.pending_seek(), |place, file, look| {
+            if place.buffered().is_empty() {
+                place.refill_buffer(file, look)?;
             }
-            Ok(place.here().to_vec())
+            Ok(place.buffered().to_vec())
         })?;
         Ok(PyBytes::new(py, &here))
     }
 
     /// Fills memory that Python holds; how much of it.
     fn readinto(&self, py: Python<'_>, address: usize, size: usize) -> PyResult<usize> {
-        let mut memory = Memory(address as *mut u8, size);
-        let count = self.does(py, move |place, file, look| {
-            if memory.1 == 0 { Ok(0) } else { place.fill(memory.bytes(), file, look) }
+        let mut memory = PythonBuffer(address as *mut u8, size);
+        let count = self.read_at_thread_position(py, move |place, file, look| {
+            if memory.1 == 0 { Ok(0) } else { place.read_fully(memory.as_mut_slice(), file, look) }
         })?;
-        self.gave(count);
+        self.count_returned_bytes(count);
         Ok(count)
     }
 
@@ -493,28 +511,28 @@ impl RawFile {
             let end = here.iter().take(most).position(|byte| *byte == b'\n');
             end.map(|end| end + 1).or((here.len() >= most).then_some(most))
         };
-        if let Some(bytes) = self.held_bytes(py, line)? {
+        if let Some(bytes) = self.take_buffered_bytes(py, line)? {
             return Ok(bytes);
         }
-        let bytes = self.does(py, |place, file, look| {
+        let bytes = self.read_at_thread_position(py, |place, file, look| {
             let mut all = Vec::new();
             while all.len() < most {
-                if place.here().is_empty() {
-                    place.hold(file, look)?;
+                if place.buffered().is_empty() {
+                    place.refill_buffer(file, look)?;
                 }
-                let here = place.here();
+                let here = place.buffered();
                 let here = &here[..here.len().min(most - all.len())];
                 let end = here.iter().position(|byte| *byte == b'\n');
                 let count = end.map_or(here.len(), |end| end + 1);
                 all.extend_from_slice(&here[..count]);
-                place.at += count as u64;
+                place.offset += count as u64;
                 if end.is_some() || count == 0 {
                     break;
                 }
             }
             Ok(all)
         })?;
-        self.gave(bytes.len());
+        self.count_returned_bytes(bytes.len());
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -522,9 +540,9 @@ impl RawFile {
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let end = match whence {
             0 | 1 => 0,
-            2 => match self.file(py)?.size() {
+            2 => match self.require_open_file(py)?.size() {
                 Some(size) => size,
-                None => self.seek_to_the_end(py)?,
+                None => self.find_end(py)?,
             },
             _ => {
                 return Err(PyValueError::new_err(format!(
@@ -539,24 +557,24 @@ impl RawFile {
         let to = from
             .checked_add_signed(offset)
             .ok_or_else(|| PyValueError::new_err(format!("negative seek value {offset}")))?;
-        self.file(py)?;
+        self.require_open_file(py)?;
         self.sought.lock().insert(std::thread::current().id(), to);
         // Who reads meanwhile ends where that ends.
         if let Some(mut place) = self.place.try_lock() {
-            place.at = to;
+            place.offset = to;
         }
         Ok(to)
     }
 
     fn tell(&self, py: Python<'_>) -> PyResult<u64> {
-        self.file(py)?;
-        if let Some(at) = self.sought() {
+        self.require_open_file(py)?;
+        if let Some(at) = self.pending_seek() {
             return Ok(at);
         }
         if let Some(place) = self.place.try_lock() {
-            return Ok(place.at);
+            return Ok(place.offset);
         }
-        self.does_from(py, None, |place, _, _| Ok(place.at))
+        self.read_from(py, None, |place, _, _| Ok(place.offset))
     }
 
     /// Ranges, each by itself, fetched concurrently. The place stays.
@@ -565,7 +583,7 @@ impl RawFile {
         py: Python<'py>,
         ranges: Vec<(u64, u64)>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let file = self.file(py)?;
+        let file = self.require_open_file(py)?;
         let size = file.size().unwrap_or(u64::MAX);
         let ranges: Vec<Range<u64>> = ranges
             .into_iter()
@@ -576,13 +594,13 @@ impl RawFile {
         while !rest.is_empty() {
             let (count, claims) = py
                 .detach(|| file.prefetch_ranges(rest))
-                .map_err(|error| raise(py, error.into()))?;
+                .map_err(|error| to_exception(py, error.into()))?;
             let (now, later) = rest.split_at(count);
             for range in now {
                 let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
                 let at = range.start;
-                let bytes = self.filled_by(py, length, |out| {
-                    self.does_from(py, None, move |_, file, look| Ok(file.read_at(out, at, look)?))
+                let bytes = self.read_bytes_with(py, length, |out| {
+                    self.read_from(py, None, move |_, file, look| Ok(file.read_at(out, at, look)?))
                 })?;
                 all.push(bytes);
             }
@@ -596,18 +614,18 @@ impl RawFile {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let is_open = self.file.lock().is_some();
         let mut stats = match is_open {
-            true => self.file(py)?.stats(),
+            true => self.require_open_file(py)?.stats(),
             false => *self.last.lock(),
         };
         stats.served_bytes = self.asked_bytes.load(Ordering::Relaxed);
-        told(py, &stats)
+        stats_dict(py, &stats)
     }
 
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::Relaxed);
         let file = self.file.lock().take();
         match file {
-            Some(file) if self.file.is_here() => {
+            Some(file) if self.file.is_in_owner_process() => {
                 *self.last.lock() = file.stats();
                 py.detach(|| drop(file));
             }
@@ -615,17 +633,17 @@ impl RawFile {
             copy => std::mem::forget(copy),
         }
         if let Some(mut place) = self.place.try_lock() {
-            place.held = Vec::new();
+            place.buffer = Vec::new();
         }
     }
 }
 
 impl RawFile {
     /// Where the end is of what has no size: all of it is read for that.
-    fn seek_to_the_end(&self, py: Python<'_>) -> PyResult<u64> {
-        self.does_from(py, self.sought(), |place, file, look| {
-            let mut piece = vec![0; PIECE_BYTES];
-            let mut end = place.at;
+    fn find_end(&self, py: Python<'_>) -> PyResult<u64> {
+        self.read_from(py, self.pending_seek(), |place, file, look| {
+            let mut piece = vec![0; UNSIZED_READ_PIECE_BYTES];
+            let mut end = place.offset;
             loop {
                 let count = file.read_at(&mut piece, end, look)?;
                 end += count as u64;
@@ -638,7 +656,7 @@ impl RawFile {
 }
 
 /// Statistics by the names that Python has for them.
-pub(crate) fn told<'py>(py: Python<'py>, stats: &ReadStats) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn stats_dict<'py>(py: Python<'py>, stats: &ReadStats) -> PyResult<Bound<'py, PyDict>> {
     let told = PyDict::new(py);
     for (name, value) in [
         ("asked_bytes", stats.served_bytes),

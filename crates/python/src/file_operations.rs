@@ -11,15 +11,15 @@ use tidemill_engine::remote::files::{
 };
 use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
-use crate::errors::warn;
-use crate::options::storage;
-use crate::wait::{Display, on_a_thread, on_a_thread_showing};
+use crate::errors::issue_warning;
+use crate::interruptible_wait::{ProgressDisplay, run_on_thread, run_on_thread_with_display};
+use crate::options::parse_storage_options;
 
-fn settings(
+fn access_settings(
     cancel: &CancelFlag,
     storage_options: &[(String, String)],
 ) -> Result<FileAccessSettings> {
-    let storage_options = storage(storage_options)?;
+    let storage_options = parse_storage_options(storage_options)?;
     Ok(FileAccessSettings {
         storage_options,
         cancel: cancel.clone(),
@@ -27,7 +27,7 @@ fn settings(
     })
 }
 
-pub(crate) fn json(value: &impl serde::Serialize) -> io::Result<String> {
+pub(crate) fn to_json_text(value: &impl serde::Serialize) -> io::Result<String> {
     serde_json::to_string(value).map_err(io::Error::other)
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn ls(
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Vec<String>> {
     let cancel = CancelFlag::new();
-    on_a_thread(py, cancel.clone(), move || {
-        let settings = settings(&cancel, &storage_options)?;
+    run_on_thread(py, cancel.clone(), move || {
+        let settings = access_settings(&cancel, &storage_options)?;
         let mut found = Vec::new();
         for url in &urls {
             files::ls(url, recursive, &settings, &mut |entry| {
-                found.push(json(&entry)?);
+                found.push(to_json_text(&entry)?);
                 Ok(())
             })?;
         }
@@ -61,12 +61,12 @@ pub(crate) fn stat(
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Vec<String>> {
     let cancel = CancelFlag::new();
-    on_a_thread(py, cancel.clone(), move || {
-        let settings = settings(&cancel, &storage_options)?;
+    run_on_thread(py, cancel.clone(), move || {
+        let settings = access_settings(&cancel, &storage_options)?;
         let mut told = Vec::new();
         for url in &urls {
             files::stat(url, &settings, &mut |stat| {
-                told.push(json(&stat)?);
+                told.push(to_json_text(&stat)?);
                 Ok(())
             })?;
         }
@@ -83,12 +83,12 @@ pub(crate) fn du(
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Vec<String>> {
     let cancel = CancelFlag::new();
-    on_a_thread(py, cancel.clone(), move || {
-        let settings = settings(&cancel, &storage_options)?;
+    run_on_thread(py, cancel.clone(), move || {
+        let settings = access_settings(&cancel, &storage_options)?;
         let mut sums = Vec::new();
         for url in &urls {
             files::du(url, FolderUsageOptions { depth }, &settings, &mut |usage| {
-                sums.push(json(&usage)?);
+                sums.push(to_json_text(&usage)?);
                 Ok(())
             })?;
         }
@@ -105,8 +105,8 @@ pub(crate) fn cat<'py>(
     storage_options: Vec<(String, String)>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let cancel = CancelFlag::new();
-    let bytes = on_a_thread(py, cancel.clone(), move || {
-        let settings = settings(&cancel, &storage_options)?;
+    let bytes = run_on_thread(py, cancel.clone(), move || {
+        let settings = access_settings(&cancel, &storage_options)?;
         let range = range.as_deref().map(parse_byte_range).transpose()?;
         let mut all = Vec::new();
         files::cat(&urls, range.unwrap_or(0..u64::MAX), &settings, &mut |bytes| {
@@ -121,7 +121,7 @@ pub(crate) fn cat<'py>(
 
 /// What became of files: how many were copied, their bytes, those of a run before, and how many were left; and
 /// those that failed, each by its URL with what went wrong.
-pub(crate) type RawCopied = (u64, u64, u64, u64, Vec<(String, String)>);
+pub(crate) type CopySummaryTuple = (u64, u64, u64, u64, Vec<(String, String)>);
 
 /// Returns the selection of ETags to compare; by default those of servers that document them.
 fn verify_mode(verify: Option<bool>) -> EtagVerification {
@@ -145,14 +145,14 @@ pub(crate) fn get(
     verify: Option<bool>,
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
-) -> PyResult<RawCopied> {
+) -> PyResult<CopySummaryTuple> {
     let defaults = DownloadOptions::default();
     let at_once = parallel.unwrap_or(defaults.concurrent_files);
     let output = output.map(|path| path.to_string_lossy().into_owned());
     let verify = verify_mode(verify);
     let options =
         DownloadOptions { output, overwrite, skip_existing, concurrent_files: at_once, verify };
-    copy(py, storage_options, display, move |settings| {
+    run_copy(py, storage_options, display, move |settings| {
         Ok(files::download_files(&urls, &options, settings)?)
     })
 }
@@ -170,35 +170,38 @@ pub(crate) fn put(
     verify: Option<bool>,
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
-) -> PyResult<RawCopied> {
+) -> PyResult<CopySummaryTuple> {
     let defaults = UploadOptions::default();
     let at_once = parallel.unwrap_or(defaults.concurrent_files);
     let verify = verify_mode(verify);
     let options =
         UploadOptions { overwrite, skip_existing, concurrent_files: at_once, verify, ..defaults };
-    copy(py, storage_options, display, move |settings| {
+    run_copy(py, storage_options, display, move |settings| {
         Ok(files::upload_files(&paths, &url, &options, settings)?)
     })
 }
 
-fn copy(
+fn run_copy(
     py: Python<'_>,
     storage_options: Vec<(String, String)>,
     display: Option<Py<PyAny>>,
     work: impl FnOnce(&FileAccessSettings) -> Result<CopySummary> + Send + 'static,
-) -> PyResult<RawCopied> {
+) -> PyResult<CopySummaryTuple> {
     let (cancel, progress) = (CancelFlag::new(), RunProgress::new());
-    let display = Display::new(display, &progress);
-    let copied = on_a_thread_showing(py, cancel.clone(), display, move || {
-        work(&FileAccessSettings { progress, ..settings(&cancel, &storage_options)? })
+    let display = ProgressDisplay::new(display, &progress);
+    let copied = run_on_thread_with_display(py, cancel.clone(), display, move || {
+        work(&FileAccessSettings { progress, ..access_settings(&cancel, &storage_options)? })
     })?;
-    self::copied(py, copied)
+    self::copy_summary_tuple(py, copied)
 }
 
 /// What became of files, as Python has it.
-pub(crate) fn copied(py: Python<'_>, copied: CopySummary) -> PyResult<RawCopied> {
+pub(crate) fn copy_summary_tuple(
+    py: Python<'_>,
+    copied: CopySummary,
+) -> PyResult<CopySummaryTuple> {
     for warning in &copied.warnings {
-        warn(py, warning)?;
+        issue_warning(py, warning)?;
     }
     let failed = copied.failures.into_iter();
     let failed = failed.map(|failure| (failure.url, Error::from(failure.error).to_string()));

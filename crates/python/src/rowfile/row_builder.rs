@@ -31,48 +31,48 @@ use serde_json::Value;
 use tidemill_rowfile::{FieldType, Schema, SchemaField, StringLayout, TemporalUnit};
 
 /// Why an object is no value of its column.
-pub(crate) enum Fault {
+pub(crate) enum RowFault {
     /// The column's path, from the innermost name on, and what is wrong.
-    Wrong(Vec<String>, String),
+    InvalidValue(Vec<String>, String),
     /// What Python raised meanwhile.
-    Raised(PyErr),
+    PythonException(PyErr),
 }
 
-impl From<PyErr> for Fault {
+impl From<PyErr> for RowFault {
     fn from(error: PyErr) -> Self {
-        Fault::Raised(error)
+        RowFault::PythonException(error)
     }
 }
 
-type Done = Result<(), Fault>;
+type RowResult = Result<(), RowFault>;
 
 /// Python's classes and functions.
-struct Kit {
+struct ConversionTypes {
     datetime: Py<PyAny>,
     date: Py<PyAny>,
     time: Py<PyAny>,
     timedelta: Py<PyAny>,
     decimal: Py<PyAny>,
-    member: Py<PyAny>,
-    fields: Py<PyAny>,
+    enum_class: Py<PyAny>,
+    dataclass_fields: Py<PyAny>,
     is_dataclass: Py<PyAny>,
     epoch: Py<PyAny>,
     epoch_utc: Py<PyAny>,
 }
 
-impl Kit {
+impl ConversionTypes {
     fn new(py: Python<'_>) -> PyResult<Self> {
         let datetime = py.import("datetime")?;
         let dataclasses = py.import("dataclasses")?;
         let utc = datetime.getattr("timezone")?.getattr("utc")?;
         let new = datetime.getattr("datetime")?;
-        Ok(Kit {
+        Ok(ConversionTypes {
             date: datetime.getattr("date")?.unbind(),
             time: datetime.getattr("time")?.unbind(),
             timedelta: datetime.getattr("timedelta")?.unbind(),
             decimal: py.import("decimal")?.getattr("Decimal")?.unbind(),
-            member: py.import("enum")?.getattr("Enum")?.unbind(),
-            fields: dataclasses.getattr("fields")?.unbind(),
+            enum_class: py.import("enum")?.getattr("Enum")?.unbind(),
+            dataclass_fields: dataclasses.getattr("fields")?.unbind(),
             is_dataclass: dataclasses.getattr("is_dataclass")?.unbind(),
             epoch: new.call1((1970, 1, 1))?.unbind(),
             epoch_utc: new.call1((1970, 1, 1, 0, 0, 0, 0, utc))?.unbind(),
@@ -86,69 +86,75 @@ const EPOCH_ORDINAL: i64 = 719_163;
 
 /// Rows that wait to become a batch.
 pub(crate) struct RowBuilder {
-    kit: Kit,
+    kit: ConversionTypes,
     schema: SchemaRef,
-    fields: Fields,
-    count: usize,
+    fields: FieldBuilders,
+    row_count: usize,
     /// Bytes of strings and the like.
-    bytes: usize,
+    buffered_bytes: usize,
 }
 
 impl RowBuilder {
     pub(crate) fn new(py: Python<'_>, schema: &Schema) -> PyResult<Self> {
         let arrow = Arc::new(schema.to_arrow(StringLayout::Large));
-        let fields = Fields::new(py, &schema.fields, arrow.fields());
-        Ok(RowBuilder { kit: Kit::new(py)?, schema: arrow, fields, count: 0, bytes: 0 })
+        let fields = FieldBuilders::new(py, &schema.fields, arrow.fields());
+        Ok(RowBuilder {
+            kit: ConversionTypes::new(py)?,
+            schema: arrow,
+            fields,
+            row_count: 0,
+            buffered_bytes: 0,
+        })
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.count
+    pub(crate) fn row_count(&self) -> usize {
+        self.row_count
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes
     }
 
     /// Adds a row: a dictionary, a mapping or a dataclass's instance. After a fault it is as if it had not
     /// been given.
-    pub(crate) fn push(&mut self, object: &Bound<'_, PyAny>) -> Done {
-        let pushed = self.fields.push(&self.kit, object, &mut self.bytes);
+    pub(crate) fn push_row(&mut self, object: &Bound<'_, PyAny>) -> RowResult {
+        let pushed = self.fields.push_row(&self.kit, object, &mut self.buffered_bytes);
         match pushed {
-            Ok(()) => self.count += 1,
-            Err(_) => self.fields.truncate(self.count),
+            Ok(()) => self.row_count += 1,
+            Err(_) => self.fields.truncate(self.row_count),
         }
         pushed
     }
 
     /// The rows so far, which are forgotten.
-    pub(crate) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
-        let rows = std::mem::take(&mut self.count);
-        self.bytes = 0;
-        let columns = self.fields.take()?;
+    pub(crate) fn take_batch(&mut self) -> Result<RecordBatch, ArrowError> {
+        let rows = std::mem::take(&mut self.row_count);
+        self.buffered_bytes = 0;
+        let columns = self.fields.take_arrays()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 }
 
 /// The columns of a row, or of a struct.
-struct Fields {
+struct FieldBuilders {
     columns: Vec<ColumnBuilder>,
     names: Vec<Py<PyString>>,
-    known: HashMap<String, usize>,
+    index_by_name: HashMap<String, usize>,
     /// Dataclasses that were looked at, and which of the columns they have.
-    classes: Vec<(Py<PyType>, Vec<bool>)>,
+    dataclass_columns: Vec<(Py<PyType>, Vec<bool>)>,
 }
 
 struct ColumnBuilder {
     name: String,
     arrow: FieldRef,
     field: SchemaField,
-    valid: Vec<bool>,
-    kind: ColumnValues,
+    validity: Vec<bool>,
+    values: ColumnValues,
 }
 
 enum ColumnValues {
@@ -165,46 +171,51 @@ enum ColumnValues {
     Time { values: Vec<i64>, unit: TemporalUnit },
     Timestamp { values: Vec<i64>, unit: TemporalUnit, has_zone: bool },
     Duration { values: Vec<i64>, unit: TemporalUnit },
-    Enum(Symbols),
+    Enum(EnumSymbols),
     List { ends: Vec<usize>, items: Box<ColumnBuilder> },
     Map { ends: Vec<usize>, keys: Box<ColumnBuilder>, values: Box<ColumnBuilder> },
-    Struct(Fields),
+    Struct(FieldBuilders),
 }
 
-struct Symbols {
+struct EnumSymbols {
     values: Vec<i32>,
     names: Vec<String>,
-    known: HashMap<String, i32>,
+    number_by_symbol: HashMap<String, i32>,
     /// Enumerations that were looked at, and whether it is their values that are the symbols.
-    classes: Vec<(Py<PyType>, bool)>,
+    uses_values_by_class: Vec<(Py<PyType>, bool)>,
 }
 
-impl Fields {
+impl FieldBuilders {
     fn new(py: Python<'_>, fields: &[SchemaField], arrow: &arrow::datatypes::Fields) -> Self {
         let names = fields.iter().map(|field| PyString::intern(py, &field.name).unbind());
         let columns =
             fields.iter().zip(arrow).map(|(field, arrow)| ColumnBuilder::new(py, field, arrow));
-        Fields {
+        FieldBuilders {
             columns: columns.collect(),
             names: names.collect(),
-            known: fields.iter().map(|field| field.name.clone()).zip(0..).collect(),
-            classes: Vec::new(),
+            index_by_name: fields.iter().map(|field| field.name.clone()).zip(0..).collect(),
+            dataclass_columns: Vec::new(),
         }
     }
 
-    fn push(&mut self, kit: &Kit, object: &Bound<'_, PyAny>, bytes: &mut usize) -> Done {
+    fn push_row(
+        &mut self,
+        kit: &ConversionTypes,
+        object: &Bound<'_, PyAny>,
+        bytes: &mut usize,
+    ) -> RowResult {
         let py = object.py();
         if let Ok(row) = object.cast::<PyDict>() {
             return self.push_dict(kit, row, bytes);
         }
         let class = object.get_type();
-        let known = self.classes.iter().position(|(known, _)| known.is(&class));
+        let known = self.dataclass_columns.iter().position(|(known, _)| known.is(&class));
         let at = match known {
             Some(at) => at,
             None if kit.is_dataclass.bind(py).call1((&class,))?.is_truthy()? => {
-                let has = self.fields_of(kit, &class)?;
-                self.classes.push((class.unbind(), has));
-                self.classes.len() - 1
+                let has = self.dataclass_column_flags(kit, &class)?;
+                self.dataclass_columns.push((class.unbind(), has));
+                self.dataclass_columns.len() - 1
             }
             None => {
                 if object.cast::<PyMapping>().is_ok() {
@@ -212,16 +223,16 @@ impl Fields {
                     row.update(object.cast::<PyMapping>().map_err(PyErr::from)?)?;
                     return self.push_dict(kit, &row, bytes);
                 }
-                return Err(Fault::Wrong(
+                return Err(RowFault::InvalidValue(
                     Vec::new(),
                     format!(
                         "expected a dict or an instance of a dataclass, found {}",
-                        described(object)
+                        describe_value(object)
                     ),
                 ));
             }
         };
-        let has = &self.classes[at].1;
+        let has = &self.dataclass_columns[at].1;
         for ((column, name), has) in self.columns.iter_mut().zip(&self.names).zip(has) {
             match has {
                 true => match object.getattr(name.bind(py)) {
@@ -237,7 +248,12 @@ impl Fields {
         Ok(())
     }
 
-    fn push_dict(&mut self, kit: &Kit, row: &Bound<'_, PyDict>, bytes: &mut usize) -> Done {
+    fn push_dict(
+        &mut self,
+        kit: &ConversionTypes,
+        row: &Bound<'_, PyDict>,
+        bytes: &mut usize,
+    ) -> RowResult {
         let py = row.py();
         let mut found = 0;
         for (column, name) in self.columns.iter_mut().zip(&self.names) {
@@ -256,40 +272,49 @@ impl Fields {
         if found == row.len() { Ok(()) } else { self.check_names(row) }
     }
 
-    fn check_names(&self, row: &Bound<'_, PyDict>) -> Done {
+    fn check_names(&self, row: &Bound<'_, PyDict>) -> RowResult {
         for key in row.keys() {
             let name: Option<String> = key.extract().ok();
-            if name.as_ref().is_none_or(|name| !self.known.contains_key(name)) {
-                let name = name.unwrap_or_else(|| described(&key));
-                return Err(Fault::Wrong(Vec::new(), self.unknown(&name)));
+            if name.as_ref().is_none_or(|name| !self.index_by_name.contains_key(name)) {
+                let name = name.unwrap_or_else(|| describe_value(&key));
+                return Err(RowFault::InvalidValue(Vec::new(), self.unknown_field_message(&name)));
             }
         }
         Ok(())
     }
 
     /// Which of the columns a dataclass has; it has no others.
-    fn fields_of(&self, kit: &Kit, class: &Bound<'_, PyType>) -> Result<Vec<bool>, Fault> {
+    fn dataclass_column_flags(
+        &self,
+        kit: &ConversionTypes,
+        class: &Bound<'_, PyType>,
+    ) -> Result<Vec<bool>, RowFault> {
         let py = class.py();
         let mut has = vec![false; self.columns.len()];
-        for field in kit.fields.bind(py).call1((class,))?.try_iter()? {
+        for field in kit.dataclass_fields.bind(py).call1((class,))?.try_iter()? {
             let name: String = field?.getattr(intern!(py, "name"))?.extract()?;
-            match self.known.get(&name) {
+            match self.index_by_name.get(&name) {
                 Some(at) => has[*at] = true,
-                None => return Err(Fault::Wrong(Vec::new(), self.unknown(&name))),
+                None => {
+                    return Err(RowFault::InvalidValue(
+                        Vec::new(),
+                        self.unknown_field_message(&name),
+                    ));
+                }
             }
         }
         Ok(has)
     }
 
-    fn unknown(&self, name: &str) -> String {
+    fn unknown_field_message(&self, name: &str) -> String {
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
         tidemill_engine::suggestions::unknown_name_message("field", name, &names)
     }
 
-    fn pad(&mut self) {
+    fn push_placeholder(&mut self) {
         for column in &mut self.columns {
-            column.pad();
-            column.valid.push(!column.field.nullable);
+            column.push_placeholder();
+            column.validity.push(!column.field.nullable);
         }
     }
 
@@ -297,13 +322,13 @@ impl Fields {
         self.columns.iter_mut().for_each(|column| column.truncate(rows));
     }
 
-    fn take(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
-        self.columns.iter_mut().map(ColumnBuilder::take).collect()
+    fn take_arrays(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
+        self.columns.iter_mut().map(ColumnBuilder::take_array).collect()
     }
 }
 
 /// A value for people: its text, cut where it is long, and its type.
-pub(crate) fn described(object: &Bound<'_, PyAny>) -> String {
+pub(crate) fn describe_value(object: &Bound<'_, PyAny>) -> String {
     const CHARS_MAX: usize = 60;
     let class = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
     let text = object.repr().map(|text| text.to_string()).unwrap_or_default();
@@ -320,51 +345,54 @@ impl ColumnBuilder {
             name: field.name.clone(),
             arrow: Arc::clone(arrow),
             field: field.clone(),
-            valid: Vec::new(),
-            kind: ColumnValues::new(py, &field.kind, arrow.data_type()),
+            validity: Vec::new(),
+            values: ColumnValues::new(py, &field.kind, arrow.data_type()),
         }
     }
 
-    fn wrong(&self, found: impl std::fmt::Display) -> Done {
+    fn type_fault(&self, found: impl std::fmt::Display) -> RowResult {
         let expected = &self.field.kind;
-        Err(Fault::Wrong(vec![self.name.clone()], format!("expected {expected}, found {found}")))
+        Err(RowFault::InvalidValue(
+            vec![self.name.clone()],
+            format!("expected {expected}, found {found}"),
+        ))
     }
 
-    fn reason(&self, reason: impl Into<String>) -> Done {
-        Err(Fault::Wrong(vec![self.name.clone()], reason.into()))
+    fn value_fault(&self, reason: impl Into<String>) -> RowResult {
+        Err(RowFault::InvalidValue(vec![self.name.clone()], reason.into()))
     }
 
-    fn within(&self, done: Done) -> Done {
+    fn add_path(&self, done: RowResult) -> RowResult {
         done.map_err(|fault| match fault {
-            Fault::Wrong(mut path, reason) => {
+            RowFault::InvalidValue(mut path, reason) => {
                 path.push(self.name.clone());
-                Fault::Wrong(path, reason)
+                RowFault::InvalidValue(path, reason)
             }
             other => other,
         })
     }
 
-    fn push_null(&mut self) -> Done {
+    fn push_null(&mut self) -> RowResult {
         if !self.field.nullable {
-            return self.wrong("None");
+            return self.type_fault("None");
         }
-        self.pad();
-        self.valid.push(false);
+        self.push_placeholder();
+        self.validity.push(false);
         Ok(())
     }
 
     /// The value of a field that the row does not have.
-    fn push_missing(&mut self) -> Done {
+    fn push_missing(&mut self) -> RowResult {
         match self.field.default.clone() {
             Some(default) => self.push_json(&default),
             None if self.field.nullable => self.push_null(),
-            None => self.reason("the row has no such field, which may not be null"),
+            None => self.value_fault("the row has no such field, which may not be null"),
         }
     }
 
     /// Adds a value that nobody sees.
-    fn pad(&mut self) {
-        match &mut self.kind {
+    fn push_placeholder(&mut self) {
+        match &mut self.values {
             ColumnValues::Null => {}
             ColumnValues::Boolean(values) => values.push(false),
             ColumnValues::Integer { values, .. }
@@ -380,19 +408,19 @@ impl ColumnBuilder {
             }
             ColumnValues::Fixed { size, bytes } => bytes.resize(bytes.len() + *size, 0),
             ColumnValues::Enum(symbols) => symbols.values.push(0),
-            ColumnValues::List { ends, items } => ends.push(items.valid.len()),
-            ColumnValues::Map { ends, keys, .. } => ends.push(keys.valid.len()),
-            ColumnValues::Struct(fields) => fields.pad(),
+            ColumnValues::List { ends, items } => ends.push(items.validity.len()),
+            ColumnValues::Map { ends, keys, .. } => ends.push(keys.validity.len()),
+            ColumnValues::Struct(fields) => fields.push_placeholder(),
         }
     }
 
     fn truncate(&mut self, rows: usize) {
-        self.valid.truncate(rows);
-        fn cut<T: Copy + Default>(ends: &mut Vec<T>, rows: usize) -> T {
+        self.validity.truncate(rows);
+        fn truncate_ends<T: Copy + Default>(ends: &mut Vec<T>, rows: usize) -> T {
             ends.truncate(rows);
             ends.last().copied().unwrap_or_default()
         }
-        match &mut self.kind {
+        match &mut self.values {
             ColumnValues::Null => {}
             ColumnValues::Boolean(values) => values.truncate(rows),
             ColumnValues::Integer { values, .. }
@@ -404,13 +432,13 @@ impl ColumnBuilder {
             ColumnValues::Float(values) => values.truncate(rows),
             ColumnValues::Decimal { values, .. } => values.truncate(rows),
             ColumnValues::Text { ends, bytes } | ColumnValues::Binary { ends, bytes } => {
-                bytes.truncate(usize::try_from(cut(ends, rows)).unwrap_or_default());
+                bytes.truncate(usize::try_from(truncate_ends(ends, rows)).unwrap_or_default());
             }
             ColumnValues::Fixed { size, bytes } => bytes.truncate(rows * *size),
             ColumnValues::Enum(symbols) => symbols.values.truncate(rows),
-            ColumnValues::List { ends, items } => items.truncate(cut(ends, rows)),
+            ColumnValues::List { ends, items } => items.truncate(truncate_ends(ends, rows)),
             ColumnValues::Map { ends, keys, values } => {
-                let end = cut(ends, rows);
+                let end = truncate_ends(ends, rows);
                 keys.truncate(end);
                 values.truncate(end);
             }
@@ -418,42 +446,47 @@ impl ColumnBuilder {
         }
     }
 
-    fn push(&mut self, kit: &Kit, object: &Bound<'_, PyAny>, bytes_seen: &mut usize) -> Done {
+    fn push(
+        &mut self,
+        kit: &ConversionTypes,
+        object: &Bound<'_, PyAny>,
+        bytes_seen: &mut usize,
+    ) -> RowResult {
         let py = object.py();
         if object.is_none() {
             return self.push_null();
         }
         let is_a = |class: &Py<PyAny>| object.is_instance(class.bind(py));
-        match &mut self.kind {
-            ColumnValues::Null => return self.wrong(described(object)),
+        match &mut self.values {
+            ColumnValues::Null => return self.type_fault(describe_value(object)),
             ColumnValues::Boolean(values) => match object.extract::<bool>() {
                 Ok(value) => values.push(value),
-                Err(_) => return self.wrong(described(object)),
+                Err(_) => return self.type_fault(describe_value(object)),
             },
-            ColumnValues::Integer { values, min, max } => match integer(object) {
+            ColumnValues::Integer { values, min, max } => match extract_i64(object) {
                 Some(value) if (*min..=*max).contains(&value) => values.push(value),
-                _ => return self.wrong(described(object)),
+                _ => return self.type_fault(describe_value(object)),
             },
-            ColumnValues::Unsigned(values) => match unsigned(object) {
+            ColumnValues::Unsigned(values) => match extract_u64(object) {
                 Some(value) => values.push(value),
-                None => return self.wrong(described(object)),
+                None => return self.type_fault(describe_value(object)),
             },
-            ColumnValues::Float(values) => match float(object, kit)? {
-                Some(value) if fits(value, &self.field.kind) => values.push(value),
-                _ => return self.wrong(described(object)),
+            ColumnValues::Float(values) => match extract_float(object, kit)? {
+                Some(value) if stays_finite(value, &self.field.kind) => values.push(value),
+                _ => return self.type_fault(describe_value(object)),
             },
             ColumnValues::Decimal { values, precision, scale } => {
                 let is_number = is_a(&kit.decimal)?
                     || (object.is_instance_of::<PyInt>() && !object.is_instance_of::<PyBool>());
                 let text = if is_number { Some(object.str()?.to_string()) } else { None };
-                match text.and_then(|text| decimal(&text, *precision, *scale)) {
+                match text.and_then(|text| parse_scaled_decimal(&text, *precision, *scale)) {
                     Some(value) => values.push(value),
-                    None => return self.wrong(described(object)),
+                    None => return self.type_fault(describe_value(object)),
                 }
             }
             ColumnValues::Text { ends, bytes } => {
                 let Ok(text) = object.cast::<PyString>() else {
-                    return self.wrong(described(object));
+                    return self.type_fault(describe_value(object));
                 };
                 match text.to_str() {
                     Ok(text) => {
@@ -461,7 +494,8 @@ impl ColumnBuilder {
                         *bytes_seen += text.len();
                     }
                     Err(_) => {
-                        return self.wrong(format!("a lone surrogate: {}", described(object)));
+                        return self
+                            .type_fault(format!("a lone surrogate: {}", describe_value(object)));
                     }
                 }
                 ends.push(bytes.len() as i64);
@@ -469,7 +503,7 @@ impl ColumnBuilder {
             ColumnValues::Binary { ends, bytes } => {
                 let before = bytes.len();
                 if !append_bytes(object, bytes)? {
-                    return self.wrong(described(object));
+                    return self.type_fault(describe_value(object));
                 }
                 ends.push(bytes.len() as i64);
                 *bytes_seen += bytes.len() - before;
@@ -481,15 +515,15 @@ impl ColumnBuilder {
                 if !is_taken || found != size {
                     bytes.truncate(before);
                     return match is_taken {
-                        true => self.wrong(format!("{found} bytes")),
-                        false => self.wrong(described(object)),
+                        true => self.type_fault(format!("{found} bytes")),
+                        false => self.type_fault(describe_value(object)),
                     };
                 }
                 *bytes_seen += size;
             }
             ColumnValues::Date(values) => {
                 if !is_a(&kit.date)? || is_a(&kit.datetime)? {
-                    return self.wrong(described(object));
+                    return self.type_fault(describe_value(object));
                 }
                 let ordinal: i64 = object.call_method0(intern!(py, "toordinal"))?.extract()?;
                 let day = ordinal - EPOCH_ORDINAL;
@@ -498,32 +532,34 @@ impl ColumnBuilder {
             }
             ColumnValues::Time { values, unit } => {
                 if !is_a(&kit.time)? {
-                    return self.wrong(described(object));
+                    return self.type_fault(describe_value(object));
                 }
                 if !object.getattr(intern!(py, "tzinfo"))?.is_none() {
-                    return self.wrong(format!("a time with a zone: {}", described(object)));
+                    return self
+                        .type_fault(format!("a time with a zone: {}", describe_value(object)));
                 }
                 let part = |name| -> PyResult<i64> { object.getattr(name)?.extract() };
                 let (hour, minute) = (part(intern!(py, "hour"))?, part(intern!(py, "minute"))?);
                 let seconds = (hour * 60 + minute) * 60 + part(intern!(py, "second"))?;
-                match ticks(seconds, part(intern!(py, "microsecond"))?, 0, *unit) {
+                match time_to_ticks(seconds, part(intern!(py, "microsecond"))?, 0, *unit) {
                     Some(value) => values.push(value),
-                    None => return self.finer(object),
+                    None => return self.precision_fault(object),
                 }
             }
             ColumnValues::Timestamp { values, unit, has_zone } => {
                 if !is_a(&kit.datetime)? {
-                    return self.wrong(described(object));
+                    return self.type_fault(describe_value(object));
                 }
                 let is_local = object.getattr(intern!(py, "tzinfo"))?.is_none();
                 if is_local == *has_zone {
                     let what = if is_local { "without" } else { "with" };
-                    return self.wrong(format!("a time {what} a zone: {}", described(object)));
+                    return self
+                        .type_fault(format!("a time {what} a zone: {}", describe_value(object)));
                 }
                 let epoch = if is_local { &kit.epoch } else { &kit.epoch_utc };
-                let (seconds, micros) = match delta(&object.sub(epoch.bind(py))?) {
+                let (seconds, micros) = match timedelta_parts(&object.sub(epoch.bind(py))?) {
                     Ok(parts) => parts,
-                    Err(_) => return self.wrong(described(object)),
+                    Err(_) => return self.type_fault(describe_value(object)),
                 };
                 // pandas' own kind of it.
                 let is_other = !object.get_type().is(&kit.datetime);
@@ -534,33 +570,33 @@ impl ColumnBuilder {
                     },
                     false => 0,
                 };
-                match ticks(seconds, micros, nanos, *unit) {
+                match time_to_ticks(seconds, micros, nanos, *unit) {
                     Some(value) => values.push(value),
-                    None => return self.finer(object),
+                    None => return self.precision_fault(object),
                 }
             }
             ColumnValues::Duration { values, unit } => {
                 if !is_a(&kit.timedelta)? {
-                    return self.wrong(described(object));
+                    return self.type_fault(describe_value(object));
                 }
-                let Ok((seconds, micros)) = delta(object) else {
-                    return self.wrong(described(object));
+                let Ok((seconds, micros)) = timedelta_parts(object) else {
+                    return self.type_fault(describe_value(object));
                 };
                 let nanos: i64 = match object.getattr_opt(intern!(py, "nanoseconds"))? {
                     Some(nanos) => nanos.extract()?,
                     None => 0,
                 };
-                match ticks(seconds, micros, nanos, *unit) {
+                match time_to_ticks(seconds, micros, nanos, *unit) {
                     Some(value) => values.push(value),
-                    None => return self.finer(object),
+                    None => return self.precision_fault(object),
                 }
             }
-            ColumnValues::Enum(symbols) => match symbols.find(kit, object)? {
+            ColumnValues::Enum(symbols) => match symbols.find_symbol(kit, object)? {
                 Some(symbol) => symbols.values.push(symbol),
                 None => {
                     let names = symbols.names.join(", ");
-                    let found = described(object);
-                    return self.reason(format!("expected one of {names}, found {found}"));
+                    let found = describe_value(object);
+                    return self.value_fault(format!("expected one of {names}, found {found}"));
                 }
             },
             ColumnValues::List { ends, items } => {
@@ -580,15 +616,15 @@ impl ColumnBuilder {
                         }
                     }
                 } else {
-                    return self.wrong(described(object));
+                    return self.type_fault(describe_value(object));
                 }
                 if pushed.is_err() {
-                    return self.within(pushed);
+                    return self.add_path(pushed);
                 }
-                if items.valid.len() > i32::MAX as usize {
-                    return self.reason("a batch of rows has more items than fit");
+                if items.validity.len() > i32::MAX as usize {
+                    return self.value_fault("a batch of rows has more items than fit");
                 }
-                ends.push(items.valid.len());
+                ends.push(items.validity.len());
             }
             ColumnValues::Map { ends, keys, values } => {
                 let copy;
@@ -600,7 +636,7 @@ impl ColumnBuilder {
                             copy.update(map)?;
                             &copy
                         }
-                        Err(_) => return self.wrong(described(object)),
+                        Err(_) => return self.type_fault(describe_value(object)),
                     },
                 };
                 let mut pushed = Ok(());
@@ -614,37 +650,37 @@ impl ColumnBuilder {
                     }
                 }
                 if pushed.is_err() {
-                    return self.within(pushed);
+                    return self.add_path(pushed);
                 }
-                if keys.valid.len() > i32::MAX as usize {
-                    return self.reason("a batch of rows has more pairs than fit");
+                if keys.validity.len() > i32::MAX as usize {
+                    return self.value_fault("a batch of rows has more pairs than fit");
                 }
-                ends.push(keys.valid.len());
+                ends.push(keys.validity.len());
             }
             ColumnValues::Struct(fields) => {
-                let pushed = fields.push(kit, object, bytes_seen);
+                let pushed = fields.push_row(kit, object, bytes_seen);
                 if pushed.is_err() {
-                    return self.within(pushed);
+                    return self.add_path(pushed);
                 }
             }
         }
-        self.valid.push(true);
+        self.validity.push(true);
         Ok(())
     }
 
-    fn finer(&self, object: &Bound<'_, PyAny>) -> Done {
-        self.wrong(format!("{}, which does not fit its unit", described(object)))
+    fn precision_fault(&self, object: &Bound<'_, PyAny>) -> RowResult {
+        self.type_fault(format!("{}, which does not fit its unit", describe_value(object)))
     }
 
     /// Adds the value of a default, as the format writes it.
-    fn push_json(&mut self, json: &Value) -> Done {
+    fn push_json(&mut self, json: &Value) -> RowResult {
         let wrong = |column: &Self| {
-            column.reason(format!("its default {json} is no {}", column.field.kind))
+            column.value_fault(format!("its default {json} is no {}", column.field.kind))
         };
         if json.is_null() {
             return self.push_null();
         }
-        let pushed = match (&mut self.kind, json) {
+        let pushed = match (&mut self.values, json) {
             (ColumnValues::Boolean(values), Value::Bool(value)) => {
                 values.push(*value);
                 true
@@ -677,7 +713,7 @@ impl ColumnBuilder {
                 Value::String(_) | Value::Number(_),
             ) => {
                 let text = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
-                let value = decimal(&text, *precision, *scale);
+                let value = parse_scaled_decimal(&text, *precision, *scale);
                 values.extend(value);
                 value.is_some()
             }
@@ -687,7 +723,7 @@ impl ColumnBuilder {
                 true
             }
             (ColumnValues::Binary { ends, bytes }, Value::String(text)) => {
-                let value: Option<Vec<u8>> = latin(text);
+                let value: Option<Vec<u8>> = decode_latin1(text);
                 let is_taken = value.is_some();
                 bytes.extend(value.unwrap_or_default());
                 if is_taken {
@@ -696,13 +732,13 @@ impl ColumnBuilder {
                 is_taken
             }
             (ColumnValues::Fixed { size, bytes }, Value::String(text)) => {
-                let value = latin(text).filter(|value| value.len() == *size);
+                let value = decode_latin1(text).filter(|value| value.len() == *size);
                 let is_taken = value.is_some();
                 bytes.extend(value.unwrap_or_default());
                 is_taken
             }
             (ColumnValues::Enum(symbols), Value::String(text)) => {
-                let symbol = symbols.known.get(text).copied();
+                let symbol = symbols.number_by_symbol.get(text).copied();
                 symbols.values.extend(symbol);
                 symbol.is_some()
             }
@@ -710,7 +746,7 @@ impl ColumnBuilder {
                 for value in values {
                     items.push_json(value)?;
                 }
-                ends.push(items.valid.len());
+                ends.push(items.validity.len());
                 true
             }
             (ColumnValues::Map { ends, keys, values }, Value::Object(pairs)) => {
@@ -718,7 +754,7 @@ impl ColumnBuilder {
                     keys.push_json(&Value::String(key.clone()))?;
                     values.push_json(value)?;
                 }
-                ends.push(keys.valid.len());
+                ends.push(keys.validity.len());
                 true
             }
             (ColumnValues::Struct(fields), Value::Object(pairs)) => {
@@ -735,20 +771,20 @@ impl ColumnBuilder {
         if !pushed {
             return wrong(self);
         }
-        self.valid.push(true);
+        self.validity.push(true);
         Ok(())
     }
 
-    fn take(&mut self) -> Result<ArrayRef, ArrowError> {
+    fn take_array(&mut self) -> Result<ArrayRef, ArrowError> {
         let data_type = self.arrow.data_type();
-        let valid = std::mem::take(&mut self.valid);
+        let valid = std::mem::take(&mut self.validity);
         let rows = valid.len();
         let nulls = valid.contains(&false).then(|| NullBuffer::from(valid));
         fn offsets(ends: &[usize]) -> OffsetBuffer<i32> {
             let starts = std::iter::once(&0).chain(ends);
             OffsetBuffer::from_lengths(ends.iter().zip(starts).map(|(end, start)| end - start))
         }
-        fn large(ends: &[i64]) -> OffsetBuffer<i64> {
+        fn large_offsets(ends: &[i64]) -> OffsetBuffer<i64> {
             let all: Vec<i64> = std::iter::once(0).chain(ends.iter().copied()).collect();
             OffsetBuffer::new(all.into())
         }
@@ -761,7 +797,7 @@ impl ColumnBuilder {
                 make_array(data.build()?)
             }};
         }
-        Ok(match &mut self.kind {
+        Ok(match &mut self.values {
             ColumnValues::Null => Arc::new(NullArray::new(rows)),
             ColumnValues::Boolean(values) => {
                 Arc::new(BooleanArray::new(std::mem::take(values).into(), nulls))
@@ -831,12 +867,12 @@ impl ColumnBuilder {
             }
             ColumnValues::Text { ends, bytes } => {
                 let bytes = Buffer::from(std::mem::take(bytes));
-                let ends = large(&std::mem::take(ends));
+                let ends = large_offsets(&std::mem::take(ends));
                 Arc::new(LargeStringArray::try_new(ends, bytes, nulls)?)
             }
             ColumnValues::Binary { ends, bytes } => {
                 let bytes = Buffer::from(std::mem::take(bytes));
-                let ends = large(&std::mem::take(ends));
+                let ends = large_offsets(&std::mem::take(ends));
                 Arc::new(LargeBinaryArray::try_new(ends, bytes, nulls)?)
             }
             ColumnValues::Fixed { size, bytes } => {
@@ -851,34 +887,38 @@ impl ColumnBuilder {
                 Arc::new(DictionaryArray::try_new(keys, Arc::new(names))?)
             }
             ColumnValues::List { ends, items } => {
-                let DataType::List(item) = data_type else { return Err(mistaken(data_type)) };
+                let DataType::List(item) = data_type else {
+                    return Err(builder_mismatch_error(data_type));
+                };
                 let ends = std::mem::take(ends);
-                let items = items.take()?;
+                let items = items.take_array()?;
                 Arc::new(ListArray::try_new(Arc::clone(item), offsets(&ends), items, nulls)?)
             }
             ColumnValues::Map { ends, keys, values } => {
                 let DataType::Map(entries, sorted) = data_type else {
-                    return Err(mistaken(data_type));
+                    return Err(builder_mismatch_error(data_type));
                 };
                 let DataType::Struct(pair) = entries.data_type() else {
-                    return Err(mistaken(data_type));
+                    return Err(builder_mismatch_error(data_type));
                 };
                 let ends = std::mem::take(ends);
-                let pairs = vec![keys.take()?, values.take()?];
+                let pairs = vec![keys.take_array()?, values.take_array()?];
                 let pairs = StructArray::try_new(pair.clone(), pairs, None)?;
                 let entries = Arc::clone(entries);
                 Arc::new(MapArray::try_new(entries, offsets(&ends), pairs, nulls, *sorted)?)
             }
             ColumnValues::Struct(inner) => {
-                let DataType::Struct(fields) = data_type else { return Err(mistaken(data_type)) };
-                let arrays = inner.take()?;
+                let DataType::Struct(fields) = data_type else {
+                    return Err(builder_mismatch_error(data_type));
+                };
+                let arrays = inner.take_arrays()?;
                 Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, nulls, rows)?)
             }
         })
     }
 }
 
-fn mistaken(data_type: &DataType) -> ArrowError {
+fn builder_mismatch_error(data_type: &DataType) -> ArrowError {
     ArrowError::InvalidArgumentError(format!("a column of {data_type} was built as another type"))
 }
 
@@ -916,11 +956,11 @@ impl ColumnValues {
             (FieldType::Duration(unit), _) => {
                 ColumnValues::Duration { values: Vec::new(), unit: *unit }
             }
-            (FieldType::Enum { symbols, .. }, _) => ColumnValues::Enum(Symbols {
+            (FieldType::Enum { symbols, .. }, _) => ColumnValues::Enum(EnumSymbols {
                 values: Vec::new(),
                 names: symbols.clone(),
-                known: symbols.iter().cloned().zip(0..).collect(),
-                classes: Vec::new(),
+                number_by_symbol: symbols.iter().cloned().zip(0..).collect(),
+                uses_values_by_class: Vec::new(),
             }),
             (FieldType::List(item), DataType::List(inner)) => ColumnValues::List {
                 ends: Vec::new(),
@@ -937,24 +977,31 @@ impl ColumnValues {
                 }
             }
             (FieldType::Struct(fields), DataType::Struct(inner)) => {
-                ColumnValues::Struct(Fields::new(py, fields, inner))
+                ColumnValues::Struct(FieldBuilders::new(py, fields, inner))
             }
             _ => ColumnValues::Null,
         }
     }
 }
 
-impl Symbols {
+impl EnumSymbols {
     /// The number of a symbol, which is a text, or a member of an enumeration: of one whose values are all
     /// texts they are the symbols, else its names.
-    fn find(&mut self, kit: &Kit, object: &Bound<'_, PyAny>) -> Result<Option<i32>, Fault> {
+    fn find_symbol(
+        &mut self,
+        kit: &ConversionTypes,
+        object: &Bound<'_, PyAny>,
+    ) -> Result<Option<i32>, RowFault> {
         let py = object.py();
-        if !object.is_instance(kit.member.bind(py))? {
+        if !object.is_instance(kit.enum_class.bind(py))? {
             let Ok(text) = object.cast::<PyString>() else { return Ok(None) };
-            return Ok(text.to_str().ok().and_then(|text| self.known.get(text).copied()));
+            return Ok(text
+                .to_str()
+                .ok()
+                .and_then(|text| self.number_by_symbol.get(text).copied()));
         }
         let class = object.get_type();
-        let by_value = match self.classes.iter().find(|(known, _)| known.is(&class)) {
+        let by_value = match self.uses_values_by_class.iter().find(|(known, _)| known.is(&class)) {
             Some((_, by_value)) => *by_value,
             None => {
                 let mut by_value = true;
@@ -962,25 +1009,25 @@ impl Symbols {
                     let value = member?.getattr(intern!(py, "value"))?;
                     by_value &= value.is_instance_of::<PyString>();
                 }
-                self.classes.push((class.unbind(), by_value));
+                self.uses_values_by_class.push((class.unbind(), by_value));
                 by_value
             }
         };
         let name = if by_value { intern!(py, "value") } else { intern!(py, "name") };
         let text: String = object.getattr(name)?.extract()?;
-        Ok(self.known.get(&text).copied())
+        Ok(self.number_by_symbol.get(&text).copied())
     }
 }
 
 /// A whole number; a truth value is none.
-fn integer(object: &Bound<'_, PyAny>) -> Option<i64> {
+fn extract_i64(object: &Bound<'_, PyAny>) -> Option<i64> {
     if object.is_instance_of::<PyBool>() {
         return None;
     }
     object.extract().ok()
 }
 
-fn unsigned(object: &Bound<'_, PyAny>) -> Option<u64> {
+fn extract_u64(object: &Bound<'_, PyAny>) -> Option<u64> {
     if object.is_instance_of::<PyBool>() {
         return None;
     }
@@ -988,7 +1035,7 @@ fn unsigned(object: &Bound<'_, PyAny>) -> Option<u64> {
 }
 
 /// A float, or a whole number that is one exactly.
-fn float(object: &Bound<'_, PyAny>, kit: &Kit) -> PyResult<Option<f64>> {
+fn extract_float(object: &Bound<'_, PyAny>, kit: &ConversionTypes) -> PyResult<Option<f64>> {
     let py = object.py();
     if let Ok(value) = object.cast::<PyFloat>() {
         return Ok(Some(value.value()));
@@ -1003,7 +1050,7 @@ fn float(object: &Bound<'_, PyAny>, kit: &Kit) -> PyResult<Option<f64>> {
 }
 
 /// Whether a float stays finite in its type.
-fn fits(value: f64, kind: &FieldType) -> bool {
+fn stays_finite(value: f64, kind: &FieldType) -> bool {
     type Half = <Float16Type as ArrowPrimitiveType>::Native;
     !value.is_finite()
         || match kind {
@@ -1044,7 +1091,7 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The seconds and microseconds of a length of time.
-pub(crate) fn delta(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
+pub(crate) fn timedelta_parts(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
     let py = object.py();
     let days: i64 = object.getattr(intern!(py, "days"))?.extract()?;
     let seconds: i64 = object.getattr(intern!(py, "seconds"))?.extract()?;
@@ -1053,7 +1100,7 @@ pub(crate) fn delta(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
 }
 
 /// A time in its unit; none if some of it would be lost or it does not fit.
-fn ticks(seconds: i64, micros: i64, nanos: i64, unit: TemporalUnit) -> Option<i64> {
+fn time_to_ticks(seconds: i64, micros: i64, nanos: i64, unit: TemporalUnit) -> Option<i64> {
     let per_second = match unit {
         TemporalUnit::Second => 1,
         TemporalUnit::Millisecond => 1_000,
@@ -1067,9 +1114,9 @@ fn ticks(seconds: i64, micros: i64, nanos: i64, unit: TemporalUnit) -> Option<i6
 }
 
 /// A decimal as a whole number of its last digit's worth; none if digits would be lost.
-fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
+fn parse_scaled_decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
     /// More than any decimal has.
-    const DIGITS_MAX: i64 = 100;
+    const APPENDED_ZEROS_MAX: i64 = 100;
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", text),
@@ -1088,7 +1135,7 @@ fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
     }
     let behind = i64::try_from(behind.len()).ok()?;
     let missing = i64::from(scale).checked_sub(behind)?.checked_add(exponent)?;
-    if missing > DIGITS_MAX {
+    if missing > APPENDED_ZEROS_MAX {
         return None;
     }
     match usize::try_from(missing) {
@@ -1109,6 +1156,6 @@ fn decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
 }
 
 /// Bytes that are written as characters up to U+00FF.
-fn latin(text: &str) -> Option<Vec<u8>> {
+fn decode_latin1(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|char| u8::try_from(u32::from(char)).ok()).collect()
 }

@@ -8,20 +8,20 @@ use tidemill_engine::Error;
 use tidemill_engine::hashing::{hash_decimal_text, hash_nanoseconds};
 use tidemill_engine::sketch::{hash_bytes, hash_f64, hash_i64};
 
-use crate::errors::raise;
-use crate::rowfile::rows::{delta, described};
+use crate::errors::to_exception;
+use crate::rowfile::row_builder::{describe_value, timedelta_parts};
 
 /// Objects between two looks at signals.
-const LOOK: usize = 1 << 14;
+const OBJECTS_PER_SIGNAL_CHECK: usize = 1 << 14;
 
-const HINT: &str =
+const HASHABLE_TYPES_HINT: &str =
     "values are int, str, float, bytes, bool, Decimal, datetime, date, time, timedelta";
 
 /// 1970-01-01, as Python numbers days.
 const EPOCH_ORDINAL: i64 = 719_163;
 
 /// Python's classes.
-pub(crate) struct Hasher<'py> {
+pub(crate) struct ObjectHasher<'py> {
     py: Python<'py>,
     datetime: Bound<'py, PyAny>,
     date: Bound<'py, PyAny>,
@@ -32,12 +32,12 @@ pub(crate) struct Hasher<'py> {
     epoch_utc: Bound<'py, PyAny>,
 }
 
-impl<'py> Hasher<'py> {
+impl<'py> ObjectHasher<'py> {
     pub(crate) fn new(py: Python<'py>) -> PyResult<Self> {
         let module = py.import("datetime")?;
         let datetime = module.getattr("datetime")?;
         let utc = module.getattr("timezone")?.getattr("utc")?;
-        Ok(Hasher {
+        Ok(ObjectHasher {
             py,
             date: module.getattr("date")?,
             time: module.getattr("time")?,
@@ -50,32 +50,32 @@ impl<'py> Hasher<'py> {
     }
 
     /// The hash of an object that is most often one of the first kinds; none of a null.
-    pub(crate) fn of(object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
-        match simple(object)? {
+    pub(crate) fn hash_object(object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
+        match hash_simple_value(object)? {
             Some(hash) => Ok(Some(hash)),
-            None => Hasher::new(object.py())?.hash(object),
+            None => ObjectHasher::new(object.py())?.hash_value(object),
         }
     }
 
     /// The hashes of an iterable's objects, without nulls.
-    pub(crate) fn all(objects: &Bound<'py, PyAny>) -> PyResult<Vec<u64>> {
+    pub(crate) fn hash_all_objects(objects: &Bound<'py, PyAny>) -> PyResult<Vec<u64>> {
         let py = objects.py();
-        let hasher = Hasher::new(py)?;
+        let hasher = ObjectHasher::new(py)?;
         let mut hashes = Vec::new();
         for (number, object) in objects.try_iter()?.enumerate() {
-            hashes.extend(hasher.hash(&object?)?);
-            if number % LOOK == LOOK - 1 {
+            hashes.extend(hasher.hash_value(&object?)?);
+            if number % OBJECTS_PER_SIGNAL_CHECK == OBJECTS_PER_SIGNAL_CHECK - 1 {
                 py.check_signals()?;
             }
         }
         Ok(hashes)
     }
 
-    fn hash(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
+    fn hash_value(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
         if object.is_none() {
             return Ok(None);
         }
-        if let Some(hash) = simple(object)? {
+        if let Some(hash) = hash_simple_value(object)? {
             return Ok(Some(hash));
         }
         let py = self.py;
@@ -86,7 +86,7 @@ impl<'py> Hasher<'py> {
             return Ok(None);
         }
         if matches!(name, "datetime64" | "timedelta64") {
-            return self.of_numpy_time(object);
+            return self.hash_numpy_time(object);
         }
         let part = |name: &Bound<'py, PyString>| -> PyResult<i128> {
             match object.getattr_opt(name)? {
@@ -101,23 +101,37 @@ impl<'py> Hasher<'py> {
             let is_local = object.getattr(intern!(py, "tzinfo"))?.is_none();
             let since = object.sub(if is_local { &self.epoch } else { &self.epoch_utc })?;
             // pandas' own kind of it has nanoseconds.
-            hash_nanoseconds(nanoseconds(delta(&since)?, part(intern!(py, "nanosecond"))?))
+            hash_nanoseconds(nanoseconds(
+                timedelta_parts(&since)?,
+                part(intern!(py, "nanosecond"))?,
+            ))
         } else if object.is_instance(&self.date)? {
             let ordinal: i64 = object.call_method0(intern!(py, "toordinal"))?.extract()?;
             hash_i64(ordinal - EPOCH_ORDINAL)
         } else if object.is_instance(&self.time)? {
             if !object.getattr(intern!(py, "tzinfo"))?.is_none() {
-                return Err(refused(object, "is a time of day with a zone", "a datetime has one"));
+                return Err(refused_value_error(
+                    object,
+                    "is a time of day with a zone",
+                    "a datetime has one",
+                ));
             }
             let hours = part(intern!(py, "hour"))? * 60 + part(intern!(py, "minute"))?;
             let micros = (hours * 60 + part(intern!(py, "second"))?) * 1_000_000
                 + part(intern!(py, "microsecond"))?;
             hash_nanoseconds(micros * 1_000)
         } else if object.is_instance(&self.timedelta)? {
-            hash_nanoseconds(nanoseconds(delta(object)?, part(intern!(py, "nanoseconds"))?))
+            hash_nanoseconds(nanoseconds(
+                timedelta_parts(object)?,
+                part(intern!(py, "nanoseconds"))?,
+            ))
         } else if object.is_instance(&self.decimal)? {
             if !object.call_method0(intern!(py, "is_finite"))?.is_truthy()? {
-                return Err(refused(object, "is no number", "leave it out, or give a float"));
+                return Err(refused_value_error(
+                    object,
+                    "is no number",
+                    "leave it out, or give a float",
+                ));
             }
             if !object.is_truthy()? {
                 return Ok(Some(hash_decimal_text("0")));
@@ -136,15 +150,19 @@ impl<'py> Hasher<'py> {
             if is_one_of_numpy {
                 let own = object.call_method0(intern!(py, "item"))?;
                 if !own.get_type().is(object.get_type()) {
-                    return self.hash(&own);
+                    return self.hash_value(&own);
                 }
             }
-            return Err(refused(object, "has no hash in a sketch", HINT));
+            return Err(refused_value_error(
+                object,
+                "has no hash in a sketch",
+                HASHABLE_TYPES_HINT,
+            ));
         }))
     }
 
     /// A `numpy.datetime64` or `timedelta64`, as one of an array.
-    fn of_numpy_time(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
+    fn hash_numpy_time(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
         let numpy = self.py.import("numpy")?;
         let data = numpy.call_method1("datetime_data", (object.getattr("dtype")?,))?;
         let (unit, count): (String, i128) = data.extract()?;
@@ -167,7 +185,13 @@ impl<'py> Hasher<'py> {
             }
             "D" => 86_400,
             "W" => 7 * 86_400,
-            _ => return Err(refused(object, "has no hash in a sketch", HINT)),
+            _ => {
+                return Err(refused_value_error(
+                    object,
+                    "has no hash in a sketch",
+                    HASHABLE_TYPES_HINT,
+                ));
+            }
         };
         Ok(Some(hash_nanoseconds(ticks * seconds * 1_000_000_000)))
     }
@@ -175,11 +199,11 @@ impl<'py> Hasher<'py> {
 
 /// The hash of what is neither a time nor a decimal.
 #[inline]
-fn simple(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+fn hash_simple_value(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if let Ok(text) = object.cast::<PyString>() {
         return match text.to_str() {
             Ok(text) => Ok(Some(hash_bytes(text.as_bytes(), 0))),
-            Err(_) => Err(refused(
+            Err(_) => Err(refused_value_error(
                 object,
                 "has a surrogate, which no UTF-8 has",
                 "text.encode(errors='surrogateescape') gives the bytes it is from",
@@ -193,7 +217,9 @@ fn simple(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
         return match (object.extract::<i64>(), object.extract::<u64>()) {
             (Ok(value), _) => Ok(Some(hash_i64(value))),
             (_, Ok(value)) => Ok(Some(hash_i64(value.cast_signed()))),
-            _ => Err(refused(object, "needs more than 64 bits", "str(value) is a text")),
+            _ => {
+                Err(refused_value_error(object, "needs more than 64 bits", "str(value) is a text"))
+            }
         };
     }
     if let Ok(value) = object.cast::<PyFloat>() {
@@ -208,6 +234,9 @@ fn simple(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     Ok(None)
 }
 
-pub(crate) fn refused(object: &Bound<'_, PyAny>, why: &str, hint: &str) -> PyErr {
-    raise(object.py(), Error::usage_with_hint(format!("{} {why}", described(object)), hint))
+pub(crate) fn refused_value_error(object: &Bound<'_, PyAny>, why: &str, hint: &str) -> PyErr {
+    to_exception(
+        object.py(),
+        Error::usage_with_hint(format!("{} {why}", describe_value(object)), hint),
+    )
 }

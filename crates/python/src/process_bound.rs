@@ -8,44 +8,44 @@ use std::ops::Deref;
 use pyo3::prelude::*;
 use tidemill_engine::Error;
 
-use crate::errors::raise;
+use crate::errors::to_exception;
 
 /// Something that threads of one process work at.
 #[derive(Debug)]
-pub(crate) struct Own<T> {
+pub(crate) struct ProcessBound<T> {
     inner: ManuallyDrop<T>,
-    process: u32,
+    process_id: u32,
 }
 
-impl<T> Own<T> {
+impl<T> ProcessBound<T> {
     /// Of this process.
     pub(crate) fn new(inner: T) -> Self {
-        Own { inner: ManuallyDrop::new(inner), process: std::process::id() }
+        ProcessBound { inner: ManuallyDrop::new(inner), process_id: std::process::id() }
     }
 
     /// Whether this is the process that made it.
-    pub(crate) fn is_here(&self) -> bool {
-        self.process == std::process::id()
+    pub(crate) fn is_in_owner_process(&self) -> bool {
+        self.process_id == std::process::id()
     }
 
     /// Refuses a process that has merely a copy of it.
     ///
     /// # Errors
     /// [`Error::Usage`] with the message and the hint.
-    pub(crate) fn refuse_elsewhere(
+    pub(crate) fn require_owner_process(
         &self,
         py: Python<'_>,
         message: &str,
         hint: &str,
     ) -> PyResult<()> {
-        match self.is_here() {
+        match self.is_in_owner_process() {
             true => Ok(()),
-            false => Err(raise(py, Error::usage_with_hint(message, hint))),
+            false => Err(to_exception(py, Error::usage_with_hint(message, hint))),
         }
     }
 }
 
-impl<T> Deref for Own<T> {
+impl<T> Deref for ProcessBound<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -53,10 +53,10 @@ impl<T> Deref for Own<T> {
     }
 }
 
-impl<T> Drop for Own<T> {
+impl<T> Drop for ProcessBound<T> {
     fn drop(&mut self) {
         // What a fork has copied goes with the process.
-        if self.is_here() {
+        if self.is_in_owner_process() {
             // SAFETY: nothing looks at it again.
             unsafe { ManuallyDrop::drop(&mut self.inner) };
         }

@@ -28,24 +28,24 @@ use tidemill_engine::formats::{
 };
 use tidemill_engine::source::{MemoryRows, SourceSpec};
 
-use crate::errors::raise;
-use crate::imported::{self, NoTable};
-use crate::process::Own;
+use crate::arrow_import::{self, TableImportError};
+use crate::errors::to_exception;
+use crate::process_bound::ProcessBound;
 
 /// Whether the interpreter ends. Who calls into Python from a thread of the engine's reads it, and
 /// holds it as long as it is there.
-static IS_ENDING: RwLock<bool> = RwLock::new(false);
+static IS_INTERPRETER_ENDING: RwLock<bool> = RwLock::new(false);
 
 /// How long the end of the interpreter waits for a function of the user's.
-const PATIENCE: Duration = Duration::from_secs(10);
+const INTERPRETER_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What `call` gives, which is Python's to compute; none once the interpreter ends.
-pub(crate) fn in_python<T>(call: impl FnOnce() -> T) -> Option<T> {
-    let is_ending = IS_ENDING.read_recursive();
+pub(crate) fn call_into_python<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let is_ending = IS_INTERPRETER_ENDING.read_recursive();
     (!*is_ending).then(call)
 }
 
-fn too_late() -> ArrowError {
+fn interpreter_ended_error() -> ArrowError {
     ArrowError::ExternalError("the interpreter has ended".into())
 }
 
@@ -54,44 +54,44 @@ fn too_late() -> ArrowError {
 #[pyfunction]
 pub(crate) fn leave_python(py: Python<'_>) {
     py.detach(|| {
-        if let Some(mut is_ending) = IS_ENDING.try_write_for(PATIENCE) {
+        if let Some(mut is_ending) = IS_INTERPRETER_ENDING.try_write_for(INTERPRETER_END_TIMEOUT) {
             *is_ending = true;
         }
     });
 }
 
 /// Batches that Python may compute, and that are let go of in Python.
-struct Foreign(ManuallyDrop<BoxedBatchReader>);
+struct PythonBatches(ManuallyDrop<BoxedBatchReader>);
 
-impl Iterator for Foreign {
+impl Iterator for PythonBatches {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        in_python(|| self.0.next()).unwrap_or_else(|| Some(Err(too_late())))
+        call_into_python(|| self.0.next()).unwrap_or_else(|| Some(Err(interpreter_ended_error())))
     }
 }
 
-impl RecordBatchReader for Foreign {
+impl RecordBatchReader for PythonBatches {
     fn schema(&self) -> SchemaRef {
         self.0.schema()
     }
 }
 
-impl Drop for Foreign {
+impl Drop for PythonBatches {
     fn drop(&mut self) {
         // SAFETY: nothing looks at it again. What is not let go of goes with the process.
-        in_python(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        call_into_python(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
 
-fn foreign(batches: BoxedBatchReader) -> BoxedBatchReader {
-    Box::new(Foreign(ManuallyDrop::new(batches)))
+fn guard_python_batches(batches: BoxedBatchReader) -> BoxedBatchReader {
+    Box::new(PythonBatches(ManuallyDrop::new(batches)))
 }
 
 /// A source that is an object, and the name that SQL knows it by.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Named {
+pub(crate) struct NamedObject {
     pub name: String,
     /// What exports an Arrow stream or array.
     object: Py<PyAny>,
@@ -122,19 +122,19 @@ impl ReadMark {
 }
 
 /// A stream that notes its first reading, and refuses to begin where another run has begun.
-struct MarkedStream {
+struct MarkedBatchStream {
     batches: BoxedBatchReader,
     name: String,
     is_read: Arc<AtomicBool>,
-    has_begun: bool,
+    has_started: bool,
 }
 
-impl Iterator for MarkedStream {
+impl Iterator for MarkedBatchStream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if !self.has_begun {
-            self.has_begun = true;
+        if !self.has_started {
+            self.has_started = true;
             if self.is_read.swap(true, Ordering::AcqRel) {
                 let error = Error::usage_with_hint(
                     format!("`{}` is a stream, which an earlier run has read", self.name),
@@ -147,26 +147,26 @@ impl Iterator for MarkedStream {
     }
 }
 
-impl RecordBatchReader for MarkedStream {
+impl RecordBatchReader for MarkedBatchStream {
     fn schema(&self) -> SchemaRef {
         self.batches.schema()
     }
 }
 
-impl Named {
+impl NamedObject {
     /// Takes over the rows of a stream, or shares those of a table.
-    pub(crate) fn spec(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
-        let batches = batches_named(self.object.bind(py), Some(&self.name))?;
+    pub(crate) fn into_named_source(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
+        let batches = batches_from_named_object(self.object.bind(py), Some(&self.name))?;
         let given = match self.is_table {
             false => {
-                let batches = foreign(batches);
+                let batches = guard_python_batches(batches);
                 MemoryRows::from_stream(match &self.read_mark {
                     None => batches,
-                    Some(mark) => Box::new(MarkedStream {
+                    Some(mark) => Box::new(MarkedBatchStream {
                         batches,
                         name: self.name.clone(),
                         is_read: Arc::clone(&mark.get().is_read),
-                        has_begun: false,
+                        has_started: false,
                     }),
                 })
             }
@@ -188,25 +188,28 @@ impl Named {
 }
 
 /// The batches of an object that exports a stream, or an array of structs.
-pub(crate) fn batches_of(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
-    batches_named(object, None)
+pub(crate) fn batches_from_object(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
+    batches_from_named_object(object, None)
 }
 
 /// Those of an object that SQL has a name for.
-fn batches_named(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<BoxedBatchReader> {
+fn batches_from_named_object(
+    object: &Bound<'_, PyAny>,
+    name: Option<&str>,
+) -> PyResult<BoxedBatchReader> {
     if object.hasattr("__arrow_c_stream__")? {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
         // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
         // left there has been released.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
-        return match imported::Stream::new(stream) {
+        return match arrow_import::ImportedBatches::new(stream) {
             Ok(stream) => Ok(Box::new(stream)),
-            Err(why) => Err(no_table(object, name, why)),
+            Err(why) => Err(not_a_table_error(object, name, why)),
         };
     }
     if object.hasattr("__arrow_c_array__")? {
-        let batch = batch_of(object, name)?;
+        let batch = batch_from_array_export(object, name)?;
         let schema = batch.schema();
         return Ok(Box::new(RecordBatchIterator::new([Ok(batch)], schema)));
     }
@@ -217,11 +220,15 @@ fn batches_named(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<Boxe
 }
 
 /// Says why an object is no table, and what to write.
-fn no_table(object: &Bound<'_, PyAny>, name: Option<&str>, why: NoTable) -> PyErr {
+fn not_a_table_error(
+    object: &Bound<'_, PyAny>,
+    name: Option<&str>,
+    why: TableImportError,
+) -> PyErr {
     let kind = object.get_type().name().map_or_else(|_| "object".to_owned(), |it| it.to_string());
     let error = match why {
-        NoTable::Failed(error) => return PyValueError::new_err(error.to_string()),
-        NoTable::Column => {
+        TableImportError::Arrow(error) => return PyValueError::new_err(error.to_string()),
+        TableImportError::SingleColumn => {
             let called = name.unwrap_or("x");
             let hint = match object.hasattr("to_frame") {
                 Ok(true) => format!("make a table of it: {called}=….to_frame()"),
@@ -238,7 +245,7 @@ fn no_table(object: &Bound<'_, PyAny>, name: Option<&str>, why: NoTable) -> PyEr
                 ),
             }
         }
-        NoTable::Type { column, format } => {
+        TableImportError::UnknownColumnType { column, format } => {
             let of = name.map(|name| format!(" of `{name}`")).unwrap_or_default();
             let (data_type, hint) = match &*format {
                 "_pli128" => ("Int128", "cast it, to Int64 or to Decimal(38, 0)"),
@@ -251,10 +258,10 @@ fn no_table(object: &Bound<'_, PyAny>, name: Option<&str>, why: NoTable) -> PyEr
             )
         }
     };
-    raise(object.py(), error)
+    to_exception(object.py(), error)
 }
 
-fn batch_of(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<RecordBatch> {
+fn batch_from_array_export(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<RecordBatch> {
     let pair = object.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
     let capsule = |index: usize| -> PyResult<Bound<'_, PyCapsule>> {
         Ok(pair.get_item(index)?.cast_into::<PyCapsule>()?)
@@ -263,20 +270,22 @@ fn batch_of(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<RecordBat
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
     // SAFETY: a capsule of this name holds a valid schema, which stays its own.
-    let fields = imported::columns(unsafe { schema.as_ref() });
-    let fields = fields.map_err(|why| no_table(object, name, why))?;
+    let fields = arrow_import::import_table_schema(unsafe { schema.as_ref() });
+    let fields = fields.map_err(|why| not_a_table_error(object, name, why))?;
     let data_type = DataType::Struct(fields.fields().clone());
     let in_python = |error: ArrowError| PyValueError::new_err(error.to_string());
     // SAFETY: a capsule of this name holds a valid array, of the schema beside it. It is moved out.
-    let data = unsafe { imported::data(FFI_ArrowArray::from_raw(array.as_ptr()), data_type) };
+    let data = unsafe {
+        arrow_import::import_array_data(FFI_ArrowArray::from_raw(array.as_ptr()), data_type)
+    };
     let data = data.map_err(in_python)?;
-    imported::batch(data, &Arc::new(fields)).map_err(in_python)
+    arrow_import::batch_from_data(data, &Arc::new(fields)).map_err(in_python)
 }
 
 /// What a reader of the user's gave: a stream, or an iterable of batches.
-fn given_by_reader(given: Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
+fn batches_from_reader_result(given: Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     if given.hasattr("__arrow_c_stream__")? || given.hasattr("__arrow_c_array__")? {
-        return batches_of(&given);
+        return batches_from_object(&given);
     }
     let mut objects = given.try_iter().map_err(|_| {
         PyTypeError::new_err(format!(
@@ -290,24 +299,24 @@ fn given_by_reader(given: Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
              which has a schema of its own, or an empty batch first",
         ));
     };
-    let current = batches_yielded(&first?)?;
-    Ok(Box::new(Iterated { schema: current.schema(), current, objects: objects.unbind() }))
+    let current = batches_from_yielded_object(&first?)?;
+    Ok(Box::new(YieldedBatches { schema: current.schema(), current, objects: objects.unbind() }))
 }
 
 /// Batches of an object that a reader yielded, which may be a lazy frame.
-fn batches_yielded(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
+fn batches_from_yielded_object(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     let lazy_frames = object.py().import("tidemill._lazy_frames")?;
-    batches_of(&lazy_frames.call_method1("to_arrow_source", (object,))?)
+    batches_from_object(&lazy_frames.call_method1("to_arrow_source", (object,))?)
 }
 
 /// The batches of an iterable's objects.
-struct Iterated {
+struct YieldedBatches {
     schema: SchemaRef,
     current: BoxedBatchReader,
     objects: Py<PyIterator>,
 }
 
-impl Iterator for Iterated {
+impl Iterator for YieldedBatches {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -317,7 +326,7 @@ impl Iterator for Iterated {
             }
             let next = Python::attach(|py| {
                 let object = self.objects.bind(py).clone().next()?;
-                Some(object.and_then(|object| batches_yielded(&object)))
+                Some(object.and_then(|object| batches_from_yielded_object(&object)))
             });
             match next? {
                 Ok(batches) => self.current = batches,
@@ -327,7 +336,7 @@ impl Iterator for Iterated {
     }
 }
 
-impl RecordBatchReader for Iterated {
+impl RecordBatchReader for YieldedBatches {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -335,14 +344,14 @@ impl RecordBatchReader for Iterated {
 
 /// A reader of the user's: `reader(path, start, end)`, and `columns` if it has a parameter of that
 /// name.
-struct Reader {
+struct PythonFormatReader {
     function: Py<PyAny>,
     is_splittable: bool,
     takes_columns: bool,
 }
 
-impl Reader {
-    fn call(
+impl PythonFormatReader {
+    fn call_reader(
         &self,
         path: &str,
         bytes: Range<u64>,
@@ -354,20 +363,20 @@ impl Reader {
                 options.set_item("columns", columns)?;
             }
             let arguments = (path, bytes.start, bytes.end);
-            given_by_reader(self.function.bind(py).call(arguments, Some(&options))?)
+            batches_from_reader_result(self.function.bind(py).call(arguments, Some(&options))?)
         };
-        match in_python(|| Python::attach(call)) {
-            Some(called) => {
-                called.map(foreign).map_err(|error: PyErr| Box::new(error) as BoxedHostError)
-            }
-            None => Err(Box::new(too_late())),
+        match call_into_python(|| Python::attach(call)) {
+            Some(called) => called
+                .map(guard_python_batches)
+                .map_err(|error: PyErr| Box::new(error) as BoxedHostError),
+            None => Err(Box::new(interpreter_ended_error())),
         }
     }
 }
 
-impl RegisteredFormatReader for Reader {
+impl RegisteredFormatReader for PythonFormatReader {
     fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, BoxedHostError> {
-        Ok(self.call(path, 0..bytes, None)?.schema())
+        Ok(self.call_reader(path, 0..bytes, None)?.schema())
     }
 
     fn read(
@@ -376,7 +385,7 @@ impl RegisteredFormatReader for Reader {
         bytes: Range<u64>,
         columns: &[&str],
     ) -> Result<BoxedBatchReader, BoxedHostError> {
-        self.call(path, bytes, Some(columns))
+        self.call_reader(path, bytes, Some(columns))
     }
 
     fn is_splittable(&self) -> bool {
@@ -385,9 +394,9 @@ impl RegisteredFormatReader for Reader {
 }
 
 /// A writer of the user's: `writer(path, batches)`.
-struct Writer(Py<PyAny>);
+struct PythonFormatWriter(Py<PyAny>);
 
-impl RegisteredFormatWriter for Writer {
+impl RegisteredFormatWriter for PythonFormatWriter {
     fn write(&self, path: &Path, batches: BoxedBatchReader) -> Result<(), BoxedHostError> {
         let write = |py: Python<'_>| -> PyResult<()> {
             let stream = RawStream::new(batches);
@@ -396,9 +405,9 @@ impl RegisteredFormatWriter for Writer {
             self.0.bind(py).call1((path, batches))?;
             Ok(())
         };
-        match in_python(|| Python::attach(write)) {
+        match call_into_python(|| Python::attach(write)) {
             Some(written) => written.map_err(|error| Box::new(error) as BoxedHostError),
-            None => Err(Box::new(too_late())),
+            None => Err(Box::new(interpreter_ended_error())),
         }
     }
 }
@@ -407,17 +416,20 @@ impl RegisteredFormatWriter for Writer {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawStream {
     schema: SchemaRef,
-    batches: Own<Mutex<Option<BoxedBatchReader>>>,
+    batches: ProcessBound<Mutex<Option<BoxedBatchReader>>>,
 }
 
 impl RawStream {
-    fn refuse_other_process(&self, py: Python<'_>) -> PyResult<()> {
+    fn require_owner_process(&self, py: Python<'_>) -> PyResult<()> {
         let hint = "a run does not survive a fork: take its batches in the process that runs it";
-        self.batches.refuse_elsewhere(py, "these batches belong to another process", hint)
+        self.batches.require_owner_process(py, "these batches belong to another process", hint)
     }
 
     pub(crate) fn new(batches: BoxedBatchReader) -> Self {
-        RawStream { schema: batches.schema(), batches: Own::new(Mutex::new(Some(batches))) }
+        RawStream {
+            schema: batches.schema(),
+            batches: ProcessBound::new(Mutex::new(Some(batches))),
+        }
     }
 }
 
@@ -430,17 +442,17 @@ impl RawStream {
 
     /// The next batch; the engine's threads are waited for without the interpreter's lock.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<crate::result::RawBatch>> {
-        self.refuse_other_process(py)?;
+        self.require_owner_process(py)?;
         let batch = py.detach(|| self.batches.lock().as_mut()?.next());
         match batch.transpose() {
             Ok(batch) => Ok(batch.map(crate::result::RawBatch::new)),
-            Err(error) => Err(from_arrow(py, error)),
+            Err(error) => Err(arrow_error_to_exception(py, error)),
         }
     }
 
     /// The rest of the batches as a capsule of an Arrow stream.
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        self.refuse_other_process(py)?;
+        self.require_owner_process(py)?;
         let Some(batches) = self.batches.lock().take() else {
             return Err(PyValueError::new_err("these batches have been handed over already"));
         };
@@ -450,10 +462,10 @@ impl RawStream {
 }
 
 /// An error in the stream as Python's: the engine's, or what its own code raised.
-fn from_arrow(py: Python<'_>, error: ArrowError) -> PyErr {
+fn arrow_error_to_exception(py: Python<'_>, error: ArrowError) -> PyErr {
     match error {
         ArrowError::ExternalError(error) => match error.downcast::<tidemill_engine::Error>() {
-            Ok(error) => raise(py, *error),
+            Ok(error) => to_exception(py, *error),
             Err(other) => PyValueError::new_err(other.to_string()),
         },
         other => PyValueError::new_err(other.to_string()),
@@ -473,10 +485,11 @@ pub(crate) fn register_format(
     takes_columns: bool,
 ) -> PyResult<()> {
     let reader = reader.map(|function| {
-        Box::new(Reader { function, is_splittable, takes_columns })
+        Box::new(PythonFormatReader { function, is_splittable, takes_columns })
             as Box<dyn RegisteredFormatReader>
     });
-    let writer =
-        writer.map(|function| Box::new(Writer(function)) as Box<dyn RegisteredFormatWriter>);
-    formats::register_format(name, suffix, reader, writer).map_err(|error| raise(py, error.into()))
+    let writer = writer
+        .map(|function| Box::new(PythonFormatWriter(function)) as Box<dyn RegisteredFormatWriter>);
+    formats::register_format(name, suffix, reader, writer)
+        .map_err(|error| to_exception(py, error.into()))
 }

@@ -13,34 +13,36 @@ use tidemill_engine::remote::silent_hosts;
 use tidemill_engine::run_handle::CANCEL_GRACE_PERIOD;
 use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
-use crate::errors::raise;
+use crate::errors::to_exception;
 
 /// How long is waited between two looks.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often a display is told.
-const REDRAW: Duration = Duration::from_millis(100);
+const DISPLAY_UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A Python object that shows the progress of a run: it has `update(bytes_done, bytes_total,
 /// rows_done, silent)`, where `silent` says which host has not answered for a while, or is `None`, and `clear()`.
-pub struct Display {
+pub struct ProgressDisplay {
     object: Py<PyAny>,
     progress: RunProgress,
     /// When it was told last; none while nobody waits.
-    told: Mutex<Option<Instant>>,
+    updated_at: Mutex<Option<Instant>>,
 }
 
-impl Display {
+impl ProgressDisplay {
     /// Shows `progress` by the object, if there is one.
     pub fn new(object: Option<Py<PyAny>>, progress: &RunProgress) -> Option<Arc<Self>> {
         let progress = progress.clone();
-        object.map(|object| Arc::new(Display { object, progress, told: Mutex::new(None) }))
+        object.map(|object| {
+            Arc::new(ProgressDisplay { object, progress, updated_at: Mutex::new(None) })
+        })
     }
 
-    fn tick(&self, py: Python<'_>) -> PyResult<()> {
+    fn update_if_due(&self, py: Python<'_>) -> PyResult<()> {
         {
-            let mut told = self.told.lock();
-            if told.is_some_and(|told| told.elapsed() < REDRAW) {
+            let mut told = self.updated_at.lock();
+            if told.is_some_and(|told| told.elapsed() < DISPLAY_UPDATE_INTERVAL) {
                 return Ok(());
             }
             *told = Some(Instant::now());
@@ -48,21 +50,21 @@ impl Display {
         let silent = silent_hosts::longest_silent_host().map(|silent| silent.to_string());
         let progress = &self.progress;
         let seen = (progress.bytes_done(), progress.bytes_total(), progress.rows_done(), silent);
-        no_failure(py, self.object.bind(py).call_method1("update", seen))
+        ignore_display_failure(py, self.object.bind(py).call_method1("update", seen))
     }
 
     /// Takes away what is shown.
     pub fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        if self.told.lock().take().is_none() {
+        if self.updated_at.lock().take().is_none() {
             return Ok(());
         }
-        no_failure(py, self.object.bind(py).call_method0("clear"))
+        ignore_display_failure(py, self.object.bind(py).call_method0("clear"))
     }
 }
 
 /// That the progress cannot be shown is no reason to end a run; a signal that arrives
 /// meanwhile is.
-fn no_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
+fn ignore_display_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
     match called {
         Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
         _ => Ok(()),
@@ -70,34 +72,34 @@ fn no_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) -> PyResult<()
 }
 
 /// Looks at signals and shows the progress while a thread without the interpreter's lock waits.
-pub(crate) struct Waiter {
+pub(crate) struct SignalWaiter {
     cancel: CancelFlag,
-    display: Option<Arc<Display>>,
-    raised: Option<PyErr>,
+    display: Option<Arc<ProgressDisplay>>,
+    exception: Option<PyErr>,
 }
 
-impl Waiter {
+impl SignalWaiter {
     /// A waiter that stops what `cancel` stops.
-    pub(crate) fn new(cancel: CancelFlag, display: Option<Arc<Display>>) -> Self {
-        Waiter { cancel, display, raised: None }
+    pub(crate) fn new(cancel: CancelFlag, display: Option<Arc<ProgressDisplay>>) -> Self {
+        SignalWaiter { cancel, display, exception: None }
     }
 
     /// Stops the run once a signal's handler has raised something. The run's own end, which
     /// comes within moments, is what ends the wait: what it has staged is gone by then.
-    pub(crate) fn tick(&mut self) -> Result<(), Interrupted> {
-        if self.raised.is_some() {
+    pub(crate) fn check_signals(&mut self) -> Result<(), Interrupted> {
+        if self.exception.is_some() {
             return Ok(());
         }
         let display = self.display.as_deref();
         let looked = Python::try_attach(|py| {
             py.check_signals()?;
-            display.map_or(Ok(()), |display| display.tick(py))
+            display.map_or(Ok(()), |display| display.update_if_due(py))
         });
         match looked {
             Some(Ok(())) => Ok(()),
             Some(Err(raised)) => {
                 self.cancel.cancel();
-                self.raised = Some(raised);
+                self.exception = Some(raised);
                 Ok(())
             }
             // The interpreter is ending, and so is what waits.
@@ -109,46 +111,46 @@ impl Waiter {
     }
 
     /// Whether a signal's handler has raised something.
-    pub(crate) fn is_raised(&self) -> bool {
-        self.raised.is_some()
+    pub(crate) fn has_exception(&self) -> bool {
+        self.exception.is_some()
     }
 
     /// What a signal's handler has raised.
-    pub(crate) fn raised(self) -> Option<PyErr> {
-        self.raised
+    pub(crate) fn into_exception(self) -> Option<PyErr> {
+        self.exception
     }
 
     /// What the wait has come to; what was shown is taken away.
-    pub(crate) fn done<T>(mut self, py: Python<'_>, done: Result<T>) -> PyResult<T> {
+    pub(crate) fn finish<T>(mut self, py: Python<'_>, done: Result<T>) -> PyResult<T> {
         if let Some(display) = &self.display
             && let Err(raised) = display.clear(py)
         {
-            self.raised.get_or_insert(raised);
+            self.exception.get_or_insert(raised);
         }
-        match self.raised {
+        match self.exception {
             Some(raised) => Err(raised),
-            None => done.map_err(|error| raise(py, error)),
+            None => done.map_err(|error| to_exception(py, error)),
         }
     }
 }
 
 /// Does something on a thread of its own, which is left behind if Ctrl-C does not end it.
-pub(crate) fn on_a_thread<T: Send + 'static>(
+pub(crate) fn run_on_thread<T: Send + 'static>(
     py: Python<'_>,
     cancel: CancelFlag,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
-    on_a_thread_showing(py, cancel, None, work)
+    run_on_thread_with_display(py, cancel, None, work)
 }
 
 /// The same, with its progress shown meanwhile.
-pub(crate) fn on_a_thread_showing<T: Send + 'static>(
+pub(crate) fn run_on_thread_with_display<T: Send + 'static>(
     py: Python<'_>,
     cancel: CancelFlag,
-    display: Option<Arc<Display>>,
+    display: Option<Arc<ProgressDisplay>>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
-    let mut waiter = Waiter::new(cancel.clone(), display);
+    let mut waiter = SignalWaiter::new(cancel.clone(), display);
     let wait = || -> Result<T> {
         let (sender, receiver) = sync_channel(1);
         std::thread::Builder::new()
@@ -160,12 +162,12 @@ pub(crate) fn on_a_thread_showing<T: Send + 'static>(
             .map_err(|source| Error::io("start", "a thread", source))?;
         let mut cancelled_at = None;
         loop {
-            match receiver.recv_timeout(TICK) {
+            match receiver.recv_timeout(SIGNAL_CHECK_INTERVAL) {
                 Ok(done) => return done,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::Internal("a thread ended without an answer".to_owned()));
                 }
-                Err(RecvTimeoutError::Timeout) => waiter.tick()?,
+                Err(RecvTimeoutError::Timeout) => waiter.check_signals()?,
             }
             if cancel.is_cancelled()
                 && cancelled_at.get_or_insert_with(Instant::now).elapsed() >= CANCEL_GRACE_PERIOD
@@ -175,5 +177,5 @@ pub(crate) fn on_a_thread_showing<T: Send + 'static>(
         }
     };
     let done = py.detach(wait);
-    waiter.done(py, done)
+    waiter.finish(py, done)
 }

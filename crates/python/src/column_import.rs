@@ -21,67 +21,68 @@ use pyo3::types::{PyCapsule, PyTuple};
 use tidemill_engine::column_types::sql_type_name;
 use tidemill_engine::{Error, Result};
 
-use crate::errors::raise;
-use crate::imported::{self, Arrays};
+use crate::arrow_import::{self, ImportedArrays};
+use crate::errors::to_exception;
 
 /// Texts of NumPy's that are taken together.
-const TEXTS: usize = 1 << 16;
+const TEXTS_PER_ARRAY: usize = 1 << 16;
 
 /// A column, to be read once.
-pub(crate) struct Column {
+pub(crate) struct ValueColumn {
     data_type: DataType,
-    source: Source,
+    source: ValueSource,
     /// What is left of the array that was begun.
     rest: Option<ArrayRef>,
 }
 
-enum Source {
+enum ValueSource {
     /// Nothing but the rest.
-    Begun,
-    Stream(Arrays),
-    Texts(FixedTexts),
+    RestOnly,
+    Stream(ImportedArrays),
+    Texts(FixedWidthTexts),
 }
 
-fn in_python(py: Python<'_>, error: impl std::fmt::Display) -> PyErr {
-    raise(py, Error::usage(format!("the array cannot be read: {error}")))
+fn unreadable_array_error(py: Python<'_>, error: impl std::fmt::Display) -> PyErr {
+    to_exception(py, Error::usage(format!("the array cannot be read: {error}")))
 }
 
-impl Column {
+impl ValueColumn {
     /// The column of an object that exports an Arrow stream or array.
-    pub(crate) fn of_arrow(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn from_arrow(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         if !object.hasattr(intern!(py, "__arrow_c_stream__"))? {
-            return Column::of_array(of_arrow_array(object)?, py);
+            return ValueColumn::from_array(import_arrow_array(object)?, py);
         }
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
         // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
         // left there has been released.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
-        let stream = Arrays::new(stream).map_err(|error| in_python(py, error))?;
-        let data_type = only_field(stream.data_type(), py)?.clone();
-        Ok(Column { data_type, source: Source::Stream(stream), rest: None })
+        let stream =
+            ImportedArrays::new(stream).map_err(|error| unreadable_array_error(py, error))?;
+        let data_type = single_column_type(stream.data_type(), py)?.clone();
+        Ok(ValueColumn { data_type, source: ValueSource::Stream(stream), rest: None })
     }
 
     /// The column of an array of NumPy's that has one dimension, no gaps, and the machine's byte order.
-    pub(crate) fn of_numpy(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn from_numpy(array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = array.py();
-        let numpy = Numpy::new(array)?;
-        if let Some(width) = numpy.kind.strip_prefix(['U', 'S']) {
-            let width: usize = width.parse().map_err(|_| numpy.refused(py))?;
-            let is_text = numpy.kind.starts_with('U');
+        let numpy = NumpyArray::new(array)?;
+        if let Some(width) = numpy.type_code.strip_prefix(['U', 'S']) {
+            let width: usize = width.parse().map_err(|_| numpy.unsupported_type_error(py))?;
+            let is_text = numpy.type_code.starts_with('U');
             let data_type = if is_text { DataType::LargeUtf8 } else { DataType::LargeBinary };
             let width = if is_text { width * 4 } else { width };
-            let (buffer, len) = (numpy.buffer(width)?, numpy.len);
-            let texts = FixedTexts { buffer, width, is_text, next: 0, len };
-            return Ok(Column { data_type, source: Source::Texts(texts), rest: None });
+            let (buffer, len) = (numpy.memory(width)?, numpy.len);
+            let texts = FixedWidthTexts { buffer, width, is_text, next: 0, len };
+            return Ok(ValueColumn { data_type, source: ValueSource::Texts(texts), rest: None });
         }
-        Column::of_array(numpy.array(py)?, py)
+        ValueColumn::from_array(numpy.to_arrow(py)?, py)
     }
 
-    fn of_array(array: ArrayRef, py: Python<'_>) -> PyResult<Self> {
-        let data_type = only_field(array.data_type(), py)?.clone();
-        Ok(Column { data_type, source: Source::Begun, rest: Some(array) })
+    fn from_array(array: ArrayRef, py: Python<'_>) -> PyResult<Self> {
+        let data_type = single_column_type(array.data_type(), py)?.clone();
+        Ok(ValueColumn { data_type, source: ValueSource::RestOnly, rest: Some(array) })
     }
 
     /// The type of the values.
@@ -91,7 +92,7 @@ impl Column {
 
     /// Gives the column to `take` in pieces of at most so many values, without the interpreter's lock;
     /// looks at signals in between.
-    pub(crate) fn each(
+    pub(crate) fn for_each_piece(
         mut self,
         py: Python<'_>,
         piece_max: usize,
@@ -99,17 +100,17 @@ impl Column {
     ) -> PyResult<()> {
         let mut next = || -> Result<bool> {
             let piece = self
-                .next(piece_max)
+                .next_piece(piece_max)
                 .map_err(|error| Error::usage(format!("the array cannot be read: {error}")))?;
             piece.as_ref().map_or(Ok(false), |piece| take(piece).map(|()| true))
         };
-        while py.detach(&mut next).map_err(|error| raise(py, error))? {
+        while py.detach(&mut next).map_err(|error| to_exception(py, error))? {
             py.check_signals()?;
         }
         Ok(())
     }
 
-    fn next(&mut self, piece_max: usize) -> Result<Option<ArrayRef>, ArrowError> {
+    fn next_piece(&mut self, piece_max: usize) -> Result<Option<ArrayRef>, ArrowError> {
         loop {
             if let Some(rest) = self.rest.take() {
                 let piece = rest.slice(0, rest.len().min(piece_max));
@@ -122,12 +123,12 @@ impl Column {
                 }));
             }
             self.rest = match &mut self.source {
-                Source::Begun => return Ok(None),
-                Source::Stream(stream) => match stream.next().transpose()? {
+                ValueSource::RestOnly => return Ok(None),
+                ValueSource::Stream(stream) => match stream.next().transpose()? {
                     Some(array) => Some(array),
                     None => return Ok(None),
                 },
-                Source::Texts(texts) => match texts.next()? {
+                ValueSource::Texts(texts) => match texts.next_array()? {
                     Some(array) => Some(array),
                     None => return Ok(None),
                 },
@@ -137,7 +138,7 @@ impl Column {
 }
 
 /// The type of a column, or of the only column of a table.
-fn only_field<'a>(data_type: &'a DataType, py: Python<'_>) -> PyResult<&'a DataType> {
+fn single_column_type<'a>(data_type: &'a DataType, py: Python<'_>) -> PyResult<&'a DataType> {
     let DataType::Struct(fields) = data_type else { return Ok(data_type) };
     if let [field] = fields.as_ref() {
         return Ok(field.data_type());
@@ -147,10 +148,10 @@ fn only_field<'a>(data_type: &'a DataType, py: Python<'_>) -> PyResult<&'a DataT
         format!("a column is wanted, and this is a table of {}: {}", names.len(), names.join(", ")),
         "give one of its columns: table['name']",
     );
-    Err(raise(py, error))
+    Err(to_exception(py, error))
 }
 
-fn of_arrow_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+fn import_arrow_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let pair = object.call_method0("__arrow_c_array__")?.cast_into::<PyTuple>()?;
     let capsule = |index: usize| -> PyResult<Bound<'_, PyCapsule>> {
         Ok(pair.get_item(index)?.cast_into::<PyCapsule>()?)
@@ -158,44 +159,49 @@ fn of_arrow_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let (schema, array) = (capsule(0)?, capsule(1)?);
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    let failed = |error: ArrowError| in_python(object.py(), error);
+    let failed = |error: ArrowError| unreadable_array_error(object.py(), error);
     // SAFETY: a capsule of this name holds a valid schema, which stays its own.
     let data_type = DataType::try_from(unsafe { schema.as_ref() }).map_err(failed)?;
     // SAFETY: a capsule of this name holds a valid array, of the schema beside it. It is moved out.
-    let data = unsafe { imported::data(FFI_ArrowArray::from_raw(array.as_ptr()), data_type) };
-    Ok(imported::values(&data.map_err(failed)?))
+    let data = unsafe {
+        arrow_import::import_array_data(FFI_ArrowArray::from_raw(array.as_ptr()), data_type)
+    };
+    Ok(arrow_import::array_from_data(&data.map_err(failed)?))
 }
 
 /// An array of NumPy's.
-struct Numpy<'a, 'py> {
+struct NumpyArray<'a, 'py> {
     array: &'a Bound<'py, PyAny>,
     address: usize,
     len: usize,
     /// What it holds: `i8`, `M8[us]`, `U12`.
-    kind: String,
+    type_code: String,
 }
 
-impl Numpy<'_, '_> {
-    fn new<'a, 'py>(array: &'a Bound<'py, PyAny>) -> PyResult<Numpy<'a, 'py>> {
+impl NumpyArray<'_, '_> {
+    fn new<'a, 'py>(array: &'a Bound<'py, PyAny>) -> PyResult<NumpyArray<'a, 'py>> {
         let interface = array.getattr(intern!(array.py(), "__array_interface__"))?;
         let (address, _): (usize, bool) = interface.get_item("data")?.extract()?;
         let (len,): (usize,) = interface.get_item("shape")?.extract()?;
         let kind: String = interface.get_item("typestr")?.extract()?;
         let kind = kind.trim_start_matches(['<', '>', '|', '=']).to_owned();
-        Ok(Numpy { array, address, len, kind })
+        Ok(NumpyArray { array, address, len, type_code: kind })
     }
 
-    fn refused(&self, py: Python<'_>) -> PyErr {
-        let kind = &self.kind;
-        raise(py, Error::usage(format!("an array of NumPy's type `{kind}` cannot be taken")))
+    fn unsupported_type_error(&self, py: Python<'_>) -> PyErr {
+        let kind = &self.type_code;
+        to_exception(py, Error::usage(format!("an array of NumPy's type `{kind}` cannot be taken")))
     }
 
     /// The memory of the values, which lives as long as the buffer does.
-    fn buffer(&self, width: usize) -> PyResult<Buffer> {
+    fn memory(&self, width: usize) -> PyResult<Buffer> {
         struct Owner {
             _array: AssertUnwindSafe<Py<PyAny>>,
         }
-        let bytes = self.len.checked_mul(width).ok_or_else(|| self.refused(self.array.py()))?;
+        let bytes = self
+            .len
+            .checked_mul(width)
+            .ok_or_else(|| self.unsupported_type_error(self.array.py()))?;
         let Some(start) = NonNull::new(self.address as *mut u8).filter(|_| bytes > 0) else {
             return Ok(Buffer::from_vec(Vec::<u64>::new()));
         };
@@ -204,8 +210,8 @@ impl Numpy<'_, '_> {
         Ok(unsafe { Buffer::from_custom_allocation(start, bytes, owner) })
     }
 
-    fn array(&self, py: Python<'_>) -> PyResult<ArrayRef> {
-        let of = |data_type: DataType, width| self.plain(data_type, width);
+    fn to_arrow(&self, py: Python<'_>) -> PyResult<ArrayRef> {
+        let of = |data_type: DataType, width| self.primitive_array(data_type, width);
         let time = |unit: &str| {
             Some(match unit {
                 "s" => TimeUnit::Second,
@@ -215,7 +221,7 @@ impl Numpy<'_, '_> {
                 _ => return None,
             })
         };
-        match self.kind.as_str() {
+        match self.type_code.as_str() {
             "i1" => of(DataType::Int8, 1),
             "i2" => of(DataType::Int16, 2),
             "i4" => of(DataType::Int32, 4),
@@ -228,11 +234,11 @@ impl Numpy<'_, '_> {
             "f4" => of(DataType::Float32, 4),
             "f8" => of(DataType::Float64, 8),
             "b1" => {
-                let bytes = self.buffer(1)?;
+                let bytes = self.memory(1)?;
                 Ok(Arc::new(BooleanArray::from_iter(bytes.iter().map(|byte| Some(*byte != 0)))))
             }
             // Days are numbers, as those of dates are.
-            "M8[D]" => self.with_nulls(DataType::Int64),
+            "M8[D]" => self.time_array(DataType::Int64),
             kind => {
                 let unit = kind.strip_suffix(']').and_then(|kind| kind.split_once('['));
                 let data_type = match unit {
@@ -240,31 +246,35 @@ impl Numpy<'_, '_> {
                     Some(("m8", unit)) => time(unit).map(DataType::Duration),
                     _ => None,
                 };
-                self.with_nulls(data_type.ok_or_else(|| self.refused(py))?)
+                self.time_array(data_type.ok_or_else(|| self.unsupported_type_error(py))?)
             }
         }
     }
 
-    fn plain(&self, data_type: DataType, width: usize) -> PyResult<ArrayRef> {
-        let data = ArrayData::builder(data_type).len(self.len).add_buffer(self.buffer(width)?);
-        Ok(make_array(data.build().map_err(|error| in_python(self.array.py(), error))?))
+    fn primitive_array(&self, data_type: DataType, width: usize) -> PyResult<ArrayRef> {
+        let data = ArrayData::builder(data_type).len(self.len).add_buffer(self.memory(width)?);
+        Ok(make_array(
+            data.build().map_err(|error| unreadable_array_error(self.array.py(), error))?,
+        ))
     }
 
     /// Times, of which the least is "not a time".
-    fn with_nulls(&self, data_type: DataType) -> PyResult<ArrayRef> {
-        let ticks = self.plain(DataType::Int64, 8)?;
+    fn time_array(&self, data_type: DataType) -> PyResult<ArrayRef> {
+        let ticks = self.primitive_array(DataType::Int64, 8)?;
         let values: &Int64Array = ticks.as_primitive();
         let nulls = values
             .values()
             .contains(&i64::MIN)
             .then(|| NullBuffer::from_iter(values.values().iter().map(|value| *value != i64::MIN)));
         let data = ticks.to_data().into_builder().data_type(data_type).nulls(nulls);
-        Ok(make_array(data.build().map_err(|error| in_python(self.array.py(), error))?))
+        Ok(make_array(
+            data.build().map_err(|error| unreadable_array_error(self.array.py(), error))?,
+        ))
     }
 }
 
 /// Texts or bytes of NumPy's, each of the same width; zeros at the end are no part of them.
-struct FixedTexts {
+struct FixedWidthTexts {
     buffer: Buffer,
     width: usize,
     is_text: bool,
@@ -272,9 +282,9 @@ struct FixedTexts {
     len: usize,
 }
 
-impl FixedTexts {
-    fn next(&mut self) -> Result<Option<ArrayRef>, ArrowError> {
-        let count = (self.len - self.next).min(TEXTS);
+impl FixedWidthTexts {
+    fn next_array(&mut self) -> Result<Option<ArrayRef>, ArrowError> {
+        let count = (self.len - self.next).min(TEXTS_PER_ARRAY);
         if count == 0 {
             return Ok(None);
         }
@@ -312,6 +322,6 @@ impl FixedTexts {
 }
 
 /// Refuses a column of a type that is not wanted.
-pub(crate) fn refused(py: Python<'_>, what: &str, of: &DataType, hint: &str) -> PyErr {
-    raise(py, Error::usage_with_hint(format!("{what} of type {}", sql_type_name(of)), hint))
+pub(crate) fn column_type_error(py: Python<'_>, what: &str, of: &DataType, hint: &str) -> PyErr {
+    to_exception(py, Error::usage_with_hint(format!("{what} of type {}", sql_type_name(of)), hint))
 }

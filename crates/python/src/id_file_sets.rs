@@ -6,9 +6,9 @@ use tidemill_engine::id_set_operations::{self, IdSetFormat, IdSetRequest};
 use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::run_handle::prepare_run;
 
-use crate::errors::raise;
-use crate::options::{LimitOptions, storage};
-use crate::wait::{Display, on_a_thread_showing};
+use crate::errors::to_exception;
+use crate::interruptible_wait::{ProgressDisplay, run_on_thread_with_display};
+use crate::options::{LimitOptions, parse_storage_options};
 
 /// Combines sets of ids: what is written to no file, and how many there are.
 #[pyfunction]
@@ -26,13 +26,13 @@ pub(crate) fn combine_ids(
     storage_options: Vec<(String, String)>,
     limits: LimitOptions,
 ) -> PyResult<(Vec<u8>, u64)> {
-    let (limits, display) = limits.split();
+    let (limits, display) = limits.into_limits_and_display();
     let (signed, sorted, overwrite) = flags;
     let preparation = py.detach(|| prepare_run(&limits, &ResourceLimits::default()));
-    let settings = preparation.map_err(|error| raise(py, error))?.settings;
+    let settings = preparation.map_err(|error| to_exception(py, error))?.settings;
     let cancel: CancelFlag = settings.cancel.clone();
-    let display = Display::new(display, &settings.progress);
-    on_a_thread_showing(py, cancel, display, move || {
+    let display = ProgressDisplay::new(display, &settings.progress);
+    run_on_thread_with_display(py, cancel, display, move || {
         let request = IdSetRequest {
             operation: id_set_operations::parse_operation(&operation)?,
             inputs: files,
@@ -43,7 +43,7 @@ pub(crate) fn combine_ids(
             output,
             output_format: format,
             overwrite,
-            storage_options: storage(&storage_options)?,
+            storage_options: parse_storage_options(&storage_options)?,
         };
         let mut written = Vec::new();
         let counts = id_set_operations::combine_id_sets(&request, &settings, &mut written)?;
