@@ -1,8 +1,8 @@
-//! How far HyperLogLog's estimates are off over a thousand runs, beside the error that they state.
+//! Measures the error of HyperLogLog's estimates over a thousand runs, beside the error that they state.
 //!
-//! `cargo run --release -p tidemill-sketch --example accuracy`: for each load n/m and estimator the
+//! `cargo run --release -p tidemill-sketch --example accuracy` prints for each load n/m and estimator the
 //! mean error and the root of the mean squared error, both in units of n/√m (the standard error of
-//! filled registers is 1.04 of them), and what `Hll::estimate` states.
+//! filled registers is 1.04 of them), and the standard error that `Hll::estimate` returns.
 
 use tidemill_sketch::{CardinalityEstimator, ExplicitThreshold, Hll, HllParams};
 
@@ -23,7 +23,7 @@ fn main() {
             let (mut sum, mut squares, mut stated) = ([0.0; 2], [0.0; 2], [0.0; 2]);
             for run in 0..RUNS {
                 let mut hll = Hll::new(params(log2m as u8)).expect("in range");
-                // Different values in each run.
+                // Distinct values in each run.
                 hll.add_i64s(&(run << 32..(run << 32) + n).collect::<Vec<_>>());
                 for (of, estimator) in estimators.into_iter().enumerate() {
                     let estimate = hll.estimate(estimator);

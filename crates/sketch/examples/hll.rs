@@ -1,5 +1,5 @@
-//! HyperLogLog for programs in other languages that are tested against it: a command a line on standard
-//! input, its answer as a line on standard output.
+//! A HyperLogLog command interpreter for compatibility tests with other languages: one command per line on
+//! standard input, its answer as a line on standard output.
 //!
 //! ```text
 //! $ printf '%s\n' 'new a 11 5 auto true postgresql' 'ints a 1 2' 'bytes a' | cargo run -p tidemill-sketch --example hll
@@ -20,7 +20,7 @@
 //! | `intersection NAME OTHER` | the number and its standard error |
 //!
 //! EXPLICIT is `auto`, 0 or a power of two; SPARSE `true`, `false` or a number of registers; DIALECT
-//! `postgresql` or `java`. What fails is answered with a line that begins with `error: `.
+//! `postgresql` or `java`. A failed command is answered with a line that begins with `error: `.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -144,7 +144,7 @@ fn parse_all<T: FromStr>(words: &[&str]) -> Result<Vec<T>, T::Err> {
     words.iter().map(|word| word.parse()).collect()
 }
 
-/// The bytes of hexadecimal digits, behind `\x` or not.
+/// Decodes hexadecimal digits, with or without a leading `\x`.
 fn bytes(hex: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let digits = hex.strip_prefix("\\x").unwrap_or(hex).as_bytes();
     if !digits.len().is_multiple_of(2) {

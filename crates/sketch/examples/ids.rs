@@ -1,4 +1,5 @@
-//! Id spaces and sets of a hundred million ids: bytes, time and the longest pause, beside a copy of memory.
+//! Measures id spaces and sets of a hundred million ids: bytes, time and the longest pause, beside a copy of
+//! memory.
 //!
 //! `cargo run --release -p tidemill-sketch --example ids [MILLIONS]`; 100 by default, which takes 4 GB.
 
@@ -7,7 +8,7 @@ use std::time::Instant;
 
 use tidemill_sketch::{IdSet, IdSpace, IdSpaceView, hash_bytes};
 
-/// Ids that are inserted together.
+/// Number of ids that are inserted together.
 const SMALL_BATCH_IDS: usize = 1 << 14;
 const LARGE_BATCH_IDS: usize = 1 << 20;
 
@@ -21,7 +22,7 @@ fn best_of(times: usize, mut work: impl FnMut()) -> f64 {
     (0..times).map(|_| seconds(&mut work)).fold(f64::INFINITY, f64::min)
 }
 
-/// An odd multiple: a bijection, and no order that a table could profit from.
+/// Returns an odd multiple: a bijection in an order that no table could profit from.
 fn id(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -73,7 +74,7 @@ fn main() {
     assert_eq!(found as u64, count.div_ceil(997));
     drop(bytes);
 
-    // Two sets of that many in twice as many numbers.
+    // Two sets of that many members among twice as many numbers.
     let random = |n: u32, salt: u64| hash_bytes(&n.to_le_bytes(), salt) & 1 == 1;
     let of = |salt| (0..2 * count as u32).filter(|n| random(*n, salt)).collect::<IdSet>();
     let (left, right) = (of(0), of(1));

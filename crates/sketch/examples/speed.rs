@@ -1,8 +1,9 @@
-//! Nanoseconds per add of each state, for one group and for a thousand in turn; and what many small groups
-//! take, per value.
+//! Measures nanoseconds per add of each state, for one group and for a thousand in turn, and the cost per
+//! value of many small groups.
 //!
-//! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll`, HyperLogLog by batches, with `-- ids`
-//! sets of ids, with `-- bootstrap` rows of it; with `-- 'distinct values'` or another part of a name, the lines that have it in theirs.
+//! `cargo run --release -p tidemill-sketch --example speed`; with `-- hll` HyperLogLog in batches, with
+//! `-- ids` sets of ids, with `-- bootstrap` rows of the bootstrap; with `-- 'distinct values'` or another
+//! part of a name, the lines whose names contain it.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,12 +16,12 @@ use tidemill_sketch::{
 const ADDS: usize = 8_000_000;
 const ROUNDS: usize = 3;
 
-/// Whether a line is wanted.
+/// Returns true if the arguments select a line.
 fn is_selected(name: &str) -> bool {
     std::env::args().nth(1).is_none_or(|part| name.contains(&part))
 }
 
-/// The best of a few rounds, which other programs disturb least.
+/// Measures the best of a few rounds, the one that other programs disturb least.
 fn measure<S: Clone>(name: &str, new: S, add: impl Fn(&mut S, usize), heap: impl Fn(&S) -> usize) {
     if !is_selected(name) {
         return;
@@ -45,14 +46,14 @@ fn measure<S: Clone>(name: &str, new: S, add: impl Fn(&mut S, usize), heap: impl
     println!();
 }
 
-/// Groups and values of each in the case of many small ones.
+/// Number of groups, and of values in each, for the case of many small groups.
 const GROUPS: usize = 100_000;
 const VALUES: usize = 100;
 
-/// How many values of a group are added at once.
+/// Number of values of a group that are added at once.
 const BATCH_VALUES: usize = 10;
 
-/// What is done with the states of many groups.
+/// The operations that are measured on the states of many groups.
 struct GroupBenchmark<'a, S, T> {
     add: &'a dyn Fn(&mut S, &[T]),
     merge: &'a dyn Fn(&mut S, S),
@@ -60,8 +61,8 @@ struct GroupBenchmark<'a, S, T> {
     heap: &'a dyn Fn(&S) -> usize,
 }
 
-/// Two states a group, each of half of its values, added singly in random order or some of a group at
-/// once; their merge; and the answer. `values` has the next power of two and some more.
+/// Measures two states per group with half of its values each, added one by one in random order or several of
+/// a group at once; their merge; and the answer. `values` holds the next power of two and some more.
 fn measure_many_groups<S: Clone, T: Copy>(
     name: &str,
     new: &S,
@@ -116,8 +117,8 @@ fn measure_many_groups<S: Clone, T: Copy>(
     println!("{bytes:>9} B");
 }
 
-/// The best of all rounds of `run` within half a second, in ns for each of `count`. `run` gets a fresh copy
-/// of `state`, and what takes no time to speak of is done `times` to one copy.
+/// Measures the best of all rounds of `run` within half a second, in ns for each of `count`. `run` gets a
+/// fresh copy of `state`; very fast operations are repeated `times` on one copy.
 fn measure_batch<S: Clone>(
     name: &str,
     state: &S,
@@ -139,8 +140,8 @@ fn measure_batch<S: Clone>(
     println!("{name:<60}{best:>12.2} ns");
 }
 
-/// As [`batch`] of all `values` in parts, each of them at its best: a round of all would hardly ever
-/// run without another program in between.
+/// Measures like [`measure_batch`], with all `values` in parts, each at its best: a round of all would hardly
+/// ever run undisturbed by other programs.
 fn measure_parts<S: Clone, T>(
     name: &str,
     state: &S,
@@ -162,7 +163,7 @@ fn measure_parts<S: Clone, T>(
     println!("{name:<60}{total:>12.2} ns");
 }
 
-/// What the issue of the sketches asks of HyperLogLog: batches, estimates, merges and bytes.
+/// Measures HyperLogLog's batches, estimates, merges and bytes.
 fn hll_batches() {
     let values: Vec<i64> = (0..1_000_000).collect();
     let hashes: Vec<u64> = values.iter().map(|&value| hash_i64(value)).collect();
@@ -204,7 +205,7 @@ fn hll_batches() {
     }
 }
 
-/// Sets of ids: adding in any order, merging, operations, to bytes and back.
+/// Measures sets of ids: adding in any order, merging, operations, encoding and decoding.
 fn sorted_ids() {
     const COUNT: usize = 100_000;
     let random: Vec<u64> = (0..COUNT as i64).map(hash_i64).collect();
@@ -273,7 +274,7 @@ fn sorted_ids() {
     }
 }
 
-/// A row of the bootstrap, by its number of replicates and the habits of the values.
+/// Measures a row of the bootstrap, by its number of replicates and the distribution of the values.
 fn bootstrap() {
     const ROWS: usize = 20_000;
     let hashes: Vec<u64> = (0..ROWS as i64).map(hash_i64).collect();
@@ -314,7 +315,7 @@ fn main() {
         return hll_batches();
     }
     println!("{:<44}{:>12} {:>9}{:>12} {:>9}", "", "1 group", "heap", "1000", "each");
-    // Inputs are made beforehand: what is measured is the add.
+    // Inputs are prepared first, so that only the adds are measured.
     let mask = (1 << 20) - 1;
     let hashes: Vec<u64> = (0..=mask as i64).map(hash_i64).collect();
     let unit: Vec<f64> = hashes.iter().map(|hash| (hash >> 11) as f64 / 2f64.powi(53)).collect();

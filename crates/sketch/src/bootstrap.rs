@@ -1,13 +1,14 @@
-//! How far a sum may be off by chance: the Poisson bootstrap.
+//! The Poisson bootstrap: the sum of a column and its sampling error.
 //!
-//! The rows are a sample; another sample would have had another sum. The bootstrap makes many samples of the one
-//! there is (*replicates*) and looks how much their sums differ. Efron's draws n of n rows with replacement, which needs
-//! to know n and all rows; Poisson's gives each row a count of its own, drawn from Poisson(1), in each
-//! replicate, which needs neither: states of parts merge by adding up.
+//! The rows are a sample; another sample would have had another sum. The bootstrap draws many samples from
+//! the one at hand (*replicates*) and measures how much their sums differ. Efron's bootstrap draws n of n
+//! rows with replacement and needs to know n and all rows. The Poisson bootstrap gives each row its own count
+//! in each replicate, drawn from Poisson(1), and needs neither: the states of several parts merge by
+//! addition.
 //!
-//! Rows of one *unit* (a user, a session) belong together and are drawn together, else the interval is too narrow:
-//! the counts are a pure function of the unit's hash, a seed and the replicate, and the sums are exact. **So the state
-//! is a function of the multiset of rows alone**, in whatever order and parts they come.
+//! Rows of one *unit* (a user, a session) belong together and are drawn together; otherwise the interval is
+//! too narrow. The counts are a pure function of the unit's hash, a seed and the replicate, and the sums are
+//! exact. **So the state is a function of the multiset of rows alone**, in any order and grouping.
 //!
 //! ```text
 //! key        k = f(unit XOR f(seed + 0x9e3779b97f4a7c15))          f: MurmurHash3's finalizer of 64 bits
@@ -18,20 +19,24 @@
 //! count      how many of 41427, 17317, 5263, 1244, 240, 39, 5, 1 are above u
 //! ```
 //!
-//! These thresholds are 65,536 times the probabilities that Poisson(1) is at least 1, 2, …, 8, so rounded that the
-//! mean is exactly 1; the variance is 0.99997. A count in excess of 8 has a chance of one in a million, and none here.
+//! These thresholds are 65,536 times the probabilities that Poisson(1) is at least 1, 2, …, 8, rounded so
+//! that the mean is exactly 1; the variance is 0.99997. A count above 8 has a probability of one in a million
+//! and does not occur here.
 //!
-//! **What a row costs** is `replicates` draws and twice as many additions. A product is exact in integers: a mantissa is
-//! cut in two pieces of 27 bits, which are shifted to the next exponent that is a multiple of 5 and so have 32. A line of
-//! accumulators of 64 bits, one a replicate, stands at each such exponent that occurs, takes 2^28 rows, and is then poured
-//! into a [`FloatSum`] a replicate. All loops are over neighbouring replicates and are vectors where the processor has them.
-//! With AVX2 a row of prices takes 210 ns with 200 replicates, one of whole numbers below 1,000 takes 158: 88 ns in the
-//! draws, the rest in the additions. (`--example speed -- bootstrap`, on a machine that others worked on.) Words of 64 bits, each from
-//! a product of 128, for four draws took 240 ns for the draws alone, and a [`FloatSum`] a replicate 4 ns a draw.
+//! **The cost of a row** is `replicates` draws and twice as many additions. Products are exact in integers: a
+//! mantissa is cut into two pieces of 27 bits, which are shifted to the next exponent that is a multiple of 5
+//! and then have 32 bits. Each such exponent that occurs has a *line* of 64-bit accumulators, one for each
+//! replicate. A line takes 2^28 rows and is then flushed into one [`FloatSum`] per replicate. All loops run
+//! over neighbouring replicates and become vector code where the processor supports it. With AVX2 and 200
+//! replicates a row of prices takes 210 ns, and a row of whole numbers below 1,000 takes 158 ns: 88 ns for
+//! the draws, the rest for the additions. (`--example speed -- bootstrap`, on a machine with other load.) An
+//! alternative took 240 ns for the draws alone: 64-bit words, each from a 128-bit product, for four draws.
+//! One [`FloatSum`] per replicate took 4 ns a draw.
 //!
-//! Sources: Chamandy, Muralidharan, Najmi and Naidu, *Estimating uncertainty for massive data streams* (2012), who
-//! introduced it for logs; Sawzall's table `bootstrapsum`, where the weight names the unit. We draw two counts from
-//! a word by thresholds, where a generator seeded for each row would go one by one.
+//! Sources: Chamandy, Muralidharan, Najmi and Naidu, *Estimating uncertainty for massive data streams*
+//! (2012), who introduced the method for logs; Sawzall's table `bootstrapsum`, where the weight names the
+//! unit. This implementation draws two counts from one word by thresholds; a generator seeded for each row
+//! would draw them one by one.
 
 use std::borrow::Cow;
 
@@ -47,35 +52,35 @@ const HEADER: u8 = 0xa1;
 const REPLICATES_DEFAULT: u16 = 200;
 const REPLICATES_MIN: u16 = 2;
 
-/// Up to so many rows are kept as they are.
+/// Maximum number of rows that a state keeps as a list.
 const LISTED_ROWS_MAX: usize = 64;
 
-/// Replicates that are drawn together.
+/// Number of replicates whose counts are drawn together.
 const BLOCK_REPLICATES: usize = 32;
 
 /// 2^16 times the probabilities of a count of at least 1, 2, ….
 const POISSON_THRESHOLDS: [i32; 8] = [41427, 17317, 5263, 1244, 240, 39, 5, 1];
 
-/// Exponents between two lines.
+/// Distance between the exponents of two neighbouring lines.
 const LINE_SPACING_EXPONENTS: i32 = 5;
 
-/// The lowest bit of any float, and so the first line.
+/// Exponent of the lowest bit of any float, and of the first line.
 const EXPONENT_MIN: i32 = -1074;
 
-/// How many bits the lower piece of a mantissa has.
+/// Number of bits in the lower piece of a mantissa.
 const LOW_MANTISSA_BITS: i32 = 26;
 
-/// Lines from the lowest exponent to that of the largest float's upper piece.
+/// Number of lines from the lowest exponent to the exponent of the largest float's upper piece.
 const LINE_COUNT: usize =
     ((971 + LOW_MANTISSA_BITS - EXPONENT_MIN) / LINE_SPACING_EXPONENTS + 1) as usize;
 
-/// How many lines are in use at once.
+/// Maximum number of lines in use at once.
 const LINES_IN_USE_MAX: u8 = 24;
 
-/// After so many rows lines are poured out: below 2^63 / 2^31 / 8.
+/// Number of rows after which the lines are flushed: below 2^63 / 2^31 / 8.
 const ROWS_BEFORE_FLUSH_MAX: u32 = 1 << 28;
 
-/// A row as it was drawn for: its key and its value's bits.
+/// The key that draws a row's counts, and the bits of the row's value.
 type KeyedRow = (u64, u64);
 
 #[inline]
@@ -83,7 +88,7 @@ fn derive_row_key(unit_hash: u64, seed: u64) -> u64 {
     finalize_mix(unit_hash ^ finalize_mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// The counts of a row in the replicates of a block.
+/// Draws the counts of a row for one block of replicates.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "halves, and the number of a pair")]
 fn draw_counts(key: u64, block: usize) -> [u32; BLOCK_REPLICATES] {
@@ -108,7 +113,7 @@ fn draw_counts(key: u64, block: usize) -> [u32; BLOCK_REPLICATES] {
     counts
 }
 
-/// Adds a piece times the counts to a line's accumulators.
+/// Adds `piece` times the counts to the accumulators of a line.
 #[inline(always)]
 fn add_weighted(line: &mut [i64; BLOCK_REPLICATES], counts: &[u32; BLOCK_REPLICATES], piece: i32) {
     for (sum, count) in line.iter_mut().zip(counts) {
@@ -116,7 +121,7 @@ fn add_weighted(line: &mut [i64; BLOCK_REPLICATES], counts: &[u32; BLOCK_REPLICA
     }
 }
 
-/// Adds a piece times the counts of a row to a line.
+/// Adds `piece` times the counts of a row to a line.
 #[inline(always)]
 fn add_to_one_line(line: &mut [[i64; BLOCK_REPLICATES]], key: u64, piece: i32) {
     for (block, sums) in line.iter_mut().enumerate() {
@@ -124,7 +129,7 @@ fn add_to_one_line(line: &mut [[i64; BLOCK_REPLICATES]], key: u64, piece: i32) {
     }
 }
 
-/// The same with two lines.
+/// Adds two pieces of a row to two lines, drawing the counts once.
 #[inline(always)]
 fn add_to_two_lines(
     first_line: &mut [[i64; BLOCK_REPLICATES]],
@@ -140,18 +145,18 @@ fn add_to_two_lines(
     }
 }
 
-/// Sums that are not in the replicates' own yet.
+/// Integer accumulators for values that are not yet in the replicates' exact sums.
 #[derive(Clone, Debug)]
 struct AccumulatorLines {
-    /// Lines of as many accumulators as there are replicates, rounded up to blocks.
+    /// One line after another; a line has one accumulator for each replicate, rounded up to whole blocks.
     sums: Vec<i64>,
-    /// One more than the place of the line of an exponent; 0 where there is none.
+    /// Number of the line for each exponent, counted from 1; 0 where the exponent has no line.
     line_numbers: [u8; LINE_COUNT],
     count: u8,
     rows: u32,
 }
 
-/// The line of an exponent, and how far a piece has to be shifted for it.
+/// Returns the line of an exponent and the left shift that aligns a piece with it.
 #[inline]
 fn locate_line(exponent: i32) -> (usize, u32) {
     let above = (exponent - EXPONENT_MIN).max(0).cast_unsigned();
@@ -166,7 +171,7 @@ impl AccumulatorLines {
         AccumulatorLines { sums: Vec::new(), line_numbers: [0; LINE_COUNT], count: 0, rows: 0 }
     }
 
-    /// The place of a line, a new one if need be; none if there are too many.
+    /// Returns the position of a line and adds the line if it is missing; `None` if all lines are in use.
     #[inline]
     fn find_or_add_line(&mut self, line: usize, length: usize) -> Option<usize> {
         let place = self.line_numbers.get_mut(line)?;
@@ -183,7 +188,7 @@ impl AccumulatorLines {
         Some(usize::from(*place) - 1)
     }
 
-    /// Adds a finite value; false, and nothing is added, if what is there has to be poured out before.
+    /// Adds a finite value. Returns false and adds nothing if the lines must be flushed first.
     #[inline]
     fn try_add(&mut self, key: u64, value: f64, replicates: usize) -> bool {
         if self.rows >= ROWS_BEFORE_FLUSH_MAX {
@@ -202,7 +207,7 @@ impl AccumulatorLines {
         let (high, low) =
             (((mantissa >> LOW_MANTISSA_BITS) << high_shift) as i32, (low << low_shift) as i32);
         if low == 0 {
-            // As that of a whole number that is not large.
+            // The usual case of small whole numbers.
             let (line, _) =
                 self.sums[high_place * length..][..length].as_chunks_mut::<BLOCK_REPLICATES>();
             run_vectorized(
@@ -227,7 +232,7 @@ impl AccumulatorLines {
         true
     }
 
-    /// Adds what is there to the replicates' sums, of which there may be fewer.
+    /// Adds all accumulators to `sums`, which may cover fewer replicates.
     fn flush_into(&self, replicates: usize, sums: &mut [FloatSum]) {
         let length = replicates.next_multiple_of(BLOCK_REPLICATES);
         for (exponent, place) in (EXPONENT_MIN..)
@@ -250,14 +255,14 @@ impl AccumulatorLines {
     }
 }
 
-/// The sums of more than [`LISTED_MAX`] rows.
+/// The sums of a state with more than [`LISTED_ROWS_MAX`] rows.
 #[derive(Clone, Debug)]
 struct ReplicateSums {
     total: FloatSum,
-    /// As many as there are replicates; what is in the lines has to be added.
+    /// One sum for each replicate, without the contents of `lines`.
     replicates: Vec<FloatSum>,
     lines: AccumulatorLines,
-    /// The heap memory of the sums that are wide.
+    /// Heap memory of the sums in wide form, in bytes.
     wide_bytes: usize,
 }
 
@@ -287,7 +292,7 @@ impl ReplicateSums {
     fn add_slow(&mut self, key: u64, value: f64) {
         if value.is_finite() {
             self.flush_lines();
-            // Into lines that are empty now.
+            // Fits: the lines are empty now.
             self.lines.try_add(key, value, self.replicates.len());
             return;
         }
@@ -299,7 +304,7 @@ impl ReplicateSums {
         self.update_wide_bytes();
     }
 
-    /// Empties the lines.
+    /// Moves the contents of the lines into the replicates' sums.
     fn flush_lines(&mut self) {
         self.lines.flush_into(self.replicates.len(), &mut self.replicates);
         self.lines.clear();
@@ -311,7 +316,7 @@ impl ReplicateSums {
         self.wide_bytes = wide + self.total.heap_bytes();
     }
 
-    /// Drops all replicates after so many.
+    /// Drops all replicates beyond the first `replicates`.
     fn truncate(&mut self, replicates: u16) {
         if self.replicates.len() > replicates.into() {
             self.flush_lines();
@@ -330,7 +335,7 @@ impl ReplicateSums {
         self.update_wide_bytes();
     }
 
-    /// The replicates' sums with what is in the lines.
+    /// Returns the replicates' sums including the contents of the lines.
     fn flushed_sums(&self) -> Cow<'_, [FloatSum]> {
         if self.lines.count == 0 {
             return Cow::Borrowed(&self.replicates);
@@ -347,35 +352,35 @@ enum BootstrapRows {
     Sums(Box<ReplicateSums>),
 }
 
-/// The sum of a column, and by a Poisson bootstrap over units how far it may be off by chance.
+/// The sum of a column with its sampling error, by a Poisson bootstrap over units.
 ///
-/// What is estimated is the sum of a sample in which each unit came by chance and independently of the others: the
-/// number of units varies as well as their values.
+/// The estimated quantity is the sum of a sample that includes each unit by chance and independently of the
+/// others: the number of units varies as well as their values.
 ///
 /// The state is a function of the multiset of rows: order and grouping of adds and merges leave no trace.
-/// −0.0 counts as 0.0; infinities and NaN are summed by [`FloatSum`]'s rules in the replicates that drew them.
+/// −0.0 counts as 0.0; infinities and NaN follow [`FloatSum`]'s rules in the replicates that drew them.
 ///
-/// Memory: none while empty, 16 bytes a row up to 64 rows; then 40 bytes a replicate and 8 more for each line of
-/// accumulators (5 binary places of the values; values within three decimal orders take some 8), up to 24. Cost of an add:
-/// a nanosecond a replicate, of whole numbers 0.8; eight times as much where the values' exponents are 100 and more
-/// places apart.
+/// Memory: none while empty, 16 bytes a row up to 64 rows. Beyond that 40 bytes a replicate, and 8 bytes a
+/// replicate for each line of accumulators, up to 24 lines. A line spans 5 binary places of the values;
+/// values within three decimal orders need some 8 lines. Cost of an add: a nanosecond a replicate, 0.8 ns for
+/// whole numbers; eight times as much where the exponents of the values are 100 or more places apart.
 ///
 /// ```
-/// use tidemill_sketch::{Bootstrap, hash_i64};
-/// let mut spent = Bootstrap::default();
+/// use tidemill_sketch::{BootstrapSum, hash_i64};
+/// let mut spent = BootstrapSum::default();
 /// for order in 0..10_000 {
 ///     let user = order % 1000;
 ///     spent.add(hash_i64(user), 42, 9.5);
 /// }
 /// assert_eq!(spent.sum(), 95_000.0);
-/// let (low, high) = spent.interval(0.95).unwrap();
+/// let (low, high) = spent.confidence_interval(0.95).unwrap();
 /// // A thousand users, not ten thousand orders: a standard error of 3 %, not of 1.
 /// assert!((87_000.0..91_500.0).contains(&low) && (98_500.0..103_000.0).contains(&high));
 /// ```
 #[derive(Clone, Debug)]
 pub struct BootstrapSum {
     rows: BootstrapRows,
-    /// How many rows were added.
+    /// Number of rows added.
     count: u64,
     replicates: u16,
 }
@@ -390,7 +395,7 @@ impl Default for BootstrapSum {
     }
 }
 
-/// Two states are equal if they have as many replicates and rows, and the same sums.
+/// Two states are equal if they have the same number of replicates and rows, and the same sums.
 impl PartialEq for BootstrapSum {
     fn eq(&self, other: &Self) -> bool {
         (self.replicates, self.count) == (other.replicates, other.count)
@@ -413,9 +418,9 @@ fn sorted_rows(rows: &[KeyedRow]) -> Vec<KeyedRow> {
 }
 
 impl BootstrapSum {
-    /// An empty state of so many replicates, from 2 to 65,535. [`Bootstrap::default`] has 200.
+    /// Creates an empty state with 2 to 65,535 replicates. [`BootstrapSum::default`] has 200.
     ///
-    /// The standard error needs some 50, an interval of 95 % 200, one of 99 % 1,000.
+    /// A standard error needs some 50 replicates, a 95 % interval 200, a 99 % interval 1,000.
     ///
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
@@ -432,14 +437,15 @@ impl BootstrapSum {
         Ok(BootstrapSum { replicates, ..BootstrapSum::default() })
     }
 
-    /// How many replicates there are, which a merge may have reduced.
+    /// Returns the number of replicates, which a merge may have reduced.
     #[must_use]
     pub fn replicates(&self) -> u16 {
         self.replicates
     }
 
-    /// Adds a row. `unit_hash` is a 64-bit hash of what the row belongs to ([`hash_bytes`](crate::hash_bytes)), `seed` one
-    /// number for all rows of a state and of those it is merged with: another seed draws other samples.
+    /// Adds a row. `unit_hash` is a 64-bit hash of the unit that the row belongs to
+    /// ([`hash_bytes`](crate::hash_bytes)). `seed` must be the same for all rows of a state and of the states
+    /// it merges with; another seed draws other samples.
     #[inline]
     pub fn add(&mut self, unit_hash: u64, seed: u64, value: f64) {
         let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
@@ -465,7 +471,7 @@ impl BootstrapSum {
         }
     }
 
-    /// The sums of the rows that are listed.
+    /// Returns the sums of the listed rows.
     #[cold]
     fn sum_listed_rows(&self) -> Box<ReplicateSums> {
         let mut sums = Box::new(ReplicateSums::new(self.replicates));
@@ -475,9 +481,10 @@ impl BootstrapSum {
         sums
     }
 
-    /// Adds all rows that `other` has. Of different numbers of replicates, the smaller one holds: the first ones.
+    /// Adds all rows of `other`. If the numbers of replicates differ, the smaller number applies and the
+    /// first replicates stay.
     ///
-    /// Cost: some 10 ns a replicate; of up to 64 rows, an add for each.
+    /// Cost: some 10 ns a replicate; one add for each row if `other` has up to 64 rows.
     pub fn merge(&mut self, other: &BootstrapSum) {
         self.replicates = self.replicates.min(other.replicates);
         if let BootstrapRows::Sums(sums) = &mut self.rows {
@@ -497,7 +504,7 @@ impl BootstrapSum {
         }
     }
 
-    /// As [`Bootstrap::merge`], in the memory of the one that has more.
+    /// Merges like [`BootstrapSum::merge`], in the memory of the state with more rows.
     pub fn merge_owned(&mut self, mut other: BootstrapSum) {
         if other.count > self.count {
             std::mem::swap(self, &mut other);
@@ -505,13 +512,13 @@ impl BootstrapSum {
         self.merge(&other);
     }
 
-    /// How many rows were added.
+    /// Returns the number of rows added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of the rows, exact and rounded once.
+    /// Returns the sum of the rows, exact and rounded once.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.exact_total().value()
@@ -528,7 +535,7 @@ impl BootstrapSum {
         }
     }
 
-    /// The sum in each replicate, exact and rounded once. Cost: up to 200 ns a replicate.
+    /// Returns the sum in each replicate, exact and rounded once. Cost: up to 200 ns a replicate.
     #[must_use]
     pub fn replicate_sums(&self) -> Vec<f64> {
         let summed;
@@ -542,7 +549,8 @@ impl BootstrapSum {
         sums.flushed_sums().iter().map(FloatSum::value).collect()
     }
 
-    /// The standard error of the sum: the standard deviation of the replicates' sums, with replicates − 1 below.
+    /// Returns the standard error of the sum: the standard deviation of the replicates' sums, with divisor
+    /// `replicates − 1`.
     ///
     /// 0 while empty; NaN if a sum is not finite.
     #[must_use]
@@ -554,11 +562,11 @@ impl BootstrapSum {
         (squares / (count - 1.0)).sqrt()
     }
 
-    /// The interval that holds such a share of the replicates' sums in its middle: from their percentile
-    /// (1 − confidence)/2 to that above which as many lie.
+    /// Returns the percentile interval that contains the middle `confidence` share of the replicates' sums:
+    /// from percentile (1 − confidence)/2 to percentile (1 + confidence)/2.
     ///
-    /// With the sums in order, a percentile p is the one at position p · (replicates − 1), counted from 0, interpolated
-    /// linearly where that is not whole. None unless `confidence` is above 0 and below 1; NaN if a sum is.
+    /// Percentile p is the sorted sum at position p · (replicates − 1), counted from 0, interpolated linearly
+    /// between two sums. `None` unless `confidence` lies strictly between 0 and 1; NaN if a sum is NaN.
     #[must_use]
     pub fn confidence_interval(&self, confidence: f64) -> Option<(f64, f64)> {
         if !(confidence > 0.0 && confidence < 1.0) {
@@ -583,7 +591,7 @@ impl BootstrapSum {
         Some((between(sums[below], sums[above]), between(sums[last - below], sums[last - above])))
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.rows {
@@ -599,7 +607,7 @@ impl BootstrapSum {
 
     /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`.
     ///
-    /// 16 bytes a row up to 64 rows, then some 8 to 14 a replicate.
+    /// Size: 16 bytes a row up to 64 rows, then some 8 to 14 bytes a replicate.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(HEADER);
         put_varint(out, self.replicates.into());
@@ -623,12 +631,13 @@ impl BootstrapSum {
         }
     }
 
-    /// Reads a state that [`Bootstrap::encode`] wrote.
+    /// Reads a state that [`BootstrapSum::encode`] wrote.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's; memory is bounded by some sixty times the input and two kilobytes.
+    /// Any [`SketchError`] except `ParameterOutOfRange`. Memory is bounded by some sixty times the input plus
+    /// two kilobytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0xa1 (version 1)")?;
@@ -640,7 +649,7 @@ impl BootstrapSum {
         if state.count <= LISTED_ROWS_MAX as u64 {
             state.rows = BootstrapRows::List(decode_rows(&mut reader, state.count)?);
         } else {
-            // A length, a header and a byte each.
+            // Each sum takes at least a length, a header and one byte.
             if reader.remaining() < 3 * (usize::from(replicates) + 1) {
                 return Err(reader.truncated_error(3 * (usize::from(replicates) + 1)));
             }

@@ -1,14 +1,14 @@
-//! Byte strings as hash tables hold them: short ones in the entry itself, and a comparison that for these
-//! makes no call.
+//! Byte strings as entries of hash tables: short strings are stored inline, and comparisons of short strings
+//! make no function call.
 
 use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::DefaultHashBuilder;
 
-/// The longest item that needs no heap memory of its own.
+/// Length of the longest item that is stored inline, in bytes.
 const INLINE_BYTES_MAX: usize = 22;
 
-/// A byte string: 24 bytes, and its own where it is long.
+/// A byte string of 24 bytes, plus heap memory if it is longer than [`INLINE_BYTES_MAX`].
 #[derive(Clone, Debug)]
 pub(crate) enum ByteItem {
     Inline { length: u8, bytes: [u8; INLINE_BYTES_MAX] },
@@ -43,7 +43,7 @@ impl ByteItem {
     }
 }
 
-/// An item to look for, with its first eight bytes (or fewer, and zeros) in one integer: most
+/// An item to search for, with its first eight bytes (or fewer, padded with zeros) in one integer. Most
 /// comparisons of short items end there, without a call to compare memory.
 pub(crate) struct ItemProbe<'a> {
     item: &'a [u8],
@@ -80,7 +80,7 @@ impl<'a> ItemProbe<'a> {
     }
 }
 
-/// The place of an item in a table.
+/// Returns the hash of an item for a hash table.
 #[inline]
 pub(crate) fn hash_item(hasher: &DefaultHashBuilder, item: &[u8]) -> u64 {
     let mut state = hasher.build_hasher();

@@ -1,26 +1,28 @@
 //! A sample of the distinct items of a stream, each with the weight of all its occurrences.
 //!
-//! Of all the distinct items those n are kept whose hashes are smallest: a uniform sample of the items, whatever
-//! the number of occurrences of each. How far the n-th smallest hash lies above 0 tells how many there are.
+//! The sample keeps the n distinct items with the smallest hashes: a uniform sample of the items, independent
+//! of the number of occurrences of each. The n-th smallest hash gives an estimate of the number of distinct
+//! items.
 //!
 //! ```text
 //! hash 0 ├─x──x─x───x──x─┼─ ─ x ─ ─ x ─ ─ x ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┤ 2^64
 //!          n smallest, the threshold U_(n) at the last;   the others are dropped
 //! ```
 //!
-//! **The weights are exact and the state a function of the multiset of (item, weight) alone.** The n-th smallest hash
-//! of what was seen so far only sinks. An item that is among the n smallest of all was so from its first
-//! occurrence on, in every part that saw it, so that nothing of it was dropped; and of an item that was dropped
-//! once there are n smaller ones that never go, so that it does not return. Items of equal hash are ordered by
-//! their bytes. The same holds with parts of different n, of which the smallest is the whole's.
+//! **The weights are exact, and the state is a function of the multiset of (item, weight) alone.** The n-th
+//! smallest hash seen so far only decreases. An item among the final n smallest has been among the n smallest
+//! since its first occurrence, in every part that saw it, so no weight of it was dropped. An item that was
+//! dropped has n smaller items that never leave, so it does not return. Items of equal hash are ordered by
+//! their bytes. The same holds for parts with different n; the smallest n applies to the whole.
 //!
-//! Up to 2n items are kept before the surplus is dropped at once, which makes an add O(1). What is answered and
-//! written are the n smallest.
+//! A state keeps up to 2n items before it drops the surplus at once, which makes an add O(1). Answers and
+//! encoded bytes contain the n smallest only.
 //!
-//! Sources: Cohen and Kaplan, *Summarizing data using bottom-k sketches* (2007), whose rank conditioning is used to
-//! estimate: each of the n − 1 items before the last stands for 1/U_(n) items. Sawzall's tables `distinctsample` and
-//! `inversehistogram` (Pike, Dorward, Griesemer and Quinlan, *Interpreting the data*, 2005) are what it is for.
-//! Weights are summed in 192 bits, or floats exactly ([`FloatSum`]): a sum that saturates depends on the order.
+//! Sources: Cohen and Kaplan, *Summarizing data using bottom-k sketches* (2007), for the estimate by rank
+//! conditioning: each of the n − 1 items before the last stands for 1/U_(n) items. The sketch serves the
+//! purpose of Sawzall's tables `distinctsample` and `inversehistogram` (Pike, Dorward, Griesemer and Quinlan,
+//! *Interpreting the data*, 2005). Weights are summed in 192 bits, floats exactly ([`FloatSum`]): a
+//! saturating sum would depend on the order.
 
 use std::fmt::Debug;
 
@@ -37,35 +39,35 @@ const STATE: &str = "distinct-sample";
 const ITEMS_DEFAULT: u32 = 1024;
 const ITEMS_MAX: u32 = 1 << 24;
 
-/// Up to this many items are looked up one by one.
+/// Maximum number of items that a state searches linearly, as a list.
 const LIST_ITEMS_MAX: usize = 8;
 
-/// 2^64.
+/// The number of 64-bit hashes, 2^64.
 const HASH_COUNT: f64 = 18_446_744_073_709_551_616.0;
 
-/// What items weigh: `i128` or `f64`.
+/// The type of an item's weight: `i128` or `f64`.
 pub trait SampleWeight: Copy + Debug + PartialEq + Send + Sync + 'static + sealed::Sealed {
     /// An exact sum of weights.
     type Sum: Clone + Debug + Default + PartialEq + Send + Sync;
     /// The first byte of the encoding.
     const HEADER: u8;
-    /// The same in words.
+    /// The header byte in words, for error messages.
     const HEADER_DESCRIPTION: &'static str;
 
     /// Adds a weight.
     fn add(sum: &mut Self::Sum, weight: Self);
-    /// Adds what another sum has.
+    /// Adds another sum.
     fn merge(sum: &mut Self::Sum, other: &Self::Sum);
-    /// The sum: an integer beyond 128 bits as the nearest of them, a float rounded once.
+    /// Returns the sum: an integer beyond 128 bits saturates, a float is rounded once.
     fn value(sum: &Self::Sum) -> Self;
-    /// The memory on the heap, in bytes.
+    /// Returns the heap memory of a sum, in bytes.
     fn heap_bytes(sum: &Self::Sum) -> usize;
     /// Appends a sum's bytes.
     fn encode(sum: &Self::Sum, out: &mut Vec<u8>);
-    /// Reads them again.
+    /// Reads a sum that [`SampleWeight::encode`] wrote.
     ///
     /// # Errors
-    /// Where they are not such bytes.
+    /// If the bytes are not such a sum.
     fn decode(bytes: &[u8]) -> Result<Self::Sum, SketchError>;
 }
 
@@ -145,7 +147,7 @@ struct SampleEntry<S> {
 }
 
 impl<S> SampleEntry<S> {
-    /// What the order of the sample is by.
+    /// Returns the sort key of the sample order: the hash, then the bytes of the item.
     fn sample_order(&self) -> (u64, &[u8]) {
         (self.hash, self.item.as_bytes())
     }
@@ -157,7 +159,8 @@ enum SampleEntries<S> {
     Table(HashTable<SampleEntry<S>>),
 }
 
-/// The table's hash of an item's: of the smallest hashes the high bits are all 0, and a table looks at those.
+/// Returns the hash for the hash table. The smallest item hashes have zero high bits, which the table would
+/// use.
 #[inline]
 fn table_hash(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -197,7 +200,7 @@ impl<S> SampleEntries<S> {
         }
     }
 
-    /// Inserts what is not there yet.
+    /// Inserts an entry whose item is not present.
     fn insert(&mut self, entry: SampleEntry<S>) {
         match self {
             SampleEntries::List(list) if list.len() < LIST_ITEMS_MAX => {
@@ -231,17 +234,18 @@ pub struct SampledItem<'a, W> {
     pub weight: W,
 }
 
-/// A uniform sample of the distinct items, each with the exact weight of all its occurrences: those n of
-/// smallest hash. Weights are whole numbers (`i128`) or floats (`f64`).
+/// A uniform sample of the distinct items, each with the exact weight of all its occurrences: the n items
+/// with the smallest hashes. Weights are whole numbers (`i128`) or floats (`f64`).
 ///
 /// The state is a function of the multiset of items and weights: order and grouping of adds and merges
-/// leave no trace. While there were at most n distinct items it has all of them.
+/// leave no trace. With at most n distinct items it contains all of them.
 ///
-/// Memory: none while empty; an entry is 56 bytes (of floats 72, and 304 more where [`FloatSum`] says so) and the item's
-/// own bytes if longer than 22; up to eight are a list, more a table of up to 2n at a load of 44 to 88 %. Cost of an add:
-/// 3 ns of an item that is not in the sample (once n were dropped), else 5 to 12.
+/// Memory: none while empty; an entry takes 56 bytes (72 for floats, plus 304 where [`FloatSum`] is wide) and
+/// the item's own bytes if longer than 22. Up to eight entries are a list, more are a table of up to 2n at a
+/// load of 44 to 88 %. Cost of an add: 3 ns for an item outside the sample (once items were dropped),
+/// otherwise 5 to 12.
 ///
-/// Who chooses items so that their hashes are small, or the same, bends the sample and slows it down.
+/// An adversary who chooses items with small or equal hashes biases the sample and slows it down.
 ///
 /// ```
 /// use tidemill_sketch::{DistinctSample, hash_bytes};
@@ -259,12 +263,12 @@ pub struct SampledItem<'a, W> {
 #[derive(Clone, Debug)]
 pub struct DistinctSample<W: SampleWeight> {
     entries: SampleEntries<W::Sum>,
-    /// Larger hashes are dropped unseen: at least n entries are not larger.
+    /// Adds skip hashes above this one: at least n entries have a hash up to it.
     threshold_hash: u64,
-    /// The heap memory of long items, and of sums.
+    /// Heap memory of long items and of sums, in bytes.
     entry_bytes: usize,
     items_max: u32,
-    /// Whether an item was dropped.
+    /// True once an item was dropped.
     is_partial: bool,
 }
 
@@ -280,7 +284,7 @@ impl<W: SampleWeight> Default for DistinctSample<W> {
     }
 }
 
-/// Two states are equal if they have the same n, items and weights, and both or neither have dropped any.
+/// Two states are equal if they have the same n, items and weights, and both or neither have dropped an item.
 impl<W: SampleWeight> PartialEq for DistinctSample<W> {
     fn eq(&self, other: &Self) -> bool {
         (self.items_max, self.is_exact()) == (other.items_max, other.is_exact()) && {
@@ -293,9 +297,10 @@ impl<W: SampleWeight> PartialEq for DistinctSample<W> {
 }
 
 impl<W: SampleWeight> DistinctSample<W> {
-    /// An empty state that keeps `items` items, from 1 to 16,777,216. [`DistinctSample::default`] keeps 1,024.
+    /// Creates an empty state that keeps `items` items, from 1 to 16,777,216. [`DistinctSample::default`]
+    /// keeps 1,024.
     ///
-    /// The error of estimates is 1/√(n − 2) of the value: 3 % with 1,024.
+    /// The standard error of estimates is 1/√(n − 2) of the value: 3 % with 1,024 items.
     ///
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
@@ -312,18 +317,18 @@ impl<W: SampleWeight> DistinctSample<W> {
         Ok(DistinctSample { items_max: items, ..DistinctSample::default() })
     }
 
-    /// How many items it keeps, n, which a merge may have reduced.
+    /// Returns the maximum number of items, n, which a merge may have reduced.
     #[must_use]
     pub fn items_max(&self) -> u32 {
         self.items_max
     }
 
-    /// Adds an occurrence of an item, with its weight. `hash` has to be [`hash_bytes`]`(item, 0)`: with
-    /// another the sample is another after it was written and read.
+    /// Adds an occurrence of an item with its weight. `hash` must be [`hash_bytes`]`(item, 0)`; with any
+    /// other hash the sample would change when it is written and read again.
     #[inline]
     pub fn add(&mut self, hash: u64, item: &[u8], weight: W) {
         if hash > self.threshold_hash {
-            // Nothing is above the largest hash: something was dropped before.
+            // No hash exceeds the initial `u64::MAX`, so an earlier prune has lowered the threshold.
             return;
         }
         match self.entries.find_mut(hash, item) {
@@ -340,7 +345,7 @@ impl<W: SampleWeight> DistinctSample<W> {
         }
     }
 
-    /// Inserts an entry that is not there, and drops the surplus where there is too much of it.
+    /// Inserts an entry whose item is not present, and prunes a surplus of more than n entries.
     #[cold]
     fn insert(&mut self, entry: SampleEntry<W::Sum>) {
         self.entry_bytes += entry.item.heap_bytes() + W::heap_bytes(&entry.sum);
@@ -350,7 +355,7 @@ impl<W: SampleWeight> DistinctSample<W> {
         }
     }
 
-    /// Drops all but the n smallest.
+    /// Drops all entries except the n smallest.
     fn prune(&mut self) {
         let items = self.items_max as usize;
         if self.entries.len() <= items {
@@ -366,7 +371,7 @@ impl<W: SampleWeight> DistinctSample<W> {
             entries.iter().map(|entry| entry.item.heap_bytes() + W::heap_bytes(&entry.sum)).sum();
         self.is_partial = true;
         if items > LIST_ITEMS_MAX {
-            // With room for what comes before the next time.
+            // With room for the entries that arrive before the next prune.
             let mut table = HashTable::with_capacity(2 * items + 1);
             entries.into_iter().for_each(|entry| insert_into_table(&mut table, entry));
             self.entries = SampleEntries::Table(table);
@@ -375,7 +380,8 @@ impl<W: SampleWeight> DistinctSample<W> {
         }
     }
 
-    /// Takes over what both have in common: the smaller n, what was dropped, and which hashes no longer count.
+    /// Adopts the common limits of both states: the smaller n, the flag for dropped items and the lower
+    /// threshold.
     fn adopt_limits(&mut self, other: &DistinctSample<W>) {
         self.items_max = self.items_max.min(other.items_max);
         self.is_partial |= other.is_partial;
@@ -383,7 +389,7 @@ impl<W: SampleWeight> DistinctSample<W> {
         if let (SampleEntries::Table(table), SampleEntries::Table(more)) =
             (&mut self.entries, &other.entries)
         {
-            // Both may walk in the same order; growing meanwhile would make that quadratic.
+            // Both tables may iterate in the same order; growing during the merge would make that quadratic.
             let room = (2 * self.items_max as usize + 1).saturating_sub(table.len());
             table.reserve(more.len().min(room), |entry| table_hash(entry.hash));
         }
@@ -403,9 +409,9 @@ impl<W: SampleWeight> DistinctSample<W> {
         }
     }
 
-    /// Adds all that `other` has seen. Of different n, the smaller one holds.
+    /// Adds all occurrences that `other` has seen. If n differs, the smaller one applies.
     ///
-    /// Cost: an add for each item of `other`.
+    /// Cost: one add for each item of `other`.
     pub fn merge(&mut self, other: &DistinctSample<W>) {
         self.adopt_limits(other);
         for entry in other.entries.iter() {
@@ -416,7 +422,8 @@ impl<W: SampleWeight> DistinctSample<W> {
         self.prune_surplus();
     }
 
-    /// As [`DistinctSample::merge`], into the one that holds more; items are moved.
+    /// Merges like [`DistinctSample::merge`] into the larger of the two states, and moves the items of the
+    /// other.
     pub fn merge_owned(&mut self, mut other: DistinctSample<W>) {
         if other.entries.len() > self.entries.len() {
             std::mem::swap(self, &mut other);
@@ -428,14 +435,14 @@ impl<W: SampleWeight> DistinctSample<W> {
         self.prune_surplus();
     }
 
-    /// Prunes where n has become smaller.
+    /// Prunes the surplus after a merge has reduced n.
     fn prune_surplus(&mut self) {
         if self.entries.len() > 2 * self.items_max as usize {
             self.prune();
         }
     }
 
-    /// The entries of the sample in any order, without the surplus.
+    /// Returns the entries of the sample in any order, without the surplus.
     fn sampled_entries(&self) -> Vec<&SampleEntry<W::Sum>> {
         let mut entries: Vec<_> = self.entries.iter().collect();
         let items = self.items_max as usize;
@@ -453,9 +460,9 @@ impl<W: SampleWeight> DistinctSample<W> {
         entries
     }
 
-    /// The items of the sample with their weights, in ascending order of the items' bytes.
+    /// Returns the items of the sample with their weights, in ascending order of the items' bytes.
     ///
-    /// Cost: that of sorting them.
+    /// Cost: one sort of the items.
     #[must_use]
     pub fn entries(&self) -> Vec<SampledItem<'_, W>> {
         let entries = self.sorted_entries();
@@ -465,15 +472,15 @@ impl<W: SampleWeight> DistinctSample<W> {
             .collect()
     }
 
-    /// Whether it has all items: there were at most n. Cost: constant.
+    /// Returns true if the sample contains all items: at most n were added. Cost: constant.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !self.is_partial && self.entries.len() <= self.items_max as usize
     }
 
-    /// How many distinct items there are: exactly while [`is_exact`](DistinctSample::is_exact), else (n − 1)/U, U being
-    /// the share of hashes up to the largest of the sample, with a standard error of 1/√(n − 2) of it (infinite up to
-    /// n = 2). At least n + 1, which is certain.
+    /// Estimates the number of distinct items. Exact while [`is_exact`](DistinctSample::is_exact), otherwise
+    /// (n − 1)/U, where U is the share of hashes up to the largest of the sample. The standard error is 1/√(n
+    /// − 2) of the value (infinite up to n = 2). The estimate is at least n + 1, which is certain.
     #[must_use]
     pub fn distinct_estimate(&self) -> SketchEstimate {
         if self.is_exact() {
@@ -487,7 +494,7 @@ impl<W: SampleWeight> DistinctSample<W> {
         SketchEstimate::with_standard_error(value, value * relative)
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let entries = match &self.entries {
@@ -516,13 +523,13 @@ impl<W: SampleWeight> DistinctSample<W> {
         }
     }
 
-    /// Reads a state that [`DistinctSample::encode`] wrote. The items are hashed again.
+    /// Reads a state that [`DistinctSample::encode`] wrote, and hashes the items again.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's; memory is bounded by some sixty times the input, which the
-    /// shortest items take.
+    /// Any [`SketchError`] except `ParameterOutOfRange`. Memory is bounded by some sixty times the input,
+    /// reached with the shortest items.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(W::HEADER, W::HEADER_DESCRIPTION)?;
@@ -574,19 +581,20 @@ impl<W: SampleWeight> DistinctSample<W> {
     }
 }
 
-/// The share of hashes that are not above this one.
+/// Returns the share of all hashes that are not above `hash`.
 fn hash_share(hash: u64) -> f64 {
     (hash as f64 + 1.0) / HASH_COUNT
 }
 
 impl DistinctSample<i128> {
-    /// Of items added with weight 1: for each count that occurs, how many distinct items came so often. Ascending by
-    /// the count.
+    /// Returns the number of distinct items for each occurrence count, ascending by count. All items must
+    /// have been added with weight 1.
     ///
-    /// Exact while [`is_exact`](DistinctSample::is_exact). Else each item of the sample but the one of the largest hash
-    /// stands for as many as [`distinct_estimate`](DistinctSample::distinct_estimate) says, so that the numbers add up to
-    /// that estimate; a number made of k items of the sample has a standard error of about 1/√k of it, and a count
-    /// that few items have may be missing.
+    /// Exact while [`is_exact`](DistinctSample::is_exact). Otherwise each item of the sample, except the one
+    /// with the largest hash, stands for an equal part of
+    /// [`distinct_estimate`](DistinctSample::distinct_estimate), so that the numbers add up to that estimate.
+    /// A number based on k items of the sample has a standard error of about 1/√k of it, and a count that few
+    /// items have may be missing.
     #[must_use]
     pub fn inverse_histogram(&self) -> Vec<(i128, f64)> {
         let mut sample = self.sampled_entries();

@@ -1,22 +1,24 @@
-//! The distinct items of a stream, as long as they are few.
+//! The distinct items of a stream, up to a limit on their number.
 //!
-//! Which values a column has is worth knowing where they are few (a status, a country, a version), and
-//! worth nothing where they are many. So the set is given up as soon as it holds more than it may: it frees
-//! its memory, refuses what comes at the cost of one comparison, and stays so through every merge.
+//! The values of a column are useful to know if they are few (a status, a country, a version) and useless if
+//! they are many. So the set *overflows* as soon as it exceeds its limit: it frees its memory, ignores
+//! further items at the cost of one comparison, and stays overflowed through every merge.
 //!
-//! **The state is a function of the set of items and of the smallest limit alone**: it is given up exactly if
-//! there were more distinct items than that. A part that was given up had seen more than its own limit, which is
-//! no smaller; a part that was not still has all of its items, and merging counts them together.
+//! **The state is a function of the set of items and of the smallest limit alone**: it overflows exactly if
+//! there are more distinct items than that limit. An overflowed part has seen more items than its own limit,
+//! which is at least the smallest one. A part that has not overflowed still has all of its items, and a merge
+//! counts the items of both parts.
 //!
-//! The usual case is few items over and over. Up to 16 of at most 15 bytes are words of 16:
+//! The usual case is a few items that repeat. Up to 16 items of at most 15 bytes are stored as words of 16
+//! bytes:
 //!
 //! ```text
 //! "GET"   47 45 54 00 00 00 00 00 00 00 00 00 00 00 00 03       the item, zeros, its length
 //! ```
 //!
-//! Of up to four all are compared. Beyond that a multiplier is searched for that sends each to a slot of
-//! its own among 128: then an item that is there is found at once, and no branch depends on which one it is.
-//! Items that are longer or more numerous are a list of up to eight, then a hash table.
+//! Up to four words are compared one by one. For more, a perfect hash is built: a multiplier that sends each
+//! word to a slot of its own among 128. A lookup then needs one comparison, and no branch depends on the
+//! item. Items that are longer or more numerous are a list of up to eight, then a hash table.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -31,33 +33,33 @@ const HEADER: u8 = 0x71;
 const ITEMS_DEFAULT: u32 = 1024;
 const ITEMS_MAX: u32 = u32::MAX;
 
-/// Up to this many items are looked up one by one.
+/// Maximum number of items that a state searches linearly, as a list.
 const LIST_ITEMS_MAX: usize = 8;
 
-/// Up to this many words are compared one by one.
+/// Maximum number of words that a state compares one by one.
 const SCANNED_WORDS_MAX: usize = 4;
 
-/// Up to this many have slots of their own.
+/// Maximum number of words in a [`WordPerfectHash`].
 const HASHED_WORDS_MAX: usize = 16;
 const SLOT_COUNT: usize = 128;
 
-/// How many multipliers are tried: of 16 words, one in three sends them apart.
+/// Number of multipliers that are tried: for 16 words one in three separates them.
 const MULTIPLIER_TRIES: u64 = 64;
 
-/// The longest item that is a word.
+/// Length of the longest item that fits a word, in bytes.
 const WORD_ITEM_BYTES_MAX: usize = 15;
 
-/// An item of at most 15 bytes, zeros, and its length in the last byte.
+/// An item of at most 15 bytes, padded with zeros, and its length in the last byte.
 type ItemWord = [u8; 16];
 
-/// The word of an item, where it is one. Without a call to copy memory.
+/// Packs an item into a word, without a call to copy memory; `None` if the item is too long.
 #[inline]
 fn pack_word(item: &[u8]) -> Option<u128> {
     let length = item.len();
     if length > WORD_ITEM_BYTES_MAX {
         return None;
     }
-    // Two pieces that may overlap, where there are bytes for them.
+    // Two pieces that may overlap, if the item is long enough for them.
     let bytes = if let (Some(first), Some(last)) = (item.first_chunk(), item.last_chunk()) {
         u128::from(u64::from_le_bytes(*first))
             | u128::from(u64::from_le_bytes(*last)) << (8 * (length - 8))
@@ -75,25 +77,26 @@ fn unpack_word(word: &ItemWord) -> &[u8] {
     &word[..usize::from(word[WORD_ITEM_BYTES_MAX]).min(WORD_ITEM_BYTES_MAX)]
 }
 
-/// Whether a word is among a few. All are compared: where it is found cannot be foreseen.
+/// Returns true if `words` contains `word`. Compares all of them, as a branch on the position would be
+/// mispredicted.
 #[inline]
 fn contains_word(words: &[ItemWord], word: u128) -> bool {
     words.iter().fold(false, |found, other| found | (u128::from_le_bytes(*other) == word))
 }
 
-/// Words, each found by a multiplication.
+/// A perfect hash of words: a multiplication gives each word a slot of its own.
 #[derive(Clone, Debug)]
 struct WordPerfectHash {
-    /// The first `count` are in use; no item is like the others.
+    /// The first `count` are in use and differ from each other.
     words: [ItemWord; HASHED_WORDS_MAX],
     count: usize,
     multiplier: u64,
-    /// The place of the word that belongs to a slot; 0 where none does.
+    /// Index in `words` of the word that belongs to each slot; 0 for an empty slot.
     word_indexes: [u8; SLOT_COUNT],
 }
 
 impl WordPerfectHash {
-    /// None if there are too many, or no multiplier sends them apart.
+    /// Returns `None` if there are too many words, or if no multiplier separates them.
     fn new(words: &[ItemWord]) -> Option<Self> {
         let mut indexed = WordPerfectHash {
             words: [[0xff; 16]; HASHED_WORDS_MAX],
@@ -107,7 +110,7 @@ impl WordPerfectHash {
             .then_some(indexed)
     }
 
-    /// Gives each word the slot that the multiplier sends it to; whether all of them differ.
+    /// Assigns each word the slot that the multiplier selects. Returns true if all slots differ.
     fn try_multiplier(&mut self, multiplier: u64) -> bool {
         self.multiplier = multiplier;
         self.word_indexes = [0; SLOT_COUNT];
@@ -146,7 +149,7 @@ impl WordPerfectHash {
 
 #[derive(Clone, Debug)]
 enum DistinctItems {
-    /// All of them are words.
+    /// All items fit words.
     Words(Vec<ItemWord>),
     PerfectHash(Box<WordPerfectHash>),
     List(Vec<ByteItem>),
@@ -154,12 +157,12 @@ enum DistinctItems {
     Overflowed,
 }
 
-/// The hash has random seeds: the order it gives is not to be seen.
+/// A hash table of items. The hash has random seeds, so answers must not show its order.
 #[derive(Clone, Debug)]
 struct DistinctItemTable {
     items: HashTable<ByteItem>,
     hasher: DefaultHashBuilder,
-    /// The heap memory of the long items.
+    /// Heap memory of the long items, in bytes.
     item_bytes: usize,
 }
 
@@ -205,14 +208,15 @@ impl DistinctItemTable {
     }
 }
 
-/// The distinct items of a stream, exactly; given up once there were more than so many.
+/// The exact set of distinct items of a stream, until their number exceeds a limit.
 ///
 /// Items are byte strings; encode other values so that the bytes order as the values should. The state is
 /// a function of the set of items: order, grouping and repetition leave no trace.
 ///
-/// Memory: none while empty and once given up; 16 bytes an item up to four of at most 15 bytes, up to 16 of them 400 bytes;
-/// of others 24 up to eight, in a table 29 to 58, and its own bytes where it is longer than 22. It holds `most` items at most, of any length. Cost of an add:
-/// 5 ns of one of ten short items, 8 to 10 in a table, 1 to 3 once given up.
+/// Memory: none while empty and once overflowed. Items of at most 15 bytes: 16 bytes each up to four items,
+/// 400 bytes in all up to 16. Other items: 24 bytes each up to eight, 29 to 58 in a table, plus the item's
+/// own bytes where it is longer than 22. At most `most` items of any length are held. Cost of an add: 5 ns
+/// for one of ten short items, 8 to 10 in a table, 1 to 3 once overflowed.
 ///
 /// ```
 /// use tidemill_sketch::DistinctValues;
@@ -222,7 +226,7 @@ impl DistinctItemTable {
 /// }
 /// assert_eq!(methods.items(), Some(vec![&b"GET"[..], b"HEAD", b"PUT"]));
 /// methods.add(b"POST");
-/// assert!(methods.is_given_up());
+/// assert!(methods.has_overflowed());
 /// assert_eq!(methods.items(), None);
 /// # Ok::<(), tidemill_sketch::SketchError>(())
 /// ```
@@ -238,7 +242,7 @@ impl Default for DistinctValues {
     }
 }
 
-/// Two states are equal if they have the same limit and the same items, or are both given up.
+/// Two states are equal if they have the same limit and the same items, or if both have overflowed.
 impl PartialEq for DistinctValues {
     fn eq(&self, other: &Self) -> bool {
         (self.items_max, self.len()) == (other.items_max, other.len())
@@ -249,7 +253,8 @@ impl PartialEq for DistinctValues {
 impl Eq for DistinctValues {}
 
 impl DistinctValues {
-    /// An empty state of at most `most` items, from 1 to 2^32 − 1. [`DistinctValues::default`] has 1,024.
+    /// Creates an empty state of at most `most` items, from 1 to 2^32 − 1. [`DistinctValues::default`] has
+    /// 1,024.
     ///
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
@@ -266,7 +271,7 @@ impl DistinctValues {
         Ok(DistinctValues { items_max: most, ..DistinctValues::default() })
     }
 
-    /// How many items it may hold, which a merge may have reduced.
+    /// Returns the maximum number of items, which a merge may have reduced.
     #[must_use]
     pub fn items_max(&self) -> u32 {
         self.items_max
@@ -302,7 +307,8 @@ impl DistinctValues {
         }
     }
 
-    /// Inserts an item that is not among the words or in the list, and gives up if it is one too many.
+    /// Inserts an item that is neither among the words nor in the list. Overflows if the item exceeds the
+    /// limit.
     #[cold]
     fn insert(&mut self, item: ByteItem) {
         let count = self.len().unwrap_or(0);
@@ -349,7 +355,7 @@ impl DistinctValues {
         }
     }
 
-    /// Goes over to the table with one more item.
+    /// Converts the set to a table and adds one item.
     fn convert_to_table(&mut self, item: ByteItem) {
         let mut table = DistinctItemTable::with_capacity(self.len().unwrap_or(0) + 1);
         match std::mem::replace(&mut self.items, DistinctItems::Overflowed) {
@@ -366,7 +372,7 @@ impl DistinctValues {
         self.items = DistinctItems::Table(Box::new(table));
     }
 
-    /// Takes over the smaller limit; whether both still have their items.
+    /// Adopts the smaller limit. Returns true if both states still have their items.
     fn adopt_limit(&mut self, other: &DistinctValues) -> bool {
         self.items_max = self.items_max.min(other.items_max);
         let is_too_long = |state: &DistinctValues| match state.len() {
@@ -380,16 +386,16 @@ impl DistinctValues {
         if let (DistinctItems::Table(table), DistinctItems::Table(more)) =
             (&mut self.items, &other.items)
         {
-            // Both may walk in the same order; growing meanwhile would make that quadratic.
+            // Both tables may iterate in the same order; growing during the merge would make that quadratic.
             table.reserve(more.items.len());
         }
         true
     }
 
-    /// Adds all items that `other` has. Of different limits, the smaller one holds; what either has given up
-    /// stays given up.
+    /// Adds all items of `other`. If the limits differ, the smaller one applies. If either state has
+    /// overflowed, the result has.
     ///
-    /// Cost: an add for each item of `other`.
+    /// Cost: one add for each item of `other`.
     pub fn merge(&mut self, other: &DistinctValues) {
         if !self.adopt_limit(other) {
             return;
@@ -402,7 +408,8 @@ impl DistinctValues {
         }
     }
 
-    /// As [`DistinctValues::merge`], into the one that holds more; long items are moved.
+    /// Merges like [`DistinctValues::merge`] into the larger of the two states, and moves long items of the
+    /// other.
     pub fn merge_owned(&mut self, mut other: DistinctValues) {
         if !self.adopt_limit(&other) {
             return;
@@ -443,7 +450,7 @@ impl DistinctValues {
         }
     }
 
-    /// The items in any order; none once given up.
+    /// Returns the items in any order; none once overflowed.
     fn iter_unsorted(&self) -> impl Iterator<Item = &[u8]> {
         let (words, list, table) = match &self.items {
             DistinctItems::Words(words) => (&words[..], &[][..], None),
@@ -456,8 +463,8 @@ impl DistinctValues {
         words.iter().map(unpack_word).chain(items)
     }
 
-    /// The items in ascending order of their bytes; none once there were more than
-    /// [`most`](DistinctValues::most). Cost: that of sorting them.
+    /// Returns the items in ascending order of their bytes; `None` once they exceeded
+    /// [`items_max`](DistinctValues::items_max). Cost: one sort of the items.
     #[must_use]
     pub fn items(&self) -> Option<Vec<&[u8]>> {
         if self.has_overflowed() {
@@ -468,13 +475,13 @@ impl DistinctValues {
         Some(items)
     }
 
-    /// Whether there were more items than it may hold.
+    /// Returns true if more items were added than the state may hold.
     #[must_use]
     pub fn has_overflowed(&self) -> bool {
         matches!(self.items, DistinctItems::Overflowed)
     }
 
-    /// How many items there are; none once given up. Cost: constant.
+    /// Returns the number of items; `None` once overflowed. Cost: constant.
     #[must_use]
     pub fn len(&self) -> Option<usize> {
         match &self.items {
@@ -486,13 +493,13 @@ impl DistinctValues {
         }
     }
 
-    /// Whether nothing was added.
+    /// Returns true if no item was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.items {
@@ -525,16 +532,16 @@ impl DistinctValues {
 
     /// Reads a state that [`DistinctValues::encode`] wrote.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's; memory is bounded by some thirty times the input, which the
-    /// shortest items take.
+    /// Any [`SketchError`] except `ParameterOutOfRange`. Memory is bounded by some thirty times the input,
+    /// reached with the shortest items.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x71 (version 1)")?;
         let most = u32::try_from(reader.read_varint()?).unwrap_or(0);
-        // None of 0 either.
+        // A limit of 0 is refused too.
         let Ok(mut state) = DistinctValues::new(most) else {
             return Err(reader.corrupt_error("the limit is not 1 to 2^32 - 1"));
         };
@@ -555,7 +562,7 @@ impl DistinctValues {
                 return Err(reader.corrupt_error("items do not ascend"));
             }
             before = Some(item);
-            // Certainly not there yet.
+            // The item cannot be present: items ascend.
             state.insert(ByteItem::new(item));
         }
         reader.expect_end()?;

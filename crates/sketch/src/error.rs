@@ -1,76 +1,76 @@
-//! The one error of this crate.
+//! The error type of this crate.
 
-/// Why a state could not be read, or a parameter not be used.
+/// An error from decoding a state or from an invalid parameter.
 ///
-/// Adding and merging never fail; only reading bytes and choosing parameters do.
+/// Adding and merging never fail; only decoding and choosing parameters do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SketchError {
-    /// A parameter lies outside its range: the caller's mistake.
+    /// A parameter lies outside its range: a mistake of the caller.
     #[error("`{name}` is {found}, but must be from {min} to {max}{hint}")]
     ParameterOutOfRange {
         /// The parameter's name.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         found: u64,
-        /// The smallest value allowed.
+        /// The smallest allowed value.
         min: u64,
-        /// The largest value allowed.
+        /// The largest allowed value.
         max: u64,
-        /// Either nothing or a line break and a line that starts with `hint: `.
+        /// Empty, or a line break and a line that starts with `hint: `.
         hint: &'static str,
     },
-    /// The bytes are another kind of state, or a version that this release does not know.
+    /// The bytes are another type of state, or a version that this release does not know.
     #[error(
         "not a `{state}` state that this version reads: the first byte is {found:#04x}, \
          expected {expected}"
     )]
     UnknownFormat {
-        /// The state that was asked for.
+        /// Name of the requested state type.
         state: &'static str,
-        /// The first bytes that would have been right, in words.
+        /// Description of the accepted first bytes.
         expected: &'static str,
-        /// The first byte found.
+        /// The first byte.
         found: u8,
     },
-    /// The bytes end before the state does.
+    /// The bytes end before the state is complete.
     #[error("`{state}` state ends at byte {offset}: {needed} more expected there")]
     Truncated {
-        /// The state that was being read.
+        /// Name of the decoded state type.
         state: &'static str,
-        /// Where the missing bytes should start.
+        /// Offset at which the missing bytes should start.
         offset: usize,
-        /// How many bytes were needed from there, at least.
+        /// Minimum number of bytes required from there.
         needed: usize,
     },
-    /// The bytes go on after the state's end.
+    /// The bytes continue after the state's end.
     #[error("`{state}` state ends at byte {offset}, but {extra} more follow")]
     TrailingBytes {
-        /// The state that was read.
+        /// Name of the decoded state type.
         state: &'static str,
-        /// Where the state ends.
+        /// Offset of the state's end.
         offset: usize,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         extra: usize,
     },
     /// The bytes hold more than the caller accepts.
     #[error("`{state}` state holds {found} items, more than the {most} that are accepted")]
     TooMany {
-        /// The state that was being read.
+        /// Name of the decoded state type.
         state: &'static str,
-        /// How many there are.
+        /// Number of items in the bytes.
         found: u64,
-        /// How many are accepted.
+        /// Maximum number of accepted items.
         most: u64,
     },
-    /// The bytes contradict the format's rules, so they are damaged or were not written by it.
+    /// The bytes violate the rules of the format: they are damaged or come from another program.
     #[error("damaged `{state}` state at byte {offset}: {problem}")]
     Corrupt {
-        /// The state that was being read.
+        /// Name of the decoded state type.
         state: &'static str,
-        /// Where the contradiction was noticed: at, or just after, the bytes at fault.
+        /// Offset at which the violation was noticed: at or just after the bytes at fault.
         offset: usize,
-        /// Which rule is broken.
+        /// The violated rule.
         problem: &'static str,
     },
 }

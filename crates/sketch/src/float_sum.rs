@@ -1,11 +1,11 @@
-//! The exact sum of floats, so that order and grouping cannot change it.
+//! The exact sum of floats, independent of order and grouping.
 //!
-//! Adding floats one after another rounds after every step, and what is lost depends on the
-//! order: two workers and one give different sums. A wide enough integer loses nothing. Every
-//! f64 is an integer times 2^−1074 and less than 2^1024, so an integer of some 2,100 bits
-//! holds any sum; it is rounded once, when asked for.
+//! Adding floats one after another rounds after every step, and the loss depends on the order: two workers
+//! and one worker give different sums. A wide enough integer loses nothing. Every f64 is an integer times
+//! 2^−1074 and less than 2^1024, so an integer of some 2,100 bits holds any sum. It is rounded once, when the
+//! value is requested.
 //!
-//! Most sums stay far from both ends. They live in 256 bits inside the state:
+//! Most sums stay far from both ends. They are stored in 256 bits inside the state:
 //!
 //! ```text
 //! bit           2^127                            2^0                         2^−128
@@ -13,16 +13,14 @@
 //! 2^1151 … ──────┼── 18 ──────┼── 17 ──────┼───┼── 16 ──────┼── 15 ──────┼── … 2^−1088   wide, boxed
 //! ```
 //!
-//! Both are two's complement. A value that does not fit, an overflow, an infinity or a NaN makes
-//! the state wide, 304 bytes on the heap. The wide integer has 127 bits above the largest
-//! float: no number of adds overflows it. Which of the two forms a state is in depends on the
-//! order (1e300 − 1e300 + 1 is wide in any, but 2^126 + 2^126 − 2^126 in some); its value does
-//! not, and neither do the answer and the bytes.
+//! Both forms are two's complement. A value that does not fit, an overflow, an infinity or a NaN makes the
+//! state wide, with 304 bytes on the heap. The wide integer has 127 bits above the largest float: no number
+//! of adds overflows it. The form of a state depends on the order (1e300 − 1e300 + 1 is wide in any order,
+//! 2^126 + 2^126 − 2^126 only in some). Its value, its answers and its bytes do not.
 //!
-//! Source: Kulisch's long accumulator (*Computer Arithmetic and Validity*, 2008); Neal, *Fast
-//! exact summation using small and large superaccumulators* (2015). Neal's accumulators carry
-//! lazily in redundant limbs; two's complement carries at once, which over four limbs costs
-//! about as much and keeps the value canonical.
+//! Source: Kulisch's long accumulator (*Computer Arithmetic and Validity*, 2008); Neal, *Fast exact summation
+//! using small and large superaccumulators* (2015). Neal's accumulators carry lazily in redundant limbs.
+//! Two's complement carries at once, which costs about as much over four limbs and keeps the value canonical.
 
 use crate::SketchError;
 use crate::state_encoding::{StateReader, put_varint};
@@ -31,31 +29,30 @@ const STATE: &str = "float-sum";
 const HEADER: u8 = 0x41;
 
 const NARROW_LIMBS: usize = 4;
-/// The exponent of the narrow form's lowest bit.
+/// Exponent of the narrow form's lowest bit.
 const NARROW_EXPONENT: i32 = -128;
 const WIDE_LIMBS: usize = 35;
-/// The exponent of the wide form's lowest bit: a whole number of limbs below the narrow one's.
+/// Exponent of the wide form's lowest bit: a whole number of limbs below the narrow form's.
 const WIDE_EXPONENT: i32 = -1088;
-/// Which wide limb is the lowest narrow one.
+/// Index of the wide limb that corresponds to the lowest narrow limb.
 const NARROW_LIMB_OFFSET: usize = 15;
 
-/// The exponent of the smallest float above 0.
+/// Exponent of the smallest float above 0.
 const FLOAT_EXPONENT_MIN: i32 = -1074;
 
-/// Products of mantissas times a higher power of 2 reach 2^1087.
+/// Maximum exponent of a product's lowest bit: products of mantissas times a higher power of 2 reach 2^1087.
 const PRODUCT_EXPONENT_MAX: i32 = 1087 - 107;
 
-/// How many bytes a decoded sum may have: 2^1088, a sum of 2^64 of the largest floats, and sign.
+/// Maximum length of a decoded sum in bytes: 2^1088, a sum of 2^64 of the largest floats, and the sign.
 const DECODED_SUM_BYTES_MAX: usize = (1088 + 1088) / 8;
 
-/// An exact sum of floats, rounded once when asked for.
+/// An exact sum of floats, rounded once when its value is requested.
 ///
-/// The result is the same in any order and grouping of adds and merges. Infinities and NaN are
-/// counted apart and decide the result by the usual rules.
+/// The result is the same in any order and grouping of adds and merges. Infinities and NaN are counted
+/// separately and decide the result by the rules of floating-point addition.
 ///
-/// Memory: none beyond its own 40 bytes while values are moderate (multiples of 2^−128 and
-/// sums below 2^127: all from 10^−22 to 10^38 are), else 304 bytes. Cost of an add: 3 to 5
-/// ns.
+/// Memory: none beyond its own 40 bytes while values are moderate (multiples of 2^−128, which includes all
+/// values from 10^−22 to 10^38, with sums below 2^127), otherwise 304 bytes. Cost of an add: 3 to 5 ns.
 ///
 /// ```
 /// use tidemill_sketch::FloatSum;
@@ -89,7 +86,7 @@ impl Default for Accumulator {
     }
 }
 
-/// Two states are equal if their sums are, and their counts of infinities and NaNs.
+/// Two states are equal if their sums and their counts of infinities and NaNs are equal.
 impl PartialEq for FloatSum {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -105,7 +102,7 @@ impl PartialEq for FloatSum {
 
 impl Eq for FloatSum {}
 
-/// A finite float as `mantissa × 2^exponent`, the mantissa signed.
+/// Splits a finite float into a signed mantissa and an exponent: `mantissa × 2^exponent`.
 #[inline]
 pub(crate) fn split_mantissa(value: f64) -> (i64, i32) {
     let bits = value.to_bits();
@@ -117,8 +114,8 @@ pub(crate) fn split_mantissa(value: f64) -> (i64, i32) {
     ((mantissa ^ sign) - sign, i32::from(biased.max(1)) + (FLOAT_EXPONENT_MIN - 1))
 }
 
-/// `mantissa << shift` within the limb that the shift ends in: the two limbs it takes, and
-/// the one to fill all higher limbs with.
+/// Returns `mantissa << shift` as two limbs, relative to the limb in which the shift ends, and the limb that
+/// fills all higher limbs.
 #[inline]
 fn shift_to_limbs(mantissa: i64, shift: u32) -> (u64, u64, u64) {
     let parts = (i128::from(mantissa) << (shift % 64)).cast_unsigned();
@@ -128,13 +125,13 @@ fn shift_to_limbs(mantissa: i64, shift: u32) -> (u64, u64, u64) {
     (low, (parts >> 64) as u64, extension)
 }
 
-/// Adds `mantissa << shift` to the narrow form, unless it overflows; whether it did not. The
+/// Adds `mantissa << shift` to the narrow form. Returns false and adds nothing if the sum would overflow. The
 /// shift is at most [`NARROW_SHIFT_MAX`].
 #[inline]
 fn add_narrow(limbs: &mut [u64; NARROW_LIMBS], mantissa: i64, shift: u32) -> bool {
     let (low, high, extension) = shift_to_limbs(mantissa, shift);
-    // All four limbs are chosen without a branch and added without a memory access in
-    // between: 4 ns, against 12 for two stores at a computed place and a carry from there.
+    // All four limbs are selected without a branch and added without a memory access in between: 4 ns,
+    // against 12 ns for two stores at a computed position and a carry from there.
     let addend = match shift / 64 {
         0 => [low, high, extension, extension],
         1 => [0, low, high, extension],
@@ -145,7 +142,7 @@ fn add_narrow(limbs: &mut [u64; NARROW_LIMBS], mantissa: i64, shift: u32) -> boo
     let (limb1, carry) = limbs[1].carrying_add(addend[1], carry);
     let (limb2, carry) = limbs[2].carrying_add(addend[2], carry);
     let (limb3, _) = limbs[3].carrying_add(addend[3], carry);
-    // Overflow: both signs are equal, and the result's is not.
+    // Overflow: both operands have the same sign, and the result has the other one.
     if ((limbs[3] ^ limb3) & (addend[3] ^ limb3)) >> 63 == 1 {
         return false;
     }
@@ -153,7 +150,8 @@ fn add_narrow(limbs: &mut [u64; NARROW_LIMBS], mantissa: i64, shift: u32) -> boo
     true
 }
 
-/// A product of floats as `mantissa × 2^exponent`; that of one that is not finite has a large exponent.
+/// Returns the product of two floats as `mantissa × 2^exponent`. If a factor is not finite, the exponent is
+/// large.
 #[inline]
 fn exact_product(left: f64, right: f64, exponent: i32) -> (i128, i32) {
     let ((left, left_exponent), (right, right_exponent)) =
@@ -161,7 +159,7 @@ fn exact_product(left: f64, right: f64, exponent: i32) -> (i128, i32) {
     (i128::from(left) * i128::from(right), left_exponent + right_exponent + exponent)
 }
 
-/// As [`add_narrow`] of a mantissa of 107 bits, at a shift of at most [`NARROW_PRODUCT_SHIFT_MAX`].
+/// Adds like [`add_narrow`], for a mantissa of 107 bits and a shift of at most [`NARROW_PRODUCT_SHIFT_MAX`].
 #[inline]
 fn add_narrow_product(limbs: &mut [u64; NARROW_LIMBS], mantissa: i128, shift: u32) -> bool {
     let within = shift % 64;
@@ -169,7 +167,7 @@ fn add_narrow_product(limbs: &mut [u64; NARROW_LIMBS], mantissa: i128, shift: u3
     #[expect(clippy::cast_possible_truncation, reason = "halves")]
     let (low, middle) = (parts as u64, (parts >> 64) as u64);
     let extension = (mantissa >> 127) as u64;
-    // What `<<` has pushed out.
+    // The bits that `<<` has shifted out.
     let high = (mantissa >> 64 >> (64 - within)) as u64;
     let addend = match shift / 64 {
         0 => [low, middle, high, extension],
@@ -198,14 +196,14 @@ fn add_wide(limbs: &mut [u64; WIDE_LIMBS], mantissa: i64, shift: u32) {
     for limb in &mut limbs[at + 1..] {
         (*limb, carry) = limb.carrying_add(addend, carry);
         addend = extension;
-        // From here on nothing changes.
+        // No further limb changes.
         if carry == (extension != 0) {
             break;
         }
     }
 }
 
-/// Adds two integers of the same width; whether it overflowed.
+/// Adds an integer of the same width to `limbs`. Returns true if the sum overflowed.
 fn add_limbs(limbs: &mut [u64], more: &[u64]) -> bool {
     let top = limbs.len() - 1;
     let (sign_before, sign_more) = (limbs[top] >> 63, more[top] >> 63);
@@ -232,7 +230,7 @@ impl WideFloatAccumulator {
         wide
     }
 
-    /// The narrow form, if all of the state fits it.
+    /// Returns the narrow form if the whole state fits it.
     fn to_narrow(&self) -> Option<[u64; NARROW_LIMBS]> {
         let mut narrow = [0; NARROW_LIMBS];
         narrow.copy_from_slice(&self.limbs[NARROW_LIMB_OFFSET..][..NARROW_LIMBS]);
@@ -265,7 +263,7 @@ impl WideFloatAccumulator {
 }
 
 impl FloatSum {
-    /// The sum of nothing: 0.0.
+    /// Creates an empty sum, with the value 0.0.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -279,20 +277,20 @@ impl FloatSum {
         }
     }
 
-    /// Adds a value where that needs no memory beyond the state's own, which is nearly always; false,
-    /// and nothing is added, where it may.
+    /// Adds a value if the narrow form can take it, which needs no memory beyond the state's own and is the
+    /// usual case. Returns false and adds nothing otherwise.
     #[inline]
     pub fn try_add_in_place(&mut self, value: f64) -> bool {
         let Accumulator::Narrow(limbs) = &mut self.0 else { return false };
         let (mantissa, exponent) = split_mantissa(value);
         let shift = exponent - NARROW_EXPONENT;
-        // An infinity or NaN has the largest exponent of all and does not pass.
+        // An infinity or NaN has the largest exponent of all and fails this test.
         (0..=NARROW_SHIFT_MAX).contains(&shift)
             && add_narrow(limbs, mantissa, shift.cast_unsigned())
     }
 
-    /// Adds `left · right · 2^exponent` without rounding it. Of a product's bits those below 2^−1074 are
-    /// dropped; one that reaches 2^1087 is infinite. The factors are finite.
+    /// Adds `left · right · 2^exponent` without rounding. Bits of the product below 2^−1074 are dropped; a
+    /// product that reaches 2^1087 is infinite. The factors are finite.
     pub(crate) fn add_product(&mut self, left: f64, right: f64, exponent: i32) {
         if self.try_add_product_in_place(left, right, exponent) {
             return;
@@ -319,8 +317,8 @@ impl FloatSum {
         });
     }
 
-    /// As [`FloatSum::add_product`], where that needs no memory beyond the state's own; else false, and
-    /// nothing is added.
+    /// Adds like [`FloatSum::add_product`] if the narrow form can take the product; otherwise returns false
+    /// and adds nothing.
     #[inline]
     pub(crate) fn try_add_product_in_place(
         &mut self,
@@ -335,14 +333,14 @@ impl FloatSum {
             && add_narrow_product(limbs, mantissa, shift.cast_unsigned())
     }
 
-    /// Adds `mantissa · 2^exponent`, which is a multiple of 2^−1074 and below 2^1087.
+    /// Adds `mantissa · 2^exponent`, which must be a multiple of 2^−1074 and below 2^1087.
     pub(crate) fn add_scaled(&mut self, mantissa: i64, exponent: i32) {
         if mantissa == 0 {
             return;
         }
         if let Accumulator::Narrow(limbs) = &mut self.0 {
             let shift = exponent - NARROW_EXPONENT;
-            // Its lowest bits lie below the narrow form's, but may all be zero.
+            // The lowest bits lie below the narrow form's range, but may all be zero.
             let below = (-shift).max(0).cast_unsigned();
             if shift <= NARROW_SCALED_SHIFT_MAX
                 && mantissa.trailing_zeros() >= below
@@ -355,7 +353,7 @@ impl FloatSum {
         self.with_wide(|wide| add_wide(&mut wide.limbs, mantissa, place));
     }
 
-    /// Adds a value that the short way in `add` did not take.
+    /// Adds a value that [`FloatSum::try_add_in_place`] refused.
     fn add_slow(&mut self, value: f64) {
         if let Accumulator::Wide(wide) = &mut self.0 {
             return wide.add(value);
@@ -365,7 +363,7 @@ impl FloatSum {
             if mantissa == 0 {
                 return;
             }
-            // Its lowest bits lie below the narrow form's, but may all be zero.
+            // The lowest bits lie below the narrow form's range, but may all be zero.
             let below = (NARROW_EXPONENT - exponent).max(0).cast_unsigned();
             if (1..=mantissa.trailing_zeros()).contains(&below)
                 && add_narrow(limbs, mantissa >> below, 0)
@@ -376,7 +374,7 @@ impl FloatSum {
         self.with_wide(|wide| wide.add(value));
     }
 
-    /// Works on the wide form, which the state is in afterwards.
+    /// Converts the state to the wide form and calls `work` with it.
     fn with_wide(&mut self, work: impl FnOnce(&mut WideFloatAccumulator)) {
         let mut wide = match std::mem::take(&mut self.0) {
             Accumulator::Narrow(limbs) => Box::new(WideFloatAccumulator::from_narrow(&limbs)),
@@ -386,7 +384,7 @@ impl FloatSum {
         self.0 = Accumulator::Wide(wide);
     }
 
-    /// Adds all that `other` has summed. Cost: four additions of 64 bits, wide 35.
+    /// Adds the values of `other`. Cost: four additions of 64 bits; 35 in the wide form.
     pub fn merge(&mut self, other: &FloatSum) {
         if let (Accumulator::Narrow(limbs), Accumulator::Narrow(more)) = (&mut self.0, &other.0) {
             let mut sum = *limbs;
@@ -401,11 +399,11 @@ impl FloatSum {
         });
     }
 
-    /// The exact sum, rounded to the nearest float, to the even one of two as near.
+    /// Returns the exact sum, rounded to the nearest float, ties to even.
     ///
-    /// NaN if a NaN was added, or infinities of both signs; else ±∞ if one was added, or if
-    /// the exact sum rounds beyond the largest float. The sum of nothing, a sum that cancels,
-    /// and the sum of −0.0 alone are 0.0.
+    /// NaN if a NaN or infinities of both signs were added; otherwise ±∞ if an infinity was added, or if the
+    /// exact sum rounds beyond the largest float. An empty sum, a sum that cancels, and the sum of −0.0 alone
+    /// are 0.0.
     #[must_use]
     pub fn value(&self) -> f64 {
         match &self.0 {
@@ -422,7 +420,7 @@ impl FloatSum {
         }
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
@@ -431,8 +429,8 @@ impl FloatSum {
         }
     }
 
-    /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`: equal sums
-    /// give equal bytes. A sum of a few values takes some 4 to 12.
+    /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`: equal sums give equal
+    /// bytes. A sum of a few values takes some 4 to 12 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let widened;
         let wide = match &self.0 {
@@ -469,10 +467,10 @@ impl FloatSum {
 
     /// Reads a state that [`FloatSum::encode`] wrote.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's; memory is constant.
+    /// Any [`SketchError`] except `ParameterOutOfRange`. Memory is constant.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x41 (version 1)")?;
@@ -527,21 +525,21 @@ impl FloatSum {
     }
 }
 
-/// The largest shift at which a mantissa of 53 bits and its sign stay within the narrow form.
+/// Largest shift at which a mantissa of 53 bits and its sign stay within the narrow form.
 const NARROW_SHIFT_MAX: i32 = 255 - 53;
 
-/// The same of any integer of 64 bits.
+/// Largest shift at which any integer of 64 bits stays within the narrow form.
 const NARROW_SCALED_SHIFT_MAX: i32 = 255 - 64;
 
-/// The same of a product of two mantissas.
+/// Largest shift at which a product of two mantissas stays within the narrow form.
 const NARROW_PRODUCT_SHIFT_MAX: i32 = 255 - 106;
 
-/// Whether a two's complement number's last byte says nothing that the one before does not.
+/// Returns true if the last byte of a two's complement number only repeats the sign of the byte before.
 fn is_sign_extension(before: u8, last: u8) -> bool {
     last == if before >> 7 == 1 { 0xff } else { 0 }
 }
 
-/// The float nearest to a two's complement integer times 2^exponent, ties to even.
+/// Returns the float nearest to a two's complement integer times 2^exponent, ties to even.
 fn round_to_f64<const LIMBS: usize>(mut limbs: [u64; LIMBS], exponent: i32) -> f64 {
     let negative = limbs[LIMBS - 1] >> 63 == 1;
     if negative {
@@ -553,7 +551,7 @@ fn round_to_f64<const LIMBS: usize>(mut limbs: [u64; LIMBS], exponent: i32) -> f
     let Some(top) = limbs.iter().rposition(|&limb| limb != 0) else {
         return 0.0;
     };
-    // The highest 64 bits, the highest of them set, and whether anything follows.
+    // The highest 64 bits from the leading one on, and a flag for set bits below them.
     let zeros = limbs[top].leading_zeros();
     let next = if top > 0 { limbs[top - 1] } else { 0 };
     let pair = u128::from(limbs[top]) << 64 | u128::from(next);
@@ -568,14 +566,14 @@ fn round_to_f64<const LIMBS: usize>(mut limbs: [u64; LIMBS], exponent: i32) -> f
     )]
     let highest = exponent + top as i32 * 64 + 63 - zeros.cast_signed();
 
-    // Keep 53 bits, or fewer where the float is subnormal (nothing is cut off then).
+    // Keep 53 bits, or fewer if the float is subnormal (then no set bit is cut off).
     let kept = (highest - FLOAT_EXPONENT_MIN + 1).clamp(1, 53).cast_unsigned();
     let (mut mantissa, remainder) = (leading >> (64 - kept), leading << kept);
     const HALF: u64 = 1 << 63;
     if remainder > HALF || (remainder == HALF && (rest || mantissa & 1 == 1)) {
         mantissa += 1;
     }
-    // A carry out of the mantissa raises the exponent by itself, up to infinity.
+    // A carry out of the mantissa increments the exponent, up to infinity.
     let biased = u64::from((highest + 1023).clamp(0, 2047).cast_unsigned());
     let bits = match biased {
         2047 => f64::INFINITY.to_bits(),
@@ -659,7 +657,7 @@ mod tests {
         for (index, left) in factors.iter().enumerate() {
             for right in &factors {
                 let left = if index % 2 == 0 { -left } else { *left };
-                // The nearest double and what it leaves, which is one where nothing underflows.
+                // The nearest double and the remainder, which is a double too unless it underflows.
                 let product = left * right;
                 let rest = left.mul_add(*right, -product);
                 if product != 0.0 && product.abs() < 1e-280 {

@@ -1,32 +1,32 @@
-//! Mergeable summaries of a stream of values, and the hash they share.
+//! Mergeable sketches of a stream of values, and the hash functions they share.
 //!
-//! A summary here is a *state*: it starts empty, takes values one at a time, merges with
-//! another state of its kind, answers, and turns into bytes and back. Two workers that each
-//! saw half of the rows hold two states; their merge is the state of all the rows.
+//! A sketch is a *state*: it starts empty, takes values one at a time, merges with another state of its type,
+//! answers queries, and converts to bytes and back. Two workers that each saw half of the rows hold two
+//! states; the merge of both is the state of all rows.
 //!
 //! | type | answers | while small | beyond that | depends on the order of rows and merges |
 //! | --- | --- | --- | --- | --- |
-//! | [`Hll`] | how many different values | exact | standard error 1.04/√m | never |
+//! | [`Hll`] | number of distinct values | exact | standard error 1.04/√m | never |
 //! | [`Quantiles`] | median, 95th percentile, … | exact | a guaranteed interval | never |
 //! | [`FloatSum`] | the sum, correctly rounded | exact | exact | never |
-//! | [`Bootstrap`] | the sum, and its interval | exact; by a Poisson bootstrap | the same | never |
+//! | [`BootstrapSum`] | the sum with a confidence interval | exact; interval by a Poisson bootstrap | the same | never |
 //! | [`Moments`] | variance, covariance, correlation | exact | exact | never |
-//! | [`DistinctValues`] | which values there are | exact | nothing: it is given up | never |
-//! | [`DistinctSample`] | some of the distinct items, how often each came | all of them | a uniform sample, standard error 1/√n | never |
-//! | [`Ids`] | which 64-bit ids there are | exact | exact | never |
-//! | [`TopK`] | the most frequent items | exact | a guaranteed interval per count | which items survive and how wide; never the guarantee |
+//! | [`DistinctValues`] | the distinct values | exact | nothing: the set overflows | never |
+//! | [`DistinctSample`] | distinct items with their occurrence counts | all of them | a uniform sample, standard error 1/√n | never |
+//! | [`SortedIdSet`] | the distinct 64-bit ids | exact | exact | never |
+//! | [`TopK`] | the most frequent items | exact | a guaranteed interval per count | the surviving items and the width of their intervals; never the guarantee |
 //!
-//! Beside them stand [`IdSpace`], which numbers 64-bit ids densely, and [`IdSet`], exact sets of such numbers with
+//! In addition, [`IdSpace`] assigns dense numbers to 64-bit ids, and [`IdSet`] is an exact set of such
+//! numbers with word-wise union, intersection and difference.
 //! union, intersection and difference by words.
 //!
-//! What the states have in common:
-//! - `encode` writes a canonical, versioned form: equal states give equal bytes. `decode`
-//!   takes bytes from anywhere: it refuses what is not a state with a [`SketchError`], never
-//!   panics, and allocates in proportion to its input. The forms are laid out byte by byte
-//!   in `docs/formats/states.md`.
-//! - An empty state owns no heap memory, and `heap_bytes` says in constant time what a state
-//!   owns, so that a table of millions of groups can be held to a budget.
-//! - Nothing here does I/O, starts a thread or reads a clock.
+//! All states share these properties:
+//! - `encode` writes a canonical, versioned form: equal states give equal bytes. `decode` accepts bytes from
+//!   any source: it refuses invalid bytes with a [`SketchError`], never panics, and allocates in proportion
+//!   to its input. `docs/formats/states.md` lays out the forms byte by byte.
+//! - An empty state owns no heap memory, and `heap_bytes` returns in constant time how much memory a state
+//!   owns, so that a table of millions of groups can respect a budget.
+//! - This crate does no I/O, starts no thread and reads no clock.
 //!
 //! ```
 //! use tidemill_sketch::{Hll, hash_bytes};

@@ -1,12 +1,12 @@
-//! Variance, covariance and correlation without loss: a count and exact sums, of one column's
+//! Variance, covariance and correlation without loss: a row count and exact sums, either of one column's
 //! values and squares or of two columns' values and products.
 //!
-//! The sum of squared distances from the mean is (n·Σx² − (Σx)²) / n. In floating point that
-//! difference cancels to noise where the mean is large beside the spread, which is why Welford
-//! (*Note on a method for calculating corrected sums of squares and products*, 1962) and those
-//! after him carry means instead; what they give depends on the order of rows and merges. Here
-//! the sums are integers, or floats added up as integers ([`FloatSum`]), so nothing cancels that
-//! should not: the difference is exact, is rounded once, and is the same in any order.
+//! The sum of squared distances from the mean is (n·Σx² − (Σx)²) / n. In floating point that difference
+//! cancels to noise if the mean is large compared to the spread. Welford (*Note on a method for calculating
+//! corrected sums of squares and products*, 1962) and his successors therefore carry means instead, and their
+//! results depend on the order of rows and merges. Here the sums are integers, or floats summed exactly
+//! ([`FloatSum`]), so digits cancel only where they should: the difference is exact, is rounded once, and is
+//! the same in any order.
 //!
 //! | | memory of a state | an add |
 //! | --- | --- | --- |
@@ -16,8 +16,8 @@
 //! | floats, two columns | 208 bytes | 20 ns |
 //! | floats, four powers | 168 bytes | 40 ns |
 //!
-//! Sums of floats far from 1 own 304 bytes each besides, as [`FloatSum`] says; those of
-//! products do below 2^−160 and above 2^95.
+//! Sums of floats far from 1 additionally own 304 bytes each, as documented at [`FloatSum`]; sums of products
+//! do so below 2^−160 and above 2^95.
 
 use std::fmt::Debug;
 
@@ -28,62 +28,64 @@ use crate::state_encoding::{StateReader, put_varint};
 const STATE: &str = "moments";
 const HEADER: u8 = 0x51;
 
-/// Squares of larger floats are no floats, and no sums of so many of them.
+/// Largest magnitude of a float whose square is summed. Squares of larger floats, or sums of many of them,
+/// overflow.
 const SQUARED_VALUE_MAX: f64 = 1e140;
 
-/// Sums of products are kept this many binary places higher, so that more of them are within
-/// what a [`FloatSum`] keeps in place: squares of 10^−8 are small more often than squares of
-/// 10^14 are large.
+/// Number of binary places by which sums of products are scaled up, so that more of them fit the inline form
+/// of a [`FloatSum`]: squares of 10^−8 and below are more frequent than squares of 10^14 and above.
 const PRODUCT_SCALE_EXPONENT: i32 = 32;
 
-/// How many sums a state of one column has: of values and of squares.
+/// Number of sums in a state of one column: of values and of squares.
 pub const ONE_COLUMN_SUMS: usize = 2;
 
-/// How many sums a state of two columns has: of x, y, x², y² and x·y.
+/// Number of sums in a state of two columns: of x, y, x², y² and x·y.
 pub const TWO_COLUMN_SUMS: usize = 5;
 
-/// Number of the sums in a state of one column's powers: of x, x², x³ and x⁴.
+/// Number of sums in a state of one column's powers: of x, x², x³ and x⁴.
 pub const FOUR_POWER_SUMS: usize = 4;
 
-/// Fourth powers of larger floats are no floats, and no sums of so many of them.
+/// Largest magnitude of a float whose fourth power is summed. Fourth powers of larger floats, or sums of many
+/// of them, overflow.
 const FOURTH_POWER_VALUE_MAX: f64 = 1e70;
 
-/// Numbers that moments are taken of: `i64` or `f64`.
+/// The type of the summed values: `i64` or `f64`.
 pub trait MomentValue: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
-    /// An exact sum of them.
+    /// An exact sum of values.
     type Sum: Clone + Debug + Default + PartialEq + Send + Sync;
-    /// Written before states of them.
+    /// Code of the value type in encoded states.
     const KIND_CODE: u8;
     /// 0.
     const ZERO: Self;
 
-    /// Whether it is neither a NaN nor an infinity.
+    /// Returns true if the value is neither a NaN nor an infinity.
     fn is_finite(self) -> bool;
-    /// The nearest float.
+    /// Returns the nearest float.
     fn to_f64(self) -> f64;
-    /// What stands for a value in the sum of its column; none where its square is too large.
+    /// Returns the value to sum; `None` if its square is too large.
     fn summable_value(self) -> Option<Self>;
-    /// Adds the number, or takes it back; the memory that takes, in bytes.
+    /// Adds the value, or removes it. Returns the growth of heap memory in bytes.
     fn add_to_sum(sum: &mut Self::Sum, value: Self, is_back: bool) -> usize;
-    /// Adds a product, or takes it back; the memory that takes, in bytes.
+    /// Adds a product, or removes it. Returns the growth of heap memory in bytes.
     fn add_product_to_sum(sum: &mut Self::Sum, left: Self, right: Self, is_back: bool) -> usize;
-    /// Adds the third and the fourth power, or takes them back; the memory that takes, in bytes. Of integers there are none.
+    /// Adds the third and the fourth power, or removes them. Returns the growth of heap memory in bytes. Does
+    /// nothing for integers.
     fn add_third_and_fourth_powers(
         third: &mut Self::Sum,
         fourth: &mut Self::Sum,
         value: Self,
         is_back: bool,
     ) -> usize;
-    /// The sums of the second, third and fourth powers of distances from the mean, of the sums of [`FOUR_POWERS`]; the
-    /// variation, which is the first of them, is known. NaN of integers.
+    /// Returns the sums of the second, third and fourth powers of distances from the mean, computed from the
+    /// sums of a [`FOUR_POWER_SUMS`] state. `variation` is the first of them. NaN for integers.
     fn central_power_sums(count: u64, sums: &[Self::Sum], variation: f64) -> [f64; 3];
-    /// Adds what another sum has.
+    /// Adds another sum.
     fn merge_sums(sum: &mut Self::Sum, other: &Self::Sum);
-    /// The memory on the heap, in bytes.
+    /// Returns the heap memory of a sum, in bytes.
     fn heap_bytes(sum: &Self::Sum) -> usize;
-    /// The sum of numbers, rounded.
+    /// Returns the sum, rounded to a float.
     fn rounded_sum(sum: &Self::Sum) -> f64;
-    /// `count · products − left · right`, rounded once.
+    /// Returns `count · products − left · right`, rounded once.
     fn centered_product_sum(
         count: u64,
         products: &Self::Sum,
@@ -92,10 +94,10 @@ pub trait MomentValue: Copy + Debug + Send + Sync + 'static + sealed::Sealed {
     ) -> f64;
     /// Appends a sum's bytes.
     fn encode(sum: &Self::Sum, out: &mut Vec<u8>);
-    /// Reads them again.
+    /// Reads a sum that [`MomentValue::encode`] wrote.
     ///
     /// # Errors
-    /// Where they are not such bytes.
+    /// If the bytes are not such a sum.
     fn decode(bytes: &[u8]) -> Result<Self::Sum, SketchError>;
 }
 
@@ -105,26 +107,25 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
-/// A value whose square is too large to be added up: of magnitude beyond 10^140.
+/// The error for a value whose square is too large to be summed (magnitude above 10^140), or its fourth power
+/// in a state of four powers (magnitude above 10^70).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MomentValueTooLarge;
 
-/// The count of some rows and the exact sums of their values and products, of one column
-/// ([`ONE_COLUMN`]) or of two ([`TWO_COLUMNS`]), as `i64` or as `f64`, or of four powers of one column of `f64`
-/// ([`FOUR_POWERS`]).
+/// The row count with exact sums of values and products: of one column ([`ONE_COLUMN_SUMS`]) or two columns
+/// ([`TWO_COLUMN_SUMS`]) of `i64` or `f64`, or of four powers of one column of `f64` ([`FOUR_POWER_SUMS`]).
 ///
-/// The same in any order and grouping of adds and merges. A NaN or an infinity stands in the sum
-/// of its column as it is, makes the other answers NaN that are of its column, and is nothing to
-/// those of the other.
+/// The state is the same in any order and grouping of adds and merges. A NaN or an infinity enters the plain
+/// sum of its column, makes the column's other answers NaN, and does not affect the other column's answers.
 ///
 /// ```
-/// use tidemill_sketch::{Moments, ONE_COLUMN};
-/// let mut moments = Moments::<f64, ONE_COLUMN>::default();
+/// use tidemill_sketch::{Moments, ONE_COLUMN_SUMS};
+/// let mut moments = Moments::<f64, ONE_COLUMN_SUMS>::default();
 /// for x in [1e9, 1e9 + 1.0, 1e9 + 2.0] {
 ///     moments.add(x, 0.0)?;
 /// }
-/// assert_eq!(moments.squares_x() / 2.0, 1.0);
-/// # Ok::<(), tidemill_sketch::TooLarge>(())
+/// assert_eq!(moments.squared_deviations_x() / 2.0, 1.0);
+/// # Ok::<(), tidemill_sketch::MomentValueTooLarge>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moments<N: MomentValue, const SUMS: usize> {
@@ -142,18 +143,17 @@ impl<N: MomentValue, const SUMS: usize> Default for Moments<N, SUMS> {
 impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
     const SQUARES_X_INDEX: usize = if SUMS == TWO_COLUMN_SUMS { 2 } else { 1 };
 
-    /// Adds a row; `y` is looked at where there are two columns. Returns by how many bytes the
-    /// heap memory has grown.
+    /// Adds a row; `y` is used only with two columns. Returns the growth of heap memory in bytes.
     ///
     /// # Errors
-    /// [`TooLarge`], and the row is not added.
+    /// [`MomentValueTooLarge`]; the row is not added.
     #[inline]
     pub fn add(&mut self, x: N, y: N) -> Result<usize, MomentValueTooLarge> {
         self.add_or_remove(x, y, false, true)
     }
 
-    /// Adds a row that can be taken back: of what is not finite nothing is added, and who calls
-    /// remembers it.
+    /// Adds a row that can be removed later. Values that are not finite are not summed; the caller must keep
+    /// track of them.
     ///
     /// # Errors
     /// As [`Moments::add`].
@@ -162,10 +162,10 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
         self.add_or_remove(x, y, false, false)
     }
 
-    /// Takes back a row that [`Moments::add_finite`] added.
+    /// Removes a row that [`Moments::add_finite`] added.
     ///
     /// # Errors
-    /// [`TooLarge`], as when it was to be added.
+    /// [`MomentValueTooLarge`], as for the add of the same row.
     #[inline]
     pub fn remove_finite(&mut self, x: N, y: N) -> Result<usize, MomentValueTooLarge> {
         self.add_or_remove(x, y, true, false)
@@ -188,7 +188,7 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
         } else {
             y
         };
-        // A state may have been read that claims more rows than anybody has.
+        // Saturating, as a decoded state may claim any number of rows.
         self.count =
             if is_back { self.count.saturating_sub(1) } else { self.count.saturating_add(1) };
         let mut grown = 0;
@@ -216,7 +216,7 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
         Ok(grown)
     }
 
-    /// Adds all rows that `other` has.
+    /// Adds all rows of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         for (sum, other) in self.sums.iter_mut().zip(&other.sums) {
@@ -224,30 +224,31 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
         }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of x, rounded once.
+    /// Returns the sum of x, rounded once.
     pub fn sum_x(&self) -> f64 {
         N::rounded_sum(&self.sums[0])
     }
 
-    /// The sum of y, rounded once; NaN where there is one column.
+    /// Returns the sum of y, rounded once; NaN with one column.
     pub fn sum_y(&self) -> f64 {
         if SUMS == TWO_COLUMN_SUMS { N::rounded_sum(&self.sums[1]) } else { f64::NAN }
     }
 
-    /// Σ(x − mean of x)²; 0 of no rows. Never negative.
+    /// Returns Σ(x − mean of x)²; 0 without rows. Never negative.
     pub fn squared_deviations_x(&self) -> f64 {
         clamp_to_zero(self.centered_sum(Self::SQUARES_X_INDEX, 0, 0))
     }
 
-    /// Σ(x − mean)², Σ(x − mean)³ and Σ(x − mean)⁴ of [`FOUR_POWERS`]; zeros of no rows, NaN where an x is not finite.
+    /// Returns Σ(x − mean)², Σ(x − mean)³ and Σ(x − mean)⁴ of a [`FOUR_POWER_SUMS`] state: zeros without
+    /// rows, NaN if an x is not finite.
     ///
-    /// They are exact up to the rounding of sums of powers of distances from a double next to the mean, however large the
-    /// mean is. Cost: some microseconds.
+    /// They are exact up to the rounding of sums of powers of distances from a double next to the mean, at
+    /// any magnitude of the mean. Cost: some microseconds.
     pub fn central_power_sums(&self) -> [f64; 3] {
         match self.count {
             _ if SUMS != FOUR_POWER_SUMS || self.has_nonfinite_x() => [f64::NAN; 3],
@@ -256,22 +257,22 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
         }
     }
 
-    /// Σ(y − mean of y)²; NaN where there is one column.
+    /// Returns Σ(y − mean of y)²; NaN with one column.
     pub fn squared_deviations_y(&self) -> f64 {
         if SUMS == TWO_COLUMN_SUMS { clamp_to_zero(self.centered_sum(3, 1, 1)) } else { f64::NAN }
     }
 
-    /// Σ(x − mean of x)(y − mean of y); NaN where there is one column.
+    /// Returns Σ(x − mean of x)(y − mean of y); NaN with one column.
     pub fn deviation_products(&self) -> f64 {
         if SUMS == TWO_COLUMN_SUMS { self.centered_sum(4, 0, 1) } else { f64::NAN }
     }
 
-    /// Whether an x was NaN or infinite.
+    /// Returns true if an x was NaN or infinite.
     pub fn has_nonfinite_x(&self) -> bool {
         !self.sum_x().is_finite()
     }
 
-    /// Whether a y was NaN or infinite, where there are two columns.
+    /// Returns true if there are two columns and a y was NaN or infinite.
     pub fn has_nonfinite_y(&self) -> bool {
         SUMS == TWO_COLUMN_SUMS && !self.sum_y().is_finite()
     }
@@ -285,7 +286,7 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
             / self.count as f64
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     pub fn heap_bytes(&self) -> usize {
         self.sums.iter().map(N::heap_bytes).sum()
     }
@@ -318,10 +319,10 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
 
     /// Reads a state that [`Moments::encode`] wrote.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's; memory is constant.
+    /// Any [`SketchError`] except `ParameterOutOfRange`. Memory is constant.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x51 (version 1)")?;
@@ -340,7 +341,8 @@ impl<N: MomentValue, const SUMS: usize> Moments<N, SUMS> {
     }
 }
 
-/// As sums of squares are, but those of a state that no rows have made.
+/// Returns a sum of squares with negative values replaced by 0; only a decoded state that no rows produce has
+/// them.
 fn clamp_to_zero(squares: f64) -> f64 {
     if squares < 0.0 { 0.0 } else { squares }
 }
@@ -389,7 +391,7 @@ impl MomentValue for f64 {
         value: f64,
         is_back: bool,
     ) -> usize {
-        // The square is the sum of two doubles, and so are the products of these exactly.
+        // The square is a sum of two doubles, and products with each of them are exact too.
         let square = two_product(value, value);
         let mut grown = 0;
         for (part, other) in [(square.0, value), (square.1, value)] {
@@ -403,8 +405,9 @@ impl MomentValue for f64 {
         grown
     }
 
-    /// Moves the origin to a double next to the mean, where sums of powers cancel no more: the binomial theorem over exact
-    /// sums. What is left between that double and the mean is below its last digit.
+    /// Moves the origin to a double next to the mean, where sums of powers no longer cancel: the binomial
+    /// theorem over exact sums. The remaining distance between that double and the mean is below its last
+    /// digit.
     fn central_power_sums(count: u64, sums: &[FloatSum], variation: f64) -> [f64; 3] {
         let [first, second, third, fourth] = sums else { return [f64::NAN; 3] };
         if variation == 0.0 {
@@ -415,7 +418,7 @@ impl MomentValue for f64 {
         let parts = |sum: &FloatSum| ExactParts::new(sum).collect::<Vec<f64>>();
         let counts: Vec<f64> = exact_count_parts(count).collect();
         let sums = [counts, parts(first), parts(second), parts(third), parts(fourth)];
-        // Powers of the origin's opposite, each as doubles that add up to it.
+        // Powers of −origin, each as doubles that add up to it.
         let opposite = vec![-origin];
         let power = |lower: &[f64]| -> Vec<f64> {
             let products = lower.iter().map(|part| two_product(*part, -origin));
@@ -427,11 +430,12 @@ impl MomentValue for f64 {
         let moved = |degree: usize| {
             let mut total = FloatSum::new();
             for (taken, binomial) in BINOMIALS[degree].iter().enumerate() {
-                // Of the count and the first sum there are no products with 2^PRODUCT_EXPONENT.
+                // The count and the first sum contain no products, which are scaled by
+                // 2^PRODUCT_SCALE_EXPONENT.
                 let exponent = if degree - taken > 1 { -PRODUCT_SCALE_EXPONENT } else { 0 };
                 for part in &sums[degree - taken] {
                     for power in &powers[taken] {
-                        // Of 6 times a double, each of the two terms is a double.
+                        // 6 times a double is the sum of two doubles, one for each factor.
                         for factor in *binomial {
                             total.add_product(*part, *factor * *power, exponent);
                         }
@@ -494,7 +498,7 @@ impl MomentValue for f64 {
     }
 }
 
-/// For each degree, the binomial coefficients by powers taken of the second term, as sums of powers of two.
+/// Binomial coefficients by degree and by power of the second term, each as a sum of powers of two.
 const BINOMIALS: [&[&[f64]]; 5] = [
     &[&[1.0]],
     &[&[1.0], &[1.0]],
@@ -503,13 +507,13 @@ const BINOMIALS: [&[&[f64]]; 5] = [
     &[&[1.0], &[4.0], &[2.0, 4.0], &[4.0], &[1.0]],
 ];
 
-/// A product as the sum of two doubles, where it is not so small that the second is lost.
+/// Returns a product as the sum of two doubles; exact unless the second one underflows.
 fn two_product(left: f64, right: f64) -> (f64, f64) {
     let product = left * right;
     (product, left.mul_add(right, -product))
 }
 
-/// Doubles that add up to a count exactly; one with more than 53 bits is no double.
+/// Returns doubles that add up to a count exactly; a count of more than 53 bits is no double itself.
 fn exact_count_parts(count: u64) -> impl Iterator<Item = f64> {
     let halves = [(count >> 32) as f64 * 2f64.powi(32), (count & 0xffff_ffff) as f64];
     halves.into_iter().filter(|half| *half != 0.0)
@@ -522,7 +526,7 @@ fn measure_heap_growth(sum: &mut FloatSum, change: impl FnOnce(&mut FloatSum)) -
     sum.heap_bytes() - before
 }
 
-/// A sum as doubles that add up to it exactly, the largest first: two or three as a rule.
+/// An iterator over doubles that add up to a sum exactly, the largest first: usually two or three.
 struct ExactParts {
     rest: Option<FloatSum>,
 }
@@ -550,8 +554,8 @@ impl Iterator for ExactParts {
 
 // ── integers ─────────────────────────────────────────────────────────────────────────────
 
-/// An integer of 192 bits in two's complement, lowest limb first: no 2^64 rows overflow a sum
-/// of products.
+/// An integer of 192 bits in two's complement, lowest limb first: 2^64 rows cannot overflow a sum of
+/// products.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Int192([u64; 3]);
 
@@ -571,13 +575,13 @@ impl Int192 {
         ((value >> 127) as u64 == self.0[2]).then_some(value)
     }
 
-    /// The number, or the nearest of 128 bits.
+    /// Returns the integer, saturated to 128 bits.
     pub(crate) fn saturating_i128(&self) -> i128 {
         let is_negative = self.0[2] >> 63 == 1;
         self.to_i128().unwrap_or(if is_negative { i128::MIN } else { i128::MAX })
     }
 
-    /// Doubles that add up to it exactly: its digits of 32 bits, the highest signed.
+    /// Returns doubles that add up to the integer exactly: its digits of 32 bits, the highest one signed.
     fn exact_parts(&self) -> impl Iterator<Item = f64> + Clone {
         let [limb0, limb1, limb2] = self.0;
         let low = [limb0, limb0 >> 32, limb1, limb1 >> 32, limb2];
@@ -594,7 +598,7 @@ impl Int192 {
     }
 }
 
-/// The lower and the upper half.
+/// Returns the lower and the upper half.
 #[expect(clippy::cast_possible_truncation, reason = "the halves")]
 fn split_limbs(value: i128) -> [u64; 2] {
     [value as u64, (value >> 64) as u64]
@@ -707,7 +711,7 @@ impl MomentValue for i64 {
     }
 }
 
-/// A two's complement number without the bytes at its end that only repeat its sign; none of 0.
+/// Removes the bytes at the end of a two's complement number that only repeat its sign; 0 becomes empty.
 fn trim_sign_bytes(mut bytes: &[u8]) -> &[u8] {
     while let [rest @ .., last] = bytes {
         let sign = rest.last().map_or(0, |before| before >> 7);
@@ -725,7 +729,7 @@ mod tests {
 
     #[test]
     fn central_power_sums_stay_precise_at_any_mean() {
-        // Of 1, 2, 4 and 8, and of scales that are powers of two.
+        // Central sums of 1, 2, 4 and 8, at scales that are powers of two.
         let expected = [28.75, 50.625, 392.828_125];
         for mean in [0.0, 10.0, -1e4, 1e9, 1e15] {
             for scale in [1.0, 2f64.powi(-60), 2f64.powi(180)] {
@@ -815,7 +819,7 @@ mod tests {
             (spread.squared_deviations_x(), spread.deviation_products()),
             (expected, -expected)
         );
-        // The mean is large, the spread 1: what is left of 2^170 is exact.
+        // The mean is large and the spread 1: the difference of sums near 2^170 is exact.
         let close = of(&[i64::MAX, i64::MAX - 2]);
         assert_eq!(
             (close.squared_deviations_x(), close.squared_deviations_y()),
@@ -849,7 +853,7 @@ mod tests {
                     assert!(of_y.1.is_nan());
                 }
             }
-            // Where rows are taken back, of such nothing is added.
+            // With removable rows, values that are not finite are not summed.
             let mut slides = Moments::<f64, TWO_COLUMN_SUMS>::default();
             slides.add_finite(x, y).unwrap();
             slides.add_finite(2.0, 3.0).unwrap();

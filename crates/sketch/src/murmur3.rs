@@ -1,7 +1,7 @@
-//! MurmurHash3, x64 variant, the low 64 bits of its 128: the hash that the HyperLogLog storage
-//! specification's users agree on.
+//! MurmurHash3, x64 variant, low 64 of its 128 bits: the hash that users of the HyperLogLog storage
+//! specification have agreed on.
 //!
-//! Two writers can only merge their sketches if they hash alike, so the function is part of the
+//! Sketches of two writers can only merge if both use the same hash, so the function is part of the
 //! format. postgresql-hll hashes an integer as its little-endian bytes with seed 0 and keeps the
 //! low half of the 128 bits; java-hll's users do the same through Guava.
 //!
@@ -11,16 +11,16 @@
 //! ```
 //!
 //! Source: Austin Appleby, `MurmurHash3.cpp`, `MurmurHash3_x64_128` (public domain). The
-//! original takes a seed of 32 bits; a wider one is accepted here and used whole.
+//! original takes a seed of 32 bits; this version also accepts a wider one and uses all of it.
 
 use crate::simd::run_vectorized;
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// The low 64 bits of MurmurHash3 x64 128 of `bytes`. Seed 0 is what sketches use.
+/// Returns the low 64 bits of MurmurHash3 x64 128 of `bytes`. Sketches use seed 0.
 ///
-/// Cost: about 3 ns for a short key, then some 0.3 ns a byte.
+/// Cost: about 3 ns for a short key, plus some 0.3 ns a byte.
 ///
 /// ```
 /// use tidemill_sketch::{hash_bytes, hash_i64};
@@ -40,7 +40,7 @@ pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
         h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
     }
     if !tail.is_empty() {
-        // A missing byte counts as zero, and mixing zero leaves the state as it is.
+        // A missing byte counts as zero, and mixing in zero leaves the state unchanged.
         let (k1, k2) = padded_halves(tail);
         h1 ^= mix_k1(k1);
         h2 ^= mix_k2(k2);
@@ -48,10 +48,10 @@ pub fn hash_bytes(bytes: &[u8], seed: u64) -> u64 {
     finalize(h1, h2, bytes.len() as u64)
 }
 
-/// The hash of an integer: [`hash_bytes`] of its eight little-endian bytes, seed 0.
+/// Returns the hash of an integer: [`hash_bytes`] of its eight little-endian bytes, seed 0.
 ///
-/// An integer of any width is widened to 64 bits first, so that equal values in columns of
-/// different widths meet. Cost: about 2 ns.
+/// Integers of any width are widened to 64 bits first, so that equal values in columns of
+/// different widths have equal hashes. Cost: about 2 ns.
 ///
 /// ```
 /// assert_eq!(tidemill_sketch::hash_i64(0), 0x28df_63b7_cc57_c3cb);
@@ -62,8 +62,8 @@ pub fn hash_i64(value: i64) -> u64 {
     finalize(mix_k1(value.cast_unsigned()), 0, 8)
 }
 
-/// The hash of a float: [`hash_bytes`] of its eight little-endian bytes, seed 0, with −0.0
-/// taken as 0.0 and every NaN as one.
+/// Returns the hash of a float: [`hash_bytes`] of its eight little-endian bytes, seed 0. −0.0 hashes as 0.0,
+/// and all NaNs hash alike.
 ///
 /// ```
 /// use tidemill_sketch::hash_f64;
@@ -77,7 +77,8 @@ pub fn hash_f64(value: f64) -> u64 {
     finalize(mix_k1(value.to_bits()), 0, 8)
 }
 
-/// The hashes of integers, [`hash_i64`] of each in vectors of the processor. Cost: about 1.3 ns each with AVX2.
+/// Returns the hashes of integers, each as [`hash_i64`] computes it, by vector code. Cost: about 1.3 ns each
+/// with AVX2.
 ///
 /// ```
 /// use tidemill_sketch::{hash_i64, hash_i64s};
@@ -90,7 +91,7 @@ pub fn hash_i64s(values: &[i64]) -> Vec<u64> {
     hashes
 }
 
-/// Hashes as many integers as there are places.
+/// Hashes `values` into `hashes`, as many as both slices have.
 #[inline(always)]
 pub(crate) fn hash_i64s_into(values: &[i64], hashes: &mut [u64]) {
     run_vectorized(
@@ -103,7 +104,7 @@ pub(crate) fn hash_i64s_into(values: &[i64], hashes: &mut [u64]) {
     );
 }
 
-/// The quiet NaN without sign or payload, whatever the platform's own is.
+/// The quiet NaN without sign or payload, independent of the platform.
 const CANONICAL_NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 fn split_halves(block: &[u8; 16]) -> (u64, u64) {
@@ -113,10 +114,10 @@ fn split_halves(block: &[u8; 16]) -> (u64, u64) {
     (low, (whole >> 64) as u64)
 }
 
-/// The halves of a block of less than 16 bytes, zeros behind them.
+/// Returns the halves of a block of less than 16 bytes, padded with zeros.
 #[inline(always)]
 fn padded_halves(bytes: &[u8]) -> (u64, u64) {
-    // The first and the last bytes, which overlap, and no loop over how many there are.
+    // Loads of the first and the last bytes, which may overlap, instead of a loop over the length.
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let missing = 8 * (16 - bytes.len());
         #[expect(clippy::cast_possible_truncation, reason = "64 bits at most")]
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// The values Guava's and Appleby's programs give.
+    /// Checks against values computed by Guava's and Appleby's programs.
     #[test]
     fn hashes_of_known_texts_match_other_implementations() {
         let check =

@@ -2,7 +2,7 @@
 //!
 //! A float's bits, with the sign folded in, are an integer that orders as the floats do: its
 //! *key*. A histogram at level L counts the values by `key >> L`. Level 0 counts every distinct
-//! value apart. When the bins exceed their budget the level rises by one, which merges bins in
+//! value separately. When the bins exceed their budget, the level rises by one, which merges bins in
 //! pairs, until they fit.
 //!
 //! ```text
@@ -14,34 +14,33 @@
 //! state     bins, ascending (key >> L, count) … ┊ buffer of raw keys >> L, unsorted
 //! ```
 //!
-//! **The final state is a function of the multiset of values alone.** At a given level the bins
-//! are, by definition, a function of the multiset. The level is the smallest at which they
-//! fit: let d(S, L) be the number of bins of multiset S at level L; it never grows with L, for
-//! a bin at L + 1 holds all of each bin at L that meets it. While values arrive in any order
-//! and grouping, the level rises from L to L + 1 only when d(S, L) > budget for the values S
-//! seen by some part so far. S is a subset of the whole M, so d(M, L) ≥ d(S, L) > budget: M
-//! does not fit at L either, and no part ever rises above M's level. It reaches it, because at
-//! the end M's bins do fit. The same holds for merges of different budgets, where the
-//! smaller one wins: what exceeds the larger exceeds the smaller. The smallest and the largest
-//! value, kept besides, are functions of the multiset too.
+//! **The final state is a function of the multiset of values alone.** At a given level the bins are, by
+//! definition, a function of the multiset. The final level is the smallest at which they fit: let d(S, L) be
+//! the number of bins of multiset S at level L. It never grows with L, because a bin at L + 1 contains every
+//! bin at L that it overlaps. While values arrive in any order and grouping, the level rises from L to L + 1
+//! only if d(S, L) > budget for the values S seen by some part so far. S is a subset of the whole M, so d(M,
+//! L) ≥ d(S, L) > budget: M does not fit at L either, and no part ever rises above M's level. The merged
+//! state reaches that level, because M's bins must fit in the end. The same holds for merges of different
+//! budgets, where the smaller one applies: bins that exceed the larger budget exceed the smaller one too. The
+//! smallest and the largest value are stored separately and are functions of the multiset too.
 //!
-//! So the answer comes with an interval that *certainly* holds the exact one, rather than
-//! with a probability: the bounds of the bins it falls into. How wide a bin is follows from
-//! the data: 2,048 bins over a day of epoch seconds are 64 seconds wide, over a million values
-//! spread evenly between 0 and 1 0.8% of the value, over n octaves (powers of two) in
-//! general between n/2048 and twice that.
+//! So an answer comes with an interval that *certainly* contains the exact one, without
+//! a probability: the bounds of the bins that the quantile falls into. The width of a bin follows from
+//! the data: 2,048 bins over a day of epoch seconds are 64 seconds wide; over a million values
+//! spread evenly between 0 and 1 they are 0.8% of the value wide; over n octaves (powers of two)
+//! between n/2048 and twice that.
 //!
-//! Values first go to a buffer that grows with the state; when it is full it is sorted and
+//! Values first enter a buffer that grows with the state. A full buffer is sorted and
 //! folded into the bins in one pass over both. A bin takes 16 bytes and a key in the buffer 8, so
-//! that a state of up to 256 values has no bins at all, unless most of its values are there twice: it is
-//! a list, a merge of two is one list after the other, and a question sorts or selects in a copy on the stack.
+//! a state of up to 256 values has no bins at all, unless most of its values repeat. It is
+//! a list: a merge concatenates two lists, and a query sorts or selects in a copy on the stack.
 //!
 //! Related: HdrHistogram (fixed precision over a fixed range), DDSketch (Masson, Rim and Lee
 //! 2019: logarithmic bins of fixed relative width, collapsed at one end), UDDSketch (Epicoco
-//! et al. 2020: collapsing all bins in pairs, which is the step taken here). We differ in
-//! starting from exact values and in bins that are prefixes of the float itself: no
+//! et al. 2020: collapses all bins in pairs, the same step as here). This sketch differs in that it
+//! starts from exact values and that its bins are prefixes of the float itself: no
 //! logarithm, one scheme for negative, zero, subnormal and infinite values, and no accuracy to
-//! choose beforehand.
+//! choose in advance.
 
 use std::borrow::Cow;
 
@@ -55,11 +54,10 @@ const MAX_BINS_DEFAULT: u32 = 2048;
 const MAX_BINS_LOG2_MIN: u8 = 4;
 const MAX_BINS_LOG2_MAX: u8 = 20;
 
-/// At 64 − 4 there are at most 16 bins, the least that a budget can be.
+/// Maximum level: at 64 − 4 there are at most 16 bins, the smallest possible budget.
 const LEVEL_MAX: u8 = 64 - MAX_BINS_LOG2_MIN;
 
-/// The buffer's room, in keys: from the first value on, while there are few bins, and while there
-/// are none.
+/// Capacities of the buffer in keys: from the first value on, with few bins, and with no bins.
 const BUFFER_KEYS_MIN: usize = 4;
 const BUFFER_KEYS_FEW_BINS: usize = 64;
 const BUFFER_KEYS_NO_BINS: usize = 256;
@@ -67,46 +65,47 @@ const BUFFER_KEYS_NO_BINS: usize = 256;
 const KEY_NEGATIVE_INFINITY: u64 = key_from_float(f64::NEG_INFINITY);
 const KEY_INFINITY: u64 = key_from_float(f64::INFINITY);
 const KEY_ZERO: u64 = key_from_float(0.0);
-/// That of the least number above 0 that has all its digits.
+/// Key of the smallest positive normal float.
 const KEY_MIN_POSITIVE: u64 = key_from_float(f64::MIN_POSITIVE);
-/// −0.0 would have this key, were it not taken as 0.0.
+/// Key that −0.0 would have; −0.0 counts as 0.0.
 const KEY_NEGATIVE_ZERO: u64 = key_from_float(0.0) - 1;
 
-/// The next of 4, 6, 8, 12, 16, 24, …: states that grow then leave what others, growing, ask for.
+/// Rounds up to the next of 4, 6, 8, 12, 16, 24, …, so that growing states free buffers of sizes that other
+/// growing states request.
 fn round_up_to_size_class(size: usize) -> usize {
     let power = size.next_power_of_two();
     if size <= power / 4 * 3 { power / 4 * 3 } else { power }
 }
 
-/// The integer that orders as the float does.
+/// Returns the integer that orders as the float does.
 const fn key_from_float(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// The float of a key; −0.0 comes out as 0.0.
+/// Returns the float of a key; −0.0 becomes 0.0.
 const fn float_from_key(key: u64) -> f64 {
     let bits = if key >> 63 == 1 { key & !(1 << 63) } else { !key };
     f64::from_bits(bits) + 0.0
 }
 
-/// Values whose keys have the same leading 64 − level bits.
+/// A bin: the values whose keys share their leading 64 − level bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct QuantileBin {
     key: u64,
     count: u64,
 }
 
-/// Quantiles of floats: exact up to a number of distinct values, then each within a guaranteed
+/// Quantiles of floats: exact up to a number of distinct values, beyond that each within a guaranteed
 /// interval.
 ///
 /// The state is a function of the multiset of values: order and grouping of adds and merges
-/// leave no trace. −0.0 counts as 0.0; infinities are values; NaNs are counted apart and are
+/// leave no trace. −0.0 counts as 0.0; infinities are values; NaNs are counted separately and are
 /// part of no quantile. Up to 2^64 − 1 values.
 ///
 /// Memory: none while empty, 32 bytes for up to four values, 8 to 12 a value up to 256, then at most
-/// 22 a bin: 44 KiB with the default of 2,048 bins. Cost of an add: 10 to 20 ns, of many values at
-/// once to a small state 1 to 2.
+/// 22 a bin: 44 KiB with the default of 2,048 bins. Cost of an add: 10 to 20 ns; 1 to 2 ns for many values at
+/// once added to a small state.
 ///
 /// ```
 /// use tidemill_sketch::Quantiles;
@@ -115,19 +114,19 @@ struct QuantileBin {
 ///     latency_ms.add(f64::from(request));
 /// }
 /// assert_eq!(latency_ms.quantile(0.5), Some(500.5));
-/// assert_eq!(latency_ms.interval(0.5), Some((500.5, 500.5)));
+/// assert_eq!(latency_ms.quantile_interval(0.5), Some((500.5, 500.5)));
 /// assert!(latency_ms.is_exact());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Quantiles {
-    /// Ascending by key, no key twice; at most `1 << max_bins_log2`.
+    /// Ascending by key, without duplicates; at most `1 << max_bins_log2`.
     bins: Vec<QuantileBin>,
-    /// Keys at the current level that are not in the bins yet.
+    /// Keys at the current level that are not yet in the bins.
     buffer: Vec<u64>,
-    /// How many values are in bins and buffer together.
+    /// Number of values in bins and buffer together.
     count: u64,
     nan_count: u64,
-    /// The smallest and largest key, unshifted; meaningless while `count` is 0.
+    /// Smallest and largest key, unshifted; meaningless while `count` is 0.
     min_key: u64,
     max_key: u64,
     max_bins_log2: u8,
@@ -149,8 +148,7 @@ impl Default for Quantiles {
     }
 }
 
-/// Two states are equal if they have the same budget and have seen what amounts to the same
-/// values.
+/// Two states are equal if they have the same budget and indistinguishable values.
 impl PartialEq for Quantiles {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.folded_state(), other.folded_state());
@@ -165,7 +163,7 @@ impl PartialEq for Quantiles {
 impl Eq for Quantiles {}
 
 impl Quantiles {
-    /// An empty state of at most `max_bins` bins: a power of two from 16 to 1,048,576.
+    /// Creates an empty state of at most `max_bins` bins: a power of two from 16 to 1,048,576.
     /// [`Quantiles::default`] has 2,048.
     ///
     /// # Errors
@@ -184,7 +182,7 @@ impl Quantiles {
         Ok(Quantiles { max_bins_log2: log2, ..Quantiles::default() })
     }
 
-    /// The most bins the state may have, which a merge may have reduced.
+    /// Returns the maximum number of bins, which a merge may have reduced.
     #[must_use]
     pub fn max_bins(&self) -> u32 {
         1 << self.max_bins_log2
@@ -204,7 +202,7 @@ impl Quantiles {
         self.push_key(key);
     }
 
-    /// Adds values: the same as a call of [`Quantiles::add`] for each.
+    /// Adds values: equivalent to a call of [`Quantiles::add`] for each.
     pub fn add_all(&mut self, mut values: &[f64]) {
         while !values.is_empty() {
             if self.buffer.len() == self.buffer.capacity() {
@@ -227,10 +225,10 @@ impl Quantiles {
         }
     }
 
-    /// Adds one value `count` times: the same as so many calls of [`Quantiles::add`].
+    /// Adds one value `count` times: equivalent to `count` calls of [`Quantiles::add`].
     ///
-    /// Cost: that of at most eight adds, or of an insertion into the sorted bins: about 30 ns
-    /// where the bin exists, else up to a microsecond.
+    /// Cost: at most eight adds, or one insertion into the sorted bins: about 30 ns
+    /// if the bin exists, otherwise up to a microsecond.
     pub fn add_repeated(&mut self, value: f64, count: u64) {
         if count <= 8 {
             for _ in 0..count {
@@ -256,7 +254,7 @@ impl Quantiles {
         }
     }
 
-    /// Puts a key of level 0 into the buffer.
+    /// Appends a key of level 0 to the buffer.
     #[inline]
     fn push_key(&mut self, key: u64) {
         if self.buffer.len() == self.buffer.capacity() {
@@ -265,7 +263,7 @@ impl Quantiles {
         self.buffer.push(key >> self.level);
     }
 
-    /// Puts keys of the given level, which is at most our own, into the buffer.
+    /// Appends keys of the given level, which is at most the state's own, to the buffer.
     fn extend_buffer(&mut self, mut keys: &[u64], level: u8) {
         while !keys.is_empty() {
             if self.buffer.len() == self.buffer.capacity() {
@@ -279,8 +277,8 @@ impl Quantiles {
         }
     }
 
-    /// Makes room in the full buffer, for `wanted` keys if it may: a longer one while it is short for
-    /// the number of bins that a fold would walk over, else by folding.
+    /// Makes room in the full buffer, for `wanted` keys if possible. Grows the buffer while it is short
+    /// compared to the number of bins that a fold would traverse; otherwise folds it.
     #[cold]
     fn make_room(&mut self, wanted: usize) {
         let room = self.buffer.len();
@@ -297,12 +295,12 @@ impl Quantiles {
         }
     }
 
-    /// Whether the buffer's keys, if they are many and there are no bins, take less as bins.
+    /// Returns true if there are no bins, the buffer holds many keys, and bins would take less memory.
     fn is_smaller_as_bins(&mut self) -> bool {
         if !self.bins.is_empty() || self.buffer.len() < BUFFER_KEYS_FEW_BINS {
             return false;
         }
-        // Sorted up to where it was the last time: merging runs is what the stable sort is good at.
+        // The buffer is sorted up to the previous check: the stable sort merges such runs efficiently.
         self.buffer.sort();
         let distinct = self.buffer.chunk_by(|a, b| a == b).count();
         distinct * size_of::<QuantileBin>() <= self.buffer.len() * size_of::<u64>()
@@ -316,7 +314,7 @@ impl Quantiles {
         let are_first = self.bins.is_empty();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.sort_unstable();
-        // Most keys find their bin; the others gather at the buffer's front.
+        // Most keys find their bin; the others are collected at the buffer's front.
         let mut new = 0;
         let mut at = 0;
         for i in 0..buffer.len() {
@@ -348,8 +346,8 @@ impl Quantiles {
         self.raise_level_to_fit();
     }
 
-    /// Merges `incoming`, ascending (equal keys allowed) and at our level, into the bins.
-    /// `distinct` is how many of its keys have no bin, or more.
+    /// Merges `incoming`, ascending (equal keys allowed) and at the state's level, into the bins.
+    /// `distinct` is an upper bound on the number of its keys without a bin.
     fn merge_bins(&mut self, incoming: impl Iterator<Item = QuantileBin>, distinct: usize) {
         let mut merged: Vec<QuantileBin> = Vec::with_capacity(self.bins.len() + distinct);
         let mut put = |bin: QuantileBin| match merged.last_mut() {
@@ -395,9 +393,9 @@ impl Quantiles {
         });
     }
 
-    /// Adds all that `other` has seen. Of different budgets, the smaller one holds.
+    /// Adds all values that `other` has seen. If the budgets differ, the smaller one applies.
     ///
-    /// Cost: linear in the bins of both; of small states, in the values of the other.
+    /// Cost: linear in the bins of both; for small states, in the values of the other.
     pub fn merge(&mut self, other: &Quantiles) {
         self.nan_count = self.nan_count.saturating_add(other.nan_count);
         self.max_bins_log2 = self.max_bins_log2.min(other.max_bins_log2);
@@ -422,7 +420,7 @@ impl Quantiles {
         self.raise_level_to_fit();
     }
 
-    /// As [`Quantiles::merge`], in the memory of the one that owns more.
+    /// Merges like [`Quantiles::merge`], in the memory of the state that owns more.
     pub fn merge_owned(&mut self, mut other: Quantiles) {
         if other.heap_bytes() > self.heap_bytes() {
             std::mem::swap(self, &mut other);
@@ -430,34 +428,34 @@ impl Quantiles {
         self.merge(&other);
     }
 
-    /// How many values were added, NaNs not among them.
+    /// Returns the number of values added, without NaNs.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many NaNs were added.
+    /// Returns the number of NaNs added.
     #[must_use]
     pub fn nan_count(&self) -> u64 {
         self.nan_count
     }
 
-    /// The smallest value; none while empty.
+    /// Returns the smallest value; `None` while empty.
     #[must_use]
     pub fn min(&self) -> Option<f64> {
         (self.count > 0).then(|| float_from_key(self.min_key))
     }
 
-    /// The largest value; none while empty.
+    /// Returns the largest value; `None` while empty.
     #[must_use]
     pub fn max(&self) -> Option<f64> {
         (self.count > 0).then(|| float_from_key(self.max_key))
     }
 
-    /// Whether every quantile is exact: so far there were at most
-    /// [`max_bins`](Quantiles::max_bins) distinct values.
+    /// Returns true if every quantile is exact: at most
+    /// [`max_bins`](Quantiles::max_bins) distinct values were added.
     ///
-    /// Cost: constant, or once in a while that of sorting the buffer.
+    /// Cost: constant, occasionally one sort of the buffer.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.level == 0
@@ -465,16 +463,16 @@ impl Quantiles {
                 || self.folded_state().level == 0)
     }
 
-    /// The value below which a share `q` of the values lies, from 0 (the smallest) to 1 (the
+    /// Returns the value below which a share `q` of the values lies, from 0 (the smallest) to 1 (the
     /// largest).
     ///
-    /// With the n values in order it is the one at position h = q·(n − 1), counted from 0,
-    /// interpolated linearly between the two neighbours where h is not whole: numpy's default
-    /// and SQL's `percentile_cont`. Once no longer exact, a bin's values are taken to be spread
-    /// evenly between its bounds; [`Quantiles::interval`] says how far off that may be.
-    /// Between −∞ and +∞ there is no number to interpolate; the nearer of the two is given.
+    /// With the n values in order, the quantile is the value at position h = q·(n − 1), counted from 0,
+    /// interpolated linearly between its two neighbours unless h is whole: numpy's default
+    /// and SQL's `percentile_cont`. Once the state is not exact, a bin's values are assumed to be spread
+    /// evenly between its bounds; [`Quantiles::quantile_interval`] bounds the error.
+    /// Between −∞ and +∞ there is no number to interpolate; the nearer of the two is returned.
     ///
-    /// None if there are no values, or `q` is not between 0 and 1. Cost: a pass over the bins;
+    /// `None` if there are no values, or `q` is not between 0 and 1. Cost: a pass over the bins;
     /// for several quantiles use [`Quantiles::quantiles`].
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<f64> {
@@ -483,7 +481,7 @@ impl Quantiles {
         answer
     }
 
-    /// Several quantiles in one pass over the bins: [`Quantiles::quantile`] of each.
+    /// Returns several quantiles in one pass over the bins: [`Quantiles::quantile`] of each.
     #[must_use]
     pub fn quantiles(&self, qs: &[f64]) -> Vec<Option<f64>> {
         let shares: Vec<_> = qs.iter().map(|&q| QuantileLevel::new(q)).collect();
@@ -492,8 +490,8 @@ impl Quantiles {
         answers
     }
 
-    /// Calls `answer` with the [quantile](Quantiles::quantile) of each share: for many states of which
-    /// the same is asked. A small state needs no memory for it.
+    /// Calls `answer` with the [quantile](Quantiles::quantile) at each of `shares`. Meant for the same
+    /// quantiles of many states: a small state needs no memory for it.
     pub fn for_each_quantile(
         &self,
         shares: &[Option<QuantileLevel>],
@@ -524,7 +522,8 @@ impl Quantiles {
         }
     }
 
-    /// A copy of the keys, in any order, where there are some, all in the buffer, and they fit at level 0.
+    /// Copies the keys to `stack`, in any order, if there are any, all in the buffer, and they fit at level
+    /// 0.
     fn copy_buffered_keys<'a>(
         &self,
         stack: &'a mut [u64; BUFFER_KEYS_NO_BINS],
@@ -538,10 +537,10 @@ impl Quantiles {
         Some(keys)
     }
 
-    /// The lowest and highest value that the exact quantile can have; it is certain to lie
-    /// between them, the ends included.
+    /// Returns the lowest and highest possible value of the exact quantile, which certainly lies
+    /// between them, ends included.
     ///
-    /// While exact both are the quantile itself. None as for [`Quantiles::quantile`].
+    /// While exact, both are the quantile itself. `None` as for [`Quantiles::quantile`].
     ///
     /// ```
     /// use tidemill_sketch::Quantiles;
@@ -549,7 +548,7 @@ impl Quantiles {
     /// for i in 0..=100_000 {
     ///     quantiles.add(f64::from(i).sqrt());
     /// }
-    /// let (low, high) = quantiles.interval(0.25).unwrap();
+    /// let (low, high) = quantiles.quantile_interval(0.25).unwrap();
     /// assert!(low <= 25_000f64.sqrt() && 25_000f64.sqrt() <= high);
     /// assert!(high / low < 1.01);
     /// # Ok::<(), tidemill_sketch::SketchError>(())
@@ -560,10 +559,10 @@ impl Quantiles {
         BinRanks::new(&folded).interval(QuantileLevel::new(q))
     }
 
-    /// By which share of all values the answer of [`Quantiles::quantile`] may lie too far up or down, at most: that of
-    /// the bin that holds it.
+    /// Returns the maximum rank error of [`Quantiles::quantile`] as a share of all values: the share of the
+    /// bin that holds the quantile.
     ///
-    /// 0 while exact, and for the smallest and the largest value. None as for [`Quantiles::quantile`].
+    /// 0 while exact, and for the smallest and the largest value. `None` as for [`Quantiles::quantile`].
     #[must_use]
     pub fn rank_error(&self, q: f64) -> Option<f64> {
         let folded = self.folded_state();
@@ -574,8 +573,9 @@ impl Quantiles {
         Some(count as f64 / folded.count as f64)
     }
 
-    /// How many values are at most `value`: exact while the state is. Beyond that, those of the bin that it lies in are
-    /// taken to be spread evenly, so that it may be off by as many as that has.
+    /// Returns the number of values that are at most `value`: exact while the state is. Beyond that, the
+    /// values of the bin that `value` lies in are assumed to be spread evenly, so the error is at most the
+    /// bin's count.
     ///
     /// 0 for a NaN. Cost: a pass over the bins.
     ///
@@ -599,35 +599,38 @@ impl Quantiles {
                 break;
             }
             let all = bin.count as f64;
-            // The share of its values by their numbers, which differ by one from float to float.
+            // Share of the bin by keys, which differ by one from float to float.
             let inside = (key.min(end) - start) as f64 + 1.0;
             count += if key >= end { all } else { all * inside / ((end - start) as f64 + 1.0) };
         }
         count
     }
 
-    /// How many values lie where: at most `bars_max` bars of about equal width from the smallest to the largest finite
-    /// value, ascending, each beginning where the one before ends.
+    /// Returns a histogram: at most `bars_max` bars of about equal width from the smallest to the largest
+    /// finite value, ascending, each beginning where the one before ends.
     ///
-    /// A bar counts the values from its `low` on and below its `high`, the last one those at its `high` too. **The counts
-    /// are exact**: while the state is, the widths are equal; then each edge moves to the nearest bin's, and bars that have no
-    /// width left go. (A bin is usually much narrower than a bar, but for values close to 0 among large ones it is
-    /// the other way round, and there bars are exactly where asked.) Bars without values are listed. Where all finite values are
-    /// the same there is one bar, whose `low` and `high` are it.
+    /// A bar counts the values from its `low` on and below its `high`; the last one includes its `high`.
+    /// **The counts are exact.** While the state is exact, the widths are equal. Beyond that each edge moves
+    /// to the nearest edge of a bin, and bars without width are left out. (A bin is usually much narrower
+    /// than a bar. For values close to 0 among large ones it is the other way round, and those edges stay in
+    /// place.) Bars without values are included. If all finite values are equal, the single bar has that
+    /// value as `low` and `high`.
     ///
-    /// NaNs are left out ([`Quantiles::nan_count`] has them). Infinities have bars of their own, beyond `bars_max`: before
-    /// the first one with −∞ as its `low`, after the last one with ∞ as its `high`. The other end of these is infinite too,
-    /// or, where the spread is so large that a bin has finite values with them, the end of that bin.
+    /// NaNs are left out ([`Quantiles::nan_count`] counts them). Infinities have bars of their own, beyond
+    /// `bars_max`: before the first one with −∞ as its `low`, after the last one with ∞ as its `high`. The
+    /// other end of these bars is infinite too, or the end of the bin if the spread is so large that a bin
+    /// holds finite values with infinities.
     ///
-    /// Empty without values, and of finite ones with `bars_max` 0. Cost: a pass over the bins and the bars.
+    /// Empty without values; no bars of finite values if `bars_max` is 0. Cost: a pass over the bins and the
+    /// bars.
     ///
     /// ```
-    /// use tidemill_sketch::{Bar, Quantiles};
+    /// use tidemill_sketch::{HistogramBar, Quantiles};
     /// let mut latency_ms = Quantiles::default();
     /// latency_ms.add_all(&[0.0, 1.0, 1.5, 4.0, 10.0]);
     /// let bars = latency_ms.histogram(2);
-    /// assert_eq!(bars[0], Bar { low: 0.0, high: 5.0, count: 4 });
-    /// assert_eq!(bars[1], Bar { low: 5.0, high: 10.0, count: 1 });
+    /// assert_eq!(bars[0], HistogramBar { low: 0.0, high: 5.0, count: 4 });
+    /// assert_eq!(bars[1], HistogramBar { low: 5.0, high: 10.0, count: 1 });
     /// ```
     #[must_use]
     pub fn histogram(&self, bars_max: usize) -> Vec<HistogramBar> {
@@ -655,16 +658,16 @@ impl Quantiles {
         before.into_iter().chain(finite).chain(after).collect()
     }
 
-    /// Moves what is buffered into the bins, so that questions need not do it each time.
+    /// Moves the buffer into the bins, so that queries need not do it each time.
     ///
-    /// Changes no answer. Cost: that of sorting at most a quarter of the bins' number.
+    /// Changes no answer. Cost: one sort of at most a quarter as many keys as there are bins.
     pub fn compact(&mut self) {
         self.fold_buffer();
         self.buffer = Vec::new();
         self.bins.shrink_to_fit();
     }
 
-    /// The state with an empty buffer: itself, or a folded copy.
+    /// Returns the state with an empty buffer: itself, or a folded copy.
     fn folded_state(&self) -> Cow<'_, Self> {
         if self.buffer.is_empty() {
             Cow::Borrowed(self)
@@ -675,7 +678,7 @@ impl Quantiles {
         }
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.bins.capacity() * size_of::<QuantileBin>() + self.buffer.capacity() * size_of::<u64>()
@@ -683,8 +686,8 @@ impl Quantiles {
 
     /// Appends the state's canonical bytes, laid out in `docs/formats/states.md`.
     ///
-    /// A bin takes 2 to 5 bytes where values are small integers or the level is above 0, up to
-    /// 11 where they are arbitrary floats.
+    /// A bin takes 2 to 5 bytes if values are small integers or the level is above 0, up to
+    /// 11 for arbitrary floats.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut stack = [0; BUFFER_KEYS_NO_BINS];
         if let Some(keys) = self.copy_buffered_keys(&mut stack) {
@@ -697,7 +700,7 @@ impl Quantiles {
         state.write_bins(state.bins.iter().copied(), state.bins.len(), out);
     }
 
-    /// Appends what `bins` are: all of the state, at its level.
+    /// Appends the encoding of `bins`, which are the whole state at its level.
     fn write_bins(
         &self,
         mut bins: impl Iterator<Item = QuantileBin> + Clone,
@@ -727,10 +730,10 @@ impl Quantiles {
 
     /// Reads a state that [`Quantiles::encode`] wrote.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's; memory is bounded by eight times the input.
+    /// Any [`SketchError`] except `ParameterOutOfRange`. Memory is bounded by eight times the input.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x21 (version 1)")?;
@@ -756,7 +759,7 @@ impl Quantiles {
         Ok(state)
     }
 
-    /// Goes back from bins at level 0 to a list of values, where that takes no more.
+    /// Converts bins at level 0 back to a list of values in the buffer, if that takes no more memory.
     fn convert_to_buffer(&mut self) {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         if count <= BUFFER_KEYS_NO_BINS.min(2 * self.bins.len()) {
@@ -778,7 +781,7 @@ impl Quantiles {
         }
         let key_max = KEY_INFINITY >> self.level >> trailing_zeros;
         self.bins.reserve_exact(bin_count);
-        // How many distinct keys there can have been one level below.
+        // Maximum number of distinct keys one level below.
         let mut distinct_before = 0;
         let mut next = Some(0u64);
         for _ in 0..bin_count {
@@ -836,15 +839,15 @@ impl Quantiles {
 /// A bar of [`Quantiles::histogram`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HistogramBar {
-    /// The smallest value it may hold.
+    /// Smallest value that the bar may hold.
     pub low: f64,
-    /// What its values are below; what they are at most, if it is the last one or the low end is the same.
+    /// Exclusive upper end; inclusive for the last bar and if `low` is equal.
     pub high: f64,
-    /// How many values it has.
+    /// Number of values in the bar.
     pub count: u64,
 }
 
-/// Bars of bins without infinities, whose first and last key are known where they are within the bins.
+/// Returns the bars of bins without infinities. `min_key` and `max_key` apply if they lie within the bins.
 fn build_bars(
     bins: &[QuantileBin],
     level: u8,
@@ -869,7 +872,7 @@ fn build_bars(
             let edge = nearest_edge(min * (1.0 - share) + max * share, level);
             (edge >> level, float_from_key(edge))
         };
-        // An edge outside of the values is none, and a bar without a width neither.
+        // Skip an edge outside the values and a bar without width.
         if !is_last && (high <= low || high >= max) {
             continue;
         }
@@ -886,21 +889,21 @@ fn build_bars(
     bars
 }
 
-/// The first key of the bin, or of the one after it, whichever is closer to a value.
+/// Returns the first key of the bin that holds `value`, or of the next bin, whichever is closer to `value`.
 fn nearest_edge(value: f64, level: u8) -> u64 {
     let below = key_from_float(value + 0.0) >> level << level;
     let above = below.saturating_add(1 << level);
     let distance = |key: u64| (float_from_key(key) - value).abs();
-    // What lies above the largest float is no number, and farther than any.
+    // A key above the largest float gives NaN, which compares as farther than any.
     if below < KEY_NEGATIVE_INFINITY || distance(above) < distance(below) { above } else { below }
 }
 
-/// The last key of a bin.
+/// Returns the last key of a bin.
 fn bin_last_key(key: u64, level: u8) -> u64 {
     (key << level) | ((1 << level) - 1)
 }
 
-/// How many low bits are zero in every bin's key; 0 if all are.
+/// Returns the number of low bits that are zero in every bin's key; 0 if all bits are.
 fn common_trailing_zeros(bins: impl Iterator<Item = QuantileBin>) -> u8 {
     match bins.fold(0, |bits, bin| bits | bin.key) {
         0 => 0,
@@ -908,7 +911,7 @@ fn common_trailing_zeros(bins: impl Iterator<Item = QuantileBin>) -> u8 {
     }
 }
 
-/// Folded bins with the number of values up to the end of each, to find values by rank.
+/// Folded bins with cumulative counts, to find values by rank.
 struct BinRanks<'a> {
     state: &'a Quantiles,
     ends: Vec<u64>,
@@ -923,7 +926,8 @@ impl<'a> BinRanks<'a> {
         BinRanks { state, ends: ends.collect() }
     }
 
-    /// How many values there are in the bin that holds a rank; 0 if that is no bin but a value.
+    /// Returns the number of values in the bin that holds a rank; 0 if the value of the rank is known
+    /// exactly.
     fn bin_count_at_rank(&self, rank: u64) -> u64 {
         let state = self.state;
         if state.level == 0 || rank == 0 || rank == state.count - 1 {
@@ -933,7 +937,7 @@ impl<'a> BinRanks<'a> {
         state.bins[at].count
     }
 
-    /// The lowest and highest key that the value of a rank can have, and its representative.
+    /// Returns the lowest and highest possible key of the value at a rank, and a representative key.
     fn key_range_at_rank(&self, rank: u64) -> (u64, u64, u64) {
         let state = self.state;
         if rank == 0 {
@@ -946,14 +950,14 @@ impl<'a> BinRanks<'a> {
         let bin = state.bins[at];
         let low = (bin.key << state.level).max(state.min_key);
         let high = bin_last_key(bin.key, state.level).min(state.max_key);
-        // The middle of the share of the bin that belongs to this rank. In keys, not values:
+        // The middle of the part of the bin that belongs to this rank. In keys, not values:
         // within an octave that is the same, and across octaves and up to infinity it is sound.
         let within = rank.saturating_sub(self.ends[at] - bin.count);
         let offset =
             u128::from(high - low) * (2 * u128::from(within) + 1) / (2 * u128::from(bin.count));
         #[expect(clippy::cast_possible_truncation, reason = "at most `high - low`")]
         let middle = match low {
-            // Zeros, with what cannot be told from them: no number of this size was meant.
+            // Zeros, and subnormals that share their bin: a value of this size is taken as 0.
             KEY_ZERO if high < KEY_MIN_POSITIVE => low,
             _ => low + (offset as u64).min(high - low),
         };
@@ -978,22 +982,23 @@ impl<'a> BinRanks<'a> {
         if self.state.level == 0 || between.numerator == 0 {
             return Some(bounds);
         }
-        // Interpolating rounds, here and in the exact answer: leave room for both.
+        // Interpolation rounds, here and in the exact answer: leave room for both.
         let room = |a: u64, b: u64| {
             4.0 * f64::EPSILON * float_from_key(a).abs().max(float_from_key(b).abs())
         };
         let (low, high) = (bounds.0 - room(low_a, low_b), bounds.1 + room(high_a, high_b));
-        // An infinite room around an infinite bound is no bound, hence no `clamp`.
+        // Infinite room around an infinite bound gives NaN, hence no `clamp`.
         Some((low.max(float_from_key(low_a)), high.min(float_from_key(high_b))))
     }
 }
 
-/// A part of a whole: which share of the values lies below a quantile, worked out once for many states.
+/// A quantile's level as an exact fraction from 0 to 1: the share of values below it, computed once for many
+/// states.
 ///
 /// ```
-/// use tidemill_sketch::{Quantiles, Share};
-/// let median = Share::new(0.5);
-/// assert!(median.is_some() && Share::new(1.5).is_none());
+/// use tidemill_sketch::{QuantileLevel, Quantiles};
+/// let median = QuantileLevel::new(0.5);
+/// assert!(median.is_some() && QuantileLevel::new(1.5).is_none());
 /// let mut latency_ms = Quantiles::default();
 /// latency_ms.add_all(&[3.0, 1.0, 2.0]);
 /// latency_ms.quantiles_at(&[median], |quantile| assert_eq!(quantile, Some(2.0)));
@@ -1006,18 +1011,18 @@ pub struct QuantileLevel {
 }
 
 impl QuantileLevel {
-    /// The share `q`, by the decimal that it is written as; none unless it is from 0 to 1.
+    /// Returns the decimal fraction that `q` is written as; `None` unless it is from 0 to 1.
     #[must_use]
     pub fn new(q: f64) -> Option<Self> {
         let (part, of) = if (0.0..=1.0).contains(&q) { decimal_fraction(q) } else { return None };
         Some(QuantileLevel { numerator: part, denominator: of })
     }
 
-    /// The same share counted from the other end: 1 less this one.
+    /// Returns the same level counted from the other end: 1 minus this fraction.
     ///
     /// ```
-    /// use tidemill_sketch::Share;
-    /// assert_eq!(Share::new(0.1).map(Share::from_the_end), Share::new(0.9));
+    /// use tidemill_sketch::QuantileLevel;
+    /// assert_eq!(QuantileLevel::new(0.1).map(QuantileLevel::complement), QuantileLevel::new(0.9));
     /// ```
     #[must_use]
     pub fn complement(self) -> Self {
@@ -1027,12 +1032,13 @@ impl QuantileLevel {
         }
     }
 
-    /// Index of the discrete quantile among `count` sorted values: the first value that this share of all values
-    /// does not exceed; none of no values. It is exact: 0.55 of 100 values is the 55th.
+    /// Returns the index of the discrete quantile among `count` sorted values: the first value that this
+    /// share of all values does not exceed; `None` without values. It is exact: 0.55 of 100 values is the
+    /// 55th.
     ///
     /// ```
-    /// use tidemill_sketch::Share;
-    /// let share = Share::new(0.55).unwrap();
+    /// use tidemill_sketch::QuantileLevel;
+    /// let share = QuantileLevel::new(0.55).unwrap();
     /// assert_eq!(share.discrete_index(100), Some(54));
     /// assert_eq!(share.discrete_index(0), None);
     /// ```
@@ -1045,12 +1051,13 @@ impl QuantileLevel {
         Some(u64::try_from(place.max(1) - 1).unwrap_or(last).min(last))
     }
 
-    /// Quantile of ascending numbers, NaN behind all others: the number at this share of the way from the first to the
-    /// last, between two of them interpolated and rounded once. None of no numbers; NaN next to a NaN.
+    /// Returns the quantile of ascending numbers, with NaN behind all others: the number at this share of the
+    /// way from the first to the last, interpolated between two numbers and rounded once. `None` without
+    /// numbers; NaN next to a NaN.
     ///
     /// ```
-    /// use tidemill_sketch::Share;
-    /// let share = Share::new(0.25).unwrap();
+    /// use tidemill_sketch::QuantileLevel;
+    /// let share = QuantileLevel::new(0.25).unwrap();
     /// assert_eq!(share.quantile_of_sorted(&[1.0, 2.0, 3.0, 4.0]), Some(1.75));
     /// ```
     #[must_use]
@@ -1060,12 +1067,13 @@ impl QuantileLevel {
         Some(interpolate_or_nan(number(below)?, number(above)?, between))
     }
 
-    /// [`Share::quantile_of_sorted`] of numbers in any order, which it reorders. Cost: one selection, O(n).
+    /// Returns [`QuantileLevel::quantile_of_sorted`] of numbers in any order, and reorders them. Cost: one
+    /// selection, O(n).
     #[must_use]
     pub fn select_quantile(self, numbers: &mut [f64]) -> Option<f64> {
         let (below, above, between) = neighbor_ranks(numbers.len() as u64, Some(self))?;
         for number in numbers.iter_mut() {
-            // A zero and a NaN have one place each in the order, whatever their signs.
+            // Zeros of both signs, and NaNs of both signs, sort as one value.
             *number = if number.is_nan() { f64::NAN } else { *number + 0.0 };
         }
         let index = usize::try_from(below).ok()?;
@@ -1078,7 +1086,7 @@ impl QuantileLevel {
     }
 }
 
-/// [`interpolate`] of numbers of which one may be NaN.
+/// Interpolates like [`interpolate`] between numbers of which one may be NaN.
 fn interpolate_or_nan(low: f64, high: f64, share: QuantileLevel) -> f64 {
     match share.numerator > 0 && (low.is_nan() || high.is_nan()) {
         true => f64::NAN,
@@ -1086,8 +1094,8 @@ fn interpolate_or_nan(low: f64, high: f64, share: QuantileLevel) -> f64 {
     }
 }
 
-/// The ranks on both sides of a quantile of so many values, counted from 0, and how far between
-/// them it is.
+/// Returns the ranks below and above a quantile of `count` values, counted from 0, and the quantile's
+/// position between them.
 fn neighbor_ranks(count: u64, share: Option<QuantileLevel>) -> Option<(u64, u64, QuantileLevel)> {
     let last = count.checked_sub(1)?;
     let QuantileLevel { numerator: part, denominator: of } = share?;
@@ -1102,8 +1110,8 @@ fn neighbor_ranks(count: u64, share: Option<QuantileLevel>) -> Option<(u64, u64,
     ))
 }
 
-/// A number from 0 to 1 as a fraction: the decimal that it is written as, 95/100 for 0.95, whose
-/// nearest double lies beside it. One that is closer to 0 than 19 digits tell is as good as 2^-63ths.
+/// Converts a number from 0 to 1 to the fraction that its decimal notation states: 95/100 for 0.95, whose
+/// nearest double differs slightly. A number too close to 0 for 19 digits becomes a multiple of 2^-63.
 fn decimal_fraction(q: f64) -> (u64, u64) {
     const DIGITS_MAX: usize = 19;
     let text = format!("{q}");
@@ -1133,7 +1141,7 @@ fn decimal_fraction(q: f64) -> (u64, u64) {
     }
 }
 
-/// The double nearest to the value a share of the way from `a` to `b`, which is not less.
+/// Returns the double nearest to the value at `share` of the way from `a` to `b`; `b` is at least `a`.
 ///
 /// Computed in pairs of doubles whose sum is exact to about 106 bits, and rounded once: 17/20 of
 /// the way from 83 to 84 is 83.85.
@@ -1151,14 +1159,14 @@ fn interpolate(a: f64, b: f64, share: QuantileLevel) -> f64 {
             _ => b,
         }
     } else if a.abs().max(b.abs()) > LARGE {
-        // Their products with a part might be none.
+        // Products with the numerator might overflow.
         a * (1.0 - t) + b * t
     } else {
         let difference = two_sum(b, -a);
         let product = multiply(difference, double_double_from_u64(share.numerator));
         let way = divide(product, double_double_from_u64(share.denominator));
         let (high, low) = two_sum(a, way.0);
-        // Rounding may not leave the two.
+        // Rounding must not leave the range of the two.
         (high + (low + way.1)).clamp(a, b)
     }
 }
@@ -1177,7 +1185,7 @@ fn two_product(a: f64, b: f64) -> DoubleDouble {
     (product, a.mul_add(b, -product))
 }
 
-/// A whole number, exactly.
+/// Returns a whole number exactly, as a pair of doubles.
 #[expect(clippy::cast_precision_loss, reason = "each half has 32 bits")]
 fn double_double_from_u64(number: u64) -> DoubleDouble {
     let (high, low) = (number >> 32, number & 0xFFFF_FFFF);

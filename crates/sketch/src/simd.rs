@@ -1,18 +1,18 @@
-//! Loops compiled once more for processors of today.
+//! Loops that are also compiled for AVX2 and AVX-512, selected at run time.
 //!
-//! The build is for every x86-64 processor, whose vectors hold two 64-bit numbers and cannot
-//! multiply them. The same loops are compiled for AVX2 and AVX-512 as well and chosen when they
-//! run. What they compute is the same: nothing here is written in instructions, the compiler
-//! finds them, and `fearless_simd` makes the call, which is safe once the processor was asked.
+//! The build targets every x86-64 processor, whose vectors hold two 64-bit numbers and cannot multiply them.
+//! The same loops are compiled a second time for wider vectors, and the call selects the best version for the
+//! processor. The results are identical: the code contains no intrinsics, and the compiler vectorizes it.
+//! `fearless_simd` makes the call, which is safe once the processor's features are known.
 
 use fearless_simd::Level;
 #[cfg(target_arch = "x86_64")]
 use fearless_simd::Simd;
 
-/// Runs `work` compiled for the best vectors that this processor has.
+/// Runs `work` compiled for the widest vectors of this processor.
 ///
-/// `work` has to be a loop worth the question, which costs about a nanosecond, and what it calls
-/// has to be `#[inline(always)]`: only what is inlined is compiled anew.
+/// `work` should be a loop that is worth the detection, which costs about a nanosecond. Functions that it
+/// calls must be `#[inline(always)]`, because only inlined code is compiled again.
 #[inline(always)]
 pub(crate) fn run_vectorized<R>(work: impl FnOnce() -> R) -> R {
     match Level::new() {
@@ -20,7 +20,7 @@ pub(crate) fn run_vectorized<R>(work: impl FnOnce() -> R) -> R {
         Level::Avx512(simd) => simd.vectorize(work),
         #[cfg(target_arch = "x86_64")]
         Level::Avx2(simd) => simd.vectorize(work),
-        // What the build is for: on arm64 it has all the vectors there are.
+        // The target of the build, which on arm64 includes all vector instructions.
         _ => work(),
     }
 }

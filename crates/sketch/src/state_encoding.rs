@@ -1,7 +1,7 @@
-//! Reading and writing the pieces that the states' encodings share: bytes and variable-length
-//! integers (LEB128: seven bits to a byte, lowest first, the high bit set on all but the last).
+//! Encoding of the elements that all states share: bytes and variable-length integers (LEB128: seven bits to
+//! a byte, lowest first, the high bit set on all bytes but the last).
 //!
-//! An integer has one accepted spelling, the shortest, so that a state has one too.
+//! Only the shortest encoding of an integer is accepted, so that a state has a single encoding too.
 
 use crate::SketchError;
 
@@ -14,7 +14,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// A cursor over an encoded state that turns every shortfall into an error with its place.
+/// A cursor over an encoded state; every error it returns contains the offset.
 pub(crate) struct StateReader<'a> {
     state: &'static str,
     bytes: &'a [u8],
@@ -26,7 +26,7 @@ impl<'a> StateReader<'a> {
         StateReader { state, bytes, offset: 0 }
     }
 
-    /// Reads the first byte, which names kind and version in one.
+    /// Reads the first byte, which encodes both state type and version.
     pub(crate) fn expect_header(
         &mut self,
         header: u8,
@@ -78,8 +78,8 @@ impl<'a> StateReader<'a> {
         Err(self.corrupt_error("an integer does not fit 64 bits"))
     }
 
-    /// Reads how many elements follow, each of at least `element_bytes_min` bytes, so that
-    /// space for them may be set aside before they are read.
+    /// Reads the number of following elements, each of at least `element_bytes_min` bytes. Fails if the
+    /// remaining bytes cannot hold them, so that callers may allocate for all elements at once.
     pub(crate) fn read_length(&mut self, element_bytes_min: usize) -> Result<usize, SketchError> {
         let length = self.read_varint()?;
         let needed = usize::try_from(length)
@@ -96,7 +96,7 @@ impl<'a> StateReader<'a> {
         Ok(needed / element_bytes_min)
     }
 
-    /// The error that so many bytes are not left; there are fewer.
+    /// Returns the error for input with fewer than `bytes` bytes left.
     pub(crate) fn truncated_error(&self, bytes: usize) -> SketchError {
         SketchError::Truncated {
             state: self.state,

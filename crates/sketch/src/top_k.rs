@@ -1,11 +1,10 @@
-//! The most frequent items of a stream, with the bounds of each count.
+//! The most frequent items of a stream, with bounds on each count.
 //!
-//! A table counts items exactly. When it holds more than twice its capacity of items, the count
-//! at position capacity + 1, from the largest, is subtracted from all, and the first `capacity` items
-//! stay: of those that are left with nothing, which all had the count that was subtracted, the
-//! smaller ones. What was subtracted so far is the *offset*: an item's
-//! true count lies between its count in the table and that plus the offset, and for an item
-//! not in the table between 0 and the offset.
+//! A table counts items exactly. When it holds more than twice `capacity` items, a purge subtracts the count
+//! of rank capacity + 1, counted from the largest, from all counts and keeps the first `capacity` items.
+//! Items whose count equals the subtracted one have nothing left; of these the smaller ones stay. The sum of
+//! all subtracted counts is the *offset*. The true count of an item lies between its count in the table and
+//! that plus the offset; for an item outside the table, between 0 and the offset.
 //!
 //! ```text
 //! counts, descending   9 8 7 4 ┊ 3 2 2 1 1         capacity 4, nine items: one too many
@@ -13,20 +12,20 @@
 //! ```
 //!
 //! **The bound.** A purge that subtracts s takes at least s from each of capacity + 1 items, so
-//! `(capacity + 1) · offset + Σ counts ≤ total`. A merge adds up all three sides, then purges.
+//! `(capacity + 1) · offset + Σ counts ≤ total`. A merge adds up all three terms, then purges.
 //! Hence after any adds and merges, in any order, `offset ≤ total / (capacity + 1)`: an item
 //! that is more frequent than that is never lost.
 //!
-//! Source: Misra and Gries, *Finding repeated elements* (1982); merging by Agarwal, Cormode,
-//! Huang, Phillips, Wei and Yi, *Mergeable summaries* (2012). DataSketches' frequent items
-//! sketch subtracts an estimated median when its table fills; we subtract by exact rank, and break
-//! ties by the items, so that the result depends on the sequence of operations alone: the table's
-//! iteration order is never asked for. That what is left with nothing may stay gives an answer where
-//! all items are about equally frequent, with the error that it has. It does depend on that sequence; only
-//! exact states are independent of order.
+//! Source: Misra and Gries, *Finding repeated elements* (1982); merging by Agarwal, Cormode, Huang, Phillips,
+//! Wei and Yi, *Mergeable summaries* (2012). DataSketches' frequent items sketch subtracts an estimated
+//! median when its table fills. This sketch subtracts by exact rank and breaks ties by the items, so that the
+//! result depends on the sequence of operations alone and never on the table's iteration order. Items with
+//! nothing left may stay, which gives an answer, with a stated error, even if all items are about equally
+//! frequent. The result does depend on the sequence of operations; only exact states are independent of
+//! order.
 //!
-//! A group of few items costs little: up to eight items are a plain list, up to 32 where all have
-//! eight bytes, as numbers do, and an item of up to 22 bytes is stored in the entry itself.
+//! A group of few items costs little: up to eight items are a plain list, up to 32 if all have eight bytes,
+//! as numbers do. An item of up to 22 bytes is stored in the entry itself.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -40,13 +39,13 @@ const HEADER: u8 = 0x31;
 const CAPACITY_DEFAULT: u32 = 1024;
 const CAPACITY_MAX: u32 = 1 << 24;
 
-/// Up to this many items are looked up one by one.
+/// Maximum number of items that a state searches linearly, as a list.
 const LIST_ITEMS_MAX: usize = 8;
 
-/// As far as all of them are words, so many are.
+/// Maximum number of items in the word form, in which every item has eight bytes.
 const WORD_ITEMS_MAX: usize = 32;
 
-/// Each time so many were added, it is looked whether the words would better be a table.
+/// Number of adds between two checks for a conversion from words to a table.
 const TABLE_CHECK_ADDS: u64 = 1024;
 
 #[derive(Clone, Debug)]
@@ -62,8 +61,8 @@ struct WordEntry {
     count: u64,
 }
 
-/// Where a word's entry is among at most [`WORDS_MAX`]. All are compared: to stop where it is found
-/// cannot be foreseen, and costs more.
+/// Returns the index of a word among at most [`WORD_ITEMS_MAX`]. Compares all of them: an early exit would be
+/// mispredicted and costs more.
 #[inline]
 fn find_word(words: &[WordEntry], item: [u8; 8]) -> Option<usize> {
     let item = u64::from_ne_bytes(item);
@@ -81,13 +80,13 @@ enum ItemCounts {
     Table(Box<CountTable>),
 }
 
-/// The hash is foldhash's with random seeds: nothing that is answered or written depends on
-/// the order it gives, and items chosen to collide are hard to come by.
+/// A hash table of counts. The hash is foldhash with random seeds: no answer and no encoded byte depends on
+/// the order that it gives, and items that collide are hard to choose.
 #[derive(Clone, Debug)]
 struct CountTable {
     entries: HashTable<CountEntry>,
     hasher: DefaultHashBuilder,
-    /// The heap memory of the long items.
+    /// Heap memory of the long items, in bytes.
     item_bytes: usize,
 }
 
@@ -114,14 +113,14 @@ impl CountTable {
     }
 }
 
-/// An item of [`TopK::top`] with the bounds of its count.
+/// An item of [`TopK::top_items`] with the bounds of its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopItem<'a> {
     /// The item, as it was added.
     pub item: &'a [u8],
-    /// It was added at least so many times.
+    /// Minimum number of times that the item was added.
     pub lower_bound: u64,
-    /// It was added at most so many times.
+    /// Maximum number of times that the item was added.
     pub upper_bound: u64,
 }
 
@@ -131,9 +130,9 @@ pub struct TopItem<'a> {
 /// where counts tie. Up to 2^64 − 1 occurrences. The state is a function of the sequence of
 /// adds and merges; while exact, of the multiset of items alone.
 ///
-/// Memory: none while empty; 16 bytes an item of eight bytes up to 32, of others 32 bytes up to 8, then 38 to 75 bytes an item (and its own
-/// bytes if longer than 22), of up to twice `capacity` items. Cost of an add: about 10 ns for a
-/// short item.
+/// Memory: none while empty; 16 bytes an item for up to 32 items of eight bytes, 32 bytes an item for up to 8
+/// other items, then 38 to 75 bytes an item (plus its own bytes if longer than 22), for up to twice
+/// `capacity` items. Cost of an add: about 10 ns for a short item.
 ///
 /// ```
 /// use tidemill_sketch::TopK;
@@ -141,17 +140,17 @@ pub struct TopItem<'a> {
 /// for airport in ["JFK", "EWR", "JFK", "LGA", "JFK", "EWR"] {
 ///     airports.add(airport.as_bytes(), 1);
 /// }
-/// let top = airports.top(2);
-/// assert_eq!((top[0].item, top[0].lower, top[0].upper), (&b"JFK"[..], 3, 3));
-/// assert_eq!((top[1].item, top[1].lower, top[1].upper), (&b"EWR"[..], 2, 2));
+/// let top = airports.top_items(2);
+/// assert_eq!((top[0].item, top[0].lower_bound, top[0].upper_bound), (&b"JFK"[..], 3, 3));
+/// assert_eq!((top[1].item, top[1].lower_bound, top[1].upper_bound), (&b"EWR"[..], 2, 2));
 /// assert!(airports.is_exact());
 /// ```
 #[derive(Debug, Clone)]
 pub struct TopK {
     counts: ItemCounts,
-    /// The sum of all that was added.
+    /// Number of occurrences added, of all items together.
     total: u64,
-    /// What was subtracted from every count so far.
+    /// Sum of the counts that purges have subtracted from every item.
     offset: u64,
     capacity: u32,
 }
@@ -179,11 +178,11 @@ impl PartialEq for TopK {
 impl Eq for TopK {}
 
 impl TopK {
-    /// An empty state that keeps at least the `capacity` most frequent items it can tell, from
+    /// Creates an empty state that keeps at least the `capacity` most frequent items it can distinguish, from
     /// 1 to 16,777,216. [`TopK::default`] has 1,024.
     ///
-    /// An item that makes up more than 1/(capacity + 1) of all is never lost. To list the top
-    /// k well, choose ten times k or more.
+    /// An item with a share above 1/(capacity + 1) of all occurrences is never lost. To list the top
+    /// k well, choose a capacity of ten times k or more.
     ///
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
@@ -200,7 +199,7 @@ impl TopK {
         Ok(TopK { capacity, ..TopK::default() })
     }
 
-    /// The capacity, which a merge may have reduced.
+    /// Returns the capacity, which a merge may have reduced.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
@@ -222,8 +221,7 @@ impl TopK {
         }
     }
 
-    /// Adds an occurrence of each of some items of eight bytes: the same as a call of [`TopK::add`] for
-    /// each.
+    /// Adds one occurrence of each item, all of eight bytes: equivalent to a call of [`TopK::add`] for each.
     pub fn add_word_items(&mut self, items: &[[u8; 8]]) {
         for (at, item) in items.iter().enumerate() {
             if let ItemCounts::Words(words) = &mut self.counts {
@@ -233,7 +231,7 @@ impl TopK {
                     continue;
                 }
                 if words.len() == words.capacity() && words.len() < WORD_ITEMS_MAX {
-                    // Some of those that are left are there already, or twice.
+                    // Some of the remaining items are present already, or occur twice.
                     let more = (items.len() - at).div_ceil(4) * 3;
                     let room = (words.len() + more).next_multiple_of(4).min(WORD_ITEMS_MAX);
                     words.reserve_exact(room - words.len());
@@ -243,7 +241,7 @@ impl TopK {
         }
     }
 
-    /// Adds to an item's count without a look at the capacity.
+    /// Adds to an item's count without checking the capacity.
     #[inline]
     fn add_count(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
@@ -265,7 +263,7 @@ impl TopK {
         }
     }
 
-    /// Appends an item to the words or the list, or goes over to the next form.
+    /// Appends an item to the words or the list, or converts the state to the next form.
     #[cold]
     fn insert(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
@@ -301,7 +299,7 @@ impl TopK {
         self.add_count(item, n);
     }
 
-    /// Goes over to the table.
+    /// Converts the state to a table.
     #[cold]
     fn convert_to_table(&mut self) {
         let mut table = CountTable {
@@ -315,7 +313,7 @@ impl TopK {
         self.counts = ItemCounts::Table(Box::new(table));
     }
 
-    /// Whether the words are looked up so often that a table, which is larger, is worth it.
+    /// Returns true if lookups in the words are frequent enough to justify a table, which takes more memory.
     #[inline]
     fn needs_table(&self) -> bool {
         self.total.is_multiple_of(TABLE_CHECK_ADDS)
@@ -345,7 +343,7 @@ impl TopK {
         let (above, &mut cut, _) = counts.select_nth_unstable_by(rank, |a, b| b.cmp(a));
         let (offset, len_max) = (self.offset.saturating_add(cut), self.len_max());
         let ties = rank - above.iter().filter(|count| **count > cut).count();
-        // The last item with the cut's count that stays.
+        // The last item with the subtracted count that stays.
         let mut tied: Vec<&[u8]> =
             self.entries().filter(|(_, count)| *count == cut).map(|(item, _)| item).collect();
         let last = ties.checked_sub(1).map(|last| tied.select_nth_unstable(last).1.to_vec());
@@ -360,8 +358,8 @@ impl TopK {
             ItemCounts::Words(words) => words.retain_mut(|word| left(&word.item, &mut word.count)),
             ItemCounts::List(list) => list.retain_mut(keep),
             ItemCounts::Table(table) => {
-                // Into a new table: the old one would keep marks of what was removed, and
-                // double to be rid of them.
+                // Into a new table: the old one would keep tombstones of the removed entries, and
+                // double in size to get rid of them.
                 let CountTable { entries, hasher, item_bytes } = &mut **table;
                 let mut before = std::mem::replace(entries, HashTable::with_capacity(len_max + 1));
                 *item_bytes = 0;
@@ -379,14 +377,14 @@ impl TopK {
         self.offset = offset;
     }
 
-    /// Adds all that `other` has counted. Of different capacities, the smaller one holds.
+    /// Adds all occurrences that `other` has counted. If the capacities differ, the smaller one applies.
     ///
-    /// Cost: an add for each item of `other`, and one purge at most.
+    /// Cost: one add for each item of `other`, and at most one purge.
     pub fn merge(&mut self, other: &TopK) {
         self.capacity = self.capacity.min(other.capacity);
         self.total = self.total.saturating_add(other.total);
         self.offset = self.offset.saturating_add(other.offset);
-        // Both tables may walk in the same order; growing meanwhile would make that quadratic.
+        // Both tables may iterate in the same order; growing during the merge would make that quadratic.
         if let ItemCounts::Table(table) = &mut self.counts {
             table.reserve(other.len());
         }
@@ -398,14 +396,14 @@ impl TopK {
         }
     }
 
-    /// Merges a state to which an occurrence of each of these items has been added, without making one.
+    /// Merges a state with one occurrence of each of `items`, without building that state.
     pub fn merge_occurrences<'a>(&mut self, items: impl ExactSizeIterator<Item = &'a [u8]>) {
         if items.len() > self.len_max() {
             let mut other = TopK { capacity: self.capacity, ..TopK::default() };
             items.for_each(|item| other.add(item, 1));
             return self.merge(&other);
         }
-        // None of so few would have been dropped.
+        // So few items would not have been purged.
         self.total = self.total.saturating_add(items.len() as u64);
         items.for_each(|item| self.add_count(item, 1));
         if self.len() > self.len_max() {
@@ -413,7 +411,7 @@ impl TopK {
         }
     }
 
-    /// As [`TopK::merge`], in the memory of `other` while this one is empty.
+    /// Merges like [`TopK::merge`]; reuses the memory of `other` if this state is empty.
     pub fn merge_owned(&mut self, mut other: TopK) {
         if self.total == 0 && self.capacity <= other.capacity && other.len() <= self.len_max() {
             other.capacity = self.capacity;
@@ -423,7 +421,7 @@ impl TopK {
         }
     }
 
-    /// The items and their counts, in no particular order.
+    /// Returns the items and their counts in any order.
     fn entries(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let (words, list, table) = match &self.counts {
             ItemCounts::Words(words) => (&words[..], &[][..], None),
@@ -441,10 +439,11 @@ impl TopK {
         sorted
     }
 
-    /// The `k` most frequent items it knows, the most frequent first; among equals, the
-    /// smaller item.
+    /// Returns the `k` most frequent known items, the most frequent first; equal counts are ordered by
+    /// ascending item.
     ///
-    /// Fewer than `k` if it holds fewer: of at least `k` different items it holds `k`, up to the capacity. Cost: O(held + k·log k).
+    /// Returns fewer than `k` items if fewer are held: of at least `k` distinct items `k` are held, up to the
+    /// capacity. Cost: O(held + k·log k).
     #[must_use]
     pub fn top_items(&self, k: usize) -> Vec<TopItem<'_>> {
         let order = |a: &TopItem<'_>, b: &TopItem<'_>| {
@@ -466,7 +465,7 @@ impl TopK {
         top
     }
 
-    /// The lowest and highest count that an item can have; both the same while exact.
+    /// Returns the lowest and highest possible count of an item; both are equal while the state is exact.
     #[must_use]
     pub fn count_bounds(&self, item: &[u8]) -> (u64, u64) {
         let probe = ItemProbe::new(item);
@@ -486,30 +485,31 @@ impl TopK {
         (lower, lower.saturating_add(self.offset))
     }
 
-    /// Whether every count is exact: nothing has been dropped so far.
+    /// Returns true if every count is exact: no item has been purged so far.
     ///
-    /// Always so while there were at most `capacity` different items, and usually up to twice
+    /// This holds while there were at most `capacity` distinct items, and usually up to twice
     /// as many.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.offset == 0
     }
 
-    /// By how much a count may be too low: at most total / (capacity + 1), and 0 while exact.
+    /// Returns the maximum amount by which a count may be too low: at most total / (capacity + 1), and 0
+    /// while exact.
     ///
-    /// No item outside of the state occurred more often than this.
+    /// No item outside the state occurred more often than this.
     #[must_use]
     pub fn count_error_max(&self) -> u64 {
         self.offset
     }
 
-    /// How many occurrences were added, of all items together.
+    /// Returns the number of occurrences added, of all items together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.counts {
@@ -540,11 +540,11 @@ impl TopK {
 
     /// Reads a state that [`TopK::encode`] wrote.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's; memory is bounded by some forty times the
-    /// input, which the shortest items take.
+    /// Any [`SketchError`] except `ParameterOutOfRange`. Memory is bounded by some forty times the
+    /// input, reached with the shortest items.
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x31 (version 1)")?;
@@ -575,8 +575,8 @@ impl TopK {
             state.insert_new(item, count);
         }
         reader.expect_end()?;
-        // What the purges took, which every one of them took from that many items at least.
-        // A total that stopped at its limit says nothing about it.
+        // Each purge took at least its count from capacity + 1 items.
+        // A saturated total says nothing about the sum.
         if state.total < u64::MAX {
             let purged = u128::from(state.offset) * (u128::from(capacity) + 1);
             let fits = counted + purged <= u128::from(state.total);
@@ -587,7 +587,7 @@ impl TopK {
         Ok(state)
     }
 
-    /// Inserts an item that is certainly not there yet.
+    /// Inserts an item that is certainly not present.
     fn insert_new(&mut self, item: &[u8], n: u64) {
         match &mut self.counts {
             ItemCounts::Words(_) | ItemCounts::List(_) => self.insert(item, n),
@@ -626,7 +626,7 @@ mod tests {
         assert_eq!(state.count_bounds(b"e"), (0, 3));
     }
 
-    /// Where all counts tie, some items stay, and say how much they are short of.
+    /// If all counts tie, some items stay, with an error that covers their true count.
     #[test]
     fn purge_of_equal_counts_keeps_capacity_items() {
         for items in [9u8, 10, 13, 40] {

@@ -1,4 +1,4 @@
-//! Whatever is read as a `Bootstrap` is canonical already.
+//! Checks that any bytes that decode as a `BootstrapSum` are canonical.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever is read as an `Hll` is written, in each dialect, as something equal to it.
+//! Checks that any decoded `Hll` is written, in each dialect, as an equal state.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever is read as an id set is written as something equal to it, and takes part in operations.
+//! Checks that any decoded id set is written as an equal set, and takes part in operations.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

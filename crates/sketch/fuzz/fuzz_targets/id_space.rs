@@ -1,4 +1,4 @@
-//! Whatever is opened as an id space answers, and what is read is written as something equal to it.
+//! Checks that any opened id space answers, and that any decoded one is written as an equal space.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Whatever is read as `Ids` is canonical already, and takes part in operations.
+//! Checks that any bytes that decode as a `SortedIdSet` are canonical, and that the set takes part in
+//! operations.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

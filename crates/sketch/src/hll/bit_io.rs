@@ -1,9 +1,9 @@
-//! Bits, most significant first, into bytes and out of them.
+//! Bit strings, most significant bit first, written to and read from bytes.
 
 /// Appends bits to bytes, most significant first.
 pub(super) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// The bits not yet written, at the low end.
+    /// Bits that are not yet written, at the low end.
     pending: u64,
     pending_bits: u32,
 }
@@ -23,7 +23,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Fills the last byte up with zeros.
+    /// Pads the last byte with zeros.
     pub(super) fn finish(mut self) {
         if self.pending_bits > 0 {
             self.put_bits(0, 8 - self.pending_bits);
@@ -31,7 +31,7 @@ impl<'a> BitWriter<'a> {
     }
 }
 
-/// Takes bits from bytes, most significant first.
+/// Reads bits from bytes, most significant first.
 pub(super) struct BitReader<'a> {
     bytes: std::slice::Iter<'a, u8>,
     pending: u64,
@@ -43,7 +43,7 @@ impl<'a> BitReader<'a> {
         BitReader { bytes: bytes.iter(), pending: 0, pending_bits: 0 }
     }
 
-    /// The next `width` bits, at most 56; none if fewer are left.
+    /// Returns the next `width` bits, at most 56; `None` if fewer are left.
     pub(super) fn take_bits(&mut self, width: u32) -> Option<u64> {
         while self.pending_bits < width {
             self.pending = self.pending << 8 | u64::from(*self.bytes.next()?);
@@ -53,7 +53,7 @@ impl<'a> BitReader<'a> {
         Some(self.pending >> self.pending_bits & ((1 << width) - 1))
     }
 
-    /// The bits that were too few for the last call of `take`.
+    /// Returns the bits that were too few for the last call of `take_bits`.
     pub(super) fn remaining_bits(&self) -> u64 {
         self.pending & ((1 << self.pending_bits) - 1)
     }

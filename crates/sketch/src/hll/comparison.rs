@@ -1,27 +1,29 @@
-//! Two states beside one another: what they share, and what only one has.
+//! Set operations on two HyperLogLog states: overlap and differences with their standard errors.
 //!
-//! HyperLogLog has unions; all else follows by inclusion and exclusion, |A∩B| = |A| + |B| − |A∪B|, and
-//! carries the errors of all three: a small overlap of large sets drowns in them. So each
-//! number has its standard error, and one that may be nothing but error is refused.
+//! HyperLogLog supports unions directly. All other numbers follow by inclusion and exclusion,
+//! |A∩B| = |A| + |B| − |A∪B|, and carry the errors of all three terms: a small overlap of large sets drowns in
+//! them. So each number has its standard error, and a number that may consist of error alone is refused.
 //!
-//! The errors go together: a register of the union is the left one's wherever its largest value came from there,
-//! which is a share |A|/|A∪B| of all, and is as far off as that one; a register of both is the same in a
-//! share |A∩B|/|A∪B|. With these shares for correlations a number's variance is what those of its parts leave of one
-//! another; of equal relative errors σ, that of the intersection is σ²(|A∪B|² − |A|² − |B|² + 2|A||B||A∩B|/|A∪B|). The overlap in
-//! it is the least that is likely, where the variance is largest: none seen may be one that was not seen.
-//! Sketches of other registers are folded to the smaller ones, and their errors taken as independent, which is on
-//! the safe side. Estimates are Ertl's (see [`Estimator::Improved`]): a bias of the published one, small beside a
-//! count, is large beside the difference of two.
+//! The errors are correlated. A register of the union equals the left state's register if its largest value
+//! came from there, which happens in a share |A|/|A∪B| of all registers, and then has the same error. A
+//! register of both states is equal in a share |A∩B|/|A∪B|. With these shares as correlations, the variance
+//! of a number is the variance of the sum of its correlated terms. With equal relative errors σ, the variance
+//! of the intersection is σ²(|A∪B|² − |A|² − |B|² + 2|A||B||A∩B|/|A∪B|). The overlap in this formula is the
+//! smallest likely one, where the variance is largest: an overlap estimated as zero may be one that was
+//! missed. Sketches with different registers are folded to the smaller ones, and their errors are taken as
+//! independent, which overestimates the error. Estimates use Ertl's estimator (see
+//! [`CardinalityEstimator::Improved`]): the bias of the published one is small compared to a count, but large
+//! compared to the difference of two counts.
 
 use super::HllRepresentation;
 use super::estimate::{CardinalityEstimator, SketchEstimate};
 use crate::Hll;
 
-/// The errors of two states' numbers and of their union's, and what these have to do with one another.
+/// The standard errors of two states' counts and of their union's count, with the correlations between them.
 struct ComparisonErrors {
-    /// Standard errors of both and of the union.
+    /// Standard errors of the first state, the second state and the union.
     standard_errors: [f64; 3],
-    /// Correlations of the first with the second, and of each with the union.
+    /// Correlations of the first with the second state, and of each with the union.
     correlations: [f64; 3],
 }
 
@@ -52,7 +54,7 @@ impl ComparisonErrors {
         at((overlap - 2.0 * widest).max(0.0))
     }
 
-    /// The variance of a sum of both numbers and the union's, each times a factor.
+    /// Returns the variance of a weighted sum of the first count, the second count and the union's count.
     fn variance(&self, factors: [f64; 3]) -> f64 {
         let [a, b, u] = [0, 1, 2].map(|of| factors[of] * self.standard_errors[of]);
         let [ab, au, bu] = self.correlations;
@@ -60,31 +62,31 @@ impl ComparisonErrors {
     }
 }
 
-/// What two states have in common, and what not: all numbers, uncertain ones included.
+/// The overlap and the differences of two states: all numbers, including uncertain ones.
 ///
-/// Exact where both states still keep their hashes.
+/// Exact if both states still keep their hashes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct HllComparison {
-    /// Different values in the first.
+    /// Number of distinct values in the first state.
     pub left: SketchEstimate,
-    /// Different values in the second.
+    /// Number of distinct values in the second state.
     pub right: SketchEstimate,
-    /// In either.
+    /// Number of distinct values in either state.
     pub union: SketchEstimate,
-    /// In both.
+    /// Number of distinct values in both states.
     pub intersection: SketchEstimate,
-    /// In the first alone.
+    /// Number of distinct values in the first state alone.
     pub left_only: SketchEstimate,
-    /// In the second alone.
+    /// Number of distinct values in the second state alone.
     pub right_only: SketchEstimate,
-    /// In exactly one of them.
+    /// Number of distinct values in exactly one of the states.
     pub symmetric_difference: SketchEstimate,
-    /// The intersection as a share of the union, from 0 to 1; 0 of two empty states.
+    /// The intersection as a share of the union, from 0 to 1; 0 for two empty states.
     pub jaccard: SketchEstimate,
 }
 
-/// A number was refused, because its error at 95 % is larger than the number.
+/// The error for a number whose margin of error at 95 % exceeds the number itself.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error(
     "the {what} cannot be told from nothing: {} ± {} (95 %)\n\
@@ -93,13 +95,13 @@ pub struct HllComparison {
     rounded(estimate.margin_of_error())
 )]
 pub struct UncertainEstimate {
-    /// What was asked for.
+    /// Name of the requested number.
     pub what: &'static str,
-    /// The number all the same.
+    /// The refused estimate.
     pub estimate: SketchEstimate,
 }
 
-/// Whole from a hundred on, else three digits.
+/// Formats a number: without decimals from a hundred on, otherwise with three.
 fn rounded(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
@@ -108,7 +110,7 @@ fn require_certain(
     what: &'static str,
     estimate: SketchEstimate,
 ) -> Result<SketchEstimate, UncertainEstimate> {
-    // Written so that NaN is refused.
+    // The comparison is false for NaN, which is refused.
     if estimate.margin_of_error() <= estimate.value {
         Ok(estimate)
     } else {
@@ -117,7 +119,7 @@ fn require_certain(
 }
 
 impl Hll {
-    /// The union as a new state: [`Hll::merge`] of both.
+    /// Returns the union as a new state: [`Hll::merge`] of both.
     #[must_use]
     pub fn union(&self, other: &Hll) -> Hll {
         let mut union = self.clone();
@@ -125,11 +127,11 @@ impl Hll {
         union
     }
 
-    /// How many values both states have seen.
+    /// Estimates the number of values that both states have seen.
     ///
     /// # Errors
-    /// [`Uncertain`], with the number in it, if its error at 95 % exceeds it.
-    /// [`Hll::compare`] has it without.
+    /// [`UncertainEstimate`], which contains the number, if its margin of error at 95 % exceeds it.
+    /// [`Hll::compare`] returns the number in any case.
     ///
     /// ```
     /// use tidemill_sketch::Hll;
@@ -140,15 +142,15 @@ impl Hll {
     /// };
     /// let (monday, tuesday) = (of(0..60_000), of(40_000..100_000));
     /// let both = monday.intersection(&tuesday)?;
-    /// assert!((both.value - 20_000.0).abs() < 2.0 * both.error());
+    /// assert!((both.value - 20_000.0).abs() < 2.0 * both.margin_of_error());
     /// assert!(monday.intersection(&of(59_990..120_000)).is_err());
-    /// # Ok::<(), tidemill_sketch::Uncertain>(())
+    /// # Ok::<(), tidemill_sketch::UncertainEstimate>(())
     /// ```
     pub fn intersection(&self, other: &Hll) -> Result<SketchEstimate, UncertainEstimate> {
         require_certain("intersection", self.compare(other).intersection)
     }
 
-    /// How many values this state has seen and the other has not.
+    /// Estimates the number of values that this state has seen and the other has not.
     ///
     /// # Errors
     /// As [`Hll::intersection`].
@@ -156,7 +158,7 @@ impl Hll {
         require_certain("difference", self.compare(other).left_only)
     }
 
-    /// The share of all values that both states have seen.
+    /// Estimates the share of all values that both states have seen.
     ///
     /// # Errors
     /// As [`Hll::intersection`].
@@ -164,7 +166,7 @@ impl Hll {
         require_certain("Jaccard index", self.compare(other).jaccard)
     }
 
-    /// All numbers of two states, however uncertain. Parameters may differ: the union is then of
+    /// Returns all numbers of the comparison, however uncertain. If the parameters differ, the union has
     /// the smaller ones. Cost: a copy and a merge.
     #[must_use]
     pub fn compare(&self, other: &Hll) -> HllComparison {
@@ -173,14 +175,14 @@ impl Hll {
         }
         let [a, b, u] =
             [self, other, &self.union(other)].map(|of| of.estimate(CardinalityEstimator::Improved));
-        // `min` and `max` would make a number of NaN, which undefined states have.
+        // `min` and `max` would replace NaN, which undefined states have, by a number.
         let within = |value: f64, max: f64| {
             if value.is_nan() || max.is_nan() { f64::NAN } else { value.max(0.0).min(max) }
         };
         let high = |of: SketchEstimate| of.confidence_interval().1;
         let of = |value: f64, max: f64, most: f64, variance: f64| SketchEstimate {
             value: within(value, max),
-            // That of an undefined state stays no number.
+            // The variance of an undefined state stays NaN.
             standard_error: if variance < 0.0 { 0.0 } else { variance.sqrt() },
             value_max: most,
         };

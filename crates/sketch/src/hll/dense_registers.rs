@@ -1,9 +1,9 @@
-//! All m registers, in exactly the bits they need.
+//! All m registers in exactly the bits they need, as bit planes.
 //!
-//! One byte a register would be simple, and a third more memory than FULL's bytes at the usual
-//! width of 6. Registers that follow one another bit by bit, as in FULL, have to be taken apart
-//! before two states can be compared. So they lie in *planes*: one word holds the same bit of 64
-//! registers, and what is computed of one bit is computed of 64 or, by vectors, of 256 at once.
+//! One byte per register would be simple, but takes a third more memory than FULL's bytes at the usual
+//! width of 6. Registers packed bit by bit, as in FULL, must be unpacked
+//! before two states can be compared. So they are stored in *planes*: one word holds the same bit of 64
+//! registers, and one operation processes that bit of 64 registers, or of 256 with vectors.
 //!
 //! ```text
 //! register i    tile i / 256, bit i mod 256 of each plane   (m < 256: one tile of m bits a plane)
@@ -15,20 +15,20 @@
 //!               …         to plane 4, then the next tile
 //! ```
 //!
-//! The larger of two registers is found by going up the planes: where they differ, whose bit is
-//! set is larger so far. That takes six operations a plane, and no register is ever taken out. A merge
-//! took 54 ns at log2m 11 and regwidth 5, and 290 ns at 14 and 6, where a copy of as many bytes took 16 and
-//! 140 (`cargo run --release --example speed -- hll`, on a machine that was busy otherwise). Lanes of
-//! bytes, whose registers had to be shifted out and in, took 160 and 1,130. To read one register takes
-//! a load from each plane; but once every register is filled, most values are seen to raise nothing
-//! without it: they are at most as high as the lowest register.
+//! To find the larger of two registers, the planes are compared upward: where they differ, the register whose
+//! bit is set is the larger so far. That takes six operations a plane, and no register is ever unpacked. A
+//! merge took 54 ns at log2m 11 and regwidth 5, and 290 ns at 14 and 6; a copy of as many bytes took 16 and
+//! 140 ns (`cargo run --release --example speed -- hll`, on a machine with other load). Lanes of bytes, with
+//! registers shifted out and in, took 160 and 1,130 ns. Reading one register takes a load from each plane.
+//! But once every register is filled, most values are rejected without any load: they are at most as high as
+//! the lowest register.
 //!
 //! The layout is BitWeaving's vertical one (Li and Patel, *BitWeaving: Fast Scans for Main Memory
 //! Data Processing*, 2013).
 //!
-//! Beside the registers stands how many of them hold each value, which is all that an estimate
-//! needs. Adding keeps it up to date; a merge drops it, since counting costs more than the merge
-//! itself, and the next estimate counts anew.
+//! Beside the registers stands the number of registers that hold each value, which is all that an estimate
+//! needs. Adding keeps these counts up to date. A merge drops them, since counting costs more than the merge
+//! itself, and the next estimate counts again.
 
 use std::sync::OnceLock;
 
@@ -37,27 +37,27 @@ use fearless_simd::{Level, dispatch, mask8x32, u8x32, u64x4};
 
 use super::HllParams;
 
-/// Words of a tile's plane, where there are registers enough.
+/// Number of words in one plane of a tile, if there are enough registers.
 const PLANE_WORDS: usize = 4;
 const PLANE_WORDS_LOG2: u32 = PLANE_WORDS.trailing_zeros();
 
-/// Registers of a tile, as a power of two.
+/// Base-2 logarithm of the number of registers in a tile.
 const TILE_REGISTERS_LOG2: u8 = 8;
 
-/// Hashes that are looked through together.
+/// Number of hashes that are processed together.
 const HASH_CHUNK_LEN: usize = 64;
 
 /// One plane of a tile.
 type Plane = [u64; PLANE_WORDS];
 
-/// The registers of one state, all of them within `2^regwidth − 1`.
+/// The registers of one state, all of them at most `2^regwidth − 1`.
 #[derive(Debug, Clone)]
 pub(super) struct DenseRegisters {
-    /// The planes of the first tile, then of the next. Where m is below 64, bits from m on are 0.
+    /// The planes of the first tile, then those of the next. If m is below 64, bits from m on are 0.
     plane_words: Box<[u64]>,
-    /// How many registers hold each value, 2^regwidth counts; none after a merge.
+    /// Number of registers that hold each value, 2^regwidth counts; unset after a merge.
     value_counts: OnceLock<Box<[u32]>>,
-    /// No register is below it; it may be too low.
+    /// Lower bound of all registers; it may be too low.
     register_floor: u8,
     log2m: u8,
     regwidth: u8,
@@ -72,7 +72,7 @@ impl PartialEq for DenseRegisters {
 
 impl Eq for DenseRegisters {}
 
-/// Calls `$body` with `$width` as a constant, so that loops over planes are straight code.
+/// Evaluates `$body` with `$width` as a constant, so that loops over planes are unrolled.
 macro_rules! with_width {
     ($regwidth:expr, $width:ident => $body:expr) => {{
         macro_rules! of {
@@ -95,7 +95,7 @@ macro_rules! with_width {
 }
 
 impl DenseRegisters {
-    /// All registers at 0.
+    /// Creates registers that are all 0.
     pub(super) fn new(params: HllParams) -> Self {
         let registers = DenseRegisters::without_counts(params);
         let mut counts = vec![0; 1 << params.regwidth].into_boxed_slice();
@@ -115,7 +115,7 @@ impl DenseRegisters {
         }
     }
 
-    /// The counts are in it whether they are there or not: an estimate, behind `&self`, makes them.
+    /// Includes the counts even if they are unset, because an estimate sets them behind `&self`.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.plane_words) + (size_of::<u32>() << self.regwidth)
     }
@@ -124,29 +124,30 @@ impl DenseRegisters {
         u8::MAX >> (8 - self.regwidth)
     }
 
-    /// Words of a tile's plane, as a power of two.
+    /// Returns the base-2 logarithm of the number of words in one plane of a tile.
     fn plane_words_log2(&self) -> u32 {
         u32::from(self.log2m).saturating_sub(6).min(PLANE_WORDS_LOG2)
     }
 
-    /// Where plane 0 has the word of 64 registers; that of the next plane is `1 << row_bits` on.
+    /// Returns the index of plane 0's word for 64 registers; the next plane's word is `1 << plane_words_log2`
+    /// further.
     fn plane_offset(&self, word: usize) -> usize {
         let row_bits = self.plane_words_log2();
         let tile = (word >> row_bits) * usize::from(self.regwidth);
         (tile << row_bits) + (word & ((1 << row_bits) - 1))
     }
 
-    /// How many words have the bits of a plane of all tiles together.
+    /// Returns the number of words that one plane of all tiles takes.
     fn words_per_plane(&self) -> usize {
         (1usize << self.log2m).div_ceil(64)
     }
 
-    /// How many registers a word has.
+    /// Returns the number of registers in a word.
     fn registers_per_word(&self) -> usize {
         64.min(1 << self.log2m)
     }
 
-    /// The bits of up to 64 registers, plane by plane.
+    /// Returns the bits of up to 64 registers, plane by plane.
     #[inline(always)]
     fn planes_at_word<const WIDTH: usize>(&self, word: usize) -> [u64; WIDTH] {
         let (first, row_bits) = (self.plane_offset(word), self.plane_words_log2());
@@ -211,12 +212,12 @@ impl DenseRegisters {
         }
     }
 
-    /// From 1 to [`TOGETHER`] hashes.
+    /// Adds 1 to [`HASH_CHUNK_LEN`] hashes.
     #[inline(always)]
     fn add_hash_chunk<S: Simd, const WIDTH: usize>(&mut self, simd: S, hashes: &[u64]) {
         let log2m = u32::from(self.log2m);
         let index_mask = (1 << log2m) - 1;
-        // A run of zeros ends here at the latest, so that it fits the register.
+        // A stop bit: a run of zeros ends here at the latest, so that it fits the register.
         let run_max = 1u64 << (self.register_max() - 1).min(63);
         let mut mostly_empty = false;
         if let Some(counts) = self.value_counts.get() {
@@ -228,7 +229,7 @@ impl DenseRegisters {
             mostly_empty = counts[0] > 1 << (log2m - 1);
         }
 
-        // Whose run of zeros is shorter than `floor` raises nothing: no register is read for it.
+        // Hashes with fewer zeros than `register_floor` raise nothing: no register is read for them.
         let mut wanted = u64::MAX >> (HASH_CHUNK_LEN - hashes.len());
         if self.register_floor > 0 {
             let short = u64::MAX >> (64 - u32::from(self.register_floor).min(63)) << log2m;
@@ -239,8 +240,8 @@ impl DenseRegisters {
             }
         }
 
-        // What raises a register is found before anything is raised, without a branch, which would be
-        // misjudged too often.
+        // Hashes that raise a register are selected before any is raised, without a branch, which would be
+        // mispredicted too often.
         let tiles = as_tiles_mut::<WIDTH>(&mut self.plane_words);
         let locate = |hash: u64| {
             #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
@@ -268,7 +269,8 @@ impl DenseRegisters {
             raising = rest;
             let (tile, word, bit, value) = locate(*hash);
             let tile = &mut tiles[tile];
-            // Raised by one before it, or all zeros above the index, which counts for nothing.
+            // Skip if an earlier hash raised the register, or if all bits above the index are zero, which
+            // counts for nothing.
             let before = register_value(tile, word, bit);
             if value <= before || hash >> log2m == 0 {
                 continue;
@@ -284,7 +286,7 @@ impl DenseRegisters {
         }
     }
 
-    /// Raises each register to that of `other`, which has as many and none narrower.
+    /// Raises each register to that of `other`, which has as many registers of at least the same width.
     pub(super) fn raise_to_max(&mut self, other: &DenseRegisters) {
         if self.log2m < TILE_REGISTERS_LOG2 || self.regwidth != other.regwidth {
             let max = self.register_max();
@@ -315,7 +317,8 @@ impl DenseRegisters {
         });
     }
 
-    /// How many registers hold each value. Cost: constant, after a merge or reading O(m) once.
+    /// Returns the number of registers that hold each value. Cost: constant; after a merge or a decode O(m)
+    /// once.
     pub(super) fn value_counts(&self) -> &[u32] {
         self.value_counts.get_or_init(|| {
             let mut counts = vec![0u32; 1 << self.regwidth].into_boxed_slice();
@@ -335,7 +338,7 @@ impl DenseRegisters {
         })
     }
 
-    /// How many registers are above 0.
+    /// Returns the number of registers above 0.
     pub(super) fn filled_count(&self) -> usize {
         if let Some(counts) = self.value_counts.get() {
             return (1usize << self.log2m) - counts[0] as usize;
@@ -363,7 +366,7 @@ impl DenseRegisters {
         });
     }
 
-    /// Reads FULL's data, exactly as many bytes as it has.
+    /// Reads FULL's data, whose length must match exactly.
     pub(super) fn read_full(params: HllParams, data: &[u8]) -> Self {
         let mut registers = DenseRegisters::without_counts(params);
         with_width!(params.regwidth, WIDTH => {
@@ -412,7 +415,7 @@ fn raise_tiles_to_max<S: Simd, const WIDTH: usize>(
         for (plane, differing) in differing.iter_mut().enumerate() {
             let other = u64x4::from_slice(simd, &other[plane]);
             *differing = u64x4::from_slice(simd, &tile[plane]) ^ other;
-            // Where the bits differ, the other's tells; elsewhere it stays as it was.
+            // Where the bits differ, the other's bit decides; elsewhere the result of the lower planes stays.
             lower ^= *differing & (other ^ lower);
         }
         for (plane, differing) in differing.into_iter().enumerate() {
@@ -422,7 +425,7 @@ fn raise_tiles_to_max<S: Simd, const WIDTH: usize>(
     }
 }
 
-/// Adds to `counts` how many registers hold each value.
+/// Adds to `counts` the number of registers that hold each value.
 #[inline(always)]
 fn count_register_values<S: Simd, const WIDTH: usize>(
     simd: S,
@@ -431,8 +434,8 @@ fn count_register_values<S: Simd, const WIDTH: usize>(
 ) {
     let low = const { if WIDTH < 4 { WIDTH } else { 4 } };
     for tile in tiles {
-        // Registers that are alike in the planes above the lowest four, of which most have none,
-        // are divided by those four without a branch.
+        // Groups of registers that agree in the planes above the lowest four (most groups are empty)
+        // are split by those four planes without a branch.
         for (high, counts) in counts.chunks_exact_mut(1 << low).enumerate() {
             let mut parts = [u64x4::splat(simd, u64::MAX); 16];
             for (plane, row) in tile[low..].iter().enumerate() {
@@ -458,16 +461,16 @@ fn count_register_values<S: Simd, const WIDTH: usize>(
     }
 }
 
-/// Where pieces of two, of four and of all eight registers start, between a byte a register and
+/// First bits of groups of two, four and eight registers, used between a byte per register and
 /// FULL's data.
 const PAIR_STARTS: u64 = 0x0001_0001_0001_0001;
 const QUAD_STARTS: u64 = 0x0000_0001_0000_0001;
 const OCTET_STARTS: u64 = 1;
 
-/// Eight registers as FULL has them. The first is the highest.
+/// Packs eight registers as FULL stores them. The first is the highest.
 #[inline(always)]
 fn pack_registers<const WIDTH: usize>(values: &[u8; 8]) -> [u8; WIDTH] {
-    // The upper half of each piece moves down to the lower one.
+    // The upper half of each group moves down to the lower one.
     let closed = |word: u64, starts: u64, registers: usize| {
         let (bits, half) = (registers / 2 * WIDTH, registers / 2 * 8);
         let low = starts * ((1 << bits) - 1);
@@ -493,7 +496,7 @@ fn unpack_registers<const WIDTH: usize>(packed: &[u8; WIDTH]) -> [u8; 8] {
     spread(spread(spread(word, OCTET_STARTS, 8), QUAD_STARTS, 4), PAIR_STARTS, 2).to_be_bytes()
 }
 
-/// The planes of 64 registers.
+/// Converts 64 registers to planes.
 #[inline(always)]
 fn transpose_to_planes<S: Simd, const WIDTH: usize>(
     simd: S,
@@ -510,7 +513,7 @@ fn transpose_to_planes<S: Simd, const WIDTH: usize>(
     planes
 }
 
-/// The registers of 64 bits of each plane.
+/// Converts planes of 64 bits to 64 registers.
 #[inline(always)]
 fn transpose_to_values<S: Simd, const WIDTH: usize>(simd: S, planes: [u64; WIDTH]) -> [[u8; 8]; 8] {
     let none = u8x32::splat(simd, 0);
@@ -530,7 +533,7 @@ fn transpose_to_values<S: Simd, const WIDTH: usize>(simd: S, planes: [u64; WIDTH
 mod tests {
     use super::*;
 
-    /// Registers of every shape against one byte each.
+    /// Compares registers of every width and count with one byte per register.
     #[test]
     fn bit_plane_registers_equal_byte_registers() {
         for log2m in [4, 5, 7, 8, 9, 11] {

@@ -1,60 +1,60 @@
-//! From the registers to a number, and how far it may be off.
+//! Estimation of the distinct count and its standard error from the registers.
 //!
-//! Two estimators, both of how many registers hold each value:
-//! - [`Estimator::Published`] is Flajolet, Fusy, Gandouet and Meunier's (2007), with linear
-//!   counting below 2.5·m and the large-range correction, as postgresql-hll and java-hll have it.
-//!   Just above 2.5·m it is 2.4 % too high on the average, at 3·m 1.1 %, at 4·m 0.2 %, whatever m is: of
-//!   1,024 registers 0.7 standard errors, of 4,096 1.5.
-//! - [`Estimator::Improved`] is Otmar Ertl's improved raw estimator (*New cardinality estimation
-//!   algorithms for HyperLogLog sketches*, 2017, algorithm 6): a correction of the mean for registers
-//!   at 0 and at their maximum in place of a change of formula; it has no such region. (Of 16
-//!   registers it is 4 to 7 % too high on the average, of 256 up to 0.8 %, of 1,024 up to 0.3 %.)
+//! Both estimators use the number of registers that hold each value:
+//! - [`CardinalityEstimator::Published`] is the one of Flajolet, Fusy, Gandouet and Meunier (2007), with
+//!   linear counting below 2.5·m and the large-range correction, as in postgresql-hll and java-hll. Just
+//!   above 2.5·m it is 2.4 % too high on average, at 3·m 1.1 %, at 4·m 0.2 %, for any m: with 1,024 registers
+//!   that is 0.7 standard errors, with 4,096 1.5.
+//! - [`CardinalityEstimator::Improved`] is Otmar Ertl's improved raw estimator (*New cardinality estimation
+//!   algorithms for HyperLogLog sketches*, 2017, algorithm 6). It corrects the mean for registers
+//!   at 0 and at their maximum instead of switching formulas, and has no such biased region. (With 16
+//!   registers it is 4 to 7 % too high on average, with 256 up to 0.8 %, with 1,024 up to 0.3 %.)
 //!
-//! These figures are of a thousand runs: `cargo run --release --example accuracy`.
+//! These figures are from a thousand runs: `cargo run --release --example accuracy`.
 //!
 //! The standard error comes from the distribution of the registers. At a load of λ = n/m a
-//! register is at most k with probability exp(−λ/2^k), and the Fisher information of all about ln λ
-//! bounds what any estimator can tell: 0.71/√m while registers are mostly empty, 1.04/√m once they
-//! are filled, and without limit once they are too narrow for what went by.
+//! register is at most k with probability exp(−λ/2^k). The Fisher information of all registers about ln λ
+//! bounds the precision of any estimator: 0.71/√m while registers are mostly empty, 1.04/√m once they
+//! are filled, and unlimited once they are too narrow for the number of values.
 
 use std::f64::consts::LN_2;
 
 use super::{HllParams, HllRepresentation};
 use crate::Hll;
 
-/// How an estimate is made from the registers.
+/// The formula that turns registers into an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CardinalityEstimator {
-    /// The published one: the results of postgresql-hll and java-hll. The default. From 2.5·m to 4·m
-    /// values it is up to 2.4 % too high on the average, which its standard error there has in it.
+    /// The published estimator: the results of postgresql-hll and java-hll. The default. From 2.5·m to 4·m
+    /// values it is up to 2.4 % too high on average, which its standard error includes.
     #[default]
     Published,
-    /// Ertl's improved raw estimator: no region in which it is biased, at the same standard error.
+    /// Ertl's improved raw estimator: no biased region, at the same standard error.
     Improved,
 }
 
-/// A number with its standard error.
+/// An estimated number with its standard error.
 ///
 /// ```
-/// use tidemill_sketch::{Estimator, Hll};
+/// use tidemill_sketch::{CardinalityEstimator, Hll};
 /// let mut hll = Hll::default();
 /// hll.add_i64s(&(0..100_000).collect::<Vec<i64>>());
-/// let estimate = hll.estimate(Estimator::Improved);
-/// let (low, high) = estimate.interval();
+/// let estimate = hll.estimate(CardinalityEstimator::Improved);
+/// let (low, high) = estimate.confidence_interval();
 /// assert!(low < 100_000.0 && 100_000.0 < high);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SketchEstimate {
-    /// The estimate; NaN of a state that is undefined, infinite where registers are too narrow.
+    /// The estimate; NaN for an undefined state, infinite if registers are too narrow.
     pub value: f64,
-    /// One standard error, in the unit of the value; 0 if it is exact.
+    /// One standard error, in the unit of the value; 0 if the value is exact.
     pub standard_error: f64,
-    /// What the number cannot exceed, whatever its error: infinite where nothing is known.
+    /// Upper limit of the true number, certain whatever the standard error; infinite if none is known.
     pub value_max: f64,
 }
 
-/// Standard errors to either side that hold 95 of 100 estimates of a normal distribution.
+/// Number of standard errors on each side that contain 95 % of a normal distribution.
 const Z_SCORE_95: f64 = 1.96;
 
 impl SketchEstimate {
@@ -66,22 +66,24 @@ impl SketchEstimate {
         SketchEstimate { value, standard_error, value_max: f64::INFINITY }
     }
 
-    /// The error at 95 %: how far the value is off in 19 cases of 20, at most.
+    /// Returns the margin of error at 95 %: in 19 cases of 20 the true number is within this distance of the
+    /// value.
     #[must_use]
     pub fn margin_of_error(&self) -> f64 {
         if self.standard_error == 0.0 { 0.0 } else { Z_SCORE_95 * self.standard_error }
     }
 
-    /// The interval that holds the true number in 19 cases of 20. Never below 0, nor above [`most`](Estimate::most).
+    /// Returns the 95 % confidence interval, limited to 0 below and to
+    /// [`value_max`](SketchEstimate::value_max) above.
     #[must_use]
     pub fn confidence_interval(&self) -> (f64, f64) {
         let high = self.value + self.margin_of_error();
-        // `min` would make a number of NaN.
+        // `min` would replace NaN by a number.
         let high = if high > self.value_max { self.value_max } else { high };
         ((self.value - self.margin_of_error()).max(0.0), high)
     }
 
-    /// Whether the value is exact.
+    /// Returns true if the value is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.standard_error == 0.0
@@ -89,9 +91,9 @@ impl SketchEstimate {
 }
 
 impl Hll {
-    /// The estimated number of different values with its standard error; exact while hashes are
-    /// kept. Cost: a handful of additions for each value that a register may have, after a merge
-    /// or reading a pass over the registers once; the error takes about a microsecond.
+    /// Estimates the number of distinct values with its standard error; exact while hashes are
+    /// kept. Cost: a handful of additions for each possible register value; after a merge
+    /// or a decode one pass over the registers. The standard error takes about a microsecond.
     #[must_use]
     pub fn estimate(&self, estimator: CardinalityEstimator) -> SketchEstimate {
         let value = self.cardinality_with(estimator);
@@ -109,8 +111,8 @@ impl Hll {
         }
     }
 
-    /// The estimated number of different values by one of the estimators: exact while their
-    /// hashes are kept. [`Hll::cardinality`] is this by the published one.
+    /// Estimates the number of distinct values with one of the estimators: exact while their
+    /// hashes are kept. [`Hll::cardinality`] uses the published one.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts lie far below 2^53")]
     pub fn cardinality_with(&self, estimator: CardinalityEstimator) -> f64 {
@@ -153,7 +155,7 @@ fn published_cardinality(params: HllParams, counts: &[u32]) -> f64 {
     if zeros > 0.0 && estimate < 2.5 * m {
         return m * (m / zeros).ln();
     }
-    // The number of distinct (register, run) outcomes: near it, collisions hide values.
+    // Number of distinct (register, run) outcomes; near it, collisions hide values.
     let outcomes = 2f64.powi(i32::from(params.register_max()) - 1 + i32::from(params.log2m));
     if estimate <= outcomes / 30.0 {
         estimate
@@ -167,7 +169,7 @@ fn published_cardinality(params: HllParams, counts: &[u32]) -> f64 {
 fn improved_cardinality(params: HllParams, counts: &[u32]) -> f64 {
     let m = register_count_f64(params);
     let last = usize::from(effective_register_max(params));
-    // Bytes from elsewhere may hold values that no hash leads to: they count as the last.
+    // Decoded registers may hold values that no hash produces: they count as the maximum.
     let at_last: f64 = counts.iter().skip(last).copied().map(f64::from).sum();
     let mut sum = m * tau(1.0 - at_last / m);
     for &count in counts[1..last.min(counts.len())].iter().rev() {
@@ -177,7 +179,7 @@ fn improved_cardinality(params: HllParams, counts: &[u32]) -> f64 {
     m * m / (2.0 * std::f64::consts::LN_2 * sum)
 }
 
-/// σ(x) = x + Σ x^(2^k) · 2^(k−1), for registers at 0.
+/// Computes σ(x) = x + Σ x^(2^k) · 2^(k−1), for registers at 0.
 fn sigma(mut x: f64) -> f64 {
     if x >= 1.0 {
         return f64::INFINITY;
@@ -194,7 +196,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// τ(x) = ⅓ (1 − x − Σ (1 − x^(2^−k))² · 2^−k), for registers at their maximum.
+/// Computes τ(x) = ⅓ (1 − x − Σ (1 − x^(2^−k))² · 2^−k), for registers at their maximum.
 fn tau(mut x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return 0.0;
@@ -215,13 +217,13 @@ fn register_count_f64(params: HllParams) -> f64 {
     2f64.powi(params.log2m.into())
 }
 
-/// The value at which a register holds everything from there on: its maximum, or one more than
-/// the longest run in what a hash leaves above the index.
+/// Returns the largest value that a register can reach: its maximum, or one more than
+/// the longest run in the bits of a hash above the index.
 fn effective_register_max(params: HllParams) -> u8 {
     params.register_max().min(65 - params.log2m)
 }
 
-/// The standard error as a share of `count`, when that many values went by.
+/// Returns the standard error relative to `count`, for a state of that many values.
 pub(super) fn relative_standard_error_at(
     params: HllParams,
     count: f64,
@@ -235,7 +237,7 @@ pub(super) fn relative_standard_error_at(
     if !load.is_finite() {
         return f64::INFINITY;
     }
-    // Of each value: its probability, and the derivative of that by ln λ.
+    // For each value: its probability, and the derivative of that by ln λ.
     let (mut information, mut harmonic) = (0.0, 0.0);
     let (mut below, mut below_slope) = (0.0, 0.0);
     let last = effective_register_max(params);
@@ -253,19 +255,20 @@ pub(super) fn relative_standard_error_at(
         harmonic += probability * 2f64.powi(-i32::from(value));
         (below, below_slope) = (at_most, slope);
     }
-    // The model's number of values is itself random, Poisson; a given one has that variance less.
-    // Of a load near 0 the difference is one of rounding, and its limit a half.
+    // The model's number of values is itself random (Poisson); a fixed number has that much less variance.
+    // At a load near 0 the difference is dominated by rounding; its limit is a half.
     let variance = (information.recip() - load.recip()).max(0.4) / m;
     let bound = variance.sqrt();
     match estimator {
-        // Whitney, *A linear-time probabilistic counting algorithm* (1990), below 2.5·m.
+        // Below 2.5·m: Whang et al., *A linear-time probabilistic counting algorithm* (1990).
         CardinalityEstimator::Published if load < 2.5 => ((load.exp_m1() - load) / m).sqrt() / load,
-        // The mean of the registers is right where they are filled; before, it is too high by what it is of such ones.
+        // The mean of the registers is unbiased once they are filled; before that it is too high by a
+        // computed bias.
         CardinalityEstimator::Published => {
             let bias = if load < 8.0 { 0.5 / (LN_2 * load * harmonic) - 1.0 } else { 0.0 };
             bound.max(1.04 / m.sqrt()).hypot(bias)
         }
-        // What a simple mean loses to the bound: nowhere more than a hundredth.
+        // A simple mean is at most a hundredth above the bound.
         CardinalityEstimator::Improved => 1.01 * bound,
     }
 }

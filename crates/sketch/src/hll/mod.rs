@@ -1,8 +1,8 @@
-//! HyperLogLog: how many different values, in kilobytes, by the storage specification v1.0.0.
+//! HyperLogLog: distinct counts in kilobytes, by the storage specification v1.0.0.
 //!
 //! A value is hashed to 64 bits. The low `log2m` bits choose one of m = 2^log2m registers, and
-//! the register keeps the longest run of zeros (plus one) seen at the low end of the rest: a run
-//! of k zeros suggests that about 2^k values went by. The mean over all registers is the
+//! the register keeps the longest run of zeros (plus one) seen at the low end of the remaining bits: a run
+//! of k zeros suggests that about 2^k values were added. The mean over all registers gives the
 //! estimate, with a standard error of 1.04/√m.
 //!
 //! ```text
@@ -18,13 +18,12 @@
 //! FULL       all m registers, regwidth bits each, most significant bit first
 //! ```
 //!
-//! In memory a state goes through four forms, each a function of what was added alone:
-//! nothing; up to the threshold the hashes themselves, up to 16 of them in a list, more in a small
-//! open-addressing table (the count is exact); past it the filled registers, in such a table as
-//! well; and, once that table would outgrow them, all m registers, packed (`dense.rs`). No form takes
-//! more than all registers do, but for a small constant and for a threshold that was set higher. The
-//! forms of the *bytes* are chosen when writing, by a [`Dialect`], because the implementations
-//! differ there.
+//! In memory a state passes through four forms, each a function of the added values alone. It starts empty.
+//! Up to the threshold it holds the hashes themselves, up to 16 in a list, more in a small open-addressing
+//! table; the count is exact. Past the threshold it holds the filled registers, in such a table as well. Once
+//! that table would outgrow all m registers, it holds these, packed (`dense_registers.rs`). No form takes
+//! more memory than all registers, except for a small constant or a higher explicit threshold. The form of
+//! the *bytes* is chosen when writing, by an [`HllStorageDialect`], because the implementations differ there.
 //!
 //! Sources: Flajolet, Fusy, Gandouet and Meunier, *HyperLogLog: the analysis of a near-optimal
 //! cardinality estimation algorithm* (2007), with linear counting for small cardinalities; the
@@ -32,13 +31,12 @@
 //! specification is silent. Departures:
 //! - The large-range correction is computed in floating point: postgresql-hll overflows at
 //!   `regwidth` 6 and above and gives NaN.
-//! - States of different parameters merge (see [`Hll::merge`]); the others refuse.
+//! - States of different parameters merge (see [`Hll::merge`]); the other implementations refuse.
 //! - java-hll never returns from FULL to SPARSE; here the bytes depend on the registers alone.
-//!   Where its explicit threshold is above its limit of sparse registers, its SPARSE may also have more
-//!   than that, until the next value comes.
-//! - postgresql-hll takes the padding of SPARSE words that are narrower than a byte for a register 0 of
-//!   value 0, and loses that register of its own sketches; here it is skipped.
-
+//!   If its explicit threshold is above its limit of sparse registers, its SPARSE may also exceed
+//!   that limit, until the next value arrives.
+//! - postgresql-hll reads the padding of SPARSE words that are narrower than a byte as a register 0 of
+//!   value 0, and loses that register of its own sketches; this reader skips the padding.
 mod bit_io;
 mod comparison;
 mod dense_registers;
@@ -64,9 +62,9 @@ const TYPE_EXPLICIT: u8 = 2;
 const TYPE_SPARSE: u8 = 3;
 const TYPE_FULL: u8 = 4;
 
-/// The automatic threshold's cap: java-hll's, and the one this implementation keeps in memory.
+/// Cap of the automatic threshold in java-hll, and in memory here.
 const AUTOMATIC_THRESHOLD_MAX_JAVA: u64 = 1 << 17;
-/// postgresql-hll's cap.
+/// Cap of the automatic threshold in postgresql-hll.
 const AUTOMATIC_THRESHOLD_MAX_POSTGRES: u64 = 16_383;
 
 const HEADER_BYTES: usize = 3;
@@ -88,27 +86,27 @@ fn check_range(
     Err(SketchError::ParameterOutOfRange { name, found, min, max, hint })
 }
 
-/// Up to how many different values an [`Hll`] keeps the values' hashes and counts exactly.
+/// The number of distinct values up to which an [`Hll`] keeps hashes and counts exactly.
 ///
-/// The order is by threshold: of two states that merge, the smaller threshold holds.
+/// Variants are ordered by threshold: when two states merge, the smaller threshold applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum ExplicitThreshold {
-    /// None: the first value already goes into a register.
+    /// No hashes are kept: the first value already goes into a register.
     Never,
     /// 2^n values; n is from 0 to 30.
     PowerOfTwo(u8),
-    /// As many as fit the space of all registers: ⌊⌈regwidth·m/8⌉/8⌋, at most 2^17.
+    /// As many hashes as fit the space of all registers: ⌊⌈regwidth·m/8⌉/8⌋, at most 2^17.
     #[default]
     Automatic,
 }
 
 impl ExplicitThreshold {
-    /// As `expthresh` of postgresql-hll and java-hll has it: 0 for none, else a power of two up to
+    /// Converts `expthresh` of postgresql-hll and java-hll: 0 for none, otherwise a power of two up to
     /// 2^30.
     ///
     /// # Errors
-    /// [`SketchError::ParameterOutOfRange`] for any other number: the header has no place for it.
+    /// [`SketchError::ParameterOutOfRange`] for any other number, which the header cannot store.
     pub fn from_count(count: u64) -> Result<Self, SketchError> {
         match count {
             0 => Ok(ExplicitThreshold::Never),
@@ -132,7 +130,7 @@ impl ExplicitThreshold {
 /// ```
 /// use tidemill_sketch::{Hll, HllParams};
 /// let params = HllParams { log2m: 11, regwidth: 5, ..HllParams::default() };
-/// assert_eq!(Hll::new(params)?.relative_error(), 0.0);
+/// assert_eq!(Hll::new(params)?.relative_standard_error(), 0.0);
 /// # Ok::<(), tidemill_sketch::SketchError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,13 +139,13 @@ pub struct HllParams {
     /// in 12 KiB. From 4 to 31; postgresql-hll reads up to 17, java-hll up
     /// to 30, js-hll up to 24.
     pub log2m: u8,
-    /// Bits to a register. Default: 6, enough for any 64-bit hash. From 1 to 8; 5 reaches
+    /// Bits per register. Default: 6, enough for any 64-bit hash. From 1 to 8; 5 reaches
     /// some 10^12 values.
     pub regwidth: u8,
-    /// Up to how many values the count is exact. Default: automatic, 1,536 values with the
+    /// Number of values up to which the count is exact. Default: automatic, 1,536 values with the
     /// other defaults.
     pub expthresh: ExplicitThreshold,
-    /// Whether SPARSE may be written. Default: yes. In memory few registers are always kept
+    /// Allows writing SPARSE. Default: yes. In memory few registers are always kept
     /// sparsely.
     pub sparse: bool,
 }
@@ -179,11 +177,11 @@ impl HllParams {
     }
 
     fn packed_register_bytes(self) -> usize {
-        // Whole: there are at least 16 registers. In this order it fits 32 bits.
+        // The division is exact: there are at least 16 registers. In this order the result fits 32 bits.
         self.register_count() / 8 * usize::from(self.regwidth)
     }
 
-    /// How many values EXPLICIT may hold.
+    /// Returns the maximum number of values in EXPLICIT.
     fn explicit_hashes_max(self, automatic_max: u64) -> u64 {
         match self.expthresh {
             ExplicitThreshold::Never => 0,
@@ -194,8 +192,8 @@ impl HllParams {
         }
     }
 
-    /// How many registers are kept sparsely: as many as fit a table of slots (a power of two, at
-    /// most three quarters full, 8 bytes each) within the space of all registers.
+    /// Returns the maximum number of registers that are kept sparsely: as many as fit a table of slots (a
+    /// power of two, at most three quarters full, 8 bytes each) within the space of all registers.
     fn sparse_registers_max(self) -> usize {
         match (self.packed_register_bytes() / 8).checked_ilog2() {
             Some(exponent) if exponent >= 2 => (1 << exponent) / 4 * 3,
@@ -203,16 +201,15 @@ impl HllParams {
         }
     }
 
-    /// How many slots the table of the hashes may have while not one of the last has come in:
-    /// from there on it fills up, so that it stays within the space of all registers wherever
-    /// the threshold does.
+    /// Returns the slot count at which the table of hashes stops growing, slightly above the threshold. From
+    /// there the table fills up, so that it stays within the space of all registers if the threshold does.
     fn explicit_slots_max(self) -> usize {
         usize::try_from(self.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA))
             .unwrap_or(usize::MAX - 8)
             + 8
     }
 
-    /// The largest parameters that hold both states' values.
+    /// Returns the largest parameters that can represent the values of both states.
     fn smaller_params(self, other: Self) -> Self {
         HllParams {
             log2m: self.log2m.min(other.log2m),
@@ -222,7 +219,7 @@ impl HllParams {
         }
     }
 
-    /// The register of a hash, and what the hash puts there (0: nothing).
+    /// Returns the register of a hash and the value that the hash gives it (0: none).
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "an index is below 2^31")]
     fn locate_register(self, hash: u64) -> (usize, u8) {
@@ -241,7 +238,7 @@ fn zero_run_rank(rest: u64, register_max: u8) -> u8 {
     (zeros + 1).min(register_max)
 }
 
-/// Whose rules decide between SPARSE and FULL when writing. Reading needs none.
+/// The implementation whose rules decide between SPARSE and FULL when writing. Reading needs no dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HllStorageDialect {
@@ -271,8 +268,8 @@ impl HllStorageDialect {
                 filled * word_bits < full_bits
             }
             HllStorageDialect::Postgres { sparse_registers_max: Some(max) } => filled <= max.into(),
-            // Never zero: m·regwidth is at least twice the width of a word, except where a
-            // register has one bit; then no register fits.
+            // The quotient is zero only for registers of one bit, where no register fits:
+            // otherwise m·regwidth is at least twice the width of a word.
             HllStorageDialect::Java => (full_bits / word_bits)
                 .checked_ilog2()
                 .is_some_and(|exponent| filled <= 1 << exponent),
@@ -287,17 +284,17 @@ impl HllStorageDialect {
     }
 }
 
-/// A count of different values: exact while they are few, then an estimate of constant size.
+/// A distinct count: exact while the values are few, beyond that an estimate of constant size.
 ///
 /// Takes hashes of 64 bits ([`hash_i64`](crate::hash_i64), [`hash_bytes`](crate::hash_bytes)).
-/// The state is a function of the *set* of hashes: the order and grouping of adds and merges
-/// leaves no trace, neither in the answer nor in the bytes.
+/// The state is a function of the *set* of hashes: order and grouping of adds and merges
+/// leave no trace, neither in the answer nor in the bytes.
 ///
-/// Memory: none while empty, 32, 64 or 128 bytes for up to 4, 8 or 16 values, then between 8 and 16
-/// bytes a value until the threshold; never more than FULL's registers, regwidth · m / 8 bytes (or 8
-/// bytes for each value of a threshold set higher), and 150 bytes, or a constant of 4 · 2^regwidth
-/// bytes more once the registers are dense. (While one form becomes the next, both exist.)
-/// Cost of an add: [`Hll::add_hashes`] and [`Hll::add_i64s`] tell it for many at once; one by one it is more.
+/// Memory: none while empty; 32, 64 or 128 bytes for up to 4, 8 or 16 values; then between 8 and 16
+/// bytes a value until the threshold. The maximum is FULL's registers, regwidth · m / 8 bytes (or 8
+/// bytes for each value of a higher threshold), and 150 bytes, plus a constant of 4 · 2^regwidth
+/// bytes once the registers are dense. (During a conversion both forms exist.)
+/// Cost of an add: see [`Hll::add_hashes`] and [`Hll::add_i64s`] for batches; single adds cost more.
 ///
 /// ```
 /// use tidemill_sketch::{Hll, hash_i64};
@@ -305,7 +302,7 @@ impl HllStorageDialect {
 /// for id in 0..100_000 {
 ///     users.add_hash(hash_i64(id % 50_000));
 /// }
-/// assert!((users.cardinality() / 50_000.0 - 1.0).abs() < 4.0 * users.relative_error());
+/// assert!((users.cardinality() / 50_000.0 - 1.0).abs() < 4.0 * users.relative_standard_error());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Hll {
@@ -315,14 +312,14 @@ pub struct Hll {
 
 #[derive(Debug, Clone)]
 enum HllRepresentation {
-    /// The union with something of unknown content: absorbs everything.
+    /// The union with a state of unknown content; absorbs everything.
     Undefined,
     Empty,
     /// The hashes themselves.
     Explicit(ExplicitHashSet),
-    /// The filled registers, at most `sparse_max` of them.
+    /// The filled registers, at most `sparse_registers_max` of them.
     Sparse(SparseRegisterTable),
-    /// All registers, more than `sparse_max` of them filled.
+    /// All registers, more than `sparse_registers_max` of them filled.
     Dense(Box<DenseRegisters>),
 }
 
@@ -354,7 +351,7 @@ impl PartialEq for Hll {
 impl Eq for Hll {}
 
 impl Hll {
-    /// An empty state with the given parameters; [`Hll::default`] for the usual ones.
+    /// Creates an empty state with the given parameters; [`Hll::default`] uses the default ones.
     ///
     /// # Errors
     /// [`SketchError::ParameterOutOfRange`].
@@ -362,7 +359,7 @@ impl Hll {
         Ok(Hll { params: params.validate()?, form: HllRepresentation::Empty })
     }
 
-    /// The parameters, which a merge may have reduced.
+    /// Returns the parameters, which a merge may have reduced.
     #[must_use]
     pub fn params(&self) -> HllParams {
         self.params
@@ -379,10 +376,10 @@ impl Hll {
         }
     }
 
-    /// Adds values by their hashes: the same as a call of [`Hll::add_hash`] for each.
+    /// Adds values by their hashes: equivalent to a call of [`Hll::add_hash`] for each.
     ///
-    /// Cost: of a million values 0.9 ns each at log2m 11 and 2.9 ns at 14 (`--example speed -- hll`, on a machine
-    /// that was busy otherwise).
+    /// Cost: for a million values 0.9 ns each at log2m 11 and 2.9 ns at 14 (`--example speed -- hll`, on a
+    /// machine with other load).
     pub fn add_hashes(&mut self, mut hashes: &[u64]) {
         if let HllRepresentation::Empty = self.form
             && self.params.explicit_hashes_max(AUTOMATIC_THRESHOLD_MAX_JAVA) > 0
@@ -408,10 +405,11 @@ impl Hll {
         }
     }
 
-    /// Adds integers, hashed by [`hash_i64`]: the same as a call of [`Hll::add_hash`] for each hash.
+    /// Adds integers, hashed by [`hash_i64`](crate::hash_i64): equivalent to a call of [`Hll::add_hash`] for
+    /// each hash.
     ///
-    /// Cost: of a million values, hashing included, 3.4 ns each at log2m 11 and 5.5 ns at 14, of which 2.5 ns
-    /// are the hash (measured as for [`Hll::add_hashes`], with AVX2).
+    /// Cost: for a million values, hashing included, 3.4 ns each at log2m 11 and 5.5 ns at 14, of which 2.5
+    /// ns are the hash (measured as for [`Hll::add_hashes`], with AVX2).
     ///
     /// ```
     /// use tidemill_sketch::Hll;
@@ -420,8 +418,8 @@ impl Hll {
     /// assert_eq!(hll.count(), 2);
     /// ```
     pub fn add_i64s(&mut self, values: &[i64]) {
-        // Apart from the registers: hashing is arithmetic that vectors do, and a misjudged branch
-        // there would throw away the hashes that are under way.
+        // Hashed separately from the registers: hashing vectorizes, and a mispredicted branch in the
+        // registers' code would discard hashes in flight.
         let mut hashes = [0; 128];
         for values in values.chunks(hashes.len()) {
             let hashes = &mut hashes[..values.len()];
@@ -435,14 +433,14 @@ impl Hll {
     /// ```
     /// use tidemill_sketch::Hll;
     /// let mut hll = Hll::default();
-    /// hll.add_all_bytes(["ana", "bo", "ana"]);
+    /// hll.add_byte_strings(["ana", "bo", "ana"]);
     /// assert_eq!(hll.count(), 2);
     /// ```
     pub fn add_byte_strings<T: AsRef<[u8]>>(&mut self, values: impl IntoIterator<Item = T>) {
         self.add_hash_iter(values.into_iter().map(|value| hash_bytes(value.as_ref(), 0)));
     }
 
-    /// Adds values by their hashes, which come one by one: [`Hll::add_hash`] for each.
+    /// Adds values by an iterator over their hashes: equivalent to [`Hll::add_hash`] for each.
     #[inline]
     pub fn add_hash_iter(&mut self, hashes: impl IntoIterator<Item = u64>) {
         let mut hashes = hashes.into_iter();
@@ -501,7 +499,7 @@ impl Hll {
         }
     }
 
-    /// Goes over from the hashes to registers.
+    /// Converts the state from hashes to registers.
     fn promote_to_registers(&mut self) {
         match &mut self.form {
             HllRepresentation::Undefined
@@ -540,14 +538,14 @@ impl Hll {
         }
     }
 
-    /// Adds all that `other` has seen.
+    /// Adds all values that `other` has seen.
     ///
-    /// Where the parameters differ, the result has the smaller of each (and is sparse if both
-    /// are): registers of the larger `log2m` are folded down to exactly what they would have
-    /// been, and values of the larger `regwidth` are clamped. (One hash in 2^(64 − log2m),
+    /// If the parameters differ, the result has the smaller of each (and is sparse if both
+    /// are): registers of the larger `log2m` are folded down to exactly the values that they would
+    /// have had, and values of the larger `regwidth` are clamped. (One hash in 2^(64 − log2m),
     /// all zero above the index, leaves no trace in registers and cannot be folded.)
     ///
-    /// Cost: one pass over the registers if both are dense, else over what is filled.
+    /// Cost: one pass over the registers if both are dense, otherwise over the filled ones.
     pub fn merge(&mut self, other: &Hll) {
         self.reduce_params(self.params.smaller_params(other.params));
         match (&mut self.form, &other.form) {
@@ -572,7 +570,7 @@ impl Hll {
         }
     }
 
-    /// As [`Hll::merge`], in the memory of the one that owns more.
+    /// Merges like [`Hll::merge`], in the memory of the state that owns more.
     pub fn merge_owned(&mut self, mut other: Hll) {
         if other.heap_bytes() > self.heap_bytes() {
             std::mem::swap(self, &mut other);
@@ -580,7 +578,7 @@ impl Hll {
         self.merge(&other);
     }
 
-    /// Goes over to smaller parameters.
+    /// Converts the state to smaller parameters.
     fn reduce_params(&mut self, params: HllParams) {
         if params == self.params {
             return;
@@ -607,11 +605,11 @@ impl Hll {
         }
     }
 
-    /// Raises our registers by those of a state with at least our parameters.
+    /// Raises the registers to those of `other`, whose parameters are at least as large.
     fn merge_registers_from(&mut self, other: &Hll) {
-        // Of the other's index, the low bits are our index. The bits above them are the low
-        // bits of our `x`: if one is set, the run of zeros ends there; if not, it goes on for
-        // as long as the other's run.
+        // The low bits of the other state's index are this state's index. The bits above them are the low
+        // bits of this state's `x`. If one of them is set, the run of zeros ends there; if not, the run
+        // continues for as long as the other state's run.
         let low_bits = self.params.log2m;
         let folded_bits = other.params.log2m - low_bits;
         let max = self.params.register_max();
@@ -633,18 +631,18 @@ impl Hll {
         }
     }
 
-    /// The state that a smaller `log2m` and `regwidth` would have led to, to compare or store it
-    /// beside such ones: what [`Hll::merge`] does to the larger of two.
+    /// Returns the state that a smaller `log2m` and `regwidth` would have produced, to compare or store it
+    /// beside such states. [`Hll::merge`] applies the same conversion to the larger of two states.
     ///
-    /// A register's index loses its high bits, which were the low bits of what the run of zeros is
-    /// counted in: if one of them is set, the run ends there; else the register's own value goes on
-    /// behind them. The result is clamped to the narrower register, and a register that was at its
-    /// maximum before is at the smaller one after. So nothing is lost but precision (except as
-    /// [`Hll::merge`] says). The automatic threshold shrinks with the registers.
+    /// A register's index loses its high bits, which become the low bits of the word whose zeros are
+    /// counted. If one of them is set, the run of zeros ends there; otherwise the register's own run follows
+    /// them. The result is clamped to the narrower register, and a register at its maximum
+    /// stays at the smaller maximum. So only precision is lost (with the exception stated at
+    /// [`Hll::merge`]). The automatic threshold shrinks with the registers.
     ///
     /// # Errors
-    /// [`SketchError::ParameterOutOfRange`] if either is above what the state has, or below the
-    /// least there is.
+    /// [`SketchError::ParameterOutOfRange`] if either parameter is above the state's own, or below the
+    /// minimum.
     ///
     /// ```
     /// use tidemill_sketch::{Hll, HllParams};
@@ -653,7 +651,7 @@ impl Hll {
     /// fine.add_i64s(&ids);
     /// let mut coarse = Hll::new(HllParams { log2m: 11, regwidth: 5, ..HllParams::default() })?;
     /// coarse.add_i64s(&ids);
-    /// assert_eq!(fine.folded(11, 5)?, coarse);
+    /// assert_eq!(fine.fold_to_params(11, 5)?, coarse);
     /// # Ok::<(), tidemill_sketch::SketchError>(())
     /// ```
     pub fn fold_to_params(&self, log2m: u8, regwidth: u8) -> Result<Hll, SketchError> {
@@ -665,18 +663,18 @@ impl Hll {
         Ok(folded)
     }
 
-    /// The estimated number of different values: exact while their hashes are kept.
+    /// Returns the estimated number of distinct values: exact while their hashes are kept.
     ///
-    /// NaN if the state [is undefined](Hll::is_undefined), infinite if the registers are too
-    /// narrow for what went by. By the published estimator: postgresql-hll's result, and rounded up
-    /// java-hll's `cardinality`; [`Hll::cardinality_by`] has a better one. Cost: an addition for
-    /// each value that a register may have; after a merge or reading O(m) once.
+    /// NaN if the state [is undefined](Hll::is_undefined), infinite if the registers are too narrow for the
+    /// number of values. Uses the published estimator: the result of postgresql-hll, and rounded up the
+    /// result of java-hll's `cardinality`; [`Hll::cardinality_with`] has a better one. Cost: one addition for
+    /// each possible register value; after a merge or a decode O(m) once.
     #[must_use]
     pub fn cardinality(&self) -> f64 {
         self.cardinality_with(CardinalityEstimator::Published)
     }
 
-    /// The estimated number of different values, rounded: [`Hll::cardinality`] as an integer.
+    /// Returns the estimated number of distinct values, rounded: [`Hll::cardinality`] as an integer.
     ///
     /// 0 if the state is undefined. Cost: as [`Hll::cardinality`].
     #[must_use]
@@ -689,8 +687,8 @@ impl Hll {
         self.cardinality().round() as u64
     }
 
-    /// The standard error of the estimate as a share of it: 1.04/√m, or 0 while exact.
-    /// [`Hll::estimate`] has the one at the state's own count.
+    /// Returns the standard error relative to the estimate: 1.04/√m, or 0 while exact.
+    /// [`Hll::estimate`] returns the standard error at the state's own count.
     ///
     /// About two estimates in three are within one standard error, 19 in 20 within two.
     #[must_use]
@@ -704,19 +702,19 @@ impl Hll {
         }
     }
 
-    /// Whether the count is exact: nothing but hashes has been kept so far.
+    /// Returns true if the count is exact: the state still holds only hashes.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         matches!(self.form, HllRepresentation::Empty | HllRepresentation::Explicit(_))
     }
 
-    /// Whether the state is UNDEFINED: read so, or merged with such a one. It has no count.
+    /// Returns true if the state is UNDEFINED: decoded as such, or merged with such a state. It has no count.
     #[must_use]
     pub fn is_undefined(&self) -> bool {
         matches!(self.form, HllRepresentation::Undefined)
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.form {
@@ -734,7 +732,7 @@ impl Hll {
         self.write_as(HllStorageDialect::default(), out);
     }
 
-    /// Reads a state in any dialect: the same as [`Hll::from_bytes`].
+    /// Reads a state in any dialect, like [`Hll::from_bytes`].
     ///
     /// # Errors
     /// As [`Hll::from_bytes`].
@@ -742,17 +740,17 @@ impl Hll {
         Self::from_bytes(bytes)
     }
 
-    /// The state by the storage specification, schema version 1.
+    /// Returns the state by the storage specification, schema version 1.
     ///
-    /// EXPLICIT, SPARSE or FULL by the dialect's rules, as a function of the content alone.
+    /// The dialect's rules select EXPLICIT, SPARSE or FULL, as a function of the content alone.
     ///
     /// ```
-    /// use tidemill_sketch::{Dialect, Hll};
+    /// use tidemill_sketch::{Hll, HllStorageDialect};
     /// let mut hll = Hll::default();
-    /// assert_eq!(hll.to_bytes(Dialect::default()), [0x11, 0xae, 0x7f]);
+    /// assert_eq!(hll.to_bytes(HllStorageDialect::default()), [0x11, 0xae, 0x7f]);
     /// hll.add_hash(1);
     /// assert_eq!(
-    ///     hll.to_bytes(Dialect::Java),
+    ///     hll.to_bytes(HllStorageDialect::Java),
     ///     [0x12, 0xae, 0x7f, 0, 0, 0, 0, 0, 0, 0, 1]
     /// );
     /// ```
@@ -804,9 +802,9 @@ impl Hll {
         }
     }
 
-    /// How many bytes [`Hll::to_bytes`] would give: of a state from elsewhere they may be many
-    /// more than were read, as a dialect that has no SPARSE for it writes all registers, 2^31
-    /// of them if the state says so. Cost: as [`Hll::cardinality`].
+    /// Returns the length of [`Hll::to_bytes`]. For a decoded state it may be much larger than the
+    /// input: a dialect that does not use SPARSE for the state writes all registers, up to 2^31
+    /// of them by the state's own parameters. Cost: as [`Hll::cardinality`].
     #[must_use]
     pub fn encoded_len(&self, dialect: HllStorageDialect) -> usize {
         let params = self.params;
@@ -875,28 +873,28 @@ impl Hll {
     /// Reads a state written by this or another implementation of the storage specification,
     /// schema version 1.
     ///
-    /// Takes time and memory in proportion to the input: whatever `log2m` the header claims,
-    /// a FULL state has all its registers, and any other is kept sparsely.
+    /// Takes time and memory in proportion to the input for any `log2m` in the header:
+    /// a FULL state contains all its registers, and any other state is kept sparsely.
     ///
     /// # Errors
     /// [`SketchError::UnknownFormat`] for another schema version or type,
     /// [`SketchError::ParameterOutOfRange`] for a `log2m` below 4, and
     /// [`SketchError::Truncated`], [`SketchError::TrailingBytes`] or [`SketchError::Corrupt`]
-    /// where the data contradicts the header. EXPLICIT must ascend and stay within its
+    /// if the data contradicts the header. EXPLICIT must ascend and stay within its
     /// threshold; SPARSE must ascend and be allowed by its header.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SketchError> {
         Self::from_bytes_with_log2m_max(bytes, LOG2M_MAX)
     }
 
-    /// As [`Hll::from_bytes`], for bytes that are not trusted and whose state goes on to grow: it
-    /// may have at most `log2m_max`.
+    /// Reads a state like [`Hll::from_bytes`], with a `log2m` of at most `log2m_max`: for untrusted bytes
+    /// whose state will grow.
     ///
-    /// Reading itself is bounded by the input either way. But an empty state of four bytes may ask
-    /// for 2^31 registers, which values that come in later would fill, and which a dialect
-    /// without SPARSE would write out for the first of them (see [`Hll::encoded_len`]).
+    /// Decoding is bounded by the input either way. But an empty state of four bytes may request
+    /// 2^31 registers. Values added later would fill them, and a dialect
+    /// without SPARSE would write them all after the first value (see [`Hll::encoded_len`]).
     ///
     /// # Errors
-    /// As [`Hll::from_bytes`], and [`SketchError::ParameterOutOfRange`] for a `log2m` above that.
+    /// As [`Hll::from_bytes`], and [`SketchError::ParameterOutOfRange`] for a larger `log2m`.
     pub fn from_bytes_with_log2m_max(bytes: &[u8], log2m_max: u8) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         let version_and_type = reader.read_u8()?;
@@ -983,7 +981,7 @@ impl Hll {
             let index = (word >> self.params.regwidth) as usize;
             let value = (word & 0xff) as u8 & self.params.register_max();
             if value == 0 {
-                // Not a register: the padding of a narrow word, or a careless writer's.
+                // Not a register: the padding of a narrow word, or a zero that another writer left in.
                 continue;
             }
             if before.is_some_and(|before| before >= index) {
@@ -1011,7 +1009,7 @@ impl Hll {
     }
 }
 
-/// All registers, from the filled ones.
+/// Builds all registers from the filled ones.
 fn densify(params: HllParams, table: &SparseRegisterTable) -> DenseRegisters {
     let mut registers = DenseRegisters::new(params);
     for (index, value) in table.iter() {

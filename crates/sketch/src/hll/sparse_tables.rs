@@ -1,8 +1,8 @@
-//! The forms of few values: the hashes themselves, and the filled registers.
+//! Open-addressing tables for small states: the set of hashes, and the filled registers.
 
-/// Spreads keys over a power of two of slots: the high bits of the product with 2^64/φ
+/// Maps a key to one of a power of two of slots: the high bits of the product with 2^64/φ
 /// (Knuth, *The Art of Computer Programming* 6.4). Hashes are random already, but registers
-/// arrive in their order, and hostile input in any.
+/// arrive in index order, and hostile input in any order.
 #[inline]
 fn power_of_two_slot(key: u64, slot_count: usize) -> usize {
     let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -12,8 +12,8 @@ fn power_of_two_slot(key: u64, slot_count: usize) -> usize {
     slot
 }
 
-/// As [`slot_of`], of any number of slots: the high half of the product with it (Lemire, *Fast
-/// Random Integer Generation in an Interval*, 2019).
+/// Maps a key like [`power_of_two_slot`] to any number of slots: the high half of the product with that
+/// number (Lemire, *Fast Random Integer Generation in an Interval*, 2019).
 #[inline]
 fn scaled_slot(key: u64, slot_count: usize) -> usize {
     let spread = u128::from(key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -24,26 +24,26 @@ fn scaled_slot(key: u64, slot_count: usize) -> usize {
 
 const SLOTS_MIN: usize = 4;
 
-/// Up to this many hashes are looked up one by one.
+/// Maximum number of hashes in the list form, which is searched linearly.
 const LIST_HASHES_MAX: usize = 16;
 
-/// A set of 64-bit hashes, 0 marking a free slot. Up to [`LIST_MAX`] slots are a list, filled from
-/// the start; more are a table: open addressing with linear probing, at most three quarters full until it has
-/// as many slots as it may have. From there on it fills up: with n slots a hash that is in it is found
-/// after some √n / 1.6 on the average even when all are taken (Knuth 6.4), and every longer search
-/// takes one of the last free ones.
+/// A set of 64-bit hashes; 0 marks a free slot. Up to [`LIST_HASHES_MAX`] slots are a list, filled from the
+/// start. More slots are a table: open addressing with linear probing, at most three quarters full until it
+/// reaches its maximum number of slots. From there on it fills up: with n slots a hash in the set is found
+/// after some √n / 1.6 probes on average even when all are taken (Knuth 6.4), and every longer search takes
+/// one of the last free slots.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ExplicitHashSet {
-    /// 0, 4, 8 or 16 of a list; of a table 32, and from there on each time half as many again.
+    /// A list has 0, 4, 8 or 16 slots; a table starts with 32 and grows by half.
     slots: Box<[u64]>,
-    /// How many slots are taken.
+    /// Number of occupied slots.
     taken_slots: usize,
-    /// Whether the hash 0, which has no slot, is in the set.
+    /// True if the set contains the hash 0, which has no slot.
     has_zero: bool,
 }
 
 impl ExplicitHashSet {
-    /// An empty set in which so many hashes have room.
+    /// Creates an empty set with room for `count` hashes.
     pub(super) fn with_capacity(count: usize, slots_max: usize) -> Self {
         let slots = match count {
             0 => 0,
@@ -61,7 +61,7 @@ impl ExplicitHashSet {
         self.taken_slots + usize::from(self.has_zero)
     }
 
-    /// Returns whether the hash is new. `slots_max` is above the number of hashes there will be.
+    /// Inserts a hash. Returns true if it is new. `slots_max` is above the final number of hashes.
     pub(super) fn insert(&mut self, hash: u64, slots_max: usize) -> bool {
         if hash == 0 {
             return !std::mem::replace(&mut self.has_zero, true);
@@ -97,8 +97,8 @@ impl ExplicitHashSet {
         true
     }
 
-    /// Inserts hashes as long as the set is a list and stays one, growing it once at most. Returns
-    /// those that are left.
+    /// Inserts hashes as long as the set is a list and stays one, and grows it at most once. Returns
+    /// the remaining hashes.
     pub(super) fn insert_while_list<'a>(&mut self, hashes: &'a [u64]) -> &'a [u64] {
         if self.slots.len() > LIST_HASHES_MAX {
             return hashes;
@@ -149,7 +149,7 @@ impl ExplicitHashSet {
         size_of_val(&*self.slots)
     }
 
-    /// The same hashes in at most so many slots.
+    /// Returns the same hashes in at most `slots_max` slots.
     pub(super) fn shrink_to_slots(self, slots_max: usize) -> Self {
         if self.slots.len() <= slots_max.max(2 * LIST_HASHES_MAX) {
             return self;
@@ -161,12 +161,12 @@ impl ExplicitHashSet {
         smaller
     }
 
-    /// The hashes that are in a list.
+    /// Returns the hashes of the list form.
     pub(super) fn listed_hashes(&self) -> &[u64] {
         if self.slots.len() <= LIST_HASHES_MAX { &self.slots[..self.taken_slots] } else { &[] }
     }
 
-    /// The others.
+    /// Returns the hashes that [`ExplicitHashSet::listed_hashes`] does not contain.
     pub(super) fn unlisted_hashes(&self) -> impl Iterator<Item = u64> + '_ {
         let table = if self.slots.len() <= LIST_HASHES_MAX { &[] } else { &*self.slots };
         table.iter().copied().filter(|&hash| hash != 0).chain(self.has_zero.then_some(0))
@@ -176,7 +176,7 @@ impl ExplicitHashSet {
         self.listed_hashes().iter().copied().chain(self.unlisted_hashes())
     }
 
-    /// As the storage specification orders them: as signed integers.
+    /// Returns the hashes in the order of the storage specification: as signed integers.
     pub(super) fn sorted_hashes(&self) -> Vec<i64> {
         let mut sorted: Vec<i64> = self.iter().map(u64::cast_signed).collect();
         sorted.sort_unstable();
@@ -184,8 +184,8 @@ impl ExplicitHashSet {
     }
 }
 
-/// The filled registers by index: open addressing as in [`ExplicitSet`], a slot holding
-/// `index << 8 | value`, and 0, which is no register's content, while it is free.
+/// The filled registers by index: open addressing as in [`ExplicitHashSet`]. A slot holds
+/// `index << 8 | value`; a free slot is 0, which no register's content equals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SparseRegisterTable {
     slots: Box<[u64]>,
@@ -201,8 +201,9 @@ impl SparseRegisterTable {
         self.taken_slots
     }
 
-    /// Raises a register to `value`, which is not 0; returns whether it was free. Of `filled_max` registers
-    /// or fewer the slots are at most three quarters full; one more has room without others.
+    /// Raises a register to `value`, which is not 0. Returns true if the register was empty. With up to
+    /// `filled_max` registers the slots are at most three quarters full; one more register fits without
+    /// growing.
     pub(super) fn raise_register(&mut self, index: u64, value: u8, filled_max: usize) -> bool {
         if self.slots.is_empty() {
             self.slots = Box::new([0; SLOTS_MIN]);

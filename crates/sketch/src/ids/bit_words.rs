@@ -1,4 +1,5 @@
-//! Bits over numbers as plain words, and the operations on two of them: read and written once, counted on the way.
+//! Bitmaps of plain words. A set operation reads and writes each word once and counts the result in the same
+//! pass.
 
 use std::ops::RangeInclusive;
 
@@ -7,18 +8,18 @@ use roaring::RoaringBitmap;
 use super::roaring_format::RoaringView;
 use crate::simd::run_vectorized;
 
-/// Words that are written before they are counted, while they are in the nearest cache.
+/// Number of words that are written before they are counted, while they are in the L1 cache.
 const COUNT_BLOCK_WORDS: usize = 512;
 
-/// Bit i mod 64 of word i / 64 is number i.
+/// A bitmap: bit i mod 64 of word i / 64 is number i.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BitWords {
     pub(super) words: Vec<u64>,
-    /// How many bits are set.
+    /// Number of set bits.
     pub(super) len: u64,
 }
 
-/// One of the operations on two sets.
+/// A binary set operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BitmapOperation {
     Union,
@@ -35,7 +36,7 @@ pub(super) fn bit_mask(index: u32) -> u64 {
     1 << (index % 64)
 }
 
-/// The numbers of a set as ranges, ascending.
+/// Returns the numbers of a set as ascending ranges.
 pub(super) fn roaring_ranges(
     few: &RoaringBitmap,
 ) -> impl Iterator<Item = RangeInclusive<u32>> + '_ {
@@ -43,7 +44,7 @@ pub(super) fn roaring_ranges(
     std::iter::from_fn(move || iter.next_range())
 }
 
-/// The words that a range touches, each with the bits of it.
+/// Returns the words that a range touches, each with the bits of the range.
 pub(super) fn range_words(range: RangeInclusive<u32>) -> impl Iterator<Item = (usize, u64)> {
     let (first, last) = (*range.start(), *range.end());
     (word_index(first)..=word_index(last)).map(move |word| {
@@ -55,8 +56,8 @@ pub(super) fn range_words(range: RangeInclusive<u32>) -> impl Iterator<Item = (u
 
 impl BitWords {
     pub(super) fn from_roaring(few: &RoaringBitmap) -> Self {
-        // By the bytes on disk: containers of bits are copied from them, where going through the numbers
-        // looks at each.
+        // Decodes the serialized bytes, because bitmap containers are copied from them; iterating over the
+        // numbers would visit each one.
         let mut bytes = Vec::with_capacity(few.serialized_size());
         let written = few.serialize_into(&mut bytes);
         debug_assert!(written.is_ok(), "a vector takes what is written");
@@ -74,7 +75,7 @@ impl BitWords {
         let words = index.map_or(0, |index| word_index(index) + 1);
         if words > self.words.len() {
             if words > self.words.capacity() {
-                // By an eighth at least: twice as many would be memory that is not needed.
+                // Grows by an eighth at least; doubling would take memory that is not needed.
                 let capacity = words.max(self.words.len() + self.words.len() / 8);
                 self.words.reserve_exact(capacity - self.words.len());
             }
@@ -82,7 +83,8 @@ impl BitWords {
         }
     }
 
-    /// Whether words that reach the largest of `others` would take more than twice what containers do.
+    /// Returns true if words up to the largest of `others` would take more than twice the memory of
+    /// containers.
     pub(super) fn would_waste_memory(&self, others: &RoaringBitmap) -> bool {
         let words = others.max().map_or(0, |max| word_index(max) + 1);
         words > self.words.len()
@@ -102,7 +104,7 @@ impl BitWords {
         there
     }
 
-    /// How many numbers both have.
+    /// Returns the count of numbers in both bitmaps.
     pub(super) fn intersection_len(&self, other: &BitWords) -> u64 {
         let (a, b) = (self.words.as_slice(), other.words.as_slice());
         run_vectorized(
@@ -135,7 +137,7 @@ impl BitWords {
         }
     }
 
-    /// Of numbers beyond the words there is nothing to clear.
+    /// Clears the bits of a range; numbers beyond the words have no bit.
     pub(super) fn clear_range(&mut self, range: RangeInclusive<u32>) {
         for (word, bits) in range_words(range) {
             let Some(word) = self.words.get_mut(word) else { return };
@@ -149,26 +151,26 @@ impl BitWords {
         words.map(|bits| u64::from(bits.count_ones())).sum()
     }
 
-    /// Those numbers of `few` that are in the words, or those that are not.
+    /// Returns the numbers of `few` that are in the bitmap, or with `wanted` false those that are not.
     pub(super) fn filter_roaring(&self, few: &RoaringBitmap, wanted: bool) -> RoaringBitmap {
         let mut kept = RoaringBitmap::new();
         for index in few.iter().filter(|&index| self.contains(index) == wanted) {
-            // They ascend.
+            // Cannot fail: the numbers ascend.
             let _ = kept.try_push(index);
         }
         kept
     }
 
-    /// Bits in bytes, which is how Roaring takes them. An eighth of a byte for each number up to the largest.
+    /// Converts to Roaring by way of bytes, which take an eighth of a byte for each number up to the largest.
     pub(super) fn to_roaring(&self) -> RoaringBitmap {
         let mut few = RoaringBitmap::new();
-        // A container at a time, for the sake of the bytes in between.
+        // One container at a time, to bound the intermediate bytes.
         for (at, words) in self.words.chunks(1 << 10).enumerate() {
             let mut bytes = [0; 1 << 13];
             for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
                 *bytes = word.to_le_bytes();
             }
-            // Below 2^16, as numbers are below 2^32.
+            // Fits: numbers are below 2^32.
             let first = u32::try_from(at << 16).unwrap_or(0);
             few |= RoaringBitmap::from_lsb0_bytes(first, &bytes[..words.len() * 8]);
         }
@@ -230,7 +232,8 @@ pub(super) fn count_ones(words: &[u64]) -> u64 {
     )
 }
 
-/// Changes words by those beside them; returns how many bits are set then.
+/// Applies `operation` to each word of `left` and the same word of `right`. Returns the number of bits set in
+/// the result.
 #[inline(always)]
 fn apply_to_words(left: &mut [u64], right: &[u64], operation: impl Fn(u64, u64) -> u64) -> u64 {
     run_vectorized(
@@ -246,7 +249,7 @@ fn apply_to_words(left: &mut [u64], right: &[u64], operation: impl Fn(u64, u64) 
     )
 }
 
-/// As [`changed`], into new words, as many as both have.
+/// Applies `operation` like [`apply_to_words`] and returns new words, as many as both inputs have.
 #[inline(always)]
 fn combine_words(
     left: &[u64],

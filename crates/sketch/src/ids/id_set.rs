@@ -1,14 +1,14 @@
-//! Sets of dense numbers: plain words where they are many, Roaring's containers where they are few.
+//! Sets of dense numbers: plain words for many members, Roaring containers for few.
 //!
-//! A bit for every number up to the largest is the form that machines are fastest with: an operation
-//! on two sets reads and writes 64 numbers a word, and counts the result on the way. It wastes memory where
-//! hardly a number is in the set, or nearly all are: there a `RoaringBitmap` (Chambi, Lemire, Kaser and
-//! Godin, *Better bitmap performance with Roaring bitmaps*, 2016) has for each 65,536 numbers whichever of a
-//! list, runs and bits takes least. A set goes over to words where they take no more than twice the
-//! bytes of these containers, and back where they take more than four times as many, after what has
-//! changed many numbers at once.
+//! A bitmap with one bit for every number up to the largest is the fastest form: an operation on two sets
+//! reads and writes 64 numbers a word and counts the result in the same pass. It wastes memory if the set
+//! contains very few numbers, or nearly all. There a `RoaringBitmap` (Chambi, Lemire, Kaser and Godin,
+//! *Better bitmap performance with Roaring bitmaps*, 2016) stores each range of 65,536 numbers as a list,
+//! runs or bits, whichever takes least memory. After an operation that changes many numbers, a set converts
+//! to words if they take at most twice the bytes of the containers, and back if they take more than four
+//! times as many.
 //!
-//! On disk it is always the Roaring portable format, which other implementations read.
+//! Encoded sets are always in the Roaring portable format, which other implementations read.
 
 use std::ops::{BitAnd, BitOr, BitXor, Sub};
 
@@ -20,8 +20,8 @@ use crate::SketchError;
 
 /// A set of 32-bit numbers, those of an [`IdSpace`](crate::IdSpace)'s ids.
 ///
-/// Memory: an eighth of a byte for each number up to the largest where many are in the set, else
-/// at most 2 bytes for each that is, and a few bytes for each run where they follow one another.
+/// Memory: an eighth of a byte for each number up to the largest if the set contains many of them; otherwise
+/// at most 2 bytes for each member, and a few bytes for each run of consecutive members.
 ///
 /// ```
 /// use tidemill_sketch::IdSet;
@@ -56,7 +56,7 @@ impl IdSet {
         IdSet::default()
     }
 
-    /// How many numbers are in it. Cost: constant for words, else a pass over the containers.
+    /// Returns the count of members. Cost: constant for words, otherwise a pass over the containers.
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.form {
@@ -65,13 +65,13 @@ impl IdSet {
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if the set has no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a number is in it.
+    /// Returns true if a number is in the set.
     #[must_use]
     pub fn contains(&self, index: u32) -> bool {
         match &self.form {
@@ -80,11 +80,11 @@ impl IdSet {
         }
     }
 
-    /// Adds a number; returns whether it is new. Many at once are added by [`Extend`].
+    /// Adds a number. Returns true if it is new. For many numbers at once use [`Extend`].
     pub fn insert(&mut self, index: u32) -> bool {
         match &mut self.form {
             IdSetForm::Words(words) => {
-                // A number far from all others would want all the words in between.
+                // A number far above all others would need all words in between.
                 if word_index(index) > 2 * words.words.len() {
                     self.form = IdSetForm::Roaring(words.to_roaring());
                     return self.insert(index);
@@ -95,7 +95,7 @@ impl IdSet {
         }
     }
 
-    /// Removes a number; returns whether it was there.
+    /// Removes a number. Returns true if it was in the set.
     pub fn remove(&mut self, index: u32) -> bool {
         match &mut self.form {
             IdSetForm::Words(words) => words.remove(index),
@@ -103,13 +103,13 @@ impl IdSet {
         }
     }
 
-    /// The numbers, ascending.
+    /// Returns the numbers, ascending.
     pub fn iter(&self) -> IdSetIter<'_> {
         IdSetIter(match &self.form {
             IdSetForm::Words(words) => IdSetIterForm::Words {
                 left: words.words.iter(),
                 word: 0,
-                // One before the first: the next word is read before a bit of it is.
+                // One before the first word: the iterator increments it when it reads a word.
                 at: u32::MAX,
             },
             IdSetForm::Roaring(few) => IdSetIterForm::Roaring(few.iter()),
@@ -121,7 +121,7 @@ impl IdSet {
         self.apply(other, BitmapOperation::Union);
     }
 
-    /// Removes all numbers that `other` has not.
+    /// Removes all numbers that are not in `other`.
     pub fn intersect_with(&mut self, other: &IdSet) {
         self.apply(other, BitmapOperation::Intersection);
     }
@@ -131,12 +131,12 @@ impl IdSet {
         self.apply(other, BitmapOperation::Difference);
     }
 
-    /// Adds the numbers of `other` that are not there, and removes those that are.
+    /// Adds the numbers of `other` that are missing, and removes those that are present.
     pub fn symmetric_difference_with(&mut self, other: &IdSet) {
         self.apply(other, BitmapOperation::SymmetricDifference);
     }
 
-    /// How many numbers both have. Nothing is written for it.
+    /// Returns the count of numbers in both sets, without building the intersection.
     #[must_use]
     pub fn intersection_len(&self, other: &IdSet) -> u64 {
         match (&self.form, &other.form) {
@@ -149,7 +149,7 @@ impl IdSet {
         }
     }
 
-    /// How many numbers either has. Nothing is written for it.
+    /// Returns the count of numbers in either set, without building the union.
     #[must_use]
     pub fn union_len(&self, other: &IdSet) -> u64 {
         self.len() + other.len() - self.intersection_len(other)
@@ -190,7 +190,7 @@ impl IdSet {
                 BitmapOperation::Intersection => *few = others.filter_roaring(few, true),
                 BitmapOperation::Difference => *few = others.filter_roaring(few, false),
                 BitmapOperation::Union | BitmapOperation::SymmetricDifference => {
-                    // Either way round they are the same.
+                    // These operations are symmetric.
                     let few = IdSet { form: IdSetForm::Roaring(std::mem::take(few)) };
                     self.form = other.form.clone();
                     return self.apply(&few, operation);
@@ -231,20 +231,20 @@ impl IdSet {
         combined
     }
 
-    /// Goes over to the form that the numbers ask for.
+    /// Converts the set to the form that suits its numbers.
     fn choose_form(&mut self) {
         match &mut self.form {
             IdSetForm::Words(words) => {
                 while words.words.pop_if(|word| *word == 0).is_some() {}
-                // At most 2 bytes a number, where they are lists. Runs may be smaller yet; it takes a
-                // pass over all to see it, which `optimize` is for.
+                // Lists take at most 2 bytes a number. Runs may be even smaller; detecting them takes a
+                // pass over all numbers, which `optimize` does.
                 if words.words.len() * 8 > 4 * list_bytes_max(words.len) {
                     self.form = IdSetForm::Roaring(words.to_roaring());
                 }
             }
             IdSetForm::Roaring(few) => {
                 let words = few.max().map_or(0, |max| word_index(max) + 1);
-                // Never more than the containers take, whatever the bytes were that they are from.
+                // At most twice the memory of the containers, for any decoded bytes.
                 if words * 8 <= 2 * few.serialized_size() {
                     self.form = IdSetForm::Words(BitWords::from_roaring(few));
                 }
@@ -252,7 +252,7 @@ impl IdSet {
         }
     }
 
-    /// Goes over to whichever form takes least memory, runs included. Cost: a pass over the set.
+    /// Converts the set to the form that takes least memory, runs included. Cost: a pass over the set.
     pub fn optimize(&mut self) {
         let mut few = match &self.form {
             IdSetForm::Words(words) => words.to_roaring(),
@@ -263,7 +263,8 @@ impl IdSet {
         self.choose_form();
     }
 
-    /// The heap memory the set owns, in bytes: of containers what they hold. Cost: a pass over these.
+    /// Returns the heap memory that the set owns, in bytes; for containers their content. Cost: a pass over
+    /// these.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.form {
@@ -279,7 +280,7 @@ impl IdSet {
             IdSetForm::Words(words) => words.to_roaring(),
             IdSetForm::Roaring(few) => few.clone(),
         };
-        // From one form: what a container has become depends on what it was before.
+        // Normalized first: the result of `optimize` depends on a container's previous form.
         few.remove_run_compression();
         few.optimize();
         out.reserve(few.serialized_size());
@@ -287,8 +288,8 @@ impl IdSet {
         debug_assert!(written.is_ok(), "a vector takes what is written");
     }
 
-    /// Reads a set in the Roaring portable format, whoever wrote it. Time and memory are at most a
-    /// small multiple of the input's.
+    /// Reads a set in the Roaring portable format from any writer. Time and memory are at most a
+    /// small multiple of the input's length.
     ///
     /// # Errors
     /// [`SketchError::UnknownFormat`], [`SketchError::Truncated`], [`SketchError::TrailingBytes`] or
@@ -318,18 +319,18 @@ impl IdSet {
     }
 }
 
-/// What the containers of so many numbers take at most where they are lists.
+/// Returns the maximum size of the list containers of `len` numbers, in bytes.
 fn list_bytes_max(len: u64) -> usize {
     usize::try_from(2 * len).unwrap_or(usize::MAX / 4)
 }
 
-/// Two sets are equal if they have the same numbers, whatever their forms.
+/// Two sets are equal if they have the same numbers, in any form.
 impl PartialEq for IdSet {
     fn eq(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
             (IdSetForm::Words(a), IdSetForm::Words(b)) => {
                 let shared = a.words.len().min(b.words.len());
-                // Beyond the shorter one's words there may be zeros, or others could not be as many.
+                // The rest of the longer one must be zeros, as both counts are equal.
                 a.len == b.len && a.words[..shared] == b.words[..shared]
             }
             _ => self.len() == other.len() && self.iter().eq(other.iter()),
@@ -339,7 +340,7 @@ impl PartialEq for IdSet {
 
 impl Eq for IdSet {}
 
-/// Numbers that are added together.
+/// Number of members that `extend` adds together.
 const EXTEND_BATCH_LEN: usize = 1 << 16;
 
 impl Extend<u32> for IdSet {
@@ -355,7 +356,7 @@ impl Extend<u32> for IdSet {
                     let max = some.iter().copied().max().max(few.max());
                     let words = max.map_or(0, |max| word_index(max) + 1);
                     if words as u64 <= few.len() + some.len() as u64 {
-                        // What they take goes to them as they are, in whatever order; `settle` sees what comes of it.
+                        // Words take the numbers in any order; `choose_form` decides at the end.
                         let mut words = BitWords::from_roaring(few);
                         words.grow_to(max);
                         some.iter().for_each(|index| _ = words.insert(*index));
@@ -389,7 +390,7 @@ impl<'a> IntoIterator for &'a IdSet {
     }
 }
 
-/// The numbers of an [`IdSet`], ascending.
+/// An iterator over the numbers of an [`IdSet`], ascending.
 #[derive(Clone)]
 pub struct IdSetIter<'a>(IdSetIterForm<'a>);
 
@@ -403,9 +404,9 @@ impl std::fmt::Debug for IdSetIter<'_> {
 enum IdSetIterForm<'a> {
     Words {
         left: std::slice::Iter<'a, u64>,
-        /// What is left of the word at hand.
+        /// Remaining bits of the current word.
         word: u64,
-        /// Which word that is.
+        /// Index of the current word.
         at: u32,
     },
     Roaring(roaring::bitmap::Iter<'a>),

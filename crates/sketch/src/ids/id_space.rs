@@ -1,74 +1,74 @@
-//! From ids to dense numbers and back.
+//! The mapping between 64-bit ids and dense numbers, in both directions.
 //!
 //! ```text
-//! ids       pieces of 65,536 ids, in the order of their numbers: never moved
+//! ids       chunks of 65,536 ids, in the order of their numbers: never moved
 //! table     4,096 segments, chosen by the high 12 bits of an id's hash; each an array of slots
-//!           of 32 bits, searched from the hash's place on (linear probing)
+//!           of 32 bits, searched from the hash's home slot on (linear probing)
 //! a slot    ├─ fingerprint: low bits of the hash ─┼─ number + 1, index_bits ─┤   0: free
 //! ```
 //!
-//! A segment doubles when four fifths of its slots are taken. Their capacities lie between one power of
-//! two and the next, in 4,096 even steps, so that they double one after another: at any time there are
-//! 1.41 to 1.5 / 0.8 slots for an id, at most 7.5 bytes, and with the id itself 15.5 bytes; and what has to
-//! wait for a doubling waits for one segment's. What the number leaves of a slot is a fingerprint, so that few ids
-//! are fetched to be compared with: 4 bits at a hundred million ids. How many bits are the number's
-//! is settled anew whenever a segment doubles.
+//! A segment doubles when four fifths of its slots are taken. The capacities lie between one power of two and
+//! the next, in 4,096 even steps, so that segments double one after another. At any time there are 1.41 to
+//! 1.5 / 0.8 slots for an id, at most 7.5 bytes, or 15.5 bytes with the id itself. An insert waits for the
+//! doubling of at most one segment. The bits of a slot that the number leaves free are a fingerprint, so that
+//! few ids are loaded for a comparison: 4 bits at a hundred million ids. The number of bits for the number is
+//! chosen anew whenever a segment doubles.
 //!
-//! Ids that come together are looked up together, in groups: the slots of all of a group are read before any
-//! of them is looked at, and then the ids that they lead to, so that the processor waits for many
-//! places of memory at once instead of for one after another.
+//! Ids of one call are looked up in groups: the slots of a whole group are loaded before any
+//! of them is tested, and then the ids that they refer to, so that the processor waits for many
+//! memory accesses at once instead of one after another.
 //!
-//! Where very many come together they are first divided by segments, so that a segment's slots are in the cache
-//! when they are looked at, and in few pages of memory. New ids of a segment then have numbers that follow one another, so that its
-//! next doubling reads their ids in a row.
+//! Very large batches are first partitioned by segment, so that a segment's slots are in the cache during the
+//! lookups, and in few memory pages. New ids of a segment then have consecutive numbers, so that its next
+//! doubling reads their ids sequentially.
 //!
-//! The hash is MurmurHash3's final mix, a bijection: two ids never have the same. Whoever chooses
-//! the ids can choose them so that they are all searched for from one place.
+//! The hash is MurmurHash3's final mix, a bijection: two ids never have the same hash. An adversary who
+//! chooses the ids can give all of them the same home slot.
 
 use crate::SketchError;
 use crate::murmur3::finalize_mix;
 use crate::state_encoding::StateReader;
 
 const STATE: &str = "id space";
-/// Kind and version, then whether ids are signed, then zeros, then the number of ids: 16 bytes.
+/// Kind and version. The header continues with the sign flag, zeros and the number of ids: 16 bytes.
 const HEADER: u8 = 0x61;
 const HEADER_BYTES: usize = 16;
-/// Of a segment: its capacity in 4 bytes, its index bits in one, and three zeros.
+/// Size of a segment's directory entry: its capacity in 4 bytes, its index bits in one, and three zeros.
 const DIRECTORY_ENTRY_BYTES: usize = 8;
 
 const SEGMENT_BITS: u32 = 12;
 const SEGMENTS: usize = 1 << SEGMENT_BITS;
 
-/// A segment's first capacity is at least this power of two.
+/// Base-2 logarithm of the smallest first capacity of a segment.
 const FIRST_CAPACITY_LOG2: u32 = 2;
 
-/// Ids of a piece, as a power of two.
+/// Base-2 logarithm of the number of ids in a chunk.
 const CHUNK_IDS_LOG2: u32 = 16;
 
-/// Ids that are looked up together.
+/// Number of ids that are looked up together.
 const LOOKUP_GROUP_IDS: usize = 64;
 
-/// Ids that are divided by segments together, and how many are worth it.
+/// Number of ids that are partitioned by segment together, and the minimum for which partitioning pays.
 const SEGMENT_SORT_BLOCK_IDS: usize = 1 << 20;
 const SEGMENT_SORT_IDS_MIN: usize = 1 << 16;
 
-/// No number: there are fewer.
+/// Marks a missing number; it exceeds all numbers.
 const NO_INDEX: u32 = u32::MAX;
 
-/// Of how many ids there are numbers.
+/// Maximum number of ids in a space.
 const IDS_MAX: u32 = u32::MAX - 1;
 
-/// A space has as many ids as there are numbers of 32 bits.
+/// The error for a space that has no free 32-bit number for a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an id space has room for {max} ids\nhint: divide the ids between several spaces")]
 pub struct IdSpaceFull {
-    /// How many ids a space may have.
+    /// Maximum number of ids in a space.
     pub max: u32,
 }
 
-/// Numbers 64-bit ids from 0 on, in the order in which they are first seen.
+/// A dictionary that assigns dense numbers to 64-bit ids: from 0 on, in the order of first occurrence.
 ///
-/// Memory: 15.1 to 15.5 bytes an id where they are many, and 100 KB for the table's segments as soon as there is
+/// Memory: 15.1 to 15.5 bytes an id for many ids, and 100 KB for the table's segments once there is
 /// an id. At most 2^32 − 2 ids.
 ///
 /// ```
@@ -78,16 +78,16 @@ pub struct IdSpaceFull {
 /// let tuesday = space.insert_all(&[3, 99, 12])?.into_iter().collect::<IdSet>();
 /// let both = &monday & &tuesday;
 /// assert_eq!(both.len(), 2);
-/// assert_eq!(space.ids_of(&both).collect::<Vec<_>>(), [3, 12]);
+/// assert_eq!(space.ids_in_set(&both).collect::<Vec<_>>(), [3, 12]);
 /// # Ok::<(), tidemill_sketch::IdSpaceFull>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct IdSpace {
     /// All but the last are full.
     id_chunks: Vec<Box<[u64]>>,
-    /// How many ids there are, at most `ids_max`.
+    /// Number of ids, at most `ids_max`.
     len: u32,
-    /// None as long as there is no id, else [`SEGMENTS`].
+    /// Empty while there is no id, otherwise [`SEGMENTS`] long.
     segments: Vec<HashSegment>,
     ids_max: u32,
     is_signed: bool,
@@ -97,12 +97,12 @@ pub struct IdSpace {
 struct HashSegment {
     slots: Box<[u32]>,
     taken_slots: u32,
-    /// How many low bits of a slot are the number. Every number of the segment, plus one, is below
+    /// Number of low bits of a slot that hold the number. Every number of the segment, plus one, is below
     /// `1 << index_bits`.
     index_bits: u32,
 }
 
-/// Where a hash's search starts in so many slots: by the 32 bits below the segment's.
+/// Returns the slot where a hash's search starts, by the 32 bits below the segment's bits.
 #[inline(always)]
 fn home_slot(hash: u64, capacity: usize) -> usize {
     let bits = (hash << SEGMENT_BITS) >> 32;
@@ -114,7 +114,7 @@ fn segment_index(hash: u64) -> usize {
     (hash >> (64 - SEGMENT_BITS)) as usize
 }
 
-/// Ids segment by segment, and where each was before.
+/// Returns the ids grouped by segment, and the original position of each.
 fn sort_by_segment(ids: &[u64]) -> (Vec<u64>, Vec<u32>) {
     let mut starts = vec![0; SEGMENTS + 1];
     for &id in ids {
@@ -132,7 +132,7 @@ fn sort_by_segment(ids: &[u64]) -> (Vec<u64>, Vec<u32>) {
     (sorted, places)
 }
 
-/// The fingerprint's bits of a slot.
+/// Returns the fingerprint bits of a slot.
 #[inline(always)]
 fn slot_fingerprint(hash: u64, index_bits: u32) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the low half")]
@@ -140,7 +140,8 @@ fn slot_fingerprint(hash: u64, index_bits: u32) -> u32 {
     low.checked_shl(index_bits).unwrap_or(0)
 }
 
-/// The number in a slot whose fingerprint is the hash's; none in a free slot or another's.
+/// Returns the number in a slot whose fingerprint matches the hash; `None` for a free slot or another
+/// fingerprint.
 #[inline(always)]
 fn matching_index(slot: u32, hash: u64, index_bits: u32) -> Option<u32> {
     let of_index = u32::MAX >> (32 - index_bits);
@@ -148,8 +149,8 @@ fn matching_index(slot: u32, hash: u64, index_bits: u32) -> Option<u32> {
     (slot & !of_index == slot_fingerprint(hash, index_bits) && index != NO_INDEX).then_some(index)
 }
 
-/// Looks for an id in the slots of its segment: its number, or else the free slot where the search has
-/// ended, if one has. Each slot is looked at once at most, whatever they hold.
+/// Searches the slots of an id's segment. Returns the id's number, or otherwise the free slot that ended the
+/// search, if there is one. Visits each slot at most once, whatever the slots contain.
 #[inline(always)]
 fn probe_segment(
     (id, hash): (u64, u64),
@@ -196,31 +197,31 @@ impl Default for IdSpace {
 }
 
 impl IdSpace {
-    /// How many ids there are; their numbers are below.
+    /// Returns the number of ids; assigned numbers are below it.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether there is no id.
+    /// Returns true if there is no id.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether ids are the bits of signed numbers for those who have given them. Default: no. Nothing
-    /// here asks; it is kept with the ids.
+    /// Returns true if ids are the bits of signed numbers. Default: false. The space stores this flag for its
+    /// callers and does not use it.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         self.is_signed
     }
 
-    /// Says whether ids are the bits of signed numbers.
+    /// Sets the flag that ids are the bits of signed numbers.
     pub fn set_signed(&mut self, is_signed: bool) {
         self.is_signed = is_signed;
     }
 
-    /// The id of a number.
+    /// Returns the id with a number.
     #[inline]
     #[must_use]
     pub fn id_of(&self, index: u32) -> Option<u64> {
@@ -233,7 +234,7 @@ impl IdSpace {
         self.id_chunks[(index >> CHUNK_IDS_LOG2) as usize][in_piece]
     }
 
-    /// The number of an id; none if it was never inserted.
+    /// Returns the number of an id; `None` if it was never inserted.
     #[must_use]
     pub fn index_of(&self, id: u64) -> Option<u32> {
         let hash = finalize_mix(id);
@@ -242,33 +243,33 @@ impl IdSpace {
         probe_segment((id, hash), slots.len(), *index_bits, |at| slots[at], id_at).ok()
     }
 
-    /// The number of an id, which gets one if it has none.
+    /// Returns the number of an id, and assigns one if it has none.
     ///
     /// # Errors
-    /// [`IdSpaceFull`] where there is no number left for it.
+    /// [`IdSpaceFull`] if no number is left.
     pub fn insert(&mut self, id: u64) -> Result<u32, IdSpaceFull> {
         self.allocate_segments();
         self.insert_hashed(id, finalize_mix(id))
     }
 
-    /// The numbers of ids, each as [`IdSpace::insert`] gives it.
+    /// Returns the numbers of ids, each as [`IdSpace::insert`] gives it.
     ///
-    /// New ids get their numbers in their order where fewer than 65,536 ids come together. Of more they
-    /// get them segment by segment of the table, a million at a time: an order as good as
-    /// random, but the same whenever the same ids come together.
+    /// Fewer than 65,536 ids in one call get new numbers in their order. Larger calls assign
+    /// them segment by segment of the table, a million ids at a time: a pseudo-random
+    /// order that is the same for the same ids in one call.
     ///
     /// # Errors
-    /// As [`IdSpace::insert`]: some of the ids are in the space then.
+    /// As [`IdSpace::insert`]; some of the ids may be in the space then.
     pub fn insert_all(&mut self, ids: &[u64]) -> Result<Vec<u32>, IdSpaceFull> {
         let mut indexes = Vec::with_capacity(ids.len());
         self.insert_all_into(ids, &mut indexes)?;
         Ok(indexes)
     }
 
-    /// As [`IdSpace::insert_all`]; appends the numbers to `indexes`.
+    /// Inserts like [`IdSpace::insert_all`] and appends the numbers to `indexes`.
     ///
     /// # Errors
-    /// As [`IdSpace::insert_all`]: what was appended has no meaning then.
+    /// As [`IdSpace::insert_all`]; the appended numbers are invalid then.
     pub fn insert_all_into(
         &mut self,
         ids: &[u64],
@@ -293,7 +294,7 @@ impl IdSpace {
         Ok(())
     }
 
-    /// Calls `take` with the number of each id, in their order.
+    /// Inserts ids and calls `take` with the number of each, in their order.
     #[inline(always)]
     fn insert_in_groups(
         &mut self,
@@ -315,8 +316,8 @@ impl IdSpace {
         Ok(())
     }
 
-    /// The numbers of ids in their order, none of those that were never inserted: the same as a call of
-    /// [`IdSpace::index`] for each.
+    /// Returns the numbers of ids in their order, `None` for ids that were never inserted: equivalent to a
+    /// call of [`IdSpace::index_of`] for each.
     #[must_use]
     pub fn indexes_of(&self, ids: &[u64]) -> Vec<Option<u32>> {
         let mut indexes = Vec::with_capacity(ids.len());
@@ -338,11 +339,11 @@ impl IdSpace {
         indexes
     }
 
-    /// The numbers in the first slots that hashes lead to, of those whose fingerprint is theirs and whose id
-    /// is the one looked for; [`NONE`] of all others. There has to be an id.
+    /// Looks up ids in the home slots of their hashes only. `found` receives the number if fingerprint and id
+    /// match, otherwise [`NO_INDEX`]. The space must not be empty.
     fn probe_home_slots(&self, ids: &[u64], hashes: &[u64], found: &mut [u32; LOOKUP_GROUP_IDS]) {
-        // Loads without a branch that depends on what was loaded: the processor would guess, and
-        // begin anew each time that it was wrong.
+        // Loads without a branch that depends on the loaded value: the processor would speculate and
+        // restart after each wrong guess.
         for (slot, &hash) in found.iter_mut().zip(hashes) {
             let slots = &*self.segments[segment_index(hash)].slots;
             *slot = slots.get(home_slot(hash, slots.len())).copied().unwrap_or(0);
@@ -350,7 +351,7 @@ impl IdSpace {
         for ((found, &id), &hash) in found.iter_mut().zip(ids).zip(hashes) {
             let index_bits = self.segments[segment_index(hash)].index_bits.max(1);
             let index = matching_index(*found, hash, index_bits).unwrap_or(NO_INDEX);
-            // Some id of an index that is none: the first is in the cache.
+            // Any valid index will do if there is none: the first id is in the cache.
             let known = self.id_at(if index < self.len { index } else { 0 });
             *found = if known == id { index } else { NO_INDEX };
         }
@@ -395,7 +396,7 @@ impl IdSpace {
         Ok(index)
     }
 
-    /// Writes a segment's slots anew, twice as many or with more bits for the number.
+    /// Rewrites a segment's slots: twice as many, or with more bits for the number.
     #[cold]
     fn rebuild_segment(&mut self, at: usize, double: bool) {
         let before = std::mem::take(&mut self.segments[at]);
@@ -403,8 +404,8 @@ impl IdSpace {
             0 => segment_capacity(at, FIRST_CAPACITY_LOG2),
             capacity => segment_capacity(at, capacity.ilog2() + u32::from(double)),
         };
-        // Before there are twice as many ids the segment will have doubled again, but for some that get
-        // fewer of them than others.
+        // Before the number of ids doubles, the segment will have doubled again, except for segments that
+        // receive fewer ids than others.
         let reach = (u64::from(self.len) + 1) * 9 / 4;
         let index_bits = (64 - reach.leading_zeros()).min(32);
         let slots = vec![0; capacity].into_boxed_slice();
@@ -427,12 +428,12 @@ impl IdSpace {
         self.segments[at] = after;
     }
 
-    /// The ids of a set, ascending by their numbers; numbers that have none are left out.
+    /// Returns the ids of a set, ascending by their numbers; numbers without an id are left out.
     pub fn ids_in_set<'a>(&'a self, set: &'a super::IdSet) -> impl Iterator<Item = u64> + 'a {
         set.iter().filter_map(|index| self.id_of(index))
     }
 
-    /// The heap memory the space owns, in bytes. Cost: a pass over the 4,096 segments.
+    /// Returns the heap memory that the space owns, in bytes. Cost: a pass over the 4,096 segments.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.id_chunks.capacity() * size_of::<Box<[u64]>>()
@@ -441,8 +442,8 @@ impl IdSpace {
             + self.segments.iter().map(|segment| size_of_val(&*segment.slots)).sum::<usize>()
     }
 
-    /// Appends the form that [`IdSpaceView::open`] works on as it is. Equal spaces give equal bytes:
-    /// spaces whose ids came in the same order.
+    /// Appends the form that [`IdSpaceView::open`] uses in place. Equal spaces, whose ids arrived in the same
+    /// order, give equal bytes.
     ///
     /// ```text
     /// header      0x61, 1 if ids are signed or 0, six zeros, the number of ids (u64)   16 bytes
@@ -451,7 +452,7 @@ impl IdSpace {
     /// ids         in the order of their numbers (u64)
     /// ```
     ///
-    /// All are little-endian. An empty space has the header alone.
+    /// All numbers are little-endian. An empty space has the header alone.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[HEADER, u8::from(self.is_signed), 0, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&u64::from(self.len).to_le_bytes());
@@ -461,7 +462,7 @@ impl IdSpace {
         let slots: usize = self.segments.iter().map(|segment| segment.slots.len()).sum();
         out.reserve(SEGMENTS * DIRECTORY_ENTRY_BYTES + (slots + 1) * 4 + self.len as usize * 8);
         for segment in &self.segments {
-            // A segment of 2^32 slots would take more ids than there are numbers.
+            // A segment of 2^32 slots would need more ids than there are numbers.
             let capacity = u32::try_from(segment.slots.len()).unwrap_or(u32::MAX);
             out.extend_from_slice(&capacity.to_le_bytes());
             out.extend_from_slice(&segment.index_bits.to_le_bytes());
@@ -480,8 +481,8 @@ impl IdSpace {
         }
     }
 
-    /// Reads a space that goes on to grow: its ids are inserted anew, whatever the table in the bytes
-    /// says. Time and memory are in proportion to the input.
+    /// Reads a space that will grow: its ids are inserted again, and the table in the bytes
+    /// is ignored. Time and memory are in proportion to the input.
     ///
     /// # Errors
     /// As [`IdSpaceView::open`], and [`SketchError::Corrupt`] if an id comes twice.
@@ -509,7 +510,7 @@ impl IdSpace {
     }
 }
 
-/// Two spaces are equal if their ids have the same numbers, and the same sign.
+/// Two spaces are equal if their ids have the same numbers, and their sign flags are equal.
 impl PartialEq for IdSpace {
     fn eq(&self, other: &Self) -> bool {
         let is_alike = self.len == other.len && self.is_signed == other.is_signed;
@@ -519,13 +520,13 @@ impl PartialEq for IdSpace {
 
 impl Eq for IdSpace {}
 
-/// The capacity of a segment that is at least a power of two and less than the next.
+/// Returns the capacity of a segment in the range from 2^`power` to the next power of two.
 fn segment_capacity(segment: usize, power: u32) -> usize {
     (1 << power) + (segment << power >> SEGMENT_BITS)
 }
 
 impl HashSegment {
-    /// Puts a number that it does not have into the first free slot.
+    /// Puts a number that the segment does not contain into the first free slot.
     #[inline(always)]
     fn insert_index(&mut self, hash: u64, index: u32) {
         let capacity = self.slots.len();
@@ -546,8 +547,8 @@ impl HashSegment {
     }
 }
 
-/// A space in its serialized form, a file that the caller has mapped into memory, say: opened without
-/// reading more than 32 KB of it.
+/// A read-only id space over its encoded form, such as a memory-mapped file. Opening it reads at most
+/// 32 KB.
 ///
 /// ```
 /// use tidemill_sketch::{IdSpace, IdSpaceView};
@@ -556,26 +557,26 @@ impl HashSegment {
 /// let mut bytes = Vec::new();
 /// space.encode(&mut bytes);
 /// let view = IdSpaceView::open(&bytes)?;
-/// assert_eq!((view.index(30), view.id(2)), (Some(1), Some(12)));
+/// assert_eq!((view.index_of(30), view.id_of(2)), (Some(1), Some(12)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct IdSpaceView<'a> {
-    /// Of each segment its slots and index bits; none if there is no id.
+    /// The slots and index bits of each segment; empty if there is no id.
     segments: Vec<(&'a [[u8; 4]], u32)>,
     ids: &'a [[u8; 8]],
     is_signed: bool,
 }
 
 impl<'a> IdSpaceView<'a> {
-    /// Opens what [`IdSpace::encode`] has written. The bytes need no alignment.
+    /// Opens the bytes that [`IdSpace::encode`] has written. The bytes need no alignment.
     ///
-    /// What is not looked at is not checked: in damaged bytes an id may not be found, or have
-    /// another number. [`IdSpace::decode`] depends on nothing but the ids.
+    /// Bytes that are not read are not checked: with damaged bytes an id may be missing or have
+    /// a wrong number. [`IdSpace::decode`] depends on the ids alone.
     ///
     /// # Errors
     /// [`SketchError::UnknownFormat`], [`SketchError::Truncated`], [`SketchError::TrailingBytes`] or
-    /// [`SketchError::Corrupt`] where the lengths are not those of a space.
+    /// [`SketchError::Corrupt`] if the lengths are not those of a space.
     pub fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
         let mut reader = StateReader::new(STATE, bytes);
         reader.expect_header(HEADER, "0x61 (id space, version 1)")?;
@@ -616,32 +617,32 @@ impl<'a> IdSpaceView<'a> {
         Ok(IdSpaceView { segments, ids: ids.as_chunks().0, is_signed })
     }
 
-    /// How many ids there are; their numbers are below.
+    /// Returns the number of ids; assigned numbers are below it.
     #[must_use]
     pub fn len(&self) -> u32 {
-        // Checked when opened.
+        // Fits: `open` has checked it.
         u32::try_from(self.ids.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether there is no id.
+    /// Returns true if there is no id.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether ids are the bits of signed numbers for those who have given them.
+    /// Returns true if ids are the bits of signed numbers.
     #[must_use]
     pub fn is_signed(&self) -> bool {
         self.is_signed
     }
 
-    /// The id of a number.
+    /// Returns the id with a number.
     #[must_use]
     pub fn id_of(&self, index: u32) -> Option<u64> {
         self.ids.get(index as usize).map(|id| u64::from_le_bytes(*id))
     }
 
-    /// The number of an id; none if the space has none for it.
+    /// Returns the number of an id; `None` if the space does not contain it.
     #[must_use]
     pub fn index_of(&self, id: u64) -> Option<u32> {
         let hash = finalize_mix(id);
@@ -650,13 +651,13 @@ impl<'a> IdSpaceView<'a> {
         probe_segment((id, hash), slots.len(), index_bits, slot, |index| self.id_of(index)).ok()
     }
 
-    /// The ids of a set, ascending by their numbers; numbers that have none are left out.
+    /// Returns the ids of a set, ascending by their numbers; numbers without an id are left out.
     pub fn ids_in_set<'s>(&'s self, set: &'s super::IdSet) -> impl Iterator<Item = u64> + 's {
         set.iter().filter_map(|index| self.id_of(index))
     }
 }
 
-/// Eight bytes that were asked for.
+/// Converts a slice of eight bytes to an array.
 fn to_array(bytes: &[u8]) -> [u8; 8] {
     let mut array = [0; 8];
     array.copy_from_slice(bytes);

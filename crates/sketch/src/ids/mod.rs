@@ -1,14 +1,14 @@
-//! Exact sets of 64-bit ids: how many exactly, and which.
+//! Exact sets of 64-bit ids, with counts and membership.
 //!
-//! An [`IdSpace`] numbers ids in the order in which they come, and an [`IdSet`] is bits over these
-//! numbers. Union, intersection and difference are then operations on words, sixty-four ids at a time.
-//! One space serves all the sets whose ids are in it; numbers of different spaces have nothing
-//! in common, which nothing checks.
+//! An [`IdSpace`] assigns numbers to ids in the order of their arrival, and an [`IdSet`] is a bitmap over
+//! these numbers. Union, intersection and difference are then operations on words, sixty-four ids at a time.
+//! One space serves all sets whose ids it contains. Numbers of different spaces are unrelated, which no code
+//! checks.
 //!
-//! Ids that are random or hashed must not go into a compressed set themselves: a tree of Roaring bitmaps
-//! over 64 bits was measured to take 212 bytes for each. The numbers are dense, and take a bit.
+//! Random or hashed ids must not go into a compressed set directly: a tree of Roaring bitmaps
+//! over 64 bits took 212 bytes for each id. The numbers are dense and take one bit.
 //!
-//! [`Ids`] is a set of ids themselves, a sorted list, for where there is no one space to number them in.
+//! [`SortedIdSet`] stores the ids themselves in a sorted list, for use without a common space.
 
 mod bit_words;
 mod id_set;

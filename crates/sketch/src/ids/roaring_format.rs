@@ -1,5 +1,5 @@
-//! Sets in the Roaring portable format, read straight into words. Facts of the format: the specification at
-//! RoaringBitmap/RoaringFormatSpec.
+//! Decoder of the Roaring portable format into plain words. The facts of the format are from its
+//! specification, RoaringBitmap/RoaringFormatSpec.
 
 use super::bit_words::{BitWords, bit_mask, count_ones, range_words, word_index};
 use crate::SketchError;
@@ -10,28 +10,29 @@ pub(super) fn corrupt_container(offset: usize) -> SketchError {
     SketchError::Corrupt { state: STATE, offset, problem: "not a container by the Roaring format" }
 }
 
-/// Containers of up to so many numbers are lists.
+/// Maximum number of members that a container stores as a list.
 const LIST_NUMBERS_MAX: usize = 4096;
 
-/// So many containers with runs among them have offsets, as all have without runs.
+/// Number of containers from which a set with run containers has offsets; a set without runs always has them.
 const OFFSET_CONTAINERS_MIN: usize = 4;
 
-/// Words of a container.
+/// Number of 64-bit words in a container.
 const CONTAINER_WORDS: usize = 1 << 10;
 
-/// A set in the Roaring portable format, which is looked at as it lies there.
+/// A borrowed set in the Roaring portable format.
 pub(super) struct RoaringView<'a> {
     bytes: &'a [u8],
-    /// A bit for each container that has runs; none where none has.
+    /// One bit for each container, set for run containers; empty if there are none.
     has_runs: &'a [u8],
-    /// Of each container the high half of its numbers, and how many they are less one.
+    /// For each container the high half of its numbers, and their count minus one.
     containers: &'a [[u8; 4]],
-    /// Where the first container begins.
+    /// Offset of the first container.
     containers_start: usize,
 }
 
 impl<'a> RoaringView<'a> {
-    /// Refuses bytes that are too few for the containers that they claim, so that no room is made for these.
+    /// Opens a set. Refuses bytes that are too few for the containers they claim, so that no memory is
+    /// reserved for them.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, SketchError> {
         let [cookie] = read_le_words(bytes, 0)?;
         let (mut at, count, has_runs) = match (cookie & 0xffff, cookie >> 16) {
@@ -57,7 +58,7 @@ impl<'a> RoaringView<'a> {
         Ok(RoaringView { bytes, has_runs, containers, containers_start: at })
     }
 
-    /// How many words its numbers reach at most.
+    /// Returns the maximum number of words that the set's numbers can need.
     pub(super) fn words_max(&self) -> usize {
         let last = self.containers.last();
         last.map_or(0, |[low, high, ..]| {
@@ -65,7 +66,7 @@ impl<'a> RoaringView<'a> {
         })
     }
 
-    /// Its numbers as words, however many these are.
+    /// Decodes the numbers into words, without a limit on their number.
     pub(super) fn read_words(&self) -> Result<BitWords, SketchError> {
         let mut at = self.containers_start;
         let mut found = BitWords { words: vec![0; self.words_max()], len: 0 };
@@ -113,14 +114,14 @@ impl<'a> RoaringView<'a> {
     }
 }
 
-/// Words of 32 bits from a place on.
+/// Reads 32-bit words from offset `at`.
 fn read_le_words<const N: usize>(bytes: &[u8], at: usize) -> Result<[u32; N], SketchError> {
     let mut end = at;
     let (words, _) = take_bytes(bytes, &mut end, 4 * N)?.as_chunks();
     Ok(std::array::from_fn(|word| words.get(word).copied().map_or(0, u32::from_le_bytes)))
 }
 
-/// So many bytes from a place on, which moves behind them.
+/// Returns `length` bytes from offset `at` and moves `at` behind them.
 fn take_bytes<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a [u8], SketchError> {
     let rest = bytes.get(*at..).unwrap_or_default();
     let part = rest.get(..length).ok_or_else(|| SketchError::Truncated {
@@ -132,7 +133,7 @@ fn take_bytes<'a>(bytes: &'a [u8], at: &mut usize, length: usize) -> Result<&'a 
     Ok(part)
 }
 
-/// Sets the bits of numbers that ascend; returns how many they are.
+/// Sets the bits of ascending numbers. Returns their count; `None` if they do not ascend.
 fn set_list_bits(words: &mut [u64], list: &[[u8; 2]]) -> Option<u64> {
     let mut least = 0;
     for number in list {
@@ -146,8 +147,8 @@ fn set_list_bits(words: &mut [u64], list: &[[u8; 2]]) -> Option<u64> {
     Some(list.len() as u64)
 }
 
-/// Sets the bits of runs, each a first number and how many follow it, which neither overlap nor touch; returns
-/// how many bits they are. There has to be one.
+/// Sets the bits of runs, each a first number and the count of numbers that follow it. Runs must neither
+/// overlap nor touch, and there must be at least one. Returns the number of bits.
 fn set_run_bits(words: &mut [u64], runs: &[[u8; 4]]) -> Option<u64> {
     let (mut least, mut count) = (0, 0);
     for [first, first_high, more, more_high] in runs {

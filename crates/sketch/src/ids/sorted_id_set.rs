@@ -1,26 +1,27 @@
-//! Sets of 64-bit ids as themselves: a sorted list, and a buffer of what came out of order.
+//! Exact sets of 64-bit ids: a sorted list, and a buffer of ids that arrived out of order.
 //!
-//! An [`IdSet`](crate::IdSet) needs all its ids numbered in one space. Where a set is made by one worker and
-//! merged by another there is no such space, and the ids themselves are the state. Eight bytes an id in ascending
-//! order are then both the smallest form that can be searched and the fastest to merge.
+//! An [`IdSet`](crate::IdSet) needs all its ids numbered in one space. If one worker builds a set and another
+//! merges it, there is no such space, and the ids themselves are the state. Eight bytes an id in ascending
+//! order are then both the smallest searchable form and the fastest to merge.
 //!
 //! ```text
-//! ids    ascending, none twice ……………… ┊ buffer, as they came …        one allocation
+//! ids    ascending, without duplicates …… ┊ buffer, in order of arrival …   one allocation
 //! ```
 //!
-//! An id above all others is appended. Others go to the buffer, which has room for half as many ids as are
-//! sorted, or for 64: when it is full it is sorted and merged in one pass over both, which moves three ids for each that
-//! is added, however many there are. A question to a set with a buffer sorts a copy; [`Ids::settle`] beforehand
-//! spares that.
+//! An id above all others is appended. Other ids go to the buffer, which has room for half as many ids as are
+//! sorted, or for 64. A full buffer is sorted and merged in one pass over both, which moves three ids for
+//! each added id, at any size. A query on a set with a buffer sorts a copy; an earlier
+//! [`SortedIdSet::merge_buffer`] avoids that.
 //!
-//! Merging two lists walks both without a branch that depends on the ids: the smaller one is written, and the
-//! places go on by what the comparison says. Where one list is 16 times as long as the other, each id of the short one is
-//! searched for by steps that double (Bentley and Yao, *An almost optimal algorithm for unbounded searching*, 1976), and
-//! what lies between is copied at once.
+//! Merging two lists traverses both without a branch that depends on the ids: the smaller id is written, and
+//! the comparison's result advances the positions. If one list is 16 times as long as the other, each id of
+//! the short list is found by steps that double (Bentley and Yao, *An almost optimal algorithm for unbounded
+//! searching*, 1976), and the ids in between are copied at once.
 //!
-//! Written are the gaps between ids, in blocks of 128 with as many bits as the largest of a block has (as Lucene and
-//! others do; Lemire and Boytsov, *Decoding billions of integers per second through vectorization*, 2015): a bit or two an
-//! id for numbers that are dense, at most 8 bytes and a bit for random ones.
+//! The encoding stores the gaps between ids in blocks of 128, with as many bits as the largest gap of the
+//! block needs (as Lucene and others do; Lemire and Boytsov, *Decoding billions of integers per second
+//! through vectorization*, 2015): a bit or two an id for dense numbers, at most 8 bytes and a bit for random
+//! ones.
 
 use std::borrow::Cow;
 
@@ -31,34 +32,37 @@ use crate::state_encoding::{StateReader, put_varint};
 const STATE: &str = "ids";
 const HEADER: u8 = 0x91;
 
-/// The buffer's room while few ids are sorted.
+/// Capacity of the buffer while few ids are sorted.
 const BUFFER_MIN: usize = 64;
 
-/// How many times as long a list has to be as another for a search in it.
+/// Length ratio of two lists from which the long one is searched instead of traversed.
 const GALLOP_RATIO: usize = 16;
 
-/// How many gaps there are in a block.
+/// Number of gaps in a block.
 const BLOCK_GAPS: usize = 128;
 
 /// An exact set of 64-bit ids.
 ///
-/// The state is a function of the set alone: order, repetition and grouping leave no trace. For many sets of ids that
-/// are known together see [`IdSpace`](crate::IdSpace) and [`IdSet`](crate::IdSet), which take a bit an id and are faster.
+/// The state is a function of the set alone: order, repetition and grouping leave no trace. For many sets
+/// over a common collection of ids see [`IdSpace`](crate::IdSpace) and [`IdSet`](crate::IdSet), which take
+/// one bit an id and are faster.
 ///
-/// Memory: none while empty, 32 bytes up to four ids, then 8 to 12 bytes an id, up to 24 while a buffer is merged. Cost of an
-/// add: 1 to 2 ns of an id above all others, else 20 to 35; all at once 10 to 40, most of it sorting.
+/// Memory: none while empty, 32 bytes up to four ids, then 8 to 12 bytes an id, up to 24 during a merge of
+/// the buffer. Cost of an add: 1 to 2 ns for an id above all others, otherwise 20 to 35; in one batch 10 to
+/// 40, mostly sorting.
 ///
 /// ```
-/// use tidemill_sketch::Ids;
-/// let mut monday: Ids = [7, 3, 7, 1_000_000].into_iter().collect();
-/// let tuesday: Ids = [3, 4].into_iter().collect();
+/// use tidemill_sketch::SortedIdSet;
+/// let mut monday: SortedIdSet = [7, 3, 7, 1_000_000].into_iter().collect();
+/// let tuesday: SortedIdSet = [3, 4].into_iter().collect();
 /// assert_eq!(monday.intersection_len(&tuesday), 1);
 /// monday.merge(&tuesday);
 /// assert_eq!(monday.iter().collect::<Vec<_>>(), [3, 4, 7, 1_000_000]);
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct SortedIdSet {
-    /// The first `sorted` ascend, none twice; the others are as they came, any of them twice or among the first.
+    /// The first `sorted_len` ascend without duplicates; the rest is the buffer and may repeat itself or the
+    /// sorted ids.
     ids: Vec<u64>,
     sorted_len: usize,
 }
@@ -121,7 +125,7 @@ impl SortedIdSet {
         self.ids.push(id);
     }
 
-    /// Makes room for half as many again, but not for more than the buffer may have.
+    /// Grows the capacity by half, but not beyond a full buffer.
     #[cold]
     fn grow_buffer(&mut self) {
         let count = self.ids.len();
@@ -129,13 +133,13 @@ impl SortedIdSet {
         self.ids.reserve_exact((count / 2).max(4).min(most));
     }
 
-    /// How many ids the buffer may have.
+    /// Returns the maximum length of the buffer.
     #[inline]
     fn buffer_len_max(&self) -> usize {
         (self.sorted_len / 2).max(BUFFER_MIN)
     }
 
-    /// Adds ids: the same as a call of [`Ids::add`] for each, and faster where they are many.
+    /// Adds ids: equivalent to a call of [`SortedIdSet::add`] for each, and faster for many.
     pub fn add_all(&mut self, mut ids: &[u64]) {
         while let Some((&id, rest)) = ids.split_first() {
             if self.ids.len() != self.sorted_len || self.ids.last().is_some_and(|last| *last > id) {
@@ -148,7 +152,7 @@ impl SortedIdSet {
             return;
         }
         if self.ids.len() - self.sorted_len + ids.len() > self.buffer_len_max() {
-            // More than there is room for, once: they are merged right away.
+            // More than the buffer may hold, for a moment: they are merged right away.
             self.ids.extend_from_slice(ids);
             self.merge_buffer();
         } else {
@@ -156,9 +160,9 @@ impl SortedIdSet {
         }
     }
 
-    /// Sorts what is in the buffer, so that questions need not do it each time.
+    /// Merges the buffer into the sorted ids, so that queries need not do it each time.
     ///
-    /// Changes no answer. Cost: that of sorting the buffer, and a pass over all ids.
+    /// Changes no answer. Cost: one sort of the buffer, and a pass over all ids.
     pub fn merge_buffer(&mut self) {
         let (sorted, buffer) = self.ids.split_at_mut(self.sorted_len);
         let Some(&first) = buffer.iter().min() else { return };
@@ -174,7 +178,7 @@ impl SortedIdSet {
         self.sorted_len = self.ids.len();
     }
 
-    /// The ids, ascending: as they lie in memory, or a sorted copy while there is a buffer.
+    /// Returns the ids, ascending: borrowed, or a sorted copy if there is a buffer.
     #[must_use]
     pub fn sorted_ids(&self) -> Cow<'_, [u64]> {
         if self.sorted_len == self.ids.len() {
@@ -185,37 +189,37 @@ impl SortedIdSet {
         Cow::Owned(settled.ids)
     }
 
-    /// How many ids there are. Cost: constant; with a buffer that of [`Ids::settle`].
+    /// Returns the number of ids. Cost: constant; with a buffer that of [`SortedIdSet::merge_buffer`].
     #[must_use]
     pub fn len(&self) -> usize {
         self.sorted_ids().len()
     }
 
-    /// Whether there are none. Cost: constant.
+    /// Returns true if there are no ids. Cost: constant.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The ids, ascending. Cost: as of [`Ids::sorted`].
+    /// Returns the ids, ascending. Cost: as for [`SortedIdSet::sorted_ids`].
     #[must_use]
     pub fn iter(&self) -> SortedIdSetIter<'_> {
         SortedIdSetIter { ids: self.sorted_ids(), next_index: 0 }
     }
 
-    /// Whether an id is in the set. Cost: a binary search, and a pass over the buffer.
+    /// Returns true if an id is in the set. Cost: a binary search, and a pass over the buffer.
     #[must_use]
     pub fn contains(&self, id: u64) -> bool {
         let (sorted, buffer) = self.ids.split_at(self.sorted_len);
         sorted.binary_search(&id).is_ok() || buffer.contains(&id)
     }
 
-    /// Adds all ids of `other`: [`Ids::union_with`].
+    /// Adds all ids of `other`, like [`SortedIdSet::union_with`].
     pub fn merge(&mut self, other: &SortedIdSet) {
         self.union_with(other);
     }
 
-    /// As [`Ids::merge`], in the memory of the larger one.
+    /// Merges like [`SortedIdSet::merge`], in the memory of the larger set.
     pub fn merge_owned(&mut self, mut other: SortedIdSet) {
         if other.ids.len() > self.ids.len() {
             std::mem::swap(self, &mut other);
@@ -225,7 +229,7 @@ impl SortedIdSet {
 
     /// Adds all ids of `other`.
     ///
-    /// Cost: about 2.5 ns an id of both; where `other` is small, as many adds.
+    /// Cost: about 2.5 ns an id of both; if `other` is small, one add for each of its ids.
     pub fn union_with(&mut self, other: &SortedIdSet) {
         if other.ids.len() + self.ids.len() - self.sorted_len <= self.buffer_len_max() {
             return self.add_all(&other.ids);
@@ -233,7 +237,7 @@ impl SortedIdSet {
         self.combine_with::<true, true, true>(other);
     }
 
-    /// Keeps the ids that are in `other` too.
+    /// Keeps the ids that are also in `other`.
     pub fn intersect_with(&mut self, other: &SortedIdSet) {
         self.combine_with::<false, false, true>(other);
     }
@@ -243,8 +247,8 @@ impl SortedIdSet {
         self.combine_with::<true, false, false>(other);
     }
 
-    /// Removes the ids that are in `other` and adds those of `other` that were not there: what is in one of
-    /// the two.
+    /// Removes the ids that are in `other`, and adds those of `other` that were missing. The result has the
+    /// ids that are in exactly one of the two.
     pub fn symmetric_difference_with(&mut self, other: &SortedIdSet) {
         self.combine_with::<true, true, false>(other);
     }
@@ -261,7 +265,8 @@ impl SortedIdSet {
         self.ids = ids;
     }
 
-    /// How many ids are in both. Cost: as of [`Ids::intersect_with`], without memory for the result.
+    /// Returns the count of ids in both. Cost: as for [`SortedIdSet::intersect_with`], without memory for the
+    /// result.
     #[must_use]
     pub fn intersection_len(&self, other: &SortedIdSet) -> usize {
         let (left, right) = (self.sorted_ids(), other.sorted_ids());
@@ -286,7 +291,7 @@ impl SortedIdSet {
         count
     }
 
-    /// The heap memory the state owns, in bytes. Cost: constant.
+    /// Returns the heap memory that the state owns, in bytes. Cost: constant.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.ids.capacity() * size_of::<u64>()
@@ -314,21 +319,21 @@ impl SortedIdSet {
         }
     }
 
-    /// Reads a state that [`Ids::encode`] wrote.
+    /// Reads a state that [`SortedIdSet::encode`] wrote.
     ///
-    /// Accepts canonical bytes only: what it accepts encodes to the same bytes again.
+    /// Accepts canonical bytes only: accepted bytes encode to the same bytes again.
     ///
     /// # Errors
-    /// Any [`SketchError`] but the parameter's. A byte can be a block of 128 ids that follow one another, so
-    /// memory is bounded by 1,024 times the input; where that is too much use [`Ids::decode_within`].
+    /// Any [`SketchError`] except `ParameterOutOfRange`. One byte can be a block of 128 consecutive ids, so
+    /// memory is bounded by 1,024 times the input; if that is too much, use [`SortedIdSet::decode_with_max`].
     pub fn decode(bytes: &[u8]) -> Result<Self, SketchError> {
         SortedIdSet::decode_with_max(bytes, usize::MAX)
     }
 
-    /// As [`Ids::decode`], of at most so many ids: 8 bytes of memory each.
+    /// Reads like [`SortedIdSet::decode`], with at most `most` ids of 8 bytes of memory each.
     ///
     /// # Errors
-    /// As there, and [`SketchError::TooMany`], before memory is taken.
+    /// As there, and [`SketchError::TooMany`] before memory is allocated.
     pub fn decode_with_max(bytes: &[u8], most: usize) -> Result<Self, SketchError> {
         let mut ids = Vec::new();
         for_each_block(bytes, |count, some| {
@@ -345,18 +350,18 @@ impl SortedIdSet {
         Ok(SortedIdSet { sorted_len: ids.len(), ids })
     }
 
-    /// How many ids there are in bytes that [`Ids::encode`] wrote, and which of some are among them: without the
-    /// memory of a state. Cost: about a nanosecond for each id in the bytes.
+    /// Returns the number of ids in bytes that [`SortedIdSet::encode`] wrote, and true if `wanted` is among
+    /// them, without the memory of a state. Cost: about a nanosecond for each encoded id.
     ///
     /// # Errors
-    /// As [`Ids::decode`].
+    /// As [`SortedIdSet::decode`].
     ///
     /// ```
-    /// use tidemill_sketch::Ids;
-    /// let ids: Ids = [7, 40, 41].into_iter().collect();
+    /// use tidemill_sketch::SortedIdSet;
+    /// let ids: SortedIdSet = [7, 40, 41].into_iter().collect();
     /// let mut bytes = Vec::new();
     /// ids.encode(&mut bytes);
-    /// assert_eq!(Ids::look_into(&bytes, Some(40))?, (3, true));
+    /// assert_eq!(SortedIdSet::scan_encoded(&bytes, Some(40))?, (3, true));
     /// # Ok::<(), tidemill_sketch::SketchError>(())
     /// ```
     pub fn scan_encoded(bytes: &[u8], wanted: Option<u64>) -> Result<(usize, bool), SketchError> {
@@ -373,15 +378,15 @@ impl SortedIdSet {
         Ok((found, has_wanted))
     }
 
-    /// How many ids bytes say that they hold, which begin as [`Ids::encode`] has it: the first 11 are enough. Whether
-    /// they are there is not looked at; a byte holds 128 at most.
+    /// Returns the number of ids that encoded bytes claim to hold; the first 11 bytes are enough. Does not
+    /// check that the ids follow; one byte holds at most 128 of them.
     ///
     /// ```
-    /// use tidemill_sketch::Ids;
+    /// use tidemill_sketch::SortedIdSet;
     /// let mut bytes = Vec::new();
-    /// (0..1000).collect::<Ids>().encode(&mut bytes);
-    /// assert_eq!(Ids::claimed_len(&bytes), Some(1000));
-    /// assert_eq!(Ids::claimed_len(b"other"), None);
+    /// (0..1000).collect::<SortedIdSet>().encode(&mut bytes);
+    /// assert_eq!(SortedIdSet::claimed_id_count(&bytes), Some(1000));
+    /// assert_eq!(SortedIdSet::claimed_id_count(b"other"), None);
     /// ```
     pub fn claimed_id_count(bytes: &[u8]) -> Option<u64> {
         let mut reader = StateReader::new(STATE, bytes);
@@ -390,7 +395,7 @@ impl SortedIdSet {
     }
 }
 
-/// Calls `take` with how many ids there are in all, and some of them, ascending, until there are no more.
+/// Decodes ids block by block. Calls `take` with the total count and the ascending ids of each block.
 fn for_each_block(
     bytes: &[u8],
     mut take: impl FnMut(usize, &[u64]) -> Result<(), SketchError>,
@@ -403,7 +408,7 @@ fn for_each_block(
         return reader.expect_end();
     }
     let first = reader.read_varint()?;
-    // Refused before it is looked at how many bytes there are: a claim of too many is told by its number.
+    // Called before the length check, so that a claim of too many ids is reported by its number.
     take(count, &[])?;
     let needed = (count - 1).div_ceil(BLOCK_GAPS);
     if needed > reader.remaining() {
@@ -428,7 +433,7 @@ fn for_each_block(
         }
         let largest = u128::from(before) + (u128::from(all) + 1) * BLOCK_GAPS as u128;
         if largest > u128::from(u64::MAX) {
-            // Perhaps: the sum tells.
+            // Only an upper bound: compute the exact sum.
             let sum: u128 = gaps[..block].iter().map(|gap| u128::from(*gap) + 1).sum();
             if u128::from(before) + sum > u128::from(u64::MAX) {
                 return Err(reader.corrupt_error("an id does not fit 64 bits"));
@@ -445,7 +450,7 @@ fn for_each_block(
     reader.expect_end()
 }
 
-/// The ids of [`Ids::iter`], ascending.
+/// An iterator over the ids of a [`SortedIdSet`], ascending.
 #[derive(Debug, Clone)]
 pub struct SortedIdSetIter<'a> {
     ids: Cow<'a, [u64]>,
@@ -470,9 +475,9 @@ impl Iterator for SortedIdSetIter<'_> {
 
 impl ExactSizeIterator for SortedIdSetIter<'_> {}
 
-/// Sorts ids; those at the front are each there once, and it returns how many.
+/// Sorts ids and moves the distinct ones to the front. Returns their number.
 fn sort_and_dedup(ids: &mut [u64]) -> usize {
-    // By bytes instead, 200,000 random ids took three times as long.
+    // A radix sort by bytes took three times as long for 200,000 random ids.
     ids.sort_unstable();
     let mut count = 0;
     let mut last = None;
@@ -487,7 +492,8 @@ fn sort_and_dedup(ids: &mut [u64]) -> usize {
     count
 }
 
-/// Appends the ids that are only in `left`, only in `right`, or in both, as asked, to the empty `out`.
+/// Appends to the empty `out` the ids that are only in `left`, only in `right`, or in both, as the flags
+/// request.
 fn combine_sorted<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
     left: &[u64],
     right: &[u64],
@@ -507,7 +513,7 @@ fn combine_sorted<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
         out.reserve_exact(most);
         return combine_by_search::<LEFT, RIGHT, BOTH>(left, right, out);
     }
-    // One more, for what is written and not kept.
+    // One more element, for an id that is written and not kept.
     out.resize(most + 1, 0);
     let (mut i, mut j, mut count) = (0, 0, 0);
     while i < left.len() && j < right.len() {
@@ -530,7 +536,7 @@ fn combine_sorted<const LEFT: bool, const RIGHT: bool, const BOTH: bool>(
     }
 }
 
-/// As [`combine`], of a list that is short beside the other.
+/// Combines like [`combine_sorted`], for a list that is short compared to the other.
 fn combine_by_search<const SHORT: bool, const LONG: bool, const BOTH: bool>(
     short: &[u64],
     long: &[u64],
@@ -556,7 +562,7 @@ fn combine_by_search<const SHORT: bool, const LONG: bool, const BOTH: bool>(
     }
 }
 
-/// How many ids of a list are below one: found in steps that double, then by halves.
+/// Returns the number of ids below `id`: found in steps that double, then by bisection.
 fn count_below(ids: &[u64], id: u64) -> usize {
     let mut high = 1;
     while high <= ids.len() && ids[high - 1] < id {
@@ -566,7 +572,7 @@ fn count_below(ids: &[u64], id: u64) -> usize {
     low + ids[low..high.min(ids.len())].partition_point(|other| *other < id)
 }
 
-/// Appends gaps of so many bits each, the first in the lowest bits of the first byte.
+/// Appends gaps of `width` bits each, the first in the lowest bits of the first byte.
 fn pack_gaps(gaps: &[u64], width: u32, out: &mut Vec<u8>) {
     let (mut bits, mut filled) = (0u128, 0);
     for gap in gaps {
@@ -581,8 +587,8 @@ fn pack_gaps(gaps: &[u64], width: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&bits.to_le_bytes()[..filled.div_ceil(8) as usize]);
 }
 
-/// Reads a block of gaps, zeros where the bytes end; all their bits, one over the other. The bytes are
-/// those of at most 128 gaps.
+/// Reads a block of gaps, zeros where the bytes end. Returns the bitwise OR of all gaps. `packed` holds at
+/// most 128 gaps.
 #[inline(always)]
 fn unpack_gaps(packed: &[u8], width: u32, gaps: &mut [u64; BLOCK_GAPS]) -> u64 {
     // With room for a load behind the last gap.
@@ -592,7 +598,7 @@ fn unpack_gaps(packed: &[u8], width: u32, gaps: &mut [u64; BLOCK_GAPS]) -> u64 {
     let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
     let mut all = 0;
     if width <= 8 {
-        // Eight gaps are as many bytes as a gap has bits, and fit a word.
+        // Eight gaps of `width` bits take `width` bytes, and fit a word.
         for (eight, gaps) in gaps.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             let word = load_word(&bytes, eight * width);
             for (at, gap) in gaps.iter_mut().enumerate() {

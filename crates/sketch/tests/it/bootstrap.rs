@@ -1,4 +1,4 @@
-//! The bootstrap against a plain one, and its intervals against many samples.
+//! Compares the bootstrap with a plain implementation, and its intervals with the spread of many samples.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use crate::{grouping, in_random_groups};
 
 const SEED: u64 = 7;
 
-/// As the module's header has it, a draw at a time.
+/// Draws one count as the module's header defines it.
 fn count(unit: u64, replicate: u64) -> u32 {
     let mix = |mut k: u64| {
         k ^= k >> 33;
@@ -43,7 +43,7 @@ fn bytes(state: &BootstrapSum) -> Vec<u8> {
     out
 }
 
-/// Prices, whole numbers, and now and then a float of any size.
+/// Generates prices, whole numbers, and some floats of any size.
 fn rows(max: usize) -> impl Strategy<Value = Vec<(u64, f64)>> {
     let value = prop_oneof![
         5 => (-10_000i32..10_000).prop_map(|cents| f64::from(cents) / 100.0),
@@ -112,8 +112,8 @@ proptest! {
     }
 }
 
-/// Of a million draws the mean is 1 and so is the variance; each standard error is 0.001 and 0.0017 (the fourth central
-/// moment of Poisson(1) is 4). Two replicates, and two units, have nothing to do with one another.
+/// Over a million draws the mean and the variance are 1, with standard errors of 0.001 and 0.0017 (the fourth
+/// central moment of Poisson(1) is 4). Two replicates are independent, and so are two units.
 #[test]
 fn draws_follow_the_poisson_distribution() {
     let state = |unit: i64| -> Vec<f64> {
@@ -139,10 +139,10 @@ fn draws_follow_the_poisson_distribution() {
     }
 }
 
-/// In 400 samples of some 300 of 15,000 units, each unit with one to three rows, the interval of 95 % holds what the
-/// sum would be on average. It should do so in about 94 % of them (the percentiles of 200 replicates and the skew cost a
-/// percent), so 376 of 400 with a standard deviation of 4.8. Of fixed hashes the outcome is fixed; of others it
-/// would be below 355 or above 395 in fewer than one case of ten thousand.
+/// Draws 400 samples of some 300 of 15,000 units with one to three rows each. The 95 % interval should
+/// contain the expected sum in about 94 % of them (the percentiles of 200 replicates and the skew cost a
+/// percent), so in 376 of 400 with a standard deviation of 4.8. The outcome is fixed because the hashes are;
+/// with other hashes it would be below 355 or above 395 in fewer than one case of ten thousand.
 #[test]
 fn confidence_interval_has_its_stated_coverage() {
     const UNITS: i64 = 15_000;
@@ -169,7 +169,7 @@ fn confidence_interval_has_its_stated_coverage() {
         squares += (state.sum() - expect) * (state.sum() - expect);
     }
     assert!((355..=395).contains(&covered), "{covered}");
-    // The standard error is what the sums differ by: 400 of them tell that to 3.5 %.
+    // The standard error equals the spread of the sums: 400 sums tell it to 3.5 %.
     let ratio = errors / 400.0 / (squares / 400.0).sqrt();
     assert!((ratio - 1.0).abs() < 0.14, "{ratio}");
 }

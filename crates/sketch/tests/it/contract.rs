@@ -1,4 +1,4 @@
-//! What every state keeps, whatever it summarises.
+//! The contract that every state fulfils.
 
 use std::fmt::Debug;
 
@@ -12,13 +12,13 @@ use tidemill_sketch::{
 use tidemill_sketch::{hash_bytes, hash_i64};
 
 trait MergeableState: Clone + PartialEq + Debug + Default {
-    /// Whether `decode` takes canonical bytes only.
+    /// True if `decode` accepts canonical bytes only.
     const STRICT: bool = true;
-    /// How many bytes of memory a byte may become, besides half a kilobyte.
+    /// Maximum number of bytes of memory per encoded byte, besides half a kilobyte.
     const MEMORY_FACTOR: usize = 64;
-    /// Adds something that depends on `seed`.
+    /// Adds a value that depends on `seed`.
     fn add_any(&mut self, seed: u64);
-    /// An empty state of parameters small enough that a few hundred values leave exactness.
+    /// Creates an empty state with parameters so small that a few hundred values end its exactness.
     fn small() -> Self;
     fn merge(&mut self, other: &Self);
     fn heap_bytes(&self) -> usize;
@@ -46,7 +46,7 @@ macro_rules! state {
 
 state! {
     Hll,
-    // Other implementations' bytes are read as well.
+    // Bytes of other implementations are accepted too.
     const STRICT: bool = false;
     fn add_any(&mut self, seed: u64) {
         self.add_hash(hash_i64(seed.cast_signed()));
@@ -114,7 +114,7 @@ state! {
 }
 state! {
     DistinctSample<f64>,
-    // Of very large and very small floats the sums are wide.
+    // Sums of very large and very small floats are wide.
     const MEMORY_FACTOR: usize = 72;
     fn add_any(&mut self, seed: u64) {
         let text = format!("item {:>1$}", seed % 50, (seed % 40) as usize);
@@ -127,7 +127,7 @@ state! {
 
 state! {
     SortedIdSet,
-    // A byte may be a block of ids that follow one another.
+    // One byte may encode a block of consecutive ids.
     const MEMORY_FACTOR: usize = 1024;
     fn add_any(&mut self, seed: u64) {
         self.add(seed % 300);
@@ -221,7 +221,7 @@ fn a_state_goes_on_after_it_came_back<S: MergeableState>(seeds: &[u64], more: &[
 
 fn bytes_are_refused_or_canonical<S: MergeableState>(bytes: &[u8]) {
     let Ok(state) = S::decode(bytes) else { return };
-    // A small header may ask for many registers, but must justify them.
+    // A small header may request many registers, but the data must justify them.
     assert!(
         state.heap_bytes() <= S::MEMORY_FACTOR * bytes.len() + 512,
         "{} bytes",
@@ -236,7 +236,7 @@ fn bytes_are_refused_or_canonical<S: MergeableState>(bytes: &[u8]) {
     let back = S::decode(&canonical).unwrap();
     assert_eq!(back, state);
     assert_eq!(back.bytes(), canonical);
-    // It works as any other does.
+    // The decoded state is fully usable.
     let mut other = S::small();
     other.add_any(1);
     other.merge(&back);
@@ -251,7 +251,7 @@ fn every_prefix_and_extension_is_refused<S: MergeableState>(seeds: &[u64]) {
     let mut bytes = filled(S::small(), seeds).bytes();
     for end in 0..bytes.len() {
         if let Ok(shorter) = S::decode(&bytes[..end]) {
-            // A sum without its digits is a sum as well.
+            // A sum without its digits is a valid sum.
             assert_eq!(shorter.bytes(), bytes[..end]);
         }
     }
@@ -260,7 +260,7 @@ fn every_prefix_and_extension_is_refused<S: MergeableState>(seeds: &[u64]) {
     assert!(matches!(S::decode(&bytes), Err(SketchError::UnknownFormat { .. })));
 }
 
-/// Bytes near to a valid encoding: some replaced, the end cut off or extended.
+/// Returns bytes close to a valid encoding: some replaced, the end cut off or extended.
 fn mutated(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], length: i8) -> Vec<u8> {
     for (at, byte) in changes {
         if !bytes.is_empty() {
@@ -477,7 +477,7 @@ fn encoded_bytes_equal_documented_examples() {
     assert_eq!(bootstrap.bytes()[..8], [0xa1, 2, 65, 5, 0x41, 0, 0x88, 1]);
 }
 
-/// Bytes that break one rule each, and the rule.
+/// Decodes bytes that break one rule each and checks the reported rule.
 #[test]
 fn decode_error_names_the_violated_rule() {
     fn check<S: MergeableState>(bytes: &[u8], expect: &str) {
@@ -498,7 +498,7 @@ fn decode_error_names_the_violated_rule() {
     assert!(Q::decode(&bins(0, 16, 1)).is_ok());
     check::<Q>(&bins(0, 17, 1), "more bins than allowed");
     check::<Q>(&bins(0, 3, 0), "an empty bin");
-    // At level 1 eight bins of two values each were at most sixteen below.
+    // At level 1, eight bins of two values each came from at most sixteen bins at level 0.
     let level_1 = |count, each| {
         let mut bytes = bins(1, count, each);
         bytes[5..8].copy_from_slice(&[51, 0xff, 0x17]);

@@ -1,4 +1,4 @@
-//! Samples of distinct items against all of them in a `BTreeMap`.
+//! Compares samples of distinct items with all items in a `BTreeMap`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use tidemill_sketch::{DistinctSample, FloatSum, SampleWeight, hash_bytes, hash_i
 
 use crate::{grouping, in_random_groups};
 
-/// An item of 16 bytes whose hash is `hash`; another for each `salt`. MurmurHash3 can be inverted.
+/// Returns an item of 16 bytes whose hash is `hash`, a different one for each `salt`: MurmurHash3 is
+/// invertible.
 fn item_of_hash(hash: u64, salt: u64) -> Vec<u8> {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -41,7 +42,7 @@ fn constructed_items_have_the_chosen_hash() {
     }
 }
 
-/// Items, some of them of one hash in the middle of the others, with whole weights.
+/// Generates items with whole weights, some of them with the same medium hash.
 fn items(max: usize) -> impl Strategy<Value = Vec<(Vec<u8>, i64)>> {
     let item = prop_oneof![
         4 => (0u16..200).prop_map(|number| number.to_be_bytes().to_vec()),
@@ -62,7 +63,7 @@ fn bytes<W: SampleWeight>(state: &DistinctSample<W>) -> Vec<u8> {
     out
 }
 
-/// The state of `items` in three orders and a grouping, all with the same bytes.
+/// Builds the state of `items` in three orders and a grouping, and checks that all have the same bytes.
 fn of_all_ways<W: SampleWeight>(
     n: u32,
     items: &[(Vec<u8>, W)],
@@ -103,10 +104,10 @@ fn of_all_ways<W: SampleWeight>(
     state
 }
 
-/// An item and what it was added with.
+/// An item and the weights of its adds.
 type Weighed<W> = (Vec<u8>, Vec<W>);
 
-/// The n items of smallest hash with the values of each, by item; and how many distinct ones there are.
+/// Returns the n items of smallest hash with the weights of each, by item, and the number of distinct items.
 fn expected<W: Copy>(n: usize, items: &[(Vec<u8>, W)]) -> (Vec<Weighed<W>>, usize) {
     let mut all: BTreeMap<(u64, Vec<u8>), Vec<W>> = BTreeMap::new();
     for (item, weight) in items {
@@ -190,8 +191,8 @@ proptest! {
     }
 }
 
-/// Of 120,000 items a third each comes once, twice and five times. With 4,096 kept the standard error is 1.6 % of
-/// the whole and 2.8 % of a third; the hash being fixed, so is the outcome.
+/// A third of 120,000 items comes once, a third twice and a third five times. With 4,096 items kept the
+/// standard error is 1.6 % of the whole and 2.8 % of a third. The outcome is fixed because the hash is.
 #[test]
 fn estimates_are_within_their_stated_errors() {
     let mut state = DistinctSample::<i128>::new(4096).unwrap();
@@ -212,8 +213,8 @@ fn estimates_are_within_their_stated_errors() {
     }
 }
 
-/// The estimator is unbiased: over 2,000 sets of 300 items and 16 kept, the mean of estimates with a standard
-/// deviation of 27 % each lies within 2.4 %, four of its standard errors.
+/// The estimator is unbiased: over 2,000 sets of 300 items with 16 kept, the mean of estimates with a
+/// standard deviation of 27 % each lies within 2.4 %, four of its standard errors.
 #[test]
 fn the_estimate_is_unbiased() {
     let mut total = 0.0;

@@ -1,4 +1,4 @@
-//! Distinct items against a `BTreeSet`.
+//! Compares distinct items with a `BTreeSet`.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tidemill_sketch::DistinctValues;
 
 use crate::{grouping, in_random_groups};
 
-/// Short items, as words are, and longer ones; zeros at the end are part of an item.
+/// Generates short items, which fit words, and longer ones; zeros at the end are part of an item.
 fn items(max: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
     let item = prop_oneof![
         4 => (0u8..12).prop_map(|letter| vec![b'A' + letter; 3]),
@@ -99,7 +99,7 @@ fn overflowed_state_stays_overflowed() {
 
 #[test]
 fn a_limit_beyond_32_bits_is_refused() {
-    // No item of at most 2^56 - 2^10, which a fuzzer found.
+    // A limit of 2^56 − 2^10 without items, a case that a fuzzer found.
     let bytes = [0x71, 0x80, 0xf8, 0xff, 0xff, 0xff, 0xff, 0xff, 0x08, 0];
     assert!(DistinctValues::decode(&bytes).is_err());
     assert!(DistinctValues::decode(&[0x71, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]).is_ok());

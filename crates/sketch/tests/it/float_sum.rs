@@ -1,4 +1,4 @@
-//! Sums against exact integer arithmetic, rounded by the standard library's decimal parser.
+//! Compares sums with exact integer arithmetic, rounded by the standard library's decimal parser.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use tidemill_sketch::FloatSum;
 
 use crate::{grouping, in_random_groups};
 
-/// A natural number, lowest digit first: as plain as it gets.
+/// A natural number, lowest digit first, in the simplest possible implementation.
 #[derive(Clone, Default)]
 struct Natural(Vec<u32>);
 
@@ -79,7 +79,7 @@ impl Natural {
     }
 }
 
-/// The exact sum of finite floats, rounded once: as an integer of 2^-1074ths, turned into
+/// Returns the exact sum of finite floats, rounded once: as an integer of 2^-1074ths, converted to
 /// decimal digits and parsed.
 fn expected(values: &[f64]) -> f64 {
     let (mut positive, mut negative) = (Natural::default(), Natural::default());
@@ -122,7 +122,7 @@ fn finite() -> impl Strategy<Value = f64> {
         3 => any::<u64>().prop_map(f64::from_bits).prop_filter("finite", |value| value.is_finite()),
         3 => -1e6..1e6f64,
         2 => (-1000i32..1000).prop_map(|hundredths| f64::from(hundredths) / 100.0),
-        // Near to one another in magnitude, at any magnitude: cancellation and ties.
+        // Values of similar magnitude, at any magnitude: cancellation and ties.
         2 => (-1074i32..1024, any::<bool>()).prop_map(|(exponent, negative)| {
             let power = 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2);
             if negative { -power } else { power }
@@ -137,7 +137,7 @@ fn finite() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Floats of one magnitude, which meet, cancel and carry far more than arbitrary ones do.
+/// Generates floats of one magnitude, which overlap, cancel and carry far more often than arbitrary ones.
 fn close() -> impl Strategy<Value = Vec<f64>> {
     (1u64..2046).prop_flat_map(|biased| {
         let float = (

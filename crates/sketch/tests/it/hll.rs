@@ -1,4 +1,4 @@
-//! HyperLogLog against a `HashSet`, and its parameters against one another.
+//! Compares HyperLogLog with a `HashSet`, and its parameters with each other.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ fn of(params: HllParams, hashes: &[u64]) -> Hll {
     hll
 }
 
-/// Hashes as they come from values, and such as only an adversary finds.
+/// Generates hashes of ordinary values, and hashes that only an adversary finds.
 fn hashes(max: usize) -> impl Strategy<Value = Vec<u64>> {
     let hash = prop_oneof![
         4 => (0i64..2000).prop_map(hash_i64),
@@ -113,7 +113,7 @@ proptest! {
         }
     }
 
-    /// Folding: a merge into smaller parameters is what they would have seen themselves.
+    /// A merge into smaller parameters gives the state that these parameters would have reached themselves.
     #[test]
     fn merging_different_parameters_loses_nothing_but_precision(
         a in params(),
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(left.params(), smaller);
         let both = [hashes_a, hashes_b].concat();
         let expect = of(smaller, &both);
-        // EXPLICIT may have been left on the way, where the larger state had a lower threshold
+        // The merged state may have left EXPLICIT on the way, if the larger state had a lower threshold
         // of its own.
         if left.is_exact() == expect.is_exact() {
             prop_assert_eq!(left, expect);
@@ -215,10 +215,10 @@ fn memory_grows_with_content() {
     hll.add_hash(1);
     assert_eq!(hll.heap_bytes(), 32);
     (0..100_000).for_each(|i| hll.add_hash(hash_i64(i)));
-    // All registers of six bits, how many hold each value, and where all this is.
+    // All registers of six bits, the value counts, and the state itself.
     assert!((12_288 + 256..12_288 + 400).contains(&hll.heap_bytes()), "{}", hll.heap_bytes());
 
-    // Two gigabytes of registers are not set aside for one of them.
+    // One filled register must not allocate two gigabytes.
     let huge = [0x13, 0xff, 0x40, 0, 0, 0, 0, 2];
     let hll = Hll::from_bytes(&huge).unwrap();
     assert_eq!((hll.params().log2m, hll.params().regwidth), (31, 8));
@@ -269,7 +269,8 @@ fn too_narrow_registers_give_infinite_estimate() {
     assert_eq!(hll.count(), u64::MAX);
 }
 
-/// What a state may own beside FULL's registers: counts of each value, and the smallest tables.
+/// Returns the memory that a state may own besides FULL's registers: counts of each value, and the smallest
+/// tables.
 fn constant_bytes(params: HllParams) -> usize {
     256 + 4 * (1 << params.regwidth)
 }
@@ -312,7 +313,7 @@ proptest! {
         let _ = integers.cardinality();
         integers.add_i64s(rest);
         prop_assert_eq!(&integers, &expect);
-        // What is counted while adding is what is counted afterwards.
+        // Counts kept while adding equal counts made afterwards.
         let counted_anew = Hll::from_bytes(&expect.to_bytes(HllStorageDialect::default())).unwrap();
         for estimator in [CardinalityEstimator::Published, CardinalityEstimator::Improved] {
             let estimate = integers.cardinality_with(estimator).to_bits();
@@ -326,7 +327,7 @@ proptest! {
         prop_assert_eq!(&batch, &expect);
     }
 
-    /// Folding a state is the state that the smaller parameters would have had.
+    /// Folding a state gives the state that the smaller parameters would have reached.
     #[test]
     fn a_folded_state_is_the_coarser_one(
         fine in params(),
@@ -387,7 +388,7 @@ proptest! {
     }
 }
 
-/// All parameters of the specification, the largest of which no other implementation has.
+/// Checks all parameters of the specification, including the largest, which no other implementation supports.
 #[test]
 fn every_parameter_adds_merges_and_round_trips() {
     for log2m in 4..=31 {
@@ -411,7 +412,7 @@ fn every_parameter_adds_merges_and_round_trips() {
     }
 }
 
-/// The published estimate by its formula, value by value, in the order of the registers.
+/// Computes the published estimate by its formula, value by value, in the order of the registers.
 #[test]
 fn the_published_estimate_is_its_formula() {
     let params =
@@ -433,9 +434,9 @@ fn the_published_estimate_is_its_formula() {
     }
 }
 
-/// Both estimators over 200 states of each size: the stated standard error is what is seen (by a
-/// chi-squared test that fails by chance less than once in 10^6, if the seeds were drawn anew),
-/// and the improved one has no bias where the published one has.
+/// Runs both estimators over 200 states of each size. The stated standard error matches the observed one (by
+/// a chi-squared test that fails by chance less than once in 10^6, if the seeds were drawn anew), and the
+/// improved estimator has no bias where the published one has.
 #[test]
 fn stated_standard_error_matches_observed_error() {
     const RUNS: i64 = 200;
@@ -472,8 +473,9 @@ fn stated_standard_error_matches_observed_error() {
     }
 }
 
-/// Inclusion and exclusion: the stated error is that which is seen, or a little more, and the interval holds the
-/// number. With 400 runs an error is known to a 28th: of 28 comparisons one fails by chance in 10,000 times.
+/// For inclusion and exclusion, the stated error matches the observed one or is slightly larger, and the
+/// interval contains the true number. 400 runs tell an error to a 28th: one of 28 comparisons fails by chance
+/// in 10,000 runs.
 #[test]
 fn set_operations_are_within_their_stated_error() {
     const RUNS: i64 = 400;

@@ -1,11 +1,11 @@
-//! Id spaces against a map, and id sets against `BTreeSet`.
+//! Compares id spaces with a map, and id sets with `BTreeSet`.
 
 use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use tidemill_sketch::{IdSet, IdSpace, IdSpaceView, SketchError};
 
-/// Ids of few values, of sequences and of all 64 bits, as they are met with.
+/// Generates typical ids: few distinct values, sequences, and all 64 bits.
 fn ids() -> impl Strategy<Value = Vec<u64>> {
     let id = prop_oneof![0..50u64, any::<u64>(), (0..2000u64).prop_map(|n| n << 40 | n)];
     prop::collection::vec(id, 0..600)
@@ -61,7 +61,7 @@ proptest! {
         for (index, id) in order.iter().enumerate() {
             prop_assert_eq!(view.id_of(index as u32), Some(*id));
         }
-        // What was read goes on to grow.
+        // A decoded space can grow.
         prop_assert_eq!(back.insert_all(&order).unwrap(), (0..space.len()).collect::<Vec<_>>());
     }
 
@@ -92,7 +92,7 @@ proptest! {
 
 #[test]
 fn a_space_grows_through_many_doublings_and_pieces() {
-    // Odd multiples are a bijection: no id comes twice.
+    // Multiplication by an odd number is a bijection: no id repeats.
     let id = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut space = IdSpace::default();
     let count = 300_000u32;
@@ -105,7 +105,7 @@ fn a_space_grows_through_many_doublings_and_pieces() {
         assert_eq!(space.id_of(n), Some(id(n.into())));
     }
     assert_eq!(space.index_of(id(count.into())), None);
-    // Ids of 8 bytes, slots of at most 7.5, the segments and the last piece.
+    // Ids of 8 bytes, slots of at most 7.5, the segments and the last chunk.
     let bound = count as usize * 31 / 2 + 4096 * 32 + (8 << 16) + 4096;
     assert!(space.heap_bytes() <= bound, "{} > {bound}", space.heap_bytes());
 }
@@ -149,7 +149,7 @@ fn a_space_with_an_id_twice_is_refused() {
     assert!(matches!(IdSpace::decode(&bytes), Err(SketchError::Corrupt { .. })));
 }
 
-/// Sets of the shapes that have forms of their own: scattered, dense, runs, and far apart.
+/// Generates sets for each form of storage: scattered, dense, runs, and far apart.
 fn numbers() -> impl Strategy<Value = BTreeSet<u32>> {
     let few = prop::collection::btree_set(any::<u32>(), 0..50);
     let low = prop::collection::btree_set(0..3000u32, 0..1500);
@@ -273,7 +273,7 @@ fn a_claim_of_many_containers_is_refused_before_there_is_room_for_them() {
     assert!(matches!(found, Err(SketchError::UnknownFormat { found: 0x3c, .. })));
 }
 
-/// A few bytes that say that 65,536 containers are full must not become 512 MB of words.
+/// A few bytes that claim 65,536 full containers must not become 512 MB of words.
 #[test]
 fn a_set_of_all_numbers_stays_as_small_as_its_bytes() {
     let mut bytes = vec![0x3b, 0x30, 0xff, 0xff];
@@ -303,7 +303,7 @@ fn ids_of_a_set_come_back_by_their_space() {
     assert_eq!(view.ids_in_set(&(&left - &right)).collect::<Vec<_>>(), [1 << 60]);
 }
 
-/// One number far from the others must not become the words in between.
+/// One number far from the others must not cause words for all numbers in between.
 #[test]
 fn a_dense_set_with_a_number_far_away_stays_small() {
     let low: IdSet = (0..100_000).collect();

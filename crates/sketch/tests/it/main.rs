@@ -1,5 +1,5 @@
-//! The states from outside: the published vectors, a contract that all of them keep, and each
-//! against a naive model.
+//! Tests of the states through their public interface: the published vectors, a common contract, and each
+//! state against a naive model.
 
 mod bootstrap;
 mod contract;
@@ -15,8 +15,8 @@ mod sorted_ids;
 mod top_k;
 mod vectors;
 
-/// Splits values into parts at random places, makes a state of each and merges the states in
-/// a random tree: whatever grouping workers, threads and snapshots may come up with.
+/// Splits values into parts at random places, builds a state of each and merges the states in
+/// a random tree: any grouping that workers, threads and snapshots may produce.
 fn in_random_groups<T, S>(
     values: &[T],
     cuts: &[proptest::sample::Index],
@@ -47,7 +47,7 @@ fn in_random_groups<T, S>(
     states.remove(0)
 }
 
-/// The strategies for `cuts` and `picks` above.
+/// Generates `cuts` and `picks` for [`in_random_groups`].
 fn grouping() -> impl proptest::strategy::Strategy<
     Value = (Vec<proptest::sample::Index>, Vec<proptest::sample::Index>),
 > {

@@ -1,4 +1,4 @@
-//! Moments against exact integer arithmetic: of integers, and of floats that are integers by 2^20.
+//! Compares moments with exact integer arithmetic: of integers, and of floats that are integers times 2^20.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn of<N: MomentValue, const SUMS: usize>(rows: &[(N, N)]) -> Moments<N, SUMS> {
     moments
 }
 
-/// Sums of squared distances and of products, in 128 bits, each rounded where it is divided.
+/// Returns sums of squared distances and of products in 128 bits, each rounded at its division.
 fn expected(rows: &Rows) -> [f64; 3] {
     let count = rows.len() as i128;
     let sum = |of: &dyn Fn(i128, i128) -> i128| -> i128 {
@@ -43,7 +43,7 @@ fn as_floats(rows: &Rows, scale: i32) -> Vec<(f64, f64)> {
     rows.iter().map(|(x, y)| (scaled(*x), scaled(*y))).collect()
 }
 
-/// Far from 0 and close together as often as not, so that the squares cancel.
+/// Generates values that are often far from 0 and close together, so that the squares cancel.
 fn rows() -> impl Strategy<Value = Rows> {
     let value = 1i64 << 50;
     let any = (-value..value, -value..value);
@@ -60,7 +60,7 @@ proptest! {
         let integers = of::<i64, TWO_COLUMN_SUMS>(&rows);
         prop_assert_eq!(answers(&integers), expected);
         prop_assert_eq!(of::<i64, ONE_COLUMN_SUMS>(&rows).squared_deviations_x(), expected[0]);
-        // A power of two is in nothing but the exponent, however far from 1.
+        // A power of two changes only the exponent, at any distance from 1.
         for scale in [0, -20, -400, 300] {
             let floats = as_floats(&rows, scale);
             let scaled = expected.map(|value| value * 2f64.powi(scale) * 2f64.powi(scale));
@@ -107,7 +107,7 @@ proptest! {
 
 #[test]
 fn decoded_huge_count_does_not_overflow() {
-    // More rows than 64 bits count, which a fuzzer found.
+    // More rows than 64 bits can count, a case that a fuzzer found.
     let mut bytes = vec![0x51, 1];
     bytes.extend([0xff; 9]);
     bytes.push(1);

@@ -1,4 +1,4 @@
-//! Quantiles against a sorted `Vec`.
+//! Compares quantiles with a sorted `Vec`.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use tidemill_sketch::{HistogramBar, Quantiles};
 
 use crate::{grouping, in_random_groups};
 
-/// Values of several habits: all floats, small integers, neighbours, infinities, NaN.
+/// Generates values of several distributions: all floats, small integers, neighbours, infinities, NaN.
 fn values(max: usize) -> impl Strategy<Value = Vec<f64>> {
     let value = prop_oneof![
         3 => any::<u64>().prop_map(f64::from_bits),
@@ -39,7 +39,7 @@ fn bytes(state: &Quantiles) -> Vec<u8> {
     out
 }
 
-/// The values that quantiles are of, in order.
+/// Returns the values that quantiles are computed of, in order.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> =
         values.iter().filter(|value| !value.is_nan()).map(|value| value + 0.0).collect();
@@ -47,7 +47,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Where a share of so many is, by the decimal that it is written as.
+/// Returns the position of a quantile among sorted values, by the decimal notation of `q`.
 fn position(q: f64, last: usize) -> (usize, f64) {
     let text = format!("{q}");
     let digits = text.split_once('.').map_or("", |(_, digits)| digits);
@@ -60,7 +60,7 @@ fn position(q: f64, last: usize) -> (usize, f64) {
     ((position / of) as usize, (position % of) as f64 / of as f64)
 }
 
-/// numpy's default, and what it interpolates between.
+/// Returns numpy's default quantile and the two values that it interpolates between.
 fn expected(sorted: &[f64], q: f64) -> (f64, f64, f64) {
     let (below, t) = position(q, sorted.len() - 1);
     let (a, b) = (sorted[below], sorted[(below + 1).min(sorted.len() - 1)]);
@@ -217,7 +217,7 @@ fn fraction_outside_0_to_1_has_no_quantile() {
     assert_eq!(state.quantile(0.3), Some(1.0));
 }
 
-/// The widths the documentation promises for common data.
+/// Checks the documented interval widths for common data.
 #[test]
 fn quantile_intervals_have_documented_widths() {
     let check =
@@ -243,7 +243,7 @@ fn quantile_intervals_have_documented_widths() {
     );
 }
 
-/// One bin each for the smallest integers, whatever their number of occurrences.
+/// The smallest integers take one bin each, for any number of occurrences.
 #[test]
 fn integers_take_few_bytes() {
     let mut state = Quantiles::default();
@@ -255,7 +255,7 @@ fn integers_take_few_bytes() {
     assert!(bytes(&state).len() < 3000, "{}", bytes(&state).len());
 }
 
-/// How many of the sorted values lie in a bar, which is one of some.
+/// Returns the number of sorted values that lie in a bar.
 fn in_bar(sorted: &[f64], bar: &HistogramBar, is_last: bool) -> u64 {
     let from = sorted.partition_point(|value| *value < bar.low);
     let to = if bar.low == f64::NEG_INFINITY || is_last || bar.low == bar.high {
@@ -297,7 +297,7 @@ proptest! {
             }
         }
         if let (true, Some(first), Some(last)) = (state.is_exact(), finite.first(), finite.last()) {
-            // Halves, as the whole may be no number.
+            // Halves, as the whole width may overflow.
             let width = (last.high / 2.0 - first.low / 2.0) / bars_max as f64;
             let room = 1e-12 * last.high.abs().max(first.low.abs());
             for bar in finite.iter().filter(|_| finite.len() == bars_max) {

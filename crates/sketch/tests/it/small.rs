@@ -1,5 +1,5 @@
-//! States of few values, at every size up to where they are as large ones are: however the values came
-//! in, the bytes and the answers are the same, and right.
+//! Tests of small states at every size up to that of the large forms: for any way of adding the values,
+//! the bytes and the answers are the same, and correct.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,10 +9,10 @@ use tidemill_sketch::{
     ExplicitThreshold, Hll, HllParams, QuantileLevel, Quantiles, TopK, hash_i64,
 };
 
-/// Past every threshold of a small form.
+/// A number of values past every threshold of a small form.
 const SIZE_MAX: usize = 600;
 
-/// Ways to fill a state and to turn it into another of the same content.
+/// Operations that fill a state and convert it to another of the same content.
 trait SmallState: Clone + PartialEq + std::fmt::Debug {
     type Value: Copy;
     fn add(&mut self, value: Self::Value);
@@ -53,7 +53,7 @@ macro_rules! small {
 small!(Hll, u64, add_hash, add_hashes);
 small!(Quantiles, f64, add, add_all);
 
-/// Frequent words, while they are counted exactly and the order leaves no trace.
+/// Adds of frequent words, while they are counted exactly and the order leaves no trace.
 trait AddWordItem {
     fn add_word(&mut self, word: [u8; 8]);
 }
@@ -64,7 +64,7 @@ impl AddWordItem for TopK {
 }
 small!(TopK, [u8; 8], add_word, add_word_items);
 
-/// The states of `values`, filled and merged in many ways; all of them have the same bytes.
+/// Builds the states of `values` in many ways, and checks that all of them have the same bytes.
 fn of_all_ways<S: SmallState>(empty: &S, values: &[S::Value], cuts: &[usize]) -> S {
     let singly = |values: &[S::Value]| {
         let mut state = empty.clone();
@@ -124,7 +124,7 @@ fn check_quantiles(max_bins: u32, values: &[f64], cuts: &[usize]) {
         return;
     }
     let last = sorted.len() - 1;
-    // A quarter of so many: whole, or the mean of neighbours or of one and such a mean.
+    // A quarter of a quartile's position: whole, or the mean of neighbours or of one and such a mean.
     let expect = |quarters: usize| match (last * quarters / 4, last * quarters % 4) {
         (at, 0) => sorted[at],
         (at, 2) => sorted[at] / 2.0 + sorted[at + 1] / 2.0,
@@ -153,7 +153,7 @@ fn check_words(capacity: u32, words: &[[u8; 8]], cuts: &[usize]) {
     check_counts(&state, words.iter().map(|word| &word[..]));
 }
 
-/// Of an exact state, whether all counts are those of `items`.
+/// Checks that all counts of an exact state are those of `items`.
 fn check_counts<'a>(state: &TopK, items: impl Iterator<Item = &'a [u8]>) {
     let mut counts: HashMap<&[u8], u64> = HashMap::new();
     items.for_each(|item| *counts.entry(item).or_default() += 1);
@@ -166,7 +166,7 @@ fn check_counts<'a>(state: &TopK, items: impl Iterator<Item = &'a [u8]>) {
     assert!(top.iter().all(|top| top.lower_bound == top.upper_bound));
 }
 
-/// The same values at every size: all different, a few over and over, and in between.
+/// Adds the same values at every size: all different, a few that repeat, and in between.
 #[test]
 fn small_states_are_exact_at_every_size() {
     for size in 0..SIZE_MAX {
@@ -201,7 +201,7 @@ fn small_states_are_exact_at_every_size() {
     }
 }
 
-/// So often that their list gives way to a table.
+/// Repeats so often that the list is converted to a table.
 #[test]
 fn repeated_words_are_counted_exactly_in_a_table() {
     for different in [1, 8, 9, 20, 32, 33] {
@@ -287,8 +287,8 @@ proptest! {
         prop_assert_eq!(merged, state);
     }
 
-    /// Past the capacity the order matters: words at once are words one by one, and a merge into an empty
-    /// state is the state.
+    /// Past the capacity the order matters: adding words together equals adding them one by one, and a merge
+    /// into an empty state gives the merged state.
     #[test]
     fn words_at_once_are_words_one_by_one(
         capacity in 1u32..40,

@@ -1,4 +1,4 @@
-//! Sets of ids against a `BTreeSet`.
+//! Compares sets of ids with a `BTreeSet`.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tidemill_sketch::{SketchError, SortedIdSet, hash_i64};
 
 use crate::{grouping, in_random_groups};
 
-/// Ids that lie close together, far apart and at both ends, with repetitions; some in order.
+/// Generates ids close together, far apart and at both ends, with repetitions; some in order.
 fn ids(max: usize) -> impl Strategy<Value = Vec<u64>> {
     let id = prop_oneof![
         4 => 0u64..600,

@@ -1,4 +1,4 @@
-//! Frequent items against a `HashMap`.
+//! Compares frequent items with a `HashMap`.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use tidemill_sketch::{TopItem, TopK, hash_i64};
 
 use crate::{grouping, in_random_groups};
 
-/// Items short and long, some frequent and most rare, with the number of occurrences.
+/// Generates short and long items with their numbers of occurrences, some frequent and most rare.
 fn items(max: usize) -> impl Strategy<Value = Vec<(Vec<u8>, u64)>> {
     let item = prop_oneof![
         3 => (0u8..6).prop_map(|letter| vec![b'A' + letter]),
@@ -39,7 +39,7 @@ fn bytes(state: &TopK) -> Vec<u8> {
     out
 }
 
-/// All that a state promises about the items it has seen.
+/// Checks all guarantees of a state about its items.
 fn check_bounds(state: &TopK, items: &[(Vec<u8>, u64)]) -> Result<(), TestCaseError> {
     let counts = counted(items);
     let total: u64 = counts.values().sum();
@@ -107,7 +107,7 @@ proptest! {
         check_bounds(&merged, &[items_left, items_right].concat())?;
     }
 
-    /// Two runs hash with different seeds; nothing may show it.
+    /// Two tables hash with different seeds; the bytes must not depend on them.
     #[test]
     fn the_same_operations_give_the_same_bytes(
         capacity in 1u32..60,

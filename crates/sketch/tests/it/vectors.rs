@@ -1,11 +1,11 @@
 //! The storage specification's vectors, written by postgresql-hll. They are not part of this
-//! crate: without them these tests say so and pass.
+//! crate: without them these tests print a note and pass.
 
 use std::path::Path;
 
 use tidemill_sketch::{Hll, HllStorageDialect, hash_bytes, hash_i64};
 
-/// As `hll_set_max_sparse(512)`, under which the vectors were written.
+/// The dialect of the vectors, which were written after `hll_set_max_sparse(512)`.
 const DIALECT: HllStorageDialect = HllStorageDialect::Postgres { sparse_registers_max: Some(512) };
 
 /// The rows of a CSV file after its header.
@@ -79,7 +79,7 @@ fn unions(name: &str) {
         other_way.merge(&union);
         assert_eq!(other_way, union);
     }
-    // Any order and grouping of the same states ends in the same bytes.
+    // Any order and grouping of the same states gives the same bytes.
     let states = || rows.iter().map(|row| Hll::from_bytes(&bytes(&row[1])).unwrap());
     let mut backwards: Vec<Hll> = states().collect();
     while backwards.len() > 1 {
